@@ -1,0 +1,49 @@
+# `make run` and `make test` do all their own set-up on a fresh machine with Python 3.11+.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+STAMP := $(VENV)/.installed
+
+.DEFAULT_GOAL := help
+.PHONY: help run test check format simulate bench peers docs clean
+
+help: ## Show this list
+	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
+
+$(STAMP): pyproject.toml setup.py constraints.txt src/ottla/records/_kernels.py
+	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	@echo "Installing Ottla and its tools into $(VENV) ..."
+	@$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev]'
+	@touch $(STAMP)
+
+run: $(STAMP) ## Replay a year of real flights through a broker and check that all came through
+	@$(BIN)/python examples/flights.py
+
+test: $(STAMP) peers ## Run the whole test suite, with real clients
+	@$(BIN)/python -m pytest -n 2 --dist loadgroup $(PYTEST)
+
+check: $(STAMP) ## Lint, formatting, types, import directions
+	@$(BIN)/ruff check .
+	@$(BIN)/ruff format --check .
+	@$(BIN)/mypy
+	@$(BIN)/lint-imports --no-timing 2>/dev/null || $(BIN)/lint-imports
+
+format: $(STAMP) ## Format the code
+	@$(BIN)/ruff format .
+	@$(BIN)/ruff check --fix .
+
+simulate: $(STAMP) ## Run the deterministic simulations longer: make simulate SEEDS=1000
+	@OTTLA_SEEDS=$(or $(SEEDS),200) $(BIN)/python -m pytest tests/simulation $(PYTEST)
+
+bench: $(STAMP) ## Compare with peers: make bench RACE=produce
+	@$(BIN)/python -m benchmarks $(RACE)
+
+peers: $(STAMP) ## Fetch what the tests talk to: stock Apache Kafka (Maven), kcat (Debian), kafkajs (npm)
+	@$(BIN)/python -m tests.peers fetch
+
+docs: $(STAMP) ## Regenerate the generated tables in docs/
+	@$(BIN)/python -m ottla.protocol.table > docs/protocol.md
+	@$(BIN)/python -m ottla.config.table > docs/configuration.md
+
+clean: ## Remove everything that was built
+	rm -rf $(VENV) build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis

@@ -1,0 +1,85 @@
+"""Names and ids that every room uses: topic partitions, Kafka's UUIDs, topic name rules.
+
+A UUID is its 16 bytes (type alias `Uuid`): the fastest thing to compare, hash and put on the wire. Its text form
+is Kafka's: URL-safe base64 without padding, 22 characters.
+"""
+
+import binascii
+import re
+from base64 import urlsafe_b64decode, urlsafe_b64encode
+from typing import NamedTuple, TypeAlias
+
+from ottla.common.errors import ErrorCode, KafkaError
+
+Uuid: TypeAlias = bytes
+
+ZERO_UUID: Uuid = bytes(16)
+# Reserved by KRaft for the metadata topic, and by KIP-858 for directories.
+METADATA_TOPIC_ID: Uuid = bytes(15) + b"\x01"
+DIRECTORY_UNASSIGNED: Uuid = bytes(16)
+DIRECTORY_LOST: Uuid = bytes(15) + b"\x01"
+DIRECTORY_MIGRATING: Uuid = bytes(15) + b"\x02"
+
+METADATA_TOPIC = "__cluster_metadata"
+OFFSETS_TOPIC = "__consumer_offsets"
+TRANSACTIONS_TOPIC = "__transaction_state"
+INTERNAL_TOPICS = frozenset({OFFSETS_TOPIC, TRANSACTIONS_TOPIC, "__share_group_state"})
+
+MAX_TOPIC_NAME_LENGTH = 249
+_TOPIC_NAME = re.compile(r"[a-zA-Z0-9._-]+")
+
+
+class TopicPartition(NamedTuple):
+    """One partition of one topic."""
+
+    topic: str
+    partition: int
+
+    def __str__(self) -> str:
+        return f"{self.topic}-{self.partition}"
+
+
+def uuid_to_text(uuid: Uuid) -> str:
+    """Kafka's text form of a UUID: 22 characters of URL-safe base64."""
+    return urlsafe_b64encode(uuid).rstrip(b"=").decode()
+
+
+def uuid_from_text(text: str) -> Uuid:
+    """The 16 bytes of Kafka's text form; raises ValueError if `text` is none."""
+    try:
+        uuid = urlsafe_b64decode(text + "=" * (-len(text) % 4))
+    except (binascii.Error, ValueError) as error:
+        raise ValueError(f"{text!r} is not a UUID in base64") from error
+    if len(uuid) != len(ZERO_UUID):
+        raise ValueError(f"{text!r} is not a UUID: {len(uuid)} bytes instead of 16")
+    return uuid
+
+
+def validate_topic_name(name: str) -> None:
+    """Raise INVALID_TOPIC_EXCEPTION unless `name` may name a topic."""
+    problem = None
+    if not name:
+        problem = "it is empty"
+    elif name in {".", ".."}:
+        problem = "it is '.' or '..'"
+    elif len(name) > MAX_TOPIC_NAME_LENGTH:
+        problem = f"it is longer than {MAX_TOPIC_NAME_LENGTH} characters"
+    elif not _TOPIC_NAME.fullmatch(name):
+        problem = "it has characters other than ASCII letters, digits, '.', '_' and '-'"
+    if problem:
+        raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"Topic name {name[:300]!r} is invalid: {problem}")
+
+
+def java_string_hash(text: str) -> int:
+    """`String.hashCode` of Java as a signed 32-bit number: it decides which partition holds a group."""
+    value = 0
+    encoded = text.encode("utf-16-be", "surrogatepass")
+    for i in range(0, len(encoded), 2):
+        value = (31 * value + (encoded[i] << 8 | encoded[i + 1])) & 0xFFFFFFFF
+    return value - (1 << 32) if value & 0x80000000 else value
+
+
+def group_partition(group_id: str, partitions: int) -> int:
+    """The partition of the coordinator's topic that holds `group_id`."""
+    value = java_string_hash(group_id)
+    return (0 if value == -(1 << 31) else abs(value)) % partitions
