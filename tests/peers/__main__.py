@@ -1,0 +1,139 @@
+"""Command line of the peers: fetch them, or run stock Kafka by hand.
+
+    python -m tests.peers fetch                   all peers into the cache; quick and silent when they are there
+    python -m tests.peers tool NAME ARGS...       one stock tool (`topics`, `dump-log`, ...) in the foreground
+    python -m tests.peers kafka DIR               a stock broker, until Ctrl-C; prints bootstrap=HOST:PORT
+
+What cannot be fetched is named on standard error; the exit code tells only when CI=true, where a peer
+that is absent would turn tests into silent skips.
+"""
+
+from __future__ import annotations
+
+import argparse
+import hashlib
+import os
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from . import kafka
+from .cache import HERE, KAFKA, KAFKAJS, in_ci
+
+FETCH_TIMEOUT_S = 600
+
+
+class Absent(Exception):
+    """A peer cannot be had here; the text says what to do about it."""
+
+
+def run(command: list[str], cwd: Path | None = None) -> None:
+    """Run a fetching command; raises Absent with the end of its output if it fails."""
+    try:
+        done = subprocess.run(command, cwd=cwd, capture_output=True, text=True, timeout=FETCH_TIMEOUT_S, check=False)
+    except subprocess.TimeoutExpired:
+        raise Absent(f"`{command[0]}` took longer than {FETCH_TIMEOUT_S} s") from None
+    if done.returncode:
+        tail = "\n    ".join((done.stdout + done.stderr).strip().splitlines()[-5:])
+        raise Absent(f"`{' '.join(command[:4])} ...` failed:\n    {tail}")
+
+
+def fetch_into(folder: Path, declaration: Path, programs: tuple[str, ...], fetch: Callable[[Path], None]) -> None:
+    """Fill `folder` unless it was filled for this very declaration; a half-filled one is started anew."""
+    wanted = hashlib.sha256(declaration.read_bytes()).hexdigest()
+    mark = folder / ".complete"
+    if mark.exists() and mark.read_text().strip() == wanted:
+        return
+    for program in programs:
+        if shutil.which(program) is None:
+            raise Absent(f"needs `{program}` on the PATH")
+    print(f"Fetching {folder.name} into {folder} ...", file=sys.stderr)
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir(parents=True)
+    fetch(folder)
+    mark.write_text(wanted)
+
+
+def fetch_kafka() -> None:
+    """Stock Kafka's jars, by Maven. Maven wants a JDK 17 or newer."""
+
+    def fetch(folder: Path) -> None:
+        goal = ["dependency:copy-dependencies", f"-DoutputDirectory={folder}", "-DincludeScope=runtime"]
+        run(["mvn", "-q", "-B", "-f", str(HERE / "pom.xml"), *goal])
+        (folder / "log4j2.yaml").write_text(kafka.LOG4J)
+
+    fetch_into(KAFKA, HERE / "pom.xml", ("java", "javac", "mvn"), fetch)
+
+
+def fetch_kafkajs() -> None:
+    """kafkajs, by npm."""
+
+    def fetch(folder: Path) -> None:
+        shutil.copy(HERE / "kafkajs" / "package.json", folder)
+        run(["npm", "install", "--silent", "--no-audit", "--no-fund", "--no-package-lock"], cwd=folder)
+
+    fetch_into(KAFKAJS, HERE / "kafkajs" / "package.json", ("node", "npm"), fetch)
+
+
+def fetch_kcat() -> None:
+    """kcat, by apt-get where we may; elsewhere the person installs it."""
+    if shutil.which("kcat") is not None:
+        return
+    if shutil.which("apt-get") is None or os.geteuid() != 0:
+        raise Absent("install it with your system's packages (Debian: apt-get install kcat)")
+    print("Installing kcat ...", file=sys.stderr)
+    install = ["apt-get", "install", "-qq", "-y", "--no-install-recommends", "kcat"]
+    try:
+        run(install)
+    except Absent:  # package lists may be absent or old
+        run(["apt-get", "update", "-qq"])
+        run(install)
+
+
+def fetch_all() -> int:
+    """Fetch every peer; returns the exit code."""
+    absent = 0
+    for name, fetch in (("Apache Kafka", fetch_kafka), ("kafkajs", fetch_kafkajs), ("kcat", fetch_kcat)):
+        try:
+            fetch()
+        except Absent as error:
+            absent += 1
+            print(f"*** ABSENT: {name}: {error}\n*** Tests that need {name} will be skipped.", file=sys.stderr)
+    return 1 if absent and in_ci() else 0
+
+
+def serve_kafka(directory: Path) -> int:
+    """Run a stock broker until it is interrupted."""
+    with kafka.StockKafka(directory) as broker:
+        print(f"bootstrap={broker.bootstrap}", flush=True)
+        try:
+            while broker.alive():
+                time.sleep(0.5)
+        except KeyboardInterrupt:
+            return 0
+    return 1
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(
+        prog="python -m tests.peers", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    commands = parser.add_subparsers(dest="command", required=True)
+    commands.add_parser("fetch")
+    tool = commands.add_parser("tool")
+    tool.add_argument("name", choices=sorted(kafka.TOOLS))
+    tool.add_argument("arguments", nargs=argparse.REMAINDER)
+    commands.add_parser("kafka").add_argument("directory", type=Path)
+    options = parser.parse_args()
+    if options.command == "fetch":
+        return fetch_all()
+    if options.command == "kafka":
+        return serve_kafka(options.directory)
+    return subprocess.run(kafka.java(kafka.TOOLS[options.name], *options.arguments), check=False).returncode
+
+
+if __name__ == "__main__":
+    sys.exit(main())

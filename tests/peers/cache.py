@@ -1,0 +1,39 @@
+"""Where the fetched peers are kept, and how a test learns that one is absent.
+
+The cache is $OTTLA_PEERS or ~/.cache/ottla-peers. A profile's folder is whole once it holds the file `.complete`,
+whose text names the version it was made for.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+from pathlib import Path
+
+HERE = Path(__file__).resolve().parent
+CACHE = Path(os.environ.get("OTTLA_PEERS") or Path.home() / ".cache" / "ottla-peers")
+KAFKA = CACHE / "kafka"
+KAFKAJS = CACHE / "kafkajs"
+
+
+def in_ci() -> bool:
+    """Whether absent peers are failures (CI=true) instead of skips."""
+    return os.environ.get("CI", "").lower() in {"1", "true", "yes"}
+
+
+def missing_for_jvm() -> str | None:
+    """What stands in the way of running stock Kafka, as a sentence, or None."""
+    if shutil.which("java") is None or shutil.which("javac") is None:
+        return "no JDK 17+ (java, javac) on the PATH"
+    if not (KAFKA / ".complete").exists():
+        return f"no stock Kafka in {KAFKA}: run `make peers`"
+    return None
+
+
+def missing_for_node() -> str | None:
+    """What stands in the way of running kafkajs, as a sentence, or None."""
+    if shutil.which("node") is None:
+        return "no Node.js (node) on the PATH"
+    if not (KAFKAJS / ".complete").exists():
+        return f"no kafkajs in {KAFKAJS}: run `make peers`"
+    return None

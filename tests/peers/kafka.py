@@ -1,0 +1,295 @@
+"""Stock Apache Kafka on this machine: brokers in processes of their own, tools in one warm JVM.
+
+`StockKafka(directory)` formats and starts brokers 1..N on free loopback ports and stops them within a deadline; the
+directory outlives it, so that another broker can open what this one wrote. `tool(name, ...)` runs a command-line tool
+to its end inside a shared JVM (ToolServer.java); `start_tool` runs one beside the test, for consumers that go on.
+"""
+
+from __future__ import annotations
+
+import atexit
+import base64
+import contextlib
+import os
+import queue
+import signal
+import socket
+import subprocess
+import threading
+import time
+import uuid
+from collections.abc import Mapping
+from pathlib import Path
+from types import TracebackType
+from typing import IO, Self
+
+from .cache import HERE, KAFKA
+
+TOOLS = {
+    "broker-api-versions": "org.apache.kafka.tools.BrokerApiVersionsCommand",
+    "client-compatibility": "org.apache.kafka.tools.ClientCompatibilityTest",
+    "cluster": "org.apache.kafka.tools.ClusterTool",
+    "configs": "kafka.admin.ConfigCommand",
+    "console-consumer": "org.apache.kafka.tools.consumer.ConsoleConsumer",
+    "console-producer": "org.apache.kafka.tools.ConsoleProducer",
+    "consumer-groups": "org.apache.kafka.tools.consumer.group.ConsumerGroupCommand",
+    "consumer-perf-test": "org.apache.kafka.tools.ConsumerPerformance",
+    "delete-records": "org.apache.kafka.tools.DeleteRecordsCommand",
+    "dump-log": "org.apache.kafka.tools.DumpLogSegments",
+    "e2e-latency": "org.apache.kafka.tools.EndToEndLatency",
+    "features": "org.apache.kafka.tools.FeatureCommand",
+    "get-offsets": "org.apache.kafka.tools.GetOffsetShell",
+    "groups": "org.apache.kafka.tools.GroupsCommand",
+    "leader-election": "org.apache.kafka.tools.LeaderElectionCommand",
+    "log-dirs": "org.apache.kafka.tools.LogDirsCommand",
+    "metadata-quorum": "org.apache.kafka.tools.MetadataQuorumCommand",
+    "metadata-shell": "org.apache.kafka.shell.MetadataShell",
+    "producer-perf-test": "org.apache.kafka.tools.ProducerPerformance",
+    "reassign-partitions": "org.apache.kafka.tools.reassign.ReassignPartitionsCommand",
+    "storage": "kafka.tools.StorageTool",
+    "topics": "org.apache.kafka.tools.TopicCommand",
+    "transactions": "org.apache.kafka.tools.TransactionsCommand",
+    "verifiable-consumer": "org.apache.kafka.tools.VerifiableConsumer",
+    "verifiable-producer": "org.apache.kafka.tools.VerifiableProducer",
+}
+LOG4J = """\
+Configuration:
+  status: WARN
+  appenders:
+    Console: {name: STDERR, target: SYSTEM_ERR, PatternLayout: {pattern: "[%d] %p %m (%c)%n"}}
+  Loggers:
+    Root: {level: WARN, AppenderRef: [{ref: STDERR}]}
+"""
+START_TIMEOUT_S = 90.0
+STOP_TIMEOUT_S = 20.0
+
+
+class ToolError(Exception):
+    """A tool did not come to its end in time, or took its JVM with it."""
+
+
+def java(main: str, *arguments: str, heap: str = "512m", options: tuple[str, ...] = ()) -> list[str]:
+    """The command line that runs a class (or a .java file) with Kafka's jars.
+
+    Short-lived JVMs on few cores: the first compiler tier and the serial collector start fastest.
+    """
+    jvm = [f"-Xmx{heap}", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xshare:auto", "-Djava.awt.headless=true"]
+    log4j = f"-Dlog4j2.configurationFile={KAFKA / 'log4j2.yaml'}"
+    return ["java", *jvm, *options, log4j, "-cp", f"{KAFKA}/*", main, *arguments]
+
+
+def stop_process(process: subprocess.Popen[str], timeout_s: float = STOP_TIMEOUT_S) -> int:
+    """SIGTERM, and SIGKILL after the deadline; returns the exit code."""
+    if process.poll() is None:
+        process.send_signal(signal.SIGTERM)
+        try:
+            process.wait(timeout_s)
+        except subprocess.TimeoutExpired:
+            process.kill()
+    return process.wait(timeout_s)
+
+
+class _ToolJvm:
+    """The warm JVM; it is replaced after a tool that hung or killed it."""
+
+    def __init__(self) -> None:
+        self._process: subprocess.Popen[str] | None = None
+        self._answers: queue.Queue[str] = queue.Queue()
+        self._lock = threading.Lock()
+
+    def run(
+        self, main: str, arguments: tuple[str, ...], input_text: str, timeout_s: float
+    ) -> subprocess.CompletedProcess[str]:
+        with self._lock:
+            process = self._process if self._process and self._process.poll() is None else self._start()
+            assert process.stdin is not None
+            process.stdin.write(" ".join(_encode(word) for word in (main, input_text, *arguments)) + "\n")
+            process.stdin.flush()
+            command = [main, *arguments]
+            try:
+                answer = self._answers.get(timeout=timeout_s)
+            except queue.Empty:
+                self.close()
+                raise ToolError(f"{' '.join(command)} did not end within {timeout_s} s") from None
+        if not answer:
+            raise ToolError(f"{' '.join(command)} ended its JVM")
+        code, out, err = answer.split()
+        return subprocess.CompletedProcess(command, int(code), _decode(out), _decode(err))
+
+    def _start(self) -> subprocess.Popen[str]:
+        self._process = subprocess.Popen(
+            java(str(HERE / "ToolServer.java")), stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+        )
+        self._answers = queue.Queue()
+        assert self._process.stdout is not None
+        threading.Thread(target=_pump, args=(self._process.stdout, self._answers), daemon=True).start()
+        return self._process
+
+    def close(self) -> None:
+        if self._process is not None:
+            self._process.kill()
+            self._process.wait(STOP_TIMEOUT_S)
+            for pipe in (self._process.stdin, self._process.stdout):
+                if pipe is not None:
+                    with contextlib.suppress(BrokenPipeError):
+                        pipe.close()
+            self._process = None
+
+
+def _pump(lines: IO[str], answers: queue.Queue[str]) -> None:
+    with contextlib.suppress(ValueError):  # closed by close() while we wait
+        for line in lines:
+            answers.put(line)
+    answers.put("")
+
+
+def _encode(text: str) -> str:
+    return "b" + base64.b64encode(text.encode()).decode()
+
+
+def _decode(word: str) -> str:
+    return base64.b64decode(word[1:]).decode()
+
+
+_tool_jvm = _ToolJvm()
+atexit.register(_tool_jvm.close)
+
+
+def tool(
+    name: str,
+    *arguments: object,
+    input: str = "",  # noqa: A002 - as subprocess.run has it
+    timeout: float = 60.0,
+) -> subprocess.CompletedProcess[str]:
+    """Run a stock tool to its end; stdout, stderr and exit code as of a process. Raises ToolError after `timeout` s."""
+    return _tool_jvm.run(TOOLS[name], tuple(str(a) for a in arguments), input, timeout)
+
+
+def start_tool(name: str, *arguments: object) -> subprocess.Popen[str]:
+    """Start a stock tool in a process of its own; end it with `stop_process`."""
+    pipe = subprocess.PIPE
+    command = java(TOOLS[name], *(str(a) for a in arguments), heap="256m")
+    return subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=pipe, stderr=subprocess.STDOUT, text=True)
+
+
+def free_ports(count: int) -> list[int]:
+    """Loopback ports that are free now; all distinct."""
+    sockets = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
+    ports = [s.getsockname()[1] for s in sockets]
+    for s in sockets:
+        s.close()
+    return ports
+
+
+class StockKafka:
+    """Stock brokers 1..N (the first three are the controllers too), formatted and started on entry, stopped on exit.
+
+    `directory`/node-I/data is broker I's log directory; an already formatted directory is opened as it is.
+    """
+
+    def __init__(self, directory: Path, brokers: int = 1, overrides: Mapping[str, object] | None = None) -> None:
+        self.directory = directory.resolve()
+        self.cluster_id = base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
+        self.bootstrap = ""
+        self._brokers = brokers
+        self._overrides = dict(overrides or {})
+        self._processes: list[subprocess.Popen[str]] = []
+
+    def __enter__(self) -> Self:
+        self.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.stop()
+
+    def data(self, node: int = 1) -> Path:
+        """The log directory of a broker."""
+        return self.directory / f"node-{node}" / "data"
+
+    def alive(self) -> bool:
+        """Whether every broker process runs."""
+        return all(process.poll() is None for process in self._processes)
+
+    def start(self) -> str:
+        """Format, start, wait until all listen; returns the bootstrap servers. Raises TimeoutError after 90 s."""
+        ports = free_ports(self._brokers * 2)
+        self.bootstrap = ",".join(f"127.0.0.1:{port}" for port in ports[: self._brokers])
+        for index in range(self._brokers):
+            self._start_node(index, ports)
+        try:
+            self._wait_for(ports[: self._brokers])
+        except BaseException:
+            self.stop()
+            raise
+        return self.bootstrap
+
+    def stop(self) -> None:
+        """Stop all brokers cleanly; those which do not end within 20 s are killed."""
+        for process in self._processes:
+            process.send_signal(signal.SIGTERM)
+        for process in self._processes:
+            stop_process(process)
+        self._processes.clear()
+
+    def _start_node(self, index: int, ports: list[int]) -> None:
+        home = self.directory / f"node-{index + 1}"
+        home.mkdir(parents=True, exist_ok=True)
+        properties = home / "server.properties"
+        properties.write_text("".join(f"{k}={v}\n" for k, v in self._settings(index, ports).items()))
+        formatted = tool("storage", "format", "-t", self.cluster_id, "-c", properties, "--ignore-formatted")
+        if formatted.returncode:
+            raise RuntimeError(f"cannot format {home}: {formatted.stdout}{formatted.stderr}")
+        with (home / "server.log").open("a") as log:
+            command = java("kafka.Kafka", str(properties), heap="1g")
+            self._processes.append(
+                subprocess.Popen(
+                    command,
+                    stdin=subprocess.DEVNULL,
+                    stdout=log,
+                    stderr=log,
+                    text=True,
+                    cwd=home,
+                    env=os.environ | {"LC_ALL": "C.UTF-8"},
+                )
+            )
+
+    def _settings(self, index: int, ports: list[int]) -> dict[str, object]:
+        replicas = voters = min(self._brokers, 3)
+        is_voter = index < voters
+        listeners = f"PLAINTEXT://127.0.0.1:{ports[index]}"
+        if is_voter:
+            listeners += f",CONTROLLER://127.0.0.1:{ports[self._brokers + index]}"
+        return {
+            "node.id": index + 1,
+            "process.roles": "broker,controller" if is_voter else "broker",
+            "controller.quorum.voters": ",".join(
+                f"{i + 1}@127.0.0.1:{ports[self._brokers + i]}" for i in range(voters)
+            ),
+            "listeners": listeners,
+            "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT",
+            "controller.listener.names": "CONTROLLER",
+            "inter.broker.listener.name": "PLAINTEXT",
+            "log.dirs": self.data(index + 1),
+            "offsets.topic.replication.factor": replicas,
+            "offsets.topic.num.partitions": 8,
+            "transaction.state.log.replication.factor": replicas,
+            "transaction.state.log.min.isr": max(1, replicas - 1),
+            "transaction.state.log.num.partitions": 8,
+            "group.initial.rebalance.delay.ms": 0,
+            **self._overrides,
+        }
+
+    def _wait_for(self, ports: list[int]) -> None:
+        deadline = time.monotonic() + START_TIMEOUT_S
+        for port in ports:
+            while True:
+                try:
+                    socket.create_connection(("127.0.0.1", port), 0.2).close()
+                    break
+                except OSError:
+                    if not self.alive() or time.monotonic() > deadline:
+                        logs = self.directory / "node-*" / "server.log"
+                        raise TimeoutError(f"stock Kafka does not listen on port {port}: see {logs}") from None
+                    time.sleep(0.05)
