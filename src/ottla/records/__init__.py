@@ -1,0 +1,71 @@
+"""Kafka's record batches v2: header, records, compression, checks, partitioner. Knows no log and no network.
+
+A batch stays bytes as long as it can: `validate_produced` takes it from a client, `patch` gives it its place, readers
+get it as it is. Only clients and the cleaner look at records.
+
+Reading order: batch (header), reader and builder (records), validation (produce), compaction (cleaner), codecs,
+kernels (compiled or not), murmur2 (partitioner).
+"""
+
+from ottla.records.batch import (
+    HEADER_SIZE,
+    LOG_OVERHEAD,
+    BatchHeader,
+    Buffer,
+    Codec,
+    check_crc,
+    increment_sequence,
+    iter_batches,
+    patch,
+    read_header,
+    seal,
+    set_timestamps,
+    stamp_log_append_time,
+    write_header,
+)
+from ottla.records.builder import (
+    ControlType,
+    decode_control_key,
+    encode_batch,
+    encode_control_batch,
+    encode_empty_batch,
+    encode_end_transaction_marker,
+)
+from ottla.records.compaction import retain
+from ottla.records.kernels import scan_batches
+from ottla.records.murmur2 import murmur2, partition_for_key
+from ottla.records.reader import Record, decode_batch, decode_keys
+from ottla.records.validation import ProduceRules, RecordError, validate_produced
+
+__all__ = [
+    "HEADER_SIZE",
+    "LOG_OVERHEAD",
+    "BatchHeader",
+    "Buffer",
+    "Codec",
+    "ControlType",
+    "ProduceRules",
+    "Record",
+    "RecordError",
+    "check_crc",
+    "decode_batch",
+    "decode_control_key",
+    "decode_keys",
+    "encode_batch",
+    "encode_control_batch",
+    "encode_empty_batch",
+    "encode_end_transaction_marker",
+    "increment_sequence",
+    "iter_batches",
+    "murmur2",
+    "partition_for_key",
+    "patch",
+    "read_header",
+    "retain",
+    "scan_batches",
+    "seal",
+    "set_timestamps",
+    "stamp_log_append_time",
+    "validate_produced",
+    "write_header",
+]

@@ -1,0 +1,223 @@
+"""The header of a record batch v2: read it, walk over batches, check the CRC, change what a broker may change.
+
+Everything here leaves the records themselves unread. Offsets and the leader epoch lie outside the CRC, so `patch`
+is free of it; `set_timestamps` redoes the CRC. A buffer may be bytes, bytearray or a memoryview of bytes; `position`
+is always a byte, `offset` a record. A batch that cannot be one raises KafkaError(CORRUPT_MESSAGE).
+
+Layout: base offset int64, length int32 (of what follows), leader epoch int32, magic int8, CRC uint32 (of what
+follows), attributes int16, last offset delta int32, base and max timestamp int64, producer id int64, producer epoch
+int16, base sequence int32, record count int32, records. KIP-98, KIP-482, KIP-534 (delete horizon).
+"""
+
+from collections.abc import Iterator
+from enum import IntEnum
+from struct import Struct
+from typing import Final, NamedTuple
+
+from crc32c import crc32c
+
+from ottla.common.errors import ErrorCode, KafkaError
+
+Buffer = bytes | bytearray | memoryview
+
+HEADER_SIZE: Final = 61
+LOG_OVERHEAD: Final = 12  # base offset and length: what `batch_length` does not count
+MAGIC: Final = 2
+MAX_BATCH_LENGTH: Final = 0x7FFFFFFF
+NO_PRODUCER_ID: Final = -1
+NO_SEQUENCE: Final = -1
+NO_TIMESTAMP: Final = -1
+
+MAGIC_POSITION: Final = 16
+CRC_POSITION: Final = 17
+CRC_START: Final = 21  # the first byte that the CRC covers
+ATTRIBUTES_POSITION: Final = 21
+
+CODEC_MASK: Final = 0x07
+LOG_APPEND_TIME: Final = 0x08
+TRANSACTIONAL: Final = 0x10
+CONTROL: Final = 0x20
+DELETE_HORIZON: Final = 0x40
+
+_HEADER = Struct(">qiibIhiqqqhii")
+_LENGTH = Struct(">i")
+_CRC = Struct(">I")
+_ATTRIBUTES = Struct(">h")
+_TIMESTAMP = Struct(">q")
+_LENGTH_POSITION = 8
+_MAX_TIMESTAMP_POSITION = 35
+_MIN_LENGTH = HEADER_SIZE - LOG_OVERHEAD
+
+
+class Codec(IntEnum):
+    """Compression codecs by their number in the attributes."""
+
+    NONE = 0
+    GZIP = 1
+    SNAPPY = 2
+    LZ4 = 3
+    ZSTD = 4
+
+
+class BatchHeader(NamedTuple):
+    """The fields before the records, in the order of the wire."""
+
+    base_offset: int
+    batch_length: int
+    partition_leader_epoch: int
+    magic: int
+    crc: int
+    attributes: int
+    last_offset_delta: int
+    base_timestamp: int
+    max_timestamp: int
+    producer_id: int
+    producer_epoch: int
+    base_sequence: int
+    record_count: int
+
+    @property
+    def size(self) -> int:
+        """Bytes of the whole batch."""
+        return LOG_OVERHEAD + self.batch_length
+
+    @property
+    def last_offset(self) -> int:
+        """Offset of the last record, as it was before compaction."""
+        return self.base_offset + self.last_offset_delta
+
+    @property
+    def next_offset(self) -> int:
+        """Offset that follows this batch."""
+        return self.base_offset + self.last_offset_delta + 1
+
+    @property
+    def codec(self) -> Codec:
+        """How the records are compressed; KafkaError(UNSUPPORTED_COMPRESSION_TYPE) for an unknown number."""
+        number = self.attributes & CODEC_MASK
+        if number > Codec.ZSTD:
+            raise KafkaError(ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, f"Unknown compression codec {number}")
+        return Codec(number)
+
+    @property
+    def is_compressed(self) -> bool:
+        """Whether the records are compressed."""
+        return self.attributes & CODEC_MASK != 0
+
+    @property
+    def is_transactional(self) -> bool:
+        """Whether the batch belongs to a transaction (markers do)."""
+        return self.attributes & TRANSACTIONAL != 0
+
+    @property
+    def is_control(self) -> bool:
+        """Whether the records are for brokers and clients, not for applications."""
+        return self.attributes & CONTROL != 0
+
+    @property
+    def is_log_append_time(self) -> bool:
+        """Whether every record's timestamp is `max_timestamp`."""
+        return self.attributes & LOG_APPEND_TIME != 0
+
+    @property
+    def delete_horizon_ms(self) -> int | None:
+        """When the cleaner may drop this batch's tombstones and markers, once it has been decided."""
+        return self.base_timestamp if self.attributes & DELETE_HORIZON else None
+
+    @property
+    def has_producer_id(self) -> bool:
+        """Whether an idempotent or transactional producer wrote the batch."""
+        return self.producer_id > NO_PRODUCER_ID
+
+    @property
+    def last_sequence(self) -> int:
+        """Sequence number of the last record, -1 without one."""
+        if self.base_sequence == NO_SEQUENCE:
+            return NO_SEQUENCE
+        return increment_sequence(self.base_sequence, self.last_offset_delta)
+
+
+def increment_sequence(sequence: int, increment: int) -> int:
+    """Add to a sequence number, which wraps from 2^31-1 to 0."""
+    return (sequence + increment) & 0x7FFFFFFF
+
+
+def wrap64(value: int) -> int:
+    """To int64 as Java and C wrap a sum: what a timestamp delta from outside may need."""
+    return (value + 0x8000000000000000 & 0xFFFFFFFFFFFFFFFF) - 0x8000000000000000
+
+
+def read_header(buffer: Buffer, position: int = 0) -> BatchHeader:
+    """The header at `position`; does not check the CRC nor that the whole batch is there.
+
+    Raises KafkaError(CORRUPT_MESSAGE) if fewer than 61 bytes are left, the magic is not 2 or the length impossible.
+    """
+    if len(buffer) - position < HEADER_SIZE:
+        raise KafkaError(ErrorCode.CORRUPT_MESSAGE, f"No whole batch header at position {position}")
+    header = BatchHeader._make(_HEADER.unpack_from(buffer, position))
+    if header.magic != MAGIC or header.batch_length < _MIN_LENGTH:
+        raise KafkaError(
+            ErrorCode.CORRUPT_MESSAGE,
+            f"No batch at position {position}: magic {header.magic}, length {header.batch_length}",
+        )
+    return header
+
+
+def iter_batches(buffer: Buffer, position: int = 0) -> Iterator[tuple[int, BatchHeader]]:
+    """Positions and headers of the whole batches; stops before an incomplete tail."""
+    end = len(buffer)
+    while end - position >= HEADER_SIZE:
+        header = read_header(buffer, position)
+        following = position + LOG_OVERHEAD + header.batch_length
+        if following > end:
+            return
+        yield position, header
+        position = following
+
+
+def compute_crc(buffer: Buffer, position: int, size: int) -> int:
+    """CRC-32C of what the CRC covers in the batch of `size` bytes at `position`."""
+    return int(crc32c(memoryview(buffer)[position + CRC_START : position + size]))
+
+
+def check_crc(buffer: Buffer, position: int, size: int) -> bool:
+    """Whether the batch of `size` bytes at `position` is all there and unharmed."""
+    if size < HEADER_SIZE or len(buffer) - position < size:
+        return False
+    stored: int = _CRC.unpack_from(buffer, position + CRC_POSITION)[0]
+    return stored == compute_crc(buffer, position, size)
+
+
+def patch(buffer: bytearray | memoryview, position: int, base_offset: int, leader_epoch: int) -> None:
+    """Give the batch its place in a log. Both fields lie outside the CRC."""
+    _TIMESTAMP.pack_into(buffer, position, base_offset)
+    _LENGTH.pack_into(buffer, position + 12, leader_epoch)
+
+
+def set_timestamps(buffer: bytearray | memoryview, position: int, max_timestamp: int, *, log_append: bool) -> None:
+    """Set the batch's timestamp type and its max timestamp; the CRC is redone unless both are so already."""
+    attributes_position = position + ATTRIBUTES_POSITION
+    old: int = _ATTRIBUTES.unpack_from(buffer, attributes_position)[0]
+    new = old | LOG_APPEND_TIME if log_append else old & ~LOG_APPEND_TIME
+    if new == old and _TIMESTAMP.unpack_from(buffer, position + _MAX_TIMESTAMP_POSITION)[0] == max_timestamp:
+        return
+    _ATTRIBUTES.pack_into(buffer, attributes_position, new)
+    _TIMESTAMP.pack_into(buffer, position + _MAX_TIMESTAMP_POSITION, max_timestamp)
+    seal(buffer, position)
+
+
+def stamp_log_append_time(buffer: bytearray | memoryview, position: int, timestamp_ms: int) -> None:
+    """Make `timestamp_ms` the timestamp of every record of the batch: attribute bit, max timestamp, CRC redone."""
+    set_timestamps(buffer, position, timestamp_ms, log_append=True)
+
+
+def seal(buffer: bytearray | memoryview, position: int) -> None:
+    """Write the CRC over the batch as it stands."""
+    size = LOG_OVERHEAD + _LENGTH.unpack_from(buffer, position + _LENGTH_POSITION)[0]
+    _CRC.pack_into(buffer, position + CRC_POSITION, compute_crc(buffer, position, size))
+
+
+def write_header(buffer: bytearray | memoryview, position: int, header: BatchHeader) -> None:
+    """Write `header` at `position`, where the records follow already, with a fresh CRC (`header.crc` is ignored)."""
+    _HEADER.pack_into(buffer, position, *header)
+    seal(buffer, position)

@@ -1,0 +1,142 @@
+"""Make record batches: of records, of one control record, or of none (what compaction leaves of a producer's last).
+
+The CRC is final; a log that gives the batch its offset and epoch uses `batch.patch`, which leaves it valid.
+"""
+
+from collections.abc import Iterable, Sequence
+from enum import IntEnum
+from struct import Struct
+
+from ottla.records.batch import (
+    CONTROL,
+    HEADER_SIZE,
+    LOG_APPEND_TIME,
+    LOG_OVERHEAD,
+    MAGIC,
+    NO_PRODUCER_ID,
+    NO_SEQUENCE,
+    NO_TIMESTAMP,
+    TRANSACTIONAL,
+    BatchHeader,
+    Buffer,
+    Codec,
+    write_header,
+)
+from ottla.records.codecs import compress
+from ottla.records.kernels import encode_records
+
+Headers = Sequence[tuple[str, Buffer | None]]
+NewRecord = tuple[int, Buffer | None, Buffer | None, Headers]
+
+_CONTROL_KEY = Struct(">hh")
+_END_MARKER = Struct(">hi")
+
+
+class ControlType(IntEnum):
+    """What a control record says. KIP-98 (markers), KIP-595, KIP-630, KIP-853."""
+
+    ABORT = 0
+    COMMIT = 1
+    LEADER_CHANGE = 2
+    SNAPSHOT_HEADER = 3
+    SNAPSHOT_FOOTER = 4
+    KRAFT_VERSION = 5
+    KRAFT_VOTERS = 6
+
+
+def encode_batch(
+    records: Iterable[NewRecord],
+    *,
+    base_offset: int = 0,
+    leader_epoch: int = -1,
+    codec: Codec = Codec.NONE,
+    level: int | None = None,
+    producer_id: int = NO_PRODUCER_ID,
+    producer_epoch: int = -1,
+    base_sequence: int = NO_SEQUENCE,
+    attributes: int = 0,
+    offset_deltas: Sequence[int] | None = None,
+) -> bytearray:
+    """A batch of records, each (timestamp in ms, key, value, headers).
+
+    `attributes` takes the bits besides the codec. `offset_deltas`, ascending, replace 0, 1, 2... Raises ValueError
+    without records (see `encode_empty_batch`).
+    """
+    out: bytearray
+    out, count, base_timestamp, max_timestamp, last_delta = encode_records(records, offset_deltas)
+    if count == 0:
+        raise ValueError("A batch needs at least one record")
+    if codec is not Codec.NONE:
+        out[HEADER_SIZE:] = compress(codec, memoryview(bytes(out))[HEADER_SIZE:], level)
+    header = BatchHeader(
+        base_offset,
+        len(out) - LOG_OVERHEAD,
+        leader_epoch,
+        MAGIC,
+        0,
+        attributes | codec,
+        last_delta,
+        base_timestamp,
+        max_timestamp,
+        producer_id,
+        producer_epoch,
+        base_sequence,
+        count,
+    )
+    write_header(out, 0, header)
+    return out
+
+
+def encode_control_batch(
+    control_type: ControlType,
+    value: Buffer,
+    timestamp_ms: int,
+    *,
+    base_offset: int = 0,
+    leader_epoch: int = -1,
+    producer_id: int = NO_PRODUCER_ID,
+    producer_epoch: int = -1,
+    transactional: bool = False,
+) -> bytearray:
+    """A batch of one control record, whose key is int16 version 0 and int16 type; `value` is encoded by the caller."""
+    return encode_batch(
+        ((timestamp_ms, _CONTROL_KEY.pack(0, control_type), value, ()),),
+        base_offset=base_offset,
+        leader_epoch=leader_epoch,
+        producer_id=producer_id,
+        producer_epoch=producer_epoch,
+        attributes=CONTROL | (TRANSACTIONAL if transactional else 0),
+    )
+
+
+def encode_end_transaction_marker(
+    *, commit: bool, producer_id: int, producer_epoch: int, coordinator_epoch: int, timestamp_ms: int
+) -> bytearray:
+    """The marker that ends a producer's transaction in a partition. KIP-98."""
+    return encode_control_batch(
+        ControlType.COMMIT if commit else ControlType.ABORT,
+        _END_MARKER.pack(0, coordinator_epoch),
+        timestamp_ms,
+        producer_id=producer_id,
+        producer_epoch=producer_epoch,
+        transactional=True,
+    )
+
+
+def decode_control_key(key: Buffer) -> int:
+    """The type in a control record's key, a ControlType or a number that is newer; ValueError if there is none."""
+    if len(key) < _CONTROL_KEY.size:
+        raise ValueError(f"A control record's key of {len(key)} bytes")
+    control_type: int = _CONTROL_KEY.unpack_from(key)[1]
+    return control_type
+
+
+def encode_empty_batch(header: BatchHeader) -> bytearray:
+    """A batch without records that keeps the offsets, sequence and producer of `header`, as Kafka's cleaner does."""
+    out = bytearray(HEADER_SIZE)
+    kept = header.attributes & (LOG_APPEND_TIME | TRANSACTIONAL | CONTROL)
+    empty = header._replace(
+        batch_length=HEADER_SIZE - LOG_OVERHEAD, attributes=kept, base_timestamp=NO_TIMESTAMP, record_count=0
+    )
+    write_header(out, 0, empty)
+    return out

@@ -1,0 +1,55 @@
+"""What is left of a batch after the cleaner: some of its records, at their old offsets.
+
+Base offset, last offset delta, sequence and producer stay, so that neither offsets nor a producer's sequences get
+gaps; only the count, the sizes, the timestamps and the CRC change. KIP-534 for the delete horizon.
+"""
+
+from collections.abc import Callable, Container
+
+from ottla.records import kernels
+from ottla.records.batch import (
+    DELETE_HORIZON,
+    HEADER_SIZE,
+    LOG_OVERHEAD,
+    Buffer,
+    read_header,
+    wrap64,
+    write_header,
+)
+from ottla.records.codecs import compress
+from ottla.records.reader import payload
+
+Keep = Container[int] | Callable[[int, bytes | None, bool], bool]
+
+
+def retain(buffer: Buffer, position: int, keep: Keep, delete_horizon_ms: int | None = None) -> Buffer | None:
+    """The batch at `position` with only the records that `keep` holds; None if that is none of them.
+
+    `keep` is a container of offsets or a function of (offset, key, whether there is a value). `delete_horizon_ms`
+    is set as the batch's delete horizon unless it has one. A batch that does not change is returned as a slice
+    of `buffer` without a copy.
+    """
+    header = read_header(buffer, position)
+    data, start, end = payload(buffer, position, header)
+    rows = kernels.decode_keys(data, start, end, header.record_count, header.base_offset)
+    kept = (keep(*row) for row in rows) if callable(keep) else (row[0] in keep for row in rows)
+    mask = bytes(map(bool, kept))
+    if not any(mask):
+        return None
+    sets_horizon = delete_horizon_ms is not None and not header.attributes & DELETE_HORIZON
+    if all(mask) and not sets_horizon:
+        return memoryview(buffer)[position : position + header.size]
+    shift = wrap64(header.base_timestamp - delete_horizon_ms) if sets_horizon and delete_horizon_ms is not None else 0
+    out: bytearray
+    out, count, _, greatest = kernels.keep_records(data, start, end, header.record_count, mask, shift)
+    if header.is_compressed:
+        out[HEADER_SIZE:] = compress(header.codec, memoryview(bytes(out))[HEADER_SIZE:])
+    changed = header._replace(
+        batch_length=len(out) - LOG_OVERHEAD,
+        record_count=count,
+        max_timestamp=header.max_timestamp if header.is_log_append_time else wrap64(header.base_timestamp + greatest),
+    )
+    if sets_horizon and delete_horizon_ms is not None:
+        changed = changed._replace(base_timestamp=delete_horizon_ms, attributes=header.attributes | DELETE_HORIZON)
+    write_header(out, 0, changed)
+    return out

@@ -1,0 +1,63 @@
+"""Read the records of a batch, compressed or not.
+
+The caller checks the CRC (`batch.check_crc`) where it does not trust the source. Whatever the bytes are, the outcome
+is records or a KafkaError: CORRUPT_MESSAGE for the batch and its compression, INVALID_RECORD for a record's structure.
+"""
+
+from typing import NamedTuple
+
+from ottla.common.errors import ErrorCode, KafkaError
+from ottla.records import kernels
+from ottla.records.batch import CODEC_MASK, HEADER_SIZE, BatchHeader, Buffer, read_header
+from ottla.records.codecs import MAX_DECOMPRESSED_SIZE, decompress
+
+
+class Record(NamedTuple):
+    """One record; the timestamp is in ms, and the batch's if that has log append time."""
+
+    offset: int
+    timestamp: int
+    key: bytes | None
+    value: bytes | None
+    headers: list[tuple[str, bytes | None]]
+
+
+def payload(
+    buffer: Buffer, position: int, header: BatchHeader, max_size: int = MAX_DECOMPRESSED_SIZE
+) -> tuple[Buffer, int, int]:
+    """Where the records of a batch are once decompressed: (data, start, end); without compression in `buffer`."""
+    end = position + header.size
+    if end > len(buffer):
+        raise KafkaError(ErrorCode.CORRUPT_MESSAGE, f"The batch at position {position} ends too early")
+    start = position + HEADER_SIZE
+    if not header.attributes & CODEC_MASK:
+        return buffer, start, end
+    data = decompress(header.codec, memoryview(buffer)[start:end], max_size) if end > start else b""
+    return data, 0, len(data)
+
+
+def decode_batch(buffer: Buffer, position: int = 0) -> list[Record]:
+    """The records of the batch at `position`, copied out of the buffer."""
+    header = read_header(buffer, position)
+    data, start, end = payload(buffer, position, header)
+    rows: list[Record] = kernels.decode_records(
+        data,
+        start,
+        end,
+        header.record_count,
+        header.base_offset,
+        header.base_timestamp,
+        header.max_timestamp if header.is_log_append_time else None,
+        Record,
+    )
+    return rows
+
+
+def decode_keys(buffer: Buffer, position: int = 0) -> list[tuple[int, bytes | None, bool]]:
+    """(offset, key, whether there is a value) of every record of the batch at `position`."""
+    header = read_header(buffer, position)
+    data, start, end = payload(buffer, position, header)
+    rows: list[tuple[int, bytes | None, bool]] = kernels.decode_keys(
+        data, start, end, header.record_count, header.base_offset
+    )
+    return rows

@@ -1,0 +1,242 @@
+"""What a leader asks of a batch that a client produced, before it gets an offset.
+
+Exactly one batch v2, sound and within the topic's rules; the codes are those of Kafka's leader. A batch without
+compression is walked record by record. A compressed one stays opaque and its header is believed, unless a rule needs
+the inside: a compacted topic (keys), another `compression.type`, or timestamps that the header cannot clear. Kafka
+decompresses all of them, at several times the cost; what it would catch so are clients that compress nonsense.
+
+The batch is changed in place where the topic wants log append time, or where its max timestamp is wrong; a read-only
+buffer or another codec gives a copy. KIP-32, KIP-98, KIP-110 (zstd), KIP-467 (record errors), KIP-937 (bounds).
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from ottla.common.errors import ErrorCode, KafkaError
+from ottla.records import kernels
+from ottla.records.batch import (
+    CODEC_MASK,
+    HEADER_SIZE,
+    LOG_OVERHEAD,
+    MAGIC,
+    MAGIC_POSITION,
+    NO_TIMESTAMP,
+    BatchHeader,
+    Codec,
+    check_crc,
+    read_header,
+    set_timestamps,
+    wrap64,
+    write_header,
+)
+from ottla.records.codecs import compress
+from ottla.records.reader import Record, payload
+
+CREATE_TIME_TYPE: Final = "CreateTime"
+LOG_APPEND_TIME_TYPE: Final = "LogAppendTime"
+UNBOUNDED_MS: Final = (1 << 63) - 1
+
+_SMALLEST_LENGTH = 14  # of a record of magic 0; below it Kafka calls the length corrupt
+_SHOWN_ERRORS = 3
+
+_CODECS = {
+    "uncompressed": Codec.NONE,
+    "gzip": Codec.GZIP,
+    "snappy": Codec.SNAPPY,
+    "lz4": Codec.LZ4,
+    "zstd": Codec.ZSTD,
+}
+
+
+class RecordError(KafkaError):
+    """Some records of the batch were refused; `record_errors` says (index in the batch, why) of each. KIP-467."""
+
+    def __init__(self, code: ErrorCode, message: str, record_errors: Sequence[tuple[int, str]]) -> None:
+        super().__init__(code, message)
+        self.record_errors = list(record_errors)
+
+
+@dataclass(frozen=True, slots=True)
+class ProduceRules:
+    """What a topic's settings say about a produced batch, by the names of the settings."""
+
+    topic: str
+    max_message_bytes: int = 1048588
+    compression_type: str = "producer"
+    compression_level: int | None = None
+    timestamp_type: str = CREATE_TIME_TYPE
+    before_max_ms: int = UNBOUNDED_MS
+    after_max_ms: int = 3_600_000
+    compacted: bool = False
+
+
+def validate_produced(
+    buffer: memoryview, rules: ProduceRules, now_ms: int, *, allow_zstd: bool = True
+) -> tuple[BatchHeader, memoryview]:
+    """The header and bytes of the one batch in `buffer`, ready to be appended: `buffer` itself or a copy.
+
+    `allow_zstd` is false for Produce below version 7. Raises KafkaError with Kafka's code, RecordError where single
+    records are at fault; nothing has been changed then.
+    """
+    header = _read_one_batch(buffer, allow_zstd=allow_zstd)
+    if header.base_offset != 0:
+        raise _invalid(rules, f"its base offset is {header.base_offset} instead of 0")
+    _check_size(header.size, rules)
+    if not check_crc(buffer, 0, header.size):
+        raise KafkaError(ErrorCode.CORRUPT_MESSAGE, f"The batch for {rules.topic} does not match its CRC")
+    _check_header(header, rules)
+    source = header.codec
+    target = source if rules.compression_type == "producer" else _CODECS[rules.compression_type]
+    max_timestamp = header.max_timestamp
+    if source is Codec.NONE or source is not target or _needs_inside(header, rules, now_ms):
+        data, start, end = payload(buffer, 0, header)
+        max_timestamp = _check_records(data, start, end, header, rules, now_ms)
+        if source is not target:
+            buffer = _recompress(data, start, end, header, target, rules)
+    appends = rules.timestamp_type == LOG_APPEND_TIME_TYPE
+    if appends:
+        max_timestamp = now_ms
+    if max_timestamp != header.max_timestamp or appends != header.is_log_append_time:
+        if buffer.readonly:
+            buffer = memoryview(bytearray(buffer))
+        set_timestamps(buffer, 0, max_timestamp, log_append=appends)
+        header = read_header(buffer)
+    elif source is not target:
+        header = read_header(buffer)
+    return header, buffer
+
+
+def _invalid(rules: ProduceRules, why: str) -> KafkaError:
+    return KafkaError(ErrorCode.INVALID_RECORD, f"The batch for {rules.topic} is invalid: {why}")
+
+
+def _read_one_batch(buffer: memoryview, *, allow_zstd: bool) -> BatchHeader:
+    """The header of the only batch, which fills the buffer."""
+    if len(buffer) > MAGIC_POSITION:
+        length = int.from_bytes(buffer[8:12], "big", signed=True)
+        magic = int.from_bytes(buffer[MAGIC_POSITION : MAGIC_POSITION + 1], "big", signed=True)
+        if length < _SMALLEST_LENGTH or not 0 <= magic <= MAGIC:
+            raise KafkaError(ErrorCode.CORRUPT_MESSAGE, f"No batch: magic {magic}, length {length}")
+        if LOG_OVERHEAD + length > len(buffer):
+            raise KafkaError(ErrorCode.INVALID_RECORD, "The request holds no whole batch for the partition")
+        if magic < MAGIC:
+            raise KafkaError(ErrorCode.INVALID_RECORD, f"A batch of magic {magic}: only magic {MAGIC} is accepted")
+    else:
+        raise KafkaError(ErrorCode.INVALID_RECORD, "The request holds no batch for the partition")
+    header = read_header(buffer)
+    if not allow_zstd and header.attributes & CODEC_MASK == Codec.ZSTD:
+        raise KafkaError(
+            ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, "This version of the produce request does not know zstd"
+        )
+    if header.size != len(buffer):
+        raise KafkaError(
+            ErrorCode.INVALID_RECORD, f"{len(buffer) - header.size} bytes follow the one batch that is allowed"
+        )
+    return header
+
+
+def _check_size(size: int, rules: ProduceRules) -> None:
+    if size > rules.max_message_bytes:
+        raise KafkaError(
+            ErrorCode.MESSAGE_TOO_LARGE,
+            f"The batch for {rules.topic} has {size} bytes, max.message.bytes is {rules.max_message_bytes}",
+        )
+
+
+def _check_header(header: BatchHeader, rules: ProduceRules) -> None:
+    if header.last_offset_delta < 0:
+        raise _invalid(rules, f"its last offset delta is {header.last_offset_delta}")
+    if header.record_count <= 0:
+        raise _invalid(rules, f"its record count is {header.record_count}")
+    if header.last_offset_delta + 1 != header.record_count:
+        raise _invalid(
+            rules, f"its last offset delta {header.last_offset_delta} does not fit {header.record_count} records"
+        )
+    if header.is_control:
+        raise _invalid(rules, "clients may not write control records")
+    if header.has_producer_id and header.base_sequence < 0:
+        raise _invalid(rules, f"sequence {header.base_sequence} of producer {header.producer_id}")
+
+
+def _needs_inside(header: BatchHeader, rules: ProduceRules, now_ms: int) -> bool:
+    """Whether a compressed batch must be opened to apply the rules."""
+    if rules.compacted:
+        return True
+    if rules.timestamp_type == LOG_APPEND_TIME_TYPE:
+        return header.is_log_append_time  # to say which records are refused
+    # The header tells the latest timestamp but not the earliest.
+    latest = now_ms + rules.after_max_ms
+    return rules.before_max_ms < UNBOUNDED_MS or header.max_timestamp > latest or header.base_timestamp > latest
+
+
+def _check_records(
+    data: bytes | bytearray | memoryview, start: int, end: int, header: BatchHeader, rules: ProduceRules, now_ms: int
+) -> int:
+    """The latest timestamp of the records, which are sound and allowed."""
+    count = header.record_count
+    least, greatest, null_keys, misplaced = kernels.walk_records(data, start, end, count)
+    if misplaced:
+        raise _invalid(rules, f"the offsets of {misplaced} of its {count} records do not ascend from 0 by 1")
+    if header.is_log_append_time:
+        earliest = latest = header.max_timestamp
+    else:
+        earliest = wrap64(header.base_timestamp + least)
+        latest = wrap64(header.base_timestamp + greatest)
+    if rules.timestamp_type == CREATE_TIME_TYPE:
+        suspect = now_ms - earliest > rules.before_max_ms or latest - now_ms > rules.after_max_ms
+        # A sum beyond int64 wraps, as it does for every reader, and the extremes are then elsewhere.
+        suspect = suspect or latest - earliest != (0 if header.is_log_append_time else greatest - least)
+    else:
+        suspect = header.is_log_append_time
+    if suspect or (null_keys and rules.compacted):
+        append_time = header.max_timestamp if header.is_log_append_time else None
+        rows = kernels.decode_records(data, start, end, count, 0, header.base_timestamp, append_time, Record)
+        _refuse_records(rows, header, rules, now_ms)
+        latest = max(row.timestamp for row in rows)
+    return latest
+
+
+def _refuse_records(rows: list[Record], header: BatchHeader, rules: ProduceRules, now_ms: int) -> None:
+    errors: list[tuple[int, str]] = []
+    code = ErrorCode.INVALID_RECORD
+    for index, row in enumerate(rows):
+        if rules.compacted and row.key is None:
+            errors.append((index, f"Compacted topic {rules.topic} accepts no record without a key"))
+        elif why := _timestamp_error(row.timestamp, header, rules, now_ms):
+            errors.append((index, why))
+            code = ErrorCode.INVALID_TIMESTAMP
+    if not errors:
+        return
+    if code is ErrorCode.INVALID_TIMESTAMP:
+        raise RecordError(code, "One or more records have been rejected due to invalid timestamp", errors)
+    shown = "; ".join(f"record {index}: {why}" for index, why in errors[:_SHOWN_ERRORS])
+    raise RecordError(code, f"{len(errors)} records of the batch were refused: {shown}", errors)
+
+
+def _timestamp_error(timestamp: int, header: BatchHeader, rules: ProduceRules, now_ms: int) -> str | None:
+    if rules.timestamp_type == CREATE_TIME_TYPE and timestamp != NO_TIMESTAMP:
+        if now_ms - timestamp > rules.before_max_ms or timestamp - now_ms > rules.after_max_ms:
+            return (
+                f"Timestamp {timestamp} is not within [{now_ms - rules.before_max_ms}, {now_ms + rules.after_max_ms}]"
+            )
+    elif header.is_log_append_time:
+        return "A producer may not set the timestamp type LogAppendTime"
+    return None
+
+
+def _recompress(
+    data: bytes | bytearray | memoryview,
+    start: int,
+    end: int,
+    header: BatchHeader,
+    target: Codec,
+    rules: ProduceRules,
+) -> memoryview:
+    """The batch with its records in the topic's codec."""
+    out = bytearray(HEADER_SIZE)
+    out += compress(target, memoryview(data)[start:end], rules.compression_level)
+    _check_size(len(out), rules)
+    changed = header._replace(batch_length=len(out) - LOG_OVERHEAD, attributes=header.attributes & ~CODEC_MASK | target)
+    write_header(out, 0, changed)
+    return memoryview(out)
