@@ -1,0 +1,579 @@
+# cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True, initializedcheck=False
+"""The record kernels for Cython's pure-Python mode: the promises of `_kernels_fallback`, in C.
+
+`kernels` imports this only as an extension module; as plain source it is never run. Every function holds the GIL and
+is bounded by its input. Sums of deltas wrap as in Java: they are made on unsigned numbers.
+"""
+
+import cython
+from cython.cimports.cpython.buffer import PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
+from cython.cimports.cpython.bytearray import PyByteArray_AS_STRING, PyByteArray_Resize
+from cython.cimports.cpython.bytes import PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
+from cython.cimports.cpython.ref import Py_INCREF
+from cython.cimports.cpython.tuple import PyTuple_SET_ITEM
+from cython.cimports.cpython.type import PyType_GenericAlloc
+from cython.cimports.cpython.unicode import PyUnicode_DecodeUTF8
+from cython.cimports.libc.stdint import int32_t, int64_t, uint8_t, uint32_t, uint64_t
+from cython.cimports.libc.string import memcpy
+
+from ottla.common.errors import ErrorCode, KafkaError
+
+COMPILED = True
+
+_HEADER_SIZE = cython.declare(cython.Py_ssize_t, 61)
+_LOG_OVERHEAD = cython.declare(cython.Py_ssize_t, 12)
+_MIN_BATCH_LENGTH = cython.declare(cython.Py_ssize_t, 49)
+_MIN_RECORD_SIZE = cython.declare(cython.Py_ssize_t, 7)
+
+_Bytes = cython.typedef(cython.pointer(cython.const[uint8_t]))
+_Room = cython.typedef(cython.pointer(uint8_t))
+
+# What is known of a record after one pass over its fixed part. Null fields have a negative size.
+_Shape = cython.struct(
+    begin=cython.Py_ssize_t,
+    body=cython.Py_ssize_t,
+    after_timestamp=cython.Py_ssize_t,
+    end=cython.Py_ssize_t,
+    timestamp_delta=int64_t,
+    offset_delta=int32_t,
+    key=cython.Py_ssize_t,
+    key_size=cython.Py_ssize_t,
+    value=cython.Py_ssize_t,
+    value_size=cython.Py_ssize_t,
+    header_count=int32_t,
+    headers=cython.Py_ssize_t,
+)
+
+
+def _raise_malformed(index: cython.Py_ssize_t) -> None:
+    raise KafkaError(ErrorCode.INVALID_RECORD, f"Record {index} of the batch is malformed")
+
+
+def _raise_bad_count(count: object, size: object) -> None:
+    raise KafkaError(ErrorCode.INVALID_RECORD, f"{count} records cannot be in {size} bytes")
+
+
+def _raise_left_over(left: object, count: object) -> None:
+    raise KafkaError(ErrorCode.INVALID_RECORD, f"{left} bytes follow the {count} records of the batch")
+
+
+@cython.cfunc
+@cython.inline
+@cython.exceptval(check=False)
+def _read_number(
+    data: _Bytes, position: cython.Py_ssize_t, end: cython.Py_ssize_t, bits: cython.int, out: cython.pointer(int64_t)
+) -> cython.Py_ssize_t:
+    """Zigzag number at `position` into `out`; the position after it, -1 if there is none."""
+    result: uint64_t = 0
+    shift: cython.int = 0
+    byte: uint8_t
+    while True:
+        if position >= end:
+            return -1
+        byte = data[position]
+        position += 1
+        result |= cython.cast(uint64_t, byte & 0x7F) << shift
+        if byte < 0x80:
+            break
+        shift += 7
+        if shift >= bits + 3:
+            return -1
+    if bits == 32:
+        result &= 0xFFFFFFFF
+    out[0] = cython.cast(int64_t, (result >> 1) ^ (0 - (result & 1)))
+    return position
+
+
+@cython.cfunc
+@cython.inline
+@cython.exceptval(check=False)
+def _read_shape(
+    data: _Bytes, position: cython.Py_ssize_t, end: cython.Py_ssize_t, s: cython.pointer(_Shape)
+) -> cython.bint:
+    """One record up to its headers; false if it is malformed."""
+    number: int64_t = 0
+    s.begin = position
+    position = _read_number(data, position, end, 32, cython.address(number))
+    if position < 0 or number <= 0 or number > end - position:
+        return False
+    end = position + number
+    s.body = position
+    s.end = end
+    position = _read_number(data, position + 1, end, 64, cython.address(s.timestamp_delta))
+    if position < 0:
+        return False
+    s.after_timestamp = position
+    position = _read_number(data, position, end, 32, cython.address(number))
+    if position < 0:
+        return False
+    s.offset_delta = cython.cast(int32_t, number)
+    position = _read_number(data, position, end, 32, cython.address(number))
+    if position < 0 or number > end - position:
+        return False
+    s.key = position
+    s.key_size = number
+    if number > 0:
+        position += number
+    position = _read_number(data, position, end, 32, cython.address(number))
+    if position < 0 or number > end - position:
+        return False
+    s.value = position
+    s.value_size = number
+    if number > 0:
+        position += number
+    position = _read_number(data, position, end, 32, cython.address(number))
+    if position < 0 or number < 0 or number > (end - position) // 2:
+        return False
+    s.header_count = cython.cast(int32_t, number)
+    s.headers = position
+    return True
+
+
+@cython.cfunc
+@cython.inline
+@cython.exceptval(check=False)
+def _headers_are_sound(data: _Bytes, s: cython.pointer(_Shape)) -> cython.bint:
+    """Whether the headers of a record fill it to its end."""
+    position: cython.Py_ssize_t = s.headers
+    number: int64_t = 0
+    index: int32_t
+    for index in range(s.header_count):
+        position = _read_number(data, position, s.end, 32, cython.address(number))
+        if position < 0 or number < 0 or number > s.end - position:
+            return False
+        position = _read_number(data, position + number, s.end, 32, cython.address(number))
+        if position < 0 or number > s.end - position:
+            return False
+        if number > 0:
+            position += number
+    return position == s.end
+
+
+@cython.cfunc
+@cython.inline
+def _bytes_or_none(data: _Bytes, start: cython.Py_ssize_t, size: cython.Py_ssize_t) -> object:
+    if size < 0:
+        return None
+    return PyBytes_FromStringAndSize(cython.cast(cython.p_char, data + start), size)
+
+
+@cython.cfunc
+def _read_headers(data: _Bytes, s: cython.pointer(_Shape)) -> list:
+    """The headers, whose structure has been checked."""
+    position: cython.Py_ssize_t = s.headers
+    number: int64_t = 0
+    index: int32_t
+    headers: list = []
+    for index in range(s.header_count):
+        position = _read_number(data, position, s.end, 32, cython.address(number))
+        name: object = PyUnicode_DecodeUTF8(
+            cython.cast(cython.p_char, data + position), cython.cast(cython.Py_ssize_t, number), b"replace"
+        )
+        position = _read_number(data, position + number, s.end, 32, cython.address(number))
+        headers.append((name, _bytes_or_none(data, position, number)))
+        if number > 0:
+            position += number
+    return headers
+
+
+@cython.cfunc
+def _check_span(size: cython.Py_ssize_t, start: cython.Py_ssize_t, end: cython.Py_ssize_t, count: object) -> object:
+    """Our callers' mistakes are IndexErrors; an impossible count is the batch's."""
+    if start < 0 or end > size or start > end:
+        raise IndexError(f"{start}:{end} is not within {size} bytes")
+    if count < 0 or count > (end - start) // _MIN_RECORD_SIZE:
+        _raise_bad_count(count, end - start)
+    return None
+
+
+def scan_batches(buffer: object, position: cython.Py_ssize_t = 0) -> object:
+    """Position after the last whole batch v2 that follows `position` without a gap; CRCs are not checked."""
+    view: Py_buffer
+    if position < 0:
+        raise IndexError(position)
+    PyObject_GetBuffer(buffer, cython.address(view), PyBUF_SIMPLE)
+    data: _Bytes = cython.cast(_Bytes, view.buf)
+    end: cython.Py_ssize_t = view.len
+    length: int32_t
+    while end - position >= _HEADER_SIZE:
+        length = cython.cast(
+            int32_t,
+            cython.cast(uint32_t, data[position + 8]) << 24
+            | cython.cast(uint32_t, data[position + 9]) << 16
+            | cython.cast(uint32_t, data[position + 10]) << 8
+            | cython.cast(uint32_t, data[position + 11]),
+        )
+        if length < _MIN_BATCH_LENGTH or data[position + 16] != 2 or end - position - _LOG_OVERHEAD < length:
+            break
+        position += _LOG_OVERHEAD + length
+    PyBuffer_Release(cython.address(view))
+    return position
+
+
+def walk_records(buffer: object, start: cython.Py_ssize_t, end: cython.Py_ssize_t, count: object) -> object:
+    """Check the structure of `count` records: (least, greatest timestamp delta, records without key, out of order)."""
+    view: Py_buffer
+    s: _Shape
+    least: int64_t = 0
+    greatest: int64_t = 0
+    null_keys: cython.Py_ssize_t = 0
+    misplaced: cython.Py_ssize_t = 0
+    index: cython.Py_ssize_t
+    PyObject_GetBuffer(buffer, cython.address(view), PyBUF_SIMPLE)
+    try:
+        _check_span(view.len, start, end, count)
+        data: _Bytes = cython.cast(_Bytes, view.buf)
+        total: cython.Py_ssize_t = count
+        position: cython.Py_ssize_t = start
+        for index in range(total):
+            if not _read_shape(data, position, end, cython.address(s)) or not _headers_are_sound(
+                data, cython.address(s)
+            ):
+                _raise_malformed(index)
+            position = s.end
+            if index == 0 or s.timestamp_delta < least:
+                least = s.timestamp_delta
+            if index == 0 or s.timestamp_delta > greatest:
+                greatest = s.timestamp_delta
+            null_keys += s.key_size < 0
+            misplaced += s.offset_delta != index
+        if position != end:
+            _raise_left_over(end - position, count)
+    finally:
+        PyBuffer_Release(cython.address(view))
+    return least, greatest, null_keys, misplaced
+
+
+def decode_records(
+    buffer: object,
+    start: cython.Py_ssize_t,
+    end: cython.Py_ssize_t,
+    count: object,
+    base_offset: int64_t,
+    base_timestamp: int64_t,
+    append_time: object,
+    make: type,
+) -> list:
+    """The records as instances of `make`, a NamedTuple of offset, timestamp, key, value, headers."""
+    view: Py_buffer
+    s: _Shape
+    index: cython.Py_ssize_t
+    rows: list = []
+    row: object
+    field: object
+    if not issubclass(make, tuple):
+        raise TypeError(f"{make} is no NamedTuple")
+    PyObject_GetBuffer(buffer, cython.address(view), PyBUF_SIMPLE)
+    try:
+        _check_span(view.len, start, end, count)
+        data: _Bytes = cython.cast(_Bytes, view.buf)
+        total: cython.Py_ssize_t = count
+        position: cython.Py_ssize_t = start
+        for index in range(total):
+            if not _read_shape(data, position, end, cython.address(s)) or not _headers_are_sound(
+                data, cython.address(s)
+            ):
+                _raise_malformed(index)
+            position = s.end
+            # As tuple.__new__ does, without the tuple in between.
+            row = PyType_GenericAlloc(make, 5)
+            field = cython.cast(int64_t, cython.cast(uint64_t, base_offset) + cython.cast(uint64_t, s.offset_delta))
+            Py_INCREF(field)
+            PyTuple_SET_ITEM(row, 0, field)
+            if append_time is None:
+                field = cython.cast(
+                    int64_t, cython.cast(uint64_t, base_timestamp) + cython.cast(uint64_t, s.timestamp_delta)
+                )
+            else:
+                field = append_time
+            Py_INCREF(field)
+            PyTuple_SET_ITEM(row, 1, field)
+            field = _bytes_or_none(data, s.key, s.key_size)
+            Py_INCREF(field)
+            PyTuple_SET_ITEM(row, 2, field)
+            field = _bytes_or_none(data, s.value, s.value_size)
+            Py_INCREF(field)
+            PyTuple_SET_ITEM(row, 3, field)
+            field = [] if s.header_count == 0 else _read_headers(data, cython.address(s))
+            Py_INCREF(field)
+            PyTuple_SET_ITEM(row, 4, field)
+            rows.append(row)
+        if position != end:
+            _raise_left_over(end - position, count)
+    finally:
+        PyBuffer_Release(cython.address(view))
+    return rows
+
+
+def decode_keys(
+    buffer: object, start: cython.Py_ssize_t, end: cython.Py_ssize_t, count: object, base_offset: int64_t
+) -> list:
+    """(offset, key, whether there is a value) of every record: what compaction asks."""
+    view: Py_buffer
+    s: _Shape
+    index: cython.Py_ssize_t
+    offset: int64_t
+    rows: list = []
+    PyObject_GetBuffer(buffer, cython.address(view), PyBUF_SIMPLE)
+    try:
+        _check_span(view.len, start, end, count)
+        data: _Bytes = cython.cast(_Bytes, view.buf)
+        total: cython.Py_ssize_t = count
+        position: cython.Py_ssize_t = start
+        for index in range(total):
+            if not _read_shape(data, position, end, cython.address(s)) or not _headers_are_sound(
+                data, cython.address(s)
+            ):
+                _raise_malformed(index)
+            position = s.end
+            offset = cython.cast(int64_t, cython.cast(uint64_t, base_offset) + cython.cast(uint64_t, s.offset_delta))
+            rows.append((offset, _bytes_or_none(data, s.key, s.key_size), s.value_size >= 0))
+        if position != end:
+            _raise_left_over(end - position, count)
+    finally:
+        PyBuffer_Release(cython.address(view))
+    return rows
+
+
+def keep_records(
+    buffer: object, start: cython.Py_ssize_t, end: cython.Py_ssize_t, count: object, mask: bytes, shift: int64_t
+) -> tuple:
+    """The records whose byte in `mask` is not 0: (61 bytes for a header and the records, how many, deltas)."""
+    view: Py_buffer
+    s: _Shape
+    index: cython.Py_ssize_t
+    rest: cython.Py_ssize_t
+    moved: int64_t
+    kept: cython.Py_ssize_t = 0
+    first: int64_t = 0
+    greatest: int64_t = 0
+    PyObject_GetBuffer(buffer, cython.address(view), PyBUF_SIMPLE)
+    try:
+        _check_span(view.len, start, end, count)
+        if PyBytes_GET_SIZE(mask) != count:
+            raise ValueError(f"A mask of {len(mask)} for {count} records")
+        chosen: _Bytes = cython.cast(_Bytes, PyBytes_AS_STRING(mask))
+        data: _Bytes = cython.cast(_Bytes, view.buf)
+        total: cython.Py_ssize_t = count
+        position: cython.Py_ssize_t = start
+        # A moved delta may take ten bytes instead of one, and the length before it four more.
+        capacity: cython.Py_ssize_t = _HEADER_SIZE + end - start + (14 * total if shift else 0)
+        out: bytearray = bytearray(_HEADER_SIZE)
+        PyByteArray_Resize(out, capacity)
+        room: _Room = cython.cast(_Room, PyByteArray_AS_STRING(out))
+        used: cython.Py_ssize_t = _HEADER_SIZE
+        for index in range(total):
+            if not _read_shape(data, position, end, cython.address(s)) or not _headers_are_sound(
+                data, cython.address(s)
+            ):
+                _raise_malformed(index)
+            position = s.end
+            if not chosen[index]:
+                continue
+            if kept == 0:
+                first = greatest = s.timestamp_delta
+            elif s.timestamp_delta > greatest:
+                greatest = s.timestamp_delta
+            kept += 1
+            if shift == 0:
+                memcpy(room + used, data + s.begin, s.end - s.begin)
+                used += s.end - s.begin
+                continue
+            moved = cython.cast(int64_t, cython.cast(uint64_t, s.timestamp_delta) + cython.cast(uint64_t, shift))
+            rest = s.end - s.after_timestamp
+            used = _write_number(room, used, 1 + _size_of(moved) + rest)
+            room[used] = data[s.body]
+            used = _write_number(room, used + 1, moved)
+            memcpy(room + used, data + s.after_timestamp, rest)
+            used += rest
+        if position != end:
+            _raise_left_over(end - position, count)
+        PyByteArray_Resize(out, used)
+    finally:
+        PyBuffer_Release(cython.address(view))
+    return out, kept, first, greatest
+
+
+@cython.cfunc
+@cython.inline
+@cython.exceptval(check=False)
+def _zigzag(value: int64_t) -> uint64_t:
+    return (cython.cast(uint64_t, value) << 1) ^ (0 - (cython.cast(uint64_t, value) >> 63))
+
+
+@cython.cfunc
+@cython.inline
+@cython.exceptval(check=False)
+def _size_of(value: int64_t) -> cython.Py_ssize_t:
+    rest: uint64_t = _zigzag(value)
+    size: cython.Py_ssize_t = 1
+    while rest >= 0x80:
+        rest >>= 7
+        size += 1
+    return size
+
+
+@cython.cfunc
+@cython.inline
+@cython.exceptval(check=False)
+def _write_number(room: _Room, position: cython.Py_ssize_t, value: int64_t) -> cython.Py_ssize_t:
+    rest: uint64_t = _zigzag(value)
+    while rest >= 0x80:
+        room[position] = cython.cast(uint8_t, rest & 0x7F | 0x80)
+        rest >>= 7
+        position += 1
+    room[position] = cython.cast(uint8_t, rest)
+    return position + 1
+
+
+@cython.cfunc
+@cython.inline
+@cython.exceptval(check=False)
+def _size_of_field(field: object) -> cython.Py_ssize_t:
+    if field is None:
+        return 1
+    return _size_of(PyBytes_GET_SIZE(field)) + PyBytes_GET_SIZE(field)
+
+
+@cython.cfunc
+@cython.inline
+@cython.exceptval(check=False)
+def _write_field(room: _Room, position: cython.Py_ssize_t, field: object) -> cython.Py_ssize_t:
+    size: cython.Py_ssize_t
+    if field is None:
+        room[position] = 1
+        return position + 1
+    size = PyBytes_GET_SIZE(field)
+    position = _write_number(room, position, size)
+    memcpy(room + position, PyBytes_AS_STRING(field), size)
+    return position + size
+
+
+@cython.cfunc
+@cython.inline
+def _as_bytes(field: object) -> object:
+    """None, or the field as bytes, which it mostly is already."""
+    if field is None or type(field) is bytes:
+        return field
+    return bytes(memoryview(field))
+
+
+def encode_records(records: object, offset_deltas: object) -> tuple:
+    """Records of (timestamp, key, value, headers): (61 bytes for a header and the records, how many, base and max
+    timestamp, last offset delta)."""
+    base_timestamp: int64_t = -1
+    max_timestamp: int64_t = -1
+    timestamp: int64_t
+    delta: int64_t
+    last: int32_t = -1
+    count: cython.Py_ssize_t = 0
+    body: cython.Py_ssize_t
+    used: cython.Py_ssize_t = _HEADER_SIZE
+    capacity: cython.Py_ssize_t = 1024
+    out: bytearray = bytearray(_HEADER_SIZE)
+    key: object
+    value: object
+    headers: object
+    pairs: list
+    PyByteArray_Resize(out, capacity)
+    for timestamp, key, value, headers in records:
+        if count == 0:
+            base_timestamp = max_timestamp = timestamp
+        elif timestamp > max_timestamp:
+            max_timestamp = timestamp
+        last = count if offset_deltas is None else offset_deltas[count]
+        count += 1
+        delta = cython.cast(int64_t, cython.cast(uint64_t, timestamp) - cython.cast(uint64_t, base_timestamp))
+        key = _as_bytes(key)
+        value = _as_bytes(value)
+        pairs = _encoded_headers(headers) if headers else None
+        body = 1 + _size_of(delta) + _size_of(last) + _size_of_field(key) + _size_of_field(value)
+        body += _size_of_headers(pairs) if pairs is not None else 1
+        if capacity - used < body + 10:
+            capacity = 2 * capacity + body + 10
+            PyByteArray_Resize(out, capacity)
+        used = _write_record(cython.cast(_Room, PyByteArray_AS_STRING(out)), used, body, delta, last, key, value, pairs)
+    PyByteArray_Resize(out, used)
+    return out, count, base_timestamp, max_timestamp, last
+
+
+@cython.cfunc
+@cython.inline
+@cython.exceptval(check=False)
+def _write_record(
+    room: _Room,
+    used: cython.Py_ssize_t,
+    body: cython.Py_ssize_t,
+    delta: int64_t,
+    offset_delta: int32_t,
+    key: object,
+    value: object,
+    pairs: list,
+) -> cython.Py_ssize_t:
+    used = _write_number(room, used, body)
+    room[used] = 0
+    used = _write_number(room, used + 1, delta)
+    used = _write_number(room, used, offset_delta)
+    used = _write_field(room, used, key)
+    used = _write_field(room, used, value)
+    if pairs is None:
+        room[used] = 0
+        return used + 1
+    used = _write_number(room, used, len(pairs) // 2)
+    for field in pairs:
+        used = _write_field(room, used, field)
+    return used
+
+
+@cython.cfunc
+def _encoded_headers(headers: object) -> list:
+    """Name, value, name, value... as bytes or None."""
+    pairs: list = []
+    name: object
+    value: object
+    for name, value in headers:
+        pairs.append(name.encode())
+        pairs.append(_as_bytes(value))
+    return pairs
+
+
+@cython.cfunc
+def _size_of_headers(pairs: list) -> cython.Py_ssize_t:
+    size: cython.Py_ssize_t = _size_of(len(pairs) // 2)
+    for field in pairs:
+        size += _size_of_field(field)
+    return size
+
+
+def murmur2(key: object) -> object:
+    """Kafka's 32-bit MurmurHash2 of a key, with its seed, as an unsigned number."""
+    view: Py_buffer
+    h: uint32_t
+    k: uint32_t
+    position: cython.Py_ssize_t = 0
+    PyObject_GetBuffer(key, cython.address(view), PyBUF_SIMPLE)
+    data: _Bytes = cython.cast(_Bytes, view.buf)
+    length: cython.Py_ssize_t = view.len
+    whole: cython.Py_ssize_t = length & ~3
+    h = cython.cast(uint32_t, 0x9747B28C) ^ cython.cast(uint32_t, length)
+    while position < whole:
+        k = (
+            cython.cast(uint32_t, data[position])
+            | cython.cast(uint32_t, data[position + 1]) << 8
+            | cython.cast(uint32_t, data[position + 2]) << 16
+            | cython.cast(uint32_t, data[position + 3]) << 24
+        )
+        k = k * cython.cast(uint32_t, 0x5BD1E995)
+        k = (k ^ (k >> 24)) * cython.cast(uint32_t, 0x5BD1E995)
+        h = (h * cython.cast(uint32_t, 0x5BD1E995)) ^ k
+        position += 4
+    if whole != length:
+        if length - whole == 3:
+            h ^= cython.cast(uint32_t, data[whole + 2]) << 16
+        if length - whole >= 2:
+            h ^= cython.cast(uint32_t, data[whole + 1]) << 8
+        h ^= data[whole]
+        h = h * cython.cast(uint32_t, 0x5BD1E995)
+    PyBuffer_Release(cython.address(view))
+    h = (h ^ (h >> 13)) * cython.cast(uint32_t, 0x5BD1E995)
+    return h ^ (h >> 15)

@@ -50,7 +50,7 @@ def _varint(data: Buffer, position: int, end: int, bits: int, index: int) -> tup
         if byte < 0x80:
             break
         shift += 7
-        if shift >= bits + 6:
+        if shift >= bits + 3:
             raise _malformed(index, "a number has too many bytes")
     result &= (1 << bits) - 1
     return (result >> 1) ^ -(result & 1), position
