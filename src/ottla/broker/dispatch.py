@@ -1,0 +1,138 @@
+"""From a frame to its answer: header, version check, handler, encoding.
+
+The network calls `dispatch(connection, frame)` for one request at a time per connection. A request that cannot be
+answered in the protocol (an unknown API or version, a body that does not decode) raises; the network then closes the
+connection with one log line, as Kafka does. The exception is ApiVersions, which every client may ask in any version.
+"""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from ottla.broker.context import RequestContext
+from ottla.common.completion import Completion
+from ottla.common.errors import ErrorCode, KafkaError
+from ottla.protocol import frames, registry
+from ottla.protocol.message import Buffer, Message
+
+if TYPE_CHECKING:
+    from ottla.broker.broker import Broker
+    from ottla.network.server import Connection
+
+API_VERSIONS = 18
+
+# The handler files, by API key; a key that is not here is not served and not advertised.
+HANDLERS: dict[int, str] = {
+    0: "produce",
+    1: "fetch",
+    2: "list_offsets",
+    3: "metadata",
+    8: "offset_commit",
+    9: "offset_fetch",
+    10: "find_coordinator",
+    11: "join_group",
+    12: "heartbeat",
+    13: "leave_group",
+    14: "sync_group",
+    15: "describe_groups",
+    16: "list_groups",
+    18: "api_versions",
+    19: "create_topics",
+    20: "delete_topics",
+    21: "delete_records",
+    22: "init_producer_id",
+    23: "offset_for_leader_epoch",
+    32: "describe_configs",
+    33: "alter_configs",
+    35: "describe_log_dirs",
+    37: "create_partitions",
+    42: "delete_groups",
+    43: "elect_leaders",
+    44: "incremental_alter_configs",
+    45: "alter_partition_reassignments",
+    46: "list_partition_reassignments",
+    47: "offset_delete",
+    55: "describe_quorum",
+    57: "update_features",
+    60: "describe_cluster",
+    61: "describe_producers",
+    64: "unregister_broker",
+    74: "list_config_resources",
+    75: "describe_topic_partitions",
+}
+
+SERVED: dict[int, tuple[int, int]] = {
+    key: (registry.API[key].min_version, registry.API[key].max_version) for key in HANDLERS
+}
+# Version 6 is two-phase commit (KIP-939): unstable in Kafka too, and not advertised.
+SERVED[22] = (0, 5)
+
+Answer = Message | None
+Handler = Callable[["Broker", RequestContext, Message], "Answer | Completion[Answer]"]
+Frames = list[Buffer] | None
+
+
+class Dispatcher:
+    """Answers the requests of all connections of one broker."""
+
+    def __init__(self, broker: Broker) -> None:
+        self._broker = broker
+        self._monotonic_ms = broker.clock.monotonic_ms
+        self._apis: dict[int, tuple[type[Message], Handler]] = {}
+
+    def __call__(self, connection: Connection, frame: memoryview) -> Frames | Completion[Frames]:
+        """Answer one request; raises KafkaError or DecodeError if the connection is to be closed."""
+        header, position = frames.decode_request_header(frame)
+        key, version = header.api_key, header.api_version
+        versions = SERVED.get(key)
+        if versions is None:
+            raise KafkaError(ErrorCode.UNSUPPORTED_VERSION, f"API {key} is not served")
+        if not versions[0] <= version <= versions[1]:
+            if key == API_VERSIONS:
+                return _unsupported_api_versions(header)
+            raise KafkaError(ErrorCode.UNSUPPORTED_VERSION, f"{registry.API[key].name} version {version} is not served")
+        api = self._apis.get(key)
+        if api is None:
+            api = self._apis[key] = self._load(key)
+        request_class, handle = api
+        request, _ = request_class.decode_from(frame, position, version)
+        context = RequestContext(
+            connection, key, version, header.correlation_id, header.client_id, self._monotonic_ms()
+        )
+        answer = handle(self._broker, context, request)
+        if not isinstance(answer, Completion):
+            return None if answer is None else frames.encode_response(header, answer)
+        if answer.done:
+            return _encode(header, answer.result())
+        later: Completion[Frames] = Completion()
+        answer.on_done(lambda done: _hand_over(header, done, later))
+        return later
+
+    @staticmethod
+    def _load(key: int) -> tuple[type[Message], Handler]:
+        module = importlib.import_module(f"ottla.broker.handlers.{HANDLERS[key]}")
+        return registry.request_class(key), module.handle
+
+
+def _encode(header: frames.RequestHeader, answer: Answer) -> Frames:
+    return None if answer is None else frames.encode_response(header, answer)
+
+
+def _hand_over(header: frames.RequestHeader, done: Completion[Answer], later: Completion[Frames]) -> None:
+    try:
+        encoded = _encode(header, done.result())
+    except Exception as error:  # noqa: BLE001 - not swallowed: the connection gets it and closes
+        later.fail(error)
+    else:
+        later.complete(encoded)
+
+
+def _unsupported_api_versions(header: frames.RequestHeader) -> list[Buffer]:
+    """The answer to ApiVersions of the future: version 0, so that any client can read it and ask again (KIP-511)."""
+    from ottla.broker.handlers.api_versions import served_apis
+    from ottla.protocol.messages.api_versions import ApiVersionsResponse
+
+    answer = ApiVersionsResponse(error_code=ErrorCode.UNSUPPORTED_VERSION, api_keys=served_apis())
+    return frames.encode_response(header._replace(api_version=0), answer)

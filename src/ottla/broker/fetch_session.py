@@ -1,0 +1,177 @@
+"""Fetch sessions (KIP-227): a client names its partitions once, the broker answers only for what changed.
+
+A session watches its partitions. One whose last read found nothing and whose offsets the client knows is clean; it
+turns dirty when the partition moves or the client asks for another offset. A poll of a thousand idle partitions
+therefore costs nothing, and one that is answered costs as much as the partitions that moved.
+
+A fetch without a session (old clients, or a full cache) is a session of one use: the same code serves it.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from ottla.common.errors import ErrorCode, KafkaError
+from ottla.common.ids import Uuid
+
+if TYPE_CHECKING:
+    from ottla.broker.partition import Partition
+
+FINAL_EPOCH = -1
+INITIAL_EPOCH = 0
+MAX_EPOCH = 2**31 - 1
+NO_SESSION = 0
+
+PartitionKey = tuple[str | Uuid, int]
+"""A topic, by name (versions up to 12) or id, and a partition of it."""
+
+
+class FetchPartitionState:
+    """What one session fetches of one partition, and what its client was told last."""
+
+    __slots__ = (
+        "current_leader_epoch",
+        "fetch_offset",
+        "high_watermark",
+        "key",
+        "last_fetched_epoch",
+        "last_stable_offset",
+        "log_start_offset",
+        "max_bytes",
+        "partition",
+        "session",
+    )
+
+    def __init__(self, session: FetchSession, key: PartitionKey) -> None:
+        self.session = session
+        self.key = key
+        self.partition: Partition | None = None
+        self.fetch_offset = 0
+        self.max_bytes = 0
+        self.current_leader_epoch = -1
+        self.last_fetched_epoch = -1
+        # Impossible offsets: the first answer always differs from them.
+        self.high_watermark = self.last_stable_offset = self.log_start_offset = -2
+
+    def partition_changed(self, appended_bytes: int) -> None:
+        """Called by the partition: the session has something to look at."""
+        session = self.session
+        session.dirty[self.key] = self
+        if session.on_change is not None:
+            session.on_change(appended_bytes)
+
+    def watch(self, partition: Partition) -> None:
+        """Follow `partition` from now on."""
+        if self.partition is not partition:
+            self.unwatch()
+            self.partition = partition
+            partition.watchers[self] = None
+
+    def unwatch(self) -> None:
+        """Let go of the partition."""
+        if self.partition is not None:
+            self.partition.watchers.pop(self, None)
+            self.partition = None
+
+
+class FetchSession:
+    """The partitions of one fetching client, in the order in which they are to be served."""
+
+    __slots__ = ("dirty", "epoch", "id", "last_used_ms", "on_change", "partitions", "untold", "uses_topic_ids")
+
+    def __init__(self, session_id: int, *, uses_topic_ids: bool) -> None:
+        self.id = session_id
+        self.epoch = 1
+        self.uses_topic_ids = uses_topic_ids
+        self.partitions: dict[PartitionKey, FetchPartitionState] = {}
+        # To be read at the next look; those with data stay until the client asks for a later offset.
+        self.dirty: dict[PartitionKey, FetchPartitionState] = {}
+        # Offsets that the client does not know yet, of partitions without data.
+        self.untold: dict[PartitionKey, FetchPartitionState] = {}
+        self.last_used_ms = 0
+        # Set while a long poll waits: gets the size of what was appended.
+        self.on_change: Callable[[int], None] | None = None
+
+    def state(self, key: PartitionKey) -> FetchPartitionState:
+        """The state of a partition, added if it is new; it counts as changed."""
+        state = self.partitions.get(key)
+        if state is None:
+            state = self.partitions[key] = FetchPartitionState(self, key)
+        self.dirty[key] = state
+        return state
+
+    def forget(self, key: PartitionKey) -> None:
+        """The client no longer fetches this partition."""
+        self.dirty.pop(key, None)
+        self.untold.pop(key, None)
+        state = self.partitions.pop(key, None)
+        if state is not None:
+            state.unwatch()
+
+    def move_to_end(self, state: FetchPartitionState) -> None:
+        """Serve this partition last next time: it had its turn."""
+        self.dirty.pop(state.key, None)
+        self.dirty[state.key] = state
+
+    def close(self) -> None:
+        """Stop watching."""
+        self.on_change = None
+        for state in self.partitions.values():
+            state.unwatch()
+        self.partitions.clear()
+        self.dirty.clear()
+        self.untold.clear()
+
+
+class FetchSessionCache:
+    """The sessions of all clients, at most `slots`; the least recently used makes room once it has idled a while."""
+
+    def __init__(self, slots: int, new_id: Callable[[], int], *, min_eviction_ms: int = 120_000) -> None:
+        self._slots = slots
+        self._new_id = new_id
+        self._min_eviction_ms = min_eviction_ms
+        self._sessions: OrderedDict[int, FetchSession] = OrderedDict()
+
+    def __len__(self) -> int:
+        return len(self._sessions)
+
+    def open(self, now_ms: int, *, uses_topic_ids: bool) -> FetchSession:
+        """A new session; one without an id, for this fetch only, if the cache is full of busy ones."""
+        if len(self._sessions) >= self._slots:
+            oldest = next(iter(self._sessions.values()), None)
+            if oldest is None or now_ms - oldest.last_used_ms < self._min_eviction_ms:
+                return FetchSession(NO_SESSION, uses_topic_ids=uses_topic_ids)
+            self.remove(oldest.id)
+        session_id = self._new_id()
+        while session_id == NO_SESSION or session_id in self._sessions:
+            session_id = self._new_id()
+        session = FetchSession(session_id, uses_topic_ids=uses_topic_ids)
+        session.last_used_ms = now_ms
+        self._sessions[session_id] = session
+        return session
+
+    def resume(self, session_id: int, epoch: int, now_ms: int, *, uses_topic_ids: bool) -> FetchSession:
+        """The session with this id, its epoch advanced.
+
+        Raises FETCH_SESSION_ID_NOT_FOUND, INVALID_FETCH_SESSION_EPOCH or FETCH_SESSION_TOPIC_ID_ERROR; the client
+        then opens a new one.
+        """
+        session = self._sessions.get(session_id)
+        if session is None:
+            raise KafkaError(ErrorCode.FETCH_SESSION_ID_NOT_FOUND)
+        if session.epoch != epoch:
+            raise KafkaError(ErrorCode.INVALID_FETCH_SESSION_EPOCH)
+        if session.uses_topic_ids != uses_topic_ids:
+            raise KafkaError(ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR)
+        session.epoch = 1 if epoch == MAX_EPOCH else epoch + 1
+        session.last_used_ms = now_ms
+        self._sessions.move_to_end(session_id)
+        return session
+
+    def remove(self, session_id: int) -> None:
+        """Close the session, if there is one with this id."""
+        session = self._sessions.pop(session_id, None)
+        if session is not None:
+            session.close()

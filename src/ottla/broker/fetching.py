@@ -1,0 +1,251 @@
+"""Answers one fetch: reads the changed partitions of its session, waits for more if there is too little.
+
+The caller makes or resumes the session, puts the requested partitions into it and calls `fetch`. Limits follow
+KIP-74: the first partition with data gives at least one batch whatever its size, the rest stay within `max_bytes`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from ottla.broker.partition import READ_COMMITTED
+from ottla.common.completion import Completion
+from ottla.common.errors import ErrorCode, KafkaError
+from ottla.protocol.messages.fetch import (
+    AbortedTransaction,
+    EpochEndOffset,
+    FetchableTopicResponse,
+    FetchResponse,
+    LeaderIdAndEpoch,
+    PartitionData,
+)
+
+if TYPE_CHECKING:
+    from ottla.broker.fetch_session import FetchPartitionState, FetchSession
+    from ottla.broker.partition import Partition
+    from ottla.broker.partitions import Partitions
+
+# A client may ask to wait for weeks; nobody needs one answer to be older than this.
+LONGEST_WAIT_MS = 300_000
+ZSTD_SINCE_VERSION = 10
+TOPIC_IDS_SINCE_VERSION = 13
+
+
+@dataclass(slots=True)
+class FetchLimits:
+    """What one fetch asks for besides its partitions."""
+
+    version: int
+    max_wait_ms: int
+    min_bytes: int
+    max_bytes: int
+    isolation_level: int
+
+
+@dataclass(slots=True)
+class Look:
+    """What one look at the changed partitions found."""
+
+    found: list[tuple[FetchPartitionState, PartitionData]] = field(default_factory=list)
+    size: int = 0
+    failed: bool = False
+
+
+class Fetch:
+    """One fetch request on its way to an answer."""
+
+    __slots__ = ("_limits", "_missing_bytes", "_partitions", "_response", "_scheduled", "_session", "_timer")
+
+    def __init__(self, partitions: Partitions, session: FetchSession, limits: FetchLimits) -> None:
+        self._partitions = partitions
+        self._session = session
+        self._limits = limits
+        self._response: Completion[FetchResponse] = Completion()
+        self._timer: asyncio.TimerHandle | None = None
+        self._scheduled = False
+        self._missing_bytes = 0
+
+    def start(self) -> FetchResponse | Completion[FetchResponse]:
+        """The answer at once if there is enough, or one that comes with data or the deadline."""
+        look = self._look()
+        limits = self._limits
+        if look.failed or look.size >= limits.min_bytes or limits.max_wait_ms <= 0 or not self._session.partitions:
+            return self._answer(look)
+        self._missing_bytes = limits.min_bytes - look.size
+        self._session.on_change = self._changed
+        loop = asyncio.get_running_loop()
+        self._timer = loop.call_later(min(limits.max_wait_ms, LONGEST_WAIT_MS) / 1000, self._finish)
+        return self._response
+
+    def cancel(self) -> None:
+        """The client is gone."""
+        self._stop_waiting()
+        self._response.done = True
+        if self._session.id == 0:
+            self._session.close()
+
+    # -- waiting -----------------------------------------------------------------------------------------------
+
+    def _changed(self, appended_bytes: int) -> None:
+        self._missing_bytes -= appended_bytes
+        if (self._missing_bytes <= 0 or appended_bytes == 0) and not self._scheduled:
+            # Later in this turn of the loop: the producer is answered first, and its other appends join in.
+            self._scheduled = True
+            asyncio.get_running_loop().call_soon(self._look_again)
+
+    def _look_again(self) -> None:
+        self._scheduled = False
+        if self._response.done:
+            return
+        look = self._look()
+        if look.failed or look.size >= self._limits.min_bytes:
+            self._complete(look)
+        else:
+            self._missing_bytes = self._limits.min_bytes - look.size
+
+    def _finish(self) -> None:
+        if not self._response.done:
+            self._complete(self._look())
+
+    def _complete(self, look: Look) -> None:
+        self._stop_waiting()
+        self._response.complete(self._answer(look))
+
+    def _stop_waiting(self) -> None:
+        self._session.on_change = None
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    # -- reading -----------------------------------------------------------------------------------------------
+
+    def _look(self) -> Look:
+        look = Look()
+        session = self._session
+        remaining = self._limits.max_bytes
+        for key, state in tuple(session.dirty.items()):
+            try:
+                data = self._read(state, remaining, min_one_batch=look.size == 0)
+            except KafkaError as error:
+                data = PartitionData(
+                    partition_index=key[1], error_code=error.code, high_watermark=-1, records=b"", aborted_transactions=None
+                )
+                look.failed = True
+                look.found.append((state, data))
+                continue
+            size = len(data.records or b"")
+            if size or data.diverging_epoch.epoch != -1:
+                look.found.append((state, data))
+                look.size += size
+                look.failed |= not size
+                remaining -= size
+                continue
+            if self._is_exhausted(state):
+                del session.dirty[key]
+            if self._is_news(state):
+                session.untold[key] = state
+        return look
+
+    def _is_exhausted(self, state: FetchPartitionState) -> bool:
+        """Whether an empty read means that there is nothing, not that the budget was spent."""
+        partition = state.partition
+        return partition is not None and state.fetch_offset >= partition.visible_end(self._limits.isolation_level)
+
+    @staticmethod
+    def _is_news(state: FetchPartitionState) -> bool:
+        partition = state.partition
+        return partition is not None and (
+            state.high_watermark != partition.high_watermark
+            or state.log_start_offset != partition.log.log_start_offset
+            or state.last_stable_offset != partition.last_stable_offset
+        )
+
+    def _read(self, state: FetchPartitionState, remaining: int, *, min_one_batch: bool) -> PartitionData:
+        partition = state.partition
+        if partition is None or partition.closed:
+            partition = self._find(state)
+            state.watch(partition)
+        limits = self._limits
+        partition.check_leader_epoch(state.current_leader_epoch)
+        if limits.version < ZSTD_SINCE_VERSION and partition.rules.compression_type == "zstd":
+            raise KafkaError(ErrorCode.UNSUPPORTED_COMPRESSION_TYPE)
+        if state.last_fetched_epoch >= 0:
+            diverging = self._divergence(partition, state)
+            if diverging is not None:
+                return self._data(partition, state, b"", diverging)
+        budget = min(state.max_bytes, max(remaining, 0))
+        if budget <= 0 and not min_one_batch:
+            return self._data(partition, state, b"")
+        records = partition.read(state.fetch_offset, budget, limits.isolation_level, min_one_batch=min_one_batch)
+        return self._data(partition, state, records)
+
+    def _find(self, state: FetchPartitionState) -> Partition:
+        topic, index = state.key
+        if isinstance(topic, str):
+            return self._partitions.get(topic, index)
+        return self._partitions.get_by_id(topic, index)
+
+    @staticmethod
+    def _divergence(partition: Partition, state: FetchPartitionState) -> EpochEndOffset | None:
+        epoch, end_offset = partition.log.offset_for_leader_epoch(state.last_fetched_epoch)
+        if epoch == -1 or end_offset == -1:
+            raise KafkaError(ErrorCode.OFFSET_OUT_OF_RANGE)
+        if epoch < state.last_fetched_epoch or end_offset < state.fetch_offset:
+            return EpochEndOffset(epoch=epoch, end_offset=end_offset)
+        return None
+
+    def _data(
+        self, partition: Partition, state: FetchPartitionState, records: bytes, diverging: EpochEndOffset | None = None
+    ) -> PartitionData:
+        data = PartitionData(
+            partition_index=state.key[1],
+            high_watermark=partition.high_watermark,
+            last_stable_offset=partition.last_stable_offset,
+            log_start_offset=partition.log.log_start_offset,
+            aborted_transactions=None,
+            records=records,
+        )
+        if self._limits.isolation_level == READ_COMMITTED:
+            data.aborted_transactions = []
+            if records:
+                data.aborted_transactions = [
+                    AbortedTransaction(producer_id=aborted.producer_id, first_offset=aborted.first_offset)
+                    for aborted in partition.log.aborted_transactions(state.fetch_offset, partition.last_stable_offset)
+                ]
+        if diverging is not None:
+            data.diverging_epoch = diverging
+            data.current_leader = LeaderIdAndEpoch(leader_id=-1, leader_epoch=partition.leader_epoch)
+        return data
+
+    # -- answering ---------------------------------------------------------------------------------------------
+
+    def _answer(self, look: Look) -> FetchResponse:
+        session = self._session
+        topics: dict[str | bytes, FetchableTopicResponse] = {}
+        for state, data in look.found:
+            session.untold.pop(state.key, None)
+            session.move_to_end(state)
+            self._add(topics, state, data)
+        for state in session.untold.values():
+            if state.partition is not None:
+                self._add(topics, state, self._data(state.partition, state, b""))
+        session.untold.clear()
+        if session.id == 0:
+            session.close()
+        return FetchResponse(session_id=session.id, responses=list(topics.values()))
+
+    @staticmethod
+    def _add(
+        topics: dict[str | bytes, FetchableTopicResponse], state: FetchPartitionState, data: PartitionData
+    ) -> None:
+        state.high_watermark = data.high_watermark
+        state.last_stable_offset = data.last_stable_offset
+        state.log_start_offset = data.log_start_offset
+        topic = state.key[0]
+        response = topics.get(topic)
+        if response is None:
+            response = FetchableTopicResponse(topic=topic) if isinstance(topic, str) else FetchableTopicResponse(topic_id=topic)
+            topics[topic] = response
+        response.partitions.append(data)

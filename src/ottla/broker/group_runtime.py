@@ -1,0 +1,512 @@
+"""Runs the group coordinator's shards: one for each partition of `__consumer_offsets`.
+
+A request goes to its group's shard; what the shard wants written is appended to the partition, replayed, and answered
+once everything appended so far is committed, in order. If the partition is lost, or a commit fails, the shard is
+thrown away, whoever waits is told to look for the coordinator again, and the log is read anew on the next use.
+
+A shard loads in slices, one for each turn of the loop, so that a long log does not hold up everybody else; until it
+has, its groups answer COORDINATOR_LOAD_IN_PROGRESS. One timer of the loop serves all shards; an idle coordinator has
+no work but the rare look for expired offsets.
+
+`submit` never fails: each error is a response. Single-threaded, on the loop's thread.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections import deque
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from functools import lru_cache, partial
+from typing import TYPE_CHECKING, Any, Protocol
+
+from ottla.common.clock import Clock
+from ottla.common.completion import Completion
+from ottla.common.errors import ErrorCode, KafkaError
+from ottla.common.ids import OFFSETS_TOPIC, group_partition
+from ottla.coordinators.group.config import GroupConfig
+from ottla.coordinators.group.errors import error_response, from_append_error
+from ottla.coordinators.group.events import Append, Call, Effects, ListGroups, Moment, Reply, TopicsDeleted
+from ottla.coordinators.group.shard import GroupShard
+from ottla.protocol.wire import DecodeError
+from ottla.records import Codec, decode_batch, encode_batch, iter_batches
+
+if TYPE_CHECKING:
+    from ottla.broker.partition import Partition
+    from ottla.protocol.messages.list_groups import ListedGroup
+
+logger = logging.getLogger(__name__)
+
+LOAD_SLICE_BYTES = 64 * 1024
+RELOAD_BACKOFF_MS = 1_000
+TOPIC_CREATION_TIMEOUT_MS = 10_000
+# A batch that need not be atomic is split, so that it stays below any size limit.
+SPLIT_RECORDS = 1_000
+_NO_TIMER = 1 << 62
+
+partition_of = lru_cache(maxsize=16_384)(group_partition)
+
+
+class TimerHandle(Protocol):
+    """What `loop.call_later` returns."""
+
+    def cancel(self) -> None:
+        """Do not call."""
+        ...
+
+
+CallLater = Callable[[float, Callable[[], None]], TimerHandle]
+
+
+@dataclass(frozen=True, slots=True)
+class OffsetsTopic:
+    """How `__consumer_offsets` is created."""
+
+    partitions: int
+    replication_factor: int
+    configs: Mapping[str, str]
+
+    @classmethod
+    def from_settings(cls, setting: Callable[[str], object]) -> OffsetsTopic:
+        """From the broker's settings by Kafka's names."""
+        return cls(
+            partitions=int(str(setting("offsets.topic.num.partitions"))),
+            replication_factor=int(str(setting("offsets.topic.replication.factor"))),
+            configs={
+                "cleanup.policy": "compact",
+                "compression.type": "producer",
+                "segment.bytes": str(setting("offsets.topic.segment.bytes")),
+            },
+        )
+
+
+@dataclass(slots=True)
+class _Waiting:
+    """An answer that promises what is not committed yet."""
+
+    end_offset: int
+    deadline_ms: int
+    reply: Reply
+
+
+class _Runner:
+    """One shard and its partition."""
+
+    __slots__ = (
+        "appended_end",
+        "committed_end",
+        "index",
+        "load_offset",
+        "loading",
+        "partition",
+        "retry_at_ms",
+        "shard",
+        "waiting",
+    )
+
+    def __init__(self, index: int, partition: Partition, shard: GroupShard) -> None:
+        self.index = index
+        self.partition = partition
+        self.shard = shard
+        self.loading = True
+        self.load_offset = partition.log.log_start_offset
+        self.retry_at_ms: int | None = None
+        """After a failed load: when to try again."""
+        # Replies wait while committed_end < appended_end.
+        self.appended_end = self.committed_end = partition.log.log_end_offset
+        self.waiting: deque[_Waiting] = deque()
+
+
+class GroupRuntime:
+    """The group coordinator of this node.
+
+    `find_partition(index)` returns the Partition of `__consumer_offsets` or raises KafkaError; `partition_count()` is 0
+    while the topic does not exist; `create_topic()` creates it and completes once its partitions can be found.
+    """
+
+    def __init__(
+        self,
+        *,
+        config: GroupConfig,
+        clock: Clock,
+        call_later: CallLater,
+        find_partition: Callable[[int], Partition],
+        partition_count: Callable[[], int],
+        create_topic: Callable[[], Completion[None]],
+        random_bytes: Callable[[int], bytes] = os.urandom,
+        codec: Codec = Codec.NONE,
+        commit_timeout_ms: int = 5_000,
+    ) -> None:
+        self.config = config
+        self._clock = clock
+        self._call_later = call_later
+        self._find_partition = find_partition
+        self._partition_count = partition_count
+        self._create_topic = create_topic
+        self._random_bytes = random_bytes
+        self._codec = codec
+        self._commit_timeout_ms = commit_timeout_ms
+        self._runners: dict[int, _Runner] = {}
+        self._loading: deque[_Runner] = deque()
+        self._timer: TimerHandle | None = None
+        self._timer_ms = _NO_TIMER
+        self._creating: Completion[None] | None = None
+        self._closed = False
+
+    # -- life ------------------------------------------------------------------------------------------------------
+
+    def start(self) -> None:
+        """Begin to load all partitions that exist, so that members which died with the last run time out."""
+        for index in range(self._partition_count()):
+            self._runner(index)
+
+    def close(self) -> None:
+        """Answer whoever waits with NOT_COORDINATOR and stop."""
+        self._closed = True
+        for runner in tuple(self._runners.values()):
+            self._unload(runner, ErrorCode.NOT_COORDINATOR)
+        self._cancel_timer()
+
+    def ensure_topic(self) -> Completion[None]:
+        """Completes when `__consumer_offsets` exists; fails with COORDINATOR_NOT_AVAILABLE (retriable) if it cannot."""
+        if self._partition_count():
+            return Completion.of(None)
+        if self._creating is not None:
+            return self._creating
+        creating = self._creating = Completion()
+
+        def give_up() -> None:
+            message = f"{OFFSETS_TOPIC} could not be created within {TOPIC_CREATION_TIMEOUT_MS} ms"
+            creating.fail(KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE, message))
+
+        deadline = self._call_later(TOPIC_CREATION_TIMEOUT_MS / 1000, give_up)
+
+        def created(done: Completion[None]) -> None:
+            try:
+                done.result()
+            except KafkaError as error:
+                # Somebody else may have created it in the same moment.
+                if error.code is not ErrorCode.TOPIC_ALREADY_EXISTS:
+                    logger.warning("cannot create %s: %s", OFFSETS_TOPIC, error)
+                    creating.fail(KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE, str(error)))
+                    return
+            creating.complete(None)
+
+        def finished(_done: Completion[None]) -> None:
+            deadline.cancel()
+            self._creating = None
+
+        creating.on_done(finished)
+        self._create_topic().on_done(created)
+        return creating
+
+    def partitions_changed(self) -> None:
+        """The metadata changed: let go of shards whose partition is gone."""
+        for runner in tuple(self._runners.values()):
+            if runner.partition.closed:
+                self._unload(runner, ErrorCode.NOT_COORDINATOR)
+
+    # -- requests --------------------------------------------------------------------------------------------------
+
+    def submit(
+        self, group_id: str, request: object, *, api_version: int = 0, client_id: str = "", client_host: str = ""
+    ) -> Completion[Any]:
+        """Hand `request` to the group's shard. Completes with its response, never fails."""
+        completion: Completion[Any] = Completion()
+        call = Call(request, api_version, client_id, client_host, completion)
+        count = self._partition_count()
+        if self._closed or not count:
+            self._refuse(call, ErrorCode.NOT_COORDINATOR)
+            return completion
+        self._dispatch(partition_of(group_id, count), call)
+        return completion
+
+    def list_groups(
+        self, states: frozenset[str], types: frozenset[str]
+    ) -> Completion[tuple[ErrorCode, list[ListedGroup]]]:
+        """(error, groups) over all shards; an error of one, as while it loads, is the error of all."""
+        question = ListGroups(states, types)
+        rows: list[ListedGroup] = []
+        errors: list[ErrorCode] = []
+
+        def merge(answers: list[Any]) -> tuple[ErrorCode, list[ListedGroup]]:
+            for answer in answers:
+                if isinstance(answer, list):
+                    rows.extend(answer)
+                else:
+                    errors.append(answer)
+            return (errors[0], []) if errors else (ErrorCode.NONE, rows)
+
+        return gather([self._ask(index, question) for index in range(self._partition_count())], merge)
+
+    def topics_deleted(self, names: Iterable[str]) -> None:
+        """Forget the offsets that groups committed to topics that are gone."""
+        event = TopicsDeleted(frozenset(names))
+        for index in range(self._partition_count()):
+            self._ask(index, event)
+
+    def _ask(self, index: int, question: object) -> Completion[Any]:
+        completion: Completion[Any] = Completion()
+        self._dispatch(index, Call(question, token=completion))
+        return completion
+
+    def _dispatch(self, index: int, call: Call) -> None:
+        runner = self._runner(index)
+        if isinstance(runner, ErrorCode):
+            self._refuse(call, runner)
+            return
+        now = self._now()
+        self._run(runner, runner.shard.step(call, now), now)
+
+    def _refuse(self, call: Call, error: ErrorCode) -> None:
+        _send(Reply(call, error_response(call, error)))
+
+    def _now(self) -> Moment:
+        return Moment(self._clock.monotonic_ms(), self._clock.wall_ms())
+
+    # -- effects ---------------------------------------------------------------------------------------------------
+
+    def _run(self, runner: _Runner, effects: Effects, now: Moment) -> None:
+        """Obey effects. Answers go last: a client's next request may come in while one is being sent."""
+        replies: list[Reply] = []
+        pending = deque(effects)
+        while pending:
+            effect = pending.popleft()
+            if isinstance(effect, Reply):
+                replies.append(effect)
+            else:
+                # What follows from an append comes before what the shard decided after it.
+                pending.extendleft(reversed(self._append(runner, effect, now)))
+        next_ms = runner.shard.next_timer_ms()
+        if next_ms is not None and next_ms < self._timer_ms:
+            self._arm(next_ms, now.monotonic_ms)
+        if runner.committed_end >= runner.appended_end and not runner.waiting:
+            for reply in replies:
+                _send(reply)
+        elif replies:
+            self._park(runner, replies, now)
+
+    def _append(self, runner: _Runner, append: Append, now: Moment) -> Effects:
+        records = append.records
+        if not append.atomic and len(records) > SPLIT_RECORDS:
+            effects: Effects = []
+            for start in range(0, len(records), SPLIT_RECORDS):
+                last = start + SPLIT_RECORDS >= len(records)
+                part = Append(records[start : start + SPLIT_RECORDS], append.then if last else None, atomic=True)
+                effects += self._append(runner, part, now)
+            return effects
+        batch = encode_batch([(now.wall_ms, key, value, []) for key, value in records], codec=self._codec)
+        try:
+            info = runner.partition.append(memoryview(batch), origin="coordinator")
+        except KafkaError as error:
+            logger.warning("cannot write to %s-%d: %s", OFFSETS_TOPIC, runner.index, error)
+            return runner.shard.finish(append, -1, from_append_error(error.code), now)
+        end = runner.appended_end = info.last_offset + 1
+        durable = runner.partition.when_durable(end)
+        if durable is None:
+            runner.committed_end = end
+        else:
+            durable.on_done(partial(self._durable, runner, end))
+        return runner.shard.finish(append, info.first_offset, ErrorCode.NONE, now)
+
+    def _park(self, runner: _Runner, replies: list[Reply], now: Moment) -> None:
+        deadline_ms = now.monotonic_ms + self._commit_timeout_ms
+        if not runner.waiting:
+            self._call_later(self._commit_timeout_ms / 1000, partial(self._give_up_waiting, runner))
+        runner.waiting.extend(_Waiting(runner.appended_end, deadline_ms, reply) for reply in replies)
+
+    def _durable(self, runner: _Runner, end: int, done: Completion[None]) -> None:
+        try:
+            done.result()
+        except KafkaError as error:
+            logger.warning("a write to %s-%d was not committed: %s", OFFSETS_TOPIC, runner.index, error)
+            self._unload(runner, ErrorCode.NOT_COORDINATOR)
+            return
+        runner.committed_end = max(runner.committed_end, end)
+        waiting = runner.waiting
+        while waiting and waiting[0].end_offset <= runner.committed_end:
+            _send(waiting.popleft().reply)
+
+    def _give_up_waiting(self, runner: _Runner) -> None:
+        """What was not committed in time may be so later; the client must ask."""
+        now_ms = self._clock.monotonic_ms()
+        waiting = runner.waiting
+        while waiting and waiting[0].deadline_ms <= now_ms:
+            self._refuse(waiting.popleft().reply.call, ErrorCode.COORDINATOR_NOT_AVAILABLE)
+        if waiting:
+            delay_ms = max(waiting[0].deadline_ms - now_ms, 1)
+            self._call_later(delay_ms / 1000, partial(self._give_up_waiting, runner))
+
+    # -- loading and unloading ---------------------------------------------------------------------------------------
+
+    def _runner(self, index: int) -> _Runner | ErrorCode:
+        """The shard, ready to serve, or the error that its groups get meanwhile."""
+        runner = self._runners.get(index)
+        if runner is not None and runner.partition.closed:
+            self._unload(runner, ErrorCode.NOT_COORDINATOR)
+            runner = None
+        if runner is None:
+            try:
+                partition = self._find_partition(index)
+            except KafkaError as error:
+                return from_append_error(error.code)
+            runner = _Runner(index, partition, GroupShard(self.config, self._random_bytes))
+            self._runners[index] = runner
+            self._load_later(runner)
+            if runner.load_offset >= partition.log.log_end_offset:
+                self._load_slice()
+        elif runner.retry_at_ms is not None and runner.retry_at_ms <= self._clock.monotonic_ms():
+            del self._runners[index]
+            return self._runner(index)
+        if runner.retry_at_ms is not None:
+            return ErrorCode.COORDINATOR_NOT_AVAILABLE
+        return ErrorCode.COORDINATOR_LOAD_IN_PROGRESS if runner.loading else runner
+
+    def _load_later(self, runner: _Runner) -> None:
+        # An empty log is loaded at once, ahead of the long ones.
+        if runner.load_offset >= runner.partition.log.log_end_offset:
+            self._loading.appendleft(runner)
+            return
+        self._loading.append(runner)
+        if len(self._loading) == 1:
+            self._call_later(0, self._load_slices)
+
+    def _load_slices(self) -> None:
+        self._load_slice()
+        if self._loading:
+            self._call_later(0, self._load_slices)
+
+    def _load_slice(self) -> None:
+        """Load a part of the first shard in the queue."""
+        if not self._loading:
+            return
+        runner = self._loading[0]
+        if self._runners.get(runner.index) is not runner:
+            self._loading.popleft()
+            return
+        try:
+            done = load_slice(runner)
+        except (KafkaError, DecodeError) as error:
+            logger.error(  # noqa: TRY400 - for a person; the trace says nothing more
+                "cannot load the groups of %s-%d at offset %d: %s",
+                OFFSETS_TOPIC,
+                runner.index,
+                runner.load_offset,
+                error,
+            )
+            runner.retry_at_ms = self._clock.monotonic_ms() + RELOAD_BACKOFF_MS
+            self._loading.popleft()
+            return
+        if done:
+            self._loading.popleft()
+            self._loaded(runner)
+
+    def _loaded(self, runner: _Runner) -> None:
+        runner.loading = False
+        shard = runner.shard
+        if shard.skipped_records:
+            logger.warning(
+                "%s-%d holds %d records of kinds that are not known here; they were passed over",
+                OFFSETS_TOPIC,
+                runner.index,
+                shard.skipped_records,
+            )
+        now = self._now()
+        self._run(runner, shard.loaded(now), now)
+
+    def _unload(self, runner: _Runner, error: ErrorCode) -> None:
+        if self._runners.get(runner.index) is not runner:
+            return
+        del self._runners[runner.index]
+        effects = runner.shard.unload(error, self._now())
+        waiting, runner.waiting = runner.waiting, deque()
+        for row in waiting:
+            self._refuse(row.reply.call, error)
+        for effect in effects:
+            if isinstance(effect, Reply):
+                _send(effect)
+
+    # -- time ------------------------------------------------------------------------------------------------------
+
+    def _arm(self, deadline_ms: int, now_ms: int) -> None:
+        self._cancel_timer()
+        self._timer_ms = deadline_ms
+        self._timer = self._call_later(max(deadline_ms - now_ms, 0) / 1000, self._timer_elapsed)
+
+    def _cancel_timer(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+        self._timer, self._timer_ms = None, _NO_TIMER
+
+    def _timer_elapsed(self) -> None:
+        self._timer, self._timer_ms = None, _NO_TIMER
+        now = self._now()
+        for runner in tuple(self._runners.values()):
+            # A reply may lead to a request that unloads a shard.
+            while self._runners.get(runner.index) is runner:
+                next_ms = runner.shard.next_timer_ms()
+                if next_ms is None or next_ms > now.monotonic_ms:
+                    break
+                self._run(runner, runner.shard.handle_timer(now), now)
+        deadlines = [ms for runner in self._runners.values() if (ms := runner.shard.next_timer_ms()) is not None]
+        if deadlines and min(deadlines) < self._timer_ms:
+            # At least a millisecond: the loop's clock may be a little ahead of ours.
+            self._arm(max(min(deadlines), now.monotonic_ms + 1), now.monotonic_ms)
+
+
+def load_slice(runner: _Runner) -> bool:
+    """Replay some batches of the log; True when its end is reached. Raises KafkaError or DecodeError."""
+    log, shard = runner.partition.log, runner.shard
+    end = log.log_end_offset
+    if runner.load_offset >= end:
+        return True
+    data = log.read(runner.load_offset, LOAD_SLICE_BYTES, end)
+    before = runner.load_offset
+    for position, header in iter_batches(data):
+        if header.next_offset <= runner.load_offset:
+            continue
+        if header.is_control:
+            _replay_marker(shard, data, position, header.producer_id)
+        else:
+            producer_id = header.producer_id if header.is_transactional else -1
+            for record in decode_batch(data, position):
+                if record.key is not None:
+                    shard.replay(record.key, record.value, record.offset, producer_id=producer_id)
+        runner.load_offset = header.next_offset
+    # Nothing more to read below the end: the rest was compacted away.
+    return runner.load_offset in {before, end}
+
+
+def _replay_marker(shard: GroupShard, data: bytes, position: int, producer_id: int) -> None:
+    for record in decode_batch(data, position):
+        key = record.key
+        # int16 version, int16 kind: 0 abort, 1 commit; other kinds are not of transactions.
+        kind = int.from_bytes(key[2:4], "big") if key is not None and len(key) >= 4 else -1
+        if kind in {0, 1}:
+            shard.end_transaction(producer_id, commit=kind == 1)
+
+
+def _send(reply: Reply) -> None:
+    token = reply.call.token
+    if isinstance(token, Completion):
+        token.complete(reply.response)
+
+
+def gather(parts: list[Completion[Any]], merge: Callable[[list[Any]], Any]) -> Completion[Any]:
+    """Complete with `merge` of all results, in their order, when the last part is done. No part may fail."""
+    whole: Completion[Any] = Completion()
+    left = len(parts)
+    if not left:
+        whole.complete(merge([]))
+        return whole
+
+    def one_done(_part: Completion[Any]) -> None:
+        nonlocal left
+        left -= 1
+        if not left:
+            whole.complete(merge([part.result() for part in parts]))
+
+    for part in parts:
+        part.on_done(one_done)
+    return whole

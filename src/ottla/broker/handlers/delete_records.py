@@ -1,0 +1,51 @@
+"""DeleteRecords (21), versions 0-2: move the start of partitions forward. KIP-107.
+
+Refused by POLICY_VIOLATION where `cleanup.policy` has no `delete`, and for internal topics, as in Kafka. The new start
+is in the log-start checkpoint before the answer goes out: a crash does not bring the records back.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ottla.common.errors import ErrorCode, KafkaError
+from ottla.common.ids import INTERNAL_TOPICS
+from ottla.protocol.messages.delete_records import (
+    DeleteRecordsPartition,
+    DeleteRecordsPartitionResult,
+    DeleteRecordsRequest,
+    DeleteRecordsResponse,
+    DeleteRecordsTopicResult,
+)
+
+if TYPE_CHECKING:
+    from ottla.broker.broker import Broker
+    from ottla.broker.context import RequestContext
+
+
+def handle(broker: Broker, context: RequestContext, request: DeleteRecordsRequest) -> DeleteRecordsResponse:
+    """Answer each partition with its new low watermark."""
+    response = DeleteRecordsResponse(
+        topics=[
+            DeleteRecordsTopicResult(
+                name=topic.name, partitions=[_delete(broker, topic.name, wanted) for wanted in topic.partitions]
+            )
+            for topic in request.topics
+        ]
+    )
+    broker.logs.checkpoint_log_starts()
+    return response
+
+
+def _delete(broker: Broker, topic: str, wanted: DeleteRecordsPartition) -> DeleteRecordsPartitionResult:
+    index = wanted.partition_index
+    try:
+        partition = broker.partitions.get(topic, index)
+        if topic in INTERNAL_TOPICS:
+            raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"Cannot delete records of internal topic {topic}")
+        if "delete" not in partition.log.config.cleanup_policy:
+            raise KafkaError(ErrorCode.POLICY_VIOLATION)
+        start = partition.delete_records_before(wanted.offset)
+    except KafkaError as error:
+        return DeleteRecordsPartitionResult(partition_index=index, low_watermark=-1, error_code=error.code)
+    return DeleteRecordsPartitionResult(partition_index=index, low_watermark=start)

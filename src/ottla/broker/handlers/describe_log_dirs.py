@@ -1,0 +1,46 @@
+"""DescribeLogDirs (35), versions 1-5: what lies in each log directory, and the room that is left. KIP-113, KIP-827."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from typing import TYPE_CHECKING
+
+from ottla.common.errors import ErrorCode
+from ottla.protocol.messages.describe_log_dirs import (
+    DescribeLogDirsPartition,
+    DescribeLogDirsRequest,
+    DescribeLogDirsResponse,
+    DescribeLogDirsResult,
+    DescribeLogDirsTopic,
+)
+
+if TYPE_CHECKING:
+    from ottla.broker.broker import Broker
+    from ottla.broker.context import RequestContext
+
+
+def handle(broker: Broker, context: RequestContext, request: DescribeLogDirsRequest) -> DescribeLogDirsResponse:
+    """Describe every directory; its topics are those asked for, or all."""
+    asked: set[tuple[str, int]] | None = None
+    if request.topics is not None:
+        asked = {(topic.topic, index) for topic in request.topics for index in topic.partitions}
+    sizes: dict[str, dict[str, list[DescribeLogDirsPartition]]] = defaultdict(lambda: defaultdict(list))
+    for partition in broker.partitions:
+        topic, index = partition.topic_partition
+        if asked is None or (topic, index) in asked:
+            sizes[partition.log.home.path][topic].append(
+                DescribeLogDirsPartition(partition_index=index, partition_size=partition.log.size)
+            )
+    results = []
+    for directory in broker.logs.directories:
+        path = str(directory.path)
+        if not directory.online:
+            results.append(DescribeLogDirsResult(error_code=ErrorCode.KAFKA_STORAGE_ERROR, log_dir=path))
+            continue
+        topics = [DescribeLogDirsTopic(name=name, partitions=parts) for name, parts in sizes[path].items()]
+        results.append(
+            DescribeLogDirsResult(
+                log_dir=path, topics=topics, total_bytes=directory.total_bytes, usable_bytes=directory.usable_bytes
+            )
+        )
+    return DescribeLogDirsResponse(results=results)

@@ -1,0 +1,74 @@
+"""ListOffsets (2), versions 1-11: offsets of the log's ends, or by timestamp.
+
+KIP-79, KIP-320 (leader epochs), KIP-734 (max timestamp), KIP-405 and KIP-1005 (local and tiered ends: without tiered
+storage the local start is the log's start, and the tiered end is unknown), KIP-1023 (earliest pending upload: unknown).
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING
+
+from ottla.common.errors import ErrorCode, KafkaError
+from ottla.protocol.messages.list_offsets import (
+    ListOffsetsPartition,
+    ListOffsetsPartitionResponse,
+    ListOffsetsRequest,
+    ListOffsetsResponse,
+    ListOffsetsTopicResponse,
+)
+
+if TYPE_CHECKING:
+    from ottla.broker.broker import Broker
+    from ottla.broker.context import RequestContext
+    from ottla.broker.partition import Partition
+
+LATEST, EARLIEST, MAX_TIMESTAMP, EARLIEST_LOCAL, LATEST_TIERED, EARLIEST_PENDING_UPLOAD = -1, -2, -3, -4, -5, -6
+SINCE_VERSION = {MAX_TIMESTAMP: 7, EARLIEST_LOCAL: 8, LATEST_TIERED: 9, EARLIEST_PENDING_UPLOAD: 11}
+UNKNOWN = (-1, -1, -1)
+
+
+def handle(broker: Broker, context: RequestContext, request: ListOffsetsRequest) -> ListOffsetsResponse:
+    """Answer each partition by itself."""
+    topics = []
+    asked = Counter((topic.name, partition.partition_index) for topic in request.topics for partition in topic.partitions)
+    for topic in request.topics:
+        partitions = []
+        for wanted in topic.partitions:
+            index = wanted.partition_index
+            try:
+                if asked[topic.name, index] > 1:
+                    raise KafkaError(ErrorCode.INVALID_REQUEST)
+                partition = broker.partitions.get(topic.name, index)
+                timestamp, offset, epoch = _find(partition, wanted, request.isolation_level, context.api_version)
+                answer = ListOffsetsPartitionResponse(
+                    partition_index=index, timestamp=timestamp, offset=offset, leader_epoch=epoch
+                )
+            except KafkaError as error:
+                answer = ListOffsetsPartitionResponse(partition_index=index, error_code=error.code)
+            partitions.append(answer)
+        topics.append(ListOffsetsTopicResponse(name=topic.name, partitions=partitions))
+    return ListOffsetsResponse(topics=topics)
+
+
+def _find(
+    partition: Partition, wanted: ListOffsetsPartition, isolation_level: int, version: int
+) -> tuple[int, int, int]:
+    """(timestamp, offset, leader epoch), each -1 where it is unknown."""
+    timestamp = wanted.timestamp
+    if timestamp < EARLIEST_PENDING_UPLOAD or version < SINCE_VERSION.get(timestamp, 0):
+        raise KafkaError(ErrorCode.UNSUPPORTED_VERSION)
+    partition.check_open()
+    partition.check_leader_epoch(wanted.current_leader_epoch)
+    end = partition.visible_end(isolation_level)
+    log = partition.log
+    if timestamp == LATEST:
+        return -1, end, partition.leader_epoch
+    if timestamp in (EARLIEST, EARLIEST_LOCAL):
+        return -1, log.log_start_offset, log.epoch_at(log.log_start_offset)
+    if timestamp in (LATEST_TIERED, EARLIEST_PENDING_UPLOAD):
+        return UNKNOWN
+    found = log.max_timestamp_offset() if timestamp == MAX_TIMESTAMP else log.offset_for_timestamp(timestamp, end)
+    if found is None or found[1] >= end:
+        return UNKNOWN
+    return found

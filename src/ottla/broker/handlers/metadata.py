@@ -1,0 +1,147 @@
+"""Metadata (3), versions 0-13: brokers, topics, partitions and their leaders.
+
+KIP-430 (authorized operations), KIP-516 (topic ids), KIP-526; endpoints are those of the listener that the request
+came in on. Topics that do not exist are created if both the request and `auto.create.topics.enable` say so, and
+answered once they are there.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ottla.broker import operations
+from ottla.common.completion import Completion
+from ottla.common.errors import ErrorCode, KafkaError
+from ottla.common.ids import INTERNAL_TOPICS, ZERO_UUID, validate_topic_name
+from ottla.protocol.messages.metadata import (
+    MetadataRequest,
+    MetadataResponse,
+    MetadataResponseBroker,
+    MetadataResponsePartition,
+    MetadataResponseTopic,
+)
+
+if TYPE_CHECKING:
+    from ottla.broker.broker import Broker
+    from ottla.broker.context import RequestContext
+    from ottla.metadata.image import MetadataImage, TopicImage
+
+AUTO_CREATION_FLAG_SINCE_VERSION = 4
+
+
+def handle(
+    broker: Broker, context: RequestContext, request: MetadataRequest
+) -> MetadataResponse | Completion[MetadataResponse]:
+    """Describe the asked topics, or all of them."""
+    missing = _to_create(broker, context, request)
+    if not missing:
+        return _describe(broker, context, request, {})
+    response: Completion[MetadataResponse] = Completion()
+
+    def created(done: Completion[dict[str, KafkaError]]) -> None:
+        try:
+            failures = done.result()
+        except KafkaError as error:
+            failures = dict.fromkeys(missing, error)
+        response.complete(_describe(broker, context, request, failures))
+
+    broker.auto_create_topics(missing).on_done(created)
+    return response
+
+
+def _asks_for_all(context: RequestContext, request: MetadataRequest) -> bool:
+    return request.topics is None or (context.api_version == 0 and not request.topics)
+
+
+def _to_create(broker: Broker, context: RequestContext, request: MetadataRequest) -> list[str]:
+    if request.topics is None or not broker.config.bool("auto.create.topics.enable"):
+        return []
+    if context.api_version >= AUTO_CREATION_FLAG_SINCE_VERSION and not request.allow_auto_topic_creation:
+        return []
+    known = broker.metadata.image.topics_by_name
+    missing = []
+    for topic in request.topics:
+        if topic.topic_id == ZERO_UUID and topic.name is not None and topic.name not in known:
+            try:
+                validate_topic_name(topic.name)
+            except KafkaError:
+                continue  # answered as an invalid name below
+            missing.append(topic.name)
+    return missing
+
+
+def _describe(
+    broker: Broker, context: RequestContext, request: MetadataRequest, failures: dict[str, KafkaError]
+) -> MetadataResponse:
+    image = broker.metadata.image
+    allowed = operations.TOPIC_OPERATIONS if request.include_topic_authorized_operations else operations.NOT_REQUESTED
+    if _asks_for_all(context, request):
+        topics = [_topic(image, topic, allowed) for topic in image.topics_by_name.values()]
+    else:
+        topics = []
+        for asked in request.topics or ():
+            if asked.topic_id != ZERO_UUID:
+                topics.append(_by_id(image, asked.topic_id, asked.name, allowed))
+            else:
+                topics.append(_by_name(image, asked.name or "", failures, allowed))
+    response = MetadataResponse(
+        brokers=[
+            MetadataResponseBroker(node_id=node_id, host=host, port=port, rack=rack)
+            for node_id, host, port, rack in broker.endpoints(context.listener)
+        ],
+        cluster_id=broker.cluster_id,
+        controller_id=broker.node_id,
+        topics=topics,
+    )
+    if request.include_cluster_authorized_operations:
+        response.cluster_authorized_operations = operations.CLUSTER_OPERATIONS
+    return response
+
+
+def _by_id(image: MetadataImage, topic_id: bytes, name: str | None, allowed: int) -> MetadataResponseTopic:
+    topic = image.topics_by_id.get(topic_id)
+    if name is not None:
+        # A topic is asked for by its name or by its id, never by both.
+        return MetadataResponseTopic(error_code=ErrorCode.INVALID_REQUEST, name=name, topic_id=topic_id)
+    if topic is None:
+        return MetadataResponseTopic(error_code=ErrorCode.UNKNOWN_TOPIC_ID, name=None, topic_id=topic_id)
+    return _topic(image, topic, allowed)
+
+
+def _by_name(
+    image: MetadataImage, name: str, failures: dict[str, KafkaError], allowed: int
+) -> MetadataResponseTopic:
+    topic = image.topics_by_name.get(name)
+    if topic is not None:
+        return _topic(image, topic, allowed)
+    code = failures[name].code if name in failures else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    try:
+        validate_topic_name(name)
+    except KafkaError as error:
+        code = error.code
+    return MetadataResponseTopic(error_code=code, name=name, is_internal=name in INTERNAL_TOPICS)
+
+
+def _topic(image: MetadataImage, topic: TopicImage, allowed: int) -> MetadataResponseTopic:
+    alive = image.brokers
+    partitions = []
+    for index, partition in topic.partitions.items():
+        offline = [replica for replica in partition.replicas if replica not in alive]
+        partitions.append(
+            MetadataResponsePartition(
+                error_code=ErrorCode.NONE if partition.leader >= 0 else ErrorCode.LEADER_NOT_AVAILABLE,
+                partition_index=index,
+                leader_id=partition.leader,
+                leader_epoch=partition.leader_epoch,
+                replica_nodes=list(partition.replicas),
+                isr_nodes=list(partition.isr),
+                offline_replicas=offline,
+            )
+        )
+    return MetadataResponseTopic(
+        name=topic.name,
+        topic_id=topic.topic_id,
+        is_internal=topic.name in INTERNAL_TOPICS,
+        partitions=partitions,
+        topic_authorized_operations=allowed,
+    )

@@ -1,0 +1,49 @@
+"""OffsetForLeaderEpoch (23), versions 2-4: where a leader epoch ended, so that a client can find out that its offset
+belongs to a log that was truncated. KIP-101, KIP-279, KIP-320.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ottla.common.errors import KafkaError
+from ottla.protocol.messages.offset_for_leader_epoch import (
+    EpochEndOffset,
+    OffsetForLeaderEpochRequest,
+    OffsetForLeaderEpochResponse,
+    OffsetForLeaderPartition,
+    OffsetForLeaderTopicResult,
+)
+
+if TYPE_CHECKING:
+    from ottla.broker.broker import Broker
+    from ottla.broker.context import RequestContext
+
+
+def handle(
+    broker: Broker, context: RequestContext, request: OffsetForLeaderEpochRequest
+) -> OffsetForLeaderEpochResponse:
+    """Answer each partition by itself; -1 and -1 if the epoch is unknown."""
+    return OffsetForLeaderEpochResponse(
+        topics=[
+            OffsetForLeaderTopicResult(
+                topic=topic.topic, partitions=[_end(broker, topic.topic, wanted) for wanted in topic.partitions]
+            )
+            for topic in request.topics
+        ]
+    )
+
+
+def _end(broker: Broker, topic: str, wanted: OffsetForLeaderPartition) -> EpochEndOffset:
+    try:
+        partition = broker.partitions.get(topic, wanted.partition)
+        partition.check_leader_epoch(wanted.current_leader_epoch)
+    except KafkaError as error:
+        return EpochEndOffset(error_code=error.code, partition=wanted.partition)
+    if wanted.leader_epoch == partition.leader_epoch:
+        # The current epoch has not ended: it reaches up to the log's end, even if nothing was written in it.
+        return EpochEndOffset(
+            partition=wanted.partition, leader_epoch=partition.leader_epoch, end_offset=partition.log.log_end_offset
+        )
+    epoch, end_offset = partition.log.offset_for_leader_epoch(wanted.leader_epoch)
+    return EpochEndOffset(partition=wanted.partition, leader_epoch=epoch, end_offset=end_offset)

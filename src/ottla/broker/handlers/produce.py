@@ -1,0 +1,132 @@
+"""Produce (0), versions 3-13: append one record batch per partition.
+
+KIP-98 (idempotence), KIP-467 (record errors from version 8), KIP-516 (topic ids from version 13). acks=0 has no
+answer: a failure closes the connection, so that the client refreshes its metadata. Left out: transactions.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ottla.common.completion import Completion
+from ottla.common.errors import ErrorCode, KafkaError
+from ottla.common.ids import INTERNAL_TOPICS
+from ottla.protocol.messages.produce import (
+    BatchIndexAndErrorMessage,
+    PartitionProduceData,
+    PartitionProduceResponse,
+    ProduceRequest,
+    ProduceResponse,
+    TopicProduceResponse,
+)
+from ottla.records import RecordError, validate_produced
+
+if TYPE_CHECKING:
+    from ottla.broker.broker import Broker
+    from ottla.broker.context import RequestContext
+    from ottla.broker.partition import Partition
+
+ZSTD_SINCE_VERSION = 7
+TOPIC_IDS_SINCE_VERSION = 13
+NO_ACKS = 0
+VALID_ACKS = (-1, NO_ACKS, 1)
+
+
+def handle(
+    broker: Broker, context: RequestContext, request: ProduceRequest
+) -> ProduceResponse | Completion[ProduceResponse] | None:
+    """Append every batch; answer once those that were appended are committed."""
+    by_id = context.api_version >= TOPIC_IDS_SINCE_VERSION
+    partitions = broker.partitions
+    allow_zstd = context.api_version >= ZSTD_SINCE_VERSION
+    acks = request.acks
+    waiting: list[tuple[Completion[None], PartitionProduceResponse]] = []
+    failed = acks not in VALID_ACKS
+    topics: list[TopicProduceResponse] = []
+    now_ms = broker.clock.wall_ms()
+    for topic in request.topic_data:
+        responses: list[PartitionProduceResponse] = []
+        for data in topic.partition_data:
+            try:
+                if acks not in VALID_ACKS:
+                    raise KafkaError(ErrorCode.INVALID_REQUIRED_ACKS)
+                if by_id:
+                    partition = partitions.get_by_id(topic.topic_id, data.index)
+                else:
+                    partition = partitions.get(topic.name, data.index)
+                response, durable = _append(partition, data, acks, now_ms, allow_zstd=allow_zstd)
+                if durable is not None:
+                    waiting.append((durable, response))
+            except KafkaError as error:
+                failed = True
+                response = _failure(data.index, error)
+            responses.append(response)
+        topics.append(TopicProduceResponse(name=topic.name, topic_id=topic.topic_id, partition_responses=responses))
+    if acks == NO_ACKS:
+        if failed:
+            context.connection.close()
+        return None
+    answer = ProduceResponse(responses=topics)
+    return _when_all_durable(answer, waiting) if waiting else answer
+
+
+def _append(
+    partition: Partition, data: PartitionProduceData, acks: int, now_ms: int, *, allow_zstd: bool
+) -> tuple[PartitionProduceResponse, Completion[None] | None]:
+    if partition.topic_partition.topic in INTERNAL_TOPICS:
+        raise KafkaError(
+            ErrorCode.INVALID_TOPIC_EXCEPTION, f"Cannot append to internal topic {partition.topic_partition.topic}"
+        )
+    records = data.records
+    if not isinstance(records, memoryview):
+        raise KafkaError(ErrorCode.INVALID_RECORD, "Produce requests must have exactly one record batch per partition")
+    partition.check_open()
+    partition.check_acks(acks)
+    header, batch = validate_produced(records, partition.rules, now_ms, allow_zstd=allow_zstd)
+    if header.is_transactional:
+        raise KafkaError(ErrorCode.INVALID_TXN_STATE, "There is no such transaction: none can be begun here")
+    info = partition.append(batch, header=header, required_acks=acks)
+    response = PartitionProduceResponse(
+        index=data.index,
+        base_offset=info.first_offset,
+        log_append_time_ms=info.log_append_time_ms,
+        log_start_offset=info.log_start_offset,
+    )
+    return response, partition.when_durable(info.last_offset + 1)
+
+
+def _failure(index: int, error: KafkaError) -> PartitionProduceResponse:
+    errors = error.record_errors if isinstance(error, RecordError) else ()
+    return PartitionProduceResponse(
+        index=index,
+        error_code=error.code,
+        base_offset=-1,
+        record_errors=[
+            BatchIndexAndErrorMessage(batch_index=batch_index, batch_index_error_message=message)
+            for batch_index, message in errors
+        ],
+        error_message=error.message,
+    )
+
+
+def _when_all_durable(
+    answer: ProduceResponse, waiting: list[tuple[Completion[None], PartitionProduceResponse]]
+) -> Completion[ProduceResponse]:
+    result: Completion[ProduceResponse] = Completion()
+    missing = len(waiting)
+
+    def one_done(done: Completion[None], response: PartitionProduceResponse) -> None:
+        nonlocal missing
+        try:
+            done.result()
+        except KafkaError as error:
+            response.error_code = error.code
+            response.error_message = error.message
+            response.base_offset = -1
+        missing -= 1
+        if not missing:
+            result.complete(answer)
+
+    for completion, response in waiting:
+        completion.on_done(lambda done, response=response: one_done(done, response))  # type: ignore[misc]
+    return result

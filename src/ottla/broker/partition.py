@@ -1,0 +1,235 @@
+"""One partition as its leader: the log, the high watermark, and those who wait for it.
+
+A record is committed, and visible to consumers, below the high watermark. On one replica that is the log's end, or,
+where `flush.messages`/`flush.ms` ask for it, the end of what was synced: one fsync in a worker thread covers every
+append that came in while the last one ran (group commit).
+
+Watchers are told of each advance on the appender's stack; they only take note and schedule work of their own.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Callable
+from itertools import count
+from typing import TYPE_CHECKING, Protocol
+
+from ottla.common.clock import Clock
+from ottla.common.completion import Completion
+from ottla.common.errors import ErrorCode, KafkaError
+from ottla.common.ids import TopicPartition, Uuid
+from ottla.records import BatchHeader, ProduceRules, read_header
+
+if TYPE_CHECKING:
+    from ottla.log import AppendInfo, Log
+
+READ_COMMITTED = 1
+ACKS_ALL = -1
+
+
+class Watcher(Protocol):
+    """Someone who wants to know that a partition moved: a fetch session or a single long poll."""
+
+    def partition_changed(self, appended_bytes: int) -> None:
+        """The high watermark advanced by batches of about this size, or the partition's state changed (0)."""
+        ...
+
+
+class Partition:
+    """Leader of one partition on this node."""
+
+    __slots__ = (
+        "_clock",
+        "_flush_in_thread",
+        "_flushing",
+        "_sequence",
+        "_waiting",
+        "closed",
+        "high_watermark",
+        "isr_size",
+        "leader_epoch",
+        "log",
+        "min_insync_replicas",
+        "rules",
+        "topic_id",
+        "topic_partition",
+        "watchers",
+    )
+
+    def __init__(
+        self,
+        log: Log,
+        *,
+        leader_epoch: int,
+        rules: ProduceRules,
+        min_insync_replicas: int,
+        clock: Clock,
+        flush_in_thread: Callable[[Callable[[], object]], Completion[None]],
+    ) -> None:
+        self.log = log
+        self.topic_partition: TopicPartition = log.topic_partition
+        self.topic_id: Uuid = log.topic_id
+        self.leader_epoch = leader_epoch
+        self.rules = rules
+        self.min_insync_replicas = min_insync_replicas
+        self.isr_size = 1
+        self.high_watermark: int = log.log_end_offset
+        log.high_watermark = self.high_watermark
+        self.closed = False
+        # A dict for its order: those who waited longest are told first.
+        self.watchers: dict[Watcher, None] = {}
+        self._waiting: list[tuple[int, int, Completion[None]]] = []
+        self._sequence = count()
+        self._clock = clock
+        self._flush_in_thread = flush_in_thread
+        self._flushing = False
+
+    # -- writing -----------------------------------------------------------------------------------------------
+
+    def check_acks(self, required_acks: int) -> None:
+        """Raise NOT_ENOUGH_REPLICAS if acks=all cannot be kept now."""
+        if required_acks == ACKS_ALL and self.isr_size < self.min_insync_replicas:
+            raise KafkaError(
+                ErrorCode.NOT_ENOUGH_REPLICAS,
+                f"The size of the current ISR of {self.topic_partition} is {self.isr_size}, "
+                f"less than min.insync.replicas {self.min_insync_replicas}",
+            )
+
+    def append(
+        self,
+        batch: memoryview,
+        *,
+        header: BatchHeader | None = None,
+        origin: str = "client",
+        required_acks: int = ACKS_ALL,
+    ) -> AppendInfo:
+        """Append one validated batch in the writable buffer `batch`; base offset and epoch are patched in place.
+
+        Raises KafkaError; nothing was appended then. Whether the batch is committed tells `when_durable`.
+        """
+        self.check_open()
+        self.check_acks(required_acks)
+        now_ms = self._clock.wall_ms()
+        info = self.log.append_as_leader(batch, header or read_header(batch), self.leader_epoch, now_ms, origin)
+        if not info.duplicate:
+            self._appended(len(batch), now_ms)
+        return info
+
+    def when_durable(self, offset: int) -> Completion[None] | None:
+        """None if all below `offset` is committed; else what completes once it is."""
+        if offset <= self.high_watermark:
+            return None
+        completion: Completion[None] = Completion()
+        heapq.heappush(self._waiting, (offset, next(self._sequence), completion))
+        return completion
+
+    def _appended(self, size: int, now_ms: int) -> None:
+        if self._flushing:
+            return
+        if self.log.needs_flush(now_ms):
+            self._start_flush()
+        else:
+            self._advance(self.log.log_end_offset, size)
+
+    def flush_if_due(self, now_ms: int) -> None:
+        """Start a flush if `flush.ms` has passed since the last; called by the housekeeping."""
+        if not self._flushing and not self.closed and self.log.needs_flush(now_ms):
+            self._start_flush()
+
+    def _start_flush(self) -> None:
+        self._flushing = True
+        self._flush_in_thread(self.log.flush).on_done(self._flushed)
+
+    def _flushed(self, done: Completion[None]) -> None:
+        self._flushing = False
+        try:
+            done.result()
+        except (KafkaError, OSError) as error:
+            self._fail_waiting(KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"{self.topic_partition}: {error}"))
+            return
+        if self.closed:
+            return
+        before = self.high_watermark
+        if self.log.needs_flush(self._clock.wall_ms()):
+            self._advance(max(before, self.log.flushed_offset), 1)
+            self._start_flush()
+        else:
+            self._advance(self.log.log_end_offset, 1)
+
+    def _advance(self, high_watermark: int, size: int) -> None:
+        if high_watermark <= self.high_watermark:
+            return
+        self.high_watermark = self.log.high_watermark = high_watermark
+        waiting = self._waiting
+        while waiting and waiting[0][0] <= high_watermark:
+            heapq.heappop(waiting)[2].complete(None)
+        if self.watchers:
+            self._tell(size)
+
+    def _tell(self, size: int) -> None:
+        for watcher in tuple(self.watchers):
+            watcher.partition_changed(size)
+
+    def _fail_waiting(self, error: KafkaError) -> None:
+        waiting, self._waiting = self._waiting, []
+        for _, _, completion in waiting:
+            completion.fail(error)
+
+    # -- reading -----------------------------------------------------------------------------------------------
+
+    def check_open(self) -> None:
+        """Raise the error that a client should see if this node no longer serves the partition."""
+        if self.closed:
+            raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"{self.topic_partition} does not exist")
+
+    def check_leader_epoch(self, current_leader_epoch: int) -> None:
+        """Fence a client that knows an older leader epoch, or one of the future (KIP-320). -1 is not checked."""
+        if current_leader_epoch in (-1, self.leader_epoch):
+            return
+        older = current_leader_epoch < self.leader_epoch
+        raise KafkaError(ErrorCode.FENCED_LEADER_EPOCH if older else ErrorCode.UNKNOWN_LEADER_EPOCH)
+
+    def visible_end(self, isolation_level: int) -> int:
+        """The first offset that a consumer of this isolation level may not see yet."""
+        return self.last_stable_offset if isolation_level == READ_COMMITTED else self.high_watermark
+
+    @property
+    def last_stable_offset(self) -> int:
+        """The first offset of an open transaction, or the high watermark."""
+        return min(self.log.last_stable_offset, self.high_watermark)
+
+    def read(self, offset: int, max_bytes: int, isolation_level: int, *, min_one_batch: bool) -> bytes:
+        """Whole batches from the one that holds `offset`; raises OFFSET_OUT_OF_RANGE.
+
+        An offset that is in the log but not visible yet reads as nothing.
+        """
+        end = self.visible_end(isolation_level)
+        if self.log.log_start_offset <= offset < end:
+            return self.log.read(offset, max_bytes, end, min_one_batch=min_one_batch)
+        if end <= offset <= self.log.log_end_offset:
+            return b""
+        raise KafkaError(
+            ErrorCode.OFFSET_OUT_OF_RANGE,
+            f"Offset {offset} of {self.topic_partition} is outside {self.log.log_start_offset} to {end}",
+        )
+
+    # -- changes -----------------------------------------------------------------------------------------------
+
+    def delete_records_before(self, offset: int) -> int:
+        """Move the log start to `offset` (-1: the high watermark); the new log start."""
+        self.check_open()
+        target = self.high_watermark if offset == -1 else offset
+        if target < 0 or target > self.high_watermark:
+            raise KafkaError(
+                ErrorCode.OFFSET_OUT_OF_RANGE,
+                f"Cannot delete records of {self.topic_partition} up to {offset}: its end is {self.high_watermark}",
+            )
+        self.log.delete_records_before(target)
+        self._tell(0)
+        return self.log.log_start_offset
+
+    def close(self) -> None:
+        """The partition is gone from this node: whoever waits is told."""
+        self.closed = True
+        self._fail_waiting(KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"{self.topic_partition} was deleted"))
+        self._tell(0)

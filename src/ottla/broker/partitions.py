@@ -1,0 +1,207 @@
+"""The partitions of this node: kept equal to the metadata image, found by name or by topic id.
+
+`publish` is called with each new image, after its records were committed. It opens the logs of new partitions,
+closes those of deleted topics, and hands changed settings on. A log on disk that the image does not know is set
+aside, never deleted: it may hold someone's only copy.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING
+
+from ottla.broker.partition import Partition
+from ottla.common.clock import Clock
+from ottla.common.completion import Completion
+from ottla.common.errors import ErrorCode, KafkaError
+from ottla.common.ids import TopicPartition, Uuid
+from ottla.records import ProduceRules
+
+if TYPE_CHECKING:
+    from ottla.log import LogManager
+    from ottla.metadata.image import MetadataImage, TopicImage
+
+logger = logging.getLogger(__name__)
+
+TopicValues = Callable[[str], dict[str, object]]
+"""The effective settings of a topic by Kafka's names, typed."""
+
+
+class Partitions:
+    """Every partition that this node leads."""
+
+    def __init__(
+        self,
+        *,
+        node_id: int,
+        logs: LogManager,
+        clock: Clock,
+        topic_values: TopicValues,
+        flush_in_thread: Callable[[Callable[[], object]], Completion[None]],
+    ) -> None:
+        self._node_id = node_id
+        self._logs = logs
+        self._clock = clock
+        self._topic_values = topic_values
+        self._flush_in_thread = flush_in_thread
+        self._by_topic: dict[str, dict[int, Partition]] = {}
+        self._by_id: dict[Uuid, dict[int, Partition]] = {}
+        self._names: dict[Uuid, str] = {}
+        self._image: MetadataImage | None = None
+
+    # -- finding -----------------------------------------------------------------------------------------------
+
+    def get(self, topic: str, index: int) -> Partition:
+        """The partition by its topic's name; raises UNKNOWN_TOPIC_OR_PARTITION."""
+        try:
+            return self._by_topic[topic][index]
+        except KeyError:
+            raise self._missing(topic, index) from None
+
+    def get_by_id(self, topic_id: Uuid, index: int) -> Partition:
+        """The partition by its topic's id; raises UNKNOWN_TOPIC_ID or UNKNOWN_TOPIC_OR_PARTITION."""
+        partitions = self._by_id.get(topic_id)
+        if partitions is None:
+            raise KafkaError(ErrorCode.UNKNOWN_TOPIC_ID)
+        try:
+            return partitions[index]
+        except KeyError:
+            raise self._missing(self._names[topic_id], index) from None
+
+    def topic_name(self, topic_id: Uuid) -> str | None:
+        """The name of the topic with this id, if it exists."""
+        return self._names.get(topic_id)
+
+    def topic(self, name: str) -> dict[int, Partition]:
+        """The partitions of a topic by index; empty if there is none."""
+        return self._by_topic.get(name, {})
+
+    def __iter__(self) -> Iterator[Partition]:
+        for partitions in self._by_topic.values():
+            yield from partitions.values()
+
+    def _missing(self, topic: str, index: int) -> KafkaError:
+        image = self._image
+        known = image.topics_by_name.get(topic) if image is not None else None
+        if known is not None and index in known.partitions:
+            # Its log directory failed: the partition is there but cannot be served.
+            return KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"The log directory of {topic}-{index} is offline")
+        return KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"{topic}-{index} does not exist")
+
+    # -- following the metadata --------------------------------------------------------------------------------
+
+    def publish(self, old: MetadataImage | None, new: MetadataImage) -> None:
+        """Make the partitions equal to `new`. Errors of one log directory take only its partitions offline."""
+        self._image = new
+        old_topics = old.topics_by_name if old is not None else {}
+        if old_topics is not new.topics_by_name:
+            for name, topic in old_topics.items():
+                current = new.topics_by_name.get(name)
+                if current is None or current.topic_id != topic.topic_id:
+                    self._remove(topic)
+            for name, topic in new.topics_by_name.items():
+                if old_topics.get(name) is not topic:
+                    self._update(topic)
+        if old is not None and old.configs is not new.configs:
+            self._reconfigure(old, new)
+
+    def _remove(self, topic: TopicImage) -> None:
+        self._by_id.pop(topic.topic_id, None)
+        self._names.pop(topic.topic_id, None)
+        for partition in self._by_topic.pop(topic.name, {}).values():
+            partition.close()
+            self._logs.delete(partition.topic_partition)
+
+    def _update(self, topic: TopicImage) -> None:
+        partitions = self._by_topic.setdefault(topic.name, {})
+        self._by_id[topic.topic_id] = partitions
+        self._names[topic.topic_id] = topic.name
+        values: dict[str, object] | None = None
+        for index, image in topic.partitions.items():
+            existing = partitions.get(index)
+            if existing is not None:
+                existing.leader_epoch = image.leader_epoch
+                existing.isr_size = len(image.isr)
+            elif self._node_id in image.replicas:
+                values = values or self._topic_values(topic.name)
+                self._open(topic, index, values)
+
+    def _open(self, topic: TopicImage, index: int, values: dict[str, object]) -> None:
+        from ottla.log import LogConfig
+
+        topic_partition = TopicPartition(topic.name, index)
+        try:
+            log = self._logs.get(topic_partition)
+            if log is None:
+                log = self._logs.create(topic_partition, topic.topic_id, LogConfig.from_topic_config(values))
+            else:
+                log.reconfigure(LogConfig.from_topic_config(values))
+        except KafkaError as error:
+            logger.error("%s is offline: %s", topic_partition, error)  # noqa: TRY400 - for a person, not a bug
+            return
+        image = topic.partitions[index]
+        partition = Partition(
+            log,
+            leader_epoch=image.leader_epoch,
+            rules=produce_rules(topic.name, values),
+            min_insync_replicas=int_value(values, "min.insync.replicas"),
+            clock=self._clock,
+            flush_in_thread=self._flush_in_thread,
+        )
+        self._by_topic[topic.name][index] = partition
+
+    def _reconfigure(self, old: MetadataImage, new: MetadataImage) -> None:
+        from ottla.log import LogConfig
+
+        changed = {
+            key for key in old.configs.keys() | new.configs.keys() if old.configs.get(key) != new.configs.get(key)
+        }
+        # A broker-wide default may reach every topic.
+        names = {name for kind, name in changed if kind == TOPIC_RESOURCE}
+        if any(kind != TOPIC_RESOURCE for kind, _ in changed):
+            names = set(self._by_topic)
+        for name in names:
+            partitions = self._by_topic.get(name)
+            if not partitions:
+                continue
+            values = self._topic_values(name)
+            for partition in partitions.values():
+                partition.log.reconfigure(LogConfig.from_topic_config(values))
+                partition.rules = produce_rules(name, values)
+                partition.min_insync_replicas = int_value(values, "min.insync.replicas")
+
+    def directory_failed(self, offline: set[TopicPartition]) -> None:
+        """Stop serving the partitions whose log directory failed."""
+        for topic_partition in offline:
+            partition = self._by_topic.get(topic_partition.topic, {}).pop(topic_partition.partition, None)
+            if partition is not None:
+                partition.close()
+
+
+TOPIC_RESOURCE = 2
+
+
+def int_value(values: dict[str, object], name: str) -> int:
+    """A whole-number setting out of typed values."""
+    value = values[name]
+    if not isinstance(value, int):
+        raise TypeError(f"{name} is {value!r}, not a whole number")
+    return value
+
+
+def produce_rules(topic: str, values: dict[str, object]) -> ProduceRules:
+    """What a produced batch must satisfy in this topic."""
+    compression = str(values["compression.type"])
+    level = values.get(f"compression.{compression}.level")
+    policies = values["cleanup.policy"]
+    return ProduceRules(
+        topic=topic,
+        max_message_bytes=int_value(values, "max.message.bytes"),
+        compression_type=compression,
+        compression_level=level if isinstance(level, int) else None,
+        timestamp_type=str(values["message.timestamp.type"]),
+        before_max_ms=int_value(values, "message.timestamp.before.max.ms"),
+        after_max_ms=int_value(values, "message.timestamp.after.max.ms"),
+        compacted=isinstance(policies, (list, tuple, frozenset, set)) and "compact" in policies,
+    )
