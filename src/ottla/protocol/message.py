@@ -1,0 +1,200 @@
+"""The declaration is the class: Kafka's messages, declared once for all their versions.
+
+    class HeartbeatRequest(Message, key=12, versions="0-4", flexible="4+"):
+        group_id: str = ""
+        generation_id: Int32 = 0
+        member_id: str = ""
+        group_instance_id: str | None = since(3, default=None)
+
+A field is an annotation and what stands behind `=`: a plain default, or `since`, `tagged` or `field`, which say in
+which versions it exists (without a default: the zero of its type). `| None` makes it nullable, `nullable="2+"` only in
+those versions. Fields are positional or keyword arguments of the constructor. The modules that declare messages use
+`from __future__ import annotations`: an annotation stays text until its first use.
+
+A class is cheap to make. `__init__`, `__eq__` and one encoder and decoder per version are compiled from the declaration
+on first use (see `compiler`) and kept.
+
+Encoding leaves out a field that the version lacks, whatever its value (Kafka raises unless the field is "ignorable");
+decoding gives such a field its default. Unknown tagged fields and bytes after the message are skipped.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Final, Self, TypeAlias, dataclass_transform
+
+from ottla.protocol.wire import Buffer, VersionError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+
+Int8: TypeAlias = Annotated[int, "int8"]
+Int16: TypeAlias = Annotated[int, "int16"]
+Int32: TypeAlias = Annotated[int, "int32"]
+Int64: TypeAlias = Annotated[int, "int64"]
+UInt16: TypeAlias = Annotated[int, "uint16"]
+UInt32: TypeAlias = Annotated[int, "uint32"]
+Float64: TypeAlias = Annotated[float, "float64"]
+Uuid: TypeAlias = Annotated[bytes, "16 bytes"]
+# Decoded as a memoryview of the buffer that was decoded, not copied.
+Records: TypeAlias = Buffer
+
+NEVER: Final = 32767  # as FLEXIBLE_FROM: above every version
+MISSING: Final[Any] = type("_Missing", (), {"__repr__": lambda _: "MISSING"})()
+
+
+class Field:
+    """What a declaration says about one field besides its type."""
+
+    __slots__ = ("default", "nullable", "tag", "versions")
+
+    def __init__(self, versions: str, default: Any, nullable: str | None, tag: int | None) -> None:
+        self.versions = versions
+        self.default = default
+        self.nullable = nullable
+        self.tag = tag
+
+
+def field(versions: str = "0+", *, default: Any = MISSING, nullable: str | None = None, tag: int | None = None) -> Any:
+    """A field of the given versions: "3+", "0-12" or "4"."""
+    return Field(versions, default, nullable, tag)
+
+
+def since(version: int, *, default: Any = MISSING, nullable: str | None = None) -> Any:
+    """A field of this and all later versions."""
+    return Field(f"{version}+", default, nullable, None)
+
+
+def tagged(tag: int, since: int, *, default: Any = MISSING, nullable: str | None = None) -> Any:
+    """A tagged field of the version `since` and all later ones: on the wire only if it differs from its default."""
+    return Field(f"{since}+", default, nullable, tag)
+
+
+def version_range(text: str) -> tuple[int, int]:
+    """First and last version of "3+", "0-12", "4" or "none" (an empty range)."""
+    if text == "none":
+        return NEVER, -1
+    if text.endswith("+"):
+        return int(text[:-1]), NEVER
+    first, _, last = text.partition("-")
+    return int(first), int(last or first)
+
+
+class _Codecs(dict[int, Any]):
+    """Compiled functions of one message by version; what is missing is compiled."""
+
+    __slots__ = ("build", "owner")
+    owner: type[Message]
+
+    def __init__(self, build: str) -> None:
+        self.build = build
+
+    def __missing__(self, version: int) -> Any:
+        owner = self.owner
+        if not owner.MIN_VERSION <= version <= owner.MAX_VERSION:
+            raise VersionError(
+                f"{owner.__name__} has versions {owner.MIN_VERSION} to {owner.MAX_VERSION}, not {version}"
+            )
+        from ottla.protocol import compiler
+
+        function = self[version] = getattr(compiler, self.build)(owner, version)
+        return function
+
+
+@dataclass_transform()
+class _Declared(type):
+    """Turns annotations into slots and keeps the declaration for the compiler."""
+
+    def __new__(
+        cls,
+        name: str,
+        bases: tuple[type, ...],
+        namespace: dict[str, Any],
+        *,
+        key: int = -1,
+        versions: str | None = None,
+        flexible: str = "none",
+    ) -> _Declared:
+        fields: dict[str, tuple[str, Any]] = {}
+        if namespace["__module__"] != __name__:
+            for field_name, annotation in namespace.get("__annotations__", {}).items():
+                fields[field_name] = (annotation, namespace.pop(field_name, MISSING))
+        namespace["__slots__"] = tuple(fields)
+        namespace["FIELDS"] = fields
+        if versions is None:
+            return super().__new__(cls, name, bases, namespace)
+        encoders, decoders = _Codecs("build_encoder"), _Codecs("build_decoder")
+        first, last = version_range(versions)
+        namespace |= {"API_KEY": key, "MIN_VERSION": first, "MAX_VERSION": last}
+        namespace |= {"FLEXIBLE_FROM": version_range(flexible)[0], "_encoders": encoders, "_decoders": decoders}
+        new: Any = super().__new__(cls, name, bases, namespace)
+        encoders.owner = decoders.owner = new
+        result: _Declared = new
+        return result
+
+    def __init__(cls, name: str, bases: tuple[type, ...], namespace: dict[str, Any], **_: Any) -> None:
+        super().__init__(name, bases, namespace)
+
+
+class Struct(metaclass=_Declared):
+    """A part of messages: declared like a message, has the versions of the message that it is in."""
+
+    FIELDS: ClassVar[dict[str, tuple[str, Any]]]
+
+    if not TYPE_CHECKING:  # for type checkers, the declaration is the signature
+
+        def __init__(self, *args, **kwargs):
+            _compile_methods(type(self))
+            self.__init__(*args, **kwargs)
+
+    def __eq__(self, other: object) -> bool:
+        _compile_methods(type(self))
+        return self == other
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({', '.join(f'{name}={getattr(self, name)!r}' for name in self.FIELDS)})"
+
+
+class Message(Struct):
+    """A whole message, with its versions: `class X(Message, key=12, versions="0-4", flexible="4+")`.
+
+    `API_KEY` is -1 for a message that is no request or response. `FLEXIBLE_FROM` is above every version if no version
+    is flexible.
+    """
+
+    API_KEY: ClassVar[int]
+    MIN_VERSION: ClassVar[int]
+    MAX_VERSION: ClassVar[int]
+    FLEXIBLE_FROM: ClassVar[int]
+    _encoders: ClassVar[dict[int, Callable[[Any, list[Buffer]], None]]]
+    _decoders: ClassVar[dict[int, Callable[[Buffer, int], tuple[Any, int]]]]
+
+    def encode(self, version: int) -> bytes:
+        """The message's bytes, without header. Raises VersionError, EncodeError."""
+        parts: list[Buffer] = []
+        self._encoders[version](self, parts)
+        first = parts[0]
+        return first if len(parts) == 1 and type(first) is bytes else b"".join(parts)
+
+    def encode_parts(self, version: int, parts: list[Buffer]) -> None:
+        """Append the message's bytes to `parts`, long records (2 KiB and more) as they are, uncopied."""
+        self._encoders[version](self, parts)
+
+    @classmethod
+    def decode(cls, buffer: Buffer, version: int) -> Self:
+        """The message at the start of `buffer`. Raises VersionError, DecodeError."""
+        message: Self = cls._decoders[version](buffer, 0)[0]
+        return message
+
+    @classmethod
+    def decode_from(cls, buffer: Buffer, position: int, version: int) -> tuple[Self, int]:
+        """The message at `position`, and the position after it. Raises VersionError, DecodeError."""
+        return cls._decoders[version](buffer, position)
+
+
+def _compile_methods(cls: type[Struct]) -> None:
+    from ottla.protocol import compiler
+
+    cls.__init__, cls.__eq__ = compiler.build_methods(cls)  # type: ignore[method-assign]
