@@ -1,17 +1,20 @@
+# mypy: ignore-errors
+# ruff: noqa: F821
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True, initializedcheck=False
 """The record kernels for Cython's pure-Python mode: the promises of `_kernels_fallback`, in C.
 
 `kernels` imports this only as an extension module; as plain source it is never run. Every function holds the GIL and
-is bounded by its input. Sums of deltas wrap as in Java: they are made on unsigned numbers.
+is bounded by its input. Sums of deltas wrap as in Java: they are made on unsigned numbers. Neither mypy nor ruff knows
+C's types and declarations; the conformance suite over both modules checks instead.
 """
 
 import cython
 from cython.cimports.cpython.buffer import PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
 from cython.cimports.cpython.bytearray import PyByteArray_AS_STRING, PyByteArray_Resize
 from cython.cimports.cpython.bytes import PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
+from cython.cimports.cpython.object import PyTypeObject
 from cython.cimports.cpython.ref import Py_INCREF
 from cython.cimports.cpython.tuple import PyTuple_SET_ITEM
-from cython.cimports.cpython.type import PyType_GenericAlloc
 from cython.cimports.cpython.unicode import PyUnicode_DecodeUTF8
 from cython.cimports.libc.stdint import int32_t, int64_t, uint8_t, uint32_t, uint64_t
 from cython.cimports.libc.string import memcpy
@@ -79,7 +82,7 @@ def _read_number(
         if shift >= bits + 3:
             return -1
     if bits == 32:
-        result &= 0xFFFFFFFF
+        result = cython.cast(uint32_t, result)
     out[0] = cython.cast(int64_t, (result >> 1) ^ (0 - (result & 1)))
     return position
 
@@ -136,8 +139,8 @@ def _headers_are_sound(data: _Bytes, s: cython.pointer(_Shape)) -> cython.bint:
     """Whether the headers of a record fill it to its end."""
     position: cython.Py_ssize_t = s.headers
     number: int64_t = 0
-    index: int32_t
-    for index in range(s.header_count):
+    _: int32_t
+    for _ in range(s.header_count):
         position = _read_number(data, position, s.end, 32, cython.address(number))
         if position < 0 or number < 0 or number > s.end - position:
             return False
@@ -162,9 +165,9 @@ def _read_headers(data: _Bytes, s: cython.pointer(_Shape)) -> list:
     """The headers, whose structure has been checked."""
     position: cython.Py_ssize_t = s.headers
     number: int64_t = 0
-    index: int32_t
+    _: int32_t
     headers: list = []
-    for index in range(s.header_count):
+    for _ in range(s.header_count):
         position = _read_number(data, position, s.end, 32, cython.address(number))
         name: object = PyUnicode_DecodeUTF8(
             cython.cast(cython.p_char, data + position), cython.cast(cython.Py_ssize_t, number), b"replace"
@@ -255,14 +258,35 @@ def decode_records(
     make: type,
 ) -> list:
     """The records as instances of `make`, a NamedTuple of offset, timestamp, key, value, headers."""
+    collects: cython.int
+    if not issubclass(make, tuple):
+        raise TypeError(f"{make} is no NamedTuple")
+    # Records refer to nothing that refers to them; looking for cycles again and again would cost more than decoding.
+    collects = PyGC_Disable()
+    try:
+        return _decode_records(buffer, start, end, count, base_offset, base_timestamp, append_time, make)
+    finally:
+        if collects:
+            PyGC_Enable()
+
+
+@cython.cfunc
+def _decode_records(
+    buffer: object,
+    start: cython.Py_ssize_t,
+    end: cython.Py_ssize_t,
+    count: object,
+    base_offset: int64_t,
+    base_timestamp: int64_t,
+    append_time: object,
+    make: type,
+) -> list:
     view: Py_buffer
     s: _Shape
     index: cython.Py_ssize_t
     rows: list = []
     row: object
     field: object
-    if not issubclass(make, tuple):
-        raise TypeError(f"{make} is no NamedTuple")
     PyObject_GetBuffer(buffer, cython.address(view), PyBUF_SIMPLE)
     try:
         _check_span(view.len, start, end, count)
@@ -276,7 +300,7 @@ def decode_records(
                 _raise_malformed(index)
             position = s.end
             # As tuple.__new__ does, without the tuple in between.
-            row = PyType_GenericAlloc(make, 5)
+            row = PyType_GenericAlloc(cython.cast(cython.pointer(PyTypeObject), make), 5)
             field = cython.cast(int64_t, cython.cast(uint64_t, base_offset) + cython.cast(uint64_t, s.offset_delta))
             Py_INCREF(field)
             PyTuple_SET_ITEM(row, 0, field)
@@ -474,7 +498,7 @@ def encode_records(records: object, offset_deltas: object) -> tuple:
     key: object
     value: object
     headers: object
-    pairs: list
+    pairs: object
     PyByteArray_Resize(out, capacity)
     for timestamp, key, value, headers in records:
         if count == 0:
@@ -508,7 +532,7 @@ def _write_record(
     offset_delta: int32_t,
     key: object,
     value: object,
-    pairs: list,
+    pairs: object,
 ) -> cython.Py_ssize_t:
     used = _write_number(room, used, body)
     room[used] = 0
@@ -519,8 +543,9 @@ def _write_record(
     if pairs is None:
         room[used] = 0
         return used + 1
-    used = _write_number(room, used, len(pairs) // 2)
-    for field in pairs:
+    fields: list = pairs
+    used = _write_number(room, used, len(fields) // 2)
+    for field in fields:
         used = _write_field(room, used, field)
     return used
 
