@@ -1,0 +1,46 @@
+"""Consumer groups of the classic protocol and their committed offsets, as one shard per `__consumer_offsets` partition.
+
+The caller's duties, in this order:
+
+1. Feed the partition's log through `GroupShard.replay` (and `end_transaction` for markers), then call `loaded`.
+2. For each request call `step`, for each elapsed timer `handle_timer`; obey the effects in their order.
+3. `Append`: append the records as one batch, then call `finish` with the outcome and obey what that returns too.
+4. `Reply`: send it once everything appended to the shard so far is committed, not before.
+5. When the partition is lost, call `unload` and send its replies; the shard is dead then.
+
+Reading order: `events`, `states`, `member`, `group`, `core`, `rebalance`, `join`, `sync`, `session`, `offsets`,
+`admin`, `expiry`, `shard`. KIP-62, KIP-134, KIP-345, KIP-394, KIP-496, KIP-800, KIP-814.
+Left out: the consumer protocol of KIP-848, share groups (KIP-932), streams groups (KIP-1071).
+"""
+
+from ottla.coordinators.group.config import GroupConfig
+from ottla.coordinators.group.events import (
+    Append,
+    Call,
+    DeleteGroup,
+    DescribeGroup,
+    Effect,
+    Effects,
+    FetchOffsets,
+    ListGroups,
+    Moment,
+    Reply,
+    TopicsDeleted,
+)
+from ottla.coordinators.group.shard import GroupShard
+
+__all__ = [
+    "Append",
+    "Call",
+    "DeleteGroup",
+    "DescribeGroup",
+    "Effect",
+    "Effects",
+    "FetchOffsets",
+    "GroupConfig",
+    "GroupShard",
+    "ListGroups",
+    "Moment",
+    "Reply",
+    "TopicsDeleted",
+]

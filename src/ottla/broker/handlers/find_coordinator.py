@@ -1,0 +1,96 @@
+"""FindCoordinator (10), versions 0-6. KIP-699 (several keys), KIP-932 (share groups).
+
+Groups: this node, under the address of the listener that the request came in on. The first question creates
+`__consumer_offsets` and waits for it, where Kafka lets the client ask again. Transactions are not served yet:
+COORDINATOR_NOT_AVAILABLE. Share groups are not either: INVALID_REQUEST, as Kafka does with the feature off.
+"""
+
+from __future__ import annotations
+
+from enum import IntEnum
+from typing import TYPE_CHECKING, NamedTuple
+
+from ottla.common.completion import Completion
+from ottla.common.errors import ErrorCode, KafkaError
+from ottla.protocol.messages.find_coordinator import Coordinator, FindCoordinatorRequest, FindCoordinatorResponse
+
+if TYPE_CHECKING:
+    from ottla.broker.broker import Broker
+    from ottla.broker.context import RequestContext
+
+BATCHED_SINCE = 4
+
+
+class KeyType(IntEnum):
+    """What the keys name."""
+
+    GROUP = 0
+    TRANSACTION = 1
+    SHARE = 2
+
+
+class _Node(NamedTuple):
+    node_id: int = -1
+    host: str = ""
+    port: int = -1
+    error: ErrorCode = ErrorCode.NONE
+    message: str | None = None
+
+
+_REFUSED = {
+    KeyType.TRANSACTION: _Node(
+        error=ErrorCode.COORDINATOR_NOT_AVAILABLE, message="Transactions are not supported by this broker."
+    ),
+    KeyType.SHARE: _Node(error=ErrorCode.INVALID_REQUEST, message="Share groups are not supported by this broker."),
+}
+_UNKNOWN_TYPE = _Node(error=ErrorCode.INVALID_REQUEST, message="The type of the key is not known.")
+
+
+def handle(
+    broker: Broker, context: RequestContext, request: FindCoordinatorRequest
+) -> FindCoordinatorResponse | Completion[FindCoordinatorResponse]:
+    """Name this node, once the topic of the groups exists."""
+    if request.key_type != KeyType.GROUP:
+        return _respond(context, request, _REFUSED.get(request.key_type, _UNKNOWN_TYPE))
+    ready = broker.groups.ensure_topic()
+    if ready.done:
+        return _respond(context, request, _this_node(broker, context, ready))
+    response: Completion[FindCoordinatorResponse] = Completion()
+
+    def answer(done: Completion[None]) -> None:
+        response.complete(_respond(context, request, _this_node(broker, context, done)))
+
+    ready.on_done(answer)
+    return response
+
+
+def _this_node(broker: Broker, context: RequestContext, ready: Completion[None]) -> _Node:
+    try:
+        ready.result()
+        host, port = broker.advertised_endpoint(context.listener)
+    except KafkaError as error:
+        return _Node(error=ErrorCode.COORDINATOR_NOT_AVAILABLE, message=str(error))
+    return _Node(broker.node_id, host, port)
+
+
+def _respond(context: RequestContext, request: FindCoordinatorRequest, node: _Node) -> FindCoordinatorResponse:
+    if context.api_version < BATCHED_SINCE:
+        return FindCoordinatorResponse(
+            error_code=node.error,
+            error_message=node.message,
+            node_id=node.node_id,
+            host=node.host,
+            port=node.port,
+        )
+    rows = [
+        Coordinator(
+            key=key,
+            node_id=node.node_id,
+            host=node.host,
+            port=node.port,
+            error_code=node.error,
+            error_message=node.message,
+        )
+        for key in request.coordinator_keys
+    ]
+    return FindCoordinatorResponse(coordinators=rows)

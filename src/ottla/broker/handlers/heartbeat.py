@@ -1,0 +1,21 @@
+"""Heartbeat (12), versions 0-4. KIP-62, KIP-345.
+
+Answered at once with the state of the group: REBALANCE_IN_PROGRESS tells the member to join again. A shard that is
+still loading answers with no error, as it cannot know the member yet.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ottla.common.completion import Completion
+from ottla.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
+
+if TYPE_CHECKING:
+    from ottla.broker.broker import Broker
+    from ottla.broker.context import RequestContext
+
+
+def handle(broker: Broker, context: RequestContext, request: HeartbeatRequest) -> Completion[HeartbeatResponse]:
+    """Hand it to the group's shard."""
+    return broker.groups.submit(request.group_id, request, api_version=context.api_version)

@@ -1,0 +1,27 @@
+"""ListGroups (16), versions 0-5. KIP-518 (filter by state), KIP-848 (filter by type).
+
+The groups of all shards of this node; while one of them loads, the whole answer is COORDINATOR_LOAD_IN_PROGRESS.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from ottla.broker.group_runtime import gather
+from ottla.common.completion import Completion
+from ottla.protocol.messages.list_groups import ListGroupsRequest, ListGroupsResponse
+
+if TYPE_CHECKING:
+    from ottla.broker.broker import Broker
+    from ottla.broker.context import RequestContext
+
+
+def handle(broker: Broker, _context: RequestContext, request: ListGroupsRequest) -> Completion[ListGroupsResponse]:
+    """Ask all shards."""
+    listed = broker.groups.list_groups(frozenset(request.states_filter), frozenset(request.types_filter))
+
+    def respond(answers: list[Any]) -> ListGroupsResponse:
+        error, groups = answers[0]
+        return ListGroupsResponse(error_code=error, groups=groups)
+
+    return gather([listed], respond)

@@ -1,0 +1,84 @@
+"""OffsetCommit (8), versions 2-10. KIP-211 (no retention time since 5), KIP-320, KIP-345, KIP-848 (topic ids in 10).
+
+Partitions that do not exist are refused one by one; the rest goes to the group's shard. The member epochs that
+version 9 allows are those of the consumer protocol, which is not served.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+from ottla.broker.group_runtime import gather
+from ottla.common.completion import Completion
+from ottla.common.errors import ErrorCode
+from ottla.protocol.messages.offset_commit import (
+    OffsetCommitRequest,
+    OffsetCommitRequestPartition,
+    OffsetCommitRequestTopic,
+    OffsetCommitResponse,
+    OffsetCommitResponsePartition,
+    OffsetCommitResponseTopic,
+)
+
+if TYPE_CHECKING:
+    from ottla.broker.broker import Broker
+    from ottla.broker.context import RequestContext
+    from ottla.metadata.image import MetadataImage
+
+TOPIC_IDS_SINCE = 10
+
+
+def handle(
+    broker: Broker, context: RequestContext, request: OffsetCommitRequest
+) -> OffsetCommitResponse | Completion[OffsetCommitResponse]:
+    """Check what is committed against the topics there are, and hand it to the group's shard."""
+    known, refused = _split(broker.metadata.image, request, by_id=context.api_version >= TOPIC_IDS_SINCE)
+    if not known and refused:
+        return OffsetCommitResponse(topics=refused)
+    request.topics = known
+    committed = broker.groups.submit(request.group_id, request, api_version=context.api_version)
+    if not refused:
+        return committed
+    return gather([committed], lambda answers: _merge(answers[0], refused))
+
+
+def _split(
+    image: MetadataImage, request: OffsetCommitRequest, *, by_id: bool
+) -> tuple[list[OffsetCommitRequestTopic], list[OffsetCommitResponseTopic]]:
+    """(what may be committed, the errors of the rest)."""
+    known, refused = [], []
+    for topic in request.topics:
+        found = image.topics_by_id.get(topic.topic_id) if by_id else image.topics_by_name.get(topic.name)
+        if found is None:
+            error = ErrorCode.UNKNOWN_TOPIC_ID if by_id else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+            refused.append(_refuse(topic, topic.partitions, error))
+            continue
+        topic.name = found.name
+        fine = [partition for partition in topic.partitions if partition.partition_index in found.partitions]
+        if len(fine) != len(topic.partitions):
+            missing = [partition for partition in topic.partitions if partition.partition_index not in found.partitions]
+            refused.append(_refuse(topic, missing, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION))
+        if fine:
+            topic.partitions = fine
+            known.append(topic)
+    return known, refused
+
+
+def _refuse(
+    topic: OffsetCommitRequestTopic, partitions: Iterable[OffsetCommitRequestPartition], error: ErrorCode
+) -> OffsetCommitResponseTopic:
+    rows = [OffsetCommitResponsePartition(partition_index=row.partition_index, error_code=error) for row in partitions]
+    return OffsetCommitResponseTopic(name=topic.name, topic_id=topic.topic_id, partitions=rows)
+
+
+def _merge(response: OffsetCommitResponse, refused: list[OffsetCommitResponseTopic]) -> OffsetCommitResponse:
+    """One entry per topic, also if only some of its partitions were refused."""
+    by_topic = {(topic.name, topic.topic_id): topic for topic in response.topics}
+    for topic in refused:
+        same = by_topic.get((topic.name, topic.topic_id))
+        if same is None:
+            response.topics.append(topic)
+        else:
+            same.partitions.extend(topic.partitions)
+    return response

@@ -1,0 +1,89 @@
+"""ListGroups, DescribeGroups and DeleteGroups: questions and orders of administrators."""
+
+from __future__ import annotations
+
+from ottla.common.errors import ErrorCode
+from ottla.coordinators.group.core import Core
+from ottla.coordinators.group.events import Call, DeleteGroup, DescribeGroup, Effects, ListGroups, Moment, Reply
+from ottla.coordinators.group.group import Group
+from ottla.coordinators.group.offsets import all_tombstones, write_then
+from ottla.coordinators.group.records import group_tombstone
+from ottla.coordinators.group.states import State
+from ottla.protocol.messages.delete_groups import DeletableGroupResult
+from ottla.protocol.messages.describe_groups import DescribedGroup, DescribedGroupMember
+from ottla.protocol.messages.list_groups import ListedGroup
+
+GROUP_TYPE = "classic"
+NOT_FOUND_IS_AN_ERROR_SINCE = 6
+
+
+def list_groups(core: Core, call: Call, question: ListGroups, _now: Moment) -> Effects:
+    """The groups whose state and type are asked for; no filter lets all pass. Names are compared without case."""
+    states = {name.strip().lower() for name in question.states}
+    types = {name.strip().lower() for name in question.types}
+    rows = [
+        ListedGroup(
+            group_id=group.group_id,
+            protocol_type=group.protocol_type or "",
+            group_state=group.state.value,
+            group_type=GROUP_TYPE,
+        )
+        for group in core.groups.values()
+        if (not states or group.state.value.lower() in states) and (not types or GROUP_TYPE in types)
+    ]
+    return [Reply(call, rows)]
+
+
+def describe(core: Core, call: Call, question: DescribeGroup, _now: Moment) -> Effects:
+    """The group and its members; what these subscribe to is told while the group is Stable."""
+    group = core.groups.get(question.group_id)
+    if group is None:
+        return [Reply(call, _not_found(call, question.group_id))]
+    protocol = group.protocol_name if group.state is State.STABLE else None
+    members = [
+        DescribedGroupMember(
+            member_id=member.member_id,
+            group_instance_id=member.instance_id,
+            client_id=member.client_id,
+            client_host=member.client_host,
+            member_metadata=member.metadata(protocol) if protocol is not None else b"",
+            member_assignment=member.assignment,
+        )
+        for member in group.members.values()
+    ]
+    row = DescribedGroup(
+        group_id=group.group_id,
+        group_state=group.state.value,
+        protocol_type=group.protocol_type or "",
+        protocol_data=protocol or "",
+        members=members,
+    )
+    return [Reply(call, row)]
+
+
+def _not_found(call: Call, group_id: str) -> DescribedGroup:
+    if call.api_version < NOT_FOUND_IS_AN_ERROR_SINCE:
+        return DescribedGroup(group_id=group_id, group_state=State.DEAD.value)
+    return DescribedGroup(
+        group_id=group_id,
+        group_state=State.DEAD.value,
+        error_code=ErrorCode.GROUP_ID_NOT_FOUND,
+        error_message=f"Group {group_id} not found.",
+    )
+
+
+def delete(core: Core, call: Call, question: DeleteGroup, _now: Moment) -> Effects:
+    """Delete a group that has no members, with its offsets."""
+    group = core.groups.get(question.group_id)
+    error = _check_delete(group)
+    result = DeletableGroupResult(group_id=question.group_id, error_code=error)
+    if error is not ErrorCode.NONE:
+        return [Reply(call, result)]
+    records = [*all_tombstones(core, question.group_id), group_tombstone(question.group_id)]
+    return write_then(call, records, result)
+
+
+def _check_delete(group: Group | None) -> ErrorCode:
+    if group is None or group.state is State.DEAD:
+        return ErrorCode.GROUP_ID_NOT_FOUND
+    return ErrorCode.NONE if group.is_empty else ErrorCode.NON_EMPTY_GROUP

@@ -1,0 +1,43 @@
+"""The settings that a group coordinator obeys, taken once from the broker's by Kafka's names."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+MINUTE_MS = 60_000
+
+
+@dataclass(frozen=True, slots=True)
+class GroupConfig:
+    """Defaults are Kafka's; times in milliseconds, sizes in bytes."""
+
+    min_session_timeout_ms: int = 6_000
+    max_session_timeout_ms: int = 1_800_000
+    initial_rebalance_delay_ms: int = 3_000
+    max_size: int = 2**31 - 1
+    offset_metadata_max_bytes: int = 4_096
+    offsets_retention_ms: int = 10_080 * MINUTE_MS
+    offsets_retention_check_interval_ms: int = 600_000
+    # A joiner that has no member id yet cannot send heartbeats; its request gives up after this.
+    new_member_join_timeout_ms: int = 300_000
+
+    @classmethod
+    def from_settings(cls, setting: Callable[[str], object]) -> GroupConfig:
+        """Read the broker's settings through `setting(name)`; raises TypeError if one is no whole number."""
+
+        def number(name: str) -> int:
+            value = setting(name)
+            if not isinstance(value, int):
+                raise TypeError(f"{name} is {value!r}, not a whole number")
+            return value
+
+        return cls(
+            min_session_timeout_ms=number("group.min.session.timeout.ms"),
+            max_session_timeout_ms=number("group.max.session.timeout.ms"),
+            initial_rebalance_delay_ms=number("group.initial.rebalance.delay.ms"),
+            max_size=number("group.max.size"),
+            offset_metadata_max_bytes=number("offset.metadata.max.bytes"),
+            offsets_retention_ms=number("offsets.retention.minutes") * MINUTE_MS,
+            offsets_retention_check_interval_ms=number("offsets.retention.check.interval.ms"),
+        )

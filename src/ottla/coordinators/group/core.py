@@ -1,0 +1,98 @@
+"""What the parts of a shard share: its groups, offsets, timers and settings, and how answers are made."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from ottla.common.errors import ErrorCode
+from ottla.coordinators.group.config import GroupConfig
+from ottla.coordinators.group.events import Call, Moment, Reply
+from ottla.coordinators.group.group import Group
+from ottla.coordinators.group.member import Member
+from ottla.coordinators.group.offset_store import OffsetStore
+from ottla.coordinators.group.timers import Kind, Timers
+from ottla.protocol.messages.join_group import JoinGroupResponse, JoinGroupResponseMember
+from ottla.protocol.messages.sync_group import SyncGroupResponse
+
+# Before version 7 the name of the protocol may not be null.
+NULLABLE_PROTOCOL_NAME = 7
+
+
+@dataclass(slots=True)
+class Core:
+    """State of one shard; `random_bytes(count)` makes member ids."""
+
+    config: GroupConfig
+    random_bytes: Callable[[int], bytes]
+    groups: dict[str, Group] = field(default_factory=dict)
+    offsets: OffsetStore = field(default_factory=OffsetStore)
+    timers: Timers = field(default_factory=Timers)
+
+    def new_member_id(self, prefix: str) -> str:
+        """`prefix` (the client's id, or the static member's) and a random UUID in its usual spelling."""
+        raw = bytearray(self.random_bytes(16))
+        raw[6] = raw[6] & 0x0F | 0x40
+        raw[8] = raw[8] & 0x3F | 0x80
+        text = raw.hex()
+        return f"{prefix}-{text[:8]}-{text[8:12]}-{text[12:16]}-{text[16:20]}-{text[20:]}"
+
+    def expect_heartbeat(self, group: Group, member: Member, now: Moment, within_ms: int | None = None) -> None:
+        """Drop the member unless it is heard of `within_ms` (its session timeout if None)."""
+        timeout_ms = member.session_timeout_ms if within_ms is None else within_ms
+        self.timers.set((Kind.SESSION, group.group_id, member.member_id), now.monotonic_ms + timeout_ms)
+
+    def forget_heartbeat(self, group: Group, member_id: str) -> None:
+        """The member is gone: nothing is expected of it any more."""
+        self.timers.cancel((Kind.SESSION, group.group_id, member_id))
+
+    def forget_group(self, group: Group) -> None:
+        """Stop every timer of `group`."""
+        self.timers.cancel((Kind.JOIN, group.group_id, ""))
+        self.timers.cancel((Kind.SYNC, group.group_id, ""))
+        for member_id in (*group.members, *group.pending_joins):
+            self.forget_heartbeat(group, member_id)
+
+
+def refuse_join(call: Call, error: ErrorCode, member_id: str = "") -> Reply:
+    """The answer to a JoinGroup that failed."""
+    name = "" if call.api_version < NULLABLE_PROTOCOL_NAME else None
+    return Reply(call, JoinGroupResponse(error_code=error, member_id=member_id, protocol_name=name))
+
+
+def accept_join(call: Call, group: Group, member: Member, *, leader: str | None = None, skip: bool = False) -> Reply:
+    """The answer to a JoinGroup that succeeded; the leader is told of all members.
+
+    `leader` overrides who leads: a static leader that came back must not assign again (it is told of another leader,
+    or since KIP-814 to `skip` the assignment).
+    """
+    members = []
+    if group.leader == member.member_id and leader is None:
+        name = group.protocol_name
+        members = [
+            JoinGroupResponseMember(member_id=m.member_id, group_instance_id=m.instance_id, metadata=m.metadata(name))
+            for m in group.members.values()
+        ]
+    response = JoinGroupResponse(
+        generation_id=group.generation,
+        protocol_type=group.protocol_type,
+        protocol_name=group.protocol_name,
+        leader=leader or group.leader or "",
+        skip_assignment=skip,
+        member_id=member.member_id,
+        members=members,
+    )
+    return Reply(call, response)
+
+
+def refuse_sync(call: Call, error: ErrorCode) -> Reply:
+    """The answer to a SyncGroup that failed."""
+    return Reply(call, SyncGroupResponse(error_code=error))
+
+
+def accept_sync(call: Call, group: Group, assignment: bytes) -> Reply:
+    """The answer to a SyncGroup: what the member is to read."""
+    response = SyncGroupResponse(
+        protocol_type=group.protocol_type, protocol_name=group.protocol_name, assignment=assignment
+    )
+    return Reply(call, response)

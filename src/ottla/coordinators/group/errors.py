@@ -1,0 +1,88 @@
+"""Answers that say only that something failed, for every request a shard takes."""
+
+from __future__ import annotations
+
+from ottla.common.errors import ErrorCode
+from ottla.coordinators.group.core import refuse_join, refuse_sync
+from ottla.coordinators.group.events import Call, DeleteGroup, DescribeGroup, FetchOffsets, ListGroups
+from ottla.protocol.messages.delete_groups import DeletableGroupResult
+from ottla.protocol.messages.describe_groups import DescribedGroup
+from ottla.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
+from ottla.protocol.messages.join_group import JoinGroupRequest
+from ottla.protocol.messages.leave_group import LeaveGroupRequest, LeaveGroupResponse
+from ottla.protocol.messages.offset_commit import (
+    OffsetCommitRequest,
+    OffsetCommitResponse,
+    OffsetCommitResponsePartition,
+    OffsetCommitResponseTopic,
+)
+from ottla.protocol.messages.offset_delete import OffsetDeleteRequest, OffsetDeleteResponse
+from ottla.protocol.messages.offset_fetch import OffsetFetchResponseGroup
+from ottla.protocol.messages.sync_group import SyncGroupRequest
+
+# How a failed append looks to a client of the group: what it should do is look for the coordinator again, or later.
+_APPEND_ERRORS = {
+    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: ErrorCode.COORDINATOR_NOT_AVAILABLE,
+    ErrorCode.NOT_ENOUGH_REPLICAS: ErrorCode.COORDINATOR_NOT_AVAILABLE,
+    ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND: ErrorCode.COORDINATOR_NOT_AVAILABLE,
+    ErrorCode.REQUEST_TIMED_OUT: ErrorCode.COORDINATOR_NOT_AVAILABLE,
+    ErrorCode.NOT_LEADER_OR_FOLLOWER: ErrorCode.NOT_COORDINATOR,
+    ErrorCode.KAFKA_STORAGE_ERROR: ErrorCode.NOT_COORDINATOR,
+    ErrorCode.MESSAGE_TOO_LARGE: ErrorCode.UNKNOWN_SERVER_ERROR,
+    ErrorCode.RECORD_LIST_TOO_LARGE: ErrorCode.UNKNOWN_SERVER_ERROR,
+    ErrorCode.INVALID_FETCH_SIZE: ErrorCode.UNKNOWN_SERVER_ERROR,
+}
+
+
+def from_append_error(code: ErrorCode) -> ErrorCode:
+    """The group's error for a failed append to its partition."""
+    return _APPEND_ERRORS.get(code, code)
+
+
+def commit_response(request: OffsetCommitRequest, error: ErrorCode) -> OffsetCommitResponse:
+    """All partitions of a commit failed alike: the response has no other place for it."""
+    topics = [
+        OffsetCommitResponseTopic(
+            name=topic.name,
+            topic_id=topic.topic_id,
+            partitions=[
+                OffsetCommitResponsePartition(partition_index=partition.partition_index, error_code=error)
+                for partition in topic.partitions
+            ],
+        )
+        for topic in request.topics
+    ]
+    return OffsetCommitResponse(topics=topics)
+
+
+def error_response(call: Call, error: ErrorCode) -> object:
+    """The answer to `call` that carries `error`; an error code itself where the caller knows better."""
+    request = call.request
+    match request:
+        case HeartbeatRequest():
+            # A shard that is loading does not know the member yet; it must not think that it was dropped.
+            loading = error is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+            return HeartbeatResponse(error_code=ErrorCode.NONE if loading else error)
+        case OffsetCommitRequest():
+            # The codec says nothing of sizes; a commit does.
+            if error is ErrorCode.UNKNOWN_SERVER_ERROR:
+                error = ErrorCode.INVALID_COMMIT_OFFSET_SIZE
+            return commit_response(request, error)
+        case FetchOffsets():
+            return OffsetFetchResponseGroup(group_id=request.group.group_id, error_code=error)
+        case JoinGroupRequest():
+            return refuse_join(call, error, request.member_id).response
+        case SyncGroupRequest():
+            return refuse_sync(call, error).response
+        case LeaveGroupRequest():
+            return LeaveGroupResponse(error_code=error)
+        case OffsetDeleteRequest():
+            return OffsetDeleteResponse(error_code=error)
+        case DescribeGroup():
+            return DescribedGroup(group_id=request.group_id, error_code=error)
+        case DeleteGroup():
+            return DeletableGroupResult(group_id=request.group_id, error_code=error)
+        case ListGroups():
+            return error
+        case _:
+            return None

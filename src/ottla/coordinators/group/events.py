@@ -1,0 +1,100 @@
+"""What goes into a shard and what comes out of it.
+
+In: a `Call`, which is a request of Kafka's protocol or one of the small questions below that a request splits into
+when it names several groups. Out: `Append` and `Reply`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import NamedTuple, TypeAlias
+
+from ottla.common.errors import ErrorCode
+from ottla.protocol.messages.offset_fetch import OffsetFetchRequestGroup
+
+
+class Moment(NamedTuple):
+    """Now, twice: timers run on the steady clock, what is written down bears the wall's."""
+
+    monotonic_ms: int
+    wall_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class FetchOffsets:
+    """The committed offsets of one group; answered with an OffsetFetchResponseGroup."""
+
+    group: OffsetFetchRequestGroup
+    require_stable: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class DescribeGroup:
+    """One group and its members; answered with a DescribedGroup."""
+
+    group_id: str
+
+
+@dataclass(frozen=True, slots=True)
+class ListGroups:
+    """The groups of this shard; answered with a list of ListedGroup."""
+
+    states: frozenset[str] = frozenset()
+    types: frozenset[str] = frozenset()
+
+
+@dataclass(frozen=True, slots=True)
+class DeleteGroup:
+    """Delete one group with its offsets; answered with a DeletableGroupResult."""
+
+    group_id: str
+
+
+@dataclass(frozen=True, slots=True)
+class TopicsDeleted:
+    """Topics are gone; their offsets go too. Answered with None."""
+
+    names: frozenset[str]
+
+
+@dataclass(eq=False, slots=True)
+class Call:
+    """A request on its way through the shard; whoever made it finds its answer by identity.
+
+    `token` is the caller's own and never looked at.
+    """
+
+    request: object
+    api_version: int = 0
+    client_id: str = ""
+    client_host: str = ""
+    token: object = None
+
+
+RecordBytes: TypeAlias = tuple[bytes, bytes | None]
+
+
+@dataclass(frozen=True, slots=True)
+class Reply:
+    """The answer to `call`."""
+
+    call: Call
+    response: object
+
+
+@dataclass(frozen=True, slots=True)
+class Append:
+    """Records of (key, value or None for a tombstone) to append as one batch.
+
+    `then` is the shard's own continuation, run by `GroupShard.finish` after the records were replayed, or with the
+    error if the append failed. A batch that is not `atomic` may be split.
+    """
+
+    records: tuple[RecordBytes, ...]
+    then: Callable[[ErrorCode, Moment], Effects] | None = None
+    atomic: bool = True
+
+
+Effect: TypeAlias = Append | Reply
+Effects: TypeAlias = list[Effect]

@@ -1,0 +1,316 @@
+"""One classic group: its members, generation and protocol, and the rules on who may say what.
+
+Holds state and answers questions; the moves are made by `rebalance`, `join`, `sync` and `session`. What survives a
+restart (members with their assignments, generation, leader, protocol) comes back through `from_record`, and on the
+living group takes effect through `persisted`.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING
+
+from ottla.common.errors import ErrorCode
+from ottla.coordinators.group.member import Member, Protocols
+from ottla.coordinators.group.states import CAN_REBALANCE, MOVES, State
+from ottla.coordinators.group.subscription import subscribed_topics
+
+if TYPE_CHECKING:
+    from ottla.coordinators.group.events import Call
+    from ottla.protocol.group_records import GroupMetadataValue
+
+CONSUMER_PROTOCOL_TYPE = "consumer"
+
+
+class Group:
+    """A group and its members. Times in milliseconds."""
+
+    __slots__ = (
+        "awaiting_join",
+        "generation",
+        "group_id",
+        "initial_delay_ms",
+        "initial_remaining_ms",
+        "leader",
+        "member_added",
+        "members",
+        "pending_joins",
+        "pending_syncs",
+        "previous_state",
+        "protocol_name",
+        "protocol_type",
+        "state",
+        "state_timestamp_ms",
+        "static_ids",
+        "subscribed_topics",
+        "supported",
+    )
+
+    def __init__(self, group_id: str, wall_ms: int | None) -> None:
+        self.group_id = group_id
+        self.state = State.EMPTY
+        self.previous_state = State.DEAD
+        self.state_timestamp_ms = wall_ms
+        self.generation = 0
+        self.protocol_type: str | None = None
+        self.protocol_name: str | None = None
+        # Invariant: the id of a member whenever there are members.
+        self.leader: str | None = None
+        self.members: dict[str, Member] = {}
+        # Invariant: instance id -> member id of exactly the static members.
+        self.static_ids: dict[str, str] = {}
+        # Ids given out with MEMBER_ID_REQUIRED that have not come back (KIP-394). Never members.
+        self.pending_joins: set[str] = set()
+        # Members of this generation that have not sent SyncGroup yet.
+        self.pending_syncs: set[str] = set()
+        # Invariant: the number of members with a parked JoinGroup.
+        self.awaiting_join = 0
+        # Invariant: by how many members each protocol is supported.
+        self.supported: Counter[str] = Counter()
+        # None: unknown (no consumer group, or its metadata cannot be read).
+        self.subscribed_topics: frozenset[str] | None = None
+        # During the first rebalance: did somebody come since the delay began, and how long may it grow?
+        self.member_added = False
+        self.initial_delay_ms = 0
+        self.initial_remaining_ms: int | None = None
+
+    # -- questions ---------------------------------------------------------------------------------------------
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether it is in the state Empty."""
+        return self.state is State.EMPTY
+
+    @property
+    def can_rebalance(self) -> bool:
+        """Whether a rebalance may begin now."""
+        return self.state in CAN_REBALANCE
+
+    @property
+    def is_consumer_group(self) -> bool:
+        """Whether the members' metadata follow the consumer's embedded protocol."""
+        return self.protocol_type == CONSUMER_PROTOCOL_TYPE
+
+    @property
+    def rebalance_timeout_ms(self) -> int:
+        """The longest that a member asked for."""
+        return max((member.rebalance_timeout_ms for member in self.members.values()), default=0)
+
+    @property
+    def all_joined(self) -> bool:
+        """Whether a rebalance need not wait for anybody."""
+        return len(self.members) == self.awaiting_join and not self.pending_joins
+
+    def is_subscribed(self, topic: str) -> bool:
+        """Whether a member reads `topic`; to be safe also if that cannot be known."""
+        if self.subscribed_topics is None:
+            return self.is_consumer_group
+        return topic in self.subscribed_topics
+
+    def supports(self, protocol_type: str, names: set[str]) -> bool:
+        """Whether one who joins with these protocols has one in common with all members."""
+        if self.is_empty:
+            return bool(protocol_type) and bool(names)
+        size = len(self.members)
+        return self.protocol_type == protocol_type and any(self.supported[name] == size for name in names)
+
+    def has_room_for(self, member_id: str, max_size: int) -> bool:
+        """Whether `group.max.size` lets this member (empty: a new one) join."""
+        if self.state in {State.EMPTY, State.DEAD}:
+            return True
+        member = self.members.get(member_id)
+        if self.state is State.PREPARING:
+            # Counts who waits, not who is a member: so the last to rejoin is who goes when the limit was lowered.
+            return (member is not None and member.joining is not None) or self.awaiting_join < max_size
+        return member is not None or len(self.members) < max_size
+
+    def check_member(self, member_id: str, instance_id: str | None) -> ErrorCode:
+        """NONE, or why a request in this member's name is refused."""
+        if instance_id is not None:
+            existing = self.static_ids.get(instance_id)
+            if existing is None:
+                return ErrorCode.UNKNOWN_MEMBER_ID
+            if existing != member_id:
+                return ErrorCode.FENCED_INSTANCE_ID
+        return ErrorCode.NONE if member_id in self.members else ErrorCode.UNKNOWN_MEMBER_ID
+
+    def check_commit(self, member_id: str, instance_id: str | None, generation: int) -> ErrorCode:
+        """NONE, or why a commit of offsets is refused. Generation -1 commits for an empty group."""
+        if self.state is State.DEAD:
+            return ErrorCode.COORDINATOR_NOT_AVAILABLE
+        if generation < 0 and self.is_empty:
+            return ErrorCode.NONE
+        if generation < 0 and not member_id and instance_id is None:
+            return ErrorCode.UNKNOWN_MEMBER_ID
+        error = self.check_member(member_id, instance_id)
+        if error is not ErrorCode.NONE:
+            return error
+        if generation != self.generation:
+            return ErrorCode.ILLEGAL_GENERATION
+        return ErrorCode.REBALANCE_IN_PROGRESS if self.state is State.COMPLETING else ErrorCode.NONE
+
+    # -- changes -----------------------------------------------------------------------------------------------
+
+    def move(self, state: State, wall_ms: int) -> None:
+        """Enter `state`; the move must be in the table."""
+        if state not in MOVES[self.state]:
+            raise AssertionError(f"group {self.group_id!r} cannot go from {self.state.value} to {state.value}")
+        self.previous_state, self.state = self.state, state
+        self.state_timestamp_ms = wall_ms
+
+    def add(self, member: Member, protocol_type: str, joining: Call | None = None) -> None:
+        """Take in a member; the first one decides on the protocol type and leads."""
+        if not self.members:
+            self.protocol_type = protocol_type
+        if member.instance_id is not None:
+            self.static_ids[member.instance_id] = member.member_id
+        self.members[member.member_id] = member
+        self.pending_joins.discard(member.member_id)
+        if self.leader is None:
+            self.leader = member.member_id
+        self.supported.update(name for name, _ in member.protocols)
+        self.park_join(member, joining)
+
+    def remove(self, member_id: str) -> None:
+        """Drop a member, or an id that was given out; its parked requests must have been answered."""
+        member = self.members.pop(member_id, None)
+        if member is not None:
+            self.supported.subtract(name for name, _ in member.protocols)
+            self.park_join(member, None)
+            if member.instance_id is not None:
+                del self.static_ids[member.instance_id]
+        if self.leader == member_id:
+            self.leader = next(iter(self.members), None)
+        self.pending_joins.discard(member_id)
+        self.pending_syncs.discard(member_id)
+
+    def update(self, member: Member, protocols: Protocols, rebalance_ms: int, session_ms: int) -> None:
+        """Take over what a member says when it joins again."""
+        self.supported.subtract(name for name, _ in member.protocols)
+        member.protocols = protocols
+        self.supported.update(name for name, _ in protocols)
+        member.rebalance_timeout_ms = rebalance_ms
+        member.session_timeout_ms = session_ms
+
+    def park_join(self, member: Member, call: Call | None) -> Call | None:
+        """Park a JoinGroup request of `member`, or none; returns the one that was parked."""
+        before, member.joining = member.joining, call
+        self.awaiting_join += (call is not None) - (before is not None)
+        return before
+
+    def rename(self, old_id: str, new_id: str) -> None:
+        """A static member came back: it keeps its place and assignment under a new id (KIP-345)."""
+        # Rebuilt so that the order of the members, which decides on the next leader, does not change.
+        self.members = {new_id if key == old_id else key: member for key, member in self.members.items()}
+        member = self.members[new_id]
+        member.member_id = new_id
+        if member.instance_id is not None:
+            self.static_ids[member.instance_id] = new_id
+        if self.leader == old_id:
+            self.leader = new_id
+        if old_id in self.pending_syncs:
+            self.pending_syncs.remove(old_id)
+            self.pending_syncs.add(new_id)
+
+    def elect_joined_leader(self) -> bool:
+        """Let somebody lead who joined this rebalance; False if nobody has."""
+        if self.leader is None:
+            return False
+        if self.members[self.leader].joining is None:
+            joined = next((member for member in self.members.values() if member.joining is not None), None)
+            if joined is None:
+                return False
+            self.leader = joined.member_id
+        return True
+
+    def select_protocol(self) -> str:
+        """The vote: each member for the one it prefers among those that all support; ties go to the earlier vote."""
+        size = len(self.members)
+        candidates = {name for name, count in self.supported.items() if count == size}
+        votes = Counter(member.vote(candidates) for member in self.members.values())
+        return max(votes, key=votes.__getitem__)
+
+    def next_generation(self, wall_ms: int) -> None:
+        """End the join phase with those who are members now."""
+        self.generation += 1
+        self.pending_syncs.clear()
+        self.initial_remaining_ms = None
+        self.protocol_name = self.select_protocol() if self.members else None
+        self.refresh_subscription()
+        self.move(State.COMPLETING if self.members else State.EMPTY, wall_ms)
+
+    def refresh_subscription(self) -> None:
+        """Read from the members' metadata which topics the group reads."""
+        if not self.is_consumer_group:
+            self.subscribed_topics = None
+        elif not self.members:
+            self.subscribed_topics = frozenset()
+        else:
+            name = self.protocol_name
+            self.subscribed_topics = subscribed_topics(member.metadata(name) for member in self.members.values())
+
+    # -- what is on disk ---------------------------------------------------------------------------------------
+
+    @classmethod
+    def from_record(cls, group_id: str, value: GroupMetadataValue) -> Group:
+        """The group as its last record tells it: Stable, or Empty without members."""
+        timestamp = value.current_state_timestamp
+        group = cls(group_id, None if timestamp == -1 else timestamp)
+        group.protocol_type = value.protocol_type or None
+        group.protocol_name = value.protocol
+        group.generation = value.generation
+        group.leader = value.leader
+        for row in value.members:
+            member = Member(
+                member_id=row.member_id,
+                instance_id=row.group_instance_id,
+                client_id=row.client_id,
+                client_host=row.client_host,
+                rebalance_timeout_ms=row.session_timeout if row.rebalance_timeout == -1 else row.rebalance_timeout,
+                session_timeout_ms=row.session_timeout,
+                protocols=((value.protocol or "", row.subscription),),
+                assignment=row.assignment,
+            )
+            group.add(member, value.protocol_type)
+        if group.members:
+            group.state = State.STABLE
+        if group.leader not in group.members:
+            group.leader = next(iter(group.members), None)
+        group.refresh_subscription()
+        return group
+
+    def persisted(self, value: GroupMetadataValue, wall_ms: int) -> None:
+        """A record of this group, written by this shard, is in the log: what it says holds now."""
+        if value.generation != self.generation or not value.members:
+            return
+        for row in value.members:
+            if row.group_instance_id is not None:
+                known = self.static_ids.get(row.group_instance_id)
+                if known is not None and known != row.member_id:
+                    self.rename(known, row.member_id)
+            member = self.members.get(row.member_id)
+            if member is not None:
+                member.assignment = row.assignment
+        if self.state is State.COMPLETING:
+            self.move(State.STABLE, wall_ms)
+
+    def validate(self) -> None:
+        """Raise AssertionError if an invariant is broken."""
+        members = self.members.values()
+        assert all(key == member.member_id for key, member in self.members.items())
+        assert self.awaiting_join == sum(member.joining is not None for member in members)
+        assert (self.leader in self.members) if self.members else True
+        assert self.static_ids == {m.instance_id: m.member_id for m in members if m.instance_id is not None}
+        assert not self.pending_joins & self.members.keys()
+        assert self.pending_syncs <= self.members.keys()
+        counted = Counter(name for member in members for name, _ in member.protocols)
+        assert +self.supported == counted
+        assert not (self.is_empty and self.members), "an empty group has members"
+        if self.state is not State.PREPARING:
+            assert not self.awaiting_join, f"a join is parked in {self.state.value}"
+        if self.state is not State.COMPLETING:
+            assert not any(member.syncing for member in members), f"a sync is parked in {self.state.value}"
+        if self.state in {State.COMPLETING, State.STABLE}:
+            assert self.members
+            assert self.protocol_name is not None
+            assert self.supported[self.protocol_name] == len(self.members)

@@ -1,0 +1,216 @@
+"""JoinGroup: who may become a member, and what a join means in each state.
+
+A dynamic member is first given an id and must come back with it (KIP-394), so that clients which retry do not fill
+the group with ghosts; before version 4 it is taken in at once. A static member that is known by its instance id takes
+over the place of its former self without a rebalance, unless the vote on the protocol changes (KIP-345).
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from ottla.common.errors import ErrorCode
+from ottla.coordinators.group.core import Core, accept_join, refuse_join, refuse_sync
+from ottla.coordinators.group.events import Append, Call, Effects, Moment
+from ottla.coordinators.group.group import Group
+from ottla.coordinators.group.member import Member, Protocols, protocol_names
+from ottla.coordinators.group.rebalance import complete_if_all_joined, prepare, prepare_or_complete
+from ottla.coordinators.group.records import group_record
+from ottla.coordinators.group.states import State
+from ottla.coordinators.group.timers import Kind
+from ottla.protocol.messages.join_group import JoinGroupRequest
+
+MEMBER_ID_REQUIRED_SINCE = 4
+SKIP_ASSIGNMENT_SINCE = 9
+REBALANCE_TIMEOUT_SINCE = 1
+
+
+def join(core: Core, call: Call, request: JoinGroupRequest, now: Moment) -> Effects:
+    """Answer or park one JoinGroup."""
+    if not request.group_id:
+        return [refuse_join(call, ErrorCode.INVALID_GROUP_ID, request.member_id)]
+    if not core.config.min_session_timeout_ms <= request.session_timeout_ms <= core.config.max_session_timeout_ms:
+        return [refuse_join(call, ErrorCode.INVALID_SESSION_TIMEOUT, request.member_id)]
+    group = core.groups.get(request.group_id)
+    if group is None:
+        if request.member_id:
+            return [refuse_join(call, ErrorCode.UNKNOWN_MEMBER_ID, request.member_id)]
+        group = Group(request.group_id, now.wall_ms)
+    if not group.has_room_for(request.member_id, core.config.max_size):
+        effects: Effects = [refuse_join(call, ErrorCode.GROUP_MAX_SIZE_REACHED)]
+        if request.member_id in group.members or request.member_id in group.pending_joins:
+            group.remove(request.member_id)
+            core.forget_heartbeat(group, request.member_id)
+            effects += complete_if_all_joined(core, group, now)
+        return effects
+    protocols: Protocols = tuple((protocol.name, protocol.metadata) for protocol in request.protocols)
+    if not group.supports(request.protocol_type, protocol_names(protocols)):
+        return [refuse_join(call, ErrorCode.INCONSISTENT_GROUP_PROTOCOL, request.member_id)]
+    core.groups[request.group_id] = group
+    if request.member_id:
+        return _join_known(core, call, group, request, protocols, now)
+    return _join_new(core, call, group, request, protocols, now)
+
+
+def _join_new(
+    core: Core, call: Call, group: Group, request: JoinGroupRequest, protocols: Protocols, now: Moment
+) -> Effects:
+    """One without a member id."""
+    instance_id = request.group_instance_id
+    member_id = core.new_member_id(call.client_id if instance_id is None else instance_id)
+    if instance_id is not None:
+        old_id = group.static_ids.get(instance_id)
+        if old_id is not None:
+            return _replace_static(core, call, group, group.members[old_id], member_id, request, protocols, now)
+    elif call.api_version >= MEMBER_ID_REQUIRED_SINCE:
+        group.pending_joins.add(member_id)
+        deadline_ms = now.monotonic_ms + request.session_timeout_ms
+        core.timers.set((Kind.SESSION, group.group_id, member_id), deadline_ms)
+        return [refuse_join(call, ErrorCode.MEMBER_ID_REQUIRED, member_id)]
+    return _add(core, call, group, member_id, request, protocols, now)
+
+
+def _join_known(
+    core: Core, call: Call, group: Group, request: JoinGroupRequest, protocols: Protocols, now: Moment
+) -> Effects:
+    """One that says which member it is."""
+    member_id = request.member_id
+    if member_id in group.pending_joins:
+        if request.group_instance_id is not None:
+            return [refuse_join(call, ErrorCode.UNKNOWN_MEMBER_ID, member_id)]
+        return _add(core, call, group, member_id, request, protocols, now)
+    error = group.check_member(member_id, request.group_instance_id)
+    if error is not ErrorCode.NONE:
+        return [refuse_join(call, error, member_id)]
+    member = group.members[member_id]
+    unchanged = member.protocols == protocols
+    if group.state is State.COMPLETING and unchanged:
+        # It did not get the answer to its first JoinGroup.
+        return [accept_join(call, group, member)]
+    if group.state is State.STABLE and unchanged and group.leader != member_id:
+        return [accept_join(call, group, member)]
+    # A leader that joins again wants a rebalance: perhaps it saw new partitions.
+    effects = _park(group, member, call, request, protocols)
+    return effects + prepare_or_complete(core, group, now)
+
+
+def _add(
+    core: Core, call: Call, group: Group, member_id: str, request: JoinGroupRequest, protocols: Protocols, now: Moment
+) -> Effects:
+    rebalance_ms, session_ms = _timeouts(call, request)
+    member = Member(
+        member_id=member_id,
+        instance_id=request.group_instance_id,
+        client_id=call.client_id,
+        client_host=call.client_host,
+        rebalance_timeout_ms=rebalance_ms,
+        session_timeout_ms=session_ms,
+        protocols=protocols,
+        is_new=True,
+    )
+    if group.initial_remaining_ms is not None:
+        group.member_added = True
+    group.add(member, request.protocol_type, call)
+    core.expect_heartbeat(group, member, now, core.config.new_member_join_timeout_ms)
+    return prepare_or_complete(core, group, now)
+
+
+def _replace_static(
+    core: Core,
+    call: Call,
+    group: Group,
+    member: Member,
+    new_id: str,
+    request: JoinGroupRequest,
+    protocols: Protocols,
+    now: Moment,
+) -> Effects:
+    """A static member came back without its member id; its former self is fenced."""
+    effects = _fence(group, member)
+    if group.state is State.STABLE and _same_vote(group, member, protocols):
+        return effects + _replace_in_stable(core, call, group, member, new_id, request, protocols)
+    core.forget_heartbeat(group, member.member_id)
+    group.rename(member.member_id, new_id)
+    effects += _park(group, member, call, request, protocols)
+    core.expect_heartbeat(group, member, now)
+    if group.state is State.COMPLETING:
+        # The leader may be assigning to the old id just now.
+        return effects + prepare(core, group, now)
+    return effects + prepare_or_complete(core, group, now)
+
+
+def _replace_in_stable(
+    core: Core,
+    call: Call,
+    group: Group,
+    member: Member,
+    new_id: str,
+    request: JoinGroupRequest,
+    protocols: Protocols,
+) -> Effects:
+    """No rebalance: the group is written with the new id, which takes effect when the record is in the log."""
+    old_id, leader_before = member.member_id, group.leader
+    rebalance_ms, session_ms = _timeouts(call, request)
+    successor = replace(
+        member,
+        member_id=new_id,
+        protocols=protocols,
+        rebalance_timeout_ms=rebalance_ms,
+        session_timeout_ms=session_ms,
+    )
+    members = [successor if m is member else m for m in group.members.values()]
+    leader = new_id if leader_before == old_id else leader_before
+    record = group_record(group, members, leader, {m.member_id: m.assignment for m in members})
+
+    def written(error: ErrorCode, now: Moment) -> Effects:
+        if error is not ErrorCode.NONE:
+            return [refuse_join(call, error)]
+        core.forget_heartbeat(group, old_id)
+        group.update(member, protocols, rebalance_ms, session_ms)
+        group.refresh_subscription()
+        core.expect_heartbeat(group, member, now)
+        leads = group.leader == new_id
+        if call.api_version >= SKIP_ASSIGNMENT_SINCE:
+            return [accept_join(call, group, member, skip=leads)]
+        # It must not think that it leads, or it would assign where nobody asked: it is told its own former id.
+        return [accept_join(call, group, member, leader=leader_before)]
+
+    return [Append((record,), written)]
+
+
+def _same_vote(group: Group, member: Member, protocols: Protocols) -> bool:
+    """Whether the group would still choose its protocol if `member` came with `protocols`."""
+    before = member.protocols
+    rebalance_ms, session_ms = member.rebalance_timeout_ms, member.session_timeout_ms
+    group.update(member, protocols, rebalance_ms, session_ms)
+    same = group.select_protocol() == group.protocol_name
+    group.update(member, before, rebalance_ms, session_ms)
+    return same
+
+
+def _fence(group: Group, member: Member) -> Effects:
+    """Answer the parked requests of a static member's former self."""
+    effects: Effects = []
+    joining = group.park_join(member, None)
+    if joining is not None:
+        effects.append(refuse_join(joining, ErrorCode.FENCED_INSTANCE_ID, member.member_id))
+    syncing, member.syncing = member.syncing, None
+    if syncing is not None:
+        effects.append(refuse_sync(syncing, ErrorCode.FENCED_INSTANCE_ID))
+    return effects
+
+
+def _park(group: Group, member: Member, call: Call, request: JoinGroupRequest, protocols: Protocols) -> Effects:
+    """Take over what the member says now and park its request; an older one that is parked is told to go away."""
+    group.update(member, protocols, *_timeouts(call, request))
+    before = group.park_join(member, call)
+    # The client has given up on it, or it would not ask again.
+    return [] if before is None else [refuse_join(before, ErrorCode.REBALANCE_IN_PROGRESS, member.member_id)]
+
+
+def _timeouts(call: Call, request: JoinGroupRequest) -> tuple[int, int]:
+    """(rebalance, session) in milliseconds; the first versions knew only one."""
+    session_ms = request.session_timeout_ms
+    if call.api_version < REBALANCE_TIMEOUT_SINCE or request.rebalance_timeout_ms < 0:
+        return session_ms, session_ms
+    return request.rebalance_timeout_ms, session_ms

@@ -1,0 +1,191 @@
+"""OffsetCommit, OffsetFetch and OffsetDelete. Topics come by name: their ids and existence are the caller's."""
+
+from __future__ import annotations
+
+from ottla.common.errors import ErrorCode
+from ottla.coordinators.group.core import Core
+from ottla.coordinators.group.errors import commit_response, error_response
+from ottla.coordinators.group.events import (
+    Append,
+    Call,
+    Effects,
+    FetchOffsets,
+    Moment,
+    RecordBytes,
+    Reply,
+    TopicsDeleted,
+)
+from ottla.coordinators.group.group import Group
+from ottla.coordinators.group.offset_store import Committed
+from ottla.coordinators.group.records import offset_record, offset_tombstone
+from ottla.coordinators.group.states import State
+from ottla.protocol.messages.offset_commit import (
+    OffsetCommitRequest,
+    OffsetCommitRequestPartition,
+    OffsetCommitResponse,
+    OffsetCommitResponsePartition,
+    OffsetCommitResponseTopic,
+)
+from ottla.protocol.messages.offset_delete import (
+    OffsetDeleteRequest,
+    OffsetDeleteResponse,
+    OffsetDeleteResponsePartition,
+    OffsetDeleteResponseTopic,
+)
+from ottla.protocol.messages.offset_fetch import (
+    OffsetFetchRequestGroup,
+    OffsetFetchResponseGroup,
+    OffsetFetchResponsePartitions,
+    OffsetFetchResponseTopics,
+)
+
+GROUP_ID_NOT_FOUND_SINCE = 9
+
+
+def write_then(call: Call, records: list[RecordBytes], response: object, *, atomic: bool = True) -> Effects:
+    """Append, then answer; or answer with the error if nothing could be appended."""
+    if not records:
+        return [Reply(call, response)]
+
+    def written(error: ErrorCode, _now: Moment) -> Effects:
+        return [Reply(call, response if error is ErrorCode.NONE else error_response(call, error))]
+
+    return [Append(tuple(records), written, atomic)]
+
+
+def commit(core: Core, call: Call, request: OffsetCommitRequest, now: Moment) -> Effects:
+    """Remember how far a group has read. Each commit of a member counts as a heartbeat."""
+    group = core.groups.get(request.group_id)
+    error = _check_commit(group, call, request)
+    if error is not ErrorCode.NONE:
+        return [Reply(call, commit_response(request, error))]
+    if group is not None and group.state in {State.STABLE, State.PREPARING}:
+        core.expect_heartbeat(group, group.members[request.member_id], now)
+    retention_ms = request.retention_time_ms
+    expires_ms = None if retention_ms == -1 else now.wall_ms + retention_ms
+    records: list[RecordBytes] = []
+    topics = []
+    for topic in request.topics:
+        rows = []
+        for partition in topic.partitions:
+            error = _check_metadata(core, partition)
+            rows.append(OffsetCommitResponsePartition(partition_index=partition.partition_index, error_code=error))
+            if error is ErrorCode.NONE:
+                committed = Committed(
+                    partition.committed_offset,
+                    partition.committed_leader_epoch,
+                    partition.committed_metadata or "",
+                    now.wall_ms,
+                    expires_ms,
+                )
+                records.append(offset_record(request.group_id, topic.name, partition.partition_index, committed))
+        topics.append(OffsetCommitResponseTopic(name=topic.name, topic_id=topic.topic_id, partitions=rows))
+    return write_then(call, records, OffsetCommitResponse(topics=topics))
+
+
+def _check_commit(group: Group | None, call: Call, request: OffsetCommitRequest) -> ErrorCode:
+    generation = request.generation_id_or_member_epoch
+    if group is not None:
+        return group.check_commit(request.member_id, request.group_instance_id, generation)
+    if generation < 0:
+        # An administrator, or a consumer that assigns itself: the record creates the group.
+        return ErrorCode.NONE
+    if call.api_version >= GROUP_ID_NOT_FOUND_SINCE:
+        return ErrorCode.GROUP_ID_NOT_FOUND
+    return ErrorCode.ILLEGAL_GENERATION
+
+
+def _check_metadata(core: Core, partition: OffsetCommitRequestPartition) -> ErrorCode:
+    metadata = partition.committed_metadata
+    if metadata is not None and len(metadata) > core.config.offset_metadata_max_bytes:
+        return ErrorCode.OFFSET_METADATA_TOO_LARGE
+    return ErrorCode.NONE
+
+
+def fetch(core: Core, call: Call, question: FetchOffsets, _now: Moment) -> Effects:
+    """Tell how far a group has read: the partitions asked for, or all (null topics). Unknown ones are at -1."""
+    group = question.group
+    stored = core.offsets.of_group(group.group_id)
+    stable = question.require_stable
+    if group.topics is None:
+        wanted = {topic: (_ZERO_ID, list(partitions)) for topic, partitions in stored.items()}
+        topics = [_topic(core, group, name, *row, stable=stable) for name, row in wanted.items()]
+    else:
+        topics = [_topic(core, group, t.name, t.topic_id, t.partition_indexes, stable=stable) for t in group.topics]
+    return [Reply(call, OffsetFetchResponseGroup(group_id=group.group_id, topics=topics))]
+
+
+_ZERO_ID = bytes(16)
+
+
+def _topic(
+    core: Core, group: OffsetFetchRequestGroup, name: str, topic_id: bytes, indexes: list[int], *, stable: bool
+) -> OffsetFetchResponseTopics:
+    stored = core.offsets.of_group(group.group_id).get(name, {})
+    rows = []
+    for index in indexes:
+        committed = stored.get(index)
+        if stable and core.offsets.is_pending(group.group_id, name, index):
+            row = OffsetFetchResponsePartitions(
+                partition_index=index,
+                committed_offset=-1,
+                committed_leader_epoch=-1,
+                error_code=ErrorCode.UNSTABLE_OFFSET_COMMIT,
+            )
+        elif committed is None:
+            row = OffsetFetchResponsePartitions(partition_index=index, committed_offset=-1, committed_leader_epoch=-1)
+        else:
+            row = OffsetFetchResponsePartitions(
+                partition_index=index,
+                committed_offset=committed.offset,
+                committed_leader_epoch=committed.leader_epoch,
+                metadata=committed.metadata,
+            )
+        rows.append(row)
+    return OffsetFetchResponseTopics(name=name, topic_id=topic_id, partitions=rows)
+
+
+def delete(core: Core, call: Call, request: OffsetDeleteRequest, _now: Moment) -> Effects:
+    """Forget offsets of topics that the group does not read (KIP-496)."""
+    if not request.group_id:
+        return [Reply(call, OffsetDeleteResponse(error_code=ErrorCode.INVALID_GROUP_ID))]
+    group = core.groups.get(request.group_id)
+    if group is None:
+        return [Reply(call, OffsetDeleteResponse(error_code=ErrorCode.GROUP_ID_NOT_FOUND))]
+    if not group.is_empty and not group.is_consumer_group:
+        return [Reply(call, OffsetDeleteResponse(error_code=ErrorCode.NON_EMPTY_GROUP))]
+    records: list[RecordBytes] = []
+    topics = []
+    for topic in request.topics:
+        subscribed = group.is_subscribed(topic.name)
+        error = ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC if subscribed else ErrorCode.NONE
+        rows = []
+        for partition in topic.partitions:
+            index = partition.partition_index
+            rows.append(OffsetDeleteResponsePartition(partition_index=index, error_code=error))
+            if not subscribed and _has_offset(core, group.group_id, topic.name, index):
+                records.append(offset_tombstone(group.group_id, topic.name, index))
+        topics.append(OffsetDeleteResponseTopic(name=topic.name, partitions=rows))
+    return write_then(call, records, OffsetDeleteResponse(topics=topics))
+
+
+def _has_offset(core: Core, group_id: str, topic: str, partition: int) -> bool:
+    offsets = core.offsets
+    return offsets.get(group_id, topic, partition) is not None or offsets.is_pending(group_id, topic, partition)
+
+
+def all_tombstones(core: Core, group_id: str) -> list[RecordBytes]:
+    """Tombstones for every offset of a group, also those of open transactions."""
+    partitions = {(topic, index) for topic, rows in core.offsets.of_group(group_id).items() for index in rows}
+    partitions |= core.offsets.pending_of(group_id)
+    return [offset_tombstone(group_id, topic, index) for topic, index in sorted(partitions)]
+
+
+def topics_deleted(core: Core, call: Call, event: TopicsDeleted, _now: Moment) -> Effects:
+    """Topics are gone, and with them what groups committed there."""
+    records = []
+    for group_id in core.offsets.groups():
+        by_topic = core.offsets.of_group(group_id)
+        for topic in event.names & by_topic.keys():
+            records += [offset_tombstone(group_id, topic, index) for index in by_topic[topic]]
+    return write_then(call, records, None, atomic=False)

@@ -1,0 +1,156 @@
+"""The two phases of a rebalance: who is in (join), and who reads what (sync).
+
+`prepare` opens the join phase. It ends when all members have sent JoinGroup, or by the timer: for a group that was
+empty after the initial delay, which grows while members come (KIP-134); otherwise after the longest rebalance
+timeout, when dynamic members that did not come are dropped. Then `sync` waits for the leader's assignment; members
+that have not sent SyncGroup within the rebalance timeout are dropped, and a new rebalance begins (KAFKA-12679).
+"""
+
+from __future__ import annotations
+
+from ottla.common.errors import ErrorCode
+from ottla.coordinators.group.core import Core, accept_join, refuse_join, refuse_sync
+from ottla.coordinators.group.events import Append, Effects, Moment
+from ottla.coordinators.group.group import Group
+from ottla.coordinators.group.member import Member
+from ottla.coordinators.group.records import group_record
+from ottla.coordinators.group.states import State
+from ottla.coordinators.group.timers import Kind
+
+
+def prepare_or_complete(core: Core, group: Group, now: Moment) -> Effects:
+    """The membership changed: begin a rebalance, or see whether the current one may go on."""
+    if group.can_rebalance:
+        return prepare(core, group, now)
+    return complete_if_all_joined(core, group, now)
+
+
+def prepare(core: Core, group: Group, now: Moment) -> Effects:
+    """Open the join phase. Parked syncs are sent back to join again."""
+    effects: Effects = []
+    if group.state is State.COMPLETING:
+        effects += fail_syncs(core, group, ErrorCode.REBALANCE_IN_PROGRESS, now)
+    group.pending_syncs.clear()
+    core.timers.cancel((Kind.SYNC, group.group_id, ""))
+    initial = group.is_empty
+    group.move(State.PREPARING, now.wall_ms)
+    if initial:
+        delay_ms = core.config.initial_rebalance_delay_ms
+        group.member_added = False
+        group.initial_delay_ms = delay_ms
+        group.initial_remaining_ms = max(group.rebalance_timeout_ms - delay_ms, 0)
+        core.timers.set((Kind.JOIN, group.group_id, ""), now.monotonic_ms + delay_ms)
+        return effects
+    group.initial_remaining_ms = None
+    if group.all_joined:
+        return effects + complete_join(core, group, now)
+    _await_joins(core, group, now)
+    return effects
+
+
+def complete_if_all_joined(core: Core, group: Group, now: Moment) -> Effects:
+    """Go on to the sync phase if nobody is missing. The first rebalance always waits for its delay."""
+    if group.state is State.PREPARING and group.previous_state is not State.EMPTY and group.all_joined:
+        return complete_join(core, group, now)
+    return []
+
+
+def join_timer_elapsed(core: Core, group: Group, now: Moment) -> Effects:
+    """The join phase has lasted long enough; the first one is prolonged while members keep coming."""
+    if group.state is not State.PREPARING:
+        return []
+    remaining_ms = group.initial_remaining_ms
+    if remaining_ms and group.member_added:
+        group.member_added = False
+        delay_ms = min(core.config.initial_rebalance_delay_ms, remaining_ms)
+        group.initial_remaining_ms = max(remaining_ms - group.initial_delay_ms, 0)
+        group.initial_delay_ms = delay_ms
+        core.timers.set((Kind.JOIN, group.group_id, ""), now.monotonic_ms + delay_ms)
+        return []
+    return complete_join(core, group, now)
+
+
+def complete_join(core: Core, group: Group, now: Moment) -> Effects:
+    """End the join phase: drop who is missing, count the generation up, answer all parked JoinGroups."""
+    core.timers.cancel((Kind.JOIN, group.group_id, ""))
+    missing = [m.member_id for m in group.members.values() if m.joining is None and not m.is_static]
+    for member_id in missing:
+        group.remove(member_id)
+        core.forget_heartbeat(group, member_id)
+    if group.members and not group.elect_joined_leader():
+        # Only static members that have not come back are left: their session timeouts decide.
+        group.initial_remaining_ms = None
+        _await_joins(core, group, now)
+        return []
+    group.next_generation(now.wall_ms)
+    if group.is_empty:
+        return [Append((group_record(group, (), None, {}),))]
+    effects: Effects = []
+    for member in group.members.values():
+        call = group.park_join(member, None)
+        if call is not None:
+            effects.append(accept_join(call, group, member))
+        core.expect_heartbeat(group, member, now)
+        member.is_new = False
+        group.pending_syncs.add(member.member_id)
+    core.timers.set((Kind.SYNC, group.group_id, ""), now.monotonic_ms + group.rebalance_timeout_ms)
+    return effects
+
+
+def sync_timer_elapsed(core: Core, group: Group, now: Moment) -> Effects:
+    """Drop the members that joined this generation and never asked for their part."""
+    if group.state not in {State.COMPLETING, State.STABLE} or not group.pending_syncs:
+        return []
+    for member_id in tuple(group.pending_syncs):
+        group.remove(member_id)
+        core.forget_heartbeat(group, member_id)
+    return prepare(core, group, now)
+
+
+def synced(core: Core, group: Group, member: Member) -> None:
+    """`member` has sent its SyncGroup; the last one stops the timer."""
+    group.pending_syncs.discard(member.member_id)
+    if not group.pending_syncs:
+        core.timers.cancel((Kind.SYNC, group.group_id, ""))
+
+
+def fail_syncs(core: Core, group: Group, error: ErrorCode, now: Moment) -> Effects:
+    """Answer all parked SyncGroups with `error`; nobody has an assignment any more."""
+    effects: Effects = []
+    for member in group.members.values():
+        member.assignment = b""
+        call, member.syncing = member.syncing, None
+        if call is not None:
+            effects.append(refuse_sync(call, error))
+            core.expect_heartbeat(group, member, now)
+    return effects
+
+
+def fail_joins(group: Group, error: ErrorCode) -> Effects:
+    """Answer all parked JoinGroups with `error`."""
+    effects: Effects = []
+    for member in group.members.values():
+        call = group.park_join(member, None)
+        if call is not None:
+            effects.append(refuse_join(call, error, member.member_id))
+    return effects
+
+
+def drop(core: Core, group: Group, member_id: str) -> Effects:
+    """Remove a member. Its parked requests learn that it is unknown, so that it joins anew if it is alive."""
+    effects: Effects = []
+    member = group.members.get(member_id)
+    if member is not None:
+        call = group.park_join(member, None)
+        if call is not None:
+            effects.append(refuse_join(call, ErrorCode.UNKNOWN_MEMBER_ID))
+        if member.syncing is not None:
+            effects.append(refuse_sync(member.syncing, ErrorCode.UNKNOWN_MEMBER_ID))
+            member.syncing = None
+    group.remove(member_id)
+    core.forget_heartbeat(group, member_id)
+    return effects
+
+
+def _await_joins(core: Core, group: Group, now: Moment) -> None:
+    core.timers.set((Kind.JOIN, group.group_id, ""), now.monotonic_ms + group.rebalance_timeout_ms)

@@ -1,0 +1,90 @@
+"""Records of `__consumer_offsets` as Kafka writes them: made here, taken apart by the shard's `replay`.
+
+Values are written in the highest version that is not flexible (group 3, offset 3, offset with an expiry time 1),
+which brokers since 2.1 read; KIP-915. All versions up to 4 are read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from ottla.coordinators.group.events import RecordBytes
+from ottla.coordinators.group.group import Group
+from ottla.coordinators.group.member import Member
+from ottla.coordinators.group.offset_store import Committed
+from ottla.protocol.group_records import (
+    GroupMetadataKey,
+    GroupMetadataValue,
+    MemberMetadata,
+    OffsetCommitKey,
+    OffsetCommitValue,
+    encode_key,
+    encode_value,
+)
+
+GROUP_VALUE_VERSION = 3
+OFFSET_VALUE_VERSION = 3
+# The only version with a field for it.
+OFFSET_VALUE_VERSION_WITH_EXPIRY = 1
+
+
+def group_record(
+    group: Group, members: Iterable[Member], leader: str | None, assignments: Mapping[str, bytes]
+) -> RecordBytes:
+    """The group with these members and what each of them is to read."""
+    rows = [
+        MemberMetadata(
+            member_id=member.member_id,
+            group_instance_id=member.instance_id,
+            client_id=member.client_id,
+            client_host=member.client_host,
+            rebalance_timeout=member.rebalance_timeout_ms,
+            session_timeout=member.session_timeout_ms,
+            subscription=member.metadata(group.protocol_name),
+            assignment=assignments.get(member.member_id, b""),
+        )
+        for member in members
+    ]
+    value = GroupMetadataValue(
+        protocol_type=group.protocol_type or "",
+        generation=group.generation,
+        protocol=group.protocol_name,
+        leader=leader,
+        current_state_timestamp=-1 if group.state_timestamp_ms is None else group.state_timestamp_ms,
+        members=rows,
+    )
+    return group_key(group.group_id), encode_value(value, GROUP_VALUE_VERSION)
+
+
+def group_key(group_id: str) -> bytes:
+    """The key of the group's own record."""
+    return encode_key(GroupMetadataKey(group=group_id))
+
+
+def group_tombstone(group_id: str) -> RecordBytes:
+    """The group is deleted."""
+    return group_key(group_id), None
+
+
+def offset_key(group_id: str, topic: str, partition: int) -> bytes:
+    """The key of one committed offset."""
+    return encode_key(OffsetCommitKey(group=group_id, topic=topic, partition=partition))
+
+
+def offset_record(group_id: str, topic: str, partition: int, committed: Committed) -> RecordBytes:
+    """The group will go on reading the partition here."""
+    expires = committed.expire_timestamp_ms is not None
+    value = OffsetCommitValue(
+        offset=committed.offset,
+        leader_epoch=committed.leader_epoch,
+        metadata=committed.metadata,
+        commit_timestamp=committed.commit_timestamp_ms,
+        expire_timestamp=-1 if committed.expire_timestamp_ms is None else committed.expire_timestamp_ms,
+    )
+    version = OFFSET_VALUE_VERSION_WITH_EXPIRY if expires else OFFSET_VALUE_VERSION
+    return offset_key(group_id, topic, partition), encode_value(value, version)
+
+
+def offset_tombstone(group_id: str, topic: str, partition: int) -> RecordBytes:
+    """The committed offset is gone."""
+    return offset_key(group_id, topic, partition), None

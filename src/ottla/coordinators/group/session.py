@@ -1,0 +1,93 @@
+"""Heartbeat and LeaveGroup, and what happens when heartbeats stop."""
+
+from __future__ import annotations
+
+from ottla.common.errors import ErrorCode
+from ottla.coordinators.group.core import Core
+from ottla.coordinators.group.events import Call, Effects, Moment, Reply
+from ottla.coordinators.group.group import Group
+from ottla.coordinators.group.rebalance import complete_if_all_joined, drop, prepare_or_complete
+from ottla.coordinators.group.states import State
+from ottla.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
+from ottla.protocol.messages.leave_group import (
+    LeaveGroupRequest,
+    LeaveGroupResponse,
+    MemberIdentity,
+    MemberResponse,
+)
+
+BATCHED_LEAVE_SINCE = 3
+
+
+def heartbeat(core: Core, call: Call, request: HeartbeatRequest, now: Moment) -> Effects:
+    """The member is alive; it learns whether it must join again."""
+    return [Reply(call, HeartbeatResponse(error_code=_heartbeat(core, request, now)))]
+
+
+def _heartbeat(core: Core, request: HeartbeatRequest, now: Moment) -> ErrorCode:
+    group = core.groups.get(request.group_id)
+    if group is None:
+        return ErrorCode.UNKNOWN_MEMBER_ID if request.group_id else ErrorCode.INVALID_GROUP_ID
+    error = group.check_member(request.member_id, request.group_instance_id)
+    if error is not ErrorCode.NONE:
+        return error
+    if request.generation_id != group.generation:
+        return ErrorCode.ILLEGAL_GENERATION
+    core.expect_heartbeat(group, group.members[request.member_id], now)
+    # While the leader assigns, members beat already and are left in peace.
+    return ErrorCode.REBALANCE_IN_PROGRESS if group.state is State.PREPARING else ErrorCode.NONE
+
+
+def session_elapsed(core: Core, group: Group, member_id: str, now: Moment) -> Effects:
+    """Nothing was heard of a member, or an id that was given out was not used in time."""
+    member = group.members.get(member_id)
+    if member is not None and member.is_kept_alive:
+        return []
+    if member is None and member_id not in group.pending_joins:
+        return []
+    effects = drop(core, group, member_id)
+    return effects + _after_departure(core, group, now, was_member=member is not None)
+
+
+def leave(core: Core, call: Call, request: LeaveGroupRequest, now: Moment) -> Effects:
+    """Members go of their own will, or an administrator removes them by instance id (KIP-345, KIP-800)."""
+    if not request.group_id:
+        return [Reply(call, LeaveGroupResponse(error_code=ErrorCode.INVALID_GROUP_ID))]
+    batched = call.api_version >= BATCHED_LEAVE_SINCE
+    leavers = request.members if batched else [MemberIdentity(member_id=request.member_id)]
+    group = core.groups.get(request.group_id)
+    effects: Effects = []
+    was_member = False
+    rows = []
+    for leaver in leavers:
+        error, gone = ErrorCode.UNKNOWN_MEMBER_ID, None
+        if group is not None:
+            error, gone = _leaver(group, leaver)
+            if gone is not None:
+                was_member = was_member or gone in group.members
+                effects += drop(core, group, gone)
+        rows.append(
+            MemberResponse(member_id=leaver.member_id, group_instance_id=leaver.group_instance_id, error_code=error)
+        )
+    if group is not None and any(row.error_code == ErrorCode.NONE for row in rows):
+        effects += _after_departure(core, group, now, was_member=was_member)
+    response = LeaveGroupResponse(members=rows) if batched else LeaveGroupResponse(error_code=rows[0].error_code)
+    return [*effects, Reply(call, response)]
+
+
+def _leaver(group: Group, leaver: MemberIdentity) -> tuple[ErrorCode, str | None]:
+    """(error, the id of the member that goes)."""
+    if not leaver.member_id:
+        static_id = group.static_ids.get(leaver.group_instance_id) if leaver.group_instance_id is not None else None
+        return (ErrorCode.UNKNOWN_MEMBER_ID, None) if static_id is None else (ErrorCode.NONE, static_id)
+    if leaver.member_id in group.pending_joins:
+        return ErrorCode.NONE, leaver.member_id
+    error = group.check_member(leaver.member_id, leaver.group_instance_id)
+    return error, leaver.member_id if error is ErrorCode.NONE else None
+
+
+def _after_departure(core: Core, group: Group, now: Moment, *, was_member: bool) -> Effects:
+    """See whether the others must share anew, or need no longer wait. An unused id leaves no gap."""
+    if was_member and group.can_rebalance:
+        return prepare_or_complete(core, group, now)
+    return complete_if_all_joined(core, group, now)

