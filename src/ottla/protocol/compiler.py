@@ -199,6 +199,8 @@ class Encoder(Source):
         self.depth += 1
         self.struct(cls, "o0", 0)
         self.flush()
+        if self.lines[-1].endswith("try:"):
+            self.add("pass")
         self.depth -= 1
         self.add("except ENCODE_ERRORS as error:")
         self.add(f'    raise EncodeError("{cls.__name__} version {version}: " + str(error)) from error')
