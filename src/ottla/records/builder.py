@@ -7,6 +7,7 @@ from collections.abc import Iterable, Sequence
 from enum import IntEnum
 from struct import Struct
 
+from ottla.records import kernels
 from ottla.records.batch import (
     CONTROL,
     HEADER_SIZE,
@@ -23,7 +24,6 @@ from ottla.records.batch import (
     write_header,
 )
 from ottla.records.codecs import compress
-from ottla.records.kernels import encode_records
 
 Headers = Sequence[tuple[str, Buffer | None]]
 NewRecord = tuple[int, Buffer | None, Buffer | None, Headers]
@@ -63,7 +63,7 @@ def encode_batch(
     without records (see `encode_empty_batch`).
     """
     out: bytearray
-    out, count, base_timestamp, max_timestamp, last_delta = encode_records(records, offset_deltas)
+    out, count, base_timestamp, max_timestamp, last_delta = kernels.encode_records(records, offset_deltas)
     if count == 0:
         raise ValueError("A batch needs at least one record")
     if codec is not Codec.NONE:

@@ -11,14 +11,15 @@ from importlib.util import find_spec
 from types import ModuleType
 
 
-def _is_compiled() -> bool:
+def is_compiled() -> bool:
+    """Whether the import system would find the kernels as an extension module."""
     spec = find_spec("ottla.records._kernels")
     return spec is not None and spec.origin is not None and spec.origin.endswith(tuple(EXTENSION_SUFFIXES))
 
 
 def _choose() -> ModuleType:
     wish = os.environ.get("OTTLA_KERNELS", "auto")
-    if wish != "fallback" and _is_compiled():
+    if wish != "fallback" and is_compiled():
         from ottla.records import _kernels
 
         return _kernels

@@ -1,0 +1,44 @@
+"""Records and batches that several tests use."""
+
+import struct
+
+from hypothesis import strategies as st
+
+from ottla.records import Codec
+from ottla.records.batch import LOG_OVERHEAD, seal
+
+ROWS = [
+    (1_000, b"key", b"value", []),
+    (1_005, None, b"", [("trace", b"abc"), ("empty", b""), ("null", None), ("", b"x")]),
+    (900, b"", None, []),
+    (1_000, b"k" * 200, b"v" * 70_000, [("größe", b"\xff")]),
+]
+
+CODECS = list(Codec)
+
+INT64 = st.integers(-(1 << 63), (1 << 63) - 1)
+FIELD = st.none() | st.binary(max_size=200)
+HEADERS = st.lists(st.tuples(st.text(max_size=8), FIELD), max_size=4)
+TIMESTAMPS = st.integers(-1, 1 << 42)
+RECORDS = st.lists(st.tuples(TIMESTAMPS, FIELD, FIELD, HEADERS), min_size=1, max_size=20)
+
+
+def rows_of(records: list) -> list:
+    """What was given to encode_batch."""
+    return [(record.timestamp, record.key, record.value, record.headers) for record in records]
+
+
+def with_field(batch: bytes | bytearray, position: int, layout: str, value: int) -> bytearray:
+    """The batch with one header field changed and a right CRC."""
+    changed = bytearray(batch)
+    struct.pack_into(layout, changed, position, value)
+    length = struct.unpack_from(">i", changed, 8)[0]
+    if LOG_OVERHEAD + length <= len(changed) and length >= 49:
+        seal(changed, 0)
+    return changed
+
+
+def with_payload(batch: bytes | bytearray, payload: bytes) -> bytearray:
+    """The batch with other bytes as its records."""
+    changed = bytearray(batch[:61]) + payload
+    return with_field(changed, 8, ">i", len(changed) - LOG_OVERHEAD)

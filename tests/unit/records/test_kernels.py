@@ -1,0 +1,292 @@
+"""One suite over the compiled kernels and those in plain Python."""
+
+import os
+import subprocess
+import sys
+from types import ModuleType
+
+import pytest
+from hypothesis import HealthCheck, example, given, settings
+from hypothesis import strategies as st
+
+from ottla.common.errors import ErrorCode, KafkaError
+from ottla.records import (
+    Codec,
+    Record,
+    _kernels_fallback,
+    check_crc,
+    decode_batch,
+    decode_keys,
+    encode_batch,
+    read_header,
+    retain,
+    scan_batches,
+)
+from ottla.records.batch import Buffer
+
+from .conftest import KERNEL_FUNCTIONS, compiled_kernels
+from .samples import CODECS, INT64, RECORDS, ROWS, rows_of, with_payload
+
+BOTH = settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+
+
+@pytest.mark.parametrize("codec", CODECS)
+@pytest.mark.parametrize("wrap", [bytes, bytearray, memoryview])
+def test_records_come_back_as_they_were(kernel: ModuleType, codec: Codec, wrap: type) -> None:
+    batch = encode_batch(ROWS, base_offset=100, codec=codec)
+    records = decode_batch(wrap(batch))
+    assert rows_of(records) == ROWS
+    assert [record.offset for record in records] == [100, 101, 102, 103]
+    assert all(type(record) is Record for record in records)
+
+
+@BOTH
+@given(rows=RECORDS, codec=st.sampled_from(CODECS), base_offset=st.integers(0, 1 << 50))
+def test_any_records_come_back_as_they_were(kernel: ModuleType, rows: list, codec: Codec, base_offset: int) -> None:
+    batch = encode_batch(rows, codec=codec, base_offset=base_offset)
+    assert check_crc(batch, 0, len(batch))
+    records = decode_batch(batch)
+    assert rows_of(records) == rows
+    assert decode_keys(batch) == [(record.offset, record.key, record.value is not None) for record in records]
+    header = read_header(batch)
+    assert header.max_timestamp == max(row[0] for row in rows)
+    assert header.record_count == len(rows)
+
+
+@BOTH
+@given(timestamps=st.lists(INT64, min_size=1, max_size=5), base_offset=INT64)
+@example(timestamps=[-(1 << 63), (1 << 63) - 1], base_offset=(1 << 63) - 1)
+def test_sums_beyond_int64_wrap(kernel: ModuleType, timestamps: list[int], base_offset: int) -> None:
+    batch = encode_batch([(timestamp, None, None, []) for timestamp in timestamps], base_offset=base_offset)
+    assert [record.timestamp for record in decode_batch(batch)] == timestamps
+    assert all(-(1 << 63) <= record.offset < 1 << 63 for record in decode_batch(batch))
+
+
+@pytest.mark.skipif(compiled_kernels() is None, reason="the kernels are not compiled here")
+@settings(max_examples=100, deadline=None)
+@given(rows=RECORDS, deltas=st.none() | st.lists(st.integers(0, (1 << 31) - 1), min_size=20, max_size=20))
+def test_both_kernels_write_the_same_bytes(rows: list, deltas: list[int] | None) -> None:
+    compiled = compiled_kernels()
+    assert compiled is not None
+    assert compiled.encode_records(rows, deltas) == _kernels_fallback.encode_records(rows, deltas)
+
+
+def _outcome(module: ModuleType, name: str, *arguments: object) -> object:
+    try:
+        return getattr(module, name)(*arguments)
+    except KafkaError as error:
+        return error.code
+
+
+@pytest.mark.skipif(compiled_kernels() is None, reason="the kernels are not compiled here")
+@settings(max_examples=300, deadline=None)
+@given(rows=RECORDS, data=st.data(), shift=st.sampled_from([0, 1, -5_000_000_000, (1 << 63) - 1]))
+def test_both_kernels_agree_on_harmed_records(rows: list, data: st.DataObject, shift: int) -> None:
+    compiled = compiled_kernels()
+    assert compiled is not None
+    out, count, *_ = _kernels_fallback.encode_records(rows, None)
+    for _ in range(data.draw(st.integers(0, 3))):
+        out[data.draw(st.integers(61, len(out) - 1))] = data.draw(st.integers(0, 255))
+    count += data.draw(st.sampled_from([0, 0, 0, 1, -1, 1 << 31]))
+    end = len(out) - data.draw(st.sampled_from([0, 0, 0, 1, 5]))
+    mask = data.draw(st.binary(min_size=max(count, 0), max_size=max(count, 0))) if count < 100 else b""
+    span = (bytes(out), 61, max(end, 61), count)
+    for name, arguments in (
+        ("walk_records", span),
+        ("decode_records", (*span, 10, 1_000, None, Record)),
+        ("decode_records", (*span, 10, 1_000, 77, Record)),
+        ("decode_keys", (*span, 10)),
+        ("keep_records", (*span, mask, shift)),
+    ):
+        assert _outcome(compiled, name, *arguments) == _outcome(_kernels_fallback, name, *arguments), name
+
+
+def _malformed(payload: bytes, count: int = 1) -> bytes:
+    batch = with_payload(encode_batch([(1, None, None, [])] * count), payload)
+    return bytes(batch)
+
+
+GOOD = b"\x0c\0\0\0\x01\x01\0"  # length 6, attributes, deltas 0, no key, no value, no headers
+
+
+@pytest.mark.parametrize(
+    ("story", "payload", "count"),
+    [
+        ("nothing", b"", 1),
+        ("too few", GOOD, 2),
+        ("too many", GOOD * 2, 1),
+        ("a byte after", GOOD + b"\0", 1),
+        ("length beyond the end", b"\x0e" + GOOD[1:], 1),
+        ("negative length", b"\x01" + GOOD[1:], 1),
+        ("length zero", b"\0" + GOOD[1:], 1),
+        ("endless length", b"\xff" * 7, 1),
+        ("key beyond the end", b"\x0c\0\0\0\x7e\x01\0", 1),
+        ("huge key", b"\x14\0\0\0\xfe\xff\xff\xff\x0f\x01\0", 1),
+        ("value beyond the end", b"\x0c\0\0\0\x01\x7e\0", 1),
+        ("negative header count", b"\x0c\0\0\0\x01\x01\x01", 1),
+        ("more headers than bytes", b"\x0c\0\0\0\x01\x01\x02", 1),
+        ("a header without a key", b"\x10\0\0\0\x01\x01\x02\x01\x01", 1),
+        ("header key beyond the end", b"\x10\0\0\0\x01\x01\x02\x7e\x01", 1),
+        ("bytes after the headers", b"\x0e\0\0\0\x01\x01\0\0", 1),
+        ("ends after attributes", b"\x02\0" + b"\0" * 5, 1),
+    ],
+)
+def test_malformed_records_are_refused(kernel: ModuleType, story: str, payload: bytes, count: int) -> None:
+    batch = _malformed(payload, count)
+    for read in (decode_batch, decode_keys, lambda batch: retain(batch, 0, {0})):
+        with pytest.raises(KafkaError) as caught:
+            read(batch)
+        assert caught.value.code is ErrorCode.INVALID_RECORD, story
+
+
+def test_the_good_record_of_the_test_above_is_good(kernel: ModuleType) -> None:
+    assert rows_of(decode_batch(_malformed(GOOD))) == [(1, None, None, [])]
+
+
+def test_negative_lengths_below_minus_one_mean_null(kernel: ModuleType) -> None:
+    """Kafka's reader takes every negative size for null."""
+    assert rows_of(decode_batch(_malformed(b"\x0c\0\0\0\x03\x05\0"))) == [(1, None, None, [])]
+
+
+def test_a_header_key_that_is_no_utf8_is_read_with_replacements(kernel: ModuleType) -> None:
+    batch = with_payload(encode_batch([(1, None, None, [])]), b"\x12\0\0\0\x01\x01\x02\x02\xff\x01")
+    assert decode_batch(batch)[0].headers == [("\ufffd", None)]
+
+
+def test_a_huge_count_allocates_nothing(kernel: ModuleType) -> None:
+    with pytest.raises(KafkaError):
+        kernel.decode_records(GOOD, 0, len(GOOD), 0x7FFFFFFF, 0, 0, None, Record)
+
+
+def test_log_append_time_is_every_records_time(kernel: ModuleType) -> None:
+    batch = encode_batch(ROWS, attributes=0x08)
+    assert [record.timestamp for record in decode_batch(batch)] == [1_005] * 4
+
+
+def test_offset_deltas_may_have_gaps(kernel: ModuleType) -> None:
+    batch = encode_batch(ROWS, base_offset=10, offset_deltas=[0, 5, 6, 90])
+    assert [record.offset for record in decode_batch(batch)] == [10, 15, 16, 100]
+    assert read_header(batch).last_offset == 100
+
+
+@pytest.mark.parametrize("wrap", [bytearray, memoryview])
+def test_fields_may_be_any_buffer(kernel: ModuleType, wrap: type) -> None:
+    batch = encode_batch([(1, wrap(b"k"), wrap(b"v"), [("h", wrap(b"x"))])])
+    assert rows_of(decode_batch(batch)) == [(1, b"k", b"v", [("h", b"x")])]
+
+
+@pytest.mark.parametrize("bad", [(1, "text", None, []), (1, None, 5, []), (1, None), ("now", None, None, [])])
+def test_what_is_no_record_cannot_be_encoded(kernel: ModuleType, bad: tuple) -> None:
+    with pytest.raises((TypeError, ValueError)):
+        encode_batch([(0, None, None, []), bad])
+
+
+def test_scanning_ends_after_the_last_whole_batch(kernel: ModuleType) -> None:
+    batch = bytes(encode_batch(ROWS))
+    size = len(batch)
+    for buffer, end in (
+        (b"", 0),
+        (batch, size),
+        (batch * 3, 3 * size),
+        (batch * 2 + batch[:-1], 2 * size),
+        (batch + batch[:30], size),
+        (batch + bytes(100), size),
+        (batch[:16] + b"\x01" + batch[17:], 0),
+    ):
+        assert kernel.scan_batches(buffer) == end
+    assert kernel.scan_batches(memoryview(batch * 3), size) == 3 * size
+
+
+def test_scan_is_exported() -> None:
+    batch = encode_batch(ROWS)
+    assert scan_batches(batch + batch[:-1]) == len(batch)
+
+
+@pytest.mark.parametrize(
+    ("key", "expected"),
+    [
+        (b"21", -973932308),
+        (b"foobar", -790332482),
+        (b"a-little-bit-long-string", -985981536),
+        (b"a-little-bit-longer-string", -1486304829),
+        (b"lkjh234lh9fiuh90y23oiuhsafujhadof229phr9h19h89h8", -58897971),
+        (b"abc", 479470107),
+    ],
+)
+def test_murmur2_is_kafkas(kernel: ModuleType, key: bytes, expected: int) -> None:
+    assert kernel.murmur2(key) == expected & 0xFFFFFFFF
+    assert kernel.murmur2(memoryview(key)) == expected & 0xFFFFFFFF
+
+
+@pytest.mark.parametrize("codec", CODECS)
+@pytest.mark.parametrize("by_function", [False, True])
+def test_retained_records_keep_their_offsets(kernel: ModuleType, codec: Codec, by_function: bool) -> None:
+    batch = encode_batch(
+        ROWS, base_offset=50, codec=codec, leader_epoch=4, producer_id=3, producer_epoch=1, base_sequence=20
+    )
+    keep = (lambda offset, key, has_value: key in (b"key", b"")) if by_function else {50, 52, 99}
+    left = retain(batch, 0, keep)
+    assert left is not None
+    assert check_crc(left, 0, len(left))
+    assert [(record.offset, record.timestamp, record.key) for record in decode_batch(left)] == [
+        (50, 1_000, b"key"),
+        (52, 900, b""),
+    ]
+    before, after = read_header(batch), read_header(left)
+    assert after.max_timestamp == 1_000
+    assert (after.base_offset, after.last_offset, after.record_count) == (50, 53, 2)
+    assert after.codec is codec
+    assert after[9:12] == before[9:12]
+    assert after.partition_leader_epoch == 4
+
+
+def test_a_batch_that_stays_whole_is_not_copied(kernel: ModuleType) -> None:
+    batch = encode_batch(ROWS)
+    left = retain(b"xx" + batch + b"yy", 2, range(4))
+    assert isinstance(left, memoryview)
+    assert left == batch
+
+
+def test_nothing_left_is_none(kernel: ModuleType) -> None:
+    assert retain(encode_batch(ROWS), 0, ()) is None
+
+
+@pytest.mark.parametrize("codec", CODECS)
+def test_the_delete_horizon_is_set_once_and_moves_no_timestamp(kernel: ModuleType, codec: Codec) -> None:
+    batch: Buffer | None = encode_batch(ROWS, codec=codec)
+    batch = retain(batch or b"", 0, {0, 2, 3}, 1 << 41)
+    assert batch is not None
+    assert check_crc(batch, 0, len(batch))
+    assert read_header(batch).delete_horizon_ms == 1 << 41
+    batch = retain(batch, 0, {2, 3}, 5)
+    assert batch is not None
+    assert read_header(batch).delete_horizon_ms == 1 << 41
+    assert [record.timestamp for record in decode_batch(batch)] == [900, 1_000]
+    assert read_header(batch).max_timestamp == 1_000
+
+
+def test_both_modules_offer_the_same_functions() -> None:
+    compiled = compiled_kernels()
+    if compiled is None:
+        pytest.skip("the kernels are not compiled here")
+    for name in KERNEL_FUNCTIONS:
+        assert callable(getattr(compiled, name))
+        assert callable(getattr(_kernels_fallback, name))
+
+
+@pytest.mark.parametrize(("wish", "expected"), [("fallback", "False"), ("auto", str(compiled_kernels() is not None))])
+def test_the_environment_chooses_the_kernels(wish: str, expected: str) -> None:
+    """And importing the room loads no compression library."""
+    script = (
+        "import sys; from ottla.records import kernels; print(kernels.COMPILED);"
+        "assert not {'cramjam', 'lz4'} & set(sys.modules)"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", script],
+        env={**os.environ, "OTTLA_KERNELS": wish},
+        capture_output=True,
+        text=True,
+        timeout=30,
+        check=False,
+    )
+    assert (done.stdout.strip(), done.returncode) == (expected, 0), done.stderr
