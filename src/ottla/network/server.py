@@ -1,0 +1,483 @@
+"""The server side of connections: bytes in, frames to `dispatch`, answers out, in order, within limits.
+
+One request of a connection is in progress at a time, as in Kafka: what comes behind it waits in the connection's
+buffer, and beyond `READ_AHEAD_BYTES` in the client's. The contract with `dispatch(connection, frame)`:
+
+- `frame` is a writable view without the four bytes of size, valid only until `dispatch` returns;
+- buffers to write are the answer, None is no answer (acks=0), a `Completion` of either is one that comes later;
+- KafkaError and DecodeError close the connection with one log line, any other exception also with its traceback.
+
+A connection with no half-received frame owns no buffer: all of them read into one scratch buffer, which is why a
+thousand idle ones cost little. Answers to all frames of one read go out in one write.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import socket
+from collections import Counter, deque
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import TypeAlias, cast
+
+from ottla.common.completion import Completion
+from ottla.common.errors import KafkaError
+from ottla.network.rate_limit import RateLimitedLog
+from ottla.protocol.wire import Buffer, DecodeError
+
+logger = logging.getLogger(__name__)
+
+Frames: TypeAlias = list[Buffer] | None
+Dispatch: TypeAlias = "Callable[[Connection, memoryview], Frames | Completion[Frames]]"
+
+SIZE_BYTES = 4
+SCRATCH_BYTES = 256 * 1024
+# A frame up to this size gets its whole buffer at once; a larger one as it arrives, for a size is only a claim.
+TRUSTED_FRAME_BYTES = 1024 * 1024
+READ_AHEAD_BYTES = 64 * 1024
+WRITE_HIGH_WATER_BYTES = 256 * 1024
+# Up to here copying small answers into one beats a gathering write.
+JOIN_BYTES = 32 * 1024
+ANONYMOUS = "User:ANONYMOUS"
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """What clients may take. Defaults are Kafka's where it has the setting."""
+
+    max_connections: int = 2**31 - 1
+    max_connections_per_ip: int = 2**31 - 1
+    max_connections_per_ip_overrides: Mapping[str, int] = field(default_factory=dict)
+    max_frame_bytes: int = 100 * 1024 * 1024
+    max_idle_ms: int = 600_000
+    max_buffered_bytes: int = 512 * 1024 * 1024
+    """Of half-received frames, over all connections."""
+    slow_reader_ms: int = 60_000
+    """How long a client may leave its answers unread."""
+
+
+class Connection(asyncio.BufferedProtocol):
+    """One client. `listener`, `remote_host`, `principal` say who; `state` is for handlers to keep things in."""
+
+    __slots__ = (
+        "_buffer",
+        "_buffer_size",
+        "_close_callbacks",
+        "_filled",
+        "_last_tick",
+        "_pending",
+        "_reading_paused",
+        "_server",
+        "_transport",
+        "_waits_for_memory",
+        "_write_paused_tick",
+        "closed",
+        "listener",
+        "principal",
+        "remote_host",
+        "remote_port",
+        "software_name",
+        "software_version",
+        "state",
+    )
+
+    def __init__(self, server: Server, listener: str) -> None:
+        self._server = server
+        self.listener = listener
+        self.remote_host = ""
+        self.remote_port = 0
+        self.principal = ANONYMOUS
+        self.software_name = self.software_version = ""
+        self.state: dict[str, object] = {}
+        self.closed = False
+        self._transport: asyncio.Transport | None = None
+        self._close_callbacks: list[Callable[[], None]] = []
+        # What was received of a frame that is not complete or may not be handled yet; None while there is nothing.
+        self._buffer: bytearray | None = None
+        self._buffer_size = 0
+        self._filled = 0
+        self._pending: Completion[Frames] | None = None
+        self._reading_paused = False
+        self._waits_for_memory = False
+        self._write_paused_tick: int | None = None
+        self._last_tick = server.tick
+
+    # -- life --------------------------------------------------------------------------------------------------
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Called by the loop."""
+        self._transport = cast(asyncio.Transport, transport)
+        peer = transport.get_extra_info("peername") or ("", 0)
+        self.remote_host, self.remote_port = str(peer[0]), int(peer[1])
+        self._transport.set_write_buffer_limits(high=WRITE_HIGH_WATER_BYTES)
+        problem = self._server.admit(self)
+        if problem:
+            self._server.complain(self, problem)
+            self.abort()
+
+    def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002 - asyncio's signature
+        """Called by the loop."""
+        self.closed = True
+        self._drop_buffer()
+        self._server.forget(self)
+        callbacks, self._close_callbacks = self._close_callbacks, []
+        for callback in callbacks:
+            callback()
+
+    def on_close(self, callback: Callable[[], None]) -> None:
+        """Call `callback` once the connection is lost."""
+        self._close_callbacks.append(callback)
+
+    def close(self) -> None:
+        """Send what was answered, then close."""
+        self.closed = True
+        if self._transport is not None:
+            self._transport.close()
+
+    def abort(self) -> None:
+        """Close at once."""
+        self.closed = True
+        if self._transport is not None:
+            self._transport.abort()
+
+    @property
+    def is_busy(self) -> bool:
+        """Whether a request is in progress."""
+        return self._pending is not None
+
+    def expired(self, tick: int, idle_ticks: int, slow_ticks: int) -> str | None:
+        """Why the connection should be closed, if it should."""
+        if self._write_paused_tick is not None and tick - self._write_paused_tick > slow_ticks:
+            return "it does not read its answers"
+        if self._pending is None and tick - self._last_tick > idle_ticks:
+            return "idle"
+        return None
+
+    # -- reading -----------------------------------------------------------------------------------------------
+
+    def get_buffer(self, sizehint: int) -> memoryview:  # noqa: ARG002 - asyncio's signature
+        """Where the loop is to put what it reads next."""
+        if self._buffer is None:
+            return self._server.scratch
+        return memoryview(self._buffer)[self._filled :]
+
+    def buffer_updated(self, nbytes: int) -> None:
+        """Handle what was read."""
+        self._last_tick = self._server.tick
+        if self._buffer is None:
+            self._handle(self._server.scratch[:nbytes])
+        else:
+            self._filled += nbytes
+            if self._pending is None and self._write_paused_tick is None:
+                self._handle_buffered()
+            else:
+                self._make_room()
+
+    def eof_received(self) -> bool:
+        """The client will send no more: what is in progress has nobody to answer to, or is cut off."""
+        return False
+
+    def _handle_buffered(self) -> None:
+        buffer = self._buffer
+        if buffer is None:
+            return
+        filled = self._filled
+        needed = self._needed(memoryview(buffer)[:filled])
+        # A frame that claims too much is not waited for: it is refused below.
+        if filled < needed <= self._server.limits.max_frame_bytes + SIZE_BYTES:
+            self._make_room()
+            return
+        # From here on the frames are in `buffer`, which the view keeps alive; what is left over gets a new one.
+        self._drop_buffer()
+        self._handle(memoryview(buffer)[:filled])
+
+    def _handle(self, data: memoryview) -> None:
+        """Answer all whole frames in `data`; keep the rest."""
+        answers: list[Buffer] = []
+        answered_bytes = 0
+        position, end = 0, len(data)
+        dispatch = self._server.dispatch
+        largest = self._server.limits.max_frame_bytes
+        try:
+            while end - position >= SIZE_BYTES and self._write_paused_tick is None:
+                size = int.from_bytes(data[position : position + SIZE_BYTES], "big", signed=True)
+                if not 0 <= size <= largest:
+                    raise DecodeError(f"a frame claims {size} bytes; the limit is {largest}")
+                start = position + SIZE_BYTES
+                if end - start < size:
+                    break
+                position = start + size
+                answer = dispatch(self, data[start:position])
+                if isinstance(answer, Completion):
+                    if not answer.done:
+                        self._pending = answer
+                        break
+                    answer = answer.result()
+                if answer is not None:
+                    answers += answer
+                    answered_bytes += sum(map(len, answer))
+                    if answered_bytes > WRITE_HIGH_WATER_BYTES:
+                        self._write(answers)  # may pause us: small requests can have large answers
+                        answers, answered_bytes = [], 0
+                if self.closed:
+                    break
+        except (KafkaError, DecodeError) as error:
+            self._write(answers)
+            self._fail(error)
+            return
+        except Exception as error:  # noqa: BLE001 - a bug in one request must not harm other clients
+            self._write(answers)
+            self._crash(error)
+            return
+        if answers:
+            self._write(answers)
+        if position < end and not self.closed:
+            self._keep(data[position:])
+        if self._pending is not None:
+            self._pending.on_done(self._answered)
+
+    def _answered(self, done: Completion[Frames]) -> None:
+        self._pending = None
+        if self.closed:
+            return
+        try:
+            answer = done.result()
+        except (KafkaError, DecodeError) as error:
+            self._fail(error)
+            return
+        except Exception as error:  # noqa: BLE001 - a bug in one request must not harm other clients
+            self._crash(error)
+            return
+        if answer is not None:
+            self._write(answer)
+        if self._buffer is not None or self._reading_paused:
+            # Not on this stack: it may be that of another client's request.
+            asyncio.get_running_loop().call_soon(self._go_on)
+
+    def _go_on(self) -> None:
+        """Handle what has been waiting, and read again."""
+        if self.closed or self._pending is not None or self._write_paused_tick is not None:
+            return
+        self._handle_buffered()
+        if self._reading_paused and self._pending is None and not self._waits_for_memory and not self.closed:
+            self._resume_reading()
+
+    # -- buffers -----------------------------------------------------------------------------------------------
+
+    @staticmethod
+    def _needed(data: memoryview) -> int:
+        """Bytes of the first frame in `data`, size included."""
+        if len(data) < SIZE_BYTES:
+            return SIZE_BYTES
+        return SIZE_BYTES + int.from_bytes(data[:SIZE_BYTES], "big", signed=True)
+
+    def _keep(self, rest: memoryview) -> None:
+        needed = self._needed(rest)
+        room = max(min(needed, TRUSTED_FRAME_BYTES), 2 * len(rest), 1024)
+        if self._pending is not None:
+            room = max(room, READ_AHEAD_BYTES)
+        buffer = bytearray(room)
+        buffer[: len(rest)] = rest
+        self._set_buffer(buffer, len(rest))
+        self._make_room()
+
+    def _make_room(self) -> None:
+        """See to it that the loop has room to read into, or does not read."""
+        buffer = self._buffer
+        if buffer is None:
+            return
+        if self._pending is not None or self._write_paused_tick is not None:
+            if self._filled == len(buffer):
+                self._pause_reading()
+            return
+        needed = self._needed(memoryview(buffer)[: self._filled])
+        if self._filled < len(buffer) and (len(buffer) >= needed or self._filled < len(buffer) // 2):
+            return
+        size = max(min(needed, max(TRUSTED_FRAME_BYTES, 2 * self._filled)), len(buffer), 1024)
+        if size > len(buffer):
+            if not self._server.may_buffer(self, size - len(buffer)):
+                self._waits_for_memory = True
+                self._pause_reading()
+                return
+            larger = bytearray(size)
+            larger[: self._filled] = memoryview(buffer)[: self._filled]
+            self._set_buffer(larger, self._filled)
+
+    def memory_available(self) -> None:
+        """Called by the server when this connection may go on to receive its frame."""
+        self._waits_for_memory = False
+        if not self.closed:
+            self._make_room()
+            if not self._waits_for_memory and self._reading_paused:
+                self._resume_reading()
+
+    def _set_buffer(self, buffer: bytearray, filled: int) -> None:
+        self._server.buffered_bytes += len(buffer) - self._buffer_size
+        self._buffer, self._buffer_size, self._filled = buffer, len(buffer), filled
+
+    def _drop_buffer(self) -> None:
+        size, self._buffer, self._buffer_size, self._filled = self._buffer_size, None, 0, 0
+        if size:
+            self._server.release(self, size)
+
+    def _pause_reading(self) -> None:
+        if not self._reading_paused and self._transport is not None:
+            self._reading_paused = True
+            self._transport.pause_reading()
+
+    def _resume_reading(self) -> None:
+        if self._transport is not None:
+            self._reading_paused = False
+            self._transport.resume_reading()
+
+    # -- writing -----------------------------------------------------------------------------------------------
+
+    def _write(self, answer: list[Buffer]) -> None:
+        transport = self._transport
+        if not answer or transport is None or transport.is_closing():
+            return
+        if len(answer) == 1:
+            transport.write(answer[0])
+        elif sum(map(len, answer)) <= JOIN_BYTES:
+            transport.write(b"".join(answer))
+        else:
+            transport.writelines(answer)
+
+    def pause_writing(self) -> None:
+        """The client reads slower than it asks."""
+        self._write_paused_tick = self._server.tick
+
+    def resume_writing(self) -> None:
+        """It caught up."""
+        self._write_paused_tick = None
+        self._go_on()
+
+    # -- trouble -----------------------------------------------------------------------------------------------
+
+    def _fail(self, error: Exception) -> None:
+        self._server.complain(self, str(error))
+        self.close()
+
+    def _crash(self, error: Exception) -> None:
+        logger.error(
+            "Closing the connection of %s:%d: its request met a bug", self.remote_host, self.remote_port, exc_info=error
+        )
+        self.close()
+
+
+class Server:
+    """All listeners and connections of one broker."""
+
+    TICKS_PER_IDLE_TIME = 20
+
+    def __init__(self, dispatch: Dispatch, limits: Limits | None = None) -> None:
+        self.dispatch = dispatch
+        self.limits = limits or Limits()
+        self.connections: set[Connection] = set()
+        # One for all connections: a read is handled before the next one.
+        self.scratch = memoryview(bytearray(SCRATCH_BYTES))
+        self.buffered_bytes = 0
+        self.tick = 0
+        self._exempt: Connection | None = None
+        self._waiting_for_memory: deque[Connection] = deque()
+        self._per_ip: Counter[str] = Counter()
+        self._listeners: list[asyncio.Server] = []
+        self._sweeper: asyncio.TimerHandle | None = None
+        self._log = RateLimitedLog(logger)
+
+    async def listen(self, listener: str, sock: socket.socket) -> None:
+        """Accept connections on a bound socket as those of `listener`."""
+        loop = asyncio.get_running_loop()
+        self._listeners.append(await loop.create_server(lambda: Connection(self, listener), sock=sock, backlog=1024))
+        if self._sweeper is None:
+            self._sweep()
+
+    async def close(self, within_s: float) -> None:
+        """Stop accepting, give requests in progress `within_s` to be answered, close all connections."""
+        for server in self._listeners:
+            server.close()
+        if self._sweeper is not None:
+            self._sweeper.cancel()
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + within_s
+        while any(connection.is_busy for connection in self.connections) and loop.time() < deadline:
+            await asyncio.sleep(0.02)
+        for connection in tuple(self.connections):
+            connection.close()
+        # The loop reports each loss in a turn of its own.
+        while self.connections and loop.time() < deadline + 0.5:
+            await asyncio.sleep(0)
+        for connection in tuple(self.connections):
+            connection.abort()
+
+    # -- limits ------------------------------------------------------------------------------------------------
+
+    def admit(self, connection: Connection) -> str | None:
+        """Count the connection in; why it may not stay, if it may not."""
+        host, limits = connection.remote_host, self.limits
+        self.connections.add(connection)
+        self._per_ip[host] += 1
+        if len(self.connections) > limits.max_connections:
+            return f"there are {limits.max_connections} connections, the limit (max.connections)"
+        allowed = limits.max_connections_per_ip_overrides.get(host, limits.max_connections_per_ip)
+        if self._per_ip[host] > allowed:
+            return f"its address has {allowed} connections, the limit (max.connections.per.ip)"
+        return None
+
+    def forget(self, connection: Connection) -> None:
+        """The connection is gone."""
+        if connection in self.connections:
+            self.connections.remove(connection)
+            self._per_ip[connection.remote_host] -= 1
+            if not self._per_ip[connection.remote_host]:
+                del self._per_ip[connection.remote_host]
+        if self._exempt is connection:
+            self._exempt = None
+            self._wake_waiting()
+
+    def may_buffer(self, connection: Connection, more_bytes: int) -> bool:
+        """Whether the connection may hold that much more of a frame; if not, it is told later.
+
+        Past the limit one connection at a time may go on, so that those which wait for each other get through.
+        """
+        if self.buffered_bytes + more_bytes <= self.limits.max_buffered_bytes or self._exempt is connection:
+            return True
+        if self._exempt is None:
+            self._exempt = connection
+            return True
+        self._waiting_for_memory.append(connection)
+        return False
+
+    def release(self, connection: Connection, size: int) -> None:
+        """The connection has let go of its buffer."""
+        self.buffered_bytes -= size
+        if self._exempt is connection:
+            self._exempt = None
+        if self._waiting_for_memory:
+            self._wake_waiting()
+
+    def _wake_waiting(self) -> None:
+        for _ in range(len(self._waiting_for_memory)):
+            self._waiting_for_memory.popleft().memory_available()
+
+    def _sweep(self) -> None:
+        """Close what is idle or does not read: one timer for all, a connection only notes the tick of its last read."""
+        interval_ms = min(max(self.limits.max_idle_ms / self.TICKS_PER_IDLE_TIME, 50), 5_000)
+        self.tick += 1
+        idle_ticks = round(self.limits.max_idle_ms / interval_ms)
+        slow_ticks = round(self.limits.slow_reader_ms / interval_ms)
+        for connection in tuple(self.connections):
+            problem = connection.expired(self.tick, idle_ticks, slow_ticks)
+            if problem == "idle":
+                connection.close()
+            elif problem:
+                self.complain(connection, problem)
+                connection.abort()
+        self._sweeper = asyncio.get_running_loop().call_later(interval_ms / 1000, self._sweep)
+
+    def complain(self, connection: Connection, problem: str) -> None:
+        """One log line about a client; a few of them a second at most."""
+        self._log.warning(
+            "Closing the connection of %s:%d: %s", connection.remote_host, connection.remote_port, problem
+        )
