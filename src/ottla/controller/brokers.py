@@ -1,0 +1,167 @@
+"""Brokers: register, fence and unfence, shut down, unregister; blocks of producer ids. KIP-631, KIP-730.
+
+A registration's epoch is the offset of its record, so a later one is always higher.
+"""
+
+from __future__ import annotations
+
+from ottla.common.errors import ErrorCode
+from ottla.common.ids import DIRECTORY_LOST, DIRECTORY_MIGRATING, DIRECTORY_UNASSIGNED
+from ottla.controller import leaders
+from ottla.controller.state import Outcome, State, refuse
+from ottla.metadata.image import BrokerImage
+from ottla.protocol import metadata_records as m
+from ottla.protocol.message import Message
+from ottla.protocol.messages.allocate_producer_ids import AllocateProducerIdsResponse
+from ottla.protocol.messages.broker_registration import BrokerRegistrationRequest, BrokerRegistrationResponse
+from ottla.protocol.messages.unregister_broker import UnregisterBrokerResponse
+
+RESERVED_DIRECTORIES = frozenset({DIRECTORY_UNASSIGNED, DIRECTORY_LOST, DIRECTORY_MIGRATING})
+PRODUCER_ID_BLOCK = 1000
+MAX_PRODUCER_ID = (1 << 63) - 1
+
+
+def register(
+    state: State, request: BrokerRegistrationRequest, *, clean_shutdown: bool, fenced: bool = True
+) -> Outcome[BrokerRegistrationResponse]:
+    """Register a broker, at first fenced; or not, for the controller's own node, which is ready when it registers.
+
+    The caller has made sure that no other live broker has this id (DUPLICATE_BROKER_REGISTRATION).
+    """
+    if request.cluster_id != state.cluster_id:
+        refuse(
+            ErrorCode.INCONSISTENT_CLUSTER_ID,
+            f"Expected cluster ID {state.cluster_id}, but got cluster ID {request.cluster_id}",
+        )
+    _check_directories(state, request)
+    _check_features(state, request)
+    existing = state.image.brokers.get(request.broker_id)
+    records: list[Message] = []
+    same = existing is not None and existing.incarnation_id == request.incarnation_id
+    epoch = existing.epoch if existing is not None and same else state.next_offset
+    if existing is not None and not same and fenced:
+        records += leaders.records_for_departure(state, request.broker_id)
+        # The epoch is the offset of the registration itself, which comes after these.
+        epoch += len(records)
+    records.append(_registration(request, epoch, fenced=existing.fenced if existing is not None and same else fenced))
+    if not fenced:
+        records += leaders.records_for_arrival(state, request.broker_id)
+        if existing is not None and not same and not clean_shutdown:
+            records += leaders.records_for_restart(state, request.broker_id)
+    return Outcome(records, BrokerRegistrationResponse(error_code=ErrorCode.NONE, broker_epoch=epoch))
+
+
+def _check_directories(state: State, request: BrokerRegistrationRequest) -> None:
+    directories = request.log_dirs
+    if not directories:
+        refuse(ErrorCode.INVALID_REGISTRATION, "No directories specified in request")
+    if RESERVED_DIRECTORIES & set(directories):
+        refuse(ErrorCode.INVALID_REGISTRATION, "Reserved directory ID in request")
+    if len(set(directories)) != len(directories):
+        refuse(ErrorCode.INVALID_REGISTRATION, "Duplicate directory ID in request")
+    for other in state.image.brokers.values():
+        if other.broker_id != request.broker_id and set(other.directories) & set(directories):
+            refuse(
+                ErrorCode.INVALID_REGISTRATION,
+                f"Broker {other.broker_id} is already registered with one of these directories",
+            )
+
+
+def _check_features(state: State, request: BrokerRegistrationRequest) -> None:
+    supported = {f.name: (f.min_supported_version, f.max_supported_version) for f in request.features}
+    for name, level in state.image.features.items():
+        low, high = supported.get(name, (0, 0))
+        if level and not low <= level <= high:
+            refuse(
+                ErrorCode.UNSUPPORTED_VERSION,
+                f"Unable to register because the broker does not support finalized version {level} of {name}. The "
+                f"broker wants a version between {low} and {high}, inclusive.",
+            )
+
+
+def _registration(request: BrokerRegistrationRequest, epoch: int, *, fenced: bool) -> m.RegisterBrokerRecord:
+    return m.RegisterBrokerRecord(
+        broker_id=request.broker_id,
+        incarnation_id=request.incarnation_id,
+        broker_epoch=epoch,
+        end_points=[
+            m.BrokerEndpoint(name=e.name, host=e.host, port=e.port, security_protocol=e.security_protocol)
+            for e in request.listeners
+        ],
+        features=[m.BrokerFeature(f.name, f.min_supported_version, f.max_supported_version) for f in request.features],
+        rack=request.rack,
+        fenced=fenced,
+        log_dirs=list(request.log_dirs),
+    )
+
+
+def _registered(state: State, broker_id: int, epoch: int | None = None) -> BrokerImage:
+    broker = state.image.brokers.get(broker_id)
+    if broker is None:
+        refuse(ErrorCode.BROKER_ID_NOT_REGISTERED, f"Broker ID {broker_id} is not currently registered")
+    if epoch is not None and broker.epoch != epoch:
+        refuse(ErrorCode.STALE_BROKER_EPOCH, f"Expected broker epoch {broker.epoch}, but got broker epoch {epoch}")
+    return broker
+
+
+def fence(state: State, broker_id: int) -> Outcome[None]:
+    """The broker has not been heard of: it leads nothing until it is back."""
+    broker = _registered(state, broker_id)
+    if broker.fenced:
+        return Outcome([], None)
+    change = m.BrokerRegistrationChangeRecord(broker_id=broker_id, broker_epoch=broker.epoch, fenced=1)
+    return Outcome([*leaders.records_for_departure(state, broker_id), change], None)
+
+
+def unfence(state: State, broker_id: int, epoch: int) -> Outcome[None]:
+    """The broker has caught up with the metadata and may serve."""
+    broker = _registered(state, broker_id, epoch)
+    if not broker.fenced:
+        return Outcome([], None)
+    change = m.BrokerRegistrationChangeRecord(broker_id=broker_id, broker_epoch=epoch, fenced=-1)
+    return Outcome([change, *leaders.records_for_arrival(state, broker_id)], None)
+
+
+def begin_shutdown(state: State, broker_id: int, epoch: int) -> Outcome[int]:
+    """Move the broker's leaderships to others that are in sync; answers how many partitions it still leads."""
+    broker = _registered(state, broker_id, epoch)
+    records: list[Message] = []
+    if not broker.in_controlled_shutdown:
+        records.append(
+            m.BrokerRegistrationChangeRecord(broker_id=broker_id, broker_epoch=epoch, in_controlled_shutdown=1)
+        )
+    left = 0
+    for topic, index, partition in leaders.partitions_of(state, broker_id):
+        others = [r for r in partition.replicas if r in partition.isr and r != broker_id and state.is_active(r)]
+        if partition.leader == broker_id and not others:
+            left += 1
+        elif others and broker_id in partition.isr:
+            change = m.PartitionChangeRecord(partition_id=index, topic_id=topic.topic_id)
+            change.isr = [replica for replica in partition.isr if replica != broker_id]
+            if partition.leader == broker_id:
+                change.leader = others[0]
+            records.append(change)
+    return Outcome(records, left)
+
+
+def unregister(state: State, broker_id: int) -> Outcome[UnregisterBrokerResponse]:
+    """Forget a broker for good. The own node cannot be: it is running. Raises BROKER_ID_NOT_REGISTERED."""
+    broker = _registered(state, broker_id)
+    if broker_id == state.node_id:
+        refuse(ErrorCode.INVALID_REQUEST, f"Broker {broker_id} is running: stop it before it is unregistered.")
+    records: list[Message] = leaders.records_for_departure(state, broker_id)
+    records.append(m.UnregisterBrokerRecord(broker_id=broker_id, broker_epoch=broker.epoch))
+    return Outcome(records, UnregisterBrokerResponse(error_code=ErrorCode.NONE, error_message=None))
+
+
+def allocate_producer_ids(state: State, broker_id: int, epoch: int) -> Outcome[AllocateProducerIdsResponse]:
+    """A block of 1000 producer ids that nobody else gets."""
+    _registered(state, broker_id, epoch)
+    first = state.image.producer_ids_next
+    if first > MAX_PRODUCER_ID - PRODUCER_ID_BLOCK:
+        refuse(ErrorCode.UNKNOWN_SERVER_ERROR, "Exhausted all producerIds as the next block's end is too large.")
+    record = m.ProducerIdsRecord(broker_id=broker_id, broker_epoch=epoch, next_producer_id=first + PRODUCER_ID_BLOCK)
+    response = AllocateProducerIdsResponse(
+        error_code=ErrorCode.NONE, producer_id_start=first, producer_id_len=PRODUCER_ID_BLOCK
+    )
+    return Outcome([record], response)

@@ -1,0 +1,173 @@
+"""Settings of topics, brokers, groups and client metrics: replaced whole (AlterConfigs) or key by key (KIP-339).
+
+One resource changes entirely or not at all; resources of one request are independent of each other.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+
+from ottla.common.errors import ErrorCode, KafkaError
+from ottla.common.ids import validate_topic_name
+from ottla.controller.state import Outcome, State, refuse
+from ottla.metadata.image import BROKER, CLIENT_METRICS, GROUP, TOPIC
+from ottla.protocol import metadata_records as m
+from ottla.protocol.message import Message
+from ottla.protocol.messages import alter_configs as legacy
+from ottla.protocol.messages import incremental_alter_configs as incremental
+
+SET, DELETE, APPEND, SUBTRACT = 0, 1, 2, 3
+_OPERATION_NAMES = {SET: "SET", DELETE: "DELETE", APPEND: "APPEND", SUBTRACT: "SUBTRACT"}
+
+
+def incremental_alter(
+    state: State, request: incremental.IncrementalAlterConfigsRequest
+) -> Outcome[incremental.IncrementalAlterConfigsResponse]:
+    """Set, delete, append to and subtract from single settings."""
+    records: list[Message] = []
+    responses = []
+    count = Counter((resource.resource_type, resource.resource_name) for resource in request.resources)
+    for resource in request.resources:
+        answer = incremental.AlterConfigsResourceResponse(
+            error_code=ErrorCode.NONE,
+            error_message=None,
+            resource_type=resource.resource_type,
+            resource_name=resource.resource_name,
+        )
+        try:
+            if count[(resource.resource_type, resource.resource_name)] > 1:
+                refuse(ErrorCode.INVALID_REQUEST, "Each resource must appear at most once.")
+            changes = _changes(state, resource)
+            records += _records(state, resource.resource_type, resource.resource_name, changes)
+        except KafkaError as error:
+            answer.error_code, answer.error_message = error.code, error.message
+        responses.append(answer)
+    return Outcome(
+        [] if request.validate_only else records, incremental.IncrementalAlterConfigsResponse(responses=responses)
+    )
+
+
+def _changes(state: State, resource: incremental.AlterConfigsResource) -> dict[str, str | None]:
+    """What each named setting will be, None where it goes."""
+    names = [config.name for config in resource.configs]
+    if len(set(names)) < len(names):
+        refuse(ErrorCode.INVALID_REQUEST, "Error due to duplicate config keys")
+    nulls = [c.name for c in resource.configs if c.value is None and c.config_operation != DELETE]
+    if nulls:
+        refuse(ErrorCode.INVALID_REQUEST, f"Null value not supported for : {','.join(nulls)}")
+    current = state.image.config(resource.resource_type, resource.resource_name)
+    changes: dict[str, str | None] = {}
+    for config in resource.configs:
+        operation = config.config_operation
+        if operation == SET:
+            changes[config.name] = config.value
+        elif operation == DELETE:
+            changes[config.name] = None
+        elif operation in (APPEND, SUBTRACT):
+            if not state.rules.is_list(resource.resource_type, config.name):
+                refuse(
+                    ErrorCode.INVALID_CONFIG,
+                    f"Can't {_OPERATION_NAMES[operation]} to key {config.name} because its type is not LIST.",
+                )
+            before = current.get(config.name)
+            if before is None:
+                before = state.rules.default(resource.resource_type, config.name) or ""
+            changes[config.name] = _edit_list(before, config.value or "", operation)
+        else:
+            refuse(ErrorCode.INVALID_REQUEST, f"Unknown operation {operation} on {config.name}")
+    return changes
+
+
+def _edit_list(before: str, value: str, operation: int) -> str:
+    parts = [part.strip() for part in before.split(",") if part.strip()]
+    for item in (item.strip() for item in value.split(",")):
+        if operation == APPEND and item and item not in parts:
+            parts.append(item)
+        elif operation == SUBTRACT and item in parts:
+            parts.remove(item)
+    return ",".join(parts)
+
+
+def alter(state: State, request: legacy.AlterConfigsRequest) -> Outcome[legacy.AlterConfigsResponse]:
+    """Replace all settings of a resource: what the request does not name goes."""
+    records: list[Message] = []
+    responses = []
+    count = Counter((resource.resource_type, resource.resource_name) for resource in request.resources)
+    for resource in request.resources:
+        answer = legacy.AlterConfigsResourceResponse(
+            error_code=ErrorCode.NONE,
+            error_message=None,
+            resource_type=resource.resource_type,
+            resource_name=resource.resource_name,
+        )
+        try:
+            if count[(resource.resource_type, resource.resource_name)] > 1:
+                refuse(ErrorCode.INVALID_REQUEST, "Each resource must appear at most once.")
+            records += _records(state, resource.resource_type, resource.resource_name, _replacement(state, resource))
+        except KafkaError as error:
+            answer.error_code, answer.error_message = error.code, error.message
+        responses.append(answer)
+    return Outcome([] if request.validate_only else records, legacy.AlterConfigsResponse(responses=responses))
+
+
+def _replacement(state: State, resource: legacy.AlterConfigsResource) -> dict[str, str | None]:
+    names = [config.name for config in resource.configs]
+    if len(set(names)) < len(names):
+        refuse(ErrorCode.INVALID_REQUEST, "Error due to duplicate config keys")
+    nulls = [config.name for config in resource.configs if config.value is None]
+    if nulls:
+        refuse(ErrorCode.INVALID_REQUEST, f"Null value not supported for : {','.join(nulls)}")
+    changes: dict[str, str | None] = {config.name: config.value for config in resource.configs}
+    for name in state.image.config(resource.resource_type, resource.resource_name):
+        changes.setdefault(name, None)
+    return changes
+
+
+def _records(state: State, kind: int, name: str, changes: Mapping[str, str | None]) -> list[Message]:
+    current = state.image.config(kind, name)
+    after = dict(current)
+    for key, value in changes.items():
+        if value is None:
+            after.pop(key, None)
+        else:
+            after[key] = value
+    validate(state, kind, name, after, frozenset(changes), is_new=False)
+    return [
+        m.ConfigRecord(resource_type=kind, resource_name=name, name=key, value=value)
+        for key, value in changes.items()
+        # A broker's setting is written even if it stays: that is how files it names are read again.
+        if current.get(key) != value or kind == BROKER
+    ]
+
+
+def validate(
+    state: State, kind: int, name: str, configs: Mapping[str, str], changed: frozenset[str], *, is_new: bool
+) -> None:
+    """Raise KafkaError unless the resource exists (or is about to) and may have these settings."""
+    if kind == TOPIC:
+        if not name:
+            refuse(ErrorCode.INVALID_REQUEST, "Default topic resources are not allowed.")
+        validate_topic_name(name)
+    elif kind == BROKER:
+        _validate_broker_name(state, name)
+    elif kind == GROUP:
+        if not name:
+            refuse(ErrorCode.INVALID_REQUEST, "Default group resources are not allowed.")
+    elif kind == CLIENT_METRICS:
+        if not name:
+            refuse(ErrorCode.INVALID_REQUEST, "Subscription name can't be empty")
+    else:
+        refuse(ErrorCode.INVALID_REQUEST, f"Unknown resource type {kind}")
+    state.rules.validate(kind, name, configs, changed)
+    if kind == TOPIC and not is_new and name not in state.image.topics_by_name:
+        refuse(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"The topic '{name}' does not exist.")
+
+
+def _validate_broker_name(state: State, name: str) -> None:
+    if not name:
+        return
+    if not name.isdecimal():
+        refuse(ErrorCode.INVALID_REQUEST, "Unable to parse broker name as a base 10 number.")
+    if int(name) != state.node_id and int(name) not in state.image.brokers:
+        refuse(ErrorCode.BROKER_ID_NOT_REGISTERED, f"No node with id {name} found.")

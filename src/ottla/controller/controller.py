@@ -1,0 +1,159 @@
+"""`Controller`: the operations on the cluster's metadata, and the latest image that they look at.
+
+The caller, in this order: `outcome = controller.create_topics(request)`; append `outcome.records` as one batch;
+`controller.replay(...)` with what was appended, which alone changes the image; answer `outcome.response` once the
+batch is committed. Operations see records that are appended but not committed yet: they come true together.
+
+Errors of single topics, resources or partitions are in the response; KafkaError is raised for the request as a whole.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from ottla.controller import brokers, configs, features, leaders, reassignment, topics
+from ottla.controller.rules import ConfigRules
+from ottla.controller.state import ControllerSettings, Outcome, RandomSource, State
+from ottla.metadata.delta import MetadataDelta
+from ottla.metadata.image import EMPTY_IMAGE, MetadataImage
+from ottla.protocol.message import Message
+from ottla.protocol.messages.allocate_producer_ids import AllocateProducerIdsResponse
+from ottla.protocol.messages.alter_configs import AlterConfigsRequest, AlterConfigsResponse
+from ottla.protocol.messages.alter_partition_reassignments import (
+    AlterPartitionReassignmentsRequest,
+    AlterPartitionReassignmentsResponse,
+)
+from ottla.protocol.messages.broker_registration import BrokerRegistrationRequest, BrokerRegistrationResponse
+from ottla.protocol.messages.create_partitions import CreatePartitionsRequest, CreatePartitionsResponse
+from ottla.protocol.messages.create_topics import CreateTopicsRequest, CreateTopicsResponse
+from ottla.protocol.messages.delete_topics import DeleteTopicsRequest, DeleteTopicsResponse
+from ottla.protocol.messages.elect_leaders import ElectLeadersRequest, ElectLeadersResponse
+from ottla.protocol.messages.incremental_alter_configs import (
+    IncrementalAlterConfigsRequest,
+    IncrementalAlterConfigsResponse,
+)
+from ottla.protocol.messages.list_partition_reassignments import (
+    ListPartitionReassignmentsRequest,
+    ListPartitionReassignmentsResponse,
+)
+from ottla.protocol.messages.unregister_broker import UnregisterBrokerResponse
+from ottla.protocol.messages.update_features import UpdateFeaturesRequest, UpdateFeaturesResponse
+
+
+class Controller:
+    """The one place where metadata changes are decided."""
+
+    def __init__(
+        self,
+        *,
+        node_id: int,
+        cluster_id: str,
+        rules: ConfigRules,
+        random: RandomSource,
+        settings: ControllerSettings | None = None,
+        image: MetadataImage = EMPTY_IMAGE,
+    ) -> None:
+        self._state = State(
+            image=image,
+            node_id=node_id,
+            cluster_id=cluster_id,
+            rules=rules,
+            random=random,
+            settings=settings or ControllerSettings(),
+        )
+
+    @property
+    def image(self) -> MetadataImage:
+        """The latest image, with what is appended but not committed yet."""
+        return self._state.image
+
+    def replay(self, records: Iterable[Message], last_offset: int, epoch: int) -> MetadataImage:
+        """Take appended records in: the only way in which anything changes. Returns the new image."""
+        delta = MetadataDelta(self._state.image)
+        for record in records:
+            delta.replay(record)
+        return self.load(delta.apply(last_offset, epoch))
+
+    def load(self, image: MetadataImage, next_offset: int | None = None) -> MetadataImage:
+        """Go on from this image, as read from a snapshot and the log; the log ends at `next_offset`."""
+        self._state.image = image
+        self._state.next_offset = image.offset + 1 if next_offset is None else next_offset
+        return image
+
+    # -- topics ------------------------------------------------------------------------------------------------
+
+    def create_topics(self, request: CreateTopicsRequest) -> Outcome[CreateTopicsResponse]:
+        """Create topics: TOPIC_ALREADY_EXISTS, INVALID_PARTITIONS, INVALID_REPLICATION_FACTOR and others each."""
+        return topics.create_topics(self._state, request)
+
+    def create_partitions(self, request: CreatePartitionsRequest) -> Outcome[CreatePartitionsResponse]:
+        """Grow topics."""
+        return topics.create_partitions(self._state, request)
+
+    def delete_topics(self, request: DeleteTopicsRequest, api_version: int = 6) -> Outcome[DeleteTopicsResponse]:
+        """Delete topics by name or id."""
+        return topics.delete_topics(self._state, request, api_version)
+
+    # -- settings ----------------------------------------------------------------------------------------------
+
+    def alter_configs(self, request: AlterConfigsRequest) -> Outcome[AlterConfigsResponse]:
+        """Replace the settings of resources."""
+        return configs.alter(self._state, request)
+
+    def incremental_alter_configs(
+        self, request: IncrementalAlterConfigsRequest
+    ) -> Outcome[IncrementalAlterConfigsResponse]:
+        """Change single settings of resources."""
+        return configs.incremental_alter(self._state, request)
+
+    def update_features(self, request: UpdateFeaturesRequest, api_version: int = 2) -> Outcome[UpdateFeaturesResponse]:
+        """Change finalized feature levels."""
+        return features.update(self._state, request, api_version)
+
+    def lower_features(self) -> Outcome[None]:
+        """Finalize no level that this node does not serve."""
+        return Outcome(features.records_to_serve(self._state), None)
+
+    # -- brokers and leaders -----------------------------------------------------------------------------------
+
+    def register_broker(
+        self, request: BrokerRegistrationRequest, *, clean_shutdown: bool = False, fenced: bool = True
+    ) -> Outcome[BrokerRegistrationResponse]:
+        """Register a new incarnation of a broker."""
+        return brokers.register(self._state, request, clean_shutdown=clean_shutdown, fenced=fenced)
+
+    def fence_broker(self, broker_id: int) -> Outcome[None]:
+        """Take leaderships from a broker that is gone."""
+        return brokers.fence(self._state, broker_id)
+
+    def unfence_broker(self, broker_id: int, epoch: int) -> Outcome[None]:
+        """Let a broker serve. Raises STALE_BROKER_EPOCH."""
+        return brokers.unfence(self._state, broker_id, epoch)
+
+    def begin_controlled_shutdown(self, broker_id: int, epoch: int) -> Outcome[int]:
+        """Move leaderships away from a broker that wants to stop; answers how many it keeps."""
+        return brokers.begin_shutdown(self._state, broker_id, epoch)
+
+    def unregister_broker(self, broker_id: int) -> Outcome[UnregisterBrokerResponse]:
+        """Forget a broker. Raises BROKER_ID_NOT_REGISTERED."""
+        return brokers.unregister(self._state, broker_id)
+
+    def allocate_producer_ids(self, broker_id: int, epoch: int) -> Outcome[AllocateProducerIdsResponse]:
+        """A block of producer ids. Raises STALE_BROKER_EPOCH."""
+        return brokers.allocate_producer_ids(self._state, broker_id, epoch)
+
+    def elect_leaders(self, request: ElectLeadersRequest) -> Outcome[ElectLeadersResponse]:
+        """Elect preferred or unclean leaders."""
+        return leaders.elect_leaders(self._state, request)
+
+    def alter_partition_reassignments(
+        self, request: AlterPartitionReassignmentsRequest
+    ) -> Outcome[AlterPartitionReassignmentsResponse]:
+        """Move partitions."""
+        return reassignment.alter(self._state, request)
+
+    def list_partition_reassignments(
+        self, request: ListPartitionReassignmentsRequest
+    ) -> ListPartitionReassignmentsResponse:
+        """The moves under way."""
+        return reassignment.ongoing(self._state, request)

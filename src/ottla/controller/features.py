@@ -1,0 +1,126 @@
+"""Finalized feature levels: upgrade, downgrade, dry run. KIP-584, KIP-778, KIP-1022."""
+
+from __future__ import annotations
+
+from ottla.common.errors import ErrorCode, KafkaError
+from ottla.controller.state import Outcome, State, refuse
+from ottla.metadata.features import (
+    KRAFT_VERSION,
+    LOWEST_METADATA_VERSION,
+    METADATA_VERSION,
+    METADATA_VERSION_NAMES,
+    SUPPORTED_FEATURES,
+)
+from ottla.protocol import metadata_records as m
+from ottla.protocol.message import Message
+from ottla.protocol.messages.update_features import (
+    FeatureUpdateKey,
+    UpdatableFeatureResult,
+    UpdateFeaturesRequest,
+    UpdateFeaturesResponse,
+)
+
+UPGRADE, SAFE_DOWNGRADE, UNSAFE_DOWNGRADE = 1, 2, 3
+# Metadata versions that changed records: going below one may lose what those records say.
+_CHANGED_RECORDS = frozenset({7, 8, 11, 13, 14, 17, 19, 23, 24, 26, 30})
+RESULTS_UNTIL_VERSION = 1
+
+
+def update(state: State, request: UpdateFeaturesRequest, api_version: int) -> Outcome[UpdateFeaturesResponse]:
+    """Change all named features, or none if one cannot be."""
+    names = [item.feature for item in request.feature_updates]
+    if len(set(names)) < len(names):
+        refuse(ErrorCode.INVALID_REQUEST, "Each feature must appear at most once.")
+    records: list[Message] = []
+    for item in request.feature_updates:
+        try:
+            records += _update(state, item, api_version)
+        except KafkaError as error:
+            message = f"The update failed for all features since the following feature had an error: {error.message}"
+            return Outcome([], UpdateFeaturesResponse(error_code=error.code, error_message=message))
+    response = UpdateFeaturesResponse(error_code=ErrorCode.NONE, error_message=None)
+    if api_version <= RESULTS_UNTIL_VERSION:
+        response.results = [
+            UpdatableFeatureResult(feature=name, error_code=ErrorCode.NONE, error_message=None) for name in names
+        ]
+    return Outcome([] if request.validate_only else records, response)
+
+
+def _update(state: State, item: FeatureUpdateKey, api_version: int) -> list[Message]:
+    name, level = item.feature, item.max_version_level
+    upgrade_type = item.upgrade_type
+    if api_version == 0:
+        upgrade_type = SAFE_DOWNGRADE if item.allow_downgrade else UPGRADE
+    current = state.image.features.get(name, 0)
+    problem = _problem(state, name, level, current, upgrade_type)
+    if problem is not None:
+        refuse(ErrorCode.INVALID_UPDATE_VERSION, f"Invalid update version {level} for feature {name}. {problem}")
+    if name == METADATA_VERSION:
+        _check_metadata_version(level, current)
+    return [m.FeatureLevelRecord(name=name, feature_level=level)] if level != current else []
+
+
+def _problem(state: State, name: str, level: int, current: int, upgrade_type: int) -> str | None:
+    if upgrade_type not in (UPGRADE, SAFE_DOWNGRADE, UNSAFE_DOWNGRADE):
+        return "The controller does not support the given upgrade type."
+    if level < 0:
+        return "A feature version cannot be less than 0."
+    unsupported = _unsupported(state, name, level)
+    if unsupported is not None:
+        return unsupported
+    if level < current and upgrade_type == UPGRADE:
+        return (
+            "Can't downgrade the version of this feature without setting the upgrade type to either safe or unsafe "
+            "downgrade."
+        )
+    if level > current and upgrade_type != UPGRADE:
+        return "Can't downgrade to a newer version."
+    return None
+
+
+def _unsupported(state: State, name: str, level: int) -> str | None:
+    """Why some node does not support the level, or None."""
+    who = f"Local controller {state.node_id}"
+    if name not in SUPPORTED_FEATURES:
+        return f"{who} does not support this feature."
+    if level == 0 and name not in (METADATA_VERSION, KRAFT_VERSION):
+        return None
+    low, high = SUPPORTED_FEATURES[name]
+    if not low <= level <= high:
+        return f"{who} only supports versions {low}-{high}"
+    for broker in state.image.brokers.values():
+        ranges = {feature: (first, last) for feature, first, last in broker.features}
+        first, last = ranges.get(name, (0, 0))
+        if not first <= level <= last:
+            return f"Broker {broker.broker_id} only supports versions {first}-{last}"
+    return None
+
+
+def _check_metadata_version(level: int, current: int) -> None:
+    problem = None
+    if level not in METADATA_VERSION_NAMES:
+        problem = "Unknown metadata.version."
+    elif level < LOWEST_METADATA_VERSION:
+        problem = f"Unable to set a metadata.version less than {METADATA_VERSION_NAMES[LOWEST_METADATA_VERSION]}"
+    elif level < current and any(level < changed <= current for changed in _CHANGED_RECORDS):
+        problem = "Refusing to perform the requested downgrade because it might delete metadata information."
+    if problem is not None:
+        refuse(ErrorCode.INVALID_UPDATE_VERSION, f"Invalid metadata.version {level}. {problem}")
+
+
+def records_to_serve(state: State) -> list[Message]:
+    """Lower what other software finalized above the levels that this node serves; nothing for a cluster of its own.
+
+    Raises UNSUPPORTED_VERSION for a metadata.version that this software cannot read.
+    """
+    records: list[Message] = []
+    for name, level in state.image.features.items():
+        low, high = SUPPORTED_FEATURES.get(name, (0, 0))
+        if name == METADATA_VERSION and not low <= level <= high:
+            refuse(
+                ErrorCode.UNSUPPORTED_VERSION,
+                f"metadata.version {level} is not among {low} to {high}, which this software can read",
+            )
+        if level > high:
+            records.append(m.FeatureLevelRecord(name=name, feature_level=high))
+    return records

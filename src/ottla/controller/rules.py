@@ -1,0 +1,42 @@
+"""What the controller asks of the settings' table: an interface, so that its rules can be tested without it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import NamedTuple, Protocol
+
+
+class DescribedConfig(NamedTuple):
+    """One effective setting as a response shows it; `source` is Kafka's number of ConfigSource."""
+
+    name: str
+    value: str | None
+    read_only: bool
+    source: int
+    is_sensitive: bool
+
+
+class ConfigRules(Protocol):
+    """Names, types and bounds of settings, per kind of resource (2 topic, 4 broker, 16 client metrics, 32 group)."""
+
+    def validate(self, kind: int, name: str, configs: Mapping[str, str], changed: frozenset[str]) -> None:
+        """Check what the resource's settings would be; `changed` are the names that the request touches.
+
+        Raises KafkaError: INVALID_CONFIG for a wrong value, an unknown name or a combination that cannot be,
+        INVALID_REQUEST for a name of the resource or setting that cannot be changed.
+        """
+        ...
+
+    def is_list(self, kind: int, key: str) -> bool:
+        """Whether the setting is a list, to which values can be appended."""
+        ...
+
+    def default(self, kind: int, key: str) -> str | None:
+        """What the setting is if nobody set it."""
+        ...
+
+    def describe_topic(
+        self, configs: Mapping[str, str], broker: Mapping[str, str], cluster: Mapping[str, str]
+    ) -> list[DescribedConfig]:
+        """All effective settings of a topic, given its own and the dynamic ones of the broker and of all brokers."""
+        ...

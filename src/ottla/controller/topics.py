@@ -1,0 +1,310 @@
+"""Topics and partitions: create, grow, delete. KIP-4, KIP-195, KIP-516 (ids), KIP-525 (configs in the response)."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from ottla.common.errors import ErrorCode, KafkaError
+from ottla.common.ids import METADATA_TOPIC, ZERO_UUID, uuid_to_text, validate_topic_name
+from ottla.controller import configs
+from ottla.controller.placement import place
+from ottla.controller.state import (
+    MAX_PARTITIONS_PER_REQUEST,
+    Outcome,
+    State,
+    check_assignment,
+    new_partition,
+    refuse,
+)
+from ottla.metadata.image import BROKER, TOPIC, PartitionImage, collision_name
+from ottla.metadata.snapshot import partition_record
+from ottla.protocol import metadata_records as m
+from ottla.protocol.message import Message
+from ottla.protocol.messages.create_partitions import (
+    CreatePartitionsRequest,
+    CreatePartitionsResponse,
+    CreatePartitionsTopic,
+    CreatePartitionsTopicResult,
+)
+from ottla.protocol.messages.create_topics import (
+    CreatableTopic,
+    CreatableTopicConfigs,
+    CreatableTopicResult,
+    CreateTopicsRequest,
+    CreateTopicsResponse,
+)
+from ottla.protocol.messages.delete_topics import DeletableTopicResult, DeleteTopicsRequest, DeleteTopicsResponse
+
+DEFAULT = -1
+
+
+def create_topics(state: State, request: CreateTopicsRequest) -> Outcome[CreateTopicsResponse]:
+    """Create what can be created; each topic has its own error."""
+    count = Counter(topic.name for topic in request.topics)
+    duplicates = {name for name, times in count.items() if times > 1}
+    records: list[Message] = []
+    results: list[CreatableTopicResult] = []
+    # Names created by this very request collide as well.
+    collisions: dict[str, str] = {}
+    budget = MAX_PARTITIONS_PER_REQUEST
+    for topic in request.topics:
+        if topic.name in duplicates:
+            if all(result.name != topic.name for result in results):
+                results.append(_failed(topic.name, ErrorCode.INVALID_REQUEST, "Duplicate topic name."))
+            continue
+        try:
+            new, result = _create(state, topic, collisions, budget)
+        except KafkaError as error:
+            results.append(_failed(topic.name, error.code, error.message))
+            continue
+        budget -= result.num_partitions
+        collision = collision_name(topic.name)
+        if collision is not None:
+            collisions[collision] = topic.name
+        records += new
+        results.append(result)
+    return Outcome([] if request.validate_only else records, CreateTopicsResponse(topics=results))
+
+
+def _failed(name: str, code: ErrorCode, message: str | None) -> CreatableTopicResult:
+    return CreatableTopicResult(name=name, error_code=code, error_message=message)
+
+
+def _create(
+    state: State, topic: CreatableTopic, collisions: dict[str, str], budget: int
+) -> tuple[list[Message], CreatableTopicResult]:
+    _check_name(state, topic.name, collisions)
+    settings = _topic_settings(state, topic)
+    partitions = _assigned(state, topic) if topic.assignments else _placed(state, topic, budget)
+    if len(partitions) > budget:
+        refuse(ErrorCode.POLICY_VIOLATION, "Excessively large number of partitions per request.")
+    replication_factor = len(partitions[0].replicas)
+    if state.settings.topic_policy is not None:
+        state.settings.topic_policy(topic.name, len(partitions), replication_factor, settings)
+    topic_id = new_topic_id(state)
+    records: list[Message] = [m.TopicRecord(name=topic.name, topic_id=topic_id)]
+    records += [
+        m.ConfigRecord(resource_type=TOPIC, resource_name=topic.name, name=name, value=value)
+        for name, value in settings.items()
+    ]
+    records += [partition_record(topic_id, index, partition) for index, partition in enumerate(partitions)]
+    described = state.rules.describe_topic(
+        settings, state.image.config(BROKER, str(state.node_id)), state.image.config(BROKER, "")
+    )
+    result = CreatableTopicResult(
+        name=topic.name,
+        topic_id=topic_id,
+        error_code=ErrorCode.NONE,
+        error_message=None,
+        topic_config_error_code=ErrorCode.NONE,
+        num_partitions=len(partitions),
+        replication_factor=replication_factor,
+        configs=[
+            CreatableTopicConfigs(
+                name=entry.name,
+                value=None if entry.is_sensitive else entry.value,
+                read_only=entry.read_only,
+                config_source=entry.source,
+                is_sensitive=entry.is_sensitive,
+            )
+            for entry in sorted(described)
+        ],
+    )
+    return records, result
+
+
+def _check_name(state: State, name: str, collisions: dict[str, str]) -> None:
+    validate_topic_name(name)
+    if name == METADATA_TOPIC:
+        refuse(ErrorCode.INVALID_REQUEST, f"Creation of internal topic {METADATA_TOPIC} is prohibited.")
+    if name in state.image.topics_by_name:
+        refuse(ErrorCode.TOPIC_ALREADY_EXISTS, f"Topic '{name}' already exists.")
+    collision = collision_name(name)
+    if collision is not None:
+        other = state.image.colliding_names.get(collision) or collisions.get(collision)
+        if other is not None:
+            refuse(ErrorCode.INVALID_TOPIC_EXCEPTION, f"Topic '{name}' collides with existing topic: {other}")
+
+
+def _topic_settings(state: State, topic: CreatableTopic) -> dict[str, str]:
+    nulls = [config.name for config in topic.configs if config.value is None]
+    if nulls:
+        refuse(ErrorCode.INVALID_CONFIG, f"Null value not supported for topic configs: {','.join(nulls)}")
+    settings = {config.name: config.value for config in topic.configs if config.value is not None}
+    configs.validate(state, TOPIC, topic.name, settings, frozenset(settings), is_new=True)
+    return settings
+
+
+def _assigned(state: State, topic: CreatableTopic) -> list[PartitionImage]:
+    """Partitions where the request wants them."""
+    if topic.replication_factor != DEFAULT:
+        refuse(
+            ErrorCode.INVALID_REQUEST,
+            "A manual partition assignment was specified, but replication factor was not set to -1.",
+        )
+    if topic.num_partitions != DEFAULT:
+        refuse(
+            ErrorCode.INVALID_REQUEST,
+            "A manual partition assignment was specified, but numPartitions was not set to -1.",
+        )
+    partitions: dict[int, PartitionImage] = {}
+    replication_factor: int | None = None
+    for assignment in topic.assignments:
+        index = assignment.partition_index
+        if index in partitions:
+            refuse(
+                ErrorCode.INVALID_REPLICA_ASSIGNMENT,
+                f"Found multiple manual partition assignments for partition {index}",
+            )
+        partitions[index] = _manual(state, index, assignment.broker_ids, replication_factor)
+        replication_factor = len(assignment.broker_ids)
+    if sorted(partitions) != list(range(len(partitions))):
+        refuse(ErrorCode.INVALID_REPLICA_ASSIGNMENT, "partitions should be a consecutive 0-based integer sequence")
+    return [partitions[index] for index in sorted(partitions)]
+
+
+def _manual(state: State, index: int, broker_ids: list[int], replication_factor: int | None) -> PartitionImage:
+    check_assignment(state, broker_ids, replication_factor)
+    partition = new_partition(state, broker_ids)
+    if partition is None:
+        refuse(
+            ErrorCode.INVALID_REPLICA_ASSIGNMENT,
+            f"All brokers specified in the manual partition assignment for partition {index} are fenced or in "
+            "controlled shutdown.",
+        )
+    return partition
+
+
+def _placed(state: State, topic: CreatableTopic, budget: int) -> list[PartitionImage]:
+    """Partitions where the controller puts them."""
+    if topic.replication_factor < DEFAULT or topic.replication_factor == 0:
+        refuse(
+            ErrorCode.INVALID_REPLICATION_FACTOR,
+            "Replication factor must be larger than 0, or -1 to use the default value.",
+        )
+    if topic.num_partitions < DEFAULT or topic.num_partitions == 0:
+        refuse(ErrorCode.INVALID_PARTITIONS, "Number of partitions was set to an invalid non-positive value.")
+    count = state.settings.num_partitions if topic.num_partitions == DEFAULT else topic.num_partitions
+    factor = topic.replication_factor
+    if factor == DEFAULT:
+        factor = state.settings.default_replication_factor
+    if count > budget:
+        refuse(ErrorCode.POLICY_VIOLATION, "Excessively large number of partitions per request.")
+    return _place(state, count, factor)
+
+
+def _place(state: State, count: int, replication_factor: int) -> list[PartitionImage]:
+    prefix = f"Unable to replicate the partition {replication_factor} time(s): "
+    try:
+        placed = place(state.image.brokers.values(), count, replication_factor, state.random)
+    except KafkaError as error:
+        raise KafkaError(error.code, prefix + (error.message or "")) from error
+    partitions = []
+    for replicas in placed:
+        partition = new_partition(state, replicas)
+        if partition is None:
+            refuse(
+                ErrorCode.INVALID_REPLICATION_FACTOR,
+                f"{prefix}All brokers are currently fenced or in controlled shutdown.",
+            )
+        partitions.append(partition)
+    return partitions
+
+
+def new_topic_id(state: State) -> bytes:
+    """A random id that is neither reserved nor begins with '-' in text, where a shell would take it for an option."""
+    while True:
+        raw = bytearray(state.random.randbytes(16))
+        raw[6] = (raw[6] & 0x0F) | 0x40  # version 4, variant 2, as java.util.UUID makes them
+        raw[8] = (raw[8] & 0x3F) | 0x80
+        topic_id = bytes(raw)
+        if topic_id not in state.image.topics_by_id and not uuid_to_text(topic_id).startswith("-"):
+            return topic_id
+
+
+def create_partitions(state: State, request: CreatePartitionsRequest) -> Outcome[CreatePartitionsResponse]:
+    """Add partitions to topics that exist; each topic has its own error."""
+    count = Counter(topic.name for topic in request.topics)
+    records: list[Message] = []
+    results: dict[str, CreatePartitionsTopicResult] = {}
+    budget = MAX_PARTITIONS_PER_REQUEST
+    for topic in request.topics:
+        result = CreatePartitionsTopicResult(name=topic.name, error_code=ErrorCode.NONE, error_message=None)
+        results[topic.name] = result
+        try:
+            if count[topic.name] > 1:
+                refuse(ErrorCode.INVALID_REQUEST, "Duplicate topic name.")
+            new = _grow(state, topic, budget)
+            budget -= len(new)
+            records += new
+        except KafkaError as error:
+            result.error_code, result.error_message = error.code, error.message
+    return Outcome([] if request.validate_only else records, CreatePartitionsResponse(results=list(results.values())))
+
+
+def _grow(state: State, request: CreatePartitionsTopic, budget: int) -> list[Message]:
+    topic = state.topic(request.name)
+    present = len(topic.partitions)
+    if request.count == present:
+        refuse(ErrorCode.INVALID_PARTITIONS, f"Topic already has {present} partition(s).")
+    if request.count < present:
+        refuse(
+            ErrorCode.INVALID_PARTITIONS,
+            f"The topic {topic.name} currently has {present} partition(s); {request.count} would not be an increase.",
+        )
+    additional = request.count - present
+    if request.assignments is not None and len(request.assignments) != additional:
+        refuse(
+            ErrorCode.INVALID_REPLICA_ASSIGNMENT,
+            f"Attempted to add {additional} additional partition(s), but only {len(request.assignments)} "
+            "assignment(s) were specified.",
+        )
+    if additional > budget:
+        refuse(ErrorCode.POLICY_VIOLATION, "Excessively large number of partitions per request.")
+    replication_factor = len(topic.partitions[0].replicas)
+    if request.assignments is None:
+        added = _place(state, additional, replication_factor)
+    else:
+        added = [
+            _manual(state, present + i, assignment.broker_ids, replication_factor)
+            for i, assignment in enumerate(request.assignments)
+        ]
+    return [partition_record(topic.topic_id, present + i, partition) for i, partition in enumerate(added)]
+
+
+def delete_topics(state: State, request: DeleteTopicsRequest, api_version: int) -> Outcome[DeleteTopicsResponse]:
+    """Delete topics by name or, from version 6 on, by id; each has its own error."""
+    asked: list[tuple[str | None, bytes]] = [(name, ZERO_UUID) for name in request.topic_names]
+    asked += [(topic.name, topic.topic_id) for topic in request.topics]
+    # By id: a topic asked for both by its name and by its id is removed once.
+    removals: dict[bytes, Message] = {}
+    results = []
+    for (name, topic_id), times in Counter(asked).items():
+        result = DeletableTopicResult(name=name, topic_id=topic_id, error_code=ErrorCode.NONE, error_message=None)
+        try:
+            _check_deletion(state, name, topic_id, times, api_version)
+            topic = state.topic(name) if name is not None else state.image.topics_by_id.get(topic_id)
+            if topic is None:
+                refuse(ErrorCode.UNKNOWN_TOPIC_ID, "This server does not host this topic ID.")
+            result.name, result.topic_id = topic.name, topic.topic_id
+            removals[topic.topic_id] = m.RemoveTopicRecord(topic_id=topic.topic_id)
+        except KafkaError as error:
+            result.error_code, result.error_message = error.code, error.message
+        results.append(result)
+    return Outcome(list(removals.values()), DeleteTopicsResponse(responses=results))
+
+
+TOPIC_DELETION_DISABLED_SINCE_VERSION = 3
+
+
+def _check_deletion(state: State, name: str | None, topic_id: bytes, times: int, api_version: int) -> None:
+    if not state.settings.delete_topic_enable:
+        old = api_version < TOPIC_DELETION_DISABLED_SINCE_VERSION
+        refuse(ErrorCode.INVALID_REQUEST if old else ErrorCode.TOPIC_DELETION_DISABLED, "Topic deletion is disabled.")
+    if name is None and topic_id == ZERO_UUID:
+        refuse(ErrorCode.INVALID_REQUEST, "Neither topic name nor id were specified.")
+    if name is not None and topic_id != ZERO_UUID:
+        refuse(ErrorCode.INVALID_REQUEST, "You may not specify both topic name and topic id.")
+    if times > 1:
+        kind = "id" if name is None else "name"
+        refuse(ErrorCode.INVALID_REQUEST, f"Duplicate topic {kind}.")

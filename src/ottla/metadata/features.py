@@ -1,0 +1,64 @@
+"""Features (KIP-584): the levels that this software serves, and which version of a record a level allows.
+
+A level above what is listed here would promise clients a protocol that is not served: transaction.version 2 makes Java
+producers skip AddPartitionsToTxn, group.version 1 lets consumers ask for KIP-848. Levels of 4.3's metadata.version are
+kept in full, for records of every level are understood.
+"""
+
+from __future__ import annotations
+
+from ottla.protocol import metadata_records as m
+from ottla.protocol.message import Message
+
+METADATA_VERSION = "metadata.version"
+KRAFT_VERSION = "kraft.version"
+
+LATEST_METADATA_VERSION = 30
+# Kafka 4 refuses to run below 3.3-IV3.
+LOWEST_METADATA_VERSION = 7
+
+SUPPORTED_FEATURES: dict[str, tuple[int, int]] = {
+    METADATA_VERSION: (LOWEST_METADATA_VERSION, LATEST_METADATA_VERSION),
+    KRAFT_VERSION: (0, 0),
+    "transaction.version": (0, 0),
+    "group.version": (0, 0),
+    "eligible.leader.replicas.version": (0, 0),
+    "share.version": (0, 0),
+    "streams.version": (0, 0),
+}
+"""Feature to (lowest, highest) level that this node serves."""
+
+METADATA_VERSION_NAMES: dict[int, str] = {
+    7: "3.3-IV3", 8: "3.4-IV0", 9: "3.5-IV0", 10: "3.5-IV1", 11: "3.5-IV2", 12: "3.6-IV0", 13: "3.6-IV1",
+    14: "3.6-IV2", 15: "3.7-IV0", 16: "3.7-IV1", 17: "3.7-IV2", 18: "3.7-IV3", 19: "3.7-IV4", 20: "3.8-IV0",
+    21: "3.9-IV0", 22: "4.0-IV0", 23: "4.0-IV1", 24: "4.0-IV2", 25: "4.0-IV3", 26: "4.1-IV0", 27: "4.1-IV1",
+    28: "4.2-IV0", 29: "4.2-IV1", 30: "4.3-IV0",
+}  # fmt: skip
+
+# Levels from which records name log directories (KIP-858), eligible leader replicas (KIP-966), brokers that migrate
+# from ZooKeeper (KIP-866) and cordoned directories (KIP-1066).
+_DIRECTORIES_FROM = 17
+_ELIGIBLE_LEADERS_FROM = 23
+_MIGRATION_FROM = 8
+_CORDONED_FROM = 30
+
+
+def bootstrap_records(metadata_version: int = LATEST_METADATA_VERSION) -> list[Message]:
+    """The first records of a new cluster: the levels it starts with."""
+    return [m.FeatureLevelRecord(name=METADATA_VERSION, feature_level=metadata_version)]
+
+
+def record_version(record: Message, metadata_version: int) -> int:
+    """The version in which to write a record so that brokers of that metadata.version can read it."""
+    directories = metadata_version >= _DIRECTORIES_FROM
+    if isinstance(record, m.PartitionRecord | m.PartitionChangeRecord):
+        return 2 if metadata_version >= _ELIGIBLE_LEADERS_FROM else int(directories)
+    if isinstance(record, m.RegisterBrokerRecord):
+        if directories:
+            return 4 if metadata_version >= _CORDONED_FROM else 3
+        return 2 if metadata_version >= _MIGRATION_FROM else 1
+    if isinstance(record, m.BrokerRegistrationChangeRecord):
+        if directories:
+            return 3 if metadata_version >= _CORDONED_FROM else 2
+        return 1
+    return 0

@@ -1,0 +1,168 @@
+"""What the cluster knows at one offset of the metadata log: an immutable value, shared freely.
+
+Nothing here is changed in place, dicts included: a `MetadataDelta` copies what it changes, so that parts which did not
+change are the same objects in both images (`old.topics_by_name is new.topics_by_name` means that no topic changed).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, NamedTuple
+
+from ottla.common.ids import Uuid
+
+if TYPE_CHECKING:
+    from ottla.protocol.metadata_records import (
+        AccessControlEntryRecord,
+        DelegationTokenRecord,
+        RegisterControllerRecord,
+        UserScramCredentialRecord,
+    )
+
+NO_LEADER = -1
+NO_OFFSET = -1
+
+TOPIC, BROKER, BROKER_LOGGER, CLIENT_METRICS, GROUP = 2, 4, 8, 16, 32
+"""Kinds of things that have configs, by Kafka's numbers."""
+
+QuotaEntity = tuple[tuple[str, str | None], ...]
+"""(entity type, name or None for the default), sorted by type."""
+
+
+class PartitionImage(NamedTuple):
+    """One partition. `directories` has one id for each of `replicas`, in the same order."""
+
+    replicas: tuple[int, ...]
+    isr: tuple[int, ...]
+    leader: int
+    leader_epoch: int
+    partition_epoch: int
+    directories: tuple[Uuid, ...] = ()
+    adding_replicas: tuple[int, ...] = ()
+    removing_replicas: tuple[int, ...] = ()
+    leader_recovery_state: int = 0
+    eligible_leader_replicas: tuple[int, ...] = ()
+    last_known_elr: tuple[int, ...] = ()
+
+    @property
+    def is_reassigning(self) -> bool:
+        """Whether replicas are being added or removed."""
+        return bool(self.adding_replicas or self.removing_replicas)
+
+    def problems(self) -> list[str]:
+        """What contradicts itself here; empty if all is well."""
+        found = []
+        if len(set(self.replicas)) != len(self.replicas):
+            found.append(f"replicas {self.replicas} name a broker twice")
+        if not set(self.isr) <= set(self.replicas):
+            found.append(f"isr {self.isr} is not within replicas {self.replicas}")
+        if self.leader != NO_LEADER and self.leader not in self.replicas:
+            found.append(f"leader {self.leader} is not among replicas {self.replicas}")
+        if self.directories and len(self.directories) != len(self.replicas):
+            found.append(f"{len(self.directories)} directories for {len(self.replicas)} replicas")
+        if not {*self.adding_replicas, *self.removing_replicas} <= set(self.replicas):
+            found.append("a replica that comes or goes is not among the replicas")
+        return found
+
+
+class TopicImage(NamedTuple):
+    """One topic; partitions by index, ascending."""
+
+    name: str
+    topic_id: Uuid
+    partitions: Mapping[int, PartitionImage]
+
+
+class Endpoint(NamedTuple):
+    """Where a broker listens: listener name, host, port, security protocol (0 PLAINTEXT, 1 SSL, 2 and 3 SASL)."""
+
+    name: str
+    host: str
+    port: int
+    security_protocol: int
+
+
+class BrokerImage(NamedTuple):
+    """One registered broker, reachable or not (`fenced`)."""
+
+    broker_id: int
+    epoch: int
+    incarnation_id: Uuid
+    endpoints: tuple[Endpoint, ...]
+    features: tuple[tuple[str, int, int], ...]
+    """(name, lowest, highest level that the broker supports)."""
+    rack: str | None
+    fenced: bool
+    in_controlled_shutdown: bool
+    directories: tuple[Uuid, ...]
+    cordoned_directories: tuple[Uuid, ...] | None = None
+    """Directories that take no new replicas (KIP-1066)."""
+
+    @property
+    def is_active(self) -> bool:
+        """Whether it may lead and be in sync."""
+        return not (self.fenced or self.in_controlled_shutdown)
+
+    def endpoint(self, listener: str) -> Endpoint | None:
+        """Where it listens by that name."""
+        return next((endpoint for endpoint in self.endpoints if endpoint.name == listener), None)
+
+
+@dataclass(frozen=True, slots=True)
+class MetadataImage:
+    """Everything, as of the record at `offset`, which was written in `epoch` (both -1 before the first)."""
+
+    offset: int = NO_OFFSET
+    epoch: int = -1
+    features: Mapping[str, int] = field(default_factory=dict)
+    brokers: Mapping[int, BrokerImage] = field(default_factory=dict)
+    controllers: Mapping[int, RegisterControllerRecord] = field(default_factory=dict)
+    topics_by_name: Mapping[str, TopicImage] = field(default_factory=dict)
+    topics_by_id: Mapping[Uuid, TopicImage] = field(default_factory=dict)
+    colliding_names: Mapping[str, str] = field(default_factory=dict)
+    """Names with '.' or '_', by what they are in metrics (all '_'): new names must not collide with these."""
+    configs: Mapping[tuple[int, str], Mapping[str, str]] = field(default_factory=dict)
+    """(kind, name) to settings; never an empty dict. The name "" of kind BROKER is the default of all brokers."""
+    client_quotas: Mapping[QuotaEntity, Mapping[str, float]] = field(default_factory=dict)
+    producer_ids_next: int = 0
+    """First producer id that nobody was given yet."""
+    acls: Mapping[Uuid, AccessControlEntryRecord] = field(default_factory=dict)
+    scram_credentials: Mapping[tuple[str, int], UserScramCredentialRecord] = field(default_factory=dict)
+    delegation_tokens: Mapping[str, DelegationTokenRecord] = field(default_factory=dict)
+
+    @property
+    def metadata_version(self) -> int:
+        """The finalized level of metadata.version; 0 before the bootstrap records."""
+        return self.features.get("metadata.version", 0)
+
+    def config(self, kind: int, name: str) -> Mapping[str, str]:
+        """The dynamic settings of one resource; empty if it has none."""
+        return self.configs.get((kind, name), _NOTHING)
+
+    def validate(self) -> None:
+        """Raise AssertionError if parts of the image contradict each other."""
+        problems = [f"{name} is filed under another name" for name, t in self.topics_by_name.items() if t.name != name]
+        by_id = {topic.topic_id: topic for topic in self.topics_by_name.values()}
+        if by_id != self.topics_by_id:
+            problems.append("topics by name and by id differ")
+        for topic in self.topics_by_name.values():
+            if list(topic.partitions) != list(range(len(topic.partitions))):
+                problems.append(f"{topic.name} has partitions {list(topic.partitions)}")
+            for index, partition in topic.partitions.items():
+                problems += [f"{topic.name}-{index}: {problem}" for problem in partition.problems()]
+        problems += [f"empty configs of {resource}" for resource, values in self.configs.items() if not values]
+        problems += [f"config {key}" for key in self.configs if key[0] == TOPIC and key[1] not in self.topics_by_name]
+        problems += [f"collision {name}" for name in self.colliding_names.values() if name not in self.topics_by_name]
+        problems += [f"broker {key}" for key, broker in self.brokers.items() if broker.broker_id != key]
+        if problems:
+            raise AssertionError("; ".join(problems[:10]))
+
+
+_NOTHING: Mapping[str, str] = {}
+EMPTY_IMAGE = MetadataImage()
+
+
+def collision_name(topic: str) -> str | None:
+    """What the name is in metrics if it has '.' or '_' (two topics must not share that); else None."""
+    return topic.replace(".", "_") if "." in topic or "_" in topic else None
