@@ -14,9 +14,8 @@ from enum import IntEnum
 from struct import Struct
 from typing import Final, NamedTuple
 
-from crc32c import crc32c
-
 from ottla.common.errors import ErrorCode, KafkaError
+from ottla.records.checksum import crc32c
 
 Buffer = bytes | bytearray | memoryview
 
@@ -59,6 +58,9 @@ class Codec(IntEnum):
     ZSTD = 4
 
 
+_CODECS = tuple(Codec)
+
+
 class BatchHeader(NamedTuple):
     """The fields before the records, in the order of the wire."""
 
@@ -95,9 +97,9 @@ class BatchHeader(NamedTuple):
     def codec(self) -> Codec:
         """How the records are compressed; KafkaError(UNSUPPORTED_COMPRESSION_TYPE) for an unknown number."""
         number = self.attributes & CODEC_MASK
-        if number > Codec.ZSTD:
+        if number >= len(_CODECS):
             raise KafkaError(ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, f"Unknown compression codec {number}")
-        return Codec(number)
+        return _CODECS[number]
 
     @property
     def is_compressed(self) -> bool:
@@ -177,7 +179,7 @@ def iter_batches(buffer: Buffer, position: int = 0) -> Iterator[tuple[int, Batch
 
 def compute_crc(buffer: Buffer, position: int, size: int) -> int:
     """CRC-32C of what the CRC covers in the batch of `size` bytes at `position`."""
-    return int(crc32c(memoryview(buffer)[position + CRC_START : position + size]))
+    return crc32c(memoryview(buffer)[position + CRC_START : position + size])
 
 
 def check_crc(buffer: Buffer, position: int, size: int) -> bool:

@@ -11,25 +11,29 @@ buffer or another codec gives a copy. KIP-32, KIP-98, KIP-110 (zstd), KIP-467 (r
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from struct import Struct
 from typing import Final
 
 from ottla.common.errors import ErrorCode, KafkaError
 from ottla.records import kernels
 from ottla.records.batch import (
     CODEC_MASK,
+    CONTROL,
+    CRC_START,
     HEADER_SIZE,
     LOG_OVERHEAD,
     MAGIC,
     MAGIC_POSITION,
+    NO_PRODUCER_ID,
     NO_TIMESTAMP,
     BatchHeader,
     Codec,
-    check_crc,
     read_header,
     set_timestamps,
     wrap64,
     write_header,
 )
+from ottla.records.checksum import crc32c
 from ottla.records.codecs import compress
 from ottla.records.reader import Record, payload
 
@@ -37,6 +41,7 @@ CREATE_TIME_TYPE: Final = "CreateTime"
 LOG_APPEND_TIME_TYPE: Final = "LogAppendTime"
 UNBOUNDED_MS: Final = (1 << 63) - 1
 
+_LENGTH_AND_MAGIC = Struct(">8xi4xb")
 _SMALLEST_LENGTH = 14  # of a record of magic 0; below it Kafka calls the length corrupt
 _SHOWN_ERRORS = 3
 
@@ -82,8 +87,8 @@ def validate_produced(
     header = _read_one_batch(buffer, allow_zstd=allow_zstd)
     if header.base_offset != 0:
         raise _invalid(rules, f"its base offset is {header.base_offset} instead of 0")
-    _check_size(header.size, rules)
-    if not check_crc(buffer, 0, header.size):
+    _check_size(len(buffer), rules)
+    if crc32c(buffer[CRC_START:]) != header.crc:
         raise KafkaError(ErrorCode.CORRUPT_MESSAGE, f"The batch for {rules.topic} does not match its CRC")
     _check_header(header, rules)
     source = header.codec
@@ -113,26 +118,23 @@ def _invalid(rules: ProduceRules, why: str) -> KafkaError:
 
 def _read_one_batch(buffer: memoryview, *, allow_zstd: bool) -> BatchHeader:
     """The header of the only batch, which fills the buffer."""
-    if len(buffer) > MAGIC_POSITION:
-        length = int.from_bytes(buffer[8:12], "big", signed=True)
-        magic = int.from_bytes(buffer[MAGIC_POSITION : MAGIC_POSITION + 1], "big", signed=True)
-        if length < _SMALLEST_LENGTH or not 0 <= magic <= MAGIC:
-            raise KafkaError(ErrorCode.CORRUPT_MESSAGE, f"No batch: magic {magic}, length {length}")
-        if LOG_OVERHEAD + length > len(buffer):
-            raise KafkaError(ErrorCode.INVALID_RECORD, "The request holds no whole batch for the partition")
-        if magic < MAGIC:
-            raise KafkaError(ErrorCode.INVALID_RECORD, f"A batch of magic {magic}: only magic {MAGIC} is accepted")
-    else:
+    if len(buffer) <= MAGIC_POSITION:
         raise KafkaError(ErrorCode.INVALID_RECORD, "The request holds no batch for the partition")
+    length, magic = _LENGTH_AND_MAGIC.unpack_from(buffer)
+    if length < _SMALLEST_LENGTH or not 0 <= magic <= MAGIC:
+        raise KafkaError(ErrorCode.CORRUPT_MESSAGE, f"No batch: magic {magic}, length {length}")
+    size = LOG_OVERHEAD + length
+    if size > len(buffer):
+        raise KafkaError(ErrorCode.INVALID_RECORD, "The request holds no whole batch for the partition")
+    if magic < MAGIC:
+        raise KafkaError(ErrorCode.INVALID_RECORD, f"A batch of magic {magic}: only magic {MAGIC} is accepted")
     header = read_header(buffer)
     if not allow_zstd and header.attributes & CODEC_MASK == Codec.ZSTD:
         raise KafkaError(
             ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, "This version of the produce request does not know zstd"
         )
-    if header.size != len(buffer):
-        raise KafkaError(
-            ErrorCode.INVALID_RECORD, f"{len(buffer) - header.size} bytes follow the one batch that is allowed"
-        )
+    if size != len(buffer):
+        raise KafkaError(ErrorCode.INVALID_RECORD, f"{len(buffer) - size} bytes follow the one batch that is allowed")
     return header
 
 
@@ -145,18 +147,17 @@ def _check_size(size: int, rules: ProduceRules) -> None:
 
 
 def _check_header(header: BatchHeader, rules: ProduceRules) -> None:
-    if header.last_offset_delta < 0:
-        raise _invalid(rules, f"its last offset delta is {header.last_offset_delta}")
-    if header.record_count <= 0:
-        raise _invalid(rules, f"its record count is {header.record_count}")
-    if header.last_offset_delta + 1 != header.record_count:
-        raise _invalid(
-            rules, f"its last offset delta {header.last_offset_delta} does not fit {header.record_count} records"
-        )
-    if header.is_control:
+    _, _, _, _, _, attributes, last_delta, _, _, producer_id, _, sequence, count = header
+    if last_delta < 0:
+        raise _invalid(rules, f"its last offset delta is {last_delta}")
+    if count <= 0:
+        raise _invalid(rules, f"its record count is {count}")
+    if last_delta + 1 != count:
+        raise _invalid(rules, f"its last offset delta {last_delta} does not fit {count} records")
+    if attributes & CONTROL:
         raise _invalid(rules, "clients may not write control records")
-    if header.has_producer_id and header.base_sequence < 0:
-        raise _invalid(rules, f"sequence {header.base_sequence} of producer {header.producer_id}")
+    if producer_id > NO_PRODUCER_ID and sequence < 0:
+        raise _invalid(rules, f"sequence {sequence} of producer {producer_id}")
 
 
 def _needs_inside(header: BatchHeader, rules: ProduceRules, now_ms: int) -> bool:
