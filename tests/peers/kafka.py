@@ -189,7 +189,8 @@ class StockKafka:
 
     def __init__(self, directory: Path, brokers: int = 1, overrides: Mapping[str, object] | None = None) -> None:
         self.directory = directory.resolve()
-        self.cluster_id = base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
+        # A fixed first byte: an id that begins with "-" is an option to `storage format`.
+        self.cluster_id = base64.urlsafe_b64encode(b"o" + uuid.uuid4().bytes[1:]).decode().rstrip("=")
         self.bootstrap = ""
         self._brokers = brokers
         self._overrides = dict(overrides or {})
