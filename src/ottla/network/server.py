@@ -23,6 +23,7 @@ from typing import TypeAlias, cast
 
 from ottla.common.completion import Completion
 from ottla.common.errors import KafkaError
+from ottla.network.buffers import BufferPool
 from ottla.network.rate_limit import RateLimitedLog
 from ottla.protocol.wire import Buffer, DecodeError
 
@@ -34,7 +35,7 @@ Dispatch: TypeAlias = "Callable[[Connection, memoryview], Frames | Completion[Fr
 SIZE_BYTES = 4
 SCRATCH_BYTES = 256 * 1024
 # A frame up to this size gets its whole buffer at once; a larger one as it arrives, for a size is only a claim.
-TRUSTED_FRAME_BYTES = 1024 * 1024
+TRUSTED_FRAME_BYTES = 2 * 1024 * 1024
 READ_AHEAD_BYTES = 64 * 1024
 WRITE_HIGH_WATER_BYTES = 256 * 1024
 # Up to here copying small answers into one beats a gathering write.
@@ -107,7 +108,7 @@ class Connection(asyncio.BufferedProtocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Called by the loop."""
-        self._transport = cast(asyncio.Transport, transport)
+        self._transport = cast("asyncio.Transport", transport)
         peer = transport.get_extra_info("peername") or ("", 0)
         self.remote_host, self.remote_port = str(peer[0]), int(peer[1])
         self._transport.set_write_buffer_limits(high=WRITE_HIGH_WATER_BYTES)
@@ -191,6 +192,7 @@ class Connection(asyncio.BufferedProtocol):
         # From here on the frames are in `buffer`, which the view keeps alive; what is left over gets a new one.
         self._drop_buffer()
         self._handle(memoryview(buffer)[:filled])
+        self._server.buffers.give_back(buffer)
 
     def _handle(self, data: memoryview) -> None:
         """Answer all whole frames in `data`; keep the rest."""
@@ -277,8 +279,8 @@ class Connection(asyncio.BufferedProtocol):
         room = max(min(needed, TRUSTED_FRAME_BYTES), 2 * len(rest), 1024)
         if self._pending is not None:
             room = max(room, READ_AHEAD_BYTES)
-        buffer = bytearray(room)
-        buffer[: len(rest)] = rest
+        buffer = self._server.buffers.take(room)
+        memoryview(buffer)[: len(rest)] = rest
         self._set_buffer(buffer, len(rest))
         self._make_room()
 
@@ -300,8 +302,8 @@ class Connection(asyncio.BufferedProtocol):
                 self._waits_for_memory = True
                 self._pause_reading()
                 return
-            larger = bytearray(size)
-            larger[: self._filled] = memoryview(buffer)[: self._filled]
+            larger = self._server.buffers.take(size)
+            memoryview(larger)[: self._filled] = memoryview(buffer)[: self._filled]
             self._set_buffer(larger, self._filled)
 
     def memory_available(self) -> None:
@@ -377,6 +379,7 @@ class Server:
         self.connections: set[Connection] = set()
         # One for all connections: a read is handled before the next one.
         self.scratch = memoryview(bytearray(SCRATCH_BYTES))
+        self.buffers = BufferPool()
         self.buffered_bytes = 0
         self.tick = 0
         self._exempt: Connection | None = None
