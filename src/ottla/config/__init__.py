@@ -1,0 +1,64 @@
+"""Every setting of brokers, topics and groups, by Kafka's names; which value holds, and where it comes from.
+
+Read `settings.py` for what a row means, then `broker_rows.py`, `topic_rows.py`, `group_rows.py`; `broker.py` for the
+configuration of one broker; `resolve.py` for dynamic settings and DescribeConfigs.
+"""
+
+from ottla.config.broker import BrokerConfig, ConfigError
+from ottla.config.defaults import OTTLA_DEFAULTS
+from ottla.config.listeners import Listener, parse_address
+from ottla.config.properties import load_properties, parse_properties
+from ottla.config.resolve import (
+    ConfigSource,
+    ConfigSynonym,
+    Resolved,
+    check_broker,
+    check_broker_name,
+    check_group,
+    check_group_together,
+    check_topic,
+    check_topic_together,
+    resolve_broker,
+    resolve_broker_default,
+    resolve_group,
+    resolve_topic,
+)
+from ottla.config.settings import (
+    BROKER_SETTINGS,
+    GROUP_SETTINGS,
+    TOPIC_SETTINGS,
+    Setting,
+    Value,
+    format_value,
+    parse_value,
+)
+
+__all__ = [
+    "BROKER_SETTINGS",
+    "GROUP_SETTINGS",
+    "OTTLA_DEFAULTS",
+    "TOPIC_SETTINGS",
+    "BrokerConfig",
+    "ConfigError",
+    "ConfigSource",
+    "ConfigSynonym",
+    "Listener",
+    "Resolved",
+    "Setting",
+    "Value",
+    "check_broker",
+    "check_broker_name",
+    "check_group",
+    "check_group_together",
+    "check_topic",
+    "check_topic_together",
+    "format_value",
+    "load_properties",
+    "parse_address",
+    "parse_properties",
+    "parse_value",
+    "resolve_broker",
+    "resolve_broker_default",
+    "resolve_group",
+    "resolve_topic",
+]

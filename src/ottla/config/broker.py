@@ -1,0 +1,326 @@
+"""`BrokerConfig`: one broker's settings, typed, checked against each other.
+
+Built from the text of `server.properties` and `-X` options. A value that cannot be served raises `ConfigError` in one
+line; what Kafka would accept and nothing here acts on ends up in `warnings`, for whoever starts the broker to log.
+Values are read by Kafka's names: `config["num.partitions"]`, or typed for mypy: `config.int("num.partitions")`.
+Immutable; `with_dynamic` gives the values that hold under dynamic settings.
+"""
+
+import socket
+from collections.abc import Mapping
+from difflib import get_close_matches
+
+from ottla.common.errors import KafkaError
+from ottla.config.defaults import OTTLA_DEFAULTS
+from ottla.config.listeners import Listener, parse_address, parse_listener
+from ottla.config.settings import BROKER_SETTINGS, TOPIC_SETTINGS, Setting, Value, parse_value
+from ottla.config.synonyms import TOPIC_SYNONYMS
+
+DEFAULT_VALUES: dict[str, Value] = {name: setting.default for name, setting in BROKER_SETTINGS.items()} | {
+    name: parse_value(BROKER_SETTINGS[name], text) for name, (text, _) in OTTLA_DEFAULTS.items()
+}
+# Kafka itself warns about unknown names and goes on: files carry settings of plug-ins.
+_FOREIGN_PREFIXES = ("confluent.", "listener.name.", "broker.quota.", "rsm.config.", "rlmm.config.")
+
+
+class ConfigError(ValueError):
+    """A configuration that cannot be served; the message is one line that names the setting and the way out."""
+
+
+class BrokerConfig:
+    """The settings of one broker. `properties` is what the user gave, by Kafka's names."""
+
+    def __init__(self, properties: Mapping[str, str]) -> None:
+        self.static: dict[str, str] = {name: text.strip() for name, text in properties.items()}
+        self.warnings: list[str] = []
+        self._values: dict[str, Value] = dict(DEFAULT_VALUES)
+        for name, text in self.static.items():
+            self._take(name, text)
+        self.node_id = self._node_id()
+        self._check_roles()
+        self._protocols = self._parse_protocols()
+        listeners = self._parse_listeners("listeners")
+        controllers = {name.upper() for name in self.items("controller.listener.names")}
+        self.listeners: list[Listener] = [each for each in listeners if each.name not in controllers]
+        """Where clients and brokers connect."""
+        self.controller_listeners: list[Listener] = [each for each in listeners if each.name in controllers]
+        """Where the controller is reached; often none with one node."""
+        self._check_listeners()
+        self.advertised: list[Listener] = self._advertised()
+        """What clients are told, one for each of `listeners` in its order; port 0 stands for the bound port."""
+        self.inter_broker_listener: str = self._inter_broker_listener()
+        self.log_dirs: list[str] = self._log_dirs()
+        self.connections_per_ip: dict[str, int] = self._connections_per_ip()
+        """`max.connections.per.ip.overrides` as a mapping."""
+        self._check_quorum()
+        self._check_pairs()
+
+    # -- reading -----------------------------------------------------------------------------------------------
+
+    def __getitem__(self, name: str) -> Value:
+        """The typed value; KeyError for a name that is no setting."""
+        return self._values[name]
+
+    def bool(self, name: str) -> bool:
+        """The value of a boolean setting."""
+        value = self._values[name]
+        if not isinstance(value, bool):
+            raise TypeError(f"{name} is no boolean")
+        return value
+
+    def float(self, name: str) -> "_Float":
+        """The value of a setting that is a number."""
+        value = self._values[name]
+        if isinstance(value, bool) or not isinstance(value, int | float):
+            raise TypeError(f"{name} is no number")
+        return float(value)
+
+    def text(self, name: str) -> str | None:
+        """The value of a setting that is text; None where it has none."""
+        value = self._values[name]
+        if value is not None and not isinstance(value, str):
+            raise TypeError(f"{name} is no text")
+        return value
+
+    def int(self, name: str) -> "_Int":
+        """The value of a setting that is a whole number; TypeError where it has none."""
+        value = self._values[name]
+        if isinstance(value, bool) or not isinstance(value, int):
+            raise TypeError(f"{name} is no whole number")
+        return value
+
+    def items(self, name: str) -> tuple[str, ...]:
+        """The items of a list setting; empty where it has none."""
+        value = self._values[name]
+        if value is not None and not isinstance(value, tuple):
+            raise TypeError(f"{name} is no list")
+        return value or ()
+
+    @property
+    def rack(self) -> str | None:
+        """`broker.rack`."""
+        return self.text("broker.rack") or None
+
+    @property
+    def metadata_log_dir(self) -> str:
+        """Where the metadata log is kept."""
+        return self.text("metadata.log.dir") or self.log_dirs[0]
+
+    def with_dynamic(self, per_broker: Mapping[str, str], cluster_wide: Mapping[str, str]) -> "BrokerConfig":
+        """The same broker with dynamic settings on top; those of this broker come first.
+
+        A dynamic value that cannot be parsed is passed over: it was checked when it was set, by a version with
+        other limits. Listeners, directories and the node's id stay as they were at start.
+        """
+        changed = object.__new__(BrokerConfig)
+        changed.__dict__.update(self.__dict__)
+        changed._values = dict(self._values)
+        for name, text in {**cluster_wide, **per_broker}.items():
+            setting = BROKER_SETTINGS.get(name)
+            if setting is None or setting.update == "read-only":
+                continue
+            try:
+                changed._values[name] = parse_value(setting, text)
+            except KafkaError:
+                continue
+        try:
+            changed.connections_per_ip = changed._connections_per_ip()
+        except ConfigError:
+            changed.connections_per_ip = self.connections_per_ip
+        return changed
+
+    # -- parsing -----------------------------------------------------------------------------------------------
+
+    def _take(self, name: str, text: str) -> None:
+        setting = BROKER_SETTINGS.get(name)
+        if setting is None:
+            self.warnings.append(_unknown(name))
+            return
+        if not text and setting.default is None:
+            return
+        try:
+            value = parse_value(setting, text)
+        except KafkaError as error:
+            raise ConfigError(str(error)) from error
+        problem = no_effect(setting, value)
+        if problem and setting.status == "refused":
+            raise ConfigError(problem)
+        if problem:
+            self.warnings.append(problem)
+        self._values[name] = value
+
+    def _node_id(self) -> "_Int":
+        broker_id = self.int("broker.id")
+        if "broker.id" in self.static and broker_id >= 0:
+            if self.static.get("node.id", str(broker_id)) != str(broker_id):
+                raise ConfigError(f"node.id={self.static['node.id']} and broker.id={broker_id} differ: keep node.id")
+            self._values["node.id"] = broker_id
+        node_id = self.int("node.id")
+        if node_id < 0:
+            raise ConfigError(f"node.id={node_id} is negative")
+        self._values["broker.id"] = node_id
+        return node_id
+
+    def _check_roles(self) -> None:
+        if set(self.items("process.roles")) != {"broker", "controller"}:
+            given = ",".join(self.items("process.roles"))
+            raise ConfigError(f"process.roles={given} is not served yet: one node is broker,controller")
+
+    def _parse_protocols(self) -> dict[str, str]:
+        protocols: dict[str, str] = {}
+        for entry in (self.text("listener.security.protocol.map") or "").split(","):
+            name, separator, protocol = entry.strip().partition(":")
+            if not separator or not name:
+                raise ConfigError(f"listener.security.protocol.map: {entry!r} is not of the form NAME:PROTOCOL")
+            if name.strip().upper() in protocols:
+                raise ConfigError(f"listener.security.protocol.map names {name.strip()} twice")
+            protocols[name.strip().upper()] = protocol.strip().upper()
+        if "listener.security.protocol.map" not in self.static:
+            for name in self.items("controller.listener.names"):
+                protocols.setdefault(name.upper(), "PLAINTEXT")
+        return protocols
+
+    def _parse_listeners(self, name: str) -> list[Listener]:
+        try:
+            return [parse_listener(text, self._protocols) for text in self.items(name)]
+        except ValueError as error:
+            raise ConfigError(f"{name}: {error}") from error
+
+    def _check_listeners(self) -> None:
+        everything = self.listeners + self.controller_listeners
+        names = [listener.name for listener in everything]
+        if len(set(names)) != len(names):
+            raise ConfigError("listeners: each must have a name of its own")
+        bound = [(listener.host, listener.port) for listener in everything if listener.port]
+        if len(set(bound)) != len(bound):
+            raise ConfigError("listeners: each must have an address of its own")
+        if not self.listeners:
+            raise ConfigError("listeners: none is left for clients beside controller.listener.names")
+        for listener in everything:
+            if listener.protocol != "PLAINTEXT":
+                raise ConfigError(f"listener {listener.name} wants {listener.protocol}: only PLAINTEXT is served yet")
+        if "controller.listener.names" in self.static and "listeners" in self.static and not self.controller_listeners:
+            given = self.static["controller.listener.names"]
+            raise ConfigError(f"controller.listener.names={given} names none of listeners={self.static['listeners']}")
+
+    def _advertised(self) -> list[Listener]:
+        if self._values["advertised.listeners"] is None:
+            return [each._replace(host=socket.gethostname()) if each.is_wildcard else each for each in self.listeners]
+        given = {listener.name: listener for listener in self._parse_listeners("advertised.listeners")}
+        for listener in given.values():
+            if listener.host in {"0.0.0.0", "::"}:  # noqa: S104  # compared, not bound
+                raise ConfigError(f"advertised.listeners: clients cannot connect to {listener.host}, name a host")
+        missing = [listener.name for listener in self.listeners if listener.name not in given]
+        strange = given.keys() - {listener.name for listener in self.listeners + self.controller_listeners}
+        if missing or strange:
+            wrong = ", ".join([*missing, *sorted(strange)])
+            raise ConfigError(f"advertised.listeners and listeners must name the same listeners: {wrong}")
+        return [
+            given[each.name] if given[each.name].host else given[each.name]._replace(host=socket.gethostname())
+            for each in self.listeners
+        ]
+
+    def _inter_broker_listener(self) -> str:
+        names = [listener.name for listener in self.listeners]
+        given = self.text("inter.broker.listener.name")
+        if given is None:
+            return "PLAINTEXT" if "PLAINTEXT" in names else names[0]
+        if given.upper() not in names:
+            raise ConfigError(f"inter.broker.listener.name={given} is none of the listeners {', '.join(names)}")
+        return given.upper()
+
+    def _log_dirs(self) -> list[str]:
+        name = "log.dir" if "log.dir" in self.static and "log.dirs" not in self.static else "log.dirs"
+        directories = self.items(name)
+        if not directories:
+            raise ConfigError(f"{name} is empty: name a directory")
+        self._values["log.dirs"] = directories
+        return [*directories]
+
+    def _connections_per_ip(self) -> "dict[str, _Int]":
+        limits: dict[str, _Int] = {}
+        for entry in (self.text("max.connections.per.ip.overrides") or "").split(","):
+            if not entry.strip():
+                continue
+            host, separator, count = entry.strip().rpartition(":")
+            if not separator or not host or not count.strip().isdecimal():
+                raise ConfigError(f"max.connections.per.ip.overrides: {entry!r} is not of the form HOST:COUNT")
+            limits[host.strip().strip("[]")] = int(count)
+        return limits
+
+    def _check_quorum(self) -> None:
+        voters = self.items("controller.quorum.voters")
+        for voter in voters:
+            node_id, separator, address = voter.partition("@")
+            try:
+                if not separator or not node_id.strip().isdecimal():
+                    raise ValueError(f"{voter!r} is not of the form ID@HOST:PORT")
+                parse_address(address)
+            except ValueError as error:
+                raise ConfigError(f"controller.quorum.voters: {error}") from error
+        if voters and [int(voter.partition("@")[0]) for voter in voters] != [self.node_id]:
+            raise ConfigError(
+                f"controller.quorum.voters={','.join(voters)}: only one voter is served yet, node {self.node_id} itself"
+            )
+        servers = self.items("controller.quorum.bootstrap.servers")
+        for server in servers:
+            try:
+                parse_address(server)
+            except ValueError as error:
+                raise ConfigError(f"controller.quorum.bootstrap.servers: {error}") from error
+        if len(servers) > 1:
+            raise ConfigError("controller.quorum.bootstrap.servers: only one controller is served yet, this node")
+
+    def _check_pairs(self) -> None:
+        for least, most in _ORDERED:
+            if self.float(least) > self.float(most):
+                raise ConfigError(f"{least}={self[least]} is greater than {most}={self[most]}")
+        if self.int("message.max.bytes") > self.int("socket.request.max.bytes"):
+            self.warnings.append(
+                f"message.max.bytes={self['message.max.bytes']} cannot be reached: "
+                f"socket.request.max.bytes={self['socket.request.max.bytes']} is smaller"
+            )
+
+
+_ORDERED = (
+    ("group.min.session.timeout.ms", "group.max.session.timeout.ms"),
+    ("group.consumer.min.session.timeout.ms", "group.consumer.max.session.timeout.ms"),
+    ("group.consumer.min.heartbeat.interval.ms", "group.consumer.max.heartbeat.interval.ms"),
+    ("group.consumer.heartbeat.interval.ms", "group.consumer.session.timeout.ms"),
+    ("log.cleaner.min.compaction.lag.ms", "log.cleaner.max.compaction.lag.ms"),
+    ("replica.fetch.wait.max.ms", "replica.lag.time.max.ms"),
+)
+
+# Inside the class these names are its methods.
+_Int = int
+_Float = float
+
+
+def no_effect(setting: Setting, value: Value) -> str | None:
+    """One line if `value` asks for what is not there (status "refused") or does nothing here ("reported")."""
+    if setting.status == "works" or value in (setting.default, DEFAULT_VALUES.get(setting.name)):
+        return None
+    if setting.type == "class" and value == "" and not setting.default:
+        return None
+    shown = "(hidden)" if setting.sensitive else ",".join(value) if isinstance(value, tuple) else value
+    if setting.status == "refused":
+        return f"{setting.name}={shown} is not supported yet. Its meaning: {setting.doc}"
+    return f"{setting.name}={shown} has no effect here. Its meaning in Kafka: {setting.doc}"
+
+
+def suggest(name: str) -> str | None:
+    """The setting that `name` may have been meant to be."""
+    topic_synonym = TOPIC_SYNONYMS.get(name)
+    if topic_synonym:
+        return topic_synonym[0].name
+    if name in TOPIC_SETTINGS:
+        return None
+    close = get_close_matches(name, BROKER_SETTINGS, n=1, cutoff=0.75)
+    return close[0] if close else None
+
+
+def _unknown(name: str) -> str:
+    if name.startswith(_FOREIGN_PREFIXES):
+        return f"{name} has no effect here"
+    close = suggest(name)
+    return f"{name} is unknown and has no effect" + (f": did you mean {close}?" if close else "")

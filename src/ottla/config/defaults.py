@@ -1,0 +1,18 @@
+"""The defaults that differ from Kafka's, each with its reason; they hold where the user configured nothing.
+
+Kafka's own sample configuration for one node changes most of the same ones.
+"""
+
+# name -> (value, why)
+OTTLA_DEFAULTS: dict[str, tuple[str, str]] = {
+    "node.id": ("1", "Kafka insists on a number; one node needs no thought about it."),
+    "process.roles": ("broker,controller", "Kafka insists on roles; one node has both."),
+    "controller.listener.names": ("CONTROLLER", "The usual name; the listener opens only where it is configured."),
+    "listeners": ("PLAINTEXT://127.0.0.1:9092", "Without authentication only this machine may connect."),
+    "log.dirs": ("ottla-data", "The current directory; `ottla up --data` and its own default come first."),
+    "offsets.topic.replication.factor": ("1", "Three replicas do not fit on one node."),
+    "transaction.state.log.replication.factor": ("1", "Three replicas do not fit on one node."),
+    "transaction.state.log.min.isr": ("1", "Two replicas in sync do not fit on one node."),
+    "share.coordinator.state.topic.replication.factor": ("1", "Three replicas do not fit on one node."),
+    "share.coordinator.state.topic.min.isr": ("1", "Two replicas in sync do not fit on one node."),
+}

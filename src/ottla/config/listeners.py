@@ -1,0 +1,51 @@
+"""Addresses: `NAME://host:port` as `listeners` and `advertised.listeners` write them."""
+
+import re
+from typing import NamedTuple
+
+_LISTENER = re.compile(r"([A-Za-z0-9_.-]+)://(?:\[([0-9A-Fa-f:.%]+)\]|([^:/\[\],]*)):(\d{1,5})")
+_ADDRESS = re.compile(r"(?:\[([0-9A-Fa-f:.%]+)\]|([^:/\[\],@]+)):(\d{1,5})")
+
+
+class Listener(NamedTuple):
+    """One address to listen on or to tell clients. An empty `host` means every interface; port 0 a free one."""
+
+    name: str
+    host: str
+    port: int
+    protocol: str = "PLAINTEXT"
+
+    @property
+    def is_wildcard(self) -> bool:
+        """Whether it listens on every interface, so that its host cannot be told to clients."""
+        return self.host in {"", "0.0.0.0", "::"}  # noqa: S104  # compared, not bound
+
+    def __str__(self) -> str:
+        host = f"[{self.host}]" if ":" in self.host else self.host
+        return f"{self.name}://{host}:{self.port}"
+
+
+def parse_listener(text: str, protocols: dict[str, str]) -> Listener:
+    """One `NAME://host:port`; raises ValueError in one line."""
+    match = _LISTENER.fullmatch(text)
+    if not match:
+        raise ValueError(f"{text!r} is not of the form NAME://host:port")
+    name = match[1].upper()
+    if name not in protocols:
+        raise ValueError(f"listener {name} has no entry in listener.security.protocol.map")
+    host = match[2] or match[3] or ""
+    return Listener(name, host, _port(text, match[4]), protocols[name])
+
+
+def parse_address(text: str) -> tuple[str, int]:
+    """The host and port of `host:port` or `[host]:port`; raises ValueError in one line."""
+    match = _ADDRESS.fullmatch(text.strip())
+    if not match:
+        raise ValueError(f"{text!r} is not of the form HOST:PORT")
+    return match[1] or match[2], _port(text, match[3])
+
+
+def _port(text: str, digits: str) -> int:
+    if int(digits) > 65535:
+        raise ValueError(f"{text!r} has a port above 65535")
+    return int(digits)

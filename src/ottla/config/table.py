@@ -1,0 +1,60 @@
+"""Prints docs/configuration.md: `python -m ottla.config.table`."""
+
+import sys
+from collections.abc import Iterable
+
+from ottla.config.defaults import OTTLA_DEFAULTS
+from ottla.config.settings import BROKER_SETTINGS, GROUP_SETTINGS, TOPIC_SETTINGS, Setting
+from ottla.config.synonyms import GROUP_SYNONYMS, TOPIC_SYNONYMS
+
+_INTRODUCTION = """\
+# Settings
+
+Names, types, defaults and limits are those of Kafka 4.3. This page is generated from the rows in `src/ottla/config/`.
+
+- **works**: it does what Kafka's documentation says.
+- **reported**: it is accepted and has no effect; a value other than the default earns a line in the log.
+- **refused**: it asks for something that is not there; a value other than the default is an error.
+
+A broker reads its settings from `ottla up --config server.properties` and `-X name=value`. A value that was set while
+the broker runs comes first: for this broker, then for all brokers, then the file, then the default.
+"""
+
+
+def markdown() -> str:
+    """The whole page."""
+    parts = [
+        _INTRODUCTION,
+        "## Defaults that differ from Kafka's\n",
+        "| Setting | Kafka | Ottla | Why |\n|---|---|---|---|",
+    ]
+    for name, (value, reason) in OTTLA_DEFAULTS.items():
+        parts.append(f"| `{name}` | {_code(BROKER_SETTINGS[name].default_text)} | {_code(value)} | {reason} |")
+    synonyms = {
+        name: ", ".join(f"`{each.name}`" for each in broker_names) for name, broker_names in TOPIC_SYNONYMS.items()
+    }
+    parts += ["\n## Topics\n", *_table(TOPIC_SETTINGS.values(), "Broker's setting", synonyms)]
+    modes = {name: setting.update for name, setting in BROKER_SETTINGS.items()}
+    parts += ["\n## Brokers\n", *_table(BROKER_SETTINGS.values(), "Change", modes)]
+    groups = {name: f"`{broker_name}`" for name, broker_name in GROUP_SYNONYMS.items()}
+    parts += ["\n## Groups\n", *_table(GROUP_SETTINGS.values(), "Broker's setting", groups)]
+    return "\n".join(parts) + "\n"
+
+
+def _table(settings: Iterable[Setting], extra: str, values: dict[str, str]) -> list[str]:
+    rows = [f"| Setting | Type | Default | Allowed | {extra} | Here | Meaning |", "|---|---|---|---|---|---|---|"]
+    for setting in settings:
+        allowed = "" if setting.validator == "-" else setting.validator.replace("|", ", ")
+        rows.append(
+            f"| `{setting.name}` | {setting.type} | {_code(setting.default_text)} | {allowed} "
+            f"| {values.get(setting.name, '')} | {setting.status} | {setting.doc} |"
+        )
+    return rows
+
+
+def _code(text: str | None) -> str:
+    return "none" if text is None else f"`{text}`" if text else "empty"
+
+
+if __name__ == "__main__":
+    sys.stdout.write(markdown())
