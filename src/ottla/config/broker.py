@@ -6,9 +6,8 @@ Values are read by Kafka's names: `config["num.partitions"]`, or typed for mypy:
 Immutable; `with_dynamic` gives the values that hold under dynamic settings.
 """
 
-import socket
+import os
 from collections.abc import Mapping
-from difflib import get_close_matches
 
 from ottla.common.errors import KafkaError
 from ottla.config.defaults import OTTLA_DEFAULTS
@@ -205,7 +204,7 @@ class BrokerConfig:
 
     def _advertised(self) -> list[Listener]:
         if self._values["advertised.listeners"] is None:
-            return [each._replace(host=socket.gethostname()) if each.is_wildcard else each for each in self.listeners]
+            return [each._replace(host=os.uname().nodename) if each.is_wildcard else each for each in self.listeners]
         given = {listener.name: listener for listener in self._parse_listeners("advertised.listeners")}
         for listener in given.values():
             if listener.host in {"0.0.0.0", "::"}:  # noqa: S104  # compared, not bound
@@ -216,7 +215,7 @@ class BrokerConfig:
             wrong = ", ".join([*missing, *sorted(strange)])
             raise ConfigError(f"advertised.listeners and listeners must name the same listeners: {wrong}")
         return [
-            given[each.name] if given[each.name].host else given[each.name]._replace(host=socket.gethostname())
+            given[each.name] if given[each.name].host else given[each.name]._replace(host=os.uname().nodename)
             for each in self.listeners
         ]
 
@@ -310,6 +309,8 @@ def no_effect(setting: Setting, value: Value) -> str | None:
 
 def suggest(name: str) -> str | None:
     """The setting that `name` may have been meant to be."""
+    from difflib import get_close_matches  # 5 ms of import that only a misspelt name should cost
+
     topic_synonym = TOPIC_SYNONYMS.get(name)
     if topic_synonym:
         return topic_synonym[0].name

@@ -1,6 +1,9 @@
 """Java's `.properties` text: `key=value`, `key: value`, `key value`, comments, escapes, continued lines."""
 
-from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 _ESCAPES = {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}
 _BLANKS = " \t\f"
@@ -15,7 +18,7 @@ def parse_properties(text: str) -> dict[str, str]:
     return properties
 
 
-def load_properties(path: Path) -> dict[str, str]:
+def load_properties(path: "Path") -> dict[str, str]:
     """The same from a file in UTF-8; raises OSError, or ValueError naming the file."""
     try:
         return parse_properties(path.read_text(encoding="utf-8"))
