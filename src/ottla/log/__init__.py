@@ -1,0 +1,25 @@
+"""The log: Kafka's data directory, segments on disk, recovery, retention, compaction. Knows no network and no group.
+
+`LogManager` holds the directories and their logs; `open_log` opens one log alone (the metadata log). One thread calls
+everything; `Log.flush` and `LogManager.checkpoint` alone may run in another.
+
+Reading order: files (the seam to the disk), segment and index, log, recovery, producers, epochs, retention, cleaner,
+storage (meta.properties, the lock), manager.
+"""
+
+from ottla.log.config import LogConfig
+from ottla.log.files import Files
+from ottla.log.log import AppendInfo, Home, Log
+from ottla.log.recovery import Opening, open_log
+from ottla.log.txn_index import AbortedTransaction
+
+__all__ = [
+    "AbortedTransaction",
+    "AppendInfo",
+    "Files",
+    "Home",
+    "Log",
+    "LogConfig",
+    "Opening",
+    "open_log",
+]

@@ -1,0 +1,69 @@
+"""`LogConfig`: what one partition's log needs to know of its topic's configuration. Names and defaults are Kafka's."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, fields, replace
+
+_INT64_MAX = (1 << 63) - 1
+
+
+@dataclass(frozen=True)
+class LogConfig:
+    """Sizes in bytes, times in milliseconds; -1 means no limit where Kafka has it so."""
+
+    segment_bytes: int = 1 << 30
+    segment_ms: int = 7 * 24 * 3600 * 1000
+    segment_jitter_ms: int = 0
+    segment_index_bytes: int = 10 << 20
+    index_interval_bytes: int = 4096
+    flush_messages: int = _INT64_MAX
+    flush_ms: int = _INT64_MAX
+    retention_bytes: int = -1
+    retention_ms: int = 7 * 24 * 3600 * 1000
+    file_delete_delay_ms: int = 60_000
+    delete_retention_ms: int = 24 * 3600 * 1000
+    min_compaction_lag_ms: int = 0
+    max_compaction_lag_ms: int = _INT64_MAX
+    min_cleanable_dirty_ratio: float = 0.5
+    cleanup_policy: frozenset[str] = frozenset({"delete"})
+    max_message_bytes: int = 1_048_588
+    # Of the broker, not of the topic.
+    producer_id_expiration_ms: int = 24 * 3600 * 1000
+
+    @classmethod
+    def from_topic_config(cls, values: Mapping[str, object]) -> "LogConfig":
+        """From Kafka's names ("segment.bytes") and typed values; names that the log has no use for are passed over."""
+        return cls().with_overrides(values)
+
+    def with_overrides(self, values: Mapping[str, object]) -> "LogConfig":
+        """A copy in which the given settings are replaced."""
+        known = {field.name for field in fields(self)}
+        changes: dict[str, object] = {}
+        for name, value in values.items():
+            attribute = name.replace(".", "_")
+            if attribute not in known or value is None:
+                continue
+            if attribute == "cleanup_policy":
+                changes[attribute] = _policies(value)
+            elif attribute == "min_cleanable_dirty_ratio":
+                changes[attribute] = float(str(value))
+            else:
+                changes[attribute] = int(str(value))
+        return replace(self, **changes)  # type: ignore[arg-type]  # checked by name above
+
+    @property
+    def compacts(self) -> bool:
+        """Whether the cleaner keeps only the last record of each key."""
+        return "compact" in self.cleanup_policy
+
+    @property
+    def deletes(self) -> bool:
+        """Whether old segments go by time and size."""
+        return "delete" in self.cleanup_policy
+
+
+def _policies(value: object) -> frozenset[str]:
+    if isinstance(value, str):
+        return frozenset(part.strip() for part in value.split(",") if part.strip())
+    if isinstance(value, list | tuple | set | frozenset):
+        return frozenset(str(part) for part in value)
+    raise TypeError(f"cleanup.policy is {value!r}, neither a text nor a list")

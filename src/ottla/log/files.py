@@ -1,0 +1,138 @@
+"""Every touch of the disk by the log goes through one `Files` object, so that a test can put a failing disk in its place.
+
+Methods are thin: they raise OSError as the system does. Paths are strings (cheaper than `Path` on the hot path).
+Promises that callers build on: `pwrite` wrote everything or raised; `write_atomically` leaves the old or the new
+content whatever happens, and the new one once it returned.
+"""
+
+import os
+import shutil
+
+from ottla.records import Buffer
+
+
+class Files:
+    """The machine's file system."""
+
+    def open(self, path: str, *, create: bool = False, truncate: bool = False, read_only: bool = False) -> int:
+        """A descriptor; `create` makes the file when it is missing."""
+        flags = os.O_RDONLY if read_only else os.O_RDWR
+        if create:
+            flags |= os.O_CREAT
+        if truncate:
+            flags |= os.O_TRUNC
+        return os.open(path, flags | os.O_CLOEXEC, 0o644)
+
+    def close(self, fd: int) -> None:
+        """Give the descriptor back."""
+        os.close(fd)
+
+    def dup(self, fd: int) -> int:
+        """A second descriptor of the same open file, for another thread to sync."""
+        return os.dup(fd)
+
+    def pwrite(self, fd: int, data: Buffer, position: int) -> None:
+        """Write all of `data` at `position`."""
+        written = os.pwrite(fd, data, position)
+        if written != len(data):
+            view = memoryview(data)
+            while written < len(view):
+                written += os.pwrite(fd, view[written:], position + written)
+
+    def pread(self, fd: int, size: int, position: int) -> bytes:
+        """Up to `size` bytes at `position`; fewer only at the end of the file."""
+        data = os.pread(fd, size, position)
+        if len(data) == size or not data:
+            return data
+        parts = [data]
+        done = len(data)
+        while done < size and (data := os.pread(fd, size - done, position + done)):
+            parts.append(data)
+            done += len(data)
+        return b"".join(parts)
+
+    def fsync(self, fd: int) -> None:
+        """Make the file's content durable."""
+        os.fdatasync(fd)
+
+    def truncate(self, fd: int, size: int) -> None:
+        """Cut or grow the file to `size`."""
+        os.ftruncate(fd, size)
+
+    def size(self, path: str) -> int:
+        """Bytes in the file; FileNotFoundError if there is none."""
+        return os.stat(path).st_size
+
+    def modified_ms(self, path: str) -> int:
+        """When the content last changed, in milliseconds since the epoch."""
+        return os.stat(path).st_mtime_ns // 1_000_000
+
+    def exists(self, path: str) -> bool:
+        """Whether a file or directory is there."""
+        return os.path.exists(path)
+
+    def is_directory(self, path: str) -> bool:
+        """Whether a directory is there."""
+        return os.path.isdir(path)
+
+    def list(self, directory: str) -> list[str]:
+        """The names in a directory, sorted."""
+        return sorted(os.listdir(directory))
+
+    def rename(self, old: str, new: str) -> None:
+        """Move a file or directory, replacing a file at `new`."""
+        os.rename(old, new)
+
+    def unlink(self, path: str) -> None:
+        """Remove a file if it is there."""
+        try:
+            os.unlink(path)
+        except FileNotFoundError:
+            return
+
+    def make_directory(self, path: str) -> None:
+        """Create a directory and its parents if they are missing."""
+        os.makedirs(path, exist_ok=True)
+
+    def remove_tree(self, path: str) -> None:
+        """Remove a directory with all in it, if it is there."""
+        if os.path.isdir(path):
+            shutil.rmtree(path)
+
+    def fsync_directory(self, path: str) -> None:
+        """Make creations, renames and removals in the directory durable."""
+        fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            os.fsync(fd)
+        finally:
+            os.close(fd)
+
+    def space(self, path: str) -> tuple[int, int]:
+        """Total and usable bytes of the volume that holds `path`."""
+        volume = os.statvfs(path)
+        return volume.f_blocks * volume.f_frsize, volume.f_bavail * volume.f_frsize
+
+    def read(self, path: str) -> bytes:
+        """The whole content of a small file."""
+        fd = self.open(path, read_only=True)
+        try:
+            return self.pread(fd, self.size(path), 0)
+        finally:
+            self.close(fd)
+
+    def write(self, path: str, data: Buffer, *, sync: bool = False) -> None:
+        """Replace the content of a file in place: not atomic."""
+        fd = self.open(path, create=True, truncate=True)
+        try:
+            self.pwrite(fd, data, 0)
+            if sync:
+                self.fsync(fd)
+        finally:
+            self.close(fd)
+
+    def write_atomically(self, path: str, data: Buffer) -> None:
+        """Replace the content of a file durably, by way of `<path>.tmp`."""
+        temporary = path + ".tmp"
+        self.write(temporary, data, sync=True)
+        self.rename(temporary, path)
+        self.fsync_directory(path.rpartition("/")[0] or ".")

@@ -1,0 +1,73 @@
+"""Questions that need a look into the log: offsets by timestamp, aborted transactions. Nothing is changed here."""
+
+from typing import TYPE_CHECKING
+
+from ottla.log.txn_index import AbortedTransaction
+from ottla.records import decode_batch
+
+if TYPE_CHECKING:
+    from ottla.log.log import Log
+    from ottla.log.segment import Segment
+
+
+def find_timestamp(log: "Log", timestamp: int, upper_bound: int) -> tuple[int, int, int] | None:
+    """See `Log.offset_for_timestamp`."""
+    for segment in log.segments:
+        if segment.base_offset >= upper_bound:
+            return None
+        if segment.largest_timestamp()[0] >= timestamp:
+            found = _find_in(segment, timestamp, log.log_start_offset, upper_bound)
+            if found is not None:
+                return found
+    return None
+
+
+def _find_in(segment: "Segment", timestamp: int, start: int, upper_bound: int) -> tuple[int, int, int] | None:
+    # All records with a greater timestamp than the entry's come after the entry's offset; one less finds equal ones.
+    _, offset = segment.time_index.lookup(timestamp - 1)
+    position = segment.offset_index.lookup(max(offset, start))
+    for _, data, header in segment.batches(position):
+        if header.base_offset >= upper_bound:
+            return None
+        if header.max_timestamp < timestamp or header.last_offset < start:
+            continue
+        for record in decode_batch(data):
+            if record.timestamp >= timestamp and record.offset >= start:
+                if record.offset >= upper_bound:
+                    return None
+                return record.timestamp, record.offset, header.partition_leader_epoch
+    return None
+
+
+def find_max_timestamp(log: "Log") -> tuple[int, int, int] | None:
+    """See `Log.max_timestamp_offset`."""
+    best: Segment | None = None
+    greatest = -1
+    for segment in log.segments:
+        timestamp = segment.largest_timestamp()[0]
+        if timestamp > greatest:
+            best, greatest = segment, timestamp
+    if best is None:
+        return None
+    position = best.offset_index.lookup(best.largest_timestamp()[1])
+    for _, data, header in best.batches(position):
+        if header.max_timestamp == greatest:
+            for record in decode_batch(data):
+                if record.timestamp == greatest:
+                    return greatest, record.offset, header.partition_leader_epoch
+    return None
+
+
+def collect_aborted(log: "Log", start: int, upper: int) -> list[AbortedTransaction]:
+    """See `Log.aborted_transactions`."""
+    found: list[AbortedTransaction] = []
+    segments = log.segments
+    for i, segment in enumerate(segments):
+        if i + 1 < len(segments) and segments[i + 1].base_offset <= start:
+            continue
+        for entry in segment.txn_index.all():
+            if entry.last_offset >= start and entry.first_offset < upper:
+                found.append(entry)
+            if entry.last_stable_offset >= upper:
+                return found
+    return found

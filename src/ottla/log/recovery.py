@@ -1,0 +1,394 @@
+"""Open a partition's directory as it was left: after a clean shutdown, a crash, a swap of the cleaner cut short.
+
+After a clean shutdown only file sizes and the last segment's indices are looked at. Otherwise every segment from the
+one that holds the recovery point on is read: batches must be whole, their CRC right, their offsets rising. At the
+first that is not so the log ends; what follows is removed. Indices, producer state and leader epochs of what was read
+are made anew, and it counts as not flushed. A segment before the recovery point is read only if an index is missing
+or has an impossible size.
+"""
+
+import logging
+from dataclasses import dataclass
+
+from ottla.common.clock import Clock, SystemClock
+from ottla.common.errors import KafkaError
+from ottla.common.ids import ZERO_UUID, TopicPartition, Uuid
+from ottla.log.checkpoints import read_topic_id, write_topic_id
+from ottla.log.config import LogConfig
+from ottla.log.epochs import LeaderEpochs
+from ottla.log.files import Files
+from ottla.log.index import CorruptIndexError
+from ottla.log.log import Home, Log, replay_producers
+from ottla.log.producers import CompletedTransaction, Producers
+from ottla.log.segment import (
+    CLEANED,
+    DELETED,
+    INT32_MAX,
+    SUFFIXES,
+    SWAP,
+    OpenFiles,
+    Segment,
+    TornSegmentError,
+    file_name,
+)
+from ottla.log.txn_index import AbortedTransaction
+from ottla.records import BatchHeader, check_crc
+
+logger = logging.getLogger(__name__)
+
+SNAPSHOT = ".snapshot"
+_DIGITS = 20
+
+
+@dataclass(frozen=True)
+class Opening:
+    """What is known of a log before its directory is read; `recovery_point` counts after an unclean shutdown only."""
+
+    clean: bool = False
+    recovery_point: int = 0
+    log_start_offset: int = 0
+    high_watermark: int = 0
+
+
+def open_log(
+    home: Home,
+    directory: str,
+    topic_partition: TopicPartition,
+    config: LogConfig,
+    *,
+    opening: Opening | None = None,
+    topic_id: Uuid = ZERO_UUID,
+    clock: Clock | None = None,
+    open_files: OpenFiles | None = None,
+) -> Log:
+    """Open the log in `directory`, which is created if it is missing. Raises OSError as the disk does.
+
+    A given `topic_id` is written to `partition.metadata` if there is none; the log's is the one in that file.
+    """
+    clock = clock or SystemClock()
+    opening = opening or Opening()
+    if not home.files.is_directory(directory):
+        home.files.make_directory(directory)
+        home.files.fsync_directory(directory.rpartition("/")[0] or ".")
+    loader = _Loader(home.files, directory, topic_partition, config, opening, clock, open_files or OpenFiles())
+    loader.load()
+    known = read_topic_id(home.files, directory)
+    if known == ZERO_UUID and topic_id != ZERO_UUID:
+        write_topic_id(home.files, directory, topic_id)
+        known = topic_id
+    log = Log(
+        home,
+        directory,
+        topic_partition,
+        config,
+        segments=loader.segments,
+        producers=loader.producers,
+        epochs=loader.epochs,
+        log_start_offset=loader.log_start_offset,
+        log_end_offset=loader.end_offset,
+        flushed_offset=loader.flushed_offset,
+        topic_id=known,
+        clock=clock,
+        open_files=loader.open_files,
+    )
+    log.note_unsynced(loader.unsynced)
+    for path in loader.doomed:
+        log.doom(path)
+    log.high_watermark = opening.high_watermark
+    return log
+
+
+class _Loader:
+    """The steps of opening, in the order of `load`."""
+
+    def __init__(
+        self,
+        files: Files,
+        directory: str,
+        topic_partition: TopicPartition,
+        config: LogConfig,
+        opening: Opening,
+        clock: Clock,
+        open_files: OpenFiles,
+    ) -> None:
+        self.files = files
+        self.directory = directory
+        self.topic_partition = topic_partition
+        self.config = config
+        self.opening = opening
+        self.now_ms = clock.wall_ms()
+        self.open_files = open_files
+        self.epochs = LeaderEpochs.load(files, directory)
+        self.producers = Producers(files, directory, config.producer_id_expiration_ms)
+        self.segments: list[Segment] = []
+        self.unsynced: list[Segment] = []
+        self.doomed: list[str] = []
+        self.log_start_offset = opening.log_start_offset
+        self.end_offset = 0
+        self.flushed_offset = 0
+
+    def load(self) -> None:
+        """Find out all that a `Log` needs."""
+        finish_swaps(self.files, self.directory, self.open_files)
+        damaged = self._find_segments()
+        recovered_to = self._recover(damaged)
+        self._settle_end(recovered_to)
+        self.epochs.truncate_from_end(self.end_offset)
+        self.log_start_offset = max(self.log_start_offset, self.segments[0].base_offset)
+        self.epochs.truncate_from_start(self.log_start_offset)
+        self._settle_producers(recovered_to is not None)
+
+    def _find_segments(self) -> set[int]:
+        names = self.files.list(self.directory)
+        present = set(names)
+        damaged: set[int] = set()
+        for name in names:
+            stem, dot, kind = name.partition(".")
+            if len(stem) != _DIGITS or not stem.isdigit():
+                continue
+            offset = int(stem)
+            suffix = dot + kind
+            if suffix == SNAPSHOT:
+                self.producers.snapshots.append(offset)
+            elif suffix in SUFFIXES[1:] and file_name(offset) not in present:
+                logger.warning("Removing %s/%s, which belongs to no segment", self.directory, name)
+                self.files.unlink(f"{self.directory}/{name}")
+            elif suffix == ".log":
+                size = self.files.size(f"{self.directory}/{name}")
+                segment = Segment(self.files, self.directory, offset, self.open_files, size=size)
+                segment.created_ms = self.now_ms
+                self.segments.append(segment)
+                if not self._has_sane_indices(segment, present):
+                    damaged.add(offset)
+        return damaged
+
+    def _has_sane_indices(self, segment: Segment, present: set[str]) -> bool:
+        for kind, entry_size in ((".index", 8), (".timeindex", 12)):
+            if file_name(segment.base_offset, kind) not in present or self.files.size(segment.path(kind)) % entry_size:
+                return False
+        if file_name(segment.base_offset, ".txnindex") in present:
+            try:
+                segment.txn_index.all()
+            except CorruptIndexError as error:
+                logger.warning("%s", error)
+                return False
+        return True
+
+    def _recover(self, damaged: set[int]) -> int | None:
+        """Read what may be harmed; the end offset if that went up to the end of the log, else None."""
+        first = len(self.segments)
+        if not self.opening.clean:
+            point = self.opening.recovery_point
+            first = max((i for i, s in enumerate(self.segments) if s.base_offset <= point), default=0)
+        i = 0
+        end: int | None = None
+        while i < len(self.segments):
+            segment = self.segments[i]
+            if i >= first or segment.base_offset in damaged:
+                end, cut = self._recover_segment(segment)
+                if cut:
+                    self._remove(self.segments[i + 1 :])
+            else:
+                end = None
+            i += 1
+        return end
+
+    def _recover_segment(self, segment: Segment) -> tuple[int, bool]:
+        """Read a segment through; (offset after its last good batch, whether anything was cut off)."""
+        self._bring_producers_to(segment)
+        recovery = SegmentRecovery(segment, self.producers, self.epochs, self.config.index_interval_bytes)
+        end = recovery.run()
+        cut = segment.size > recovery.good_bytes
+        segment.close_file()
+        segment.fd = self.files.open(segment.path())
+        if cut:
+            logger.warning(
+                "%s is cut to %d of %d bytes, offset %d: %s",
+                segment.path(), recovery.good_bytes, segment.size, end, recovery.problem,
+            )  # fmt: skip
+            self.files.truncate(segment.fd, recovery.good_bytes)
+            segment.size = recovery.good_bytes
+        segment.seal()
+        segment.evictable = False
+        self.unsynced.append(segment)
+        self.producers.end_offset = max(end, self.producers.end_offset)
+        if segment is not self.segments[-1] and not cut:
+            self.producers.take_snapshot()
+        return end, cut
+
+    def _bring_producers_to(self, segment: Segment) -> None:
+        start = segment.base_offset
+        for snapshot in list(self.producers.snapshots):
+            if snapshot > start:
+                self.producers.drop_snapshot(snapshot)
+        if self.producers.end_offset != start or not self.unsynced:
+            self.producers.load_newest(self.log_start_offset, self.now_ms)
+            replay_producers([s for s in self.segments if s.base_offset < start], self.producers, start)
+
+    def _remove(self, doomed: list[Segment]) -> None:
+        for segment in doomed:
+            logger.warning("Removing %s, which follows a harmed one", segment.path())
+            segment.close_file()
+            segment.change_suffix(DELETED)
+            self.doomed.extend(segment.path(kind) for kind in SUFFIXES)
+            self.producers.drop_snapshot(segment.base_offset)
+            self.segments.remove(segment)
+
+    def _settle_end(self, recovered_to: int | None) -> None:
+        if self.segments:
+            self.end_offset = self._end_of_log(recovered_to)
+            if self.end_offset < self.log_start_offset:
+                logger.warning(
+                    "The log in %s ends at %d, before its start %d: its segments are removed",
+                    self.directory, self.end_offset, self.log_start_offset,
+                )  # fmt: skip
+                self._remove(list(self.segments))
+                self.unsynced.clear()
+                self.epochs.clear()
+        if not self.segments:
+            start = self.log_start_offset
+            self.segments.append(Segment.create(self.files, self.directory, start, self.open_files, self.now_ms))
+            self.end_offset = start
+        else:
+            active = self.segments[-1]
+            active.activate()
+            active.cover_tail(active.size, self.end_offset)
+            self.unsynced = [segment for segment in self.unsynced if segment is not active]
+        self.flushed_offset = (
+            self.end_offset
+            if self.opening.clean and not self.unsynced and recovered_to is None
+            else min(self.opening.recovery_point, self.end_offset)
+        )
+
+    def _end_of_log(self, recovered_to: int | None) -> int:
+        if recovered_to is not None:
+            return recovered_to
+        active = self.segments[-1]
+        try:
+            active.offset_index.load()
+            active.time_index.load()
+            return active.next_offset()
+        except (CorruptIndexError, TornSegmentError, KafkaError) as error:
+            logger.warning("Recovering %s although the shutdown was clean: %s", active.path(), error)
+            return self._recover_segment(active)[0]
+
+    def _settle_producers(self, was_recovered: bool) -> None:
+        producers = self.producers
+        producers.keep_snapshots({segment.base_offset for segment in self.segments})
+        if was_recovered and producers.end_offset == self.end_offset:
+            producers.expire(self.now_ms)
+            return
+        for snapshot in list(producers.snapshots):
+            if snapshot > self.end_offset:
+                producers.drop_snapshot(snapshot)
+        if self.opening.clean and not producers.snapshots:
+            # Kafka writes a snapshot at every close: without one there were never producers with an id.
+            producers.reset(self.end_offset)
+            producers.snapshot_offset = self.log_start_offset
+            return
+        producers.load_newest(self.log_start_offset, self.now_ms)
+        replay_producers(self.segments, producers, self.end_offset)
+
+
+class SegmentRecovery:
+    """One pass over a segment's batches that checks them and makes its indices anew."""
+
+    def __init__(self, segment: Segment, producers: Producers, epochs: LeaderEpochs, index_interval: int) -> None:
+        self.segment = segment
+        self.producers = producers
+        self.epochs = epochs
+        self.index_interval = index_interval
+        self.good_bytes = 0
+        self.problem = "the last batch is incomplete"
+        self._aborted: list[AbortedTransaction] = []
+
+    def run(self) -> int:
+        """The offset after the last good batch; `good_bytes` is where it ends."""
+        segment = self.segment
+        file_size = segment.size
+        segment.start_indices()
+        segment.first_timestamp = None
+        expected = segment.base_offset
+        try:
+            for position, data, header in segment.batches():
+                if not check_crc(data, 0, len(data)):
+                    self.problem = f"the CRC of the batch at {position} is wrong"
+                    break
+                last = header.base_offset + header.last_offset_delta
+                if header.base_offset < expected or last < header.base_offset or last - segment.base_offset > INT32_MAX:
+                    self.problem = f"the batch at {position} has offset {header.base_offset} instead of {expected}"
+                    break
+                segment.appended(position, len(data), last, header.max_timestamp, self.index_interval)
+                segment.size = file_size
+                epoch = header.partition_leader_epoch
+                if epoch > self.epochs.latest:
+                    self.epochs.assign(epoch, header.base_offset)
+                self._replay(data, header.base_offset, header)
+                expected = last + 1
+                self.good_bytes = position + len(data)
+        except KafkaError as error:
+            self.problem = str(error)
+        segment.size = file_size
+        segment.txn_index.rewrite(self._aborted)
+        return expected
+
+    def _replay(self, data: memoryview, offset: int, header: BatchHeader) -> None:
+        if offset < self.producers.end_offset:
+            return
+        completed = self.producers.replay(data, 0, header)
+        if completed is not None:
+            self._note(completed)
+
+    def _note(self, completed: CompletedTransaction) -> None:
+        if completed.aborted:
+            stable = self.producers.last_stable_offset_after(completed)
+            self._aborted.append(
+                AbortedTransaction(completed.producer_id, completed.first_offset, completed.last_offset, stable)
+            )
+        self.producers.complete(completed)
+
+
+def finish_swaps(files: Files, directory: str, open_files: OpenFiles) -> None:
+    """Complete or undo what the cleaner was doing, and remove files that were to be deleted.
+
+    `.cleaned` files were still being written: they go, and with them `.swap` files of the same or a higher base
+    offset. The other `.swap` files are whole: the segments that they replace go and they take their names.
+    """
+    names = files.list(directory)
+    for name in names:
+        if name.endswith(DELETED) and not name.endswith(".checkpoint" + DELETED):
+            files.unlink(f"{directory}/{name}")
+    cleaned = [name for name in names if name.endswith(CLEANED)]
+    first_cleaned = min((_offset_of(name) for name in cleaned), default=1 << 63)
+    swaps = [name for name in names if name.endswith(SWAP)]
+    for name in [n for n in swaps if _offset_of(n) >= first_cleaned] + cleaned:
+        files.unlink(f"{directory}/{name}")
+    swaps = [name for name in swaps if _offset_of(name) < first_cleaned]
+    if not swaps:
+        return
+    _remove_replaced(files, directory, names, swaps, open_files)
+    for name in swaps:
+        files.rename(f"{directory}/{name}", f"{directory}/{name.removesuffix(SWAP)}")
+    files.fsync_directory(directory)
+
+
+def _remove_replaced(files: Files, directory: str, names: list[str], swaps: list[str], open_files: OpenFiles) -> None:
+    low, high = 1 << 63, -1
+    for name in swaps:
+        if not name.endswith(".log" + SWAP):
+            continue
+        offset = _offset_of(name)
+        size = files.size(f"{directory}/{name}")
+        segment = Segment(files, directory, offset, open_files, size=size, suffix=SWAP)
+        low = min(low, offset)
+        for _, _, header in segment.batches():
+            high = max(high, header.next_offset)
+        segment.close_file()
+    for name in names:
+        if not name.endswith((SWAP, CLEANED, DELETED)) and low <= _offset_of(name) < high:
+            files.unlink(f"{directory}/{name}")
+
+
+def _offset_of(name: str) -> int:
+    stem = name.partition(".")[0]
+    return int(stem) if len(stem) == _DIGITS and stem.isdigit() else -1

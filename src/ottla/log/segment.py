@@ -1,0 +1,410 @@
+"""One segment: a run of batches in a `.log` file with its indices, named by its base offset.
+
+The last segment of a log is *active*: it is appended to and its indices are in memory. The others are *sealed*: their
+descriptor is opened on first use and may be closed again by `OpenFiles` when too many are open. Positions of recent
+batches (active) and of the next batch of a sequential reader (sealed) are remembered, so that the common reads need no
+index. A segment checks nothing that its log has checked, and raises OSError as the disk does.
+"""
+
+from bisect import bisect_left, bisect_right
+from collections import OrderedDict
+from collections.abc import Iterator
+from struct import Struct
+
+from ottla.log.files import Files
+from ottla.log.index import CorruptIndexError, OffsetIndex, TimeIndex
+from ottla.log.txn_index import TxnIndex
+from ottla.records import HEADER_SIZE, BatchHeader, Buffer, check_crc, iter_batches, read_header
+
+INT32_MAX = 0x7FFFFFFF
+SUFFIXES = (".log", ".index", ".timeindex", ".txnindex")
+DELETED = ".deleted"
+CLEANED = ".cleaned"
+SWAP = ".swap"
+# Base offset, length, last offset delta: what a walk over batches needs.
+_PLACE = Struct(">qi11xi")
+_LOG_OVERHEAD = 12
+_MAGIC_POSITION = 16
+_MAGIC = 2
+_WALK_CHUNK = 8192
+_SCAN_CHUNK = 1 << 20
+_RECENT = 1024
+_HINTS = 32
+
+
+def file_name(base_offset: int, suffix: str = ".log") -> str:
+    """Kafka's name: the base offset in twenty digits."""
+    return f"{base_offset:020d}{suffix}"
+
+
+class OpenFiles:
+    """Bounds the descriptors of sealed segments: the one used longest ago is closed."""
+
+    def __init__(self, limit: int = 1000) -> None:
+        self.limit = limit
+        self._segments: OrderedDict[int, Segment] = OrderedDict()
+
+    def touch(self, segment: "Segment") -> None:
+        """`segment` was opened or used just now."""
+        segments = self._segments
+        segments[id(segment)] = segment
+        segments.move_to_end(id(segment))
+        if len(segments) > self.limit:
+            for key, other in segments.items():
+                if other.evictable:
+                    del segments[key]
+                    other.close_file()
+                    return
+
+    def forget(self, segment: "Segment") -> None:
+        """`segment` was closed."""
+        self._segments.pop(id(segment), None)
+
+
+class Segment:
+    """`size` is where the next batch goes; `max_timestamp` is None until it has been looked up."""
+
+    __slots__ = (
+        "_hints",
+        "_max_offset",
+        "_max_timestamp",
+        "_recent_last",
+        "_recent_positions",
+        "base_offset",
+        "created_ms",
+        "directory",
+        "evictable",
+        "fd",
+        "files",
+        "first_timestamp",
+        "offset_index",
+        "open_files",
+        "recent_from",
+        "sealed",
+        "size",
+        "suffix",
+        "time_index",
+        "txn_index",
+        "unindexed",
+    )
+
+    def __init__(
+        self, files: Files, directory: str, base_offset: int, open_files: OpenFiles, *, size: int = 0, suffix: str = ""
+    ) -> None:
+        self.files = files
+        self.directory = directory
+        self.base_offset = base_offset
+        self.open_files = open_files
+        self.suffix = suffix
+        self.size = size
+        self.fd = -1
+        self.sealed = True
+        # Not before it is synced: a descriptor that another thread is about to sync must stay what it is.
+        self.evictable = True
+        self.created_ms = 0
+        self.first_timestamp: int | None = None
+        self.unindexed = 0
+        self.offset_index = OffsetIndex(files, self.path(".index"), base_offset)
+        self.time_index = TimeIndex(files, self.path(".timeindex"), base_offset)
+        self.txn_index = TxnIndex(files, self.path(".txnindex"))
+        self._max_timestamp: int | None = None
+        self._max_offset = base_offset
+        self._hints: dict[int, int] = {}
+        # Last offsets and positions of the newest batches; they cover all offsets from `recent_from` on.
+        self.recent_from = base_offset
+        self._recent_last: list[int] = []
+        self._recent_positions: list[int] = []
+
+    def __repr__(self) -> str:
+        return f"Segment({self.base_offset}, {self.size} bytes in {self.directory})"
+
+    def path(self, suffix: str = ".log") -> str:
+        """Path of one of its files."""
+        return f"{self.directory}/{self.base_offset:020d}{suffix}{self.suffix}"
+
+    # Life
+
+    @classmethod
+    def create(cls, files: Files, directory: str, base_offset: int, open_files: OpenFiles, now_ms: int) -> "Segment":
+        """An empty active one; files of the same name are emptied."""
+        segment = cls(files, directory, base_offset, open_files)
+        segment.fd = files.open(segment.path(), create=True, truncate=True)
+        segment.start_indices()
+        segment.txn_index.rewrite([])
+        segment.sealed = False
+        segment.evictable = False
+        segment.created_ms = now_ms
+        segment._max_timestamp = -1
+        return segment
+
+    def start_indices(self) -> None:
+        """Empty indices in memory, to be filled by appends or by a recovery."""
+        self.offset_index.start()
+        self.time_index.start()
+        self.unindexed = 0
+        self._max_timestamp = -1
+        self._max_offset = self.base_offset
+
+    def activate(self) -> None:
+        """Make a sealed one writable again. Raises CorruptIndexError if its indices must be rebuilt first."""
+        if not self.offset_index.in_memory:
+            self.offset_index.load()
+        if not self.time_index.in_memory:
+            self.time_index.load()
+        self.close_file()
+        self.fd = self.files.open(self.path())
+        self.sealed = False
+        self.evictable = False
+        self.recent_from = INT32_MAX + self.base_offset
+        self._recent_last.clear()
+        self._recent_positions.clear()
+        self._hints.clear()
+
+    def seal(self) -> None:
+        """No more appends: the last timestamp is indexed and the indices leave memory."""
+        if self.time_index.in_memory:
+            timestamp, offset = self.largest_timestamp()
+            self.time_index.maybe_append(timestamp, offset)
+        self.offset_index.seal()
+        self.time_index.seal()
+        self.sealed = True
+        self._recent_last.clear()
+        self._recent_positions.clear()
+        self.recent_from = INT32_MAX + self.base_offset
+        if self.fd >= 0:
+            self.open_files.touch(self)
+
+    def open_file(self) -> int:
+        """The descriptor, opened if need be."""
+        if self.fd < 0:
+            self.fd = self.files.open(self.path())
+        if self.sealed:
+            self.open_files.touch(self)
+        return self.fd
+
+    def close_file(self) -> None:
+        """Close the descriptor if it is open."""
+        if self.fd >= 0:
+            fd, self.fd = self.fd, -1
+            self.open_files.forget(self)
+            self.files.close(fd)
+
+    def change_suffix(self, suffix: str) -> None:
+        """Rename all its files; those that are not there are passed over."""
+        old = [self.path(kind) for kind in SUFFIXES]
+        self.suffix = suffix
+        for kind, path in zip(SUFFIXES, old, strict=True):
+            if self.files.exists(path):
+                self.files.rename(path, self.path(kind))
+        self.offset_index.move(self.path(".index"))
+        self.time_index.move(self.path(".timeindex"))
+        self.txn_index.path = self.path(".txnindex")
+
+    # Appending
+
+    def append(self, buffer: Buffer, last_offset: int, max_timestamp: int, index_interval: int) -> None:
+        """Write one batch at the end. If this raises, `size` is as before and the file may hold a part of it."""
+        position = self.size
+        size = len(buffer)
+        self.files.pwrite(self.fd, buffer, position)
+        self.appended(position, size, last_offset, max_timestamp, index_interval)
+        self._recent_last.append(last_offset)
+        self._recent_positions.append(position)
+        if len(self._recent_last) >= 2 * _RECENT:
+            self.recent_from = self._recent_last[_RECENT - 1] + 1
+            del self._recent_last[:_RECENT], self._recent_positions[:_RECENT]
+
+    def appended(self, position: int, size: int, last_offset: int, max_timestamp: int, index_interval: int) -> None:
+        """Take note of a batch that is in the file at `position`."""
+        if self.first_timestamp is None:
+            self.first_timestamp = max_timestamp
+        if self._max_timestamp is None:
+            self.largest_timestamp()
+        if max_timestamp > self._max_timestamp:  # type: ignore[operator]  # looked up just now
+            self._max_timestamp = max_timestamp
+            self._max_offset = last_offset
+        if self.unindexed > index_interval:
+            self.offset_index.append(last_offset, position)
+            self.time_index.maybe_append(self._max_timestamp, self._max_offset)  # type: ignore[arg-type]
+            self.unindexed = 0
+        self.unindexed += size
+        self.size = position + size
+
+    def cover_tail(self, position: int, next_offset: int) -> None:
+        """Start remembering batches with the one to be written at `position` for `next_offset`."""
+        if position == self.size and not self._recent_last:
+            self.recent_from = next_offset
+
+    # Looking up
+
+    def locate(self, offset: int) -> int:
+        """Position of the first batch that ends at `offset` or later; `size` if there is none."""
+        if offset >= self.recent_from:
+            i = bisect_left(self._recent_last, offset)
+            return self._recent_positions[i] if i < len(self._recent_positions) else self.size
+        position = self._hints.get(offset)
+        if position is not None:
+            return position
+        start = self.offset_index.lookup(offset)
+        for position, base, _, last in self.walk(start):
+            if position == start and position and base > offset:
+                raise CorruptIndexError(f"{self.offset_index.path} points behind offset {offset}")
+            if last >= offset:
+                return position
+        return self.size
+
+    def walk(self, position: int) -> Iterator[tuple[int, int, int, int]]:
+        """Position, base offset, size, last offset of the batches from `position` (the start of one) on.
+
+        Raises TornSegmentError where no whole batch is.
+        """
+        fd = self.open_file()
+        data = b""
+        start = position
+        end = self.size
+        while end - position >= HEADER_SIZE:
+            at = position - start
+            if len(data) - at < HEADER_SIZE:
+                data = self.files.pread(fd, _WALK_CHUNK, position)
+                start, at = position, 0
+                if len(data) < HEADER_SIZE:
+                    raise TornSegmentError(f"{self.path()} is shorter than {end} bytes")
+            base, length, delta = _PLACE.unpack_from(data, at)
+            size = length + _LOG_OVERHEAD
+            if size < HEADER_SIZE or position + size > end or data[at + _MAGIC_POSITION] != _MAGIC:
+                raise TornSegmentError(f"{self.path()} holds no whole batch at {position}")
+            yield position, base, size, base + delta
+            position += size
+
+    def cut(self, start: int, limit: int) -> int:
+        """The greatest end of a batch, after `start` (the start of one), that is not beyond `limit`; else `start`."""
+        if self._recent_positions and self._recent_positions[0] <= start:
+            i = bisect_right(self._recent_positions, limit) - 1
+            return max(self._recent_positions[i], start)
+        if limit - start > _WALK_CHUNK:
+            position = max(self.offset_index.floor_position(limit), start)
+        else:
+            position = start
+        next_offset = -1
+        for position, base, size, last in self.walk(position):
+            next_offset = base
+            if position + size > limit:
+                break
+            next_offset = last + 1
+        else:
+            position = self.size
+        if position > start:
+            self.hint(next_offset, position)
+        return position
+
+    def hint(self, offset: int, position: int) -> None:
+        """A reader will soon ask for `offset`, which is at `position`."""
+        hints = self._hints
+        if len(hints) >= _HINTS:
+            del hints[next(iter(hints))]
+        hints[offset] = position
+
+    def batch_size(self, position: int) -> int:
+        """Size of the batch at `position`."""
+        return read_header(self.files.pread(self.open_file(), HEADER_SIZE, position)).size
+
+    def read(self, start: int, end: int) -> bytes:
+        """The bytes between two positions."""
+        return self.files.pread(self.open_file(), end - start, start)
+
+    def batches(self, position: int = 0, *, checked: bool = False) -> Iterator[tuple[int, memoryview, BatchHeader]]:
+        """Position, bytes and header of each whole batch from `position` on.
+
+        Raises KafkaError(CORRUPT_MESSAGE) at bytes that are no batch; with `checked` it stops at the first batch whose
+        CRC is wrong. An incomplete tail ends it without a word.
+        """
+        fd = self.open_file()
+        chunk = _SCAN_CHUNK
+        while self.size - position >= HEADER_SIZE:
+            data = memoryview(self.files.pread(fd, min(chunk, self.size - position), position))
+            used = 0
+            for at, header in iter_batches(data):
+                size = header.size
+                if checked and not check_crc(data, at, size):
+                    return
+                yield position + at, data[at : at + size], header
+                used = at + size
+            if used == 0:
+                if len(data) < HEADER_SIZE or read_header(data).size > self.size - position:
+                    return
+                chunk = read_header(data).size
+            else:
+                chunk = _SCAN_CHUNK
+            position += used
+
+    def next_offset(self) -> int:
+        """Offset after the last batch; the base offset if there is none."""
+        result = self.base_offset
+        _, position = self.offset_index.last()
+        end = position if position < self.size else 0
+        for position, _, size, last in self.walk(end):
+            end = position + size
+            result = last + 1
+        if end != self.size:
+            raise TornSegmentError(f"{self.path()} ends within a batch, at {end} of {self.size}")
+        return result
+
+    def largest_timestamp(self) -> tuple[int, int]:
+        """The greatest timestamp and the last offset of its batch; (-1, base offset) if there is none."""
+        if self._max_timestamp is None:
+            timestamp, offset = self.time_index.last()
+            if not self.sealed or timestamp < 0:
+                position = self.offset_index.lookup(offset)
+                for _, _, header in self.batches(position if position < self.size else 0):
+                    if header.max_timestamp > timestamp:
+                        timestamp, offset = header.max_timestamp, header.last_offset
+            self._max_timestamp, self._max_offset = timestamp, offset
+        return self._max_timestamp, self._max_offset
+
+    def first_batch_timestamp(self) -> int:
+        """The first batch's greatest timestamp, by which rolling is timed; -1 if it is empty."""
+        if self.first_timestamp is None:
+            if self.size < HEADER_SIZE:
+                return -1
+            self.first_timestamp = read_header(self.read(0, HEADER_SIZE)).max_timestamp
+        return self.first_timestamp
+
+    def modified_ms(self) -> int:
+        """When the file was last written."""
+        return self.files.modified_ms(self.path())
+
+    # Changing
+
+    def rebuild_indices(self, index_interval: int) -> None:
+        """Make the offset and time indices anew from the batches, which are believed."""
+        sealed = self.sealed
+        self._hints.clear()
+        self.start_indices()
+        for position, data, header in self.batches():
+            self.appended(position, len(data), header.last_offset, header.max_timestamp, index_interval)
+        if sealed:
+            self.seal()
+
+    def truncate_to(self, offset: int) -> None:
+        """Drop the batch that holds `offset` and all after it; the segment must be active."""
+        position = self.locate(offset)
+        self.offset_index.truncate_to(offset)
+        self.time_index.truncate_to(offset)
+        self.txn_index.truncate_to(offset)
+        self.files.truncate(self.fd, position)
+        self.size = position
+        self.offset_index.write_pending()
+        self.time_index.write_pending()
+        self._hints.clear()
+        self._recent_last.clear()
+        self._recent_positions.clear()
+        self.recent_from = INT32_MAX + self.base_offset
+        self.unindexed = 0
+        self._max_timestamp = None
+        if position == 0:
+            self.first_timestamp = None
+            self.created_ms = 0
+
+
+class TornSegmentError(Exception):
+    """A segment does not end with a whole batch: it needs recovery."""
