@@ -68,12 +68,15 @@ class ToolError(Exception):
     """A tool did not come to its end in time, or took its JVM with it."""
 
 
-def java(main: str, *arguments: str, heap: str = "512m", options: tuple[str, ...] = ()) -> list[str]:
-    """The command line that runs a class (or a .java file) with Kafka's jars.
+# Short-lived JVMs on few cores: the first compiler tier and the serial collector start fastest.
+QUICK_START = ("-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xshare:auto")
+# As Kafka's own start script has it, for benchmarks.
+FULL_SPEED = ("-XX:+UseG1GC", "-XX:MaxGCPauseMillis=20", "-XX:InitiatingHeapOccupancyPercent=35")
 
-    Short-lived JVMs on few cores: the first compiler tier and the serial collector start fastest.
-    """
-    jvm = [f"-Xmx{heap}", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xshare:auto", "-Djava.awt.headless=true"]
+
+def java(main: str, *arguments: str, heap: str = "512m", options: tuple[str, ...] = QUICK_START) -> list[str]:
+    """The command line that runs a class (or a .java file) with Kafka's jars."""
+    jvm = [f"-Xmx{heap}", "-Djava.awt.headless=true"]
     log4j = f"-Dlog4j2.configurationFile={KAFKA / 'log4j2.yaml'}"
     return ["java", *jvm, *options, log4j, "-cp", f"{KAFKA}/*", main, *arguments]
 
@@ -187,8 +190,16 @@ class StockKafka:
     `directory`/node-I/data is broker I's log directory; an already formatted directory is opened as it is.
     """
 
-    def __init__(self, directory: Path, brokers: int = 1, overrides: Mapping[str, object] | None = None) -> None:
+    def __init__(
+        self,
+        directory: Path,
+        brokers: int = 1,
+        overrides: Mapping[str, object] | None = None,
+        *,
+        for_speed: bool = False,
+    ) -> None:
         self.directory = directory.resolve()
+        self._options = FULL_SPEED if for_speed else QUICK_START
         # A fixed first byte: an id that begins with "-" is an option to `storage format`.
         self.cluster_id = base64.urlsafe_b64encode(b"o" + uuid.uuid4().bytes[1:]).decode().rstrip("=")
         self.bootstrap = ""
@@ -208,6 +219,11 @@ class StockKafka:
     def data(self, node: int = 1) -> Path:
         """The log directory of a broker."""
         return self.directory / f"node-{node}" / "data"
+
+    @property
+    def pids(self) -> list[int]:
+        """The process ids of the brokers, in order."""
+        return [process.pid for process in self._processes]
 
     def alive(self) -> bool:
         """Whether every broker process runs."""
@@ -243,7 +259,7 @@ class StockKafka:
         if formatted.returncode:
             raise RuntimeError(f"cannot format {home}: {formatted.stdout}{formatted.stderr}")
         with (home / "server.log").open("a") as log:
-            command = java("kafka.Kafka", str(properties), heap="1g")
+            command = java("kafka.Kafka", str(properties), heap="1g", options=self._options)
             self._processes.append(
                 subprocess.Popen(
                     command,

@@ -1,0 +1,1 @@
+"""Side by side with stock Apache Kafka on this machine: `make bench`, or `make bench RACE=produce`."""

@@ -1,0 +1,53 @@
+"""The two brokers of a race as processes, with what they cost."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from tests.ottla_process import OttlaProcess
+from tests.peers.kafka import StockKafka
+
+_TICKS = os.sysconf("SC_CLK_TCK")
+_PAGE = os.sysconf("SC_PAGE_SIZE")
+
+
+@dataclass(frozen=True)
+class Broker:
+    """A running broker."""
+
+    name: str
+    bootstrap: str
+    pid: int
+
+    @property
+    def address(self) -> tuple[str, int]:
+        """Host and port."""
+        host, port = self.bootstrap.rsplit(":", 1)
+        return host, int(port)
+
+    def cpu_seconds(self) -> float:
+        """User and system time of its process so far."""
+        fields = Path(f"/proc/{self.pid}/stat").read_text().rsplit(")", 1)[1].split()
+        return (int(fields[11]) + int(fields[12])) / _TICKS
+
+    def resident_mb(self) -> float:
+        """Memory that it holds now, in MB."""
+        return int(Path(f"/proc/{self.pid}/statm").read_text().split()[1]) * _PAGE / 1e6
+
+
+@contextlib.contextmanager
+def start_ottla(directory: Path) -> Iterator[Broker]:
+    """Ottla with its defaults."""
+    with OttlaProcess(directory, {"group.initial.rebalance.delay.ms": 0}) as process:
+        yield Broker("ottla", process.bootstrap, process.pid)
+
+
+@contextlib.contextmanager
+def start_kafka(directory: Path) -> Iterator[Broker]:
+    """Stock Kafka, one node, controller and broker, with the JVM's own defaults and a heap of 1 GiB."""
+    with StockKafka(directory, overrides={"group.initial.rebalance.delay.ms": 0}, for_speed=True) as kafka:
+        yield Broker("kafka", kafka.bootstrap, kafka.pids[0])
