@@ -263,7 +263,7 @@ class Encoder(Source):
             self.add(f"outer{depth} = w")
             self.add(f"tag{depth} = []")
             self.add(f"w = tag{depth}.append")
-            self.field(plan, f"{target}.{plan.name}", depth)
+            self.field(plan, f"{target}.{plan.name}", depth, null=0)
             self.flush()
             self.add(f"w = outer{depth}")
             self.add(f'b = b"".join(tag{depth})')
@@ -285,25 +285,26 @@ class Encoder(Source):
             "(" + " or ".join(f"{value}.{part.name} != {text}" for part, text in zip(parts, texts, strict=True)) + ")"
         )
 
-    def field(self, plan: Plan, value: str, depth: int) -> None:
+    def field(self, plan: Plan, value: str, depth: int, null: int = 0xFF) -> None:
+        """Write one field. `null` is the byte of a struct that is null: Kafka has another one for tagged fields."""
         nullable = plan.may_be_null(self.version)
         if plan.is_list:
             self.array(plan, value, nullable, depth)
         elif plan.kind == "struct":
             assert plan.struct is not None
             if nullable:
-                self.optional_struct(plan.struct, value, depth)
+                self.optional_struct(plan.struct, value, depth, null)
             else:
                 self.struct(plan.struct, value, depth + 1)
         else:
             self.scalar(plan.kind, value, nullable)
 
-    def optional_struct(self, cls: type[Struct], value: str, depth: int) -> None:
+    def optional_struct(self, cls: type[Struct], value: str, depth: int, null: int) -> None:
         self.flush()
         inner = f"s{depth + 1}_{len(self.lines)}"
         self.add(f"{inner} = {value}")
         self.add(f"if {inner} is None:")
-        self.add(r'    w(b"\xff")')
+        self.add(f"    w({bytes((null,))!r})")
         self.add("else:")
         self.depth += 1
         self.run.append(("B", "1"))
@@ -498,7 +499,7 @@ class Decoder(Source):
         for index, plan in enumerate(tagged):
             self.add(f"{'elif' if index else 'if'} tag{depth} == {plan.tag}:")
             self.depth += 1
-            self.field(plan, f"{target}.{plan.name}", depth)
+            self.field(plan, f"{target}.{plan.name}", depth, null=0)
             self.flush()
             self.add(f"if p != stop{depth}:")
             self.add(f'    raise bad_length("Tagged field {plan.name}", stop{depth} - p, end - p)')
@@ -507,14 +508,14 @@ class Decoder(Source):
         self.add(f"    p = stop{depth}")
         self.depth -= 2
 
-    def field(self, plan: Plan, target: str, depth: int) -> None:
+    def field(self, plan: Plan, target: str, depth: int, null: int = -1) -> None:
         nullable = plan.may_be_null(self.version)
         if plan.is_list:
             self.array(plan, target, nullable, depth)
         elif plan.kind == "struct":
             assert plan.struct is not None
             if nullable:
-                self.optional_struct(plan.struct, target, depth)
+                self.optional_struct(plan.struct, target, depth, null)
             else:
                 inner = f"s{depth + 1}_{len(self.lines)}"
                 self.new(plan.struct, inner)
@@ -523,11 +524,11 @@ class Decoder(Source):
         else:
             self.scalar(plan.kind, target, nullable)
 
-    def optional_struct(self, cls: type[Struct], target: str, depth: int) -> None:
+    def optional_struct(self, cls: type[Struct], target: str, depth: int, null: int) -> None:
         self.run.append(("b", "n"))
         self.flush()
         inner = f"s{depth + 1}_{len(self.lines)}"
-        self.add("if n < 0:")
+        self.add(f"if n <= {null}:")
         self.add(f"    {target} = None")
         self.add("else:")
         self.depth += 1

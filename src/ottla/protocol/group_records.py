@@ -145,7 +145,7 @@ class ConsumerGroupMemberMetadataValue(Message, key=5, versions="0", flexible="0
     subscribed_topic_regex: str | None = ""
     rebalance_timeout_ms: Int32 = -1
     server_assignor: str | None = ""
-    classic_member_metadata: ClassicMemberMetadata | None = tagged(0, 0, default=None)
+    classic_member_metadata: ClassicMemberMetadata | None = tagged(0, 0)
 
 
 class ClassicMemberMetadata(Struct):
@@ -217,7 +217,7 @@ class TopicPartitions(Struct):
 
     topic_id: Uuid = ZERO_UUID
     partitions: list[Int32] = []
-    assignment_epochs: list[Int32] | None = tagged(0, 0, default=None)
+    assignment_epochs: list[Int32] | None = tagged(0, 0)
 
 
 class ConsumerGroupRegularExpressionKey(Message, key=16, versions="0"):
