@@ -146,7 +146,7 @@ class RaftCore:
 
     def _on_started(self, event: Started, now_ms: int) -> None:
         self.end = event.end
-        self.flushed_offset = event.end.offset
+        self.flushed_offset = event.flushed_offset
         self._epoch_starts = list(event.epoch_starts)
         if self.election.epoch < event.end.epoch:
             # The log is ahead of the vote file: the file was lost. Its epoch is the least that can be true.
@@ -155,8 +155,11 @@ class RaftCore:
             # What led before it stopped does not lead now; nobody else does in that epoch.
             self.election = self.election._replace(leader_id=NOBODY)
         if self.voters == {self.node_id}:
+            # What is not on disk yet comes there with the record that opens the epoch.
             self._stand(now_ms)
-        elif self.election.leader_id != NOBODY:
+            return
+        self._flush()
+        if self.election.leader_id != NOBODY:
             self._follow(self.election.epoch, self.election.leader_id, now_ms)
         else:
             self._wait_for_leader(now_ms)

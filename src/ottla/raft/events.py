@@ -36,9 +36,10 @@ class Election(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Started:
-    """The node is up; `end` is where its log ends after recovery, all of it on disk."""
+    """The node is up; `end` is where its log ends after recovery, `flushed_offset` up to where it is on disk."""
 
     end: LogEnd
+    flushed_offset: int
     epoch_starts: tuple[tuple[int, int], ...] = ()
     """(epoch, offset of its first record), ascending, as the log's epoch cache knows them."""
 

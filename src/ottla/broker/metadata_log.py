@@ -1,0 +1,666 @@
+"""The cluster's metadata on this node: the quorum's log on disk, the controller on top, the image for everyone.
+
+    shell = MetadataShell.open(directory, node_id=..., cluster_id=..., rules=..., clock=...)   # loads, is elected
+    shell.register(request, clean_shutdown=...)                                   # this broker joins; now on disk
+    shell.subscribe(listener); shell.submit(lambda controller: controller.create_topics(request)).on_done(...)
+    shell.tick()                                                  # now and then: snapshots, retention
+
+A submitted operation is decided on the latest image; its records are one batch (or, if they are too many, a metadata
+transaction), appended at once. An fsync in a thread covers all that was appended before it; what is appended meanwhile
+waits for the next. Then the high watermark moves, the image is published, listeners run, completions complete, in this
+order. A disk that fails ends the shell: everything waiting fails with KAFKA_STORAGE_ERROR, and `on_failure` is called.
+
+The directory is KRaft's: `__cluster_metadata-0` with segments, snapshots and `quorum-state` (kraft.version 0: one
+static voter), and `bootstrap.checkpoint` beside it. Records that say nothing (NoOp) are not written.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import deque
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from random import SystemRandom
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from ottla.broker import metadata_snapshots as snapshots
+from ottla.broker.metadata_snapshots import SnapshotId, SnapshotWriter
+from ottla.common.clock import Clock
+from ottla.common.completion import Completion
+from ottla.common.errors import ErrorCode, KafkaError
+from ottla.common.ids import METADATA_TOPIC, METADATA_TOPIC_ID, ZERO_UUID, TopicPartition, Uuid
+from ottla.controller import ConfigRules, Controller, ControllerSettings, Outcome
+from ottla.controller.state import RandomSource
+from ottla.log.config import LogConfig
+from ottla.log.files import Files
+from ottla.log.log import Home, Log
+from ottla.log.recovery import open_log
+from ottla.metadata.delta import MetadataDelta
+from ottla.metadata.features import LATEST_METADATA_VERSION, METADATA_VERSION, bootstrap_records, record_version
+from ottla.metadata.image import EMPTY_IMAGE, MetadataImage
+from ottla.metadata.snapshot import snapshot_records
+from ottla.protocol import metadata_records as m
+from ottla.protocol.control_records import (
+    ControlType,
+    LeaderChangeMessage,
+    LeaderChangeVoter,
+    VotersRecord,
+    decode_control_key,
+    encode_control_key,
+)
+from ottla.protocol.message import Message
+from ottla.protocol.metadata_records import decode_metadata_record, encode_metadata_record
+from ottla.raft import AppendLeaderChange, Commit, Effect, Election, Flush, LogEnd, Persist, RaftCore, quorum_state
+from ottla.raft.events import Appended, Event, Flushed, Started
+from ottla.records import Buffer, decode_batch, encode_batch, iter_batches, read_header
+
+if TYPE_CHECKING:
+    from ottla.config import BrokerConfig
+    from ottla.protocol.messages.broker_registration import BrokerRegistrationRequest, BrokerRegistrationResponse
+
+logger = logging.getLogger(__name__)
+
+R = TypeVar("R")
+Listener = Callable[["MetadataImage | None", MetadataImage], None]
+RunInThread = Callable[[Callable[[], None]], "Completion[None]"]
+
+PARTITION = TopicPartition(METADATA_TOPIC, 0)
+READ_SIZE = 8 << 20
+MAX_BATCH_BYTES = 4 << 20
+_CONTROL = 0x20
+
+
+@dataclass(frozen=True)
+class MetadataLogSettings:
+    """Kafka's `metadata.log.*` and `metadata.max.*`; sizes in bytes, times in milliseconds, 0 for no interval."""
+
+    segment_bytes: int = 1 << 30
+    segment_ms: int = 7 * 24 * 3600 * 1000
+    bytes_between_snapshots: int = 20 << 20
+    max_snapshot_interval_ms: int = 3600 * 1000
+    retention_bytes: int = 100 << 20
+    retention_ms: int = 7 * 24 * 3600 * 1000
+
+    @classmethod
+    def from_config(cls, config: BrokerConfig) -> MetadataLogSettings:
+        """As the node is configured."""
+        return cls(
+            segment_bytes=config.int("metadata.log.segment.bytes"),
+            segment_ms=config.int("metadata.log.segment.ms"),
+            bytes_between_snapshots=config.int("metadata.log.max.record.bytes.between.snapshots"),
+            max_snapshot_interval_ms=config.int("metadata.log.max.snapshot.interval.ms"),
+            retention_bytes=config.int("metadata.max.retention.bytes"),
+            retention_ms=config.int("metadata.max.retention.ms"),
+        )
+
+
+@dataclass(frozen=True)
+class VoterState:
+    """One voter as the leader sees it; times are of the wall clock, -1 if unknown."""
+
+    replica_id: int
+    directory_id: Uuid
+    log_end_offset: int
+    last_fetch_ms: int
+    last_caught_up_ms: int
+
+
+@dataclass(frozen=True)
+class QuorumDescription:
+    """The quorum as the leader sees it."""
+
+    leader_id: int
+    leader_epoch: int
+    high_watermark: int
+    voters: tuple[VoterState, ...]
+
+
+@dataclass(slots=True)
+class _Waiting:
+    """Something appended, or asked, that is true once everything below `end_offset` is committed."""
+
+    end_offset: int
+    image: MetadataImage
+    done: Callable[[], None]
+    failed: Callable[[KafkaError], None]
+
+
+class MetadataShell:
+    """The metadata log of this node. Everything is called on the broker's loop."""
+
+    def __init__(
+        self,
+        log: Log,
+        *,
+        node_id: int,
+        directory_id: Uuid,
+        controller: Controller,
+        clock: Clock,
+        settings: MetadataLogSettings,
+        random: RandomSource,
+        run_in_thread: RunInThread | None,
+        on_failure: Callable[[KafkaError], None] | None,
+    ) -> None:
+        """For `open`."""
+        self.image: MetadataImage = EMPTY_IMAGE
+        self.node_id = node_id
+        self.directory_id = directory_id
+        self.log = log
+        self._files = log.files
+        self._controller = controller
+        self._clock = clock
+        self._settings = settings
+        self._run_in_thread = run_in_thread
+        self._on_failure = on_failure
+        self._listeners: list[Listener] = []
+        self._waiting: deque[_Waiting] = deque()
+        self._failure: KafkaError | None = None
+        self._controls: dict[ControlType, bytes] = {}
+        self._flush_held = True
+        self._flush_due = False
+        self._flushing_now = False
+        self._closed = False
+        self._snapshot: SnapshotWriter | None = None
+        self._snapshot_saving = False
+        self._snapshot_end = 0
+        self._snapshot_ms = clock.wall_ms()
+        self._bytes_since_snapshot = 0
+        self._last_timestamp_ms = -1
+        self.raft = RaftCore(node_id, {node_id}, self._read_election(), random)
+
+    # -- opening -----------------------------------------------------------------------------------------------
+
+    @classmethod
+    def open(
+        cls,
+        directory: str,
+        *,
+        node_id: int,
+        cluster_id: str,
+        rules: ConfigRules,
+        clock: Clock,
+        directory_id: Uuid = ZERO_UUID,
+        settings: MetadataLogSettings | None = None,
+        controller_settings: ControllerSettings | None = None,
+        files: Files | None = None,
+        random: RandomSource | None = None,
+        run_in_thread: RunInThread | None = None,
+        on_failure: Callable[[KafkaError], None] | None = None,
+    ) -> MetadataShell:
+        """Load what is in `directory` (a log directory; the log is made in it if there is none) and become leader.
+
+        Nothing is synced before `register` or the first `submit`; without `run_in_thread` each fsync blocks. Raises
+        OSError, and KafkaError if the metadata there is not for this node or this software.
+        """
+        settings = settings or MetadataLogSettings()
+        files = files or Files()
+        random = random or SystemRandom()
+        log = _open_log(directory, files, settings, clock)
+        controller = Controller(
+            node_id=node_id, cluster_id=cluster_id, rules=rules, random=random, settings=controller_settings
+        )
+        shell = cls(
+            log,
+            node_id=node_id,
+            directory_id=directory_id,
+            controller=controller,
+            clock=clock,
+            settings=settings,
+            random=random,
+            run_in_thread=run_in_thread,
+            on_failure=on_failure,
+        )
+        shell._start(directory)
+        return shell
+
+    def _start(self, directory: str) -> None:
+        in_transaction = self._load()
+        self._check_voters()
+        end = LogEnd(self.log.log_end_offset, self.log.latest_epoch)
+        epochs = tuple((entry.epoch, entry.start_offset) for entry in self.log.epochs.entries)
+        self._step(Started(end, min(self.log.flushed_offset, end.offset), epochs))
+        if in_transaction:
+            self._append_messages([m.AbortTransactionRecord(reason="The controller restarted")])
+        if not self._controller.image.features:
+            self._bootstrap(directory)
+        lowered = self._controller.lower_features().records
+        for record in lowered:
+            logger.warning("Lowering a feature to what is served here: %s", record)
+        self._append(lowered)
+
+    def _load(self) -> bool:
+        """Read snapshot and log; whether the log ends inside a metadata transaction."""
+        log = self.log
+        snapshots.remove_leftovers(self._files, log.directory)
+        delta = MetadataDelta(EMPTY_IMAGE)
+        offset, epoch = 0, -1
+        found = snapshots.newest(self._files, log.directory)
+        if found is not None:
+            snapshot_id, snapshot = found
+            for record in snapshot.records:
+                delta.replay(record)
+            self._controls.update(snapshot.controls)
+            offset, epoch = snapshot_id.end_offset, snapshot_id.epoch
+            self._last_timestamp_ms = snapshot.timestamp_ms
+            if log.log_end_offset < offset:
+                logger.warning("The metadata log ends at %d, before its snapshot: going on there", log.log_end_offset)
+                log.truncate_fully(offset)
+        if log.log_start_offset > offset:
+            raise KafkaError(
+                ErrorCode.KAFKA_STORAGE_ERROR,
+                f"The metadata log in {log.directory} begins at {log.log_start_offset} and no snapshot reaches there",
+            )
+        self._snapshot_end = offset
+        while offset < log.log_end_offset:
+            data = log.read(offset, READ_SIZE, log.log_end_offset)
+            for position, header in iter_batches(data):
+                if header.base_offset >= offset:
+                    self._replay_batch(delta, data, position, is_control=header.is_control)
+                    self._bytes_since_snapshot += header.size
+                offset, epoch = header.next_offset, header.partition_leader_epoch
+                self._last_timestamp_ms = header.max_timestamp
+        self.image = self._controller.load(delta.apply(offset - 1, epoch), offset)
+        return delta.in_transaction
+
+    def _replay_batch(self, delta: MetadataDelta, data: Buffer, position: int, *, is_control: bool) -> None:
+        for record in decode_batch(data, position):
+            if not is_control:
+                delta.replay(decode_metadata_record(record.value or b""))
+                continue
+            kind = decode_control_key(record.key or b"")
+            if kind in snapshots.KEPT_CONTROLS:
+                self._controls[kind] = record.value or b""
+
+    def _check_voters(self) -> None:
+        value = self._controls.get(ControlType.KRAFT_VOTERS)
+        voters = {voter.voter_id for voter in VotersRecord.decode(value, 0).voters} if value else {self.node_id}
+        if voters != {self.node_id}:
+            raise KafkaError(
+                ErrorCode.INCONSISTENT_VOTER_SET,
+                f"The metadata in {self.log.directory} is of a quorum of the nodes {sorted(voters)}; only a quorum of"
+                f" one voter, this node {self.node_id}, is supported",
+            )
+
+    def _bootstrap(self, directory: str) -> None:
+        """The first records of a new cluster: those that `format` left in `bootstrap.checkpoint`, or our own."""
+        path = f"{directory}/{snapshots.BOOTSTRAP_FILE}"
+        records: list[Message] = []
+        if self._files.exists(path):
+            try:
+                records = snapshots.parse(self._files.read(path), path).records
+            except snapshots.DamagedSnapshotError as error:
+                logger.warning("Passing over %s", error)
+        if not any(isinstance(r, m.FeatureLevelRecord) and r.name == METADATA_VERSION for r in records):
+            records = bootstrap_records()
+            # Not synced: a torn file is passed over and written again, until the log itself holds the records.
+            self._files.write(path, bootstrap_bytes(records, self._clock.wall_ms()))
+        self._append(records)
+
+    def register(self, request: BrokerRegistrationRequest, *, clean_shutdown: bool) -> BrokerRegistrationResponse:
+        """Register this node's own broker; blocks until that, and all before it, is on disk and in `image`."""
+        completion = self._submit(
+            lambda controller: controller.register_broker(request, clean_shutdown=clean_shutdown, fenced=False),
+            release=False,
+        )
+        self._flush_now()
+        return completion.result()
+
+    # -- what others use ---------------------------------------------------------------------------------------
+
+    def submit(self, operation: Callable[[Controller], Outcome[R]]) -> Completion[R]:
+        """Decide an operation on the latest metadata; done with its response once its records are committed.
+
+        Fails with the KafkaError that the operation raises, with KAFKA_STORAGE_ERROR or NOT_CONTROLLER.
+        """
+        return self._submit(operation, release=True)
+
+    def _submit(self, operation: Callable[[Controller], Outcome[R]], *, release: bool) -> Completion[R]:
+        completion: Completion[R] = Completion()
+        if self._failure is not None or self._closed:
+            completion.fail(self._failure or KafkaError(ErrorCode.NOT_CONTROLLER, "The node is shutting down"))
+            return completion
+        if not self.raft.is_leader:
+            completion.fail(KafkaError(ErrorCode.NOT_CONTROLLER, "This node does not lead the metadata quorum"))
+            return completion
+        # Held until the operation is in the image: a flush without a thread commits at once.
+        held, self._flush_held = self._flush_held, True
+        try:
+            outcome = operation(self._controller)
+            self._append(outcome.records)
+        except KafkaError as error:
+            completion.fail(error)
+        else:
+            response = outcome.response
+            self._wait(lambda: completion.complete(response), completion.fail)
+        finally:
+            self._flush_held = held
+        if release:
+            self._release_flush()
+        return completion
+
+    def subscribe(self, listener: Listener) -> None:
+        """Call `listener(old, new)` for each committed image; at once with (None, the present one)."""
+        self._listeners.append(listener)
+        listener(None, self.image)
+
+    def describe_quorum(self) -> QuorumDescription:
+        """Leader, epoch, high watermark, and how far each voter is."""
+        now_ms = self._clock.wall_ms()
+        voters = tuple(
+            VoterState(
+                voter,
+                self.directory_id if voter == self.node_id else ZERO_UUID,
+                self.log.log_end_offset,
+                now_ms,
+                now_ms,
+            )
+            for voter in sorted(self.raft.voters)
+        )
+        return QuorumDescription(self.raft.election.leader_id, self.raft.epoch, self.raft.high_watermark, voters)
+
+    def close(self) -> None:
+        """Sync what is appended, fail what is asked from now on, close the files."""
+        if self._closed:
+            return
+        if self._failure is None:
+            self._flush_now()
+        self._closed = True
+        self._fail_waiting(KafkaError(ErrorCode.NOT_CONTROLLER, "The node is shutting down"))
+        self.log.close()
+
+    # -- appending ---------------------------------------------------------------------------------------------
+
+    def _append(self, records: list[Message]) -> None:
+        """Append an operation's records, all or nothing, and take them into the controller's image."""
+        if records:
+            self._append_messages(records)
+            self._controller.replay(records, self.log.log_end_offset - 1, self.raft.epoch)
+
+    def _append_messages(self, records: list[Message]) -> None:
+        values = self._encode(records)
+        if sum(map(len, values)) <= MAX_BATCH_BYTES:
+            self._append_batch([(None, value) for value in values])
+            return
+        # Too much for one batch: a transaction keeps it whole (KIP-868).
+        self._append_batch([(None, encode_metadata_record(m.BeginTransactionRecord(name=None), 0))])
+        for part in _parts(values):
+            self._append_batch([(None, value) for value in part])
+        self._append_batch([(None, encode_metadata_record(m.EndTransactionRecord(), 0))])
+
+    def _encode(self, records: list[Message]) -> list[bytes]:
+        level = self._controller.image.metadata_version
+        if not level:  # the bootstrap records themselves
+            levels = (r.feature_level for r in records if isinstance(r, m.FeatureLevelRecord))
+            level = next(levels, LATEST_METADATA_VERSION)
+        return [encode_metadata_record(record, record_version(record, level)) for record in records]
+
+    def _append_batch(self, pairs: list[tuple[bytes | None, bytes]], attributes: int = 0) -> None:
+        now_ms = self._clock.wall_ms()
+        batch = encode_batch([(now_ms, key, value, ()) for key, value in pairs], attributes=attributes)
+        try:
+            self.log.append_as_leader(batch, read_header(batch), self.raft.epoch, now_ms, origin="raft")
+        except KafkaError as error:
+            self._fail(error)
+            raise
+        self._bytes_since_snapshot += len(batch)
+        self._last_timestamp_ms = now_ms
+        self._step(Appended(self.log.log_end_offset, self.raft.epoch))
+
+    def _wait(self, done: Callable[[], Any], failed: Callable[[KafkaError], Any]) -> None:
+        end_offset = self.log.log_end_offset
+        if end_offset <= self.raft.high_watermark and not self._waiting:
+            done()
+        else:
+            self._waiting.append(_Waiting(end_offset, self._controller.image, done, failed))
+
+    # -- the quorum's effects ----------------------------------------------------------------------------------
+
+    def _step(self, event: Event) -> None:
+        for effect in self.raft.step(event, self._clock.monotonic_ms()):
+            self._obey(effect)
+
+    def _obey(self, effect: Effect) -> None:
+        if isinstance(effect, Persist):
+            path = f"{self.log.directory}/{quorum_state.FILE_NAME}"
+            text = quorum_state.encode(effect.election, self.raft.voters)
+            self._files.write_atomically(path, text.encode())
+        elif isinstance(effect, AppendLeaderChange):
+            self._append_leader_change(effect)
+        elif isinstance(effect, Flush):
+            self._flush_due = True
+            if not self._flush_held:
+                self._flush()
+        elif isinstance(effect, Commit):
+            self._commit(effect.high_watermark)
+        else:
+            raise TypeError(f"A quorum of one voter has no {effect}")
+
+    def _append_leader_change(self, effect: AppendLeaderChange) -> None:
+        version = 1 if ControlType.KRAFT_VERSION in self._controls else 0
+        ids = {self.node_id: self.directory_id}
+        message = LeaderChangeMessage(
+            version=version,
+            leader_id=effect.leader_id,
+            voters=[LeaderChangeVoter(voter, ids.get(voter, ZERO_UUID)) for voter in effect.voters],
+            granting_voters=[LeaderChangeVoter(voter, ids.get(voter, ZERO_UUID)) for voter in effect.granting_voters],
+        )
+        self._append_batch([(encode_control_key(ControlType.LEADER_CHANGE), message.encode(version))], _CONTROL)
+
+    def _release_flush(self) -> None:
+        self._flush_held = False
+        if self._flush_due:
+            self._flush()
+
+    def _flush(self) -> None:
+        """Sync in a thread; the core asks for the next one only after this one was reported."""
+        if self._run_in_thread is None:
+            try:
+                self._flush_now()
+            except KafkaError:
+                logger.debug("Whoever waited for the flush was told")
+            return
+        if self._flushing_now:
+            return
+        self._flush_due = False
+        target = self.log.log_end_offset
+
+        def flushed(done: Completion[None]) -> None:
+            if self._closed:
+                return
+            try:
+                done.result()
+            except KafkaError as error:
+                self._fail(error)
+            else:
+                self._step(Flushed(target))
+
+        self._run_in_thread(self._flush_log).on_done(flushed)
+
+    def _flush_log(self) -> None:
+        self.log.flush()
+
+    def _flush_now(self) -> None:
+        """Sync on this thread, until nothing is left to sync."""
+        self._flush_held = False
+        if self._flushing_now:
+            return  # called by who was told of a commit: the loop below goes on
+        self._flushing_now = True
+        try:
+            while self._flush_due or self.raft.flushed_offset < self.log.log_end_offset:
+                self._flush_due = False
+                target = self.log.log_end_offset
+                self.log.flush()
+                self._step(Flushed(target))
+        except KafkaError as error:
+            self._fail(error)
+            raise
+        finally:
+            self._flushing_now = False
+
+    def _commit(self, high_watermark: int) -> None:
+        self.log.high_watermark = high_watermark
+        waiting = self._waiting
+        ready: list[_Waiting] = []
+        while waiting and waiting[0].end_offset <= high_watermark:
+            ready.append(waiting.popleft())
+        latest = self._controller.image
+        if latest.offset < high_watermark:
+            self._publish(latest)
+        elif ready:
+            self._publish(ready[-1].image)
+        for item in ready:
+            item.done()
+
+    def _publish(self, image: MetadataImage) -> None:
+        old = self.image
+        if image is old:
+            return
+        self.image = image
+        for listener in self._listeners:
+            listener(old, image)
+
+    def _fail(self, error: KafkaError) -> None:
+        """The disk failed: what is appended may never be durable, so nothing more can be promised."""
+        if self._failure is not None:
+            return
+        self._failure = error
+        logger.error("The metadata log failed: %s", error)
+        self._fail_waiting(error)
+        if self._on_failure is not None:
+            self._on_failure(error)
+
+    def _fail_waiting(self, error: KafkaError) -> None:
+        waiting, self._waiting = self._waiting, deque()
+        for item in waiting:
+            item.failed(error)
+
+    def _read_election(self) -> Election:
+        path = f"{self.log.directory}/{quorum_state.FILE_NAME}"
+        if not self._files.exists(path):
+            return Election()
+        try:
+            return quorum_state.decode(self._files.read(path).decode())
+        except ValueError as error:
+            raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"{path} cannot be read: {error}") from error
+
+    # -- snapshots ---------------------------------------------------------------------------------------------
+
+    def tick(self) -> None:
+        """Work that can wait: begin or go on with a snapshot, let old ones and old segments go. Costs milliseconds."""
+        if self._failure is not None or self._closed:
+            return
+        if self._snapshot is not None:
+            self._continue_snapshot(self._snapshot)
+        elif self._snapshot_is_due():
+            self.begin_snapshot()
+        self.log.purge(self._clock.wall_ms())
+
+    def _snapshot_is_due(self) -> bool:
+        if self._snapshot_saving or self.raft.high_watermark <= self._snapshot_end:
+            return False
+        interval_ms = self._settings.max_snapshot_interval_ms
+        return self._bytes_since_snapshot >= self._settings.bytes_between_snapshots or (
+            interval_ms > 0 and self._clock.wall_ms() - self._snapshot_ms >= interval_ms
+        )
+
+    def begin_snapshot(self) -> None:
+        """Begin a snapshot of the committed image; `tick` carries it on."""
+        image = self.image
+        snapshot_id = SnapshotId(image.offset + 1, image.epoch)
+        level = image.metadata_version
+        self._snapshot = SnapshotWriter(
+            snapshot_id,
+            ((record, record_version(record, level)) for record in snapshot_records(image)),
+            self._controls,
+            self._clock.wall_ms(),
+            self._last_timestamp_ms,
+        )
+        self._bytes_since_snapshot = 0
+        self._snapshot_ms = self._clock.wall_ms()
+        self._snapshot_end = snapshot_id.end_offset
+
+    def _continue_snapshot(self, writer: SnapshotWriter) -> None:
+        if writer.step():
+            return
+        self._snapshot = None
+        self._snapshot_saving = True
+
+        def save() -> None:
+            snapshots.write(self._files, self.log.directory, writer.snapshot_id.file_name, writer.data)
+
+        def saved(done: Completion[None]) -> None:
+            self._snapshot_saving = False
+            try:
+                done.result()
+            except OSError as error:
+                logger.warning("No metadata snapshot could be written: %s", error)
+                return
+            logger.info("Wrote the metadata snapshot %s", writer.snapshot_id.file_name)
+            if not self._closed:
+                self._clean()
+
+        self._run(save).on_done(saved)
+
+    def _run(self, work: Callable[[], None]) -> Completion[None]:
+        if self._run_in_thread is not None:
+            return self._run_in_thread(work)
+        try:
+            work()
+        except OSError as error:
+            return Completion.failed(error)
+        return Completion.of(None)
+
+    def _clean(self) -> None:
+        """Let the oldest snapshots go while they are too much or too old, and the log up to the oldest kept."""
+        directory, settings = self.log.directory, self._settings
+        ids = snapshots.list_ids(self._files, directory)
+        now_ms = self._clock.wall_ms()
+        sizes = {i: self._files.size(f"{directory}/{i.file_name}") for i in ids}
+        total = self.log.size + sum(sizes.values())
+        while len(ids) > 1:
+            oldest = ids[0]
+            path = f"{directory}/{oldest.file_name}"
+            too_much = 0 <= settings.retention_bytes < total
+            too_old = 0 <= settings.retention_ms < now_ms - self._files.modified_ms(path)
+            if not (too_much or too_old):
+                break
+            self._files.unlink(path)
+            total -= sizes[oldest]
+            ids.pop(0)
+            self._shorten_log(ids[0].end_offset, now_ms)
+        if ids and 0 <= settings.retention_bytes < total:
+            self._shorten_log(ids[0].end_offset, now_ms)
+
+    def _shorten_log(self, offset: int, now_ms: int) -> None:
+        if offset <= self.log.high_watermark:
+            self.log.delete_records_before(offset)
+            self.log.delete_old_segments(now_ms)
+
+
+def _open_log(directory: str, files: Files, settings: MetadataLogSettings, clock: Clock) -> Log:
+    config = LogConfig(
+        segment_bytes=settings.segment_bytes, segment_ms=settings.segment_ms, retention_ms=-1, retention_bytes=-1
+    )
+    return open_log(
+        Home(directory, files), f"{directory}/{PARTITION}", PARTITION, config, topic_id=METADATA_TOPIC_ID, clock=clock
+    )
+
+
+def _parts(values: Iterable[bytes]) -> Iterable[list[bytes]]:
+    part: list[bytes] = []
+    size = 0
+    for value in values:
+        if part and size + len(value) > MAX_BATCH_BYTES:
+            yield part
+            part, size = [], 0
+        part.append(value)
+        size += len(value)
+    yield part
+
+
+def bootstrap_bytes(records: Iterable[Message], now_ms: int) -> bytes:
+    """The content of `bootstrap.checkpoint`, for `format` as well."""
+    writer = SnapshotWriter(SnapshotId(0, 0), ((record, 0) for record in records), {}, now_ms, 0)
+    while writer.step():
+        pass
+    return bytes(writer.data)

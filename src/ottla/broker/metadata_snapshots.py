@@ -1,0 +1,176 @@
+"""Snapshots of the metadata log on disk: `<end offset>-<epoch>.checkpoint`, as KRaft writes them (KIP-630).
+
+A snapshot is batches like the log's: control records (header; kraft.version and voters if the quorum has them), the
+image's records, a control record that ends it. It is written to a `.part` file, synced and renamed: a file of the final
+name without its end was harmed later, and is passed over with a log line. `bootstrap.checkpoint`, the first records of
+a cluster, has the same form.
+"""
+
+from __future__ import annotations
+
+import logging
+import re
+from collections.abc import Iterable, Mapping
+from itertools import islice
+from typing import NamedTuple
+
+from ottla.common.errors import KafkaError
+from ottla.log.files import Files
+from ottla.protocol.control_records import (
+    ControlType,
+    SnapshotFooterRecord,
+    SnapshotHeaderRecord,
+    decode_control_key,
+    encode_control_key,
+)
+from ottla.protocol.message import Message
+from ottla.protocol.metadata_records import decode_metadata_record, encode_metadata_record
+from ottla.protocol.wire import DecodeError
+from ottla.records import check_crc, decode_batch, encode_batch, iter_batches
+
+logger = logging.getLogger(__name__)
+
+BOOTSTRAP_FILE = "bootstrap.checkpoint"
+SUFFIX = ".checkpoint"
+PARTIAL_SUFFIX = ".checkpoint.part"
+DELETED_SUFFIX = ".checkpoint.deleted"
+_NAME = re.compile(r"(\d{20})-(\d{10})\.checkpoint")
+_CONTROL = 0x20
+RECORDS_IN_BATCH = 2000
+KEPT_CONTROLS = (ControlType.KRAFT_VERSION, ControlType.KRAFT_VOTERS)
+
+
+class SnapshotId(NamedTuple):
+    """The offset after the last record that the snapshot stands for, and that record's epoch."""
+
+    end_offset: int
+    epoch: int
+
+    @property
+    def file_name(self) -> str:
+        """The name of its file."""
+        return f"{self.end_offset:020d}-{self.epoch:010d}{SUFFIX}"
+
+
+class Snapshot(NamedTuple):
+    """What a file holds."""
+
+    records: list[Message]
+    controls: Mapping[ControlType, bytes]
+    """The values of the control records in KEPT_CONTROLS."""
+    timestamp_ms: int
+    """When the last record that it stands for was written."""
+
+
+class DamagedSnapshotError(Exception):
+    """A file that is not a whole snapshot."""
+
+
+class SnapshotWriter:
+    """Builds a snapshot's bytes step by step, so that the caller can do other things in between."""
+
+    def __init__(
+        self,
+        snapshot_id: SnapshotId,
+        records: Iterable[tuple[Message, int]],
+        controls: Mapping[ControlType, bytes],
+        timestamp_ms: int,
+        last_timestamp_ms: int,
+    ) -> None:
+        """`records` come with their versions; `last_timestamp_ms` is that of the last record in the log."""
+        self.snapshot_id = snapshot_id
+        self.data = bytearray()
+        self._records = iter(records)
+        self._timestamp_ms = timestamp_ms
+        self._offset = 0
+        header = SnapshotHeaderRecord(version=0, last_contained_log_timestamp=last_timestamp_ms)
+        first: list[tuple[ControlType, bytes]] = [(ControlType.SNAPSHOT_HEADER, header.encode(0))]
+        first += [(kind, controls[kind]) for kind in KEPT_CONTROLS if kind in controls]
+        self._add([(encode_control_key(kind), value) for kind, value in first], _CONTROL)
+
+    def step(self) -> bool:
+        """Encode some more records; False once all is there."""
+        batch: list[tuple[bytes | None, bytes]] = [
+            (None, encode_metadata_record(record, version))
+            for record, version in islice(self._records, RECORDS_IN_BATCH)
+        ]
+        if batch:
+            self._add(batch, 0)
+            return True
+        footer = SnapshotFooterRecord(version=0).encode(0)
+        self._add([(encode_control_key(ControlType.SNAPSHOT_FOOTER), footer)], _CONTROL)
+        return False
+
+    def _add(self, pairs: list[tuple[bytes | None, bytes]], attributes: int) -> None:
+        self.data += encode_batch(
+            [(self._timestamp_ms, key, value, ()) for key, value in pairs],
+            base_offset=self._offset,
+            leader_epoch=self.snapshot_id.epoch,
+            attributes=attributes,
+        )
+        self._offset += len(pairs)
+
+
+def write(files: Files, directory: str, name: str, data: bytes | bytearray) -> None:
+    """Put the finished bytes on disk under `name`; blocking. Raises OSError, and leaves no file of that name then."""
+    partial = f"{directory}/{name}.part"
+    files.write(partial, data, sync=True)
+    files.rename(partial, f"{directory}/{name}")
+    files.fsync_directory(directory)
+
+
+def parse(data: bytes, name: str) -> Snapshot:
+    """Read a snapshot's bytes. Raises DamagedSnapshotError."""
+    try:
+        return _parse(data, name)
+    except (KafkaError, DecodeError) as error:
+        raise DamagedSnapshotError(f"{name}: {error}") from error
+
+
+def _parse(data: bytes, name: str) -> Snapshot:
+    records: list[Message] = []
+    controls: dict[ControlType, bytes] = {}
+    timestamp_ms = -1
+    ended = False
+    end = 0
+    for position, header in iter_batches(data):
+        if not check_crc(data, position, header.size):
+            raise DamagedSnapshotError(f"{name}: the batch at byte {position} has a wrong CRC")
+        end = position + header.size
+        for record in decode_batch(data, position):
+            if not header.is_control:
+                records.append(decode_metadata_record(record.value or b""))
+                continue
+            kind = decode_control_key(record.key or b"")
+            if kind is ControlType.SNAPSHOT_HEADER:
+                timestamp_ms = SnapshotHeaderRecord.decode(record.value or b"", 0).last_contained_log_timestamp
+            elif kind is ControlType.SNAPSHOT_FOOTER:
+                ended = True
+            elif kind in KEPT_CONTROLS:
+                controls[kind] = record.value or b""
+    if not ended or end != len(data):
+        raise DamagedSnapshotError(f"{name}: it is cut off after {end} of {len(data)} bytes")
+    return Snapshot(records, controls, timestamp_ms)
+
+
+def list_ids(files: Files, directory: str) -> list[SnapshotId]:
+    """The snapshots in the directory, oldest first."""
+    matches = (_NAME.fullmatch(name) for name in files.list(directory))
+    return sorted(SnapshotId(int(match[1]), int(match[2])) for match in matches if match)
+
+
+def remove_leftovers(files: Files, directory: str) -> None:
+    """Remove what a crash left of snapshots being written or deleted."""
+    for name in files.list(directory):
+        if name.endswith((PARTIAL_SUFFIX, DELETED_SUFFIX)):
+            files.unlink(f"{directory}/{name}")
+
+
+def newest(files: Files, directory: str) -> tuple[SnapshotId, Snapshot] | None:
+    """The newest snapshot that is whole."""
+    for snapshot_id in reversed(list_ids(files, directory)):
+        try:
+            return snapshot_id, parse(files.read(f"{directory}/{snapshot_id.file_name}"), snapshot_id.file_name)
+        except DamagedSnapshotError as error:
+            logger.warning("Passing over the snapshot %s in %s", error, directory)
+    return None
