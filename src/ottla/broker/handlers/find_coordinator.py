@@ -37,7 +37,7 @@ class _Node(NamedTuple):
     message: str | None = None
 
 
-_REFUSED = {
+_REFUSED: dict[int, _Node] = {
     KeyType.TRANSACTION: _Node(
         error=ErrorCode.COORDINATOR_NOT_AVAILABLE, message="Transactions are not supported by this broker."
     ),

@@ -1,0 +1,177 @@
+"""A group coordinator's shard without a broker: an in-memory log, a clock that is moved by hand, answers by call.
+
+`validate` runs after every event, so that a test which breaks an invariant fails where it does.
+"""
+
+from __future__ import annotations
+
+import random
+from collections import deque
+from typing import Any
+
+from ottla.common.errors import ErrorCode
+from ottla.coordinators.group import Append, Call, Effects, GroupConfig, GroupShard, Moment, Reply
+from ottla.protocol.messages.heartbeat import HeartbeatRequest
+from ottla.protocol.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol
+from ottla.protocol.messages.leave_group import LeaveGroupRequest, MemberIdentity
+from ottla.protocol.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment
+
+WALL_START_MS = 1_700_000_000_000
+
+
+class GroupDriver:
+    """Obeys one shard's effects. Times in milliseconds since the start."""
+
+    def __init__(self, config: GroupConfig | None = None, seed: int = 0) -> None:
+        self.config = config or GroupConfig()
+        self.now_ms = 0
+        self.log: list[tuple[bytes, bytes | None]] = []
+        self.append_error = ErrorCode.NONE
+        """If set, appends fail with it."""
+        self.answers: dict[Call, Any] = {}
+        self._random = random.Random(seed)
+        self.shard = self._new_shard()
+        self.shard.loaded(self._now())
+
+    def _new_shard(self) -> GroupShard:
+        return GroupShard(self.config, self._random.randbytes)
+
+    def _now(self) -> Moment:
+        return Moment(self.now_ms, WALL_START_MS + self.now_ms)
+
+    def send(self, request: object, version: int = 9, client_id: str = "client") -> Call:
+        """Send one request; its answer is in `answers`, at once or later."""
+        call = Call(request, version, client_id, "/127.0.0.1")
+        self.obey(self.shard.step(call, self._now()))
+        return call
+
+    def ask(self, request: object, version: int = 9, client_id: str = "client") -> Any:
+        """Send one request that is answered at once."""
+        call = self.send(request, version, client_id)
+        return self.answers[call]
+
+    def obey(self, effects: Effects) -> None:
+        """Append, replay and answer in the order of the effects."""
+        pending = deque(effects)
+        while pending:
+            effect = pending.popleft()
+            if isinstance(effect, Reply):
+                assert effect.call not in self.answers, "answered twice"
+                self.answers[effect.call] = effect.response
+            else:
+                pending.extendleft(reversed(self._append(effect)))
+        self.shard.validate()
+
+    def _append(self, append: Append) -> Effects:
+        base = len(self.log)
+        if self.append_error is ErrorCode.NONE:
+            self.log.extend(append.records)
+        return self.shard.finish(append, base, self.append_error, self._now())
+
+    def advance(self, duration_ms: int) -> None:
+        """Let time pass; timers elapse in their order."""
+        end_ms = self.now_ms + duration_ms
+        while True:
+            next_ms = self.shard.next_timer_ms()
+            if next_ms is None or next_ms > end_ms:
+                break
+            self.now_ms = max(self.now_ms, next_ms)
+            self.obey(self.shard.handle_timer(self._now()))
+        self.now_ms = end_ms
+
+    def replayed(self) -> GroupShard:
+        """Another shard that has read the log."""
+        shard = self._new_shard()
+        for offset, (key, value) in enumerate(self.log):
+            shard.replay(key, value, offset)
+        return shard
+
+    def restart(self) -> None:
+        """The coordinator dies and comes back: parked requests are lost, the log is read anew."""
+        self.shard = self.replayed()
+        self.obey(self.shard.loaded(self._now()))
+
+
+class Joiner:
+    """One client of a group, as far as the coordinator sees it."""
+
+    def __init__(
+        self,
+        driver: GroupDriver,
+        group_id: str = "g",
+        *,
+        instance_id: str | None = None,
+        client_id: str = "client",
+        version: int = 9,
+        protocols: tuple[tuple[str, bytes], ...] = (("range", b""),),
+        protocol_type: str = "consumer",
+        session_timeout_ms: int = 10_000,
+        rebalance_timeout_ms: int = 60_000,
+    ) -> None:
+        self.driver = driver
+        self.group_id = group_id
+        self.instance_id = instance_id
+        self.client_id = client_id
+        self.version = version
+        self.protocols = protocols
+        self.protocol_type = protocol_type
+        self.session_timeout_ms = session_timeout_ms
+        self.rebalance_timeout_ms = rebalance_timeout_ms
+        self.member_id = ""
+        self.generation = -1
+
+    def join_request(self) -> JoinGroupRequest:
+        """The JoinGroup it would send now."""
+        return JoinGroupRequest(
+            group_id=self.group_id,
+            session_timeout_ms=self.session_timeout_ms,
+            rebalance_timeout_ms=self.rebalance_timeout_ms,
+            member_id=self.member_id,
+            group_instance_id=self.instance_id,
+            protocol_type=self.protocol_type,
+            protocols=[JoinGroupRequestProtocol(name=name, metadata=metadata) for name, metadata in self.protocols],
+        )
+
+    def join(self) -> Call:
+        """Send JoinGroup; if an id is handed out, come back with it."""
+        call = self.driver.send(self.join_request(), self.version, self.client_id)
+        answer = self.driver.answers.get(call)
+        if answer is not None and answer.error_code == ErrorCode.MEMBER_ID_REQUIRED:
+            self.member_id = answer.member_id
+            call = self.driver.send(self.join_request(), self.version, self.client_id)
+        return call
+
+    def joined(self, call: Call) -> Any:
+        """The answer to a JoinGroup, taken note of."""
+        answer = self.driver.answers[call]
+        if answer.error_code == ErrorCode.NONE:
+            self.member_id, self.generation = answer.member_id, answer.generation_id
+        return answer
+
+    def sync(self, assignments: dict[str, bytes] | None = None) -> Call:
+        """Send SyncGroup; a leader brings the assignment."""
+        rows = [SyncGroupRequestAssignment(member_id=m, assignment=a) for m, a in (assignments or {}).items()]
+        request = SyncGroupRequest(
+            group_id=self.group_id,
+            generation_id=self.generation,
+            member_id=self.member_id,
+            group_instance_id=self.instance_id,
+            assignments=rows,
+        )
+        return self.driver.send(request, 5)
+
+    def heartbeat(self) -> ErrorCode:
+        """Send Heartbeat."""
+        request = HeartbeatRequest(
+            group_id=self.group_id,
+            generation_id=self.generation,
+            member_id=self.member_id,
+            group_instance_id=self.instance_id,
+        )
+        return ErrorCode(self.driver.ask(request, 4).error_code)
+
+    def leave(self) -> ErrorCode:
+        """Send LeaveGroup."""
+        members = [MemberIdentity(member_id=self.member_id, group_instance_id=self.instance_id)]
+        answer = self.driver.ask(LeaveGroupRequest(group_id=self.group_id, members=members), 5)
+        return ErrorCode(answer.error_code or answer.members[0].error_code)
