@@ -10,16 +10,22 @@ storage (meta.properties, the lock), manager.
 from ottla.log.config import LogConfig
 from ottla.log.files import Files
 from ottla.log.log import AppendInfo, Home, Log
+from ottla.log.manager import DirectoryInfo, LogDirectory, LogManager
 from ottla.log.recovery import Opening, open_log
+from ottla.log.storage import StorageError
 from ottla.log.txn_index import AbortedTransaction
 
 __all__ = [
     "AbortedTransaction",
     "AppendInfo",
+    "DirectoryInfo",
     "Files",
     "Home",
     "Log",
     "LogConfig",
+    "LogDirectory",
+    "LogManager",
     "Opening",
+    "StorageError",
     "open_log",
 ]

@@ -1,9 +1,12 @@
-"""Every touch of the disk by the log goes through one `Files` object, so that a test can put a failing disk in its place.
+"""Every touch of the disk by the log goes through one `Files` object: a test puts a failing disk in its place.
 
 Methods are thin: they raise OSError as the system does. Paths are strings (cheaper than `Path` on the hot path).
 Promises that callers build on: `pwrite` wrote everything or raised; `write_atomically` leaves the old or the new
 content whatever happens, and the new one once it returned.
 """
+
+# Plain paths and system calls throughout, as the docstring says.
+# ruff: noqa: PTH
 
 import os
 import shutil

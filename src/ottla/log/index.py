@@ -78,7 +78,7 @@ class CorruptIndexError(Exception):
 class OffsetIndex:
     """Offset of a batch's last record -> position of that batch; the offset is stored relative to the base offset."""
 
-    __slots__ = ("file", "_offsets", "_positions", "_written", "base_offset", "in_memory", "path")
+    __slots__ = ("_offsets", "_positions", "_written", "base_offset", "file", "in_memory", "path")
 
     def __init__(self, files: Files, path: str, base_offset: int) -> None:
         self.file = _IndexFile(files, path, _OFFSET_ENTRY)
@@ -187,7 +187,7 @@ class OffsetIndex:
 class TimeIndex:
     """Timestamp -> offset: every record with a greater timestamp lies after that offset. Both rise."""
 
-    __slots__ = ("file", "_offsets", "_timestamps", "_written", "base_offset", "in_memory", "path")
+    __slots__ = ("_offsets", "_timestamps", "_written", "base_offset", "file", "in_memory", "path")
 
     def __init__(self, files: Files, path: str, base_offset: int) -> None:
         self.file = _IndexFile(files, path, _TIME_ENTRY)

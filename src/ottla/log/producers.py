@@ -8,8 +8,9 @@ A producer that is not known (it expired, or its records were deleted) may begin
 the verification of transactions with their coordinator (KIP-890), which belongs to the one who asks it.
 """
 
+import struct
 from collections.abc import Mapping
-from struct import Struct, error as StructError
+from struct import Struct
 from typing import NamedTuple
 
 from crc32c import crc32c
@@ -329,7 +330,7 @@ def read_marker(buffer: Buffer, position: int) -> Marker | None:
         if kind not in (_ABORT, _COMMIT):
             return None
         _, coordinator_epoch = _MARKER_VALUE.unpack_from(record.value or b"")
-    except StructError as error:
+    except struct.error as error:
         raise KafkaError(ErrorCode.INVALID_RECORD, "A transaction marker is too short") from error
     return Marker(kind == _ABORT, coordinator_epoch, record.timestamp)
 

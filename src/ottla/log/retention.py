@@ -1,4 +1,4 @@
-"""Which segments may go: by the log's start, by size, by age. Always from the oldest on, never above the high watermark.
+"""Which segments may go: by the log's start, by size, by age; oldest first, never above the high watermark.
 
 A segment's age is that of its greatest timestamp. If all segments go, a new empty one is begun first.
 """
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 def apply_retention(log: "Log", now_ms: int) -> int:
     """Remove the segments that may go; how many."""
-    count = _delete(log, lambda segment, following: following is not None and following <= log.log_start_offset)
+    count = _delete(log, lambda _, following: following is not None and following <= log.log_start_offset)
     if log.config.deletes:
         count += _delete_by_size(log) + _delete_by_age(log, now_ms)
     return count

@@ -281,21 +281,17 @@ class Segment:
         if self._recent_positions and self._recent_positions[0] <= start:
             i = bisect_right(self._recent_positions, limit) - 1
             return max(self._recent_positions[i], start)
-        if limit - start > _WALK_CHUNK:
-            position = max(self.offset_index.floor_position(limit), start)
-        else:
-            position = start
+        far = limit - start > _WALK_CHUNK
+        end = max(self.offset_index.floor_position(limit), start) if far else start
         next_offset = -1
-        for position, base, size, last in self.walk(position):
-            next_offset = base
+        for position, base, size, last in self.walk(end):
             if position + size > limit:
+                next_offset = base if next_offset < 0 else next_offset
                 break
-            next_offset = last + 1
-        else:
-            position = self.size
-        if position > start:
-            self.hint(next_offset, position)
-        return position
+            end, next_offset = position + size, last + 1
+        if end > start:
+            self.hint(next_offset, end)
+        return end
 
     def hint(self, offset: int, position: int) -> None:
         """A reader will soon ask for `offset`, which is at `position`."""

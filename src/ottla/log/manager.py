@@ -1,0 +1,410 @@
+"""`LogManager`: the log directories of one broker and the logs in them.
+
+A new partition goes to the online directory with the fewest. A directory whose disk fails goes offline alone: its
+logs raise KAFKA_STORAGE_ERROR and `on_directory_failed` is called, on the thread that met the error. After `load`,
+one thread calls everything; `checkpoint` and `Log.flush` may run in another one, and `in_background` is given what may
+take long and needs no answer (removing files).
+
+Duties of the owner: `cleanup` every log.retention.check.interval.ms, `checkpoint` every minute and
+`checkpoint_high_watermarks` every five seconds, `flush` for logs in `logs_to_flush`, `close` at the end. Compaction is
+the `Cleaner`'s.
+"""
+
+import logging
+import re
+import secrets
+import threading
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+
+from ottla.common.clock import Clock
+from ottla.common.errors import ErrorCode, KafkaError
+from ottla.common.ids import METADATA_TOPIC, ZERO_UUID, TopicPartition, Uuid
+from ottla.log import storage
+from ottla.log.checkpoints import (
+    HIGH_WATERMARKS,
+    LOG_STARTS,
+    RECOVERY_POINTS,
+    CorruptCheckpointError,
+    read_offsets,
+    read_topic_id,
+    write_offsets,
+)
+from ottla.log.config import LogConfig
+from ottla.log.files import Files
+from ottla.log.log import Home, Log
+from ottla.log.recovery import Opening, open_log
+from ottla.log.segment import OpenFiles
+
+logger = logging.getLogger(__name__)
+
+DELETE_SUFFIX = "-delete"
+STRAY_SUFFIX = "-stray"
+FUTURE_SUFFIX = "-future"
+_MAX_NAME = 255
+_PARTITION_NAME = re.compile(r"(?P<topic>[a-zA-Z0-9._-]+)-(?P<partition>\d+)")
+_MARKED_NAME = re.compile(r".+-\d+\.[0-9a-f]{32}(?P<suffix>-delete|-stray|-future)")
+_PRODUCER_EXPIRY_CHECK_MS = 600_000
+
+
+@dataclass(frozen=True)
+class DirectoryInfo:
+    """A log directory as others see it. Sizes of the volume are -1 while it is offline."""
+
+    path: str
+    directory_id: Uuid
+    online: bool
+    total_bytes: int
+    usable_bytes: int
+
+
+class LogDirectory(Home):
+    """One of log.dirs: identity, lock, checkpoints."""
+
+    def __init__(self, path: str, files: Files, on_failure: Callable[[Home, OSError], None]) -> None:
+        super().__init__(path, files, on_failure)
+        self.lock = storage.DirectoryLock(path)
+        self.directory_id: Uuid = ZERO_UUID
+        self.was_clean = False
+        self.broker_epoch = -1
+        self.writing = threading.Lock()
+
+    def prepare(self) -> None:
+        """Create it if it is missing, lock it, see how the last run ended."""
+        self.files.make_directory(self.path)
+        self.lock.acquire()
+        meta = storage.read_meta(self.files, self.path)
+        self.directory_id = meta.directory_id if meta else ZERO_UUID
+        epoch = storage.take_clean_shutdown(self.files, self.path)
+        self.was_clean = epoch is not None
+        self.broker_epoch = -1 if epoch is None else epoch
+
+    def openings(self) -> dict[TopicPartition, Opening]:
+        """What the checkpoints say of each partition."""
+        points = self._offsets(RECOVERY_POINTS)
+        starts = self._offsets(LOG_STARTS)
+        watermarks = self._offsets(HIGH_WATERMARKS)
+        return {
+            tp: Opening(self.was_clean, points.get(tp, 0), starts.get(tp, 0), watermarks.get(tp, 0))
+            for tp in {*points, *starts, *watermarks}
+        }
+
+    def _offsets(self, name: str) -> dict[TopicPartition, int]:
+        try:
+            return read_offsets(self.files, self.path, name)
+        except CorruptCheckpointError as error:
+            # Without it the logs are read from their start, which is slow and safe.
+            logger.warning("Passing over a checkpoint: %s", error)
+            return {}
+
+
+class LogManager:
+    """See the module's docstring. Directories are used in the order given where nothing else decides."""
+
+    def __init__(
+        self,
+        directories: Iterable[str],
+        clock: Clock,
+        defaults: LogConfig | None = None,
+        on_directory_failed: Callable[[DirectoryInfo, OSError], None] | None = None,
+        *,
+        files: Files | None = None,
+        in_background: Callable[[Callable[[], None]], object] | None = None,
+        max_open_files: int = 1000,
+    ) -> None:
+        self.clock = clock
+        self.defaults = defaults or LogConfig()
+        self.files = files or Files()
+        self.open_files = OpenFiles(max_open_files)
+        self._on_directory_failed = on_directory_failed
+        self._in_background = in_background or (lambda work: work())
+        paths = list(dict.fromkeys(path.rstrip("/") or "/" for path in directories))
+        if not paths:
+            raise storage.StorageError("log.dirs names no directory")
+        self._homes = [LogDirectory(path, self.files, self._failed) for path in paths]
+        self._logs: dict[TopicPartition, Log] = {}
+        # Directories of deleted partitions, with the moment to remove them.
+        self._doomed: list[tuple[int, LogDirectory, str]] = []
+        self._producers_checked_ms = 0
+
+    # Starting
+
+    def load(
+        self,
+        config_for: Callable[[str], LogConfig] | None = None,
+        is_stray: Callable[[TopicPartition, Uuid], bool] | None = None,
+    ) -> None:
+        """Lock the directories and open every partition in them; each is recovered if the last run did not end well.
+
+        `config_for(topic)` gives the topic's configuration. A partition for which `is_stray(partition, topic id)` holds
+        is renamed `...-stray` and left alone. Raises StorageError if a directory is in use or a partition is in two;
+        a disk that fails takes its directory offline, and StorageError is raised if none is left.
+        """
+        for home in self._homes:
+            try:
+                home.prepare()
+            except OSError as error:
+                home.fail(error)
+        for home in self._homes:
+            if home.online:
+                try:
+                    self._load_directory(home, config_for, is_stray)
+                except OSError as error:
+                    home.fail(error)
+        if not any(home.online for home in self._homes):
+            raise storage.StorageError("None of the log directories can be used; see the lines above")
+
+    def _load_directory(
+        self,
+        home: LogDirectory,
+        config_for: Callable[[str], LogConfig] | None,
+        is_stray: Callable[[TopicPartition, Uuid], bool] | None,
+    ) -> None:
+        openings = home.openings()
+        for name in self.files.list(home.path):
+            path = f"{home.path}/{name}"
+            tp = self._partition_of(home, name, path)
+            if tp is None:
+                continue
+            if is_stray is not None and is_stray(tp, read_topic_id(self.files, path)):
+                stray = f"{home.path}/{marked_name(tp, STRAY_SUFFIX)}"
+                logger.warning("No partition of this broker: renaming %s to %s", path, stray)
+                self.files.rename(path, stray)
+                continue
+            if tp in self._logs:
+                raise storage.StorageError(
+                    f"{tp} is in two log directories, {self._logs[tp].directory} and {path}; remove one"
+                )
+            config = config_for(tp.topic) if config_for else self.defaults
+            opening = openings.get(tp, Opening(home.was_clean))
+            self._logs[tp] = open_log(
+                home, path, tp, config, opening=opening, clock=self.clock, open_files=self.open_files
+            )
+
+    def _partition_of(self, home: LogDirectory, name: str, path: str) -> TopicPartition | None:
+        if not self.files.is_directory(path):
+            return None
+        if marked := _MARKED_NAME.fullmatch(name):
+            if marked["suffix"] == DELETE_SUFFIX:
+                self._doomed.append((self.clock.wall_ms() + self.defaults.file_delete_delay_ms, home, path))
+            elif marked["suffix"] == FUTURE_SUFFIX:
+                logger.warning("Leaving %s alone: moving partitions between directories is not supported", path)
+            return None
+        match = _PARTITION_NAME.fullmatch(name)
+        if match is None:
+            logger.warning("Leaving %s alone: it is no partition's directory", path)
+            return None
+        if match["topic"] == METADATA_TOPIC:
+            return None
+        return TopicPartition(match["topic"], int(match["partition"]))
+
+    # The logs
+
+    def get(self, topic_partition: TopicPartition) -> Log | None:
+        """The partition's log, if there is one (its directory may be offline)."""
+        return self._logs.get(topic_partition)
+
+    def all(self) -> list[Log]:
+        """Every log."""
+        return list(self._logs.values())
+
+    def create(self, topic_partition: TopicPartition, topic_id: Uuid, config: LogConfig | None = None) -> Log:
+        """The partition's log, created empty if there is none.
+
+        Raises KafkaError: INCONSISTENT_TOPIC_ID if one of an older topic of that name is there (delete it first),
+        KAFKA_STORAGE_ERROR if no directory is online or the disk fails.
+        """
+        log = self._logs.get(topic_partition)
+        if log is not None:
+            if topic_id not in {ZERO_UUID, log.topic_id} and log.topic_id != ZERO_UUID:
+                raise KafkaError(ErrorCode.INCONSISTENT_TOPIC_ID, f"{log.directory} is of another topic's life")
+            return log
+        home = self._emptiest_home()
+        directory = f"{home.path}/{topic_partition}"
+        try:
+            log = open_log(
+                home,
+                directory,
+                topic_partition,
+                config or self.defaults,
+                opening=Opening(clean=not self.files.exists(directory)),
+                topic_id=topic_id,
+                clock=self.clock,
+                open_files=self.open_files,
+            )
+        except OSError as error:
+            home.fail(error)
+            raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"Cannot create {directory}: {error}") from error
+        self._logs[topic_partition] = log
+        return log
+
+    def _emptiest_home(self) -> LogDirectory:
+        homes = [home for home in self._homes if home.online]
+        if not homes:
+            raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, "No log directory is online")
+        counts = {id(home): 0 for home in homes}
+        for log in self._logs.values():
+            if id(log.home) in counts:
+                counts[id(log.home)] += 1
+        return min(homes, key=lambda home: counts[id(home)])
+
+    def delete(self, topic_partition: TopicPartition) -> bool:
+        """Forget a partition, if it is there: its directory is renamed now, and removed after file.delete.delay.ms."""
+        log = self._logs.pop(topic_partition, None)
+        if log is None:
+            return False
+        log.abandon()
+        home = self._home_of(log)
+        if home.online:
+            path = f"{home.path}/{marked_name(topic_partition, DELETE_SUFFIX)}"
+            try:
+                self.files.rename(log.directory, path)
+                self.files.fsync_directory(home.path)
+            except OSError as error:
+                home.fail(error)
+                raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"Cannot delete {log.directory}: {error}") from error
+            self._doomed.append((self.clock.wall_ms() + log.config.file_delete_delay_ms, home, path))
+        return True
+
+    def directory_id_of(self, log: Log) -> Uuid:
+        """The id of the directory that holds a log."""
+        return self._home_of(log).directory_id
+
+    def _home_of(self, log: Log) -> LogDirectory:
+        return next(home for home in self._homes if home is log.home)
+
+    # Directories
+
+    def directories(self) -> list[DirectoryInfo]:
+        """All of log.dirs, offline ones too."""
+        return [self._info(home) for home in self._homes]
+
+    def homes(self) -> list[LogDirectory]:
+        """The directories themselves, for the cleaner and for the metadata log."""
+        return list(self._homes)
+
+    def _info(self, home: LogDirectory) -> DirectoryInfo:
+        total = usable = -1
+        if home.online:
+            try:
+                total, usable = self.files.space(home.path)
+            except OSError as error:
+                home.fail(error)
+        return DirectoryInfo(home.path, home.directory_id, home.online, total, usable)
+
+    def _failed(self, home: Home, error: OSError) -> None:
+        if self._on_directory_failed is not None:
+            directory = next(h for h in self._homes if h is home)
+            self._on_directory_failed(DirectoryInfo(home.path, directory.directory_id, False, -1, -1), error)
+
+    # Upkeep
+
+    def logs_to_flush(self, now_ms: int) -> list[Log]:
+        """Logs with sealed segments that are not synced yet, or due by flush.ms: to be flushed in the background."""
+        return [
+            log
+            for log in self._logs.values()
+            if log.home.online and (log.has_unsynced_segments or log.needs_flush(now_ms))
+        ]
+
+    def cleanup(self, now_ms: int) -> int:
+        """Retention of every log, expiry of producers, removal of files whose delay is over; segments removed."""
+        count = 0
+        doomed: list[tuple[LogDirectory, list[str]]] = []
+        expire = now_ms - self._producers_checked_ms >= _PRODUCER_EXPIRY_CHECK_MS
+        self._producers_checked_ms = now_ms if expire else self._producers_checked_ms
+        for log in self.all():
+            if not log.home.online:
+                continue
+            try:
+                count += log.delete_old_segments(now_ms)
+            except KafkaError as error:
+                logger.warning("Retention of %s failed: %s", log.topic_partition, error)
+                continue
+            if expire:
+                log.producers.expire(now_ms)
+            if paths := log.purge(now_ms):
+                doomed.append((self._home_of(log), paths))
+        trees = [(home, path) for moment, home, path in self._doomed if moment <= now_ms]
+        self._doomed = [entry for entry in self._doomed if entry[0] > now_ms]
+        if doomed or trees:
+            self._in_background(lambda: self._remove(doomed, trees))
+        return count
+
+    def _remove(self, doomed: list[tuple[LogDirectory, list[str]]], trees: list[tuple[LogDirectory, str]]) -> None:
+        for home, paths in doomed:
+            try:
+                for path in paths:
+                    self.files.unlink(path)
+            except OSError as error:
+                home.fail(error)
+        for home, path in trees:
+            try:
+                self.files.remove_tree(path)
+            except OSError as error:
+                home.fail(error)
+
+    def checkpoint(self) -> None:
+        """Write recovery points and log starts of every directory. May run in another thread."""
+        for home in self._homes:
+            logs = self._logs_in(home)
+            points = {log.topic_partition: log.flushed_offset for log in logs}
+            starts = {
+                log.topic_partition: log.log_start_offset
+                for log in logs
+                if log.log_start_offset > log.segments[0].base_offset
+            }
+            self._write(home, {RECOVERY_POINTS: points, LOG_STARTS: starts})
+
+    def checkpoint_high_watermarks(self) -> None:
+        """Write the high watermarks of every directory. May run in another thread."""
+        for home in self._homes:
+            watermarks = {log.topic_partition: log.high_watermark for log in self._logs_in(home)}
+            self._write(home, {HIGH_WATERMARKS: watermarks})
+
+    def _logs_in(self, home: LogDirectory) -> list[Log]:
+        return [log for log in self.all() if log.home is home]
+
+    def _write(self, home: LogDirectory, checkpoints: Mapping[str, Mapping[TopicPartition, int]]) -> None:
+        if not home.online:
+            return
+        try:
+            with home.writing:
+                for name, offsets in checkpoints.items():
+                    write_offsets(self.files, home.path, name, offsets)
+        except OSError as error:
+            home.fail(error)
+
+    # The end
+
+    def close(self, broker_epoch: int = -1) -> None:
+        """Close every log, write the checkpoints and, where all went well, the clean-shutdown file; unlock."""
+        dirty: set[int] = set()
+        for log in self.all():
+            try:
+                log.close()
+            except KafkaError as error:
+                logger.warning("%s was not closed in order: %s", log.topic_partition, error)
+                dirty.add(id(log.home))
+        self.checkpoint()
+        self.checkpoint_high_watermarks()
+        for home in self._homes:
+            if home.online and id(home) not in dirty:
+                try:
+                    storage.write_clean_shutdown(self.files, home.path, broker_epoch)
+                except OSError as error:
+                    home.fail(error)
+            home.lock.release()
+
+    def abandon(self) -> None:
+        """Close files and locks and write nothing: what a crash leaves."""
+        for log in self.all():
+            log.abandon()
+        for home in self._homes:
+            home.lock.release()
+
+
+def marked_name(topic_partition: TopicPartition, suffix: str) -> str:
+    """The name of a directory that is not in use: `<topic>-<partition>.<unique><suffix>`, at most 255 bytes."""
+    tail = f"-{topic_partition.partition}.{secrets.token_hex(16)}{suffix}"
+    return topic_partition.topic[: _MAX_NAME - len(tail)] + tail

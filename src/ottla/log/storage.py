@@ -1,0 +1,153 @@
+"""What a log directory has as a whole: `meta.properties`, the lock against a second broker, the clean-shutdown file.
+
+The lock is Kafka's own (a POSIX record lock on `.lock`), so that neither broker opens what the other one uses.
+"""
+
+import fcntl
+import json
+import os
+from typing import NamedTuple
+
+from ottla.common.ids import ZERO_UUID, Uuid, uuid_from_text, uuid_to_text
+from ottla.log.files import Files
+
+META_PROPERTIES = "meta.properties"
+LOCK = ".lock"
+CLEAN_SHUTDOWN = ".kafka_cleanshutdown"
+# A POSIX lock does not hold against the own process.
+_locked_here: set[str] = set()
+
+
+class StorageError(Exception):
+    """A log directory that cannot be used; the message says why and what to do."""
+
+
+class MetaProperties(NamedTuple):
+    """The identity of a log directory. `node_id` is -1 and `directory_id` zero where an old file has none."""
+
+    cluster_id: str
+    node_id: int
+    directory_id: Uuid
+
+
+def read_meta(files: Files, directory: str) -> MetaProperties | None:
+    """The directory's `meta.properties`; None if it is not formatted. Raises StorageError if it makes no sense."""
+    path = f"{directory}/{META_PROPERTIES}"
+    if not files.exists(path):
+        return None
+    values = parse_properties(files.read(path).decode("utf-8", "replace"))
+    if values.get("version") not in {"0", "1"}:
+        raise StorageError(f"{path} has version {values.get('version')!r}; this program reads 1 (and 0)")
+    try:
+        return MetaProperties(
+            values.get("cluster.id", ""),
+            int(values.get("node.id", values.get("broker.id", "-1"))),
+            uuid_from_text(values["directory.id"]) if "directory.id" in values else ZERO_UUID,
+        )
+    except ValueError as error:
+        raise StorageError(f"{path} is damaged: {error}") from error
+
+
+def write_meta(files: Files, directory: str, meta: MetaProperties) -> None:
+    """Write `meta.properties`, version 1."""
+    lines = ["#", f"cluster.id={meta.cluster_id}", "version=1", f"directory.id={uuid_to_text(meta.directory_id)}"]
+    lines.append(f"node.id={meta.node_id}")
+    files.write_atomically(f"{directory}/{META_PROPERTIES}", ("\n".join(lines) + "\n").encode())
+
+
+def parse_properties(text: str) -> dict[str, str]:
+    """Java's properties, as far as Kafka writes them: comments, `key=value`, backslash before a special character."""
+    values = {}
+    for line in text.splitlines():
+        stripped = line.strip()
+        if not stripped or stripped[0] in "#!":
+            continue
+        name, _, value = stripped.partition("=")
+        values[name.strip().replace("\\", "")] = value.strip().replace("\\", "")
+    return values
+
+
+def format_directory(
+    files: Files, directory: str, cluster_id: str, node_id: int, directory_id: Uuid, *, ignore_formatted: bool = False
+) -> MetaProperties:
+    """Make `directory` a log directory of the cluster; it is created if it is missing.
+
+    One that is formatted already raises StorageError, or is returned as it is with `ignore_formatted` if the cluster
+    and node are the same.
+    """
+    known = read_meta(files, directory) if files.is_directory(directory) else None
+    if known is not None:
+        if not ignore_formatted:
+            raise StorageError(
+                f"Log directory {directory} is already formatted; use --ignore-formatted to pass over it"
+            )
+        check_meta(known, directory, cluster_id, node_id)
+        return known
+    files.make_directory(directory)
+    meta = MetaProperties(cluster_id, node_id, directory_id)
+    write_meta(files, directory, meta)
+    return meta
+
+
+def check_meta(meta: MetaProperties, directory: str, cluster_id: str, node_id: int) -> None:
+    """Raise StorageError unless the directory is of this cluster and node."""
+    if meta.cluster_id != cluster_id:
+        raise StorageError(
+            f"{directory} belongs to cluster {meta.cluster_id}, not {cluster_id}; point log.dirs elsewhere"
+        )
+    if meta.node_id not in {-1, node_id}:
+        raise StorageError(f"{directory} belongs to node {meta.node_id}, not {node_id}; check node.id and log.dirs")
+
+
+class DirectoryLock:
+    """Held from `acquire` to `release`; the system releases it when the process dies."""
+
+    def __init__(self, directory: str) -> None:
+        self.path = f"{directory}/{LOCK}"
+        self._fd = -1
+
+    def acquire(self) -> None:
+        """Take the lock. Raises StorageError if another broker holds it."""
+        real = os.path.realpath(self.path)
+        if real in _locked_here:
+            raise StorageError(_in_use(self.path))
+        fd = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        try:
+            fcntl.lockf(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except (BlockingIOError, PermissionError) as error:
+            os.close(fd)
+            raise StorageError(_in_use(self.path)) from error
+        self._fd = fd
+        _locked_here.add(real)
+
+    def release(self) -> None:
+        """Give it back if it is held."""
+        if self._fd >= 0:
+            fd, self._fd = self._fd, -1
+            _locked_here.discard(os.path.realpath(self.path))
+            os.close(fd)
+
+
+def _in_use(path: str) -> str:
+    return f"{path} is held by another broker; stop that one, or give this one its own log.dirs"
+
+
+def take_clean_shutdown(files: Files, directory: str) -> int | None:
+    """Whether the last shutdown was clean: its broker epoch (-1 if not told), or None. The file is removed."""
+    path = f"{directory}/{CLEAN_SHUTDOWN}"
+    if not files.exists(path):
+        return None
+    data = files.read(path)
+    files.unlink(path)
+    files.fsync_directory(directory)
+    try:
+        epoch = json.loads(data)["brokerEpoch"]
+    except (ValueError, KeyError, TypeError):
+        return -1
+    return int(epoch) if isinstance(epoch, int | str) and str(epoch).lstrip("-").isdigit() else -1
+
+
+def write_clean_shutdown(files: Files, directory: str, broker_epoch: int) -> None:
+    """Say that all logs of the directory were closed in order."""
+    content = json.dumps({"version": 0, "brokerEpoch": broker_epoch}, separators=(",", ":"))
+    files.write_atomically(f"{directory}/{CLEAN_SHUTDOWN}", content.encode())
