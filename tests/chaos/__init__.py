@@ -1,0 +1,1 @@
+"""Real processes that are killed, stopped and starved."""

@@ -1,0 +1,54 @@
+"""Topics and an admin client for tests in which creating topics is not the point."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Protocol
+
+import pytest
+from confluent_kafka.admin import AdminClient, NewTopic
+
+from tests.conftest import RunningBroker
+
+from .support import WAIT_S, unique, wait_until
+
+
+class MakeTopic(Protocol):
+    def __call__(self, partitions: int = 1, **config: object) -> str: ...
+
+
+@pytest.fixture
+def admin(broker: RunningBroker) -> AdminClient:
+    """librdkafka's admin client."""
+    return AdminClient({"bootstrap.servers": broker.bootstrap, "topic.metadata.propagation.max.ms": 0, "log_level": 2})
+
+
+@pytest.fixture
+def topic(request: pytest.FixtureRequest) -> str:
+    """The name of a topic that does not exist yet."""
+    return unique(request.node.originalname.removeprefix("test_")[:60])
+
+
+@pytest.fixture
+def make_topic(request: pytest.FixtureRequest, admin: AdminClient) -> Iterator[MakeTopic]:
+    """Create a topic (config names with _ for .) and wait until it has its leaders; deleted after the test."""
+    made: list[str] = []
+
+    def make(partitions: int = 1, **config: object) -> str:
+        name = unique(request.node.originalname.removeprefix("test_")[:60])
+        settings = {key.replace("_", "."): str(value) for key, value in config.items()}
+        new = NewTopic(name, num_partitions=partitions, replication_factor=1, config=settings)
+        admin.create_topics([new])[name].result(WAIT_S)
+        made.append(name)
+
+        def ready() -> bool:
+            known = admin.list_topics(name, timeout=WAIT_S).topics[name].partitions
+            return len(known) == partitions and all(p.leader >= 0 for p in known.values())
+
+        wait_until(ready, f"leaders of {name}")
+        return name
+
+    yield make
+    if made:
+        for future in admin.delete_topics(made).values():
+            future.exception(WAIT_S)  # the test may have deleted it itself

@@ -1,0 +1,154 @@
+"""The brokers that tests talk to.
+
+`broker` is a running broker: Ottla as a real process, and stock Apache Kafka too where a test is marked `both` (that
+shows that the test is right). `--brokers=kafka` runs every such test on stock Kafka alone, `--brokers=ottla` none.
+Each is started once in a session (and pytest-xdist worker); all tests on stock Kafka go to one worker.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Protocol
+
+import pytest
+
+from tests.ottla_process import OttlaProcess
+
+from .peers.cache import in_ci, missing_for_jvm
+
+OTTLA, KAFKA = "ottla", "kafka"
+# Tests join groups by the hundred; a person's first group may wait three seconds for more members.
+TEST_PROPERTIES = {"group.initial.rebalance.delay.ms": 0}
+LOG_OFFSET = pytest.StashKey[int]()
+
+
+class RunningBroker(Protocol):
+    """What a test may know of a broker."""
+
+    kind: str
+    bootstrap: str
+
+
+class _Ottla:
+    kind = OTTLA
+
+    def __init__(self, directory: Path) -> None:
+        self.process = OttlaProcess(directory, TEST_PROPERTIES)
+        self.process.start()
+        self.bootstrap = self.process.bootstrap
+
+    def close(self) -> None:
+        code = self.process.stop()
+        self.process.assert_no_traceback()
+        assert code == 0, f"exit code {code} after SIGTERM:\n{self.process.log_tail()}"
+
+
+class _Kafka:
+    """Stock Kafka; $OTTLA_TEST_KAFKA=HOST:PORT names one that runs already, which saves seconds while writing tests."""
+
+    kind = KAFKA
+
+    def __init__(self, directory: Path) -> None:
+        from .peers.kafka import StockKafka
+
+        running = os.environ.get("OTTLA_TEST_KAFKA")
+        self._stock = None if running else StockKafka(directory, overrides=TEST_PROPERTIES)
+        if self._stock is not None:
+            self._stock.start()
+        self.bootstrap = running or self._stock.bootstrap  # type: ignore[union-attr]
+
+    def close(self) -> None:
+        if self._stock is not None:
+            self._stock.stop()
+
+
+class Brokers:
+    """The session's brokers by kind, each started when first asked for."""
+
+    def __init__(self, directory: Path) -> None:
+        self._directory = directory
+        self._running: dict[str, _Ottla | _Kafka] = {}
+        self._failed: dict[str, str] = {}
+
+    def get(self, kind: str) -> _Ottla | _Kafka:
+        if kind in self._failed:
+            pytest.fail(self._failed[kind], pytrace=False)
+        if kind not in self._running:
+            try:
+                self._running[kind] = (_Ottla if kind == OTTLA else _Kafka)(self._directory / kind)
+            except Exception as error:
+                # Started once: the other tests fail at once instead of waiting for it each.
+                self._failed[kind] = f"{kind} did not start: {error}"
+                raise
+        return self._running[kind]
+
+    def close(self) -> None:
+        errors = []
+        for broker in self._running.values():
+            try:
+                broker.close()
+            except AssertionError as error:
+                errors.append(error)
+        if errors:
+            raise errors[0]
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption(
+        "--brokers",
+        default=os.environ.get("OTTLA_TEST_BROKERS", ""),
+        help="comma-separated: ottla, kafka. Default: ottla, and stock Kafka for tests marked `both`.",
+    )
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    config.addinivalue_line(
+        "markers", "both: runs against stock Apache Kafka as well, which shows that the test is right"
+    )
+    # kafka-python loads its schemas by an importlib function that newer Pythons call old.
+    config.addinivalue_line("filterwarnings", "ignore:(read|open)_text is deprecated:DeprecationWarning")
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    if "broker" not in metafunc.fixturenames:
+        return
+    chosen = [name for name in metafunc.config.getoption("--brokers").split(",") if name]
+    if not chosen:
+        chosen = [OTTLA, KAFKA] if metafunc.definition.get_closest_marker("both") else [OTTLA]
+    unknown = set(chosen) - {OTTLA, KAFKA}
+    if unknown:
+        raise pytest.UsageError(f"--brokers knows {OTTLA} and {KAFKA}, not {', '.join(sorted(unknown))}")
+    stock = [pytest.mark.jvm, pytest.mark.xdist_group("stock-kafka")]
+    metafunc.parametrize("broker", [pytest.param(k, marks=stock if k == KAFKA else []) for k in chosen], indirect=True)
+
+
+@pytest.fixture(scope="session")
+def brokers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Brokers]:
+    running = Brokers(tmp_path_factory.mktemp("brokers"))
+    yield running
+    running.close()
+
+
+@pytest.fixture
+def broker(request: pytest.FixtureRequest, brokers: Brokers) -> RunningBroker:
+    """A running broker, shared by the session: use topics and groups of your own."""
+    missing = missing_for_jvm() if request.param == KAFKA else None
+    if missing:
+        (pytest.fail if in_ci() else pytest.skip)(missing)
+    running = brokers.get(request.param)
+    if isinstance(running, _Ottla):
+        request.node.stash[LOG_OFFSET] = running.process.log_size()
+    return running
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) -> Iterator[None]:
+    """Show what the shared broker logged during a test that failed."""
+    report = yield
+    running = getattr(item, "funcargs", {}).get("broker")
+    if report.failed and isinstance(running, _Ottla):
+        tail = running.process.log_tail(since=item.stash.get(LOG_OFFSET, 0))
+        report.sections.append(("the broker's log during this test", tail or "(nothing)"))
+    return report

@@ -1,0 +1,126 @@
+"""Ottla as a real process: started as a person starts it, waited for by its first line, killed without mercy.
+
+A broker outlives `kill()` in its directory: `start()` again on the same object takes the same data and the same port.
+Every wait has a deadline; the process's standard error is kept in `log_path`.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+START_TIMEOUT_S = 30.0
+STOP_TIMEOUT_S = 15.0
+ANNOUNCEMENT = "bootstrap="
+
+
+class BrokerDied(Exception):
+    """The process ended, or said nothing within its deadline; the message holds the end of its log."""
+
+
+class OttlaProcess:
+    """One broker in `directory` (data, standard output and log), listening on a free loopback port."""
+
+    def __init__(self, directory: Path, properties: Mapping[str, object] | None = None) -> None:
+        self.directory = directory
+        self.data = directory / "data"
+        self.log_path = directory / "stderr.log"
+        self.bootstrap = ""
+        self._stdout_path = directory / "stdout.log"
+        self._properties = dict(properties or {})
+        self._process: subprocess.Popen[bytes] | None = None
+
+    @property
+    def pid(self) -> int:
+        assert self._process is not None, "the broker was never started"
+        return self._process.pid
+
+    def start(self) -> None:
+        """Start it and wait until it serves; a second start takes the port of the first."""
+        self.directory.mkdir(parents=True, exist_ok=True)
+        listen = self.bootstrap or "127.0.0.1:0"
+        command = [sys.executable, "-m", "ottla.cli.main", "up", "--data", str(self.data), "--listen", listen]
+        for name, value in self._properties.items():
+            command += ["-X", f"{name}={value}"]
+        environment = {**os.environ, "PYTHONUNBUFFERED": "1"}
+        with self._stdout_path.open("wb") as out, self.log_path.open("ab") as log:
+            self._process = subprocess.Popen(
+                command, stdout=out, stderr=log, stdin=subprocess.DEVNULL, env=environment, cwd=self.directory
+            )
+        self.bootstrap = self._wait_for_announcement()
+
+    def _wait_for_announcement(self) -> str:
+        assert self._process is not None
+        deadline = time.monotonic() + START_TIMEOUT_S
+        while time.monotonic() < deadline:
+            first, newline, _ = self._stdout_path.read_text().partition("\n")
+            if newline:
+                if not first.startswith(ANNOUNCEMENT):
+                    self.kill()
+                    raise BrokerDied(f"the first line of standard output is {first!r}, not {ANNOUNCEMENT}HOST:PORT")
+                return first.removeprefix(ANNOUNCEMENT)
+            if self._process.poll() is not None:
+                raise BrokerDied(f"exit code {self._process.returncode} before it served:\n{self.log_tail()}")
+            time.sleep(0.01)
+        self.kill()
+        raise BrokerDied(f"silent for {START_TIMEOUT_S} s:\n{self.log_tail()}")
+
+    def kill(self) -> None:
+        """SIGKILL: nothing is flushed, nothing is said."""
+        self._end(signal.SIGKILL)
+
+    def stop(self) -> int:
+        """SIGTERM, and the exit code; raises BrokerDied (after a SIGKILL) if that takes longer than the deadline."""
+        return self._end(signal.SIGTERM)
+
+    def _end(self, by: signal.Signals) -> int:
+        assert self._process is not None
+        if self._process.poll() is None:
+            self._process.send_signal(by)
+        try:
+            return self._process.wait(STOP_TIMEOUT_S)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait(STOP_TIMEOUT_S)
+            raise BrokerDied(f"still there {STOP_TIMEOUT_S} s after {by.name}:\n{self.log_tail()}") from None
+
+    def log_size(self) -> int:
+        """Bytes of standard error so far."""
+        return self.log_path.stat().st_size if self.log_path.exists() else 0
+
+    def log_tail(self, since: int = 0, limit: int = 12_000) -> str:
+        """Standard error from byte `since`, at most the last `limit` characters."""
+        if not self.log_path.exists():
+            return ""
+        with self.log_path.open("rb") as log:
+            log.seek(since)
+            return log.read().decode(errors="replace")[-limit:]
+
+    def assert_no_traceback(self) -> None:
+        """A traceback in a broker's log is a bug, whatever a client did to it."""
+        log = self.log_tail(limit=10_000_000)
+        position = log.find("Traceback")
+        assert position < 0, (
+            f"the broker's log {self.log_path} has a traceback:\n{log[max(0, position - 500) : position + 4000]}"
+        )
+
+    def __enter__(self) -> Self:
+        self.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if kind is not None:
+            with contextlib.suppress(BrokerDied):  # the error under way says more
+                self.stop()
+        else:
+            self.stop()
