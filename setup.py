@@ -8,6 +8,7 @@ from pathlib import Path
 from setuptools import Extension, setup
 
 KERNELS = Path("src/ottla/records/_kernels.py")
+DECLARATIONS = KERNELS.with_suffix(".pxd")
 
 
 def extensions() -> list[Extension]:
@@ -17,7 +18,9 @@ def extensions() -> list[Extension]:
     except ImportError:
         return []
     modules: list[Extension] = cythonize(
-        [Extension("ottla.records._kernels", [str(KERNELS)])], build_dir="build/cython", quiet=True
+        [Extension("ottla.records._kernels", [str(KERNELS)], depends=[str(DECLARATIONS)])],
+        build_dir="build/cython",
+        quiet=True,
     )
     for module in modules:
         module.optional = True  # cythonize() loses what it was given

@@ -106,7 +106,7 @@ def _size_or_code(codec: Codec, data: Buffer, max_size: int) -> int:
 
 
 @pytest.mark.parametrize("codec", COMPRESSED)
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=80, deadline=None)
 @given(data=st.data())
 def test_harmed_bytes_are_corrupt_or_bounded(codec: Codec, data: st.DataObject) -> None:
     whole = bytearray(compress(codec, TEXT[:500] + NOISE[:200]))
@@ -116,7 +116,7 @@ def test_harmed_bytes_are_corrupt_or_bounded(codec: Codec, data: st.DataObject) 
 
 
 @pytest.mark.parametrize("codec", COMPRESSED)
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=60, deadline=None)
 @given(data=st.binary(max_size=100))
 def test_noise_is_corrupt_or_bounded(codec: Codec, data: bytes) -> None:
     assert _size_or_code(codec, data, 10_000) in range(10_001)

@@ -27,7 +27,7 @@ from ottla.records.batch import Buffer
 from .conftest import KERNEL_FUNCTIONS, compiled_kernels
 from .samples import CODECS, INT64, RECORDS, ROWS, rows_of, with_payload
 
-BOTH = settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+BOTH = settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 
 
 @pytest.mark.parametrize("codec", CODECS)
@@ -79,7 +79,7 @@ def _outcome(module: ModuleType, name: str, *arguments: object) -> object:
 
 
 @pytest.mark.skipif(compiled_kernels() is None, reason="the kernels are not compiled here")
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=150, deadline=None)
 @given(rows=RECORDS, data=st.data(), shift=st.sampled_from([0, 1, -5_000_000_000, (1 << 63) - 1]))
 def test_both_kernels_agree_on_harmed_records(rows: list, data: st.DataObject, shift: int) -> None:
     compiled = compiled_kernels()

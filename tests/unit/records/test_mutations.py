@@ -33,7 +33,7 @@ RULES = [
     ProduceRules("t", compacted=True, before_max_ms=1_000),
     ProduceRules("t", compression_type="zstd", timestamp_type="LogAppendTime"),
 ]
-MANY = settings(max_examples=250, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+MANY = settings(max_examples=120, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 
 
 def _mutate(batch: bytes, data: st.DataObject) -> bytearray:
