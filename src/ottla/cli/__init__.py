@@ -1,0 +1,1 @@
+"""The `ottla` command: one file per subcommand, named in `main.COMMANDS`, imported when it is chosen."""

@@ -1,0 +1,32 @@
+"""Give data directories their cluster and node, so that a broker may open them.
+
+`ottla up` does this by itself for a new directory. A directory that is formatted already is left alone and is an
+error, unless --ignore-formatted is given.
+"""
+
+import argparse
+
+from ottla.cli import settings
+from ottla.cli.storage import check_cluster_id, directories_of, format_one, random_uuid
+from ottla.common.ids import uuid_to_text
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The options of `ottla format`."""
+    settings.add_arguments(parser)
+    parser.add_argument("--cluster-id", metavar="ID", help="22 characters of base64; default: a random one")
+    parser.add_argument(
+        "--ignore-formatted", action="store_true", help="pass over directories of this cluster and node"
+    )
+
+
+def run(options: argparse.Namespace) -> int:
+    """Format every directory of the settings."""
+    config = settings.broker_config(options)
+    cluster_id = check_cluster_id(options.cluster_id) if options.cluster_id else uuid_to_text(random_uuid())
+    for directory in directories_of(config):
+        meta = format_one(directory, cluster_id, config.node_id, ignore_formatted=options.ignore_formatted)
+        print(
+            f"{directory}: cluster {meta.cluster_id}, node {meta.node_id}, directory {uuid_to_text(meta.directory_id)}"
+        )
+    return 0

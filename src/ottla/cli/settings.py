@@ -1,0 +1,87 @@
+"""From command line and file to a `BrokerConfig`: the later source wins, `-X` over options over `--config`."""
+
+import argparse
+from pathlib import Path
+
+from ottla.cli.storage import default_data_directory, known_node_id
+from ottla.cli.terminal import Failure
+from ottla.config import BrokerConfig, ConfigError, load_properties, parse_address
+
+# A listener given on the command line replaces these of the file, which speak of other listeners.
+_LISTENER_SETTINGS = (
+    "advertised.listeners",
+    "controller.listener.names",
+    "inter.broker.listener.name",
+    "listener.security.protocol.map",
+    "listeners",
+)
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The options that decide about a broker's settings."""
+    parser.add_argument(
+        "--data",
+        metavar="DIR",
+        help="where its data is (log.dirs); default: $OTTLA_DATA, or ~/.local/share/ottla",
+    )
+    parser.add_argument("--config", metavar="FILE", help="a Kafka server.properties to start from")
+    parser.add_argument(
+        "-X",
+        dest="overrides",
+        metavar="NAME=VALUE",
+        action="append",
+        default=[],
+        help="one setting, by Kafka's name; may be repeated",
+    )
+    parser.add_argument("--node-id", metavar="N", help="this node's number (node.id); default: 1")
+
+
+def broker_config(options: argparse.Namespace) -> BrokerConfig:
+    """The settings asked for; raises Failure with exit code 2 where they cannot be served."""
+    properties = _from_file(options.config) if options.config else {}
+    listen = getattr(options, "listen", None)
+    if listen:
+        for name in _LISTENER_SETTINGS:
+            properties.pop(name, None)
+        properties["listeners"] = _listener(listen)
+    if options.data:
+        properties.pop("log.dir", None)
+        properties["log.dirs"] = options.data
+    elif "log.dirs" not in properties and "log.dir" not in properties:
+        properties["log.dirs"] = default_data_directory()
+    if options.node_id is not None:
+        properties.pop("broker.id", None)
+        properties["node.id"] = options.node_id
+    for override in options.overrides:
+        name, separator, value = override.partition("=")
+        if not separator or not name.strip():
+            raise Failure(f"-X {override!r} is not of the form NAME=VALUE", exit_code=2)
+        properties[name.strip()] = value
+    try:
+        config = BrokerConfig(properties)
+        if "node.id" not in properties and "broker.id" not in properties:
+            node_id = known_node_id(config.metadata_log_dir)
+            if node_id is not None and node_id != config.node_id:
+                config = BrokerConfig({**properties, "node.id": str(node_id)})
+    except ConfigError as error:
+        raise Failure(str(error), exit_code=2) from error
+    return config
+
+
+def _from_file(path: str) -> dict[str, str]:
+    try:
+        return load_properties(Path(path))
+    except OSError as error:
+        raise Failure(f"the file {path} cannot be read: {error.strerror}", exit_code=2) from error
+    except ValueError as error:
+        raise Failure(str(error), exit_code=2) from error
+
+
+def _listener(text: str) -> str:
+    try:
+        host, port = ("", int(text.removeprefix(":"))) if text.removeprefix(":").isdecimal() else parse_address(text)
+    except ValueError as error:
+        raise Failure(f"--listen: {error}", exit_code=2) from error
+    if port > 65535:
+        raise Failure(f"--listen: {port} is above 65535, the highest port", exit_code=2)
+    return f"PLAINTEXT://{f'[{host}]' if ':' in host else host}:{port}"

@@ -1,0 +1,103 @@
+"""Log directories before a broker opens them: where they are by default, and their first format."""
+
+import os
+import secrets
+from pathlib import Path
+
+from ottla.cli.terminal import Failure
+from ottla.common.ids import Uuid, uuid_from_text, uuid_to_text
+from ottla.config import BrokerConfig
+from ottla.log.files import Files
+from ottla.log.storage import MetaProperties, StorageError, check_meta, format_directory, read_meta
+
+
+def default_data_directory() -> str:
+    """`$OTTLA_DATA`, or `ottla` among the user's data (`$XDG_DATA_HOME`, `~/.local/share`)."""
+    configured = os.environ.get("OTTLA_DATA")
+    if configured:
+        return configured
+    home = os.environ.get("XDG_DATA_HOME")
+    return str((Path(home) if home else Path.home() / ".local" / "share") / "ottla")
+
+
+def random_uuid() -> Uuid:
+    """A new id whose text form does not start with a dash, which a command line would take for an option."""
+    while True:
+        uuid = secrets.token_bytes(16)
+        if not uuid_to_text(uuid).startswith("-"):
+            return uuid
+
+
+def check_cluster_id(text: str) -> str:
+    """The id as it is; raises Failure if Kafka would not take it."""
+    try:
+        uuid_from_text(text)
+    except ValueError as error:
+        advice = "Leave it out for a random one."
+        raise Failure(f"the cluster id {text!r} is not valid: {error}", advice, exit_code=2) from error
+    return text
+
+
+def known_node_id(directory: str) -> int | None:
+    """The node that a formatted directory belongs to; None if it says nothing."""
+    files = Files()
+    try:
+        meta = read_meta(files, directory) if files.is_directory(directory) else None
+    except (StorageError, OSError):
+        return None  # opening it later says what is wrong
+    return meta.node_id if meta is not None and meta.node_id >= 0 else None
+
+
+def directories_of(config: BrokerConfig) -> list[str]:
+    """All directories that a broker keeps something in, each once."""
+    return list(dict.fromkeys([*config.log_dirs, config.metadata_log_dir]))
+
+
+def ensure_formatted(config: BrokerConfig) -> list[MetaProperties]:
+    """Format the directories that are new, for the cluster of the others or for a new one; returns the new ones."""
+    files = Files()
+    known: dict[str, MetaProperties] = {}
+    new = []
+    for directory in directories_of(config):
+        meta = _read(files, directory)
+        if meta is None:
+            new.append(directory)
+        else:
+            known[directory] = meta
+    cluster_id = next((meta.cluster_id for meta in known.values()), "") or uuid_to_text(random_uuid())
+    try:
+        for directory, meta in known.items():
+            check_meta(meta, directory, cluster_id, config.node_id)
+    except StorageError as error:
+        raise Failure(str(error)) from error
+    return [format_one(directory, cluster_id, config.node_id) for directory in new]
+
+
+def format_one(directory: str, cluster_id: str, node_id: int, *, ignore_formatted: bool = False) -> MetaProperties:
+    """Format one directory; raises Failure in words."""
+    try:
+        return format_directory(
+            Files(), directory, cluster_id, node_id, random_uuid(), ignore_formatted=ignore_formatted
+        )
+    except StorageError as error:
+        raise Failure(str(error)) from error
+    except OSError as error:
+        raise unusable(directory, error) from error
+
+
+def unusable(directory: str, error: OSError) -> Failure:
+    """The failure for a directory that cannot be created, read or written."""
+    reason = error.strerror or str(error)
+    return Failure(
+        f"the data directory {directory} cannot be used: {reason}",
+        "Give another one with --data DIR, or make this one yours.",
+    )
+
+
+def _read(files: Files, directory: str) -> MetaProperties | None:
+    try:
+        return read_meta(files, directory) if files.is_directory(directory) else None
+    except StorageError as error:
+        raise Failure(str(error)) from error
+    except OSError as error:
+        raise unusable(directory, error) from error

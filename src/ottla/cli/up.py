@@ -1,0 +1,141 @@
+"""Start a broker in the foreground; Ctrl-C or SIGTERM stops it cleanly, a second one at once.
+
+Its first line on standard output is `bootstrap=HOST:PORT`, once clients can connect. Log lines go to standard error.
+"""
+
+import argparse
+import asyncio
+import errno
+import logging
+import os
+import resource
+import signal
+import sys
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from ottla.cli import settings
+from ottla.cli.storage import directories_of, ensure_formatted, unusable
+from ottla.cli.terminal import Failure, Style, start_logging
+from ottla.config import BrokerConfig
+from ottla.log.storage import StorageError
+
+if TYPE_CHECKING:
+    from ottla.broker.server import Bootstrap
+
+logger = logging.getLogger("ottla.up")
+
+_STOPPING_SIGNALS = (signal.SIGINT, signal.SIGTERM)
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The options of `ottla up`."""
+    settings.add_arguments(parser)
+    parser.add_argument(
+        "--listen",
+        metavar="HOST:PORT",
+        help="where clients connect; default: 127.0.0.1:9092. Port 0 picks a free one, 0.0.0.0 is every interface",
+    )
+    parser.add_argument(
+        "--log-level",
+        metavar="LEVEL",
+        choices=("debug", "info", "warning", "error"),
+        default="info",
+        help="how much is told on standard error: debug, info, warning or error; default: info",
+    )
+
+
+def run(options: argparse.Namespace) -> int:
+    """Serve until a signal."""
+    start_logging(options.log_level)
+    config = settings.broker_config(options)
+    for warning in config.warnings:
+        logger.warning("%s", warning)
+    for meta in ensure_formatted(config):
+        logger.info("Formatted a new data directory for node %d of cluster %s", meta.node_id, meta.cluster_id)
+    _raise_file_limit()
+    with asyncio.Runner(loop_factory=_loop_factory()) as runner:
+        try:
+            runner.run(_serve(config))
+        except StorageError as error:
+            raise Failure(str(error)) from error
+        except OSError as error:
+            raise _explain(config, error) from error
+    return 0
+
+
+async def _serve(config: BrokerConfig) -> None:
+    from ottla.broker.server import serve
+
+    stop = asyncio.Event()
+    loop = asyncio.get_running_loop()
+
+    def stop_on(signal_number: signal.Signals) -> None:
+        if stop.is_set():
+            logger.warning("Stopping at once: %s came a second time", signal_number.name)
+            os._exit(128 + signal_number)
+        logger.info("Stopping: %s", signal_number.name)
+        stop.set()
+
+    for signal_number in _STOPPING_SIGNALS:
+        loop.add_signal_handler(signal_number, stop_on, signal_number)
+    await serve(config, lambda bootstrap: _announce(config, bootstrap), stop)
+    logger.info("Stopped cleanly")
+
+
+def _announce(config: BrokerConfig, bootstrap: "Bootstrap") -> None:
+    """The line that scripts wait for, then what a person may want to know."""
+    style = Style.of(sys.stdout)
+    lines = [
+        f"bootstrap={bootstrap}",
+        "",
+        f"  {style.green('Ottla is up.')} Any Kafka client can connect to {style.bold(str(bootstrap))}",
+        "",
+        f"  {style.dim('data')}     {', '.join(directories_of(config))}",
+        f"  {style.dim('write')}    echo hello | kcat -b {bootstrap} -t greetings -P",
+        f"  {style.dim('read')}     kcat -b {bootstrap} -t greetings -C -e",
+        f"  {style.dim('topics')}   kafka-topics.sh --bootstrap-server {bootstrap} --list",
+        f"  {style.dim('stop')}     Ctrl-C",
+        "",
+    ]
+    try:
+        print("\n".join(lines), flush=True)
+    except BrokenPipeError:
+        # Whoever waited for the first line has it and left; the interpreter flushes standard output once more at exit.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
+    try:
+        import uvloop
+    except ImportError:
+        logger.warning("uvloop is not installed: the broker runs on asyncio's own, slower loop")
+        return None
+    return uvloop.new_event_loop
+
+
+def _raise_file_limit() -> None:
+    """Segments and connections are open files; the usual soft limit of 1,024 is for `select`."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = 1 << 20 if hard == resource.RLIM_INFINITY else min(hard, 1 << 20)
+    if soft != resource.RLIM_INFINITY and soft < wanted:
+        try:
+            resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
+        except (OSError, ValueError) as error:
+            logger.warning("At most %d files can be open: %s", soft, error)
+
+
+def _explain(config: BrokerConfig, error: OSError) -> Failure:
+    addresses = ", ".join(str(listener) for listener in config.listeners + config.controller_listeners)
+    if error.errno == errno.EADDRINUSE:
+        return Failure(
+            f"the port is in use: {addresses}",
+            "Stop what listens there, or choose another port: --listen 127.0.0.1:9093 (0 picks a free one).",
+        )
+    if error.errno == errno.EADDRNOTAVAIL or (error.errno == errno.EACCES and not error.filename):
+        return Failure(f"cannot listen on {addresses}: {error.strerror}", "Choose another address with --listen.")
+    if error.filename:
+        for directory in directories_of(config):
+            if str(error.filename).startswith(directory):
+                return unusable(directory, error)
+    return Failure(str(error))

@@ -1,0 +1,25 @@
+"""Show the versions of Ottla and of what it runs on."""
+
+import argparse
+import platform
+from importlib import metadata
+
+from ottla import __version__
+
+KAFKA = "4.3"
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """None."""
+
+
+def run(options: argparse.Namespace) -> int:  # noqa: ARG001 - every command takes its options
+    """Print them, one a line."""
+    print(f"ottla {__version__} (protocol and settings of Apache Kafka {KAFKA})")
+    print(f"python {platform.python_version()} on {platform.system()} {platform.machine()}")
+    for name in ("uvloop", "crc32c", "cramjam", "lz4"):
+        try:
+            print(f"{name} {metadata.version(name)}")
+        except metadata.PackageNotFoundError:
+            print(f"{name} is not installed")
+    return 0
