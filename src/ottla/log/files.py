@@ -6,7 +6,7 @@ content whatever happens, and the new one once it returned.
 """
 
 # Plain paths and system calls throughout, as the docstring says.
-# ruff: noqa: PTH
+# ruff: noqa: PTH103, PTH104, PTH108, PTH112
 
 import os
 import shutil

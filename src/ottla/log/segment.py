@@ -30,6 +30,7 @@ _WALK_CHUNK = 8192
 _SCAN_CHUNK = 1 << 20
 _RECENT = 1024
 _HINTS = 32
+_NOTHING_RECENT = 1 << 63
 
 
 def file_name(base_offset: int, suffix: str = ".log") -> str:
@@ -111,7 +112,7 @@ class Segment:
         self._max_offset = base_offset
         self._hints: dict[int, int] = {}
         # Last offsets and positions of the newest batches; they cover all offsets from `recent_from` on.
-        self.recent_from = base_offset
+        self.recent_from = _NOTHING_RECENT
         self._recent_last: list[int] = []
         self._recent_positions: list[int] = []
 
@@ -134,7 +135,7 @@ class Segment:
         segment.sealed = False
         segment.evictable = False
         segment.created_ms = now_ms
-        segment._max_timestamp = -1
+        segment.recent_from = base_offset
         return segment
 
     def start_indices(self) -> None:
@@ -155,7 +156,7 @@ class Segment:
         self.fd = self.files.open(self.path())
         self.sealed = False
         self.evictable = False
-        self.recent_from = INT32_MAX + self.base_offset
+        self.recent_from = _NOTHING_RECENT
         self._recent_last.clear()
         self._recent_positions.clear()
         self._hints.clear()
@@ -170,7 +171,7 @@ class Segment:
         self.sealed = True
         self._recent_last.clear()
         self._recent_positions.clear()
-        self.recent_from = INT32_MAX + self.base_offset
+        self.recent_from = _NOTHING_RECENT
         if self.fd >= 0:
             self.open_files.touch(self)
 
@@ -394,7 +395,7 @@ class Segment:
         self._hints.clear()
         self._recent_last.clear()
         self._recent_positions.clear()
-        self.recent_from = INT32_MAX + self.base_offset
+        self.recent_from = _NOTHING_RECENT
         self.unindexed = 0
         self._max_timestamp = None
         if position == 0:

@@ -1,0 +1,71 @@
+"""Short words for the storage tests: a clock that is set, batches, a log on any disk, reading it all."""
+
+from ottla.common.ids import TopicPartition
+from ottla.log import Files, Home, Log, LogConfig, Opening, open_log
+from ottla.log.log import AppendInfo
+from ottla.records import decode_batch, encode_batch, iter_batches, read_header
+
+TP = TopicPartition("t", 0)
+TOPIC_ID = bytes(range(16))
+START = 1_700_000_000_000
+
+
+class ManualClock:
+    """Stands still unless it is moved."""
+
+    def __init__(self, now: int = START) -> None:
+        self.now = now
+
+    def wall_ms(self) -> int:
+        return self.now
+
+    def monotonic_ms(self) -> int:
+        return self.now
+
+
+def batch(*values: bytes, key: bytes | None = b"k", timestamp: int = START, **options: object) -> bytearray:
+    """One batch with a record for each value."""
+    return bytearray(encode_batch([(timestamp, key, value, []) for value in values], **options))  # type: ignore[arg-type]
+
+
+def append(log: Log, data: bytearray, epoch: int = 0, now: int = START, origin: str = "client") -> AppendInfo:
+    """As the broker does."""
+    return log.append_as_leader(data, read_header(data), epoch, now, origin)  # type: ignore[arg-type]
+
+
+def open_at(
+    path: str,
+    files: Files | None = None,
+    config: LogConfig | None = None,
+    clock: ManualClock | None = None,
+    **opening: object,
+) -> Log:
+    """The log of partition t-0 below `path`."""
+    return open_log(
+        Home(path, files or Files()),
+        f"{path}/{TP}",
+        TP,
+        config or LogConfig(),
+        opening=Opening(**opening),  # type: ignore[arg-type]
+        topic_id=TOPIC_ID,
+        clock=clock or ManualClock(),
+    )
+
+
+def records(log: Log, start: int | None = None, max_bytes: int = 1 << 20) -> list[tuple[int, bytes | None]]:
+    """Offset and value of every record from `start` on, read as a consumer would."""
+    offset = log.log_start_offset if start is None else start
+    found: list[tuple[int, bytes | None]] = []
+    while offset < log.log_end_offset:
+        data = log.read(offset, max_bytes, log.log_end_offset)
+        if not data:
+            break
+        for position, header in iter_batches(data):
+            found.extend((r.offset, r.value) for r in decode_batch(data, position) if r.offset >= offset)
+            offset = header.next_offset
+    return found
+
+
+def values(log: Log) -> list[bytes | None]:
+    """The values of all records."""
+    return [value for _, value in records(log)]

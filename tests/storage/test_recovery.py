@@ -1,0 +1,242 @@
+"""What a crash leaves, opened again: all whole batches, nothing else, and a log that goes on."""
+
+import errno
+import random
+import shutil
+from pathlib import Path
+
+import pytest
+
+from ottla.common.errors import ErrorCode, KafkaError
+from ottla.log import Log, LogConfig
+from tests.storage.disk import Crash, SimulatedDisk
+from tests.storage.helpers import START, append, batch, open_at, records, values
+
+SMALL = LogConfig(segment_bytes=400, index_interval_bytes=64)
+
+
+def fill(log: Log, count: int) -> None:
+    for i in range(count):
+        append(log, batch(b"%03d" % i, producer_id=1, producer_epoch=0, base_sequence=i, timestamp=START + i), epoch=i // 3)
+
+
+def test_a_tail_torn_at_any_byte_is_cut_to_whole_batches(tmp_path: Path) -> None:
+    origin = open_at(str(tmp_path / "origin"))
+    fill(origin, 4)
+    origin.abandon()
+    content = Path(origin.segments[0].path()).read_bytes()
+    size = len(content) // 4
+    for length in range(len(content) + 1):
+        root = tmp_path / "copy"
+        shutil.copytree(tmp_path / "origin", root)
+        (root / "t-0" / f"{0:020d}.log").write_bytes(content[:length])
+        log = open_at(str(root))
+        whole = length // size
+        assert values(log) == [b"%03d" % i for i in range(whole)]
+        assert log.active_segment.size == whole * size
+        append(log, batch(b"next", producer_id=1, producer_epoch=0, base_sequence=whole))
+        assert values(log)[whole:] == [b"next"]
+        log.abandon()
+        shutil.rmtree(root)
+
+
+def test_a_flipped_bit_ends_the_log_before_its_batch(tmp_path: Path) -> None:
+    origin = open_at(str(tmp_path / "origin"), config=SMALL)
+    fill(origin, 12)
+    origin.abandon()
+    second = origin.segments[1]
+    content = Path(second.path()).read_bytes()
+    size = len(batch(b"000"))
+    for position in range(0, size, 3):
+        root = tmp_path / "copy"
+        shutil.copytree(tmp_path / "origin", root)
+        broken = bytearray(content)
+        broken[size + position] ^= 0x10
+        (root / "t-0" / Path(second.path()).name).write_bytes(broken)
+        log = open_at(str(root), config=SMALL)
+        expected = second.base_offset + 1
+        if 12 <= position < 16:  # the leader epoch is outside of the CRC
+            assert log.log_end_offset == 12
+        else:
+            assert values(log) == [b"%03d" % i for i in range(expected)]
+            assert log.segments[-1].base_offset == second.base_offset
+        log.abandon()
+        shutil.rmtree(root)
+
+
+def test_only_segments_from_the_recovery_point_on_are_read(tmp_path: Path) -> None:
+    log = open_at(str(tmp_path), config=SMALL)
+    fill(log, 20)
+    log.flush()
+    point = log.flushed_offset
+    log.abandon()
+    first = Path(log.segments[0].path())
+    broken = bytearray(first.read_bytes())
+    broken[-1] ^= 1
+    first.write_bytes(broken)
+    log = open_at(str(tmp_path), config=SMALL, recovery_point=point)
+    assert log.log_end_offset == 20
+    assert log.flushed_offset == 20
+    log.abandon()
+    log = open_at(str(tmp_path), config=SMALL, recovery_point=0)
+    assert log.log_end_offset == log.segments[-1].base_offset + len(records(log)[log.segments[-1].base_offset :])
+    assert log.log_end_offset < 20
+
+
+@pytest.mark.parametrize("kind", [".index", ".timeindex"])
+@pytest.mark.parametrize("harm", ["missing", "odd", "garbage", "zeros"])
+def test_harmed_indices_are_made_anew(tmp_path: Path, kind: str, harm: str) -> None:
+    log = open_at(str(tmp_path), config=SMALL)
+    fill(log, 20)
+    log.close()
+    for segment in log.segments:
+        path = Path(segment.path(kind))
+        content = path.read_bytes()
+        if harm == "missing":
+            path.unlink()
+        elif harm == "odd":
+            path.write_bytes(content + b"x")
+        elif harm == "garbage":
+            path.write_bytes(b"\x01" * 24)
+        else:  # preallocated by Kafka and never trimmed
+            path.write_bytes(content + bytes(1200 - len(content) % 24))
+    log = open_at(str(tmp_path), config=SMALL, clean=harm != "zeros", recovery_point=20)
+    assert values(log) == [b"%03d" % i for i in range(20)]
+    assert [log.read(i, 1, 20)[7] for i in range(20)] == list(range(20))
+    if harm != "garbage" or kind == ".index":
+        assert log.offset_for_timestamp(START + 11, 20) == (START + 11, 11, 3)
+
+
+def test_leader_epochs_and_producers_come_back_from_the_batches(tmp_path: Path) -> None:
+    log = open_at(str(tmp_path), config=SMALL)
+    fill(log, 20)
+    log.abandon()
+    for path in Path(log.directory).glob("*.snapshot"):
+        path.write_bytes(b"\0" * 7)
+    log = open_at(str(tmp_path), config=SMALL)
+    assert log.offset_for_leader_epoch(4) == (4, 15)
+    assert [e.last_sequence for e in log.active_producers()] == [19]
+    assert append(log, batch(b"019", producer_id=1, producer_epoch=0, base_sequence=19)).duplicate
+
+
+def test_a_log_that_ends_before_its_start_begins_anew_there(tmp_path: Path) -> None:
+    log = open_at(str(tmp_path), config=SMALL)
+    fill(log, 5)
+    log.abandon()
+    log = open_at(str(tmp_path), config=SMALL, log_start_offset=9)
+    assert (log.log_start_offset, log.log_end_offset) == (9, 9)
+    assert append(log, batch(b"x")).first_offset == 9
+
+
+def test_files_to_be_deleted_and_stray_indices_are_removed_and_unknown_ones_are_left(tmp_path: Path) -> None:
+    log = open_at(str(tmp_path))
+    fill(log, 3)
+    log.close()
+    directory = Path(log.directory)
+    removed = [f"{7:020d}.index", f"{7:020d}.log.deleted", f"{7:020d}.log.cleaned", f"{7:020d}.timeindex"]
+    kept = ["notes.txt", f"{0:020d}.checkpoint.deleted", "00000000000000000000-0000000001.checkpoint"]
+    for name in removed + kept:
+        (directory / name).write_bytes(b"?")
+    log = open_at(str(tmp_path), clean=True)
+    names = {path.name for path in directory.iterdir()}
+    assert not names & set(removed)
+    assert names >= set(kept)
+    assert len(values(log)) == 3
+
+
+@pytest.mark.parametrize("harm", [errno.EIO, errno.ENOSPC])
+def test_a_failed_write_takes_the_directory_offline_and_leaves_no_half_batch(harm: int) -> None:
+    disk = SimulatedDisk()
+    log = open_at("/d", disk)
+    fill(log, 3)
+    log.flush()
+    disk.fail_writes = harm
+    with pytest.raises(KafkaError) as info:
+        append(log, batch(b"lost"))
+    assert info.value.code is ErrorCode.KAFKA_STORAGE_ERROR
+    assert not log.home.online
+    disk.fail_writes = None
+    with pytest.raises(KafkaError):
+        append(log, batch(b"lost"))
+    with pytest.raises(KafkaError):
+        log.read(0, 100, 3)
+    assert disk.size(log.active_segment.path()) == log.active_segment.size
+    log = open_at("/d", disk)
+    assert values(log) == [b"000", b"001", b"002"]
+
+
+def test_a_failed_fsync_is_not_tried_again() -> None:
+    disk = SimulatedDisk()
+    log = open_at("/d", disk)
+    fill(log, 3)
+    disk.fail_syncs = errno.EIO
+    with pytest.raises(KafkaError):
+        log.flush()
+    disk.fail_syncs = None
+    assert log.flushed_offset == 0
+    with pytest.raises(KafkaError):
+        log.flush()
+
+
+class Story:
+    """What was written and what was promised, to be compared with what a crash left."""
+
+    def __init__(self, seed: int) -> None:
+        self.random = random.Random(seed)
+        self.disk = SimulatedDisk(seed)
+        self.written: list[bytes] = []
+        self.flushed = 0
+        self.point = 0
+        self.start = 0
+        self.log = open_at("/d", self.disk, SMALL)
+
+    def run(self, steps: int) -> None:
+        for _ in range(steps):
+            choice = self.random.random()
+            if choice < 0.75:
+                self.append()
+            elif choice < 0.85:
+                self.flushed = self.log.flush()
+            elif choice < 0.9:
+                self.point = self.log.flushed_offset  # as a checkpoint would have it
+                self.start = self.log.log_start_offset
+            elif choice < 0.95:
+                self.log.roll(START)
+            elif self.log.log_end_offset > self.log.log_start_offset:
+                self.log.high_watermark = self.flushed
+                self.log.delete_records_before(self.random.randint(self.log.log_start_offset, self.log.high_watermark))
+                self.log.delete_old_segments(START)
+
+    def append(self) -> None:
+        data = [b"%d:%s" % (len(self.written) + i, b"x" * self.random.randrange(50)) for i in range(self.random.choice((1, 3)))]
+        self.written += data
+        sequence = len(self.written) - len(data)
+        append(self.log, batch(*data, producer_id=1, producer_epoch=0, base_sequence=sequence), epoch=sequence // 10)
+
+    def crash(self) -> None:
+        self.disk = self.disk.crash()
+        self.log = open_at("/d", self.disk, SMALL, recovery_point=self.point, log_start_offset=self.start)
+        found = records(self.log)
+        first, end = self.log.log_start_offset, self.log.log_end_offset
+        assert first <= self.flushed <= end
+        assert found == [(offset, self.written[offset]) for offset in range(first, end)]
+        assert all(epoch.start_offset < max(end, 1) for epoch in self.log.epochs.entries)
+        del self.written[end:]
+        if self.log.active_producers() and end > first:
+            (producer,) = self.log.active_producers()
+            assert producer.last_sequence == end - 1
+        self.flushed = min(self.flushed, end)
+        self.point = min(self.point, end)
+
+
+@pytest.mark.parametrize("seed", range(150))
+def test_what_was_flushed_survives_any_crash_once_and_in_order(seed: int) -> None:
+    story = Story(seed)
+    for _ in range(4):
+        story.disk.crash_after = story.random.randrange(200) if story.random.random() < 0.5 else None
+        try:
+            story.run(60)
+        except Crash:
+            pass
+        story.disk.crash_after = None
+        story.crash()
