@@ -29,11 +29,12 @@ from ottla.coordinators.group.config import GroupConfig
 from ottla.coordinators.group.errors import error_response, from_append_error
 from ottla.coordinators.group.events import Append, Call, Effects, ListGroups, Moment, Reply, TopicsDeleted
 from ottla.coordinators.group.shard import GroupShard
-from ottla.protocol.wire import DecodeError
-from ottla.records import Codec, decode_batch, encode_batch, iter_batches
+from ottla.records import Codec, ControlType, decode_batch, decode_control_key, encode_batch, iter_batches
 
 if TYPE_CHECKING:
+    from ottla.broker.broker import Broker
     from ottla.broker.partition import Partition
+    from ottla.metadata.image import MetadataImage, TopicImage
     from ottla.protocol.messages.list_groups import ListedGroup
 
 logger = logging.getLogger(__name__)
@@ -200,6 +201,16 @@ class GroupRuntime:
         creating.on_done(finished)
         self._create_topic().on_done(created)
         return creating
+
+    def publish(self, old: MetadataImage | None, new: MetadataImage) -> None:
+        """Follow the metadata, after the partitions did: deleted topics take their offsets along."""
+        if old is None or old.topics_by_name is new.topics_by_name:
+            return
+        gone = [name for name, topic in old.topics_by_name.items() if not _same_topic(topic, new.topics_by_name)]
+        if OFFSETS_TOPIC in gone:
+            self.partitions_changed()
+        if gone:
+            self.topics_deleted(gone)
 
     def partitions_changed(self) -> None:
         """The metadata changed: let go of shards whose partition is gone."""
@@ -387,7 +398,7 @@ class GroupRuntime:
             return
         try:
             done = load_slice(runner)
-        except (KafkaError, DecodeError) as error:
+        except (KafkaError, ValueError) as error:  # DecodeError is a ValueError
             logger.error(  # noqa: TRY400 - for a person; the trace says nothing more
                 "cannot load the groups of %s-%d at offset %d: %s",
                 OFFSETS_TOPIC,
@@ -455,8 +466,50 @@ class GroupRuntime:
             self._arm(max(min(deadlines), now.monotonic_ms + 1), now.monotonic_ms)
 
 
+def for_broker(broker: Broker, call_later: CallLater) -> GroupRuntime:
+    """The runtime of a node, by its settings, metadata and partitions."""
+    setting = broker.config.__getitem__
+
+    def partition_count() -> int:
+        topic = broker.metadata.image.topics_by_name.get(OFFSETS_TOPIC)
+        return 0 if topic is None else len(topic.partitions)
+
+    def create_topic() -> Completion[None]:
+        created: Completion[None] = Completion()
+
+        def done(creation: Completion[dict[str, KafkaError]]) -> None:
+            try:
+                errors = creation.result()
+            except KafkaError as error:
+                created.fail(error)
+                return
+            if OFFSETS_TOPIC in errors:
+                created.fail(errors[OFFSETS_TOPIC])
+            else:
+                created.complete(None)
+
+        broker.auto_create_topics([OFFSETS_TOPIC]).on_done(done)
+        return created
+
+    return GroupRuntime(
+        config=GroupConfig.from_settings(setting),
+        clock=broker.clock,
+        call_later=call_later,
+        find_partition=lambda index: broker.partitions.get(OFFSETS_TOPIC, index),
+        partition_count=partition_count,
+        create_topic=create_topic,
+        codec=Codec(int(str(setting("offsets.topic.compression.codec")))),
+        commit_timeout_ms=int(str(setting("offsets.commit.timeout.ms"))),
+    )
+
+
+def _same_topic(topic: TopicImage, topics: Mapping[str, TopicImage]) -> bool:
+    other = topics.get(topic.name)
+    return other is not None and other.topic_id == topic.topic_id
+
+
 def load_slice(runner: _Runner) -> bool:
-    """Replay some batches of the log; True when its end is reached. Raises KafkaError or DecodeError."""
+    """Replay some batches of the log; True when its end is reached. Raises KafkaError or ValueError."""
     log, shard = runner.partition.log, runner.shard
     end = log.log_end_offset
     if runner.load_offset >= end:
@@ -480,11 +533,9 @@ def load_slice(runner: _Runner) -> bool:
 
 def _replay_marker(shard: GroupShard, data: bytes, position: int, producer_id: int) -> None:
     for record in decode_batch(data, position):
-        key = record.key
-        # int16 version, int16 kind: 0 abort, 1 commit; other kinds are not of transactions.
-        kind = int.from_bytes(key[2:4], "big") if key is not None and len(key) >= 4 else -1
-        if kind in {0, 1}:
-            shard.end_transaction(producer_id, commit=kind == 1)
+        kind = decode_control_key(record.key or b"")
+        if kind in {ControlType.ABORT, ControlType.COMMIT}:
+            shard.end_transaction(producer_id, commit=kind == ControlType.COMMIT)
 
 
 def _send(reply: Reply) -> None:

@@ -1,0 +1,422 @@
+"""The shell around the shards: the topic is created, logs are loaded, answers wait for what they promise."""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Callable
+from itertools import count
+from typing import Any, NamedTuple
+
+import pytest
+
+from ottla.broker.group_runtime import GroupRuntime, OffsetsTopic, gather, partition_of
+from ottla.common.completion import Completion
+from ottla.common.errors import ErrorCode, KafkaError
+from ottla.coordinators.group import DeleteGroup, FetchOffsets, GroupConfig
+from ottla.protocol.messages.heartbeat import HeartbeatRequest
+from ottla.protocol.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol
+from ottla.protocol.messages.offset_fetch import OffsetFetchRequestGroup, OffsetFetchRequestTopics
+from ottla.records import encode_batch, encode_end_transaction_marker, patch, read_header
+
+from .test_offsets import commit_request, raw_commit
+
+
+class Loop:
+    """A loop and a clock: time passes when `run` says so."""
+
+    def __init__(self) -> None:
+        self.now_ms = 0
+        self.calls: list[tuple[int, int, Handle]] = []
+        self.numbers = count()
+
+    def wall_ms(self) -> int:
+        return 1_700_000_000_000 + self.now_ms
+
+    def monotonic_ms(self) -> int:
+        return self.now_ms
+
+    def call_later(self, delay_s: float, callback: Callable[[], None]) -> Handle:
+        handle = Handle(callback)
+        heapq.heappush(self.calls, (self.now_ms + round(delay_s * 1000), next(self.numbers), handle))
+        return handle
+
+    def run(self, duration_ms: int = 0) -> None:
+        end_ms = self.now_ms + duration_ms
+        while self.calls and self.calls[0][0] <= end_ms:
+            due_ms, _, handle = heapq.heappop(self.calls)
+            self.now_ms = max(self.now_ms, due_ms)
+            if not handle.cancelled:
+                handle.callback()
+        self.now_ms = end_ms
+
+    @property
+    def waiting(self) -> int:
+        return sum(not handle.cancelled for _, _, handle in self.calls)
+
+
+class Handle:
+    def __init__(self, callback: Callable[[], None]) -> None:
+        self.callback = callback
+        self.cancelled = False
+
+    def cancel(self) -> None:
+        self.cancelled = True
+
+
+class Appended(NamedTuple):
+    first_offset: int
+    last_offset: int
+
+
+class Partition:
+    """A partition and its log in memory."""
+
+    def __init__(self) -> None:
+        self.log = self
+        self.batches: list[tuple[int, bytes]] = []
+        self.log_start_offset = self.log_end_offset = 0
+        self.closed = False
+        self.error: ErrorCode | None = None
+        self.slow = False
+        self.promises: list[Completion[None]] = []
+        self.largest = 0
+
+    def append(self, batch: memoryview, *, origin: str) -> Appended:
+        assert origin == "coordinator"
+        if self.error is not None:
+            raise KafkaError(self.error)
+        header = read_header(batch)
+        patch(batch, 0, self.log_end_offset, 0)
+        first = self.log_end_offset
+        self.batches.append((first, bytes(batch)))
+        self.log_end_offset = first + header.last_offset_delta + 1
+        self.largest = max(self.largest, header.record_count)
+        return Appended(first, self.log_end_offset - 1)
+
+    def when_durable(self, _offset: int) -> Completion[None] | None:
+        if not self.slow:
+            return None
+        self.promises.append(Completion())
+        return self.promises[-1]
+
+    def read(self, offset: int, max_bytes: int, _upper: int) -> bytes:
+        data = b""
+        for base, batch in self.batches:
+            if base + read_header(batch).last_offset_delta >= offset and (not data or len(data) < max_bytes):
+                data += batch
+        return data
+
+
+class Node:
+    """A runtime over partitions that outlive it."""
+
+    def __init__(self, size: int = 4, *, created: bool = True) -> None:
+        self.loop = Loop()
+        self.partitions = {index: Partition() for index in range(size)}
+        self.count = size if created else 0
+        self.creation: Completion[None] = Completion()
+        self.runtime = self.start()
+
+    def start(self) -> GroupRuntime:
+        numbers = count()
+        self.runtime = GroupRuntime(
+            config=GroupConfig(),
+            clock=self.loop,
+            call_later=self.loop.call_later,
+            find_partition=self.find,  # type: ignore[arg-type]
+            partition_count=lambda: self.count,
+            create_topic=lambda: self.creation,
+            random_bytes=lambda size: next(numbers).to_bytes(size, "big"),
+        )
+        return self.runtime
+
+    def find(self, index: int) -> Partition:
+        partition = self.partitions[index]
+        if partition.closed:
+            raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+        return partition
+
+    def of(self, group: str = "g") -> Partition:
+        return self.partitions[partition_of(group, self.count)]
+
+    def commit(self, offset: int = 7, group: str = "g") -> Completion[Any]:
+        return self.runtime.submit(group, commit_request(group, offset), api_version=9)
+
+    def committed(self, group: str = "g") -> int:
+        wanted = [OffsetFetchRequestTopics(name="t", partition_indexes=[0])]
+        done = self.runtime.submit(group, FetchOffsets(OffsetFetchRequestGroup(group_id=group, topics=wanted)))
+        answer = done.result()
+        return -100 - answer.error_code if answer.error_code else int(answer.topics[0].partitions[0].committed_offset)
+
+    def join(self, group: str = "g", member_id: str = "") -> Completion[Any]:
+        request = JoinGroupRequest(
+            group_id=group,
+            session_timeout_ms=10_000,
+            rebalance_timeout_ms=30_000,
+            member_id=member_id,
+            protocol_type="consumer",
+            protocols=[JoinGroupRequestProtocol(name="range")],
+        )
+        return self.runtime.submit(group, request, api_version=3)
+
+
+@pytest.fixture
+def node() -> Node:
+    return Node()
+
+
+def error_of(done: Completion[Any]) -> ErrorCode:
+    return ErrorCode(done.result().topics[0].partitions[0].error_code)
+
+
+def test_commit_is_read_back_also_by_the_next_run(node: Node) -> None:
+    assert error_of(node.commit(7)) == ErrorCode.NONE
+    assert node.committed() == 7
+    node.start().start()
+    node.loop.run()
+    assert node.committed() == 7
+
+
+def test_group_is_loading_until_its_log_was_read(node: Node) -> None:
+    for offset in range(3):
+        node.commit(offset)
+    node.start()
+    assert node.committed() == -100 - ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+    heartbeat = node.runtime.submit("g", HeartbeatRequest(group_id="g", member_id="m"))
+    assert heartbeat.result().error_code == ErrorCode.NONE
+    listed = node.runtime.list_groups(frozenset(), frozenset())
+    assert listed.result() == (ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, [])
+    node.loop.run()
+    assert node.committed() == 2
+
+
+def test_long_log_is_read_in_slices_that_let_others_in_between(node: Node) -> None:
+    for offset in range(2_000):
+        node.commit(offset)
+    node.start()
+    node.runtime.start()
+    turns = 0
+    while node.committed() < 0:
+        node.loop.call_later(0, lambda: None)
+        before = node.loop.calls[0][1]
+        handle = heapq.heappop(node.loop.calls)[2]
+        if not handle.cancelled:
+            handle.callback()
+        turns += before >= 0
+    assert turns > 3
+    assert node.committed() == 1_999
+
+
+def test_answer_waits_until_the_write_is_committed(node: Node) -> None:
+    partition = node.of()
+    partition.slow = True
+    first, second = node.commit(1), node.commit(2)
+    assert not first.done
+    assert not second.done
+    partition.promises[0].complete(None)
+    assert first.done
+    assert not second.done
+    partition.promises[1].complete(None)
+    assert error_of(second) == ErrorCode.NONE
+
+
+def test_read_does_not_tell_what_is_not_committed_yet(node: Node) -> None:
+    partition = node.of()
+    partition.slow = True
+    node.commit(1)
+    wanted = [OffsetFetchRequestTopics(name="t", partition_indexes=[0])]
+    fetched = node.runtime.submit("g", FetchOffsets(OffsetFetchRequestGroup(group_id="g", topics=wanted)))
+    assert not fetched.done
+    partition.promises[0].complete(None)
+    assert fetched.result().topics[0].partitions[0].committed_offset == 1
+
+
+def test_commit_that_does_not_become_durable_is_answered_in_time(node: Node) -> None:
+    node.of().slow = True
+    done = node.commit()
+    node.loop.run(5_000)
+    assert error_of(done) == ErrorCode.COORDINATOR_NOT_AVAILABLE
+
+
+def test_failed_commit_throws_the_shard_away_and_the_log_decides(node: Node) -> None:
+    node.commit(1)
+    partition = node.of()
+    partition.slow = True
+    lost = node.commit(2)
+    parked = node.join()
+    partition.slow = False
+    del partition.batches[-1]
+    partition.log_end_offset -= 1
+    partition.promises[0].fail(KafkaError(ErrorCode.KAFKA_STORAGE_ERROR))
+    assert error_of(lost) == ErrorCode.NOT_COORDINATOR
+    assert parked.result().error_code == ErrorCode.NOT_COORDINATOR
+    assert node.committed() == -100 - ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+    node.loop.run()
+    assert node.committed() == 1
+
+
+@pytest.mark.parametrize(
+    ("failure", "seen"),
+    [
+        (ErrorCode.NOT_ENOUGH_REPLICAS, ErrorCode.COORDINATOR_NOT_AVAILABLE),
+        (ErrorCode.KAFKA_STORAGE_ERROR, ErrorCode.NOT_COORDINATOR),
+        (ErrorCode.MESSAGE_TOO_LARGE, ErrorCode.INVALID_COMMIT_OFFSET_SIZE),
+    ],
+)
+def test_failed_append_has_the_groups_own_error(node: Node, failure: ErrorCode, seen: ErrorCode) -> None:
+    node.commit(1)
+    node.of().error = failure
+    assert error_of(node.commit(2)) == seen
+    assert node.committed() == 1
+
+
+def test_parked_join_is_answered_by_the_timer(node: Node) -> None:
+    done = node.join()
+    node.loop.run(2_999)
+    assert not done.done
+    node.loop.run(1)
+    assert done.result().generation_id == 1
+
+
+def test_idle_coordinator_has_one_timer_and_wakes_rarely(node: Node) -> None:
+    node.runtime.start()
+    node.loop.run()
+    assert node.loop.waiting == 1
+    assert node.loop.calls[0][0] >= 600_000
+
+
+def test_without_the_topic_clients_are_sent_to_look_for_the_coordinator() -> None:
+    node = Node(created=False)
+    assert error_of(node.commit()) == ErrorCode.NOT_COORDINATOR
+    assert node.runtime.list_groups(frozenset(), frozenset()).result() == (ErrorCode.NONE, [])
+
+
+def test_topic_is_created_once_for_all_who_ask() -> None:
+    node = Node(created=False)
+    first, second = node.runtime.ensure_topic(), node.runtime.ensure_topic()
+    assert not first.done
+    node.count = 4
+    node.creation.complete(None)
+    first.result()
+    second.result()
+    assert error_of(node.commit()) == ErrorCode.NONE
+
+
+@pytest.mark.parametrize("late", [False, True])
+def test_topic_that_cannot_be_created_is_said_to_be_unavailable(late: bool) -> None:
+    node = Node(created=False)
+    done = node.runtime.ensure_topic()
+    if late:
+        node.loop.run(10_000)
+    else:
+        node.creation.fail(KafkaError(ErrorCode.INVALID_REPLICATION_FACTOR, "3 replicas on one broker"))
+    with pytest.raises(KafkaError) as raised:
+        done.result()
+    assert raised.value.code == ErrorCode.COORDINATOR_NOT_AVAILABLE
+
+
+def test_deleted_partition_lets_go_of_its_groups(node: Node) -> None:
+    parked = node.join()
+    node.of().closed = True
+    node.runtime.partitions_changed()
+    assert parked.result().error_code == ErrorCode.NOT_COORDINATOR
+    assert error_of(node.commit()) == ErrorCode.COORDINATOR_NOT_AVAILABLE
+
+
+def test_close_answers_whoever_waits(node: Node) -> None:
+    parked = node.join()
+    node.runtime.close()
+    assert parked.result().error_code == ErrorCode.NOT_COORDINATOR
+    assert error_of(node.commit()) == ErrorCode.NOT_COORDINATOR
+    assert not node.loop.waiting
+
+
+def test_log_that_cannot_be_read_is_tried_again_later(node: Node) -> None:
+    node.commit(1)
+    partition = node.of()
+    fine = partition.batches[0]
+    key, _ = raw_commit(1, 3)
+    broken = encode_batch([(0, key, b"\0\3broken", [])])
+    partition.batches[0] = (0, bytes(broken))
+    node.start()
+    assert node.committed() == -100 - ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+    node.loop.run()
+    assert node.committed() == -100 - ErrorCode.COORDINATOR_NOT_AVAILABLE
+    partition.batches[0] = fine
+    node.loop.run(1_000)
+    node.committed()
+    node.loop.run()
+    assert node.committed() == 1
+
+
+def test_transactions_in_the_log_are_followed_to_their_end(node: Node) -> None:
+    partition = node.of()
+    transactional = 0x10
+    for producer, offset in ((1, 5), (2, 6)):
+        batch = encode_batch(
+            [(0, *raw_commit(offset, 3), [])],
+            producer_id=producer,
+            producer_epoch=0,
+            base_sequence=0,
+            attributes=transactional,
+        )
+        partition.append(memoryview(batch), origin="coordinator")
+    for producer, commit in ((2, False), (1, True)):
+        marker = encode_end_transaction_marker(
+            commit=commit, producer_id=producer, producer_epoch=0, coordinator_epoch=0, timestamp_ms=0
+        )
+        partition.append(memoryview(marker), origin="coordinator")
+    node.start().start()
+    node.loop.run()
+    assert node.committed() == 5
+
+
+def test_topics_deleted_are_forgotten_in_all_shards_in_bounded_batches() -> None:
+    node = Node(1)
+    for number in range(1_500):
+        node.commit(group=f"g{number}")
+    node.runtime.topics_deleted(["t"])
+    assert node.committed("g0") == node.committed("g1499") == -1
+    assert node.partitions[0].largest == 1_000
+
+
+def test_request_that_arrives_while_an_answer_is_sent_finds_the_shard_in_order(node: Node) -> None:
+    seen: list[int] = []
+    first = node.join()
+    # As a pipelining client does it: the next request comes in from within the answer to the last.
+    first.on_done(lambda _: seen.append(error_of(node.commit(group="g"))))
+    node.loop.run(3_000)
+    assert seen == [ErrorCode.UNKNOWN_MEMBER_ID]
+
+
+def test_delete_group_ends_in_tombstones(node: Node) -> None:
+    node.commit()
+    assert node.runtime.submit("g", DeleteGroup("g")).result().error_code == ErrorCode.NONE
+    node.start().start()
+    node.loop.run()
+    assert node.committed() == -1
+    assert node.runtime.list_groups(frozenset(), frozenset()).result() == (ErrorCode.NONE, [])
+
+
+def test_offsets_topic_is_created_as_kafka_does() -> None:
+    settings = {
+        "offsets.topic.num.partitions": 50,
+        "offsets.topic.replication.factor": 1,
+        "offsets.topic.segment.bytes": 104857600,
+    }
+    topic = OffsetsTopic.from_settings(settings.__getitem__)
+    assert (topic.partitions, topic.replication_factor) == (50, 1)
+    assert topic.configs == {
+        "cleanup.policy": "compact",
+        "compression.type": "producer",
+        "segment.bytes": "104857600",
+    }
+
+
+def test_gather_keeps_the_order() -> None:
+    parts: list[Completion[Any]] = [Completion(), Completion()]
+    whole = gather(parts, tuple)
+    parts[1].complete("b")
+    assert not whole.done
+    parts[0].complete("a")
+    assert whole.result() == ("a", "b")
