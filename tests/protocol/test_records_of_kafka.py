@@ -72,6 +72,14 @@ def test_control_records_of_kafka_are_understood() -> None:
     assert control_records.encode_control_key(ControlType.COMMIT) == rows[1][0]
 
 
+def test_tagged_fields_are_written_in_the_order_of_their_tags() -> None:
+    change = metadata_records.PartitionChangeRecord(
+        3, bytes(16), directories=[b"d" * 16], eligible_leader_replicas=[4], last_known_elr=[5]
+    )
+    tagged = b"\x06\x05\x02\0\0\0\4" + b"\x07\x05\x02\0\0\0\5" + b"\x08\x11\x02" + b"d" * 16
+    assert change.encode(2) == b"\0\0\0\3" + bytes(16) + b"\x03" + tagged
+
+
 def test_values_of_kafkas_records_are_the_ones_set() -> None:
     messages = [decode_metadata_record(value) for kind, _, value in ROWS if kind == "metadata" and value is not None]
     topic = next(message for message in messages if isinstance(message, metadata_records.TopicRecord))
