@@ -46,16 +46,21 @@ class OttlaProcess:
     def start(self) -> None:
         """Start it and wait until it serves; a second start takes the port of the first."""
         self.directory.mkdir(parents=True, exist_ok=True)
-        listen = self.bootstrap or "127.0.0.1:0"
-        command = [sys.executable, "-m", "ottla.cli.main", "up", "--data", str(self.data), "--listen", listen]
-        for name, value in self._properties.items():
-            command += ["-X", f"{name}={value}"]
+        command = self.command()
         environment = {**os.environ, "PYTHONUNBUFFERED": "1"}
         with self._stdout_path.open("wb") as out, self.log_path.open("ab") as log:
             self._process = subprocess.Popen(
                 command, stdout=out, stderr=log, stdin=subprocess.DEVNULL, env=environment, cwd=self.directory
             )
         self.bootstrap = self._wait_for_announcement()
+
+    def command(self) -> list[str]:
+        """The command line that starts it."""
+        listen = self.bootstrap or "127.0.0.1:0"
+        command = [sys.executable, "-m", "ottla.cli.main", "up", "--data", str(self.data), "--listen", listen]
+        for name, value in self._properties.items():
+            command += ["-X", f"{name}={value}"]
+        return command
 
     def _wait_for_announcement(self) -> str:
         assert self._process is not None

@@ -59,8 +59,8 @@ public final class ToolServer {
         PrintStream answers = System.out;
         Capture out = new Capture();
         Capture err = new Capture();
-        System.setOut(new PrintStream(out, true));
-        System.setErr(new PrintStream(err, true));
+        System.setOut(unclosable(out));
+        System.setErr(unclosable(err));
         Exit.Procedure trap = (code, message) -> {
             if (firstExit == null) firstExit = code;  // a tool may catch Exited and exit once more
             throw new Exited(code);
@@ -77,6 +77,15 @@ public final class ToolServer {
             answers.println(code + " " + encode(out.take()) + " " + encode(err.take()));
             answers.flush();
         }
+    }
+
+    /** metadata-shell closes its output when it is done, and the next tool wants it too. */
+    private static PrintStream unclosable(OutputStream to) {
+        return new PrintStream(to, true) {
+            @Override public void close() {
+                flush();
+            }
+        };
     }
 
     private static int run(String mainClass, InputStream input, String[] arguments) throws Exception {
