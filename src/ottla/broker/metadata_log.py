@@ -56,7 +56,9 @@ from ottla.records import Buffer, decode_batch, encode_batch, iter_batches, read
 
 if TYPE_CHECKING:
     from ottla.config import BrokerConfig
+    from ottla.protocol.messages.allocate_producer_ids import AllocateProducerIdsResponse
     from ottla.protocol.messages.broker_registration import BrokerRegistrationRequest, BrokerRegistrationResponse
+    from ottla.protocol.messages.create_topics import CreateTopicsRequest, CreateTopicsResponse
 
 logger = logging.getLogger(__name__)
 
@@ -160,6 +162,8 @@ class MetadataShell:
         self._flush_due = False
         self._flushing_now = False
         self._closed = False
+        self._producer_ids: list[int] = []
+        self._awaiting_producer_id: list[Completion[int]] = []
         self._snapshot: SnapshotWriter | None = None
         self._snapshot_saving = False
         self._snapshot_end = 0
@@ -337,6 +341,44 @@ class MetadataShell:
         if release:
             self._release_flush()
         return completion
+
+    def create_topics(self, request: CreateTopicsRequest) -> Completion[CreateTopicsResponse]:
+        """Create topics, for the broker itself."""
+        return self.submit(lambda controller: controller.create_topics(request))
+
+    def next_producer_id(self) -> Completion[int]:
+        """A producer id that was never given before; a block of them lasts until the next start at the longest."""
+        if self._producer_ids:
+            return Completion.of(self._producer_ids.pop())
+        waiting: Completion[int] = Completion()
+        self._awaiting_producer_id.append(waiting)
+        if len(self._awaiting_producer_id) == 1:
+            self._allocate_producer_ids()
+        return waiting
+
+    def _allocate_producer_ids(self) -> None:
+        broker = self._controller.image.brokers.get(self.node_id)
+        epoch = broker.epoch if broker is not None else -1
+
+        def allocated(done: Completion[AllocateProducerIdsResponse]) -> None:
+            waiting, self._awaiting_producer_id = self._awaiting_producer_id, []
+            try:
+                block = done.result()
+            except KafkaError as error:
+                for each in waiting:
+                    each.fail(error)
+                return
+            first = block.producer_id_start
+            self._producer_ids = list(range(first + block.producer_id_len - 1, first - 1, -1))
+            ready = waiting[: block.producer_id_len]
+            numbers = [self._producer_ids.pop() for _ in ready]
+            self._awaiting_producer_id = waiting[block.producer_id_len :]
+            for each, number in zip(ready, numbers, strict=True):
+                each.complete(number)
+            if self._awaiting_producer_id and not self._producer_ids:
+                self._allocate_producer_ids()
+
+        self.submit(lambda controller: controller.allocate_producer_ids(self.node_id, epoch)).on_done(allocated)
 
     def subscribe(self, listener: Listener) -> None:
         """Call `listener(old, new)` for each committed image; at once with (None, the present one)."""

@@ -1,0 +1,49 @@
+"""AlterConfigs (33), versions 0-2: replace all settings of topics, brokers, groups or client metrics. KIP-133.
+
+Resources change independently, each whole or not at all. Log levels (BROKER_LOGGER) change by IncrementalAlterConfigs
+only, as in Kafka.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ottla.broker.answers import answer
+from ottla.common.completion import Completion
+from ottla.common.errors import ErrorCode, KafkaError
+from ottla.metadata.image import BROKER_LOGGER
+from ottla.protocol.messages.alter_configs import (
+    AlterConfigsRequest,
+    AlterConfigsResource,
+    AlterConfigsResourceResponse,
+    AlterConfigsResponse,
+)
+
+if TYPE_CHECKING:
+    from ottla.broker.broker import Broker
+    from ottla.broker.context import RequestContext
+
+
+def handle(broker: Broker, context: RequestContext, request: AlterConfigsRequest) -> Completion[AlterConfigsResponse]:
+    """Replace the settings; what a resource does not name goes back to its default."""
+    refused = KafkaError(ErrorCode.INVALID_REQUEST, f"Unknown resource type {BROKER_LOGGER}")
+    answered = [_answer(resource, refused) for resource in request.resources if resource.resource_type == BROKER_LOGGER]
+    request.resources = [resource for resource in request.resources if resource.resource_type != BROKER_LOGGER]
+
+    def succeeded(response: AlterConfigsResponse) -> AlterConfigsResponse:
+        response.responses += answered
+        return response
+
+    def failed(error: KafkaError) -> AlterConfigsResponse:
+        return AlterConfigsResponse(responses=[*(_answer(r, error) for r in request.resources), *answered])
+
+    return answer(broker.metadata.submit(lambda controller: controller.alter_configs(request)), succeeded, failed)
+
+
+def _answer(resource: AlterConfigsResource, error: KafkaError) -> AlterConfigsResourceResponse:
+    return AlterConfigsResourceResponse(
+        error_code=error.code,
+        error_message=error.message,
+        resource_type=resource.resource_type,
+        resource_name=resource.resource_name,
+    )

@@ -1,0 +1,33 @@
+"""AlterPartitionReassignments (45), versions 0-1: move partitions. KIP-455, KIP-860.
+
+With one broker every move that is possible is no move: it succeeds at once, and another broker is refused.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ottla.broker.answers import answer, same
+from ottla.common.completion import Completion
+from ottla.common.errors import KafkaError
+from ottla.protocol.messages.alter_partition_reassignments import (
+    AlterPartitionReassignmentsRequest,
+    AlterPartitionReassignmentsResponse,
+)
+
+if TYPE_CHECKING:
+    from ottla.broker.broker import Broker
+    from ottla.broker.context import RequestContext
+
+
+def handle(
+    broker: Broker, context: RequestContext, request: AlterPartitionReassignmentsRequest
+) -> Completion[AlterPartitionReassignmentsResponse]:
+    """Begin or cancel moves; each partition has its own error."""
+
+    def failed(error: KafkaError) -> AlterPartitionReassignmentsResponse:
+        return AlterPartitionReassignmentsResponse(error_code=error.code, error_message=error.message)
+
+    return answer(
+        broker.metadata.submit(lambda controller: controller.alter_partition_reassignments(request)), same, failed
+    )

@@ -1,0 +1,74 @@
+"""DescribeQuorum (55), versions 0-2: leader, epoch and voters of the metadata quorum. KIP-642, KIP-836, KIP-853."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ottla.common.errors import ErrorCode
+from ottla.common.ids import METADATA_TOPIC
+from ottla.protocol.messages.describe_quorum import (
+    DescribeQuorumRequest,
+    DescribeQuorumResponse,
+    Listener,
+    Node,
+    ReplicaState,
+    ResponsePartitionData,
+    ResponseTopicData,
+)
+
+if TYPE_CHECKING:
+    from ottla.broker.broker import Broker
+    from ottla.broker.context import RequestContext
+
+
+def handle(broker: Broker, context: RequestContext, request: DescribeQuorumRequest) -> DescribeQuorumResponse:
+    """Describe partition 0 of the metadata topic; there is no other quorum."""
+    topics = [
+        ResponseTopicData(
+            topic_name=topic.topic_name,
+            partitions=[
+                _partition(broker)
+                if topic.topic_name == METADATA_TOPIC and partition.partition_index == 0
+                else ResponsePartitionData(
+                    partition_index=partition.partition_index,
+                    error_code=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+                    error_message="This server does not host this topic-partition.",
+                )
+                for partition in topic.partitions
+            ],
+        )
+        for topic in request.topics
+    ]
+    return DescribeQuorumResponse(error_code=ErrorCode.NONE, error_message=None, topics=topics, nodes=_nodes(broker))
+
+
+def _partition(broker: Broker) -> ResponsePartitionData:
+    quorum = broker.metadata.describe_quorum()
+    return ResponsePartitionData(
+        partition_index=0,
+        error_code=ErrorCode.NONE,
+        error_message=None,
+        leader_id=quorum.leader_id,
+        leader_epoch=quorum.leader_epoch,
+        high_watermark=quorum.high_watermark,
+        current_voters=[
+            ReplicaState(
+                replica_id=voter.replica_id,
+                replica_directory_id=voter.directory_id,
+                log_end_offset=voter.log_end_offset,
+                last_fetch_timestamp=voter.last_fetch_ms,
+                last_caught_up_timestamp=voter.last_caught_up_ms,
+            )
+            for voter in quorum.voters
+        ],
+        observers=[],
+    )
+
+
+def _nodes(broker: Broker) -> list[Node]:
+    """Where the voters are reached as controllers; a node without a controller listener has no such place."""
+    listeners = [
+        Listener(name=listener.name, host=listener.host or "localhost", port=listener.port)
+        for listener in broker.config.controller_listeners
+    ]
+    return [Node(node_id=voter.replica_id, listeners=listeners) for voter in broker.metadata.describe_quorum().voters]

@@ -1,0 +1,95 @@
+"""DescribeTopicPartitions (75), version 0: topics page by page, with eligible leader replicas. KIP-966."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ottla.broker import operations
+from ottla.common.errors import ErrorCode, KafkaError
+from ottla.common.ids import INTERNAL_TOPICS, validate_topic_name
+from ottla.protocol.messages.describe_topic_partitions import (
+    DescribeTopicPartitionsRequest,
+    DescribeTopicPartitionsResponse,
+    DescribeTopicPartitionsResponsePartition,
+    DescribeTopicPartitionsResponseTopic,
+    ResponseCursor,
+)
+
+if TYPE_CHECKING:
+    from ottla.broker.broker import Broker
+    from ottla.broker.context import RequestContext
+    from ottla.metadata.image import MetadataImage, PartitionImage, TopicImage
+
+LIMIT_SETTING = "max.request.partition.size.limit"
+
+
+def handle(
+    broker: Broker, context: RequestContext, request: DescribeTopicPartitionsRequest
+) -> DescribeTopicPartitionsResponse:
+    """Describe topics in the order of their names, from the cursor on, up to the limit of partitions."""
+    image = broker.metadata.image
+    fetch_all = not request.topics
+    names = sorted(image.topics_by_name if fetch_all else {topic.name for topic in request.topics})
+    first_index = 0
+    if request.cursor is not None:
+        first_index = request.cursor.partition_index
+        names = [name for name in names if name >= request.cursor.topic_name]
+        if not names or names[0] != request.cursor.topic_name:
+            first_index = 0  # the topic is gone: go on with the next one
+    left = max(1, min(request.response_partition_limit, broker.config.int(LIMIT_SETTING)))
+    topics = []
+    for name in names:
+        topic = image.topics_by_name.get(name)
+        if topic is None:
+            topics.append(_unknown(name))
+            continue
+        if left == 0:
+            return _page(topics, ResponseCursor(topic_name=name, partition_index=first_index))
+        indexes = [index for index in topic.partitions if index >= first_index]
+        first_index = 0
+        topics.append(_topic(image, topic, indexes[:left]))
+        if len(indexes) > left:
+            return _page(topics, ResponseCursor(topic_name=name, partition_index=indexes[left]))
+        left -= len(indexes)
+    return _page(topics, None)
+
+
+def _page(
+    topics: list[DescribeTopicPartitionsResponseTopic], cursor: ResponseCursor | None
+) -> DescribeTopicPartitionsResponse:
+    return DescribeTopicPartitionsResponse(topics=topics, next_cursor=cursor)
+
+
+def _unknown(name: str) -> DescribeTopicPartitionsResponseTopic:
+    code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    try:
+        validate_topic_name(name)
+    except KafkaError as error:
+        code = error.code
+    return DescribeTopicPartitionsResponseTopic(error_code=code, name=name, is_internal=name in INTERNAL_TOPICS)
+
+
+def _topic(image: MetadataImage, topic: TopicImage, indexes: list[int]) -> DescribeTopicPartitionsResponseTopic:
+    return DescribeTopicPartitionsResponseTopic(
+        error_code=ErrorCode.NONE,
+        name=topic.name,
+        topic_id=topic.topic_id,
+        is_internal=topic.name in INTERNAL_TOPICS,
+        partitions=[_partition(image, index, topic.partitions[index]) for index in indexes],
+        topic_authorized_operations=operations.TOPIC_OPERATIONS,
+    )
+
+
+def _partition(image: MetadataImage, index: int, partition: PartitionImage) -> DescribeTopicPartitionsResponsePartition:
+    offline = [r for r in partition.replicas if r not in image.brokers or image.brokers[r].fenced]
+    return DescribeTopicPartitionsResponsePartition(
+        error_code=ErrorCode.NONE if partition.leader >= 0 else ErrorCode.LEADER_NOT_AVAILABLE,
+        partition_index=index,
+        leader_id=partition.leader,
+        leader_epoch=partition.leader_epoch,
+        replica_nodes=list(partition.replicas),
+        isr_nodes=list(partition.isr),
+        eligible_leader_replicas=list(partition.eligible_leader_replicas),
+        last_known_elr=list(partition.last_known_elr),
+        offline_replicas=offline,
+    )

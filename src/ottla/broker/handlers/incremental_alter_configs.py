@@ -1,0 +1,62 @@
+"""IncrementalAlterConfigs (44), versions 0-1: set, delete, append to, subtract from single settings. KIP-339.
+
+Resources change independently, each whole or not at all. Log levels (BROKER_LOGGER) change at once and are not kept.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ottla.broker import loggers
+from ottla.broker.answers import answer
+from ottla.common.completion import Completion
+from ottla.common.errors import ErrorCode, KafkaError
+from ottla.metadata.image import BROKER_LOGGER
+from ottla.protocol.messages.incremental_alter_configs import (
+    AlterConfigsResource,
+    AlterConfigsResourceResponse,
+    IncrementalAlterConfigsRequest,
+    IncrementalAlterConfigsResponse,
+)
+
+if TYPE_CHECKING:
+    from ottla.broker.broker import Broker
+    from ottla.broker.context import RequestContext
+
+
+def handle(
+    broker: Broker, context: RequestContext, request: IncrementalAlterConfigsRequest
+) -> Completion[IncrementalAlterConfigsResponse]:
+    """Change the settings that are named, and no others."""
+    levels = [resource for resource in request.resources if resource.resource_type == BROKER_LOGGER]
+    request.resources = [resource for resource in request.resources if resource.resource_type != BROKER_LOGGER]
+    answered = [_log_levels(broker, resource, apply=not request.validate_only) for resource in levels]
+
+    def succeeded(response: IncrementalAlterConfigsResponse) -> IncrementalAlterConfigsResponse:
+        response.responses += answered
+        return response
+
+    def failed(error: KafkaError) -> IncrementalAlterConfigsResponse:
+        return IncrementalAlterConfigsResponse(responses=[*(_answer(r, error) for r in request.resources), *answered])
+
+    return answer(
+        broker.metadata.submit(lambda controller: controller.incremental_alter_configs(request)), succeeded, failed
+    )
+
+
+def _log_levels(broker: Broker, resource: AlterConfigsResource, *, apply: bool) -> AlterConfigsResourceResponse:
+    try:
+        changes = {config.name: (config.config_operation, config.value) for config in resource.configs}
+        loggers.alter(broker.node_id, resource.resource_name, changes, apply=apply)
+    except KafkaError as error:
+        return _answer(resource, error)
+    return _answer(resource, None)
+
+
+def _answer(resource: AlterConfigsResource, error: KafkaError | None) -> AlterConfigsResourceResponse:
+    return AlterConfigsResourceResponse(
+        error_code=error.code if error is not None else ErrorCode.NONE,
+        error_message=error.message if error is not None else None,
+        resource_type=resource.resource_type,
+        resource_name=resource.resource_name,
+    )

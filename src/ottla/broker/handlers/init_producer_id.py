@@ -1,0 +1,37 @@
+"""InitProducerId (22), versions 0-5: a producer id for an idempotent producer. KIP-98, KIP-360, KIP-730.
+
+Ids come from blocks of 1000 that the controller hands out, so that none is ever given twice. Transactions are not
+served: a transactional id is refused with UNSUPPORTED_VERSION, which no client retries.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ottla.broker.answers import answer
+from ottla.common.completion import Completion
+from ottla.common.errors import ErrorCode, KafkaError
+from ottla.protocol.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
+
+if TYPE_CHECKING:
+    from ottla.broker.broker import Broker
+    from ottla.broker.context import RequestContext
+
+
+def handle(
+    broker: Broker, context: RequestContext, request: InitProducerIdRequest
+) -> InitProducerIdResponse | Completion[InitProducerIdResponse]:
+    """Give a new id with epoch 0, also to a producer that had one: its old sequence numbers end with the old id."""
+    if request.transactional_id is not None:
+        empty = not request.transactional_id
+        return InitProducerIdResponse(
+            error_code=ErrorCode.INVALID_REQUEST if empty else ErrorCode.UNSUPPORTED_VERSION, producer_epoch=-1
+        )
+
+    def succeeded(producer_id: int) -> InitProducerIdResponse:
+        return InitProducerIdResponse(error_code=ErrorCode.NONE, producer_id=producer_id, producer_epoch=0)
+
+    def failed(error: KafkaError) -> InitProducerIdResponse:
+        return InitProducerIdResponse(error_code=error.code, producer_epoch=-1)
+
+    return answer(broker.metadata.next_producer_id(), succeeded, failed)

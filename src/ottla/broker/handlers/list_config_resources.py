@@ -1,0 +1,41 @@
+"""ListConfigResources (74), versions 0-1: what has a configuration. KIP-714 (client metrics, version 0), KIP-1142."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ottla.common.errors import ErrorCode
+from ottla.metadata.image import BROKER, BROKER_LOGGER, CLIENT_METRICS, GROUP, TOPIC
+from ottla.protocol.messages.list_config_resources import (
+    ConfigResource,
+    ListConfigResourcesRequest,
+    ListConfigResourcesResponse,
+)
+
+if TYPE_CHECKING:
+    from ottla.broker.broker import Broker
+    from ottla.broker.context import RequestContext
+    from ottla.metadata.image import MetadataImage
+
+ALL_TYPES = (TOPIC, BROKER, BROKER_LOGGER, CLIENT_METRICS, GROUP)
+
+
+def handle(broker: Broker, context: RequestContext, request: ListConfigResourcesRequest) -> ListConfigResourcesResponse:
+    """List the resources of the asked kinds; of all kinds if none is asked."""
+    kinds = [CLIENT_METRICS] if context.api_version == 0 else list(dict.fromkeys(request.resource_types)) or ALL_TYPES
+    if not set(kinds) <= set(ALL_TYPES):
+        return ListConfigResourcesResponse(error_code=ErrorCode.UNSUPPORTED_VERSION)
+    image = broker.metadata.image
+    return ListConfigResourcesResponse(
+        config_resources=[
+            ConfigResource(resource_name=name, resource_type=kind) for kind in kinds for name in _names(image, kind)
+        ]
+    )
+
+
+def _names(image: MetadataImage, kind: int) -> list[str]:
+    if kind == TOPIC:
+        return list(image.topics_by_name)
+    if kind in (BROKER, BROKER_LOGGER):
+        return [str(broker_id) for broker_id in image.brokers]
+    return [name for configured, name in image.configs if configured == kind]

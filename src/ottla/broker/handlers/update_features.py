@@ -1,0 +1,29 @@
+"""UpdateFeatures (57), versions 0-2: upgrade and downgrade finalized features, or try it dry. KIP-584, KIP-778."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ottla.broker.answers import answer, same
+from ottla.common.completion import Completion
+from ottla.common.errors import KafkaError
+from ottla.protocol.messages.update_features import UpdateFeaturesRequest, UpdateFeaturesResponse
+
+if TYPE_CHECKING:
+    from ottla.broker.broker import Broker
+    from ottla.broker.context import RequestContext
+
+
+def handle(
+    broker: Broker, context: RequestContext, request: UpdateFeaturesRequest
+) -> Completion[UpdateFeaturesResponse]:
+    """Change all the features, or none."""
+
+    def failed(error: KafkaError) -> UpdateFeaturesResponse:
+        return UpdateFeaturesResponse(error_code=error.code, error_message=error.message)
+
+    return answer(
+        broker.metadata.submit(lambda controller: controller.update_features(request, context.api_version)),
+        same,
+        failed,
+    )
