@@ -96,6 +96,17 @@ def test_what_was_never_committed_is_at_minus_one(driver: GroupDriver) -> None:
     assert committed(driver, topic="other") == -1
 
 
+def test_offset_of_a_former_topic_of_the_same_name_does_not_count(driver: GroupDriver) -> None:
+    request = commit_request(offset=7)
+    request.topics[0].topic_id = b"1" * 16
+    driver.ask(request)
+    driver.restart()
+    for topic_id, expected in ((b"1" * 16, 7), (b"2" * 16, -1), (bytes(16), 7)):
+        wanted = [OffsetFetchRequestTopics(name="t", topic_id=topic_id, partition_indexes=[0])]
+        answer = driver.ask(FetchOffsets(OffsetFetchRequestGroup(group_id="g", topics=wanted)))
+        assert answer.topics[0].partitions[0].committed_offset == expected
+
+
 def test_null_topics_fetch_all(driver: GroupDriver) -> None:
     commit(driver, topic="a", offset=1)
     commit(driver, topic="b", offset=2)

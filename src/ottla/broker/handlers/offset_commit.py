@@ -54,7 +54,7 @@ def _split(
             error = ErrorCode.UNKNOWN_TOPIC_ID if by_id else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
             refused.append(_refuse(topic, topic.partitions, error))
             continue
-        topic.name = found.name
+        topic.name, topic.topic_id = found.name, found.topic_id
         fine = [partition for partition in topic.partitions if partition.partition_index in found.partitions]
         if len(fine) != len(topic.partitions):
             missing = [partition for partition in topic.partitions if partition.partition_index not in found.partitions]

@@ -8,6 +8,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import NamedTuple, TypeAlias
 
+from ottla.common.ids import ZERO_UUID, Uuid
+
 
 class Committed(NamedTuple):
     """Where a group goes on reading a partition. Times in wall-clock milliseconds."""
@@ -18,6 +20,8 @@ class Committed(NamedTuple):
     commit_timestamp_ms: int
     expire_timestamp_ms: int | None = None
     """Only commits of old clients that asked for a retention time have one."""
+    topic_id: Uuid = ZERO_UUID
+    """Which topic of that name it was; zero if that was not recorded."""
     record_offset: int = -1
     """Where it stands in the shard's log: of two commits the later in the log wins, also after a transaction."""
 

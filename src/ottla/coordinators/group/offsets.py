@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from ottla.common.errors import ErrorCode
+from ottla.common.ids import ZERO_UUID, Uuid
 from ottla.coordinators.group.core import Core
 from ottla.coordinators.group.errors import commit_response, error_response
 from ottla.coordinators.group.events import (
@@ -77,6 +78,7 @@ def commit(core: Core, call: Call, request: OffsetCommitRequest, now: Moment) ->
                     partition.committed_metadata or "",
                     now.wall_ms,
                     expires_ms,
+                    topic.topic_id,
                 )
                 records.append(offset_record(request.group_id, topic.name, partition.partition_index, committed))
         topics.append(OffsetCommitResponseTopic(name=topic.name, topic_id=topic.topic_id, partitions=rows))
@@ -108,18 +110,15 @@ def fetch(core: Core, call: Call, question: FetchOffsets, _now: Moment) -> Effec
     stored = core.offsets.of_group(group.group_id)
     stable = question.require_stable
     if group.topics is None:
-        wanted = {topic: (_ZERO_ID, list(partitions)) for topic, partitions in stored.items()}
+        wanted = {topic: (ZERO_UUID, list(partitions)) for topic, partitions in stored.items()}
         topics = [_topic(core, group, name, *row, stable=stable) for name, row in wanted.items()]
     else:
         topics = [_topic(core, group, t.name, t.topic_id, t.partition_indexes, stable=stable) for t in group.topics]
     return [Reply(call, OffsetFetchResponseGroup(group_id=group.group_id, topics=topics))]
 
 
-_ZERO_ID = bytes(16)
-
-
 def _topic(
-    core: Core, group: OffsetFetchRequestGroup, name: str, topic_id: bytes, indexes: list[int], *, stable: bool
+    core: Core, group: OffsetFetchRequestGroup, name: str, topic_id: Uuid, indexes: list[int], *, stable: bool
 ) -> OffsetFetchResponseTopics:
     stored = core.offsets.of_group(group.group_id).get(name, {})
     rows = []
@@ -132,7 +131,7 @@ def _topic(
                 committed_leader_epoch=-1,
                 error_code=ErrorCode.UNSTABLE_OFFSET_COMMIT,
             )
-        elif committed is None:
+        elif committed is None or _is_of_another(committed, topic_id):
             row = OffsetFetchResponsePartitions(partition_index=index, committed_offset=-1, committed_leader_epoch=-1)
         else:
             row = OffsetFetchResponsePartitions(
@@ -143,6 +142,12 @@ def _topic(
             )
         rows.append(row)
     return OffsetFetchResponseTopics(name=name, topic_id=topic_id, partitions=rows)
+
+
+def _is_of_another(committed: Committed, topic_id: Uuid) -> bool:
+    """Whether it was committed for a topic of the same name that is gone."""
+    known = committed.topic_id != ZERO_UUID != topic_id
+    return known and committed.topic_id != topic_id
 
 
 def delete(core: Core, call: Call, request: OffsetDeleteRequest, _now: Moment) -> Effects:

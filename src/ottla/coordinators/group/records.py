@@ -1,7 +1,7 @@
 """Records of `__consumer_offsets` as Kafka writes them: made here, taken apart by the shard's `replay`.
 
-Values are written in the highest version that is not flexible (group 3, offset 3, offset with an expiry time 1),
-which brokers since 2.1 read; KIP-915. All versions up to 4 are read.
+Written as Kafka 4.3 does: groups in version 3, offsets in 4 for the topic's id, or in 1 with an expiry time. All
+versions up to 4 are read. KIP-915.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from ottla.protocol.group_records import (
 )
 
 GROUP_VALUE_VERSION = 3
-OFFSET_VALUE_VERSION = 3
+OFFSET_VALUE_VERSION = 4
 # The only version with a field for it.
 OFFSET_VALUE_VERSION_WITH_EXPIRY = 1
 
@@ -80,6 +80,7 @@ def offset_record(group_id: str, topic: str, partition: int, committed: Committe
         metadata=committed.metadata,
         commit_timestamp=committed.commit_timestamp_ms,
         expire_timestamp=-1 if committed.expire_timestamp_ms is None else committed.expire_timestamp_ms,
+        topic_id=committed.topic_id,
     )
     version = OFFSET_VALUE_VERSION_WITH_EXPIRY if expires else OFFSET_VALUE_VERSION
     return offset_key(group_id, topic, partition), encode_value(value, version)

@@ -167,7 +167,9 @@ class GroupShard:
             core.offsets.remove(key.group, key.topic, key.partition)
             return
         expires_ms = None if row.expire_timestamp == -1 else row.expire_timestamp
-        committed = Committed(row.offset, row.leader_epoch, row.metadata, row.commit_timestamp, expires_ms, offset)
+        committed = Committed(
+            row.offset, row.leader_epoch, row.metadata, row.commit_timestamp, expires_ms, row.topic_id, offset
+        )
         if producer_id == NO_PRODUCER_ID:
             core.offsets.put(key.group, key.topic, key.partition, committed)
         else:
