@@ -10,22 +10,34 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from typing import TYPE_CHECKING
 
 from ottla.broker.fetch_session import FetchSessionCache
+from ottla.broker.group_runtime import OffsetsTopic
 from ottla.broker.partitions import Partitions
 from ottla.common.clock import Clock
 from ottla.common.completion import Completion
 from ottla.common.errors import ErrorCode, KafkaError
-from ottla.common.ids import INTERNAL_TOPICS
+from ottla.common.ids import OFFSETS_TOPIC
+from ottla.config import resolve_topic
+from ottla.metadata.features import SUPPORTED_FEATURES
+from ottla.metadata.image import BROKER, TOPIC
+from ottla.protocol.messages.create_topics import (
+    CreatableTopic,
+    CreatableTopicConfig,
+    CreateTopicsRequest,
+    CreateTopicsResponse,
+)
 
 if TYPE_CHECKING:
     from ottla.broker.group_runtime import GroupRuntime
     from ottla.broker.metadata_log import MetadataShell
     from ottla.config import BrokerConfig
     from ottla.log import LogManager
+    from ottla.metadata.image import MetadataImage
 
 logger = logging.getLogger(__name__)
 
 # One thread for each disk that is likely to be there; fsync waits for the disk, not for the interpreter.
 FLUSH_THREADS = 4
+PRODUCER_EXPIRATION = "producer.id.expiration.ms"
 
 
 class FlushThreads:
@@ -70,6 +82,8 @@ class Broker:
         cluster_id: str,
         flush_threads: FlushThreads,
     ) -> None:
+        self.static_config = config
+        # With the dynamic settings on top.
         self.config = config
         self.clock = clock
         self.logs = logs
@@ -87,24 +101,27 @@ class Broker:
         self.fetch_sessions = FetchSessionCache(
             config.int("max.incremental.fetch.session.cache.slots"), lambda: secrets.randbelow(2**31)
         )
-        self._creating: dict[str, list[Completion[None]]] = {}
+        self.supported_features = SUPPORTED_FEATURES
 
     # -- settings ----------------------------------------------------------------------------------------------
 
     def topic_values(self, topic: str) -> dict[str, object]:
         """The effective settings of a topic: its own, the broker's dynamic and static ones, Kafka's defaults."""
-        from ottla.config import resolve_topic
-
-        resolved = resolve_topic(*self._config_layers(topic), self.config)
-        return {name: entry.value for name, entry in resolved.items()}
-
-    def _config_layers(self, topic: str) -> tuple[dict[str, str], dict[str, str], dict[str, str]]:
-        configs = self.metadata.image.configs
-        return (
-            dict(configs.get((2, topic), {})),
-            dict(configs.get((4, str(self.node_id)), {})),
-            dict(configs.get((4, ""), {})),
+        image = self.metadata.image
+        resolved = resolve_topic(
+            image.config(TOPIC, topic),
+            image.config(BROKER, str(self.node_id)),
+            image.config(BROKER, ""),
+            self.static_config,
         )
+        values: dict[str, object] = {name: entry.value for name, entry in resolved.items()}
+        values[PRODUCER_EXPIRATION] = self.config.int(PRODUCER_EXPIRATION)
+        return values
+
+    def follow_configs(self, old: MetadataImage | None, new: MetadataImage) -> None:
+        """Take over changed dynamic settings of the broker; called with each image, before the partitions look."""
+        if old is None or old.configs is not new.configs:
+            self.config = self.static_config.with_dynamic(new.config(BROKER, str(self.node_id)), new.config(BROKER, ""))
 
     # -- answers that several handlers give ---------------------------------------------------------------------
 
@@ -129,16 +146,7 @@ class Broker:
 
         A topic that somebody else is creating or has created is no failure.
         """
-        from ottla.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest, CreateTopicsResponse
-
-        topics = []
-        for name in names:
-            internal = name in INTERNAL_TOPICS
-            topic = CreatableTopic(name=name, num_partitions=-1, replication_factor=-1)
-            if internal:
-                self._as_internal(topic)
-            topics.append(topic)
-        request = CreateTopicsRequest(topics=topics)
+        request = CreateTopicsRequest(topics=[self._topic_to_create(name) for name in names])
         result: Completion[dict[str, KafkaError]] = Completion()
 
         def created(done: Completion[CreateTopicsResponse]) -> None:
@@ -156,5 +164,34 @@ class Broker:
                 }
             )
 
-        self.metadata.create_topics(request).on_done(created)
+        self.metadata.submit(lambda controller: controller.create_topics(request)).on_done(created)
         return result
+
+    def create_offsets_topic(self) -> Completion[None]:
+        """Create `__consumer_offsets`; the completion fails with the KafkaError that kept it from being created."""
+        result: Completion[None] = Completion()
+
+        def created(done: Completion[dict[str, KafkaError]]) -> None:
+            try:
+                failures = done.result()
+            except KafkaError as error:
+                result.fail(error)
+                return
+            if failures:
+                result.fail(failures[OFFSETS_TOPIC])
+            else:
+                result.complete(None)
+
+        self.auto_create_topics([OFFSETS_TOPIC]).on_done(created)
+        return result
+
+    def _topic_to_create(self, name: str) -> CreatableTopic:
+        if name != OFFSETS_TOPIC:
+            return CreatableTopic(name=name, num_partitions=-1, replication_factor=-1)
+        wanted = OffsetsTopic.from_settings(self.config.__getitem__)
+        return CreatableTopic(
+            name=name,
+            num_partitions=wanted.partitions,
+            replication_factor=wanted.replication_factor,
+            configs=[CreatableTopicConfig(name=key, value=value) for key, value in wanted.configs.items()],
+        )

@@ -15,7 +15,8 @@ from ottla.broker.context import RequestContext
 from ottla.common.completion import Completion
 from ottla.common.errors import ErrorCode, KafkaError
 from ottla.protocol import frames, registry
-from ottla.protocol.message import Buffer, Message
+from ottla.protocol.message import Message
+from ottla.protocol.wire import Buffer
 
 if TYPE_CHECKING:
     from ottla.broker.broker import Broker

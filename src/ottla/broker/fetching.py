@@ -130,7 +130,11 @@ class Fetch:
                 data = self._read(state, remaining, min_one_batch=look.size == 0)
             except KafkaError as error:
                 data = PartitionData(
-                    partition_index=key[1], error_code=error.code, high_watermark=-1, records=b"", aborted_transactions=None
+                    partition_index=key[1],
+                    error_code=error.code,
+                    high_watermark=-1,
+                    records=b"",
+                    aborted_transactions=None,
                 )
                 look.failed = True
                 look.found.append((state, data))
@@ -246,6 +250,10 @@ class Fetch:
         topic = state.key[0]
         response = topics.get(topic)
         if response is None:
-            response = FetchableTopicResponse(topic=topic) if isinstance(topic, str) else FetchableTopicResponse(topic_id=topic)
+            response = (
+                FetchableTopicResponse(topic=topic)
+                if isinstance(topic, str)
+                else FetchableTopicResponse(topic_id=topic)
+            )
             topics[topic] = response
         response.partitions.append(data)

@@ -22,6 +22,7 @@ from ottla.records import BatchHeader, ProduceRules, read_header
 
 if TYPE_CHECKING:
     from ottla.log import AppendInfo, Log
+    from ottla.log.log import Origin
 
 READ_COMMITTED = 1
 ACKS_ALL = -1
@@ -100,7 +101,7 @@ class Partition:
         batch: memoryview,
         *,
         header: BatchHeader | None = None,
-        origin: str = "client",
+        origin: Origin = "client",
         required_acks: int = ACKS_ALL,
     ) -> AppendInfo:
         """Append one validated batch in the writable buffer `batch`; base offset and epoch are patched in place.
@@ -132,8 +133,9 @@ class Partition:
             self._advance(self.log.log_end_offset, size)
 
     def flush_if_due(self, now_ms: int) -> None:
-        """Start a flush if `flush.ms` has passed since the last; called by the housekeeping."""
-        if not self._flushing and not self.closed and self.log.needs_flush(now_ms):
+        """Start a flush if `flush.ms` has passed, or a rolled segment was never synced; for the housekeeping."""
+        log = self.log
+        if not (self._flushing or self.closed) and (log.has_unsynced_segments or log.needs_flush(now_ms)):
             self._start_flush()
 
     def _start_flush(self) -> None:

@@ -171,12 +171,13 @@ class Partitions:
                 partition.rules = produce_rules(name, values)
                 partition.min_insync_replicas = int_value(values, "min.insync.replicas")
 
-    def directory_failed(self, offline: set[TopicPartition]) -> None:
-        """Stop serving the partitions whose log directory failed."""
-        for topic_partition in offline:
-            partition = self._by_topic.get(topic_partition.topic, {}).pop(topic_partition.partition, None)
-            if partition is not None:
-                partition.close()
+    def directory_failed(self, path: str) -> None:
+        """Stop serving the partitions of a log directory that failed."""
+        for partitions in self._by_topic.values():
+            for index, partition in tuple(partitions.items()):
+                if partition.log.home.path == path:
+                    del partitions[index]
+                    partition.close()
 
 
 TOPIC_RESOURCE = 2

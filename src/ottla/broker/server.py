@@ -1,26 +1,46 @@
 """A broker's life: open the storage, join the quorum, listen, and stop cleanly.
 
-The order matters. Logs are recovered and the metadata replayed before anybody connects; the listeners are bound
-before the broker registers, so that port 0 has become a real one; requests are accepted only when the partitions are
-there. Stopping goes backwards, and the clean-shutdown file is written last of all.
+The order matters. Directories are locked before anything in them is touched; logs are recovered and the metadata
+replayed before anybody connects; the listeners are bound before the broker registers, so that port 0 has become a
+real one; requests are accepted only when the partitions are there. Stopping goes backwards, and the clean-shutdown
+file is written last of all.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
+import secrets
+import socket
 from collections.abc import Callable
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
-from ottla.common.clock import SystemClock
-
-if TYPE_CHECKING:
-    from ottla.broker.broker import Broker
-    from ottla.config import BrokerConfig
+from ottla.broker.broker import Broker, FlushThreads
+from ottla.broker.config_rules import BrokerConfigRules
+from ottla.broker.dispatch import Dispatcher
+from ottla.broker.group_runtime import GroupRuntime
+from ottla.broker.housekeeping import Housekeeping
+from ottla.broker.metadata_log import MetadataLogSettings, MetadataShell
+from ottla.common.clock import Clock, SystemClock
+from ottla.common.ids import OFFSETS_TOPIC, TopicPartition, Uuid, uuid_to_text
+from ottla.config import BrokerConfig
+from ottla.controller import ControllerSettings
+from ottla.coordinators.group.config import GroupConfig
+from ottla.log import DirectoryInfo, Files, LogConfig, LogManager, StorageError
+from ottla.log.storage import check_meta, format_directory, read_meta
+from ottla.metadata.features import SUPPORTED_FEATURES
+from ottla.metadata.image import MetadataImage
+from ottla.network.limits import Limits
+from ottla.network.server import Server
+from ottla.network.sockets import bind
+from ottla.protocol.messages.broker_registration import BrokerRegistrationRequest, Feature
+from ottla.protocol.messages.broker_registration import Listener as RegisteredListener
+from ottla.records import Codec
 
 logger = logging.getLogger(__name__)
 
-STOP_WITHIN_S = 5.0
+ANSWER_WITHIN_S = 2.0
+PLAINTEXT = 0
 
 
 class Bootstrap(NamedTuple):
@@ -31,3 +51,261 @@ class Bootstrap(NamedTuple):
 
     def __str__(self) -> str:
         return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
+
+
+async def serve(config: BrokerConfig, ready: Callable[[Bootstrap], None], stop: asyncio.Event) -> None:
+    """Run a broker until `stop` is set; `ready` is called once it serves.
+
+    Raises StorageError, OSError (an address in use) or KafkaError if it cannot start, and StorageError if the disk
+    that it cannot do without fails later.
+    """
+    node = Node(config, SystemClock(), stop)
+    try:
+        ready(await node.start())
+        await stop.wait()
+    finally:
+        await node.close()
+    if node.failure is not None:
+        raise StorageError(node.failure)
+
+
+class Node:
+    """One broker in this process."""
+
+    def __init__(self, config: BrokerConfig, clock: Clock, stop: asyncio.Event) -> None:
+        self.config = config
+        self.clock = clock
+        self.failure: str | None = None
+        self._stop = stop
+        self._loop = asyncio.get_running_loop()
+        self._threads = FlushThreads(self._loop)
+        self._housekeeping = Housekeeping(self._loop)
+        # For each listener one or more: a host may have several addresses.
+        self._sockets: list[list[socket.socket]] = []
+        self._logs: LogManager | None = None
+        self._metadata: MetadataShell | None = None
+        self._server: Server | None = None
+        self._started = False
+        self._watermarks = -1
+        self.broker: Broker
+
+    # -- starting ----------------------------------------------------------------------------------------------
+
+    async def start(self) -> Bootstrap:
+        """Everything up to the first request; where clients may connect."""
+        config = self.config
+        self._logs = logs = LogManager(
+            config.log_dirs,
+            self.clock,
+            on_directory_failed=self._directory_failed,
+            in_background=self._threads.run,
+        )
+        logs.acquire()
+        cluster_id = identify(config)
+        for home in logs.homes():
+            home.directory_id = _directory_id(home.path)
+        self._sockets = [bind(listener, config) for listener in config.listeners]
+        self._metadata = metadata = MetadataShell.open(
+            config.metadata_log_dir,
+            node_id=config.node_id,
+            cluster_id=cluster_id,
+            directory_id=_directory_id(config.metadata_log_dir),
+            rules=BrokerConfigRules(config),
+            clock=self.clock,
+            settings=MetadataLogSettings.from_config(config),
+            controller_settings=ControllerSettings(
+                num_partitions=config.int("num.partitions"),
+                default_replication_factor=config.int("default.replication.factor"),
+                delete_topic_enable=config.bool("delete.topic.enable"),
+            ),
+            run_in_thread=self._threads.run,
+            on_failure=lambda error: self._give_up(str(error)),
+        )
+        self.broker = broker = Broker(
+            config, self.clock, logs=logs, metadata=metadata, cluster_id=cluster_id, flush_threads=self._threads
+        )
+        logs.load(self._log_config, self._is_stray)
+        self._register(cluster_id)
+        broker.groups = self._group_runtime()
+        metadata.subscribe(self._publish)
+        broker.groups.start()
+        self._started = True
+        self._start_housekeeping()
+        self._server = Server(Dispatcher(broker), Limits.from_config(config))
+        for listener, sockets in zip(config.listeners, self._sockets, strict=True):
+            for sock in sockets:
+                await self._server.listen(listener.name, sock)
+        host, port = broker.advertised_endpoint(config.listeners[0].name)
+        return Bootstrap(host, port)
+
+    def _log_config(self, topic: str) -> LogConfig:
+        return LogConfig.from_topic_config(self.broker.topic_values(topic))
+
+    def _is_stray(self, partition: TopicPartition, topic_id: Uuid) -> bool:
+        topic = self.broker.metadata.image.topics_by_name.get(partition.topic)
+        if topic is None or topic.topic_id != topic_id:
+            return True
+        image = topic.partitions.get(partition.partition)
+        return image is None or self.config.node_id not in image.replicas
+
+    def _register(self, cluster_id: str) -> None:
+        assert self._logs is not None
+        assert self._metadata is not None
+        homes = [home for home in self._logs.homes() if home.online]
+        ports = [sockets[0].getsockname()[1] for sockets in self._sockets]
+        response = self._metadata.register(
+            BrokerRegistrationRequest(
+                broker_id=self.config.node_id,
+                cluster_id=cluster_id,
+                incarnation_id=secrets.token_bytes(16),
+                listeners=[
+                    RegisteredListener(
+                        name=listener.name, host=listener.host, port=listener.port or port, security_protocol=PLAINTEXT
+                    )
+                    for listener, port in zip(self.config.advertised, ports, strict=True)
+                ],
+                features=[
+                    Feature(name=name, min_supported_version=low, max_supported_version=high)
+                    for name, (low, high) in SUPPORTED_FEATURES.items()
+                ],
+                rack=self.config.rack,
+                log_dirs=[home.directory_id for home in homes],
+                previous_broker_epoch=homes[0].broker_epoch,
+            ),
+            clean_shutdown=all(home.was_clean for home in homes),
+        )
+        if response.error_code:
+            raise StorageError(f"The controller refused this broker with error {response.error_code}")
+
+    def _group_runtime(self) -> GroupRuntime:
+        config, broker = self.config, self.broker
+        return GroupRuntime(
+            config=GroupConfig.from_settings(config.__getitem__),
+            clock=self.clock,
+            call_later=self._loop.call_later,
+            find_partition=lambda index: broker.partitions.get(OFFSETS_TOPIC, index),
+            partition_count=lambda: len(broker.partitions.topic(OFFSETS_TOPIC)),
+            create_topic=broker.create_offsets_topic,
+            codec=Codec(config.int("offsets.topic.compression.codec")),
+            commit_timeout_ms=config.int("offsets.commit.timeout.ms"),
+        )
+
+    def _publish(self, old: MetadataImage | None, new: MetadataImage) -> None:
+        """Each new image goes to whoever keeps something equal to it, partitions before groups."""
+        broker = self.broker
+        broker.follow_configs(old, new)
+        broker.partitions.publish(old, new)
+        if old is not None and old.topics_by_name is not new.topics_by_name:
+            broker.groups.partitions_changed()
+            gone = old.topics_by_name.keys() - new.topics_by_name.keys()
+            if gone:
+                broker.groups.topics_deleted(gone)
+
+    # -- upkeep ------------------------------------------------------------------------------------------------
+
+    def _start_housekeeping(self) -> None:
+        every, config = self._housekeeping.every, self.config
+        logs = self.broker.logs
+        every("retention", config.int("log.retention.check.interval.ms"), self._retention, first_ms=30_000)
+        every("flushing", 2_000, self._flush)
+        every(
+            "checkpoint of recovery points",
+            config.int("log.flush.offset.checkpoint.interval.ms"),
+            lambda: self._in_background(logs.checkpoint),
+        )
+        every(
+            "checkpoint of high watermarks",
+            config.int("replica.high.watermark.checkpoint.interval.ms"),
+            self._checkpoint_high_watermarks,
+        )
+        every("metadata snapshots", 5_000, self.broker.metadata.tick)
+
+    def _in_background(self, work: Callable[[], object]) -> None:
+        self._threads.run(work).on_done(lambda done: done.result())
+
+    def _retention(self) -> None:
+        self.broker.logs.cleanup(self.clock.wall_ms())
+
+    def _flush(self) -> None:
+        now_ms = self.clock.wall_ms()
+        for partition in self.broker.partitions:
+            partition.flush_if_due(now_ms)
+
+    def _checkpoint_high_watermarks(self) -> None:
+        # An idle broker writes nothing.
+        total = sum(partition.high_watermark for partition in self.broker.partitions)
+        if total != self._watermarks:
+            self._watermarks = total
+            self._in_background(self.broker.logs.checkpoint_high_watermarks)
+
+    # -- trouble -----------------------------------------------------------------------------------------------
+
+    def _directory_failed(self, directory: DirectoryInfo, error: OSError) -> None:
+        """May be called in a flushing thread."""
+        self._loop.call_soon_threadsafe(self._take_offline, directory, error)
+
+    def _take_offline(self, directory: DirectoryInfo, error: OSError) -> None:
+        if not self._started:
+            return  # whoever is starting sees it
+        if directory.path == self.config.metadata_log_dir:
+            self._give_up(f"The directory {directory.path}, which holds the metadata log, failed: {error}")
+            return
+        self.broker.partitions.directory_failed(directory.path)
+        if not any(home.online for home in self.broker.logs.homes()):
+            self._give_up(f"The last log directory, {directory.path}, failed: {error}")
+
+    def _give_up(self, problem: str) -> None:
+        logger.error("Stopping: %s", problem)
+        self.failure = problem
+        self._stop.set()
+
+    # -- stopping ----------------------------------------------------------------------------------------------
+
+    async def close(self) -> None:
+        """Answer what is in progress, then close everything; also after a start that went wrong half-way."""
+        self._housekeeping.stop()
+        if self._server is not None:
+            await self._server.close(ANSWER_WITHIN_S)
+        if self._started:
+            self.broker.groups.close()
+        for sockets in self._sockets:
+            for sock in sockets:
+                sock.close()
+        self._threads.close()
+        epoch = -1
+        if self._metadata is not None:
+            registered = self._metadata.image.brokers.get(self.config.node_id)
+            epoch = registered.epoch if registered is not None else -1
+            self._metadata.close()
+        if self._logs is not None:
+            if self._started:
+                self._logs.close(epoch)
+            else:
+                self._logs.abandon()
+
+
+def identify(config: BrokerConfig) -> str:
+    """The cluster's id, as the directories tell it; directories without an identity get one.
+
+    Raises StorageError if they belong to another node or to different clusters.
+    """
+    files = Files()
+    directories = list(dict.fromkeys([*config.log_dirs, config.metadata_log_dir]))
+    found = {directory: read_meta(files, directory) for directory in directories}
+    cluster_id = next((meta.cluster_id for meta in found.values() if meta is not None), None)
+    if cluster_id is None:
+        # Not one that begins with "-", which tools would take for an option.
+        cluster_id = uuid_to_text(b"o" + secrets.token_bytes(15))
+    for directory, meta in found.items():
+        if meta is not None:
+            check_meta(meta, directory, cluster_id, config.node_id)
+        else:
+            format_directory(files, directory, cluster_id, config.node_id, secrets.token_bytes(16))
+    return cluster_id
+
+
+def _directory_id(directory: str) -> Uuid:
+    meta = read_meta(Files(), directory)
+    if meta is None:
+        raise StorageError(f"{directory} has no meta.properties")
+    return meta.directory_id

@@ -126,8 +126,20 @@ class LogManager:
         # Directories of deleted partitions, with the moment to remove them.
         self._doomed: list[tuple[int, LogDirectory, str]] = []
         self._producers_checked_ms = 0
+        self._acquired = False
 
     # Starting
+
+    def acquire(self) -> None:
+        """Lock the directories, and see how the last run ended; `load` does it unless it was done before."""
+        if self._acquired:
+            return
+        self._acquired = True
+        for home in self._homes:
+            try:
+                home.prepare()
+            except OSError as error:
+                home.fail(error)
 
     def load(
         self,
@@ -140,11 +152,7 @@ class LogManager:
         is renamed `...-stray` and left alone. Raises StorageError if a directory is in use or a partition is in two;
         a disk that fails takes its directory offline, and StorageError is raised if none is left.
         """
-        for home in self._homes:
-            try:
-                home.prepare()
-            except OSError as error:
-                home.fail(error)
+        self.acquire()
         for home in self._homes:
             if home.online:
                 try:

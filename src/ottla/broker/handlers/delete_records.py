@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from ottla.common.completion import Completion
 from ottla.common.errors import ErrorCode, KafkaError
 from ottla.common.ids import INTERNAL_TOPICS
 from ottla.protocol.messages.delete_records import (
@@ -23,8 +24,8 @@ if TYPE_CHECKING:
     from ottla.broker.context import RequestContext
 
 
-def handle(broker: Broker, context: RequestContext, request: DeleteRecordsRequest) -> DeleteRecordsResponse:
-    """Answer each partition with its new low watermark."""
+def handle(broker: Broker, context: RequestContext, request: DeleteRecordsRequest) -> Completion[DeleteRecordsResponse]:
+    """Answer each partition with its new low watermark, once that is on disk."""
     response = DeleteRecordsResponse(
         topics=[
             DeleteRecordsTopicResult(
@@ -33,8 +34,13 @@ def handle(broker: Broker, context: RequestContext, request: DeleteRecordsReques
             for topic in request.topics
         ]
     )
-    broker.logs.checkpoint_log_starts()
-    return response
+    answer: Completion[DeleteRecordsResponse] = Completion()
+
+    def written(_: Completion[None]) -> None:
+        answer.complete(response)
+
+    broker.flush_threads.run(broker.logs.checkpoint).on_done(written)
+    return answer
 
 
 def _delete(broker: Broker, topic: str, wanted: DeleteRecordsPartition) -> DeleteRecordsPartitionResult:

@@ -32,8 +32,8 @@ def handle(broker: Broker, context: RequestContext, request: DescribeLogDirsRequ
                 DescribeLogDirsPartition(partition_index=index, partition_size=partition.log.size)
             )
     results = []
-    for directory in broker.logs.directories:
-        path = str(directory.path)
+    for directory in broker.logs.directories():
+        path = directory.path
         if not directory.online:
             results.append(DescribeLogDirsResult(error_code=ErrorCode.KAFKA_STORAGE_ERROR, log_dir=path))
             continue

@@ -40,11 +40,11 @@ def _describe(broker: Broker, topic: str, index: int) -> PartitionResponse:
         active_producers=[
             ProducerState(
                 producer_id=producer.producer_id,
-                producer_epoch=producer.producer_epoch,
+                producer_epoch=producer.epoch,
                 last_sequence=producer.last_sequence,
                 last_timestamp=producer.last_timestamp,
                 coordinator_epoch=producer.coordinator_epoch,
-                current_txn_start_offset=producer.current_txn_first_offset,
+                current_txn_start_offset=producer.transaction_start,
             )
             for producer in partition.log.active_producers()
         ],

@@ -22,9 +22,7 @@ if TYPE_CHECKING:
 _WAITING = "fetch"
 
 
-def handle(
-    broker: Broker, context: RequestContext, request: FetchRequest
-) -> FetchResponse | Completion[FetchResponse]:
+def handle(broker: Broker, context: RequestContext, request: FetchRequest) -> FetchResponse | Completion[FetchResponse]:
     """Answer with what there is, or wait for `min_bytes` up to `max_wait_ms`."""
     by_id = context.api_version >= TOPIC_IDS_SINCE_VERSION
     try:
@@ -77,5 +75,5 @@ def _update(session: FetchSession, request: FetchRequest, *, by_id: bool) -> Non
 def _cancel_with_connection(connection: Connection, fetch: Fetch) -> None:
     """A connection has one request in progress: one callback for its whole life finds the fetch that waits."""
     if _WAITING not in connection.state:
-        connection.on_close(lambda: cast(Fetch, connection.state[_WAITING]).cancel())
+        connection.on_close(lambda: cast("Fetch", connection.state[_WAITING]).cancel())
     connection.state[_WAITING] = fetch

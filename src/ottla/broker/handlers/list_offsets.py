@@ -31,7 +31,9 @@ UNKNOWN = (-1, -1, -1)
 def handle(broker: Broker, context: RequestContext, request: ListOffsetsRequest) -> ListOffsetsResponse:
     """Answer each partition by itself."""
     topics = []
-    asked = Counter((topic.name, partition.partition_index) for topic in request.topics for partition in topic.partitions)
+    asked = Counter(
+        (topic.name, partition.partition_index) for topic in request.topics for partition in topic.partitions
+    )
     for topic in request.topics:
         partitions = []
         for wanted in topic.partitions:
@@ -65,10 +67,15 @@ def _find(
     if timestamp == LATEST:
         return -1, end, partition.leader_epoch
     if timestamp in (EARLIEST, EARLIEST_LOCAL):
-        return -1, log.log_start_offset, log.epoch_at(log.log_start_offset)
+        return -1, log.log_start_offset, _earliest_epoch(partition)
     if timestamp in (LATEST_TIERED, EARLIEST_PENDING_UPLOAD):
         return UNKNOWN
     found = log.max_timestamp_offset() if timestamp == MAX_TIMESTAMP else log.offset_for_timestamp(timestamp, end)
     if found is None or found[1] >= end:
         return UNKNOWN
     return found
+
+
+def _earliest_epoch(partition: Partition) -> int:
+    """The leader epoch that the log start was written in; -1 if nothing is known of it."""
+    return partition.log.epochs.at(partition.log.log_start_offset)

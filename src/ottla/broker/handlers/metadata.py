@@ -108,9 +108,7 @@ def _by_id(image: MetadataImage, topic_id: bytes, name: str | None, allowed: int
     return _topic(image, topic, allowed)
 
 
-def _by_name(
-    image: MetadataImage, name: str, failures: dict[str, KafkaError], allowed: int
-) -> MetadataResponseTopic:
+def _by_name(image: MetadataImage, name: str, failures: dict[str, KafkaError], allowed: int) -> MetadataResponseTopic:
     topic = image.topics_by_name.get(name)
     if topic is not None:
         return _topic(image, topic, allowed)
