@@ -13,7 +13,6 @@ from ottla.broker import loggers
 from ottla.common.errors import ErrorCode, KafkaError
 from ottla.common.ids import validate_topic_name
 from ottla.config import Resolved, resolve_broker, resolve_broker_default, resolve_group, resolve_topic
-from ottla.controller.table_rules import CLIENT_METRICS_DEFAULTS
 from ottla.metadata.image import BROKER, BROKER_LOGGER, CLIENT_METRICS, GROUP, TOPIC
 from ottla.protocol.messages.describe_configs import (
     DescribeConfigsRequest,
@@ -30,6 +29,8 @@ if TYPE_CHECKING:
 
 DEFAULT_SOURCE, LOGGER_SOURCE, CLIENT_METRICS_SOURCE = 5, 6, 7
 STRING, INT, LIST = 2, 3, 7
+# KIP-714; kept for data that other software wrote, and without effect here.
+_CLIENT_METRICS_DEFAULTS = {"interval.ms": "300000", "match": "", "metrics": ""}
 _CLIENT_METRICS_TYPES = {"interval.ms": INT, "match": LIST, "metrics": LIST}
 
 
@@ -142,5 +143,5 @@ def _client_metrics(configs: Mapping[str, str]) -> list[DescribeConfigsResourceR
             CLIENT_METRICS_SOURCE if name in configs else DEFAULT_SOURCE,
             _CLIENT_METRICS_TYPES[name],
         )
-        for name, default in CLIENT_METRICS_DEFAULTS.items()
+        for name, default in _CLIENT_METRICS_DEFAULTS.items()
     ]
