@@ -1,0 +1,276 @@
+"""The handlers of the group APIs: every version is answered, and what is unknown is refused where Kafka refuses it."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from ottla.broker.handlers import (
+    delete_groups,
+    describe_groups,
+    find_coordinator,
+    heartbeat,
+    join_group,
+    leave_group,
+    list_groups,
+    offset_commit,
+    offset_delete,
+    offset_fetch,
+    sync_group,
+)
+from ottla.common.completion import Completion
+from ottla.common.errors import ErrorCode, KafkaError
+from ottla.protocol.message import Message
+from ottla.protocol.messages.delete_groups import DeleteGroupsRequest
+from ottla.protocol.messages.describe_groups import DescribeGroupsRequest
+from ottla.protocol.messages.find_coordinator import FindCoordinatorRequest
+from ottla.protocol.messages.heartbeat import HeartbeatRequest
+from ottla.protocol.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol
+from ottla.protocol.messages.leave_group import LeaveGroupRequest, MemberIdentity
+from ottla.protocol.messages.list_groups import ListGroupsRequest
+from ottla.protocol.messages.offset_commit import (
+    OffsetCommitRequest,
+    OffsetCommitRequestPartition,
+    OffsetCommitRequestTopic,
+)
+from ottla.protocol.messages.offset_delete import (
+    OffsetDeleteRequest,
+    OffsetDeleteRequestPartition,
+    OffsetDeleteRequestTopic,
+)
+from ottla.protocol.messages.offset_fetch import (
+    OffsetFetchRequest,
+    OffsetFetchRequestGroup,
+    OffsetFetchRequestTopic,
+    OffsetFetchRequestTopics,
+)
+from ottla.protocol.messages.sync_group import SyncGroupRequest
+
+from .test_group_runtime import Node
+
+TOPIC_ID = b"t" * 16
+HANDLERS = {
+    module.__name__.rpartition(".")[2]: module.handle
+    for module in (
+        delete_groups,
+        describe_groups,
+        find_coordinator,
+        heartbeat,
+        join_group,
+        leave_group,
+        list_groups,
+        offset_commit,
+        offset_delete,
+        offset_fetch,
+        sync_group,
+    )
+}
+
+
+class Client:
+    """Sends requests to the handlers as a connection would: encoded and decoded in their version."""
+
+    def __init__(self, node: Node) -> None:
+        self.node = node
+        topic = SimpleNamespace(name="t", topic_id=TOPIC_ID, partitions={0: None, 1: None})
+        self.broker: Any = SimpleNamespace(
+            groups=node.runtime,
+            node_id=1,
+            metadata=SimpleNamespace(
+                image=SimpleNamespace(topics_by_name={"t": topic}, topics_by_id={TOPIC_ID: topic})
+            ),
+            advertised_endpoint=lambda listener: (f"{listener.lower()}.host", 9092),
+        )
+
+    def start(self, name: str, request: Message, version: int) -> Any:
+        context: Any = SimpleNamespace(
+            api_version=version, client_id="app", client_host="127.0.0.1", listener="PLAINTEXT"
+        )
+        sent = type(request).decode(request.encode(version), version)
+        return HANDLERS[name](self.broker, context, sent)
+
+    def ask(self, name: str, request: Message, version: int) -> Any:
+        answer = self.start(name, request, version)
+        response = answer.result() if isinstance(answer, Completion) else answer
+        return type(response).decode(response.encode(version), version)
+
+
+@pytest.fixture
+def client() -> Client:
+    return Client(Node())
+
+
+def commit(*partitions: tuple[str, bytes, int]) -> OffsetCommitRequest:
+    topics = [
+        OffsetCommitRequestTopic(
+            name=name,
+            topic_id=topic_id,
+            partitions=[OffsetCommitRequestPartition(partition_index=index, committed_offset=5)],
+        )
+        for name, topic_id, index in partitions
+    ]
+    return OffsetCommitRequest(group_id="g", topics=topics)
+
+
+@pytest.mark.parametrize("version", range(10))
+def test_member_lives_its_life_in_every_version(client: Client, version: int) -> None:
+    request = JoinGroupRequest(
+        group_id="g",
+        session_timeout_ms=10_000,
+        rebalance_timeout_ms=20_000,
+        protocol_type="consumer",
+        protocols=[JoinGroupRequestProtocol(name="range", metadata=b"m")],
+    )
+    if version >= 4:
+        answer = client.ask("join_group", request, version)
+        assert answer.error_code == ErrorCode.MEMBER_ID_REQUIRED
+        request.member_id = answer.member_id
+    parked = client.start("join_group", request, version)
+    client.node.loop.run(3_000)
+    joined = parked.result()
+    assert (joined.error_code, joined.generation_id, joined.protocol_name) == (0, 1, "range")
+    assert joined.encode(version)
+    ids = {"group_id": "g", "generation_id": 1, "member_id": joined.member_id}
+    synced = client.ask("sync_group", SyncGroupRequest(**ids), min(version, 5))
+    assert synced.error_code == ErrorCode.NONE
+    assert client.ask("heartbeat", HeartbeatRequest(**ids), min(version, 4)).error_code == ErrorCode.NONE
+    described = client.ask("describe_groups", DescribeGroupsRequest(groups=["g"]), min(version, 6)).groups[0]
+    assert (described.group_state, described.members[0].client_host) == ("Stable", "/127.0.0.1")
+    left = client.ask(
+        "leave_group",
+        LeaveGroupRequest(
+            group_id="g", member_id=joined.member_id, members=[MemberIdentity(member_id=joined.member_id)]
+        ),
+        min(version, 5),
+    )
+    assert left.error_code == ErrorCode.NONE
+    listed = client.ask("list_groups", ListGroupsRequest(), min(version, 5))
+    assert [group.group_id for group in listed.groups] == ["g"]
+    deleted = client.ask("delete_groups", DeleteGroupsRequest(groups_names=["g", "x"]), min(version, 2))
+    assert [row.error_code for row in deleted.results] == [0, ErrorCode.GROUP_ID_NOT_FOUND]
+
+
+@pytest.mark.parametrize("version", range(2, 11))
+def test_commit_refuses_what_does_not_exist_and_takes_the_rest(client: Client, version: int) -> None:
+    request = commit(("t", TOPIC_ID, 0), ("t", TOPIC_ID, 9), ("x", b"x" * 16, 0))
+    answer = client.ask("offset_commit", request, version)
+    rows = {
+        (topic.name or topic.topic_id, p.partition_index): p.error_code
+        for topic in answer.topics
+        for p in topic.partitions
+    }
+    by_id = version >= 10
+    name, missing = (TOPIC_ID, b"x" * 16) if by_id else ("t", "x")
+    assert rows == {
+        (name, 0): ErrorCode.NONE,
+        (name, 9): ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+        (missing, 0): ErrorCode.UNKNOWN_TOPIC_ID if by_id else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+    }
+
+
+def test_commit_of_nothing_that_exists_writes_nothing(client: Client) -> None:
+    client.ask("offset_commit", commit(("x", bytes(16), 0)), 9)
+    assert not any(partition.batches for partition in client.node.partitions.values())
+
+
+@pytest.mark.parametrize("version", range(1, 8))
+def test_fetch_of_one_group_in_every_version(client: Client, version: int) -> None:
+    client.ask("offset_commit", commit(("t", TOPIC_ID, 0)), 9)
+    request = OffsetFetchRequest(group_id="g", topics=[OffsetFetchRequestTopic(name="t", partition_indexes=[0, 1])])
+    answer = client.ask("offset_fetch", request, version)
+    assert [(row.partition_index, row.committed_offset) for row in answer.topics[0].partitions] == [(0, 5), (1, -1)]
+    if version >= 2:
+        request.topics = None
+        answer = client.ask("offset_fetch", request, version)
+        assert [row.committed_offset for topic in answer.topics for row in topic.partitions] == [5]
+
+
+@pytest.mark.parametrize("version", [8, 9, 10])
+def test_fetch_of_several_groups(client: Client, version: int) -> None:
+    client.ask("offset_commit", commit(("t", TOPIC_ID, 0)), 9)
+    named = [
+        OffsetFetchRequestTopics(name="t", topic_id=TOPIC_ID, partition_indexes=[0]),
+        OffsetFetchRequestTopics(name="x", topic_id=b"x" * 16, partition_indexes=[0]),
+    ]
+    groups = [
+        OffsetFetchRequestGroup(group_id="g", topics=named),
+        OffsetFetchRequestGroup(group_id="g", topics=None),
+        OffsetFetchRequestGroup(group_id="unknown", topics=None),
+    ]
+    answer = client.ask("offset_fetch", OffsetFetchRequest(groups=groups), version)
+    found = [
+        [(t.topic_id, p.committed_offset, p.error_code) for t in g.topics for p in t.partitions] for g in answer.groups
+    ]
+    if version == 10:
+        missing = (b"x" * 16, -1, ErrorCode.UNKNOWN_TOPIC_ID)
+        assert found == [[(TOPIC_ID, 5, 0), missing], [(TOPIC_ID, 5, 0)], []]
+    else:
+        assert [[row[1:] for row in group] for group in found] == [[(5, 0), (-1, 0)], [(5, 0)], []]
+
+
+def test_error_of_a_fetch_is_found_where_the_version_has_it() -> None:
+    client = Client(Node(created=False))
+    request = OffsetFetchRequest(group_id="g", topics=[OffsetFetchRequestTopic(name="t", partition_indexes=[0])])
+    error = ErrorCode.NOT_COORDINATOR
+    assert client.ask("offset_fetch", request, 1).topics[0].partitions[0].error_code == error
+    assert client.ask("offset_fetch", request, 7).error_code == error
+    request = OffsetFetchRequest(groups=[OffsetFetchRequestGroup(group_id="g", topics=None)])
+    assert client.ask("offset_fetch", request, 8).groups[0].error_code == error
+
+
+def test_offset_delete_refuses_what_does_not_exist(client: Client) -> None:
+    client.ask("offset_commit", commit(("t", TOPIC_ID, 0)), 9)
+    rows = [OffsetDeleteRequestPartition(partition_index=index) for index in (0, 9)]
+    request = OffsetDeleteRequest(group_id="g", topics=[OffsetDeleteRequestTopic(name="t", partitions=rows)])
+    answer = client.ask("offset_delete", request, 0)
+    errors = {row.partition_index: row.error_code for row in answer.topics[0].partitions}
+    assert errors == {0: 0, 9: ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}
+    assert client.node.committed() == -1
+
+
+@pytest.mark.parametrize("version", range(7))
+def test_this_node_coordinates_every_group(client: Client, version: int) -> None:
+    answer = client.ask("find_coordinator", FindCoordinatorRequest(key="g", coordinator_keys=["g", "h"]), version)
+    rows = answer.coordinators if version >= 4 else [answer]
+    assert {(row.error_code, row.node_id, row.host, row.port) for row in rows} == {(0, 1, "plaintext.host", 9092)}
+    assert version < 4 or [row.key for row in rows] == ["g", "h"]
+
+
+@pytest.mark.parametrize(
+    ("key_type", "error"),
+    [(1, ErrorCode.COORDINATOR_NOT_AVAILABLE), (2, ErrorCode.INVALID_REQUEST), (9, ErrorCode.INVALID_REQUEST)],
+)
+def test_other_coordinators_are_not_here(client: Client, key_type: int, error: ErrorCode) -> None:
+    request = FindCoordinatorRequest(key="k", coordinator_keys=["k"], key_type=key_type)
+    for version, row in ((3, None), (6, 0)):
+        answer = client.ask("find_coordinator", request, version)
+        answer = answer if row is None else answer.coordinators[row]
+        assert answer.error_code == error
+        assert answer.error_message
+
+
+def test_first_question_for_a_coordinator_waits_for_the_topic() -> None:
+    client = Client(Node(created=False))
+    waiting = client.start("find_coordinator", FindCoordinatorRequest(key="g"), 3)
+    assert not waiting.done
+    client.node.count = 4
+    client.node.creation.complete(None)
+    assert waiting.result().error_code == ErrorCode.NONE
+
+
+def test_topic_that_cannot_be_created_is_said_with_its_reason() -> None:
+    client = Client(Node(created=False))
+    client.node.creation.fail(KafkaError(ErrorCode.INVALID_REPLICATION_FACTOR, "3 replicas on one broker"))
+    answer = client.ask("find_coordinator", FindCoordinatorRequest(key="g"), 3)
+    assert (answer.error_code, answer.node_id) == (ErrorCode.COORDINATOR_NOT_AVAILABLE, -1)
+    assert answer.error_message == "3 replicas on one broker"
+
+
+def test_describe_tells_what_may_be_done_if_asked(client: Client) -> None:
+    client.ask("offset_commit", commit(("t", TOPIC_ID, 0)), 9)
+    request = DescribeGroupsRequest(groups=["g"], include_authorized_operations=True)
+    assert client.ask("describe_groups", request, 5).groups[0].authorized_operations == 0b110101001000
+    request.include_authorized_operations = False
+    assert client.ask("describe_groups", request, 5).groups[0].authorized_operations == -(2**31)
