@@ -115,9 +115,7 @@ def test_a_batch_larger_than_a_segment_is_refused(tmp_path: Path) -> None:
 
 
 def sequenced(sequence: int, *data: bytes, epoch: int = 0, producer: int = 7, **options: object) -> bytearray:
-    return batch(
-        *(data or (b"x",)), producer_id=producer, producer_epoch=epoch, base_sequence=sequence, **options
-    )
+    return batch(*(data or (b"x",)), producer_id=producer, producer_epoch=epoch, base_sequence=sequence, **options)
 
 
 def test_a_batch_sent_again_is_written_once_and_answered_with_its_offsets(log: Log) -> None:

@@ -17,7 +17,9 @@ SMALL = LogConfig(segment_bytes=400, index_interval_bytes=64)
 
 def fill(log: Log, count: int) -> None:
     for i in range(count):
-        append(log, batch(b"%03d" % i, producer_id=1, producer_epoch=0, base_sequence=i, timestamp=START + i), epoch=i // 3)
+        append(
+            log, batch(b"%03d" % i, producer_id=1, producer_epoch=0, base_sequence=i, timestamp=START + i), epoch=i // 3
+        )
 
 
 def test_a_tail_torn_at_any_byte_is_cut_to_whole_batches(tmp_path: Path) -> None:
@@ -208,7 +210,10 @@ class Story:
                 self.log.delete_old_segments(START)
 
     def append(self) -> None:
-        data = [b"%d:%s" % (len(self.written) + i, b"x" * self.random.randrange(50)) for i in range(self.random.choice((1, 3)))]
+        data = [
+            b"%d:%s" % (len(self.written) + i, b"x" * self.random.randrange(50))
+            for i in range(self.random.choice((1, 3)))
+        ]
         self.written += data
         sequence = len(self.written) - len(data)
         append(self.log, batch(*data, producer_id=1, producer_epoch=0, base_sequence=sequence), epoch=sequence // 10)
@@ -220,7 +225,7 @@ class Story:
         first, end = self.log.log_start_offset, self.log.log_end_offset
         assert first <= self.flushed <= end
         assert found == [(offset, self.written[offset]) for offset in range(first, end)]
-        assert all(epoch.start_offset < max(end, 1) for epoch in self.log.epochs.entries)
+        assert all(epoch.start_offset <= end for epoch in self.log.epochs.entries)
         del self.written[end:]
         if self.log.active_producers() and end > first:
             (producer,) = self.log.active_producers()

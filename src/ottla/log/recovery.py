@@ -42,12 +42,17 @@ _DIGITS = 20
 
 @dataclass(frozen=True)
 class Opening:
-    """What is known of a log before its directory is read; `recovery_point` counts after an unclean shutdown only."""
+    """What is known of a log before its directory is read; `recovery_point` counts after an unclean shutdown only.
+
+    Below `cleaned_to` the cleaner has left gaps between offsets. Above it, unless the log is one that is compacted (its
+    leader's gaps are in it then), every offset follows the one before, also from segment to segment.
+    """
 
     clean: bool = False
     recovery_point: int = 0
     log_start_offset: int = 0
     high_watermark: int = 0
+    cleaned_to: int = 0
 
 
 def open_log(
@@ -186,18 +191,30 @@ class _Loader:
             segment = self.segments[i]
             if i >= first or segment.base_offset in damaged:
                 end, cut = self._recover_segment(segment)
-                if cut:
+                if cut or self._is_cut_short(i, end):
                     self._remove(self.segments[i + 1 :])
             else:
                 end = None
             i += 1
         return end
 
+    def _is_cut_short(self, i: int, end: int) -> bool:
+        # A crash can take the last batches of a segment and leave the next one: whole batches with a hole between.
+        if i + 1 == len(self.segments) or not self._has_no_gaps(self.segments[i]):
+            return False
+        following = self.segments[i + 1].base_offset
+        if end != following:
+            logger.warning("%s ends at offset %d, the next one begins at %d", self.segments[i].path(), end, following)
+        return end != following
+
+    def _has_no_gaps(self, segment: Segment) -> bool:
+        return not self.config.compacts and segment.base_offset >= self.opening.cleaned_to
+
     def _recover_segment(self, segment: Segment) -> tuple[int, bool]:
         """Read a segment through; (offset after its last good batch, whether anything was cut off)."""
         self._bring_producers_to(segment)
         recovery = SegmentRecovery(segment, self.producers, self.epochs, self.config.index_interval_bytes)
-        end = recovery.run()
+        end = recovery.run(gaps=not self._has_no_gaps(segment))
         cut = segment.size > recovery.good_bytes
         segment.close_file()
         segment.fd = self.files.open(segment.path())
@@ -302,8 +319,8 @@ class SegmentRecovery:
         self.problem = "the last batch is incomplete"
         self._aborted: list[AbortedTransaction] = []
 
-    def run(self) -> int:
-        """The offset after the last good batch; `good_bytes` is where it ends."""
+    def run(self, *, gaps: bool) -> int:
+        """The offset after the last good batch; `good_bytes` is where it ends. Offsets may leave gaps if so said."""
         segment = self.segment
         file_size = segment.size
         segment.start_indices()
@@ -315,7 +332,9 @@ class SegmentRecovery:
                     self.problem = f"the CRC of the batch at {position} is wrong"
                     break
                 last = header.base_offset + header.last_offset_delta
-                if header.base_offset < expected or last < header.base_offset or last - segment.base_offset > INT32_MAX:
+                first = header.base_offset
+                bad = first < expected or last < first or last - segment.base_offset > INT32_MAX
+                if bad or (first != expected and not gaps):
                     self.problem = f"the batch at {position} has offset {header.base_offset} instead of {expected}"
                     break
                 segment.appended(position, len(data), last, header.max_timestamp, self.index_interval)
