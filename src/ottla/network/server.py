@@ -16,16 +16,19 @@ from __future__ import annotations
 import asyncio
 import logging
 import socket
+import struct
 from collections import Counter, deque
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable
 from typing import TypeAlias, cast
 
 from ottla.common.completion import Completion
 from ottla.common.errors import KafkaError
 from ottla.network.buffers import BufferPool
+from ottla.network.limits import Limits
 from ottla.network.rate_limit import RateLimitedLog
 from ottla.protocol.wire import Buffer, DecodeError
+
+__all__ = ["Connection", "Dispatch", "Frames", "Limits", "Server"]
 
 logger = logging.getLogger(__name__)
 
@@ -40,22 +43,9 @@ READ_AHEAD_BYTES = 64 * 1024
 WRITE_HIGH_WATER_BYTES = 256 * 1024
 # Up to here copying small answers into one beats a gathering write.
 JOIN_BYTES = 32 * 1024
+MOST_CREATION_DELAY_S = 10.0
 ANONYMOUS = "User:ANONYMOUS"
-
-
-@dataclass(frozen=True, slots=True)
-class Limits:
-    """What clients may take. Defaults are Kafka's where it has the setting."""
-
-    max_connections: int = 2**31 - 1
-    max_connections_per_ip: int = 2**31 - 1
-    max_connections_per_ip_overrides: Mapping[str, int] = field(default_factory=dict)
-    max_frame_bytes: int = 100 * 1024 * 1024
-    max_idle_ms: int = 600_000
-    max_buffered_bytes: int = 512 * 1024 * 1024
-    """Of half-received frames, over all connections."""
-    slow_reader_ms: int = 60_000
-    """How long a client may leave its answers unread."""
+_read_size = struct.Struct(">i").unpack_from
 
 
 class Connection(asyncio.BufferedProtocol):
@@ -71,6 +61,7 @@ class Connection(asyncio.BufferedProtocol):
         "_reading_paused",
         "_server",
         "_transport",
+        "_unsent_bytes",
         "_waits_for_memory",
         "_write_paused_tick",
         "closed",
@@ -93,7 +84,7 @@ class Connection(asyncio.BufferedProtocol):
         self.state: dict[str, object] = {}
         self.closed = False
         self._transport: asyncio.Transport | None = None
-        self._close_callbacks: list[Callable[[], None]] = []
+        self._close_callbacks: list[Callable[[], None]] | None = []
         # What was received of a frame that is not complete or may not be handled yet; None while there is nothing.
         self._buffer: bytearray | None = None
         self._buffer_size = 0
@@ -101,7 +92,9 @@ class Connection(asyncio.BufferedProtocol):
         self._pending: Completion[Frames] | None = None
         self._reading_paused = False
         self._waits_for_memory = False
+        # While writing is paused: when the client last took some of its answers, and how much was left then.
         self._write_paused_tick: int | None = None
+        self._unsent_bytes = 0
         self._last_tick = server.tick
 
     # -- life --------------------------------------------------------------------------------------------------
@@ -110,25 +103,44 @@ class Connection(asyncio.BufferedProtocol):
         """Called by the loop."""
         self._transport = cast("asyncio.Transport", transport)
         peer = transport.get_extra_info("peername") or ("", 0)
-        self.remote_host, self.remote_port = str(peer[0]), int(peer[1])
+        # A socket for both families shows clients of IPv4 in IPv6's clothes.
+        self.remote_host, self.remote_port = str(peer[0]).removeprefix("::ffff:"), int(peer[1])
         self._transport.set_write_buffer_limits(high=WRITE_HIGH_WATER_BYTES)
         problem = self._server.admit(self)
         if problem:
             self._server.complain(self, problem)
             self.abort()
+            return
+        delay_s = self._server.creation_delay_s()
+        if delay_s > 0:
+            # Loops begin to read after this; a pause before that would be lost.
+            asyncio.get_running_loop().call_soon(self._hold_back, delay_s)
+
+    def _hold_back(self, delay_s: float) -> None:
+        if not self.closed:
+            self._pause_reading()
+            asyncio.get_running_loop().call_later(delay_s, self._let_in)
+
+    def _let_in(self) -> None:
+        if not self.closed:
+            self._last_tick = self._server.tick
+            self._resume_reading()
 
     def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002 - asyncio's signature
         """Called by the loop."""
         self.closed = True
         self._drop_buffer()
         self._server.forget(self)
-        callbacks, self._close_callbacks = self._close_callbacks, []
-        for callback in callbacks:
+        callbacks, self._close_callbacks = self._close_callbacks, None
+        for callback in callbacks or ():
             callback()
 
     def on_close(self, callback: Callable[[], None]) -> None:
-        """Call `callback` once the connection is lost."""
-        self._close_callbacks.append(callback)
+        """Call `callback` once the connection is lost; at once if it is."""
+        if self._close_callbacks is None:
+            callback()
+        else:
+            self._close_callbacks.append(callback)
 
     def close(self) -> None:
         """Send what was answered, then close."""
@@ -149,9 +161,12 @@ class Connection(asyncio.BufferedProtocol):
 
     def expired(self, tick: int, idle_ticks: int, slow_ticks: int) -> str | None:
         """Why the connection should be closed, if it should."""
-        if self._write_paused_tick is not None and tick - self._write_paused_tick > slow_ticks:
-            return "it does not read its answers"
-        if self._pending is None and tick - self._last_tick > idle_ticks:
+        if self._write_paused_tick is not None and self._transport is not None:
+            unsent_bytes = self._transport.get_write_buffer_size()
+            if unsent_bytes != self._unsent_bytes:
+                self._unsent_bytes, self._write_paused_tick = unsent_bytes, tick
+            return "it does not read its answers" if tick - self._write_paused_tick > slow_ticks else None
+        if self._pending is None and 0 < idle_ticks < tick - self._last_tick:
             return "idle"
         return None
 
@@ -161,19 +176,29 @@ class Connection(asyncio.BufferedProtocol):
         """Where the loop is to put what it reads next."""
         if self._buffer is None:
             return self._server.scratch
+        if self._buffer_size > SCRATCH_BYTES:
+            # Up to the end of the frame: what is read beyond would have to be moved.
+            needed = self._needed(memoryview(self._buffer)[: self._filled])
+            if self._filled < needed:
+                return memoryview(self._buffer)[self._filled : needed]
         return memoryview(self._buffer)[self._filled :]
 
     def buffer_updated(self, nbytes: int) -> None:
         """Handle what was read."""
         self._last_tick = self._server.tick
+        must_wait = self._pending is not None or self._write_paused_tick is not None
         if self._buffer is None:
-            self._handle(self._server.scratch[:nbytes])
+            data = self._server.scratch[:nbytes]
+            if must_wait:
+                self._keep(data)
+            else:
+                self._handle(data)
         else:
             self._filled += nbytes
-            if self._pending is None and self._write_paused_tick is None:
-                self._handle_buffered()
-            else:
+            if must_wait:
                 self._make_room()
+            else:
+                self._handle_buffered()
 
     def eof_received(self) -> bool:
         """The client will send no more: what is in progress has nobody to answer to, or is cut off."""
@@ -203,7 +228,7 @@ class Connection(asyncio.BufferedProtocol):
         largest = self._server.limits.max_frame_bytes
         try:
             while end - position >= SIZE_BYTES and self._write_paused_tick is None:
-                size = int.from_bytes(data[position : position + SIZE_BYTES], "big", signed=True)
+                (size,) = _read_size(data, position)
                 if not 0 <= size <= largest:
                     raise DecodeError(f"a frame claims {size} bytes; the limit is {largest}")
                 start = position + SIZE_BYTES
@@ -222,7 +247,7 @@ class Connection(asyncio.BufferedProtocol):
                     if answered_bytes > WRITE_HIGH_WATER_BYTES:
                         self._write(answers)  # may pause us: small requests can have large answers
                         answers, answered_bytes = [], 0
-                if self.closed:
+                if self.closed or self._server.draining:
                     break
         except (KafkaError, DecodeError) as error:
             self._write(answers)
@@ -234,13 +259,20 @@ class Connection(asyncio.BufferedProtocol):
             return
         if answers:
             self._write(answers)
-        if position < end and not self.closed:
-            self._keep(data[position:])
+        self._settle(data[position:])
+
+    def _settle(self, rest: memoryview) -> None:
+        """After the frames that could be handled: keep what is left of the data, see to the request in progress."""
+        if self._pending is None and self._server.draining:
+            self.close()
+        if rest and not self.closed:
+            self._keep(rest)
         if self._pending is not None:
             self._pending.on_done(self._answered)
 
     def _answered(self, done: Completion[Frames]) -> None:
         self._pending = None
+        self._last_tick = self._server.tick
         if self.closed:
             return
         try:
@@ -253,7 +285,9 @@ class Connection(asyncio.BufferedProtocol):
             return
         if answer is not None:
             self._write(answer)
-        if self._buffer is not None or self._reading_paused:
+        if self._server.draining:
+            self.close()
+        elif self._buffer is not None or self._reading_paused:
             # Not on this stack: it may be that of another client's request.
             asyncio.get_running_loop().call_soon(self._go_on)
 
@@ -272,13 +306,15 @@ class Connection(asyncio.BufferedProtocol):
         """Bytes of the first frame in `data`, size included."""
         if len(data) < SIZE_BYTES:
             return SIZE_BYTES
-        return SIZE_BYTES + int.from_bytes(data[:SIZE_BYTES], "big", signed=True)
+        return SIZE_BYTES + int(_read_size(data)[0])
 
     def _keep(self, rest: memoryview) -> None:
         needed = self._needed(rest)
         room = max(min(needed, TRUSTED_FRAME_BYTES), 2 * len(rest), 1024)
         if self._pending is not None:
             room = max(room, READ_AHEAD_BYTES)
+        elif room > READ_AHEAD_BYTES and not self._server.has_room(room):
+            room = max(len(rest), 1024)  # it is told to wait below
         buffer = self._server.buffers.take(room)
         memoryview(buffer)[: len(rest)] = rest
         self._set_buffer(buffer, len(rest))
@@ -349,6 +385,7 @@ class Connection(asyncio.BufferedProtocol):
     def pause_writing(self) -> None:
         """The client reads slower than it asks."""
         self._write_paused_tick = self._server.tick
+        self._unsent_bytes = self._transport.get_write_buffer_size() if self._transport is not None else 0
 
     def resume_writing(self) -> None:
         """It caught up."""
@@ -382,6 +419,9 @@ class Server:
         self.buffers = BufferPool()
         self.buffered_bytes = 0
         self.tick = 0
+        self.draining = False
+        """Stopping: what is in progress is answered, nothing else is begun."""
+        self._next_creation_s = 0.0
         self._exempt: Connection | None = None
         self._waiting_for_memory: deque[Connection] = deque()
         self._per_ip: Counter[str] = Counter()
@@ -392,27 +432,30 @@ class Server:
     async def listen(self, listener: str, sock: socket.socket) -> None:
         """Accept connections on a bound socket as those of `listener`."""
         loop = asyncio.get_running_loop()
-        self._listeners.append(await loop.create_server(lambda: Connection(self, listener), sock=sock, backlog=1024))
+        self._listeners.append(
+            await loop.create_server(lambda: Connection(self, listener), sock=sock, backlog=self.limits.backlog)
+        )
         if self._sweeper is None:
             self._sweep()
 
     async def close(self, within_s: float) -> None:
         """Stop accepting, give requests in progress `within_s` to be answered, close all connections."""
+        self.draining = True
         for server in self._listeners:
             server.close()
         if self._sweeper is not None:
             self._sweeper.cancel()
         loop = asyncio.get_running_loop()
         deadline = loop.time() + within_s
-        while any(connection.is_busy for connection in self.connections) and loop.time() < deadline:
-            await asyncio.sleep(0.02)
         for connection in tuple(self.connections):
-            connection.close()
-        # The loop reports each loss in a turn of its own.
-        while self.connections and loop.time() < deadline + 0.5:
-            await asyncio.sleep(0)
+            if not connection.is_busy:
+                connection.close()
+        while self.connections and loop.time() < deadline:
+            await asyncio.sleep(0.005)
         for connection in tuple(self.connections):
             connection.abort()
+        while self.connections and loop.time() < deadline + 0.5:
+            await asyncio.sleep(0.005)
 
     # -- limits ------------------------------------------------------------------------------------------------
 
@@ -428,6 +471,14 @@ class Server:
             return f"its address has {allowed} connections, the limit (max.connections.per.ip)"
         return None
 
+    def creation_delay_s(self) -> float:
+        """How long a new connection must wait before it is read, so that no more than the allowed rate come in."""
+        rate = self.limits.max_connection_creation_rate
+        now_s = asyncio.get_running_loop().time()
+        # A second's worth may come at once.
+        self._next_creation_s = max(self._next_creation_s, now_s - 1.0) + 1.0 / max(rate, 1)
+        return min(self._next_creation_s - now_s, MOST_CREATION_DELAY_S)
+
     def forget(self, connection: Connection) -> None:
         """The connection is gone."""
         if connection in self.connections:
@@ -439,12 +490,16 @@ class Server:
             self._exempt = None
             self._wake_waiting()
 
+    def has_room(self, more_bytes: int) -> bool:
+        """Whether buffers may grow that much without waiting."""
+        return self.buffered_bytes + more_bytes <= self.limits.max_buffered_bytes
+
     def may_buffer(self, connection: Connection, more_bytes: int) -> bool:
         """Whether the connection may hold that much more of a frame; if not, it is told later.
 
         Past the limit one connection at a time may go on, so that those which wait for each other get through.
         """
-        if self.buffered_bytes + more_bytes <= self.limits.max_buffered_bytes or self._exempt is connection:
+        if self.has_room(more_bytes) or self._exempt is connection:
             return True
         if self._exempt is None:
             self._exempt = connection
@@ -466,13 +521,17 @@ class Server:
 
     def _sweep(self) -> None:
         """Close what is idle or does not read: one timer for all, a connection only notes the tick of its last read."""
-        interval_ms = min(max(self.limits.max_idle_ms / self.TICKS_PER_IDLE_TIME, 50), 5_000)
+        shortest_ms = min(
+            (ms for ms in (self.limits.max_idle_ms, self.limits.slow_reader_ms) if ms > 0), default=60_000
+        )
+        interval_ms = min(max(shortest_ms / self.TICKS_PER_IDLE_TIME, 50), 5_000)
         self.tick += 1
         idle_ticks = round(self.limits.max_idle_ms / interval_ms)
         slow_ticks = round(self.limits.slow_reader_ms / interval_ms)
         for connection in tuple(self.connections):
             problem = connection.expired(self.tick, idle_ticks, slow_ticks)
             if problem == "idle":
+                logger.debug("Closing the idle connection of %s:%d", connection.remote_host, connection.remote_port)
                 connection.close()
             elif problem:
                 self.complain(connection, problem)

@@ -1,0 +1,49 @@
+"""What clients may take of a broker, and where these limits come from."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from ottla.config import BrokerConfig
+
+_UNLIMITED = 2**31 - 1
+# Kafka has no limit by default; a broker without one is ended by a client that only sends sizes.
+DEFAULT_BUFFERED_BYTES = 512 * 1024 * 1024
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """Defaults are Kafka's where it has the setting."""
+
+    max_connections: int = _UNLIMITED
+    max_connections_per_ip: int = _UNLIMITED
+    max_connections_per_ip_overrides: Mapping[str, int] = field(default_factory=dict)
+    max_connection_creation_rate: int = _UNLIMITED
+    """New connections a second; those beyond wait."""
+    max_frame_bytes: int = 100 * 1024 * 1024
+    max_idle_ms: int = 600_000
+    """Negative for no limit."""
+    max_buffered_bytes: int = DEFAULT_BUFFERED_BYTES
+    """Of half-received frames, over all connections."""
+    slow_reader_ms: int = 600_000
+    """How long a client may take nothing of its unread answers. Kafka counts that as idle, and so does `from_config`:
+    a consumer that works on its last poll for minutes reads nothing meanwhile."""
+    backlog: int = 1024
+
+    @classmethod
+    def from_config(cls, config: BrokerConfig) -> "Limits":
+        """The limits that a broker's settings ask for; `Server.limits` may be replaced when they change."""
+        idle_ms = config.int("connections.max.idle.ms")
+        queued_bytes = config.int("queued.max.request.bytes")
+        configured_backlog = "socket.listen.backlog.size" in config.static
+        return cls(
+            max_connections=config.int("max.connections"),
+            max_connections_per_ip=config.int("max.connections.per.ip"),
+            max_connections_per_ip_overrides=config.connections_per_ip,
+            max_connection_creation_rate=config.int("max.connection.creation.rate"),
+            max_frame_bytes=config.int("socket.request.max.bytes"),
+            max_idle_ms=idle_ms,
+            max_buffered_bytes=queued_bytes if queued_bytes > 0 else DEFAULT_BUFFERED_BYTES,
+            slow_reader_ms=idle_ms if idle_ms > 0 else cls().slow_reader_ms,
+            # Kafka's 50 drops connections in a storm; one loop accepts as many as it can at a time.
+            backlog=config.int("socket.listen.backlog.size") if configured_backlog else cls().backlog,
+        )

@@ -1,0 +1,66 @@
+"""Sockets to listen on: bound before the broker tells anybody its address, so that port 0 has become a real one."""
+
+import errno
+import socket
+
+from ottla.config import BrokerConfig, Listener
+
+
+class ListenError(OSError):
+    """A listener whose address cannot be had; `listener` says which, `errno` why."""
+
+    def __init__(self, listener: Listener, error: OSError) -> None:
+        super().__init__(error.errno, f"cannot listen on {listener}: {error.strerror or error}")
+        self.listener = listener
+
+
+def bind(listener: Listener, config: BrokerConfig) -> list[socket.socket]:
+    """Bound sockets, one for each address that the host has, all with one port. Raises ListenError."""
+    sockets: list[socket.socket] = []
+    try:
+        for family, address in _addresses(listener):
+            port = sockets[0].getsockname()[1] if sockets else listener.port
+            sockets.append(_bound(family, address, port, config))
+    except OSError as error:
+        for sock in sockets:
+            sock.close()
+        raise ListenError(listener, error) from error
+    return sockets
+
+
+def _addresses(listener: Listener) -> list[tuple[socket.AddressFamily, str]]:
+    if not listener.host:
+        if socket.has_dualstack_ipv6():
+            return [(socket.AF_INET6, "::")]
+        return [(socket.AF_INET, "0.0.0.0")]  # noqa: S104  # every interface was asked for
+    found = socket.getaddrinfo(listener.host, None, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+    addresses = [(family, str(address[0])) for family, _, _, _, address in found]
+    # IPv4 first: where both are there, clients that know only one know that one.
+    return sorted(dict.fromkeys(addresses), key=lambda entry: entry[0] != socket.AF_INET)
+
+
+def _bound(family: socket.AddressFamily, address: str, port: int, config: BrokerConfig) -> socket.socket:
+    sock = socket.socket(family, socket.SOCK_STREAM)
+    try:
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        if family == socket.AF_INET6:
+            sock.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0 if address == "::" else 1)
+        # A fixed size turns off the kernel's own tuning, so Kafka's defaults of 100 KiB are not applied.
+        for name, option in (
+            ("socket.receive.buffer.bytes", socket.SO_RCVBUF),
+            ("socket.send.buffer.bytes", socket.SO_SNDBUF),
+        ):
+            if name in config.static and config.int(name) > 0:
+                sock.setsockopt(socket.SOL_SOCKET, option, config.int(name))
+        sock.bind((address, port))
+        # Bound but not listening sockets may share a port; only now is it known to be free.
+        sock.listen(1)
+    except BaseException:
+        sock.close()
+        raise
+    return sock
+
+
+def is_in_use(error: OSError) -> bool:
+    """Whether somebody else has the address."""
+    return error.errno == errno.EADDRINUSE

@@ -1,0 +1,490 @@
+"""Connections over real sockets: what clients may do to the framing, and what the broker bears."""
+
+import asyncio
+import contextlib
+import logging
+import socket
+import struct
+from collections.abc import AsyncIterator, Callable, Coroutine
+from contextlib import asynccontextmanager
+from typing import Any
+
+import pytest
+import uvloop
+
+from ottla.common.completion import Completion
+from ottla.common.errors import ErrorCode, KafkaError
+from ottla.network.server import Connection, Dispatch, Frames, Limits, Server
+
+PATIENCE_S = 10.0
+
+
+def framed(payload: bytes) -> bytes:
+    return struct.pack(">i", len(payload)) + payload
+
+
+def echo(connection: Connection, frame: memoryview) -> Frames:
+    return [framed(bytes(frame))]
+
+
+class Client:
+    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self.reader = reader
+        self.writer = writer
+
+    async def send(self, data: bytes) -> None:
+        self.writer.write(data)
+        await asyncio.wait_for(self.writer.drain(), PATIENCE_S)
+
+    async def receive(self) -> bytes:
+        header = await asyncio.wait_for(self.reader.readexactly(4), PATIENCE_S)
+        return await asyncio.wait_for(self.reader.readexactly(struct.unpack(">i", header)[0]), PATIENCE_S)
+
+    async def closed(self, within_s: float = PATIENCE_S) -> bool:
+        """Whether the broker closes the connection, reading (and dropping) what comes before."""
+        try:
+            async with asyncio.timeout(within_s):
+                while await self.reader.read(1 << 16):
+                    pass
+        except ConnectionError:
+            return True
+        except TimeoutError:
+            return False
+        return True
+
+
+class Broker:
+    def __init__(self, server: Server, port: int) -> None:
+        self.server = server
+        self.port = port
+        self._clients: list[Client] = []
+
+    async def connect(self) -> Client:
+        client = Client(*await asyncio.open_connection("127.0.0.1", self.port, limit=1 << 22))
+        self._clients.append(client)
+        return client
+
+    async def stop(self) -> None:
+        await self.server.close(1.0)
+        for client in self._clients:
+            client.writer.close()
+            with contextlib.suppress(ConnectionError):
+                await client.writer.wait_closed()
+
+
+@asynccontextmanager
+async def serving(dispatch: Dispatch = echo, limits: Limits | None = None) -> AsyncIterator[Broker]:
+    server = Server(dispatch, limits)
+    sock = socket.create_server(("127.0.0.1", 0))
+    await server.listen("PLAINTEXT", sock)
+    broker = Broker(server, sock.getsockname()[1])
+    try:
+        yield broker
+    finally:
+        await broker.stop()
+
+
+async def until(condition: Callable[[], object]) -> None:
+    async with asyncio.timeout(PATIENCE_S):
+        while not condition():
+            await asyncio.sleep(0.005)
+
+
+@pytest.fixture(params=["uvloop", "asyncio"])
+def run(request: pytest.FixtureRequest) -> Callable[[Coroutine[Any, Any, None]], None]:
+    factory = uvloop.new_event_loop if request.param == "uvloop" else asyncio.new_event_loop
+
+    def run_in_loop(story: Coroutine[Any, Any, None]) -> None:
+        with asyncio.Runner(loop_factory=factory) as runner:
+            runner.run(asyncio.wait_for(story, 30))
+
+    return run_in_loop
+
+
+Run = Callable[[Coroutine[Any, Any, None]], None]
+
+
+# -- framing ---------------------------------------------------------------------------------------------------
+
+
+def test_frame_arriving_byte_by_byte_is_answered_once(run: Run) -> None:
+    async def story() -> None:
+        async with serving() as broker:
+            client = await broker.connect()
+            for byte in framed(b"hello"):
+                await client.send(bytes([byte]))
+                await asyncio.sleep(0.001)
+            assert await client.receive() == b"hello"
+
+    run(story())
+
+
+def test_many_frames_in_one_segment_are_answered_in_order(run: Run) -> None:
+    async def story() -> None:
+        async with serving() as broker:
+            client = await broker.connect()
+            payloads = [str(i).encode() * (i % 7) for i in range(5000)]
+            await client.send(b"".join(map(framed, payloads)))
+            assert [await client.receive() for _ in payloads] == payloads
+
+    run(story())
+
+
+@pytest.mark.parametrize("size", [262_139, 262_140, 262_144, 1 << 20, 5 << 20])
+def test_large_frames_arrive_whole_amid_small_ones(run: Run, size: int) -> None:
+    def measure(connection: Connection, frame: memoryview) -> Frames:
+        assert not frame.readonly
+        return [framed(struct.pack(">iBB", len(frame), frame[0], frame[-1]))]
+
+    async def story() -> None:
+        async with serving(measure) as broker:
+            client = await broker.connect()
+            large = b"\x01" + bytes(size - 2) + b"\x02"
+            await client.send((framed(large) + framed(b"\x07")) * 3)
+            for _ in range(3):
+                assert await client.receive() == struct.pack(">iBB", size, 1, 2)
+                assert await client.receive() == struct.pack(">iBB", 1, 7, 7)
+            # What is left in memory is nothing but the pool.
+            assert broker.server.buffered_bytes == 0
+
+    run(story())
+
+
+@pytest.mark.parametrize("size", [-1, -(2**31), 1025, 2**31 - 1])
+def test_impossible_size_closes_the_connection_and_nobody_elses(
+    run: Run, size: int, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def story() -> None:
+        async with serving(limits=Limits(max_frame_bytes=1024)) as broker:
+            good, bad = await broker.connect(), await broker.connect()
+            await bad.send(framed(b"first") + struct.pack(">i", size) + b"rest")
+            assert await bad.receive() == b"first"
+            assert await bad.closed()
+            await good.send(framed(b"still here"))
+            assert await good.receive() == b"still here"
+
+    run(story())
+    lines = [record for record in caplog.records if record.levelno >= logging.WARNING]
+    assert len(lines) == 1
+    assert str(size) in lines[0].getMessage()
+
+
+def test_claimed_size_takes_no_memory_until_bytes_arrive(run: Run) -> None:
+    async def story() -> None:
+        async with serving() as broker:
+            clients = [await broker.connect() for _ in range(10)]
+            for client in clients:
+                await client.send(struct.pack(">i", 100 << 20) + b"x")
+            await until(lambda: broker.server.buffered_bytes)
+            await asyncio.sleep(0.05)
+            assert broker.server.buffered_bytes <= 10 * (2 << 20)
+
+    run(story())
+
+
+# -- answers ---------------------------------------------------------------------------------------------------
+
+
+def test_request_without_answer_does_not_hold_up_the_next(run: Run) -> None:
+    async def story() -> None:
+        async with serving(lambda connection, frame: None if frame[:1] == b"0" else echo(connection, frame)) as broker:
+            client = await broker.connect()
+            await client.send(framed(b"0 acks") + framed(b"1 ack"))
+            assert await client.receive() == b"1 ack"
+
+    run(story())
+
+
+def test_answers_keep_their_order_when_the_first_comes_late(run: Run) -> None:
+    waiting: list[Completion[Frames]] = []
+
+    def dispatch(connection: Connection, frame: memoryview) -> Frames | Completion[Frames]:
+        if frame[:4] != b"wait":
+            return echo(connection, frame)
+        waiting.append(Completion())
+        return waiting[-1]
+
+    async def story() -> None:
+        async with serving(dispatch) as broker:
+            slow, other = await broker.connect(), await broker.connect()
+            await slow.send(framed(b"a") + framed(b"wait") + framed(b"b") + framed(b"wait") + framed(b"c"))
+            assert await slow.receive() == b"a"
+            await slow.send(framed(b"d") * 3)
+            await other.send(framed(b"other"))
+            assert await other.receive() == b"other"
+            assert len(waiting) == 1
+            waiting[0].complete([framed(b"first")])
+            assert [await slow.receive() for _ in range(2)] == [b"first", b"b"]
+            waiting[1].complete(None)
+            assert [await slow.receive() for _ in range(4)] == [b"c", b"d", b"d", b"d"]
+
+    run(story())
+
+
+def test_completion_that_is_done_already_is_an_answer(run: Run) -> None:
+    async def story() -> None:
+        async with serving(lambda connection, frame: Completion.of([framed(b"done")])) as broker:
+            client = await broker.connect()
+            await client.send(framed(b"?") * 2)
+            assert [await client.receive(), await client.receive()] == [b"done", b"done"]
+
+    run(story())
+
+
+def test_long_wait_stops_reading_beyond_the_read_ahead(run: Run) -> None:
+    later: Completion[Frames] = Completion()
+
+    def dispatch(connection: Connection, frame: memoryview) -> Frames | Completion[Frames]:
+        return later if frame[:4] == b"wait" else echo(connection, frame)
+
+    async def story() -> None:
+        async with serving(dispatch) as broker:
+            client = await broker.connect()
+            await client.send(framed(b"wait"))
+            flood = asyncio.ensure_future(client.send(framed(bytes(1000)) * 20_000))
+            await asyncio.sleep(0.2)
+            assert broker.server.buffered_bytes <= 512 * 1024
+            later.complete([framed(b"at last")])
+            assert await client.receive() == b"at last"
+            for _ in range(20_000):
+                assert len(await client.receive()) == 1000
+            await flood
+
+    run(story())
+
+
+def test_connection_lost_in_the_middle_of_a_wait_tells_its_waiter(run: Run) -> None:
+    later: Completion[Frames] = Completion()
+    lost: list[str] = []
+
+    def dispatch(connection: Connection, frame: memoryview) -> Frames | Completion[Frames]:
+        connection.on_close(lambda: lost.append(connection.remote_host))
+        return later
+
+    async def story() -> None:
+        async with serving(dispatch) as broker:
+            client = await broker.connect()
+            await client.send(framed(b"wait"))
+            await until(lambda: any(connection.is_busy for connection in broker.server.connections))
+            (connection,) = broker.server.connections
+            client.writer.transport.abort()
+            await until(lambda: lost)
+            later.complete([framed(b"nobody listens")])
+            connection.on_close(lambda: lost.append("late"))
+            assert lost == ["127.0.0.1", "late"]
+            assert not broker.server.connections
+
+    run(story())
+
+
+# -- trouble ---------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("later", [False, True])
+@pytest.mark.parametrize(
+    ("error", "traceback"), [(KafkaError(ErrorCode.INVALID_REQUEST, "no such thing"), False), (KeyError("bug"), True)]
+)
+def test_failed_request_closes_its_connection_after_earlier_answers(
+    run: Run, caplog: pytest.LogCaptureFixture, error: Exception, traceback: bool, later: bool
+) -> None:
+    def dispatch(connection: Connection, frame: memoryview) -> Frames | Completion[Frames]:
+        if frame[:1] != b"!":
+            return echo(connection, frame)
+        if later:
+            completion: Completion[Frames] = Completion()
+            asyncio.get_running_loop().call_later(0.01, completion.fail, error)
+            return completion
+        raise error
+
+    async def story() -> None:
+        async with serving(dispatch) as broker:
+            good, bad = await broker.connect(), await broker.connect()
+            await bad.send(framed(b"one") + framed(b"!") + framed(b"two"))
+            assert await bad.receive() == b"one"
+            assert await bad.closed()
+            await good.send(framed(b"fine"))
+            assert await good.receive() == b"fine"
+
+    run(story())
+    (line,) = [record for record in caplog.records if record.levelno >= logging.WARNING]
+    assert bool(line.exc_info) == traceback
+
+
+def test_client_that_reads_nothing_holds_little_memory_and_is_closed(
+    run: Run, caplog: pytest.LogCaptureFixture
+) -> None:
+    answers: list[int] = []
+
+    def dispatch(connection: Connection, frame: memoryview) -> Frames:
+        answers.append(1)
+        return [framed(bytes(100_000))]
+
+    async def story() -> None:
+        async with serving(dispatch, Limits(slow_reader_ms=300)) as broker:
+            client = await broker.connect()
+            client.writer.transport.pause_reading()  # type: ignore[attr-defined]
+            client.writer.write(framed(b"more") * 5000)
+            await until(lambda: not broker.server.connections)
+            # Half a gigabyte was asked for; what the kernel's socket buffers took is all that was made.
+            assert len(answers) < 500
+
+    run(story())
+    assert "does not read" in caplog.text
+
+
+def test_slow_but_steady_reader_is_left_alone(run: Run) -> None:
+    async def story() -> None:
+        async with serving(lambda connection, frame: [framed(bytes(12 << 20))], Limits(slow_reader_ms=300)) as broker:
+            client = await broker.connect()
+            await client.send(framed(b"much"))
+            received = 0
+            while received < 12 << 20:
+                data = await asyncio.wait_for(client.reader.read(1 << 20), PATIENCE_S)
+                assert data, f"closed after {received} bytes"
+                received += len(data)
+                await asyncio.sleep(0.05)
+
+    run(story())
+
+
+def test_idle_connection_is_closed_and_a_busy_one_is_not(run: Run) -> None:
+    never: Completion[Frames] = Completion()
+
+    async def story() -> None:
+        limits = Limits(max_idle_ms=200)
+        dispatch = lambda connection, frame: never if frame[:4] == b"wait" else echo(connection, frame)  # noqa: E731
+        async with serving(dispatch, limits) as broker:
+            idle, waiting = await broker.connect(), await broker.connect()
+            await waiting.send(framed(b"wait"))
+            assert await idle.closed()
+            assert not await waiting.closed(within_s=0.5)
+            never.complete([framed(b"here")])
+
+    run(story())
+
+
+# -- limits ----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "limits",
+    [
+        Limits(max_connections=2),
+        Limits(max_connections_per_ip=2),
+        Limits(max_connections_per_ip_overrides={"127.0.0.1": 2}),
+    ],
+)
+def test_connections_beyond_the_limit_are_refused_and_room_comes_back(run: Run, limits: Limits) -> None:
+    async def story() -> None:
+        async with serving(limits=limits) as broker:
+            first, second, third = [await broker.connect() for _ in range(3)]
+            assert await third.closed()
+            await second.send(framed(b"in"))
+            assert await second.receive() == b"in"
+            first.writer.close()
+            await until(lambda: len(broker.server.connections) == 1)
+            fourth = await broker.connect()
+            await fourth.send(framed(b"in too"))
+            assert await fourth.receive() == b"in too"
+
+    run(story())
+
+
+def test_connections_come_in_at_the_allowed_rate(run: Run) -> None:
+    async def story() -> None:
+        async with serving(limits=Limits(max_connection_creation_rate=20)) as broker:
+            start = asyncio.get_running_loop().time()
+            for _ in range(30):
+                client = await broker.connect()
+                await client.send(framed(b"in"))
+                assert await client.receive() == b"in"
+            # Twenty at once, ten more at twenty a second.
+            assert 0.3 < asyncio.get_running_loop().time() - start < 3
+
+    run(story())
+
+
+def test_half_received_frames_share_a_bounded_memory_and_all_get_through(run: Run) -> None:
+    async def story() -> None:
+        limits = Limits(max_buffered_bytes=4 << 20)
+        async with serving(lambda connection, frame: [framed(str(len(frame)).encode())], limits) as broker:
+            clients = [await broker.connect() for _ in range(8)]
+            payload = framed(bytes(3 << 20))
+            most = 0
+
+            async def watch() -> None:
+                nonlocal most
+                while True:
+                    most = max(most, broker.server.buffered_bytes)
+                    await asyncio.sleep(0)
+
+            watcher = asyncio.ensure_future(watch())
+            await asyncio.gather(*(client.send(payload) for client in clients))
+            for client in clients:
+                assert await client.receive() == str(3 << 20).encode()
+            watcher.cancel()
+            # The limit, what one exempt connection may add, and the small change of those that wait.
+            assert most <= (4 << 20) + (4 << 20) + 8 * (2 << 18)
+
+    run(story())
+
+
+def test_storm_of_connections_leaves_nothing_behind(run: Run) -> None:
+    async def one(broker: Broker, number: int) -> None:
+        client = await broker.connect()
+        await client.send(framed(b"%d" % number))
+        if number % 3 == 0:
+            client.writer.transport.abort()
+        else:
+            assert await client.receive() == b"%d" % number
+            client.writer.close()
+
+    async def story() -> None:
+        async with serving() as broker:
+            await asyncio.gather(*(one(broker, number) for number in range(300)))
+            await until(lambda: not broker.server.connections)
+            assert broker.server.buffered_bytes == 0
+
+    run(story())
+
+
+# -- stopping --------------------------------------------------------------------------------------------------
+
+
+def test_stop_answers_what_is_in_progress_and_begins_nothing_else(run: Run) -> None:
+    handled: list[bytes] = []
+    later: Completion[Frames] = Completion()
+
+    def dispatch(connection: Connection, frame: memoryview) -> Frames | Completion[Frames]:
+        handled.append(bytes(frame))
+        return later
+
+    async def story() -> None:
+        async with serving(dispatch) as broker:
+            client, idle = await broker.connect(), await broker.connect()
+            await client.send(framed(b"begun") + framed(b"not begun"))
+            await until(lambda: handled)
+            stopping = asyncio.ensure_future(broker.server.close(5.0))
+            assert await idle.closed()
+            assert not stopping.done()
+            later.complete([framed(b"answered")])
+            assert await client.receive() == b"answered"
+            assert await client.closed()
+            await stopping
+            assert handled == [b"begun"]
+            with pytest.raises(OSError):
+                await asyncio.open_connection("127.0.0.1", broker.port)
+
+    run(story())
+
+
+def test_stop_does_not_wait_for_ever(run: Run) -> None:
+    async def story() -> None:
+        async with serving(lambda connection, frame: Completion()) as broker:
+            client = await broker.connect()
+            await client.send(framed(b"never answered"))
+            await until(lambda: any(connection.is_busy for connection in broker.server.connections))
+            await asyncio.wait_for(broker.server.close(0.2), 2)
+            assert await client.closed()
+
+    run(story())
