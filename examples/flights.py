@@ -81,7 +81,7 @@ def flights() -> Iterator[Flight]:
             tail = row["tailnum"] if row["tailnum"] not in ("", "NA") else UNREGISTERED
             hour = row["time_hour"]
             if hour not in hours:
-                hours[hour] = int(datetime.fromisoformat(hour.replace("Z", "+00:00")).timestamp() * 1000)
+                hours[hour] = int(datetime.fromisoformat(hour).timestamp() * 1000)
             delay = row["dep_delay"]
             value = {
                 "number": number,
@@ -289,12 +289,12 @@ class Reader(threading.Thread):
         self._done.set()
         self.join(30)
 
-    def _assigned(self, consumer: Consumer, partitions: list[TopicPartition]) -> None:
+    def _assigned(self, _: Consumer, partitions: list[TopicPartition]) -> None:
         self.owned = {p.partition for p in partitions}
         with self._arrivals.lock:
             self._arrivals.rebalances += 1
 
-    def _revoked(self, consumer: Consumer, partitions: list[TopicPartition]) -> None:
+    def _revoked(self, consumer: Consumer, _: list[TopicPartition]) -> None:
         mine = [TopicPartition(self._topic, p, offset) for p, offset in self._next.items() if p in self.owned]
         if mine:
             consumer.commit(offsets=mine, asynchronous=False)

@@ -18,6 +18,7 @@ ROUNDS = 4
 PARTITIONS = 3
 WAIT_S = 20.0
 TOPIC = "survivor"
+STARTING = {KafkaError.COORDINATOR_LOAD_IN_PROGRESS, KafkaError.NOT_COORDINATOR, KafkaError.COORDINATOR_NOT_AVAILABLE}
 
 
 @pytest.fixture
@@ -124,6 +125,18 @@ def test_acknowledged_records_survive_kill_9(process: OttlaProcess, idempotent: 
             assert set(stored) == set(range(producing.sent[partition]))
 
 
+def committed(consumer: Consumer, places: list[TopicPartition]) -> list[TopicPartition]:
+    """The committed offsets; a broker that has just started may be loading them still."""
+    deadline = time.monotonic() + WAIT_S
+    while True:
+        try:
+            return consumer.committed(places, WAIT_S)
+        except KafkaException as error:
+            if error.args[0].code() not in STARTING or time.monotonic() > deadline:
+                raise
+            time.sleep(0.02)
+
+
 def test_committed_offsets_and_topics_survive_kill_9(process: OttlaProcess) -> None:
     settings = {"bootstrap.servers": process.bootstrap, "group.id": "remembers", "log_level": 2}
     for i in range(5):
@@ -135,7 +148,7 @@ def test_committed_offsets_and_topics_survive_kill_9(process: OttlaProcess) -> N
         process.kill()
         process.start()
         places = [TopicPartition(f"topic-{n}", 1) for n in range(i + 1)]
-        stored = consumer.committed(places, WAIT_S)
+        stored = committed(consumer, places)
         assert [(p.offset, p.metadata) for p in stored] == [(n + 1, f"note {n}") for n in range(i + 1)]
         assert {f"topic-{n}" for n in range(i + 1)} <= set(consumer.list_topics(timeout=WAIT_S).topics)
         consumer.close()
