@@ -32,9 +32,7 @@ from ottla.coordinators.group.shard import GroupShard
 from ottla.records import Codec, ControlType, decode_batch, decode_control_key, encode_batch, iter_batches
 
 if TYPE_CHECKING:
-    from ottla.broker.broker import Broker
     from ottla.broker.partition import Partition
-    from ottla.metadata.image import MetadataImage, TopicImage
     from ottla.protocol.messages.list_groups import ListedGroup
 
 logger = logging.getLogger(__name__)
@@ -122,8 +120,9 @@ class _Runner:
 class GroupRuntime:
     """The group coordinator of this node.
 
-    `find_partition(index)` returns the Partition of `__consumer_offsets` or raises KafkaError; `partition_count()` is 0
-    while the topic does not exist; `create_topic()` creates it and completes once its partitions can be found.
+    `find_partition(index)` returns the Partition of `__consumer_offsets` or raises KafkaError. `partition_count()` is
+    that of the topic, also of partitions which cannot be served now (it decides which of them holds a group), and 0
+    while there is no such topic. `create_topic()` creates it and completes once its partitions can be found.
     """
 
     def __init__(
@@ -201,16 +200,6 @@ class GroupRuntime:
         creating.on_done(finished)
         self._create_topic().on_done(created)
         return creating
-
-    def publish(self, old: MetadataImage | None, new: MetadataImage) -> None:
-        """Follow the metadata, after the partitions did: deleted topics take their offsets along."""
-        if old is None or old.topics_by_name is new.topics_by_name:
-            return
-        gone = [name for name, topic in old.topics_by_name.items() if not _same_topic(topic, new.topics_by_name)]
-        if OFFSETS_TOPIC in gone:
-            self.partitions_changed()
-        if gone:
-            self.topics_deleted(gone)
 
     def partitions_changed(self) -> None:
         """The metadata changed: let go of shards whose partition is gone."""
@@ -464,48 +453,6 @@ class GroupRuntime:
         if deadlines and min(deadlines) < self._timer_ms:
             # At least a millisecond: the loop's clock may be a little ahead of ours.
             self._arm(max(min(deadlines), now.monotonic_ms + 1), now.monotonic_ms)
-
-
-def for_broker(broker: Broker, call_later: CallLater) -> GroupRuntime:
-    """The runtime of a node, by its settings, metadata and partitions."""
-    setting = broker.config.__getitem__
-
-    def partition_count() -> int:
-        topic = broker.metadata.image.topics_by_name.get(OFFSETS_TOPIC)
-        return 0 if topic is None else len(topic.partitions)
-
-    def create_topic() -> Completion[None]:
-        created: Completion[None] = Completion()
-
-        def done(creation: Completion[dict[str, KafkaError]]) -> None:
-            try:
-                errors = creation.result()
-            except KafkaError as error:
-                created.fail(error)
-                return
-            if OFFSETS_TOPIC in errors:
-                created.fail(errors[OFFSETS_TOPIC])
-            else:
-                created.complete(None)
-
-        broker.auto_create_topics([OFFSETS_TOPIC]).on_done(done)
-        return created
-
-    return GroupRuntime(
-        config=GroupConfig.from_settings(setting),
-        clock=broker.clock,
-        call_later=call_later,
-        find_partition=lambda index: broker.partitions.get(OFFSETS_TOPIC, index),
-        partition_count=partition_count,
-        create_topic=create_topic,
-        codec=Codec(int(str(setting("offsets.topic.compression.codec")))),
-        commit_timeout_ms=int(str(setting("offsets.commit.timeout.ms"))),
-    )
-
-
-def _same_topic(topic: TopicImage, topics: Mapping[str, TopicImage]) -> bool:
-    other = topics.get(topic.name)
-    return other is not None and other.topic_id == topic.topic_id
 
 
 def load_slice(runner: _Runner) -> bool:

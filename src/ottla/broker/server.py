@@ -184,11 +184,16 @@ class Node:
             clock=self.clock,
             call_later=self._loop.call_later,
             find_partition=lambda index: broker.partitions.get(OFFSETS_TOPIC, index),
-            partition_count=lambda: len(broker.partitions.topic(OFFSETS_TOPIC)),
+            # Of the topic, not of the partitions served here: a failed directory must not move groups to others.
+            partition_count=self._offsets_partitions,
             create_topic=broker.create_offsets_topic,
             codec=Codec(config.int("offsets.topic.compression.codec")),
             commit_timeout_ms=config.int("offsets.commit.timeout.ms"),
         )
+
+    def _offsets_partitions(self) -> int:
+        topic = self.broker.metadata.image.topics_by_name.get(OFFSETS_TOPIC)
+        return 0 if topic is None else len(topic.partitions)
 
     def _publish(self, old: MetadataImage | None, new: MetadataImage) -> None:
         """Each new image goes to whoever keeps something equal to it, partitions before groups."""
