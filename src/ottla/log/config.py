@@ -51,6 +51,13 @@ class LogConfig:
         return replace(self, **changes)  # type: ignore[arg-type]  # checked by name above
 
     @property
+    def max_segment_ms(self) -> int:
+        """After so long a segment is rolled; the cleaner's deadline counts, for it passes over the active one."""
+        if self.compacts and self.max_compaction_lag_ms > 0:
+            return min(self.segment_ms, self.max_compaction_lag_ms)
+        return self.segment_ms
+
+    @property
     def compacts(self) -> bool:
         """Whether the cleaner keeps only the last record of each key."""
         return "compact" in self.cleanup_policy

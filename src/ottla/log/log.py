@@ -111,7 +111,7 @@ class Log:
         self._unsynced: list[Segment] = []
         self._unsynced_paths: list[str] = []
         self._directory_changed = True
-        self._truncations = 0
+        self.truncations = 0
         self.reconfigure(config)
 
     def __repr__(self) -> str:
@@ -176,6 +176,7 @@ class Log:
     def reconfigure(self, config: LogConfig) -> None:
         """Follow a changed configuration from the next append on."""
         self.config = config
+        self._max_segment_ms = config.max_segment_ms
         self.producers.expiration_ms = config.producer_id_expiration_ms
         self._max_offset_entries = max(config.segment_index_bytes // _OFFSET_ENTRY_SIZE, 1)
         self._max_time_entries = max(config.segment_index_bytes // _TIME_ENTRY_SIZE - 1, 1)
@@ -295,7 +296,7 @@ class Log:
             started = segment.first_batch_timestamp()
         waited = timestamp - started if started >= 0 else now_ms - segment.created_ms
         config = self.config
-        if waited > config.segment_ms - (config.segment_jitter_ms and self._jitter(segment)):
+        if waited > self._max_segment_ms - (config.segment_jitter_ms and self._jitter(segment)):
             return True
         return (
             segment.offset_index.entries >= self._max_offset_entries
@@ -404,7 +405,7 @@ class Log:
             if not self.home.online:
                 self._offline()
             with self._lock:
-                target, truncations = self.log_end_offset, self._truncations
+                target, truncations = self.log_end_offset, self.truncations
                 sealed = list(self._unsynced)
                 paths, self._unsynced_paths = self._unsynced_paths, []
                 sync_directory, self._directory_changed = self._directory_changed, False
@@ -421,7 +422,7 @@ class Log:
                     segment.evictable = True
                     if segment in self._unsynced:
                         self._unsynced.remove(segment)
-                if truncations == self._truncations:
+                if truncations == self.truncations:
                     self.flushed_offset = max(self.flushed_offset, target)
                 self._flushed_ms = self.clock.wall_ms()
             return self.flushed_offset
@@ -582,7 +583,7 @@ class Log:
     def _truncate(self, offset: int) -> None:
         self.remove_segments([segment for segment in self._segments if segment.base_offset > offset])
         with self._lock:
-            self._truncations += 1
+            self.truncations += 1
             active = self._segments[-1]
             self._unsynced = [segment for segment in self._unsynced if segment is not active]
             if active.sealed:
@@ -598,7 +599,7 @@ class Log:
         """Drop everything and go on at `offset`."""
         self.remove_segments(list(self._segments))
         with self._lock:
-            self._truncations += 1
+            self.truncations += 1
             segment = Segment.create(self.files, self.directory, offset, self.open_files, self.clock.wall_ms())
             self._segments, self._bases, self._active = [segment], [offset], segment
             self._directory_changed = True

@@ -22,6 +22,7 @@ from ottla.common.errors import ErrorCode, KafkaError
 from ottla.common.ids import METADATA_TOPIC, ZERO_UUID, TopicPartition, Uuid
 from ottla.log import storage
 from ottla.log.checkpoints import (
+    CLEANER_OFFSETS,
     HIGH_WATERMARKS,
     LOG_STARTS,
     RECOVERY_POINTS,
@@ -84,9 +85,10 @@ class LogDirectory(Home):
         points = self._offsets(RECOVERY_POINTS)
         starts = self._offsets(LOG_STARTS)
         watermarks = self._offsets(HIGH_WATERMARKS)
+        cleaned = self._offsets(CLEANER_OFFSETS)
         return {
-            tp: Opening(self.was_clean, points.get(tp, 0), starts.get(tp, 0), watermarks.get(tp, 0))
-            for tp in {*points, *starts, *watermarks}
+            tp: Opening(self.was_clean, points.get(tp, 0), starts.get(tp, 0), watermarks.get(tp, 0), cleaned.get(tp, 0))
+            for tp in {*points, *starts, *watermarks, *cleaned}
         }
 
     def _offsets(self, name: str) -> dict[TopicPartition, int]:

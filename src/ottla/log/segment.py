@@ -126,9 +126,18 @@ class Segment:
     # Life
 
     @classmethod
-    def create(cls, files: Files, directory: str, base_offset: int, open_files: OpenFiles, now_ms: int) -> "Segment":
+    def create(
+        cls,
+        files: Files,
+        directory: str,
+        base_offset: int,
+        open_files: OpenFiles,
+        now_ms: int,
+        *,
+        suffix: str = "",
+    ) -> "Segment":
         """An empty active one; files of the same name are emptied."""
-        segment = cls(files, directory, base_offset, open_files)
+        segment = cls(files, directory, base_offset, open_files, suffix=suffix)
         segment.fd = files.open(segment.path(), create=True, truncate=True)
         segment.start_indices()
         segment.txn_index.rewrite([])

@@ -1,0 +1,289 @@
+"""`Cleaner`: picks the dirtiest compacted log, has a worker process clean it, swaps the result in.
+
+The broker's thread calls `step` every second or so; it never waits. A step with nothing under way looks for a log whose
+dirty share exceeds min.cleanable.dirty.ratio (or whose oldest dirty record exceeds max.compaction.lag.ms), at most
+once per `backoff_ms`; a step that finds the worker done renames files. A crash at any moment is undone or completed
+by `recovery.finish_swaps`. A log whose cleaning failed is left alone until the next start.
+"""
+
+import logging
+import os
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable
+from typing import IO, NamedTuple, Protocol
+
+from ottla.common.ids import TopicPartition
+from ottla.log.checkpoints import CLEANER_OFFSETS, CorruptCheckpointError, read_offsets, write_offsets
+from ottla.log.cleaning import BYTES_PER_KEY, CleanJob, CleanResult
+from ottla.log.log import Log
+from ottla.log.manager import LogManager
+from ottla.log.segment import CLEANED, SUFFIXES, SWAP, Segment
+
+logger = logging.getLogger(__name__)
+
+_LONGEST_JOB_MS = 6 * 3_600_000
+
+
+class Work(Protocol):
+    """A job under way."""
+
+    def poll(self) -> CleanResult | str | None:
+        """The result, what went wrong, or None while it goes on."""
+        ...
+
+    def stop(self) -> None:
+        """End it; what it wrote is removed by the caller."""
+        ...
+
+
+class WorkerProcess:
+    """A job in a process of its own. Its files are on no log directory, so that a full one does not stop it."""
+
+    def __init__(self, job: CleanJob) -> None:
+        self._output: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115  # lives as long as the process
+        self._errors: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115
+        with tempfile.TemporaryFile() as source:
+            source.write(job.to_json().encode())
+            source.seek(0)
+            self._process = subprocess.Popen(  # noqa: S603  # this interpreter, this module
+                [sys.executable, "-m", "ottla.log.cleaner_worker", str(os.getpid())],
+                stdin=source,
+                stdout=self._output,
+                stderr=self._errors,
+            )
+
+    def poll(self) -> CleanResult | str | None:
+        """See `Work`."""
+        code = self._process.poll()
+        if code is None:
+            return None
+        self._output.seek(0)
+        self._errors.seek(0)
+        output, errors = self._output.read(), self._errors.read()
+        self._close()
+        if code != 0:
+            last_line = errors.decode("utf-8", "replace").strip().rpartition("\n")[2]
+            return f"the worker ended with {code}: {last_line}"
+        try:
+            return CleanResult.from_json(output.decode())
+        except (ValueError, TypeError) as error:
+            return f"the worker's answer makes no sense: {error}"
+
+    def stop(self) -> None:
+        """See `Work`."""
+        self._process.kill()
+        self._process.wait()
+        self._close()
+
+    def _close(self) -> None:
+        self._output.close()
+        self._errors.close()
+
+
+class Candidate(NamedTuple):
+    """A log that may be cleaned: from `first_dirty` to `end`, where the first segment begins that may not."""
+
+    log: Log
+    first_dirty: int
+    end: int
+    clean_bytes: int
+    dirty_bytes: int
+    overdue: bool
+
+    @property
+    def ratio(self) -> float:
+        """Share of the bytes that were not cleaned yet."""
+        total = self.clean_bytes + self.dirty_bytes
+        return self.dirty_bytes / total if total else 0.0
+
+
+class _Running(NamedTuple):
+    work: Work
+    log: Log
+    sources: dict[int, Segment]
+    started_ms: int
+    truncations: int
+
+
+class Cleaner:
+    """See the module's docstring. `start_work` is another way to do a job, for tests."""
+
+    def __init__(
+        self,
+        manager: LogManager,
+        *,
+        backoff_ms: int = 15_000,
+        dedupe_buffer_bytes: int = 128 << 20,
+        start_work: Callable[[CleanJob], Work] = WorkerProcess,
+    ) -> None:
+        self.manager = manager
+        self.backoff_ms = backoff_ms
+        self.max_keys = max(int(dedupe_buffer_bytes * 0.9) // BYTES_PER_KEY, 1)
+        self._start_work = start_work
+        self._running: _Running | None = None
+        self._next_look_ms = 0
+        self._cleaned_to: dict[str, dict[TopicPartition, int]] = {}
+        self._failed: set[str] = set()
+
+    @property
+    def busy(self) -> bool:
+        """Whether a job is under way."""
+        return self._running is not None
+
+    def step(self, now_ms: int) -> bool:
+        """Go on; whether anything was swapped in or started."""
+        if self._running is not None:
+            return self._finish(self._running, now_ms)
+        if now_ms < self._next_look_ms:
+            return False
+        candidate = self.choose(now_ms)
+        if candidate is None:
+            self._next_look_ms = now_ms + self.backoff_ms
+            return False
+        self._start(candidate, now_ms)
+        return True
+
+    def close(self) -> None:
+        """Stop the job under way, if there is one."""
+        if self._running is not None:
+            running, self._running = self._running, None
+            running.work.stop()
+            self._discard(running.log, sorted(running.sources))
+
+    # Choosing
+
+    def choose(self, now_ms: int) -> Candidate | None:
+        """The log that most needs cleaning; None if none does."""
+        candidates = []
+        for log in self.manager.all():
+            if not log.config.compacts or log.closed or not log.home.online or log.directory in self._failed:
+                continue
+            candidate = self.assess(log, now_ms)
+            wanted = candidate.ratio > log.config.min_cleanable_dirty_ratio or candidate.overdue
+            if candidate.dirty_bytes > 0 and wanted:
+                candidates.append(candidate)
+        return max(candidates, key=lambda candidate: candidate.ratio, default=None)
+
+    def assess(self, log: Log, now_ms: int) -> Candidate:
+        """How much of a log is dirty and may be cleaned."""
+        first_dirty = self._offsets(log).get(log.topic_partition, log.log_start_offset)
+        if not log.log_start_offset <= first_dirty <= log.log_end_offset:
+            first_dirty = log.log_start_offset
+        segments = log.segments
+        bound = min(log.last_stable_offset, segments[-1].base_offset)
+        lag = log.config.min_compaction_lag_ms
+        dirty = [s for i, s in enumerate(segments[:-1]) if segments[i + 1].base_offset > first_dirty]
+        if lag > 0:
+            young = (s.base_offset for s in dirty if s.largest_timestamp()[0] > now_ms - lag)
+            bound = min(bound, next(young, bound))
+        # Whole segments only: the one that holds `bound` stays.
+        end = max((s.base_offset for s in segments if s.base_offset <= bound), default=segments[0].base_offset)
+        first = (s.first_batch_timestamp() for s in dirty if s.base_offset < end)
+        oldest = min((timestamp for timestamp in first if timestamp > 0), default=None)
+        overdue = oldest is not None and oldest < now_ms - max(log.config.max_compaction_lag_ms, 0)
+        return Candidate(
+            log,
+            first_dirty,
+            end,
+            sum(s.size for s in segments if s.base_offset < first_dirty),
+            sum(s.size for s in segments if first_dirty <= s.base_offset < end),
+            overdue,
+        )
+
+    def _offsets(self, log: Log) -> dict[TopicPartition, int]:
+        path = log.home.path
+        if path not in self._cleaned_to:
+            try:
+                self._cleaned_to[path] = read_offsets(log.files, path, CLEANER_OFFSETS)
+            except CorruptCheckpointError as error:
+                logger.warning("Cleaning from the start again: %s", error)
+                self._cleaned_to[path] = {}
+        return self._cleaned_to[path]
+
+    # Doing
+
+    def _start(self, candidate: Candidate, now_ms: int) -> None:
+        log = candidate.log
+        sources = [segment for segment in log.segments if segment.base_offset < candidate.end]
+        config = log.config
+        job = CleanJob(
+            directory=log.directory,
+            bases=[segment.base_offset for segment in sources],
+            next_base=candidate.end,
+            first_dirty=candidate.first_dirty,
+            now_ms=now_ms,
+            delete_retention_ms=config.delete_retention_ms,
+            segment_bytes=config.segment_bytes,
+            segment_index_bytes=config.segment_index_bytes,
+            index_interval_bytes=config.index_interval_bytes,
+            max_keys=self.max_keys,
+            aborted=log.aborted_transactions(0, candidate.end),
+            producers=[(e.producer_id, e.last_offset, e.epoch) for e in log.active_producers()],
+        )
+        work = self._start_work(job)
+        self._running = _Running(
+            work, log, {segment.base_offset: segment for segment in sources}, now_ms, log.truncations
+        )
+
+    def _finish(self, running: _Running, now_ms: int) -> bool:
+        outcome = running.work.poll()
+        if outcome is None:
+            if now_ms - running.started_ms <= _LONGEST_JOB_MS:
+                return False
+            running.work.stop()
+            outcome = "it takes too long"
+        self._running = None
+        log = running.log
+        if log.closed or not log.home.online:
+            return False
+        try:
+            if isinstance(outcome, str):
+                logger.error("Cleaning of %s failed, it is left alone from now on: %s", log.topic_partition, outcome)
+                self._failed.add(log.directory)
+                self._discard(log, sorted(running.sources))
+                return False
+            if log.truncations != running.truncations:
+                # What superseded the records that are gone now may be gone itself.
+                self._discard(log, sorted(running.sources))
+                return False
+            return self._swap(log, outcome, running.sources)
+        except OSError as error:
+            log.home.fail(error)
+            return False
+
+    def _swap(self, log: Log, result: CleanResult, sources: dict[int, Segment]) -> bool:
+        present = {id(segment) for segment in log.segments}
+        pending = [group[0] for group in result.groups]
+        for group in result.groups:
+            old = [sources[base] for base in group]
+            if any(id(segment) not in present for segment in old):
+                # Retention or a truncation was faster. What follows was cleaned in the belief that this is there.
+                logger.info("The log %s has changed while it was cleaned", log.topic_partition)
+                self._discard(log, pending)
+                return False
+            size = log.files.size(f"{log.directory}/{group[0]:020d}.log{CLEANED}")
+            new = Segment(log.files, log.directory, group[0], log.open_files, size=size, suffix=CLEANED)
+            new.change_suffix(SWAP)
+            log.adopt_segments([new], old)
+            pending.remove(group[0])
+        self._note(log, result.end_offset)
+        logger.info(
+            "Cleaned %s up to offset %d: %d bytes instead of %d",
+            log.topic_partition, result.end_offset, result.bytes_after, result.bytes_before,
+        )  # fmt: skip
+        return True
+
+    def _note(self, log: Log, offset: int) -> None:
+        offsets = self._offsets(log)
+        offsets[log.topic_partition] = offset
+        known = {each.topic_partition for each in self.manager.all()}
+        for gone in [tp for tp in offsets if tp not in known]:
+            del offsets[gone]
+        write_offsets(log.files, log.home.path, CLEANER_OFFSETS, offsets)
+
+    def _discard(self, log: Log, bases: list[int]) -> None:
+        for base in bases:
+            for kind in SUFFIXES:
+                log.files.unlink(f"{log.directory}/{base:020d}{kind}{CLEANED}")

@@ -1,0 +1,297 @@
+"""Compaction of sealed segments: of each key only the last record stays. Runs in the cleaner's worker process.
+
+`clean` reads the segments that a `CleanJob` names and writes new ones beside them, with the suffix `.cleaned`, synced.
+It changes nothing that is there; the broker swaps the new ones in. Kafka's rules: offsets never change; a tombstone
+goes delete.retention.ms after the pass that first saw it (KIP-534); records of aborted transactions go at once, their
+marker once no record is left and the delete horizon has passed; the last batch of every active producer stays, empty
+if need be, and so does the last batch of the cleaned range.
+"""
+
+import json
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass, field
+from hashlib import md5
+
+from ottla.log.files import Files
+from ottla.log.producers import read_marker
+from ottla.log.segment import CLEANED, INT32_MAX, SUFFIXES, OpenFiles, Segment
+from ottla.log.txn_index import AbortedTransaction
+from ottla.records import BatchHeader, Buffer, decode_keys, encode_empty_batch, read_header, retain
+
+# What a key costs in the map: a 16-byte digest, an int, their objects and the dictionary's slot.
+BYTES_PER_KEY = 150
+
+
+@dataclass(frozen=True)
+class CleanJob:
+    """`bases` and `next_base`: the segments that may be cleaned and where the first other one begins.
+
+    `producers` are (producer id, offset of its last record or -1, epoch).
+    """
+
+    directory: str
+    bases: list[int]
+    next_base: int
+    first_dirty: int
+    now_ms: int
+    delete_retention_ms: int
+    segment_bytes: int
+    segment_index_bytes: int
+    index_interval_bytes: int
+    max_keys: int
+    aborted: list[AbortedTransaction] = field(default_factory=list)
+    producers: list[tuple[int, int, int]] = field(default_factory=list)
+
+    def to_json(self) -> str:
+        """For the worker's standard input."""
+        return json.dumps(asdict(self))
+
+    @classmethod
+    def from_json(cls, text: str) -> "CleanJob":
+        """The other way round."""
+        fields = json.loads(text)
+        fields["aborted"] = [AbortedTransaction(*entry) for entry in fields["aborted"]]
+        fields["producers"] = [tuple(entry) for entry in fields["producers"]]
+        return cls(**fields)
+
+
+@dataclass(frozen=True)
+class CleanResult:
+    """`groups`: the base offset of each new segment (that of its first source) and its sources' base offsets.
+
+    All below `end_offset` is clean now.
+    """
+
+    groups: list[list[int]]
+    end_offset: int
+    bytes_before: int
+    bytes_after: int
+
+    def to_json(self) -> str:
+        """For the worker's standard output."""
+        return json.dumps(asdict(self))
+
+    @classmethod
+    def from_json(cls, text: str) -> "CleanResult":
+        """The other way round; raises ValueError or TypeError at anything else."""
+        return cls(**json.loads(text))
+
+
+class KeyMap:
+    """Digest of a key -> its last offset; `latest` is the last offset that was looked at."""
+
+    def __init__(self, max_keys: int) -> None:
+        self.max_keys = max_keys
+        self.latest = -1
+        self._offsets: dict[bytes, int] = {}
+
+    def put(self, key: bytes, offset: int) -> bool:
+        """Whether there was room for it."""
+        digest = md5(key, usedforsecurity=False).digest()
+        if digest not in self._offsets and len(self._offsets) >= self.max_keys:
+            return False
+        self._offsets[digest] = offset
+        return True
+
+    def is_last(self, key: bytes, offset: int) -> bool:
+        """Whether no later record of the key is known."""
+        return offset >= self._offsets.get(md5(key, usedforsecurity=False).digest(), -1)
+
+
+class Transactions:
+    """Tells, batch by batch in the order of the log, which records were aborted and which markers are of no use."""
+
+    def __init__(self, aborted: list[AbortedTransaction]) -> None:
+        self._pending = sorted(aborted, key=lambda transaction: transaction.first_offset, reverse=True)
+        # Producer id -> the aborted transaction it is in, and whether a record of it was seen.
+        self._aborted: dict[int, tuple[AbortedTransaction, bool]] = {}
+        self._committed: set[int] = set()
+        self.kept: list[AbortedTransaction] = []
+
+    def is_aborted(self, header: BatchHeader) -> bool:
+        """Whether a data batch belongs to an aborted transaction."""
+        self._advance(header.last_offset)
+        if not header.is_transactional:
+            return False
+        known = self._aborted.get(header.producer_id)
+        if known is None:
+            self._committed.add(header.producer_id)
+            return False
+        self._aborted[header.producer_id] = (known[0], True)
+        return True
+
+    def is_idle_marker(self, data: Buffer, header: BatchHeader) -> bool:
+        """Whether no record of the transaction that a marker ends is left in the log."""
+        self._advance(header.last_offset)
+        if header.producer_id < 0:
+            return False
+        if header.record_count == 0:
+            return True
+        marker = read_marker(data, 0)
+        if marker is None:
+            return False
+        if not marker.aborted:
+            was_seen = header.producer_id in self._committed
+            self._committed.discard(header.producer_id)
+            return not was_seen
+        known = self._aborted.pop(header.producer_id, None)
+        if known is not None and known[1]:
+            self.kept.append(known[0])
+            return False
+        return True
+
+    def _advance(self, offset: int) -> None:
+        while self._pending and self._pending[-1].first_offset <= offset:
+            transaction = self._pending.pop()
+            self._aborted.setdefault(transaction.producer_id, (transaction, False))
+
+
+def clean(job: CleanJob, files: Files) -> CleanResult:
+    """Do the job; raises OSError or KafkaError, and then what it wrote is worth nothing."""
+    open_files = OpenFiles()
+    segments = [
+        Segment(files, job.directory, base, open_files, size=files.size(f"{job.directory}/{base:020d}.log"))
+        for base in job.bases
+    ]
+    keys = _read_keys(job, segments)
+    end_offset = keys.latest + 1
+    touched = [segment for segment in segments if segment.base_offset < end_offset]
+    groups = list(_groups(job, touched, files))
+    transactions = Transactions(job.aborted)
+    after = sum(_clean_group(job, group, keys, transactions, files, open_files) for group in groups)
+    files.fsync_directory(job.directory)
+    for segment in segments:
+        segment.close_file()
+    before = sum(segment.size for segment in touched)
+    return CleanResult([[s.base_offset for s in group] for group in groups], end_offset, before, after)
+
+
+def _read_keys(job: CleanJob, segments: list[Segment]) -> KeyMap:
+    keys = KeyMap(job.max_keys)
+    keys.latest = job.first_dirty - 1
+    # Whose markers lie before what is read would otherwise never end.
+    start = max((base for base in job.bases if base <= job.first_dirty), default=0)
+    transactions = Transactions([transaction for transaction in job.aborted if transaction.last_offset >= start])
+    for i, segment in enumerate(segments):
+        end = segments[i + 1].base_offset if i + 1 < len(segments) else job.next_base
+        if end <= job.first_dirty:
+            continue
+        for _, data, header in segment.batches():
+            if header.is_control:
+                transactions.is_idle_marker(data, header)
+            elif not transactions.is_aborted(header) and header.last_offset >= job.first_dirty:
+                for offset, key, _ in decode_keys(data):
+                    if key is not None and offset >= job.first_dirty and not keys.put(key, offset):
+                        return keys
+            keys.latest = max(keys.latest, header.last_offset)
+        keys.latest = max(keys.latest, end - 1)
+    return keys
+
+
+def _groups(job: CleanJob, segments: list[Segment], files: Files) -> Iterator[list[Segment]]:
+    """Runs of neighbours that together make one segment at most, so that small ones grow together again."""
+    group: list[Segment] = []
+    sizes = [0, 0, 0]
+    for i, segment in enumerate(segments):
+        own = [segment.size, files.size(segment.path(".index")), files.size(segment.path(".timeindex"))]
+        end = segments[i + 1].base_offset if i + 1 < len(segments) else job.next_base
+        fits = (
+            group
+            and sizes[0] + own[0] <= job.segment_bytes
+            and max(sizes[1] + own[1], sizes[2] + own[2]) <= job.segment_index_bytes
+            and (segment.size == 0 or end - 1 - group[0].base_offset <= INT32_MAX)
+        )
+        if group and not fits:
+            yield group
+            group, sizes = [], [0, 0, 0]
+        group.append(segment)
+        sizes = [a + b for a, b in zip(sizes, own, strict=True)]
+    if group:
+        yield group
+
+
+def _clean_group(
+    job: CleanJob,
+    group: list[Segment],
+    keys: KeyMap,
+    transactions: Transactions,
+    files: Files,
+    open_files: OpenFiles,
+) -> int:
+    new = Segment.create(files, job.directory, group[0].base_offset, open_files, job.now_ms, suffix=CLEANED)
+    transactions.kept = []
+    last_of = {producer: (offset, epoch) for producer, offset, epoch in job.producers}
+    for segment in group:
+        for _, data, header in segment.batches():
+            kept = _filter(job, data, header, keys, transactions, last_of)
+            if kept is not None:
+                now = read_header(kept)
+                new.append(kept, now.last_offset, now.max_timestamp, job.index_interval_bytes)
+    new.txn_index.rewrite(transactions.kept)
+    fd = new.fd
+    new.seal()
+    files.fsync(fd)
+    new.close_file()
+    for kind in SUFFIXES[1:]:
+        if files.exists(new.path(kind)):
+            fd = files.open(new.path(kind))
+            try:
+                files.fsync(fd)
+            finally:
+                files.close(fd)
+    return new.size
+
+
+def _filter(
+    job: CleanJob,
+    data: memoryview,
+    header: BatchHeader,
+    keys: KeyMap,
+    transactions: Transactions,
+    last_of: dict[int, tuple[int, int]],
+) -> Buffer | None:
+    """What stays of a batch: all of it, a part, an empty one, or nothing."""
+    horizon = header.delete_horizon_ms
+    horizon_passed = horizon is not None and horizon <= job.now_ms
+    if header.is_control:
+        idle = transactions.is_idle_marker(data, header)
+        dropped = idle and horizon_passed
+    else:
+        idle = False
+        dropped = transactions.is_aborted(header)
+    if not dropped and header.record_count > 0:
+        kept, has_tombstones = _kept_offsets(data, header, keys, horizon_passed=horizon_passed)
+        if kept:
+            new_horizon = job.now_ms + job.delete_retention_ms if (has_tombstones or idle) else None
+            return retain(data, 0, kept, new_horizon)
+    if _must_stay(job, header, last_of):
+        return encode_empty_batch(header)
+    return None
+
+
+def _kept_offsets(
+    data: memoryview, header: BatchHeader, keys: KeyMap, *, horizon_passed: bool
+) -> tuple[set[int], bool]:
+    if header.is_control:
+        return {offset for offset, _, _ in decode_keys(data)}, False
+    kept = set()
+    has_tombstones = False
+    for offset, key, has_value in decode_keys(data):
+        if offset <= keys.latest and (
+            key is None or not keys.is_last(key, offset) or (horizon_passed and not has_value)
+        ):
+            continue
+        kept.add(offset)
+        has_tombstones = has_tombstones or not has_value
+    return kept, has_tombstones
+
+
+def _must_stay(job: CleanJob, header: BatchHeader, last_of: dict[int, tuple[int, int]]) -> bool:
+    if header.next_offset == job.next_base:
+        return True
+    if header.producer_id < 0 or header.producer_id not in last_of:
+        return False
+    last_offset, epoch = last_of[header.producer_id]
+    if last_offset >= 0:
+        return header.last_offset == last_offset
+    return header.is_control and header.producer_epoch == epoch

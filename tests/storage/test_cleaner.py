@@ -1,0 +1,307 @@
+"""Compaction keeps of each key the last record, and nothing is lost whenever it is interrupted."""
+
+import random
+import time
+from pathlib import Path
+
+import pytest
+
+from ottla.log import Cleaner, Files, Log, LogConfig, LogManager
+from ottla.log.cleaning import CleanJob, CleanResult, clean
+from ottla.records import decode_batch, encode_end_transaction_marker, iter_batches
+from tests.storage.disk import Crash, SimulatedDisk
+from tests.storage.helpers import START, TOPIC_ID, TP, ManualClock, append, batch, open_at
+
+DAY = 24 * 3_600_000
+COMPACT = LogConfig(
+    segment_bytes=500, index_interval_bytes=64, cleanup_policy=frozenset({"compact"}), min_cleanable_dirty_ratio=0.01
+)
+
+
+class Here:
+    """A job done in this process, at once."""
+
+    def __init__(self, job: CleanJob, files: Files) -> None:
+        self.result = clean(job, files)
+
+    def poll(self) -> CleanResult:
+        return self.result
+
+    def stop(self) -> None:
+        raise AssertionError("never under way")
+
+
+class House:
+    """One compacted partition with its manager and cleaner."""
+
+    def __init__(self, path: str, files: Files | None = None, config: LogConfig = COMPACT) -> None:
+        self.files = files or Files()
+        self.clock = ManualClock()
+        if isinstance(self.files, SimulatedDisk):
+            self.log = open_at(path, self.files, config, self.clock)
+            self.manager = _Only(self.log)
+        else:
+            self.manager = LogManager([path], self.clock, config, files=self.files)
+            self.manager.load()
+            self.log = self.manager.create(TP, TOPIC_ID)
+        self.cleaner = Cleaner(self.manager, backoff_ms=0, start_work=lambda job: Here(job, self.files))  # type: ignore[arg-type]
+
+    def put(self, key: bytes | None, value: bytes | None, **options: object) -> None:
+        data = batch(b"", key=key, **options) if value is None else batch(value, key=key, **options)
+        if value is None:
+            data = tombstone(key, **options)
+        append(self.log, data, now=self.clock.now)
+        self.log.high_watermark = self.log.log_end_offset
+
+    def clean(self) -> bool:
+        """Roll, so that all is cleanable, and clean until there is nothing to do."""
+        self.log.roll(self.clock.now)
+        changed = self.cleaner.step(self.clock.now)
+        return self.cleaner.step(self.clock.now) and changed
+
+    def state(self) -> list[tuple[int, bytes | None, bytes | None]]:
+        return contents(self.log)
+
+
+class _Only:
+    """A manager's face with one log: simulated disks have no lock file."""
+
+    def __init__(self, log: Log) -> None:
+        self.log = log
+
+    def all(self) -> list[Log]:
+        return [self.log]
+
+
+def tombstone(key: bytes | None, **options: object) -> bytearray:
+    from ottla.records import encode_batch
+
+    return bytearray(encode_batch([(START, key, None, [])], **options))  # type: ignore[arg-type]
+
+
+def contents(log: Log) -> list[tuple[int, bytes | None, bytes | None]]:
+    """Offset, key and value of every record that an application would see."""
+    found = []
+    offset = log.log_start_offset
+    while offset < log.log_end_offset:
+        data = log.read(offset, 1 << 20, log.log_end_offset)
+        if not data:
+            break
+        for position, header in iter_batches(data):
+            if not header.is_control:
+                found += [(r.offset, r.key, r.value) for r in decode_batch(data, position)]
+            offset = header.next_offset
+    return found
+
+
+def headers(log: Log) -> list[tuple[int, int, int]]:
+    """Base offset, last offset and record count of every batch."""
+    return [(h.base_offset, h.last_offset, h.record_count) for s in log.segments for _, _, h in s.batches()]
+
+
+@pytest.fixture
+def house(tmp_path: Path) -> House:
+    return House(str(tmp_path))
+
+
+def last_of(records: list[tuple[int, bytes | None, bytes | None]]) -> dict[bytes | None, bytes | None]:
+    return {key: value for _, key, value in records}
+
+
+def test_the_last_record_of_each_key_stays_at_its_offset(house: House) -> None:
+    for i in range(40):
+        house.put(b"k%d" % (i % 4), b"%d" % i)
+    assert house.clean()
+    assert house.state() == [(i, b"k%d" % (i % 4), b"%d" % i) for i in range(36, 40)]
+    assert house.log.log_end_offset == 40
+    assert house.log.log_start_offset == 0
+    assert len(house.log.segments) > 2
+    house.put(b"k0", b"40")
+    assert house.clean()
+    assert [segment.base_offset for segment in house.log.segments] == [0, 41]
+    assert append(house.log, batch(b"next")).first_offset == 41
+
+
+def test_a_batch_keeps_its_offsets_when_some_of_its_records_go(house: House) -> None:
+    append(house.log, batch(b"a", b"b", b"c", key=b"same"))
+    house.put(b"other", b"x")
+    assert house.clean()
+    assert headers(house.log) == [(0, 2, 1), (3, 3, 1)]
+    assert house.state() == [(2, b"same", b"c"), (3, b"other", b"x")]
+
+
+def test_the_active_segment_and_what_is_not_committed_are_left_alone(house: House) -> None:
+    for i in range(3):
+        house.put(b"k", b"%d" % i)
+    assert not house.cleaner.step(START)
+    house.log.roll(START)
+    house.log.high_watermark = 1
+    assert not house.cleaner.step(START)
+
+
+def test_young_segments_wait_for_the_compaction_lag(tmp_path: Path) -> None:
+    config = LogConfig(cleanup_policy=frozenset({"compact"}), min_cleanable_dirty_ratio=0.0, min_compaction_lag_ms=1000)
+    house = House(str(tmp_path), config=config)
+    house.put(b"k", b"1")
+    house.put(b"k", b"2")
+    house.clock.now = START + 500
+    assert not house.clean()
+    house.clock.now = START + 2000
+    assert house.clean()
+    assert house.state() == [(1, b"k", b"2")]
+
+
+def test_a_clean_log_waits_until_it_is_dirty_or_overdue(tmp_path: Path) -> None:
+    config = LogConfig(
+        cleanup_policy=frozenset({"compact"}), min_cleanable_dirty_ratio=0.9, max_compaction_lag_ms=DAY, segment_ms=DAY
+    )
+    house = House(str(tmp_path), config=config)
+    for i in range(20):
+        house.put(b"%d" % i, b"x")
+    assert house.clean()
+    house.put(b"1", b"y")
+    assert not house.clean()
+    house.clock.now = START + DAY + 1
+    assert house.clean()
+
+
+def test_tombstones_stay_for_their_time_after_the_first_pass(house: House) -> None:
+    house.put(b"k", b"1")
+    house.put(b"k", None)
+    house.put(b"end", b"x")
+    assert house.clean()
+    assert house.state() == [(1, b"k", None), (2, b"end", b"x")]
+    house.clock.now += COMPACT.delete_retention_ms - 1
+    house.put(b"end", b"y")
+    assert house.clean()
+    assert (1, b"k", None) in house.state()
+    house.clock.now += 2
+    house.put(b"end", b"z")
+    assert house.clean()
+    assert house.state() == [(4, b"end", b"z")]
+
+
+def test_the_last_batch_of_a_producer_stays_though_it_is_empty(house: House) -> None:
+    house.put(b"k", b"1", producer_id=5, producer_epoch=0, base_sequence=0)
+    house.put(b"k", b"2")
+    house.put(b"z", b"3")
+    assert house.clean()
+    assert headers(house.log) == [(0, 0, 0), (1, 1, 1), (2, 2, 1)]
+    house.log.abandon()
+    for path in Path(house.log.directory).glob("*.snapshot"):
+        path.unlink()
+    log = open_at(str(Path(house.log.directory).parent), config=COMPACT)
+    assert append(log, batch(b"1", producer_id=5, producer_epoch=0, base_sequence=0)).duplicate
+
+
+def test_aborted_records_go_at_once_and_their_marker_later(house: House) -> None:
+    def end(commit: bool) -> None:
+        marker = encode_end_transaction_marker(
+            commit=commit, producer_id=9, producer_epoch=0, coordinator_epoch=0, timestamp_ms=START
+        )
+        append(house.log, bytearray(marker), origin="coordinator")
+        house.log.high_watermark = house.log.log_end_offset
+
+    def write(key: bytes, value: bytes, sequence: int) -> None:
+        house.put(key, value, producer_id=9, producer_epoch=0, base_sequence=sequence, attributes=0x10)
+
+    house.put(b"a", b"good")
+    write(b"a", b"aborted", 0)
+    end(commit=False)
+    write(b"b", b"good", 1)
+    end(commit=True)
+    house.put(b"c", b"x")
+    assert house.clean()
+    assert house.state() == [(0, b"a", b"good"), (3, b"b", b"good"), (5, b"c", b"x")]
+    assert [h[0] for h in headers(house.log)] == [0, 2, 3, 4, 5]
+    for _ in range(2):
+        house.clock.now += COMPACT.delete_retention_ms + 1
+        house.put(b"c", b"y")
+        house.clean()
+    assert 2 not in [h[0] for h in headers(house.log)]
+    assert 4 in [h[0] for h in headers(house.log)]
+    assert house.state()[:2] == [(0, b"a", b"good"), (3, b"b", b"good")]
+
+
+def test_a_full_key_map_cleans_as_far_as_it_goes(tmp_path: Path) -> None:
+    house = House(str(tmp_path))
+    house.cleaner.max_keys = 5
+    for i in range(60):
+        house.put(b"k%02d" % (i % 12), b"%d" % i)
+    house.log.roll(START)
+    for _ in range(60):
+        house.cleaner.step(START)
+    assert last_of(house.state()) == {b"k%02d" % (i % 12): b"%d" % i for i in range(48, 60)}
+    assert len(house.state()) < 60
+
+
+def test_compressed_batches_are_cleaned_too(house: House) -> None:
+    from ottla.records import Codec
+
+    for codec in Codec:
+        append(house.log, batch(b"1", b"2", b"3", key=b"k", codec=codec))
+    house.log.high_watermark = house.log.log_end_offset
+    assert house.clean()
+    assert house.state() == [(14, b"k", b"3")]
+
+
+def test_a_worker_process_does_the_job(tmp_path: Path) -> None:
+    house = House(str(tmp_path))
+    house.cleaner = Cleaner(house.manager, backoff_ms=0)
+    for i in range(40):
+        house.put(b"k%d" % (i % 4), b"%d" % i)
+    house.log.roll(START)
+    assert house.cleaner.step(START)
+    deadline = time.monotonic() + 20
+    while house.cleaner.busy and time.monotonic() < deadline:
+        house.cleaner.step(START)
+        time.sleep(0.02)
+    assert [offset for offset, _, _ in house.state()] == [36, 37, 38, 39]
+    assert (tmp_path / "cleaner-offset-checkpoint").read_text() == "0\n1\nt 0 40\n"
+    house.manager.close()
+    manager = LogManager([str(tmp_path)], house.clock, COMPACT)
+    manager.load()
+    log = manager.get(TP)
+    assert log is not None
+    assert [offset for offset, _, _ in contents(log)] == [36, 37, 38, 39]
+
+
+def test_a_log_that_changed_meanwhile_is_left_as_it_is(house: House) -> None:
+    for i in range(40):
+        house.put(b"k%d" % (i % 4), b"%d" % i)
+    house.log.roll(START)
+    assert house.cleaner.step(START)
+    house.log.truncate_to(12)
+    assert not house.cleaner.step(START)
+    assert [offset for offset, _, _ in house.state()] == list(range(12))
+    assert not list(Path(house.log.directory).glob("*.cleaned"))
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_a_crash_at_any_moment_of_a_cleaning_loses_nothing(seed: int) -> None:
+    chance = random.Random(seed)
+    disk = SimulatedDisk(seed)
+    house = House("/d", disk)
+    truth: dict[bytes | None, bytes | None] = {}
+    for _ in range(3):
+        for i in range(30):
+            key = b"k%d" % chance.randrange(6)
+            truth[key] = b"%d" % i
+            house.put(key, truth[key])
+        house.log.roll(START)
+        house.log.flush()
+        disk.crash_after = chance.randrange(60)
+        try:
+            house.cleaner.step(START)
+            house.cleaner.step(START)
+            house.log.flush()
+        except Crash:
+            pass
+        disk.crash_after = None
+        end = house.log.log_end_offset
+        disk = disk.crash()
+        house = House("/d", disk)
+        assert last_of(house.state()) == truth
+        assert house.log.log_end_offset == end
+        offsets = [offset for offset, _, _ in house.state()]
+        assert offsets == sorted(set(offsets))
