@@ -26,8 +26,11 @@ def read_lines(files: Files, path: str, width: int) -> list[list[str]]:
     """The entries of a checkpoint, each split in `width` words; none if there is no file."""
     if not files.exists(path):
         return []
+    content = files.read(path)
+    if not content:  # Kafka creates them empty
+        return []
     try:
-        lines = files.read(path).decode().split("\n")
+        lines = content.decode().split("\n")
         if int(lines[0]) != 0:
             raise ValueError(f"version {lines[0]}")
         entries = [line.split(" ") for line in lines[2:] if line]
