@@ -85,7 +85,8 @@ class RaftCore:
         self.end = LogEnd(0, -1)
         self.flushed_offset = 0
         self.high_watermark = 0
-        self.deadline_ms = FOREVER
+        self._election_deadline_ms = FOREVER
+        self._fetch_deadline_ms = FOREVER
         self.epoch_start_offset = 0
         # End offset that each replica has on disk, and when it last asked for more (leader only).
         self.replica_ends: dict[int, int] = {}
@@ -115,6 +116,11 @@ class RaftCore:
     def epoch(self) -> int:
         """The current epoch."""
         return self.election.epoch
+
+    @property
+    def deadline_ms(self) -> int:
+        """When `step(Ticked(), ...)` is due, on the steady clock."""
+        return min(self._election_deadline_ms, self._fetch_deadline_ms)
 
     @property
     def is_leader(self) -> bool:
@@ -165,15 +171,17 @@ class RaftCore:
             self._wait_for_leader(now_ms)
 
     def _on_ticked(self, _event: Ticked, now_ms: int) -> None:
-        if now_ms < self.deadline_ms:
-            return
-        if self.role is Role.LEADER:
-            self._check_quorum(now_ms)
-        elif self.node_id in self.voters:
-            self._stand(now_ms)
+        if now_ms >= self._election_deadline_ms:
+            if self.role is Role.LEADER:
+                self._check_quorum(now_ms)
+            elif self.node_id in self.voters:
+                self._stand(now_ms)
+        elif now_ms >= self._fetch_deadline_ms:
+            self._fetch(now_ms)
 
     def _stand(self, now_ms: int) -> None:
         self.role = Role.CANDIDATE
+        self._fetch_deadline_ms = FOREVER
         self.election = Election(self.election.epoch + 1, NOBODY, self.node_id)
         self._granted, self._rejected = {self.node_id}, set()
         self._set_election_deadline(now_ms)
@@ -199,7 +207,8 @@ class RaftCore:
 
     def _on_vote_response(self, event: VoteResponse, now_ms: int) -> None:
         self._see_epoch(event.epoch, now_ms)
-        if event.leader_id != NOBODY and event.epoch == self.epoch:
+        # Others may still take this voter for the leader that it was before a restart.
+        if event.leader_id not in (NOBODY, self.node_id) and event.epoch == self.epoch:
             self._follow(event.epoch, event.leader_id, now_ms)
             return
         if self.role is not Role.CANDIDATE or event.epoch != self.epoch:
@@ -215,7 +224,8 @@ class RaftCore:
         self.replica_ends = {self.node_id: self.flushed_offset}
         self.last_fetch_ms = dict.fromkeys(self.voters, now_ms)
         self.caught_up_ms = {}
-        self.deadline_ms = FOREVER if len(self.voters) == 1 else now_ms + self._fetch_timeout_ms
+        self._fetch_deadline_ms = FOREVER
+        self._election_deadline_ms = FOREVER if len(self.voters) == 1 else now_ms + self._fetch_timeout_ms
         for voter in sorted(self.voters - {self.node_id}):
             self._effects.append(Send(voter, LeaderAnnounced(self.node_id, self.epoch)))
         change = AppendLeaderChange(
@@ -227,7 +237,7 @@ class RaftCore:
         """Step down if no majority has fetched lately: another leader may be there (KIP-595, check quorum)."""
         heard = {v for v in self.voters if now_ms - self.last_fetch_ms.get(v, 0) < self._fetch_timeout_ms}
         if quorum.is_won(self.voters, heard | {self.node_id}):
-            self.deadline_ms = now_ms + self._fetch_timeout_ms // 2
+            self._election_deadline_ms = now_ms + self._fetch_timeout_ms // 2
         else:
             self.election = self.election._replace(leader_id=NOBODY)
             self._wait_for_leader(now_ms)
@@ -245,6 +255,7 @@ class RaftCore:
 
     def _wait_for_leader(self, now_ms: int) -> None:
         self.role = Role.UNATTACHED
+        self._fetch_deadline_ms = FOREVER
         self._set_election_deadline(now_ms)
 
     def _follow(self, epoch: int, leader_id: int, now_ms: int) -> None:
@@ -252,11 +263,16 @@ class RaftCore:
             return
         self.role = Role.FOLLOWER
         self.election = self.election._replace(leader_id=leader_id)
+        self._hear_leader(now_ms)
         self._fetch(now_ms)
+
+    def _hear_leader(self, now_ms: int) -> None:
+        jitter = self._random.randrange(max(1, self._fetch_timeout_ms))
+        self._election_deadline_ms = now_ms + self._fetch_timeout_ms + jitter
 
     def _set_election_deadline(self, now_ms: int) -> None:
         jitter = self._random.randrange(max(1, self._election_timeout_ms))
-        self.deadline_ms = now_ms + self._election_timeout_ms + jitter
+        self._election_deadline_ms = now_ms + self._election_timeout_ms + jitter
 
     # -- the log -----------------------------------------------------------------------------------------------
 
@@ -295,7 +311,8 @@ class RaftCore:
             self._effects.append(Commit(high_watermark))
 
     def _fetch(self, now_ms: int) -> None:
-        self.deadline_ms = now_ms + self._fetch_timeout_ms + self._random.randrange(max(1, self._fetch_timeout_ms))
+        # Asked again if the answer is lost, or brought nothing new.
+        self._fetch_deadline_ms = now_ms + max(1, self._fetch_timeout_ms // 8)
         self._effects.append(Send(self.election.leader_id, FetchRequest(self.node_id, self.epoch, self.end)))
 
     def _on_fetch_request(self, event: FetchRequest, now_ms: int) -> None:
@@ -335,10 +352,13 @@ class RaftCore:
         if self.role is not Role.FOLLOWER:
             self._follow(event.epoch, event.leader_id, now_ms)
             return
+        self._hear_leader(now_ms)
+        if self._flushing:
+            # It is asked again after the flush: what a flush covers must not change under it.
+            return
         if event.diverged is not None:
             self._truncate(event.diverged, now_ms)
-        elif event.from_offset == self.end.offset and not self._flushing:
-            self.deadline_ms = now_ms + self._fetch_timeout_ms + self._random.randrange(max(1, self._fetch_timeout_ms))
+        elif event.from_offset == self.end.offset:
             self._effects.append(AppendFetched())
             self._commit(min(event.high_watermark, self.flushed_offset))
 

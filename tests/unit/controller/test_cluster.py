@@ -1,0 +1,300 @@
+"""Settings, features, brokers, leaders, moves: what the controller allows, and what comes of it."""
+
+from __future__ import annotations
+
+import pytest
+
+from ottla.common.errors import ErrorCode, KafkaError
+from ottla.controller import Outcome
+from ottla.metadata.image import BROKER, GROUP, TOPIC
+from ottla.protocol import metadata_records as m
+from ottla.protocol.messages import alter_configs as legacy
+from ottla.protocol.messages.alter_partition_reassignments import (
+    AlterPartitionReassignmentsRequest,
+    ReassignablePartition,
+    ReassignableTopic,
+)
+from ottla.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
+from ottla.protocol.messages.elect_leaders import ElectLeadersRequest, TopicPartitions
+from ottla.protocol.messages.incremental_alter_configs import (
+    AlterableConfig,
+    AlterConfigsResource,
+    IncrementalAlterConfigsRequest,
+)
+from ottla.protocol.messages.list_partition_reassignments import ListPartitionReassignmentsRequest
+from ottla.protocol.messages.update_features import FeatureUpdateKey, UpdateFeaturesRequest
+
+from .support import Cluster, registration
+
+SET, DELETE, APPEND, SUBTRACT = range(4)
+
+
+def with_topic(brokers: int = 1, partitions: int = 1, factor: int = 1) -> Cluster:
+    cluster = Cluster(brokers)
+    request = CreateTopicsRequest(topics=[CreatableTopic("t", partitions, factor)])
+    assert cluster.do(cluster.controller.create_topics(request)).topics[0].error_code == 0
+    return cluster
+
+
+def alter(cluster: Cluster, kind: int, name: str, *changes: tuple[str, int, str | None]) -> tuple[int, str | None]:
+    configs = [AlterableConfig(key, operation, value) for key, operation, value in changes]
+    request = IncrementalAlterConfigsRequest(resources=[AlterConfigsResource(kind, name, configs)])
+    [result] = cluster.do(cluster.controller.incremental_alter_configs(request)).responses
+    return result.error_code, result.error_message
+
+
+# -- settings --------------------------------------------------------------------------------------------------------
+
+
+def test_single_settings_are_set_and_deleted_and_lists_edited() -> None:
+    cluster = with_topic()
+    assert alter(cluster, TOPIC, "t", ("retention.ms", SET, "5"), ("cleanup.policy", APPEND, "compact")) == (0, None)
+    assert cluster.controller.image.config(TOPIC, "t") == {"retention.ms": "5", "cleanup.policy": "delete,compact"}
+    assert alter(cluster, TOPIC, "t", ("retention.ms", DELETE, None), ("cleanup.policy", SUBTRACT, "delete"))[0] == 0
+    assert cluster.controller.image.config(TOPIC, "t") == {"cleanup.policy": "compact"}
+    assert alter(cluster, TOPIC, "t", ("cleanup.policy", DELETE, None))[0] == 0
+    assert not cluster.controller.image.configs
+
+
+@pytest.mark.parametrize(
+    ("kind", "name", "change", "code"),
+    [
+        (TOPIC, "nope", ("retention.ms", SET, "5"), ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
+        (TOPIC, "", ("retention.ms", SET, "5"), ErrorCode.INVALID_REQUEST),
+        (TOPIC, "t", ("retention.ms", SET, "x"), ErrorCode.INVALID_CONFIG),
+        (TOPIC, "t", ("retention.ms", SET, None), ErrorCode.INVALID_REQUEST),
+        (TOPIC, "t", ("retention.ms", APPEND, "5"), ErrorCode.INVALID_CONFIG),
+        (TOPIC, "t", ("retention.ms", 9, "5"), ErrorCode.INVALID_REQUEST),
+        (BROKER, "x", ("log.retention.ms", SET, "5"), ErrorCode.INVALID_REQUEST),
+        (BROKER, "9", ("log.retention.ms", SET, "5"), ErrorCode.BROKER_ID_NOT_REGISTERED),
+        (GROUP, "", ("session.ms", SET, "5"), ErrorCode.INVALID_REQUEST),
+        (99, "t", ("retention.ms", SET, "5"), ErrorCode.INVALID_REQUEST),
+    ],
+)
+def test_what_cannot_be_set_is_refused(
+    kind: int, name: str, change: tuple[str, int, str | None], code: ErrorCode
+) -> None:
+    cluster = with_topic()
+    assert alter(cluster, kind, name, change)[0] == code
+    assert not cluster.controller.image.configs
+
+
+def test_a_resource_changes_whole_or_not_at_all() -> None:
+    cluster = with_topic()
+    assert alter(cluster, TOPIC, "t", ("retention.ms", SET, "5"), ("segment.ms", SET, "x"))[0] != 0
+    assert not cluster.controller.image.configs
+
+
+def test_replacing_settings_drops_what_is_not_named() -> None:
+    cluster = with_topic()
+    alter(cluster, TOPIC, "t", ("retention.ms", SET, "5"), ("segment.ms", SET, "7"))
+    resource = legacy.AlterConfigsResource(TOPIC, "t", [legacy.AlterableConfig("segment.ms", "8")])
+    request = legacy.AlterConfigsRequest(resources=[resource])
+    assert cluster.do(cluster.controller.alter_configs(request)).responses[0].error_code == 0
+    assert cluster.controller.image.config(TOPIC, "t") == {"segment.ms": "8"}
+
+
+def test_a_resource_named_twice_is_refused_and_a_dry_run_changes_nothing() -> None:
+    cluster = with_topic()
+    resource = AlterConfigsResource(TOPIC, "t", [AlterableConfig("retention.ms", SET, "5")])
+    twice = IncrementalAlterConfigsRequest(resources=[resource, resource])
+    results = cluster.do(cluster.controller.incremental_alter_configs(twice)).responses
+    assert [result.error_code for result in results] == [ErrorCode.INVALID_REQUEST] * 2
+    dry = IncrementalAlterConfigsRequest(resources=[resource], validate_only=True)
+    assert cluster.do(cluster.controller.incremental_alter_configs(dry)).responses[0].error_code == 0
+    assert not cluster.controller.image.configs
+
+
+# -- features --------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("feature", "level", "upgrade_type", "message"),
+    [
+        ("group.version", 1, 1, "Invalid update version 1 for feature group.version. Local controller 1 only supports"),
+        ("nonsense", 1, 1, "Local controller 1 does not support this feature."),
+        ("metadata.version", 31, 1, "only supports versions 7-30"),
+        ("metadata.version", 29, 1, "without setting the upgrade type to either safe or unsafe downgrade"),
+        ("metadata.version", 22, 2, "Refusing to perform the requested downgrade"),
+        ("metadata.version", -1, 1, "A feature version cannot be less than 0."),
+        ("metadata.version", 30, 9, "does not support the given upgrade type"),
+    ],
+)
+def test_features_that_are_not_served_are_not_finalized(
+    feature: str, level: int, upgrade_type: int, message: str
+) -> None:
+    cluster = Cluster()
+    request = UpdateFeaturesRequest(feature_updates=[FeatureUpdateKey(feature, level, False, upgrade_type)])
+    response = cluster.do(cluster.controller.update_features(request))
+    assert response.error_code == ErrorCode.INVALID_UPDATE_VERSION
+    assert message in (response.error_message or "")
+    assert cluster.controller.image.features == {"metadata.version": 30}
+
+
+def test_an_older_metadata_version_is_upgraded() -> None:
+    cluster = Cluster()
+    cluster.do(Outcome([m.FeatureLevelRecord(name="metadata.version", feature_level=25)], None))
+    request = UpdateFeaturesRequest(feature_updates=[FeatureUpdateKey("metadata.version", 30)], validate_only=True)
+    assert cluster.do(cluster.controller.update_features(request)).error_code == 0
+    assert cluster.controller.image.metadata_version == 25
+    request.validate_only = False
+    response = cluster.do(cluster.controller.update_features(request, api_version=1))
+    assert [(r.feature, r.error_code) for r in response.results] == [("metadata.version", 0)]
+    assert cluster.controller.image.metadata_version == 30
+
+
+def test_levels_that_other_software_finalized_are_lowered_to_what_is_served() -> None:
+    cluster = Cluster()
+    levels = {"group.version": 1, "transaction.version": 2, "metadata.version": 28}
+    cluster.do(Outcome([m.FeatureLevelRecord(name=n, feature_level=v) for n, v in levels.items()], None))
+    cluster.do(cluster.controller.lower_features())
+    assert cluster.controller.image.features == {"metadata.version": 28}
+    cluster.do(Outcome([m.FeatureLevelRecord(name="metadata.version", feature_level=99)], None))
+    with pytest.raises(KafkaError, match="99"):
+        cluster.controller.lower_features()
+
+
+# -- brokers and leaders ---------------------------------------------------------------------------------------------
+
+
+def test_a_registration_is_checked_and_its_epoch_grows() -> None:
+    cluster = Cluster()
+    first = cluster.epochs[1]
+    cluster.register(1, incarnation=2)
+    assert cluster.epochs[1] > first
+    wrong = registration(2)
+    wrong.cluster_id = "other"
+    with pytest.raises(KafkaError) as error:
+        cluster.controller.register_broker(wrong)
+    assert error.value.code == ErrorCode.INCONSISTENT_CLUSTER_ID
+    taken = registration(2)
+    taken.log_dirs = registration(1).log_dirs
+    with pytest.raises(KafkaError, match="Broker 1 is already registered"):
+        cluster.controller.register_broker(taken)
+    old = registration(2)
+    old.features = []
+    with pytest.raises(KafkaError, match="does not support finalized version 30 of metadata.version"):
+        cluster.controller.register_broker(old)
+
+
+@pytest.mark.parametrize(("clean", "epoch"), [(True, 0), (False, 1)])
+def test_a_crash_begins_new_leader_epochs_and_a_clean_restart_does_not(clean: bool, epoch: int) -> None:
+    cluster = with_topic(partitions=2)
+    cluster.register(1, incarnation=2, clean=clean)
+    partitions = cluster.controller.image.topics_by_name["t"].partitions.values()
+    assert [(p.leader, p.leader_epoch) for p in partitions] == [(1, epoch)] * 2
+
+
+def test_leadership_leaves_a_fenced_broker_and_the_last_in_sync_replica_is_kept() -> None:
+    cluster = with_topic(brokers=2, factor=2)
+    leader = cluster.controller.image.topics_by_name["t"].partitions[0].leader
+    other = 3 - leader
+    cluster.do(cluster.controller.fence_broker(leader))
+    partition = cluster.controller.image.topics_by_name["t"].partitions[0]
+    assert (partition.leader, partition.isr, partition.leader_epoch) == (other, (other,), 1)
+    cluster.do(cluster.controller.fence_broker(other))
+    partition = cluster.controller.image.topics_by_name["t"].partitions[0]
+    assert (partition.leader, partition.isr) == (-1, (other,))
+    cluster.do(cluster.controller.unfence_broker(leader, cluster.epochs[leader]))
+    assert cluster.controller.image.topics_by_name["t"].partitions[0].leader == -1, "it may lack records"
+    cluster.do(cluster.controller.unfence_broker(other, cluster.epochs[other]))
+    assert cluster.controller.image.topics_by_name["t"].partitions[0].leader == other
+    with pytest.raises(KafkaError) as error:
+        cluster.controller.unfence_broker(other, 0)
+    assert error.value.code == ErrorCode.STALE_BROKER_EPOCH
+
+
+def test_an_unclean_leader_is_elected_on_request_only() -> None:
+    cluster = with_topic(brokers=2, factor=2)
+    leader = cluster.controller.image.topics_by_name["t"].partitions[0].leader
+    other = 3 - leader
+    for broker_id in (other, leader):
+        cluster.do(cluster.controller.fence_broker(broker_id))
+    cluster.do(cluster.controller.unfence_broker(other, cluster.epochs[other]))
+    request = ElectLeadersRequest(election_type=1, topic_partitions=[TopicPartitions("t", [0])])
+    [result] = cluster.do(cluster.controller.elect_leaders(request)).replica_election_results
+    assert result.partition_result[0].error_code == 0
+    partition = cluster.controller.image.topics_by_name["t"].partitions[0]
+    assert (partition.leader, partition.isr, partition.leader_recovery_state) == (other, (other,), 1)
+
+
+def test_elections_that_are_not_needed_or_not_possible() -> None:
+    cluster = with_topic(partitions=2)
+
+    def elect(request: ElectLeadersRequest) -> list[tuple[str, list[tuple[int, int]]]]:
+        results = cluster.do(cluster.controller.elect_leaders(request)).replica_election_results
+        return [(r.topic, [(p.partition_id, p.error_code) for p in r.partition_result]) for r in results]
+
+    asked = [TopicPartitions("t", [0, 7]), TopicPartitions("u", [0])]
+    assert elect(ElectLeadersRequest(election_type=0, topic_partitions=asked)) == [
+        ("t", [(0, ErrorCode.ELECTION_NOT_NEEDED), (7, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)]),
+        ("u", [(0, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)]),
+    ]
+    assert elect(ElectLeadersRequest(election_type=0, topic_partitions=None)) == [("t", [])]
+    with pytest.raises(KafkaError, match="Unknown election type 5"):
+        cluster.controller.elect_leaders(ElectLeadersRequest(election_type=5))
+
+
+def test_a_controlled_shutdown_hands_leaderships_over() -> None:
+    cluster = with_topic(brokers=2, partitions=2, factor=2)
+    assert cluster.do(cluster.controller.begin_controlled_shutdown(1, cluster.epochs[1])) == 0
+    partitions = cluster.controller.image.topics_by_name["t"].partitions.values()
+    assert [(p.leader, p.isr) for p in partitions] == [(2, (2,))] * 2
+    assert cluster.do(cluster.controller.begin_controlled_shutdown(2, cluster.epochs[2])) == 2, "nobody else is left"
+
+
+def test_a_broker_is_unregistered_unless_it_is_this_one() -> None:
+    cluster = with_topic(brokers=2, factor=2)
+    for broker_id, code in ((1, ErrorCode.INVALID_REQUEST), (9, ErrorCode.BROKER_ID_NOT_REGISTERED)):
+        with pytest.raises(KafkaError) as error:
+            cluster.controller.unregister_broker(broker_id)
+        assert error.value.code == code
+    assert cluster.do(cluster.controller.unregister_broker(2)).error_code == 0
+    assert list(cluster.controller.image.brokers) == [1]
+    assert cluster.controller.image.topics_by_name["t"].partitions[0].isr == (1,)
+
+
+def test_producer_ids_come_in_blocks_that_never_overlap() -> None:
+    cluster = Cluster()
+    firsts = [
+        cluster.do(cluster.controller.allocate_producer_ids(1, cluster.epochs[1])).producer_id_start for _ in range(3)
+    ]
+    assert firsts == [0, 1000, 2000]
+    with pytest.raises(KafkaError) as error:
+        cluster.controller.allocate_producer_ids(1, 12345)
+    assert error.value.code == ErrorCode.STALE_BROKER_EPOCH
+
+
+# -- moves -----------------------------------------------------------------------------------------------------------
+
+
+def move(cluster: Cluster, replicas: list[int] | None, index: int = 0) -> int:
+    request = AlterPartitionReassignmentsRequest(
+        topics=[ReassignableTopic("t", [ReassignablePartition(index, replicas)])]
+    )
+    return cluster.do(cluster.controller.alter_partition_reassignments(request)).responses[0].partitions[0].error_code
+
+
+def test_with_one_broker_a_move_is_done_or_impossible() -> None:
+    cluster = with_topic()
+    before = cluster.controller.image
+    assert move(cluster, [1]) == 0
+    assert cluster.controller.image is before
+    assert move(cluster, [2]) == ErrorCode.INVALID_REPLICA_ASSIGNMENT
+    assert move(cluster, None) == ErrorCode.NO_REASSIGNMENT_IN_PROGRESS
+    assert move(cluster, [1], index=5) == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    request = ListPartitionReassignmentsRequest(topics=None)
+    assert cluster.controller.list_partition_reassignments(request).topics == []
+
+
+def test_a_move_to_another_broker_is_listed_until_it_is_cancelled() -> None:
+    cluster = with_topic(brokers=2)
+    old = cluster.controller.image.topics_by_name["t"].partitions[0].replicas
+    new = 3 - old[0]
+    assert move(cluster, [new]) == 0
+    listed = cluster.controller.list_partition_reassignments(ListPartitionReassignmentsRequest(topics=None))
+    [partition] = listed.topics[0].partitions
+    assert (partition.adding_replicas, partition.removing_replicas) == ([new], list(old))
+    assert move(cluster, None) == 0
+    after = cluster.controller.image.topics_by_name["t"].partitions[0]
+    assert (after.replicas, after.is_reassigning) == (old, False)
