@@ -1,1 +1,1 @@
-"""The `ottla` command: one file per subcommand, named in `main.COMMANDS`, imported when it is chosen."""
+"""The `ottla` command. One file per subcommand, imported when it is asked for."""

@@ -1,4 +1,4 @@
-"""Log directories before a broker opens them: where they are by default, and their first format."""
+"""Log directories before a broker opens them: where they are by default, whose they are, how they are formatted."""
 
 import os
 import secrets
@@ -8,7 +8,7 @@ from ottla.cli.terminal import Failure
 from ottla.common.ids import Uuid, uuid_from_text, uuid_to_text
 from ottla.config import BrokerConfig
 from ottla.log.files import Files
-from ottla.log.storage import MetaProperties, StorageError, check_meta, format_directory, read_meta
+from ottla.log.storage import MetaProperties, StorageError, format_directory, read_meta
 
 
 def default_data_directory() -> str:
@@ -53,26 +53,6 @@ def directories_of(config: BrokerConfig) -> list[str]:
     return list(dict.fromkeys([*config.log_dirs, config.metadata_log_dir]))
 
 
-def ensure_formatted(config: BrokerConfig) -> list[MetaProperties]:
-    """Format the directories that are new, for the cluster of the others or for a new one; returns the new ones."""
-    files = Files()
-    known: dict[str, MetaProperties] = {}
-    new = []
-    for directory in directories_of(config):
-        meta = _read(files, directory)
-        if meta is None:
-            new.append(directory)
-        else:
-            known[directory] = meta
-    cluster_id = next((meta.cluster_id for meta in known.values()), "") or uuid_to_text(random_uuid())
-    try:
-        for directory, meta in known.items():
-            check_meta(meta, directory, cluster_id, config.node_id)
-    except StorageError as error:
-        raise Failure(str(error)) from error
-    return [format_one(directory, cluster_id, config.node_id) for directory in new]
-
-
 def format_one(directory: str, cluster_id: str, node_id: int, *, ignore_formatted: bool = False) -> MetaProperties:
     """Format one directory; raises Failure in words."""
     try:
@@ -92,12 +72,3 @@ def unusable(directory: str, error: OSError) -> Failure:
         f"the data directory {directory} cannot be used: {reason}",
         "Give another one with --data DIR, or make this one yours.",
     )
-
-
-def _read(files: Files, directory: str) -> MetaProperties | None:
-    try:
-        return read_meta(files, directory) if files.is_directory(directory) else None
-    except StorageError as error:
-        raise Failure(str(error)) from error
-    except OSError as error:
-        raise unusable(directory, error) from error

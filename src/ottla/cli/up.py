@@ -15,10 +15,12 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from ottla.cli import settings
-from ottla.cli.storage import directories_of, ensure_formatted, unusable
+from ottla.cli.storage import directories_of, unusable
 from ottla.cli.terminal import Failure, Style, start_logging
+from ottla.common.errors import KafkaError
 from ottla.config import BrokerConfig
 from ottla.log.storage import StorageError
+from ottla.network.sockets import ListenError
 
 if TYPE_CHECKING:
     from ottla.broker.server import Bootstrap
@@ -51,13 +53,11 @@ def run(options: argparse.Namespace) -> int:
     config = settings.broker_config(options)
     for warning in config.warnings:
         logger.warning("%s", warning)
-    for meta in ensure_formatted(config):
-        logger.info("Formatted a new data directory for node %d of cluster %s", meta.node_id, meta.cluster_id)
     _raise_file_limit()
     with asyncio.Runner(loop_factory=_loop_factory()) as runner:
         try:
             runner.run(_serve(config))
-        except StorageError as error:
+        except (StorageError, KafkaError) as error:
             raise Failure(str(error)) from error
         except OSError as error:
             raise _explain(config, error) from error
@@ -126,14 +126,11 @@ def _raise_file_limit() -> None:
 
 
 def _explain(config: BrokerConfig, error: OSError) -> Failure:
-    addresses = ", ".join(str(listener) for listener in config.listeners + config.controller_listeners)
-    if error.errno == errno.EADDRINUSE:
-        return Failure(
-            f"the port is in use: {addresses}",
-            "Stop what listens there, or choose another port: --listen 127.0.0.1:9093 (0 picks a free one).",
-        )
-    if error.errno == errno.EADDRNOTAVAIL or (error.errno == errno.EACCES and not error.filename):
-        return Failure(f"cannot listen on {addresses}: {error.strerror}", "Choose another address with --listen.")
+    if isinstance(error, ListenError):
+        if error.errno == errno.EADDRINUSE:
+            advice = "Stop what listens there, or choose another port: --listen 127.0.0.1:9093 (0 picks a free one)."
+            return Failure(f"{error.listener.host or 'every interface'}:{error.listener.port} is in use", advice)
+        return Failure(str(error.strerror), "Choose another address with --listen HOST:PORT.")
     if error.filename:
         for directory in directories_of(config):
             if str(error.filename).startswith(directory):

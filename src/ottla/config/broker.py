@@ -231,7 +231,7 @@ class BrokerConfig:
     def _log_dirs(self) -> list[str]:
         name = "log.dir" if "log.dir" in self.static and "log.dirs" not in self.static else "log.dirs"
         directories = self.items(name)
-        if not directories:
+        if not directories or not self.static.get(name, "given"):
             raise ConfigError(f"{name} is empty: name a directory")
         self._values["log.dirs"] = directories
         return [*directories]

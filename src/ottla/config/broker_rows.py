@@ -386,7 +386,7 @@ producer.id.expiration.ms int 86400000 1.. low cluster-wide works
 producer.purgatory.purge.interval.requests int 1000 - medium read-only reported
     Housekeeping of waiting requests in Kafka; here they leave at once.
 queued.max.request.bytes long -1 - medium read-only works
-    Bytes of requests held at a time, over all connections; beyond it reading pauses. -1 means no limit.
+    Bytes of requests held at a time, over all connections; beyond it reading pauses. -1 means 512 MiB.
 queued.max.requests int 500 1.. high read-only reported
     Requests waiting for a thread in Kafka; here a connection has one in progress.
 quota.window.num int 11 1.. low read-only reported
@@ -502,13 +502,13 @@ socket.connection.setup.timeout.max.ms long 30000 - medium read-only reported
 socket.connection.setup.timeout.ms long 10000 - medium read-only reported
     First wait for a connection to another node.
 socket.listen.backlog.size int 50 1.. medium read-only works
-    Connections that may wait to be accepted.
+    Connections that may wait to be accepted; 1,024 where not given.
 socket.receive.buffer.bytes int 102400 - high read-only works
-    Receive buffer of sockets in the kernel; -1 leaves it to the system.
+    Receive buffer of sockets in the kernel; left to the system where not given.
 socket.request.max.bytes int 104857600 1.. high read-only works
     Largest request; a larger one ends the connection.
 socket.send.buffer.bytes int 102400 - high read-only works
-    Send buffer of sockets in the kernel; -1 leaves it to the system.
+    Send buffer of sockets in the kernel; left to the system where not given.
 telemetry.max.bytes int 1048576 1.. low read-only reported
     Largest push of client metrics.
 transaction.abort.timed.out.transaction.cleanup.interval.ms int 10000 1.. low read-only reported

@@ -102,11 +102,13 @@ def _java_double(value: float) -> str:
     """As Java's `Double.toString` writes it: `0.5`, `1.7976931348623157E308`."""
     if value == 0 or 1e-3 <= abs(value) < 1e7:
         return repr(value)
-    mantissa, _, exponent = f"{value!r}".partition("e")
-    if not exponent:
-        mantissa, _, exponent = f"{value:.17g}".partition("e")
-        return repr(value) if not exponent else f"{float(mantissa)}E{int(exponent)}"
-    return f"{float(mantissa)}E{int(exponent)}"
+    mantissa, _, exponent = repr(abs(value)).partition("e")
+    whole, _, fraction = mantissa.partition(".")
+    digits = whole + fraction
+    first = len(digits) - len(digits.lstrip("0"))
+    digits = digits[first:].rstrip("0")
+    power = int(exponent or 0) + len(whole) - 1 - first
+    return f"{'-' if value < 0 else ''}{digits[0]}.{digits[1:] or '0'}E{power}"
 
 
 def _convert(kind: str, text: str) -> Value:

@@ -1,6 +1,5 @@
 """Sockets to listen on: bound before the broker tells anybody its address, so that port 0 has become a real one."""
 
-import errno
 import socket
 
 from ottla.config import BrokerConfig, Listener
@@ -59,8 +58,3 @@ def _bound(family: socket.AddressFamily, address: str, port: int, config: Broker
         sock.close()
         raise
     return sock
-
-
-def is_in_use(error: OSError) -> bool:
-    """Whether somebody else has the address."""
-    return error.errno == errno.EADDRINUSE

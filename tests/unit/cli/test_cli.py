@@ -1,0 +1,215 @@
+"""The command line: what it understands, what it says, and how a broker starts and stops."""
+
+import signal
+import socket
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import IO
+
+import pytest
+
+from ottla.cli import settings
+from ottla.cli.main import COMMANDS, _parser, main
+from ottla.cli.terminal import Failure
+from ottla.config import BrokerConfig
+
+
+def config_of(*words: str) -> BrokerConfig:
+    return settings.broker_config(_parser("up").parse_args(["up", *words]))
+
+
+def test_help_names_every_command(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as caught:
+        main(["--help"])
+    assert caught.value.code == 0
+    text = capsys.readouterr().out
+    assert all(f"\n    {name}" in text for name in COMMANDS)
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_help_of_a_command_says_what_it_does(name: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        main([name, "--help"])
+    assert f"usage: ottla {name}" in capsys.readouterr().out
+
+
+def test_help_imports_neither_the_broker_nor_the_loop() -> None:
+    code = (
+        "import sys, contextlib, io\nfrom ottla.cli.main import main\n"
+        "with contextlib.redirect_stdout(io.StringIO()), contextlib.suppress(SystemExit): main(['--help'])\n"
+        "print([name for name in sys.modules if name in ('asyncio', 'uvloop', 'ottla.config', 'ottla.broker')])"
+    )
+    answer = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=30)
+    assert answer.stdout.strip() == "[]"
+
+
+def test_no_command_shows_the_help_and_fails(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main([]) == 2
+    assert "commands:" in capsys.readouterr().out
+
+
+def test_later_source_wins(tmp_path: Path) -> None:
+    file = tmp_path / "server.properties"
+    file.write_text("num.partitions=2\nlog.dirs=/from/file\nnode.id=3\nnum.io.threads=9\n")
+    config = config_of("--config", str(file), "--data", "/from/option", "-X", "num.partitions=4", "-X", "node.id=5")
+    assert (config.int("num.partitions"), config.log_dirs, config.node_id) == (4, ["/from/option"], 5)
+    assert config_of("--config", str(file)).log_dirs == ["/from/file"]
+
+
+@pytest.mark.parametrize(
+    ("listen", "listener"),
+    [
+        ("127.0.0.1:0", "PLAINTEXT://127.0.0.1:0"),
+        ("[::1]:9092", "PLAINTEXT://[::1]:9092"),
+        (":9093", "PLAINTEXT://:9093"),
+        ("9094", "PLAINTEXT://:9094"),
+    ],
+)
+def test_listen_replaces_the_listeners_of_the_file(listen: str, listener: str, tmp_path: Path) -> None:
+    file = tmp_path / "server.properties"
+    file.write_text(
+        "listeners=A://:1,CONTROLLER://:2\nadvertised.listeners=A://h:1\ncontroller.listener.names=CONTROLLER\n"
+        "listener.security.protocol.map=A:PLAINTEXT,CONTROLLER:PLAINTEXT\ninter.broker.listener.name=A\n"
+    )
+    assert [str(each) for each in config_of("--config", str(file), "--listen", listen).listeners] == [listener]
+
+
+def test_data_goes_where_the_environment_says(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OTTLA_DATA", "/some/where")
+    assert config_of().log_dirs == ["/some/where"]
+    monkeypatch.delenv("OTTLA_DATA")
+    monkeypatch.setenv("XDG_DATA_HOME", "/data/home")
+    assert config_of().log_dirs == ["/data/home/ottla"]
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("-X", "nonsense"),
+        ("-X", "=1"),
+        ("--listen", "here"),
+        ("--listen", "host:70000"),
+        ("--listen", "70000"),
+        ("--config", "/no/such/file"),
+        ("-X", "num.partitions=none"),
+        ("--node-id", "x"),
+    ],
+)
+def test_wrong_options_are_told_in_one_line(words: tuple[str, ...], capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(Failure) as caught:
+        config_of(*words)
+    assert caught.value.exit_code == 2
+    assert main(["up", *words]) == 2
+    error = capsys.readouterr().err
+    assert error.startswith("ottla: ")
+    assert error.count("\n") == 1
+
+
+def test_format_gives_directories_an_identity_once(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    words = [
+        "format",
+        "--data",
+        f"{tmp_path}/a,{tmp_path}/b",
+        "--node-id",
+        "4",
+        "--cluster-id",
+        "MkU3OEVBNTcwNTJENDM2Qk",
+    ]
+    assert main(words) == 0
+    assert capsys.readouterr().out.count("cluster MkU3OEVBNTcwNTJENDM2Qk, node 4, directory ") == 2
+    assert main(words) == 1
+    assert "already formatted" in capsys.readouterr().err
+    assert main([*words, "--ignore-formatted"]) == 0
+    assert main(["format", "--data", str(tmp_path / "c"), "--cluster-id", "short"]) == 2
+    assert not (tmp_path / "c").exists()
+
+
+def test_formatted_directory_says_which_node_it_is(tmp_path: Path) -> None:
+    assert main(["format", "--data", str(tmp_path), "--node-id", "4"]) == 0
+    assert config_of("--data", str(tmp_path)).node_id == 4
+    assert config_of("--data", str(tmp_path), "--node-id", "5").node_id == 5
+
+
+def test_directory_that_cannot_be_made_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "file").write_text("")
+    assert main(["format", "--data", str(tmp_path / "file" / "x")]) == 1
+    assert f"{tmp_path}/file/x cannot be used" in capsys.readouterr().err
+
+
+# -- a real process --------------------------------------------------------------------------------------------
+
+
+class Up:
+    """`ottla up` in a process; its output goes to files."""
+
+    def __init__(self, directory: Path, name: str, *words: str, stdout: int | None = None) -> None:
+        self._out, self._err = directory / f"{name}.out", directory / f"{name}.err"
+        command = [sys.executable, "-m", "ottla.cli.main", "up", *words]
+        with self._out.open("w") as out, self._err.open("w") as err:
+            self._process = subprocess.Popen(command, stdout=out if stdout is None else stdout, stderr=err)
+
+    @property
+    def pipe(self) -> IO[bytes]:
+        assert self._process.stdout is not None
+        return self._process.stdout
+
+    def first_line(self) -> str:
+        deadline = time.monotonic() + 20
+        while "\n" not in self._out.read_text():
+            assert self._process.poll() is None, self._err.read_text()
+            assert time.monotonic() < deadline
+            time.sleep(0.01)
+        return self._out.read_text().partition("\n")[0]
+
+    def finish(self, by: signal.Signals | None = None) -> tuple[int, str, str]:
+        """Exit code, standard output, standard error."""
+        if by is not None:
+            self._process.send_signal(by)
+        try:
+            code = self._process.wait(timeout=20)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait(timeout=20)
+            raise
+        return code, self._out.read_text(), self._err.read_text()
+
+
+@pytest.mark.parametrize("by", [signal.SIGTERM, signal.SIGINT])
+def test_broker_announces_itself_first_and_stops_cleanly(tmp_path: Path, by: signal.Signals) -> None:
+    up = Up(tmp_path, "up", "--data", str(tmp_path / "data"), "--listen", "127.0.0.1:0", "-X", "num.io.threads=9")
+    first = up.first_line()
+    host, _, port = first.removeprefix("bootstrap=").strip().rpartition(":")
+    with socket.create_connection((host, int(port)), timeout=5):
+        code, out, err = up.finish(by)
+    assert first.startswith("bootstrap=127.0.0.1:")
+    assert code == 0, err
+    assert "Ctrl-C" in out
+    assert "num.io.threads=9 has no effect" in err
+    assert "Stopped cleanly" in err
+    assert "\x1b[" not in out + err
+    assert (tmp_path / "data" / ".kafka_cleanshutdown").exists()
+
+
+def test_script_may_leave_after_the_first_line(tmp_path: Path) -> None:
+    up = Up(tmp_path, "up", "--data", str(tmp_path / "data"), "--listen", "127.0.0.1:0", stdout=subprocess.PIPE)
+    assert up.pipe.readline().startswith(b"bootstrap=")
+    up.pipe.close()
+    code, _, err = up.finish(signal.SIGTERM)
+    assert code == 0
+    assert "Traceback" not in err
+    assert "BrokenPipe" not in err
+
+
+def test_port_or_directory_in_use_is_explained(tmp_path: Path) -> None:
+    data = str(tmp_path / "data")
+    up = Up(tmp_path, "up", "--data", data, "--listen", "127.0.0.1:0")
+    address = up.first_line().removeprefix("bootstrap=")
+    same_port = Up(tmp_path, "port", "--data", str(tmp_path / "other"), "--listen", address).finish()
+    same_data = Up(tmp_path, "data", "--data", data, "--listen", "127.0.0.1:0").finish()
+    assert up.finish(signal.SIGTERM)[0] == 0
+    assert (same_port[:2], same_data[:2]) == ((1, ""), (1, ""))
+    assert f"{address} is in use" in same_port[2]
+    assert "another broker" in same_data[2]
+    assert "Traceback" not in same_port[2] + same_data[2]
