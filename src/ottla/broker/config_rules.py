@@ -53,7 +53,11 @@ class BrokerConfigRules:
         elif kind == GROUP:
             warning = check_group(key, value)
         else:
-            warning = check_broker(key, value, cluster_wide=name == "")
+            try:
+                warning = check_broker(key, value, cluster_wide=name == "")
+            except KafkaError as error:
+                # Kafka has one code for whatever is wrong with a broker's setting, another for a topic's.
+                raise KafkaError(ErrorCode.INVALID_REQUEST, error.message) from error
         if warning:
             logger.warning("%s", warning)
 

@@ -29,7 +29,6 @@ if TYPE_CHECKING:
 
 # A client may ask to wait for weeks; nobody needs one answer to be older than this.
 LONGEST_WAIT_MS = 300_000
-ZSTD_SINCE_VERSION = 10
 TOPIC_IDS_SINCE_VERSION = 13
 
 
@@ -173,8 +172,6 @@ class Fetch:
             state.watch(partition)
         limits = self._limits
         partition.check_leader_epoch(state.current_leader_epoch)
-        if limits.version < ZSTD_SINCE_VERSION and partition.rules.compression_type == "zstd":
-            raise KafkaError(ErrorCode.UNSUPPORTED_COMPRESSION_TYPE)
         if state.last_fetched_epoch >= 0:
             diverging = self._divergence(partition, state)
             if diverging is not None:
