@@ -1,6 +1,7 @@
 """One log: appending, reading, rolling, cutting, asking, as its docstrings promise."""
 
 import struct
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -348,6 +349,29 @@ def test_the_flush_policy_counts_records_and_time(tmp_path: Path) -> None:
     assert log.needs_flush(START)
     assert log.flush() == 3
     assert not log.needs_flush(START + 500)
+
+
+def test_a_flush_in_another_thread_does_not_disturb_appends(tmp_path: Path) -> None:
+    log = small(tmp_path)
+    with ThreadPoolExecutor(1) as threads:
+        flushes = []
+        for i in range(400):
+            append(log, batch(b"%d" % i))
+            if i % 7 == 0:
+                flushes.append(threads.submit(log.flush))
+        assert all(0 < flush.result(20) <= 400 for flush in flushes)
+    assert log.flush() == 400
+    assert not log.has_unsynced_segments
+    assert values(log) == [b"%d" % i for i in range(400)]
+
+
+def test_a_flush_of_a_log_deleted_meanwhile_harms_no_other(tmp_path: Path) -> None:
+    log = small(tmp_path)
+    append(log, batch(b"a"))
+    log.abandon()
+    Path(log.directory).rename(tmp_path / "elsewhere")
+    assert log.flush() == 0
+    assert log.home.online
 
 
 def test_the_descriptors_of_old_segments_are_bounded(tmp_path: Path) -> None:

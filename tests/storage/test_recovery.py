@@ -110,6 +110,21 @@ def test_harmed_indices_are_made_anew(tmp_path: Path, kind: str, harm: str) -> N
         assert log.offset_for_timestamp(START + 11, 20) == (START + 11, 11, 3)
 
 
+def test_an_index_that_lies_is_noticed_while_reading_and_made_anew(tmp_path: Path) -> None:
+    config = LogConfig(segment_bytes=4 << 20)
+    log = open_at(str(tmp_path), config=config)
+    for i in range(60):
+        append(log, batch(b"%02d" % i + b"x" * 60_000))
+    log.roll(START)
+    sealed = log.segments[0]
+    path = Path(sealed.path(".index"))
+    good = path.read_bytes()
+    path.write_bytes(b"".join((i + 1).to_bytes(4, "big") + (i * 7 + 3).to_bytes(4, "big") for i in range(40)))
+    assert log.read(30, 1, 60)[61 + 5 :].find(b"30x") >= 0
+    assert path.read_bytes() == good
+    assert sealed.size == log.size
+
+
 def test_leader_epochs_and_producers_come_back_from_the_batches(tmp_path: Path) -> None:
     log = open_at(str(tmp_path), config=SMALL)
     fill(log, 20)

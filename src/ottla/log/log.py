@@ -207,7 +207,7 @@ class Log:
         first = self.log_end_offset
         last = first + header.last_offset_delta
         marker = None
-        if header.producer_id >= 0:
+        if header.producer_id >= 0 and not self.producers.is_next(header):
             if origin == "client" and not header.is_control:
                 duplicate = self.producers.duplicate_of(header)
                 if duplicate is not None:
@@ -405,6 +405,8 @@ class Log:
             if not self.home.online:
                 self._offline()
             with self._lock:
+                if self.closed:
+                    return self.flushed_offset
                 target, truncations = self.log_end_offset, self.truncations
                 sealed = list(self._unsynced)
                 paths, self._unsynced_paths = self._unsynced_paths, []
@@ -413,6 +415,8 @@ class Log:
             try:
                 self._sync(descriptors, sealed, paths, sync_directory=sync_directory)
             except OSError as error:
+                if self._is_closed():  # deleted meanwhile: its directory has another name now
+                    return self.flushed_offset
                 self._fail(error, "flush")
             finally:
                 for fd in descriptors:
@@ -684,12 +688,15 @@ class Log:
 
     def abandon(self) -> None:
         """Close the files without writing anything more."""
-        self.closed = True
-        with self._flushing, self._lock:
+        with self._lock:
+            self.closed = True
             for segment in self._segments:
                 segment.close_file()
 
     # Failing
+
+    def _is_closed(self) -> bool:
+        return self.closed  # asked again, because another thread may have changed it
 
     def _offline(self) -> NoReturn:
         raise KafkaError(

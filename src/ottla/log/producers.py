@@ -26,6 +26,7 @@ _SNAPSHOT_ENTRY = Struct(">qhiqiqiq")
 _SNAPSHOT_VERSION = 1
 _CRC_START = 6
 _INT32_MAX = 0x7FFFFFFF
+_CONTROL = 0x20
 _ABORT = 0
 _COMMIT = 1
 
@@ -108,6 +109,18 @@ class Producers:
         self._undecided: dict[int, int] = {}
 
     # Checks and changes, batch by batch
+
+    def is_next(self, header: BatchHeader) -> bool:
+        """Whether the batch plainly follows its producer's last one, outside of any transaction: nothing to check."""
+        entry = self.entries.get(header.producer_id)
+        return (
+            entry is not None
+            and entry.epoch == header.producer_epoch
+            and entry.transaction_start < 0
+            and bool(entry.batches)
+            and header.base_sequence == entry.batches[-1].last_sequence + 1
+            and not header.attributes & _CONTROL
+        )
 
     def duplicate_of(self, header: BatchHeader) -> WrittenBatch | None:
         """The batch already written that `header` repeats."""

@@ -322,7 +322,6 @@ class SegmentRecovery:
     def run(self, *, gaps: bool) -> int:
         """The offset after the last good batch; `good_bytes` is where it ends. Offsets may leave gaps if so said."""
         segment = self.segment
-        file_size = segment.size
         segment.start_indices()
         segment.first_timestamp = None
         expected = segment.base_offset
@@ -337,8 +336,7 @@ class SegmentRecovery:
                 if bad or (first != expected and not gaps):
                     self.problem = f"the batch at {position} has offset {header.base_offset} instead of {expected}"
                     break
-                segment.appended(position, len(data), last, header.max_timestamp, self.index_interval)
-                segment.size = file_size
+                segment.note(position, len(data), last, header.max_timestamp, self.index_interval)
                 epoch = header.partition_leader_epoch
                 if epoch > self.epochs.latest:
                     self.epochs.assign(epoch, header.base_offset)
@@ -347,7 +345,6 @@ class SegmentRecovery:
                 self.good_bytes = position + len(data)
         except KafkaError as error:
             self.problem = str(error)
-        segment.size = file_size
         segment.txn_index.rewrite(self._aborted)
         return expected
 

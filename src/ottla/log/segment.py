@@ -217,15 +217,16 @@ class Segment:
         position = self.size
         size = len(buffer)
         self.files.pwrite(self.fd, buffer, position)
-        self.appended(position, size, last_offset, max_timestamp, index_interval)
+        self.note(position, size, last_offset, max_timestamp, index_interval)
+        self.size = position + size
         self._recent_last.append(last_offset)
         self._recent_positions.append(position)
         if len(self._recent_last) >= 2 * _RECENT:
             self.recent_from = self._recent_last[_RECENT - 1] + 1
             del self._recent_last[:_RECENT], self._recent_positions[:_RECENT]
 
-    def appended(self, position: int, size: int, last_offset: int, max_timestamp: int, index_interval: int) -> None:
-        """Take note of a batch that is in the file at `position`."""
+    def note(self, position: int, size: int, last_offset: int, max_timestamp: int, index_interval: int) -> None:
+        """Take a batch that is in the file at `position` into the indices, in the order of the file."""
         if self.first_timestamp is None:
             self.first_timestamp = max_timestamp
         if self._max_timestamp is None:
@@ -238,7 +239,6 @@ class Segment:
             self.time_index.maybe_append(self._max_timestamp, self._max_offset)  # type: ignore[arg-type]
             self.unindexed = 0
         self.unindexed += size
-        self.size = position + size
 
     def cover_tail(self, position: int, next_offset: int) -> None:
         """Start remembering batches with the one to be written at `position` for `next_offset`."""
@@ -387,7 +387,7 @@ class Segment:
         self._hints.clear()
         self.start_indices()
         for position, data, header in self.batches():
-            self.appended(position, len(data), header.last_offset, header.max_timestamp, index_interval)
+            self.note(position, len(data), header.last_offset, header.max_timestamp, index_interval)
         if sealed:
             self.seal()
 
