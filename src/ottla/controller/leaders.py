@@ -1,5 +1,7 @@
-"""Who leads a partition and who is in sync, when brokers come and go; elections on request. KIP-460, KIP-966's rules
-for a partition without eligible leaders kept out (feature level 0).
+"""Who leads a partition and who is in sync, when brokers come and go; elections on request. KIP-460.
+
+Eligible leaders outside of the ISR (KIP-966) are not made here (feature level 0), but those which a stock cluster left
+in its metadata are elected: its partitions have an empty ISR after a shutdown.
 """
 
 from __future__ import annotations
@@ -57,6 +59,11 @@ def records_for_arrival(state: State, broker_id: int) -> list[Message]:
             continue
         if broker_id in partition.isr:
             records.append(m.PartitionChangeRecord(partition_id=index, topic_id=topic.topic_id, leader=broker_id))
+        elif broker_id in partition.eligible_leader_replicas:
+            records.append(_eligible(topic, index, broker_id))
+        elif partition.last_known_elr == (broker_id,) and not partition.isr:
+            # Nobody else can have more of it; the log itself tells what was lost.
+            records.append(_unclean(topic, index, broker_id))
         elif unclean_allowed(state, topic.name):
             records.append(_unclean(topic, index, broker_id))
     return records
@@ -80,9 +87,26 @@ def unclean_allowed(state: State, topic: str) -> bool:
     return state.rules.default(TOPIC, UNCLEAN_SETTING) == "true"
 
 
+def _eligible(topic: TopicImage, index: int, leader: int) -> m.PartitionChangeRecord:
+    return m.PartitionChangeRecord(
+        partition_id=index,
+        topic_id=topic.topic_id,
+        leader=leader,
+        isr=[leader],
+        eligible_leader_replicas=[],
+        last_known_elr=[],
+    )
+
+
 def _unclean(topic: TopicImage, index: int, leader: int) -> m.PartitionChangeRecord:
     return m.PartitionChangeRecord(
-        partition_id=index, topic_id=topic.topic_id, leader=leader, isr=[leader], leader_recovery_state=RECOVERING
+        partition_id=index,
+        topic_id=topic.topic_id,
+        leader=leader,
+        isr=[leader],
+        leader_recovery_state=RECOVERING,
+        eligible_leader_replicas=[],
+        last_known_elr=[],
     )
 
 
