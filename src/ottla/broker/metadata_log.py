@@ -24,7 +24,10 @@ from random import SystemRandom
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from ottla.broker import metadata_snapshots as snapshots
+from ottla.broker.metadata_loading import load
 from ottla.broker.metadata_snapshots import SnapshotId, SnapshotWriter
+from ottla.broker.metadata_snapshotting import MetadataLogSettings, RunInThread, Snapshotter
+from ottla.broker.producer_ids import ProducerIds
 from ottla.common.clock import Clock
 from ottla.common.completion import Completion
 from ottla.common.errors import ErrorCode, KafkaError
@@ -35,27 +38,23 @@ from ottla.log.config import LogConfig
 from ottla.log.files import Files
 from ottla.log.log import Home, Log
 from ottla.log.recovery import open_log
-from ottla.metadata.delta import MetadataDelta
 from ottla.metadata.features import LATEST_METADATA_VERSION, METADATA_VERSION, bootstrap_records, record_version
-from ottla.metadata.image import EMPTY_IMAGE, MetadataImage
-from ottla.metadata.snapshot import snapshot_records
+from ottla.metadata.image import MetadataImage
 from ottla.protocol import metadata_records as m
 from ottla.protocol.control_records import (
     ControlType,
     LeaderChangeMessage,
     LeaderChangeVoter,
     VotersRecord,
-    decode_control_key,
     encode_control_key,
 )
 from ottla.protocol.message import Message
-from ottla.protocol.metadata_records import decode_metadata_record, encode_metadata_record
+from ottla.protocol.metadata_records import encode_metadata_record
 from ottla.raft import AppendLeaderChange, Commit, Effect, Election, Flush, LogEnd, Persist, RaftCore, quorum_state
 from ottla.raft.events import Appended, Event, Flushed, Started
-from ottla.records import Buffer, decode_batch, encode_batch, iter_batches, read_header
+from ottla.records import encode_batch, read_header
 
 if TYPE_CHECKING:
-    from ottla.config import BrokerConfig
     from ottla.protocol.messages.allocate_producer_ids import AllocateProducerIdsResponse
     from ottla.protocol.messages.broker_registration import BrokerRegistrationRequest, BrokerRegistrationResponse
     from ottla.protocol.messages.create_topics import CreateTopicsRequest, CreateTopicsResponse
@@ -64,36 +63,10 @@ logger = logging.getLogger(__name__)
 
 R = TypeVar("R")
 Listener = Callable[["MetadataImage | None", MetadataImage], None]
-RunInThread = Callable[[Callable[[], None]], "Completion[None]"]
 
 PARTITION = TopicPartition(METADATA_TOPIC, 0)
-READ_SIZE = 8 << 20
 MAX_BATCH_BYTES = 4 << 20
 _CONTROL = 0x20
-
-
-@dataclass(frozen=True)
-class MetadataLogSettings:
-    """Kafka's `metadata.log.*` and `metadata.max.*`; sizes in bytes, times in milliseconds, 0 for no interval."""
-
-    segment_bytes: int = 1 << 30
-    segment_ms: int = 7 * 24 * 3600 * 1000
-    bytes_between_snapshots: int = 20 << 20
-    max_snapshot_interval_ms: int = 3600 * 1000
-    retention_bytes: int = 100 << 20
-    retention_ms: int = 7 * 24 * 3600 * 1000
-
-    @classmethod
-    def from_config(cls, config: BrokerConfig) -> MetadataLogSettings:
-        """As the node is configured."""
-        return cls(
-            segment_bytes=config.int("metadata.log.segment.bytes"),
-            segment_ms=config.int("metadata.log.segment.ms"),
-            bytes_between_snapshots=config.int("metadata.log.max.record.bytes.between.snapshots"),
-            max_snapshot_interval_ms=config.int("metadata.log.max.snapshot.interval.ms"),
-            retention_bytes=config.int("metadata.max.retention.bytes"),
-            retention_ms=config.int("metadata.max.retention.ms"),
-        )
 
 
 @dataclass(frozen=True)
@@ -144,32 +117,27 @@ class MetadataShell:
         on_failure: Callable[[KafkaError], None] | None,
     ) -> None:
         """For `open`."""
-        self.image: MetadataImage = EMPTY_IMAGE
         self.node_id = node_id
         self.directory_id = directory_id
         self.log = log
         self._files = log.files
         self._controller = controller
         self._clock = clock
-        self._settings = settings
         self._run_in_thread = run_in_thread
         self._on_failure = on_failure
         self._listeners: list[Listener] = []
         self._waiting: deque[_Waiting] = deque()
         self._failure: KafkaError | None = None
-        self._controls: dict[ControlType, bytes] = {}
         self._flush_held = True
         self._flush_due = False
         self._flushing_now = False
         self._closed = False
-        self._producer_ids: list[int] = []
-        self._awaiting_producer_id: list[Completion[int]] = []
-        self._snapshot: SnapshotWriter | None = None
-        self._snapshot_saving = False
-        self._snapshot_end = 0
-        self._snapshot_ms = clock.wall_ms()
-        self._bytes_since_snapshot = 0
-        self._last_timestamp_ms = -1
+        self._producer_ids = ProducerIds(self._allocate_producer_ids)
+        loaded = load(log)
+        self._controls = loaded.controls
+        self._in_transaction = loaded.in_transaction
+        self._snapshots = Snapshotter(log, loaded, settings, clock, run_in_thread)
+        self.image: MetadataImage = controller.load(loaded.image, log.log_end_offset)
         self.raft = RaftCore(node_id, {node_id}, self._read_election(), random)
 
     # -- opening -----------------------------------------------------------------------------------------------
@@ -218,62 +186,18 @@ class MetadataShell:
         return shell
 
     def _start(self, directory: str) -> None:
-        in_transaction = self._load()
         self._check_voters()
         end = LogEnd(self.log.log_end_offset, self.log.latest_epoch)
         epochs = tuple((entry.epoch, entry.start_offset) for entry in self.log.epochs.entries)
         self._step(Started(end, min(self.log.flushed_offset, end.offset), epochs))
-        if in_transaction:
+        if self._in_transaction:
             self._append_messages([m.AbortTransactionRecord(reason="The controller restarted")])
         if not self._controller.image.features:
             self._bootstrap(directory)
-        lowered = self._controller.lower_features().records
+        lowered = self._controller.lower_features()
         for record in lowered:
-            logger.warning("Lowering a feature to what is served here: %s", record)
-        self._append(lowered)
-
-    def _load(self) -> bool:
-        """Read snapshot and log; whether the log ends inside a metadata transaction."""
-        log = self.log
-        snapshots.remove_leftovers(self._files, log.directory)
-        delta = MetadataDelta(EMPTY_IMAGE)
-        offset, epoch = 0, -1
-        found = snapshots.newest(self._files, log.directory)
-        if found is not None:
-            snapshot_id, snapshot = found
-            for record in snapshot.records:
-                delta.replay(record)
-            self._controls.update(snapshot.controls)
-            offset, epoch = snapshot_id.end_offset, snapshot_id.epoch
-            self._last_timestamp_ms = snapshot.timestamp_ms
-            if log.log_end_offset < offset:
-                logger.warning("The metadata log ends at %d, before its snapshot: going on there", log.log_end_offset)
-                log.truncate_fully(offset)
-        if log.log_start_offset > offset:
-            raise KafkaError(
-                ErrorCode.KAFKA_STORAGE_ERROR,
-                f"The metadata log in {log.directory} begins at {log.log_start_offset} and no snapshot reaches there",
-            )
-        self._snapshot_end = offset
-        while offset < log.log_end_offset:
-            data = log.read(offset, READ_SIZE, log.log_end_offset)
-            for position, header in iter_batches(data):
-                if header.base_offset >= offset:
-                    self._replay_batch(delta, data, position, is_control=header.is_control)
-                    self._bytes_since_snapshot += header.size
-                offset, epoch = header.next_offset, header.partition_leader_epoch
-                self._last_timestamp_ms = header.max_timestamp
-        self.image = self._controller.load(delta.apply(offset - 1, epoch), offset)
-        return delta.in_transaction
-
-    def _replay_batch(self, delta: MetadataDelta, data: Buffer, position: int, *, is_control: bool) -> None:
-        for record in decode_batch(data, position):
-            if not is_control:
-                delta.replay(decode_metadata_record(record.value or b""))
-                continue
-            kind = decode_control_key(record.key or b"")
-            if kind in snapshots.KEPT_CONTROLS:
-                self._controls[kind] = record.value or b""
+            logger.warning("%s is lowered to %d, the level that is served here", record.name, record.feature_level)
+        self._append([*lowered])
 
     def _check_voters(self) -> None:
         value = self._controls.get(ControlType.KRAFT_VOTERS)
@@ -347,38 +271,13 @@ class MetadataShell:
         return self.submit(lambda controller: controller.create_topics(request))
 
     def next_producer_id(self) -> Completion[int]:
-        """A producer id that was never given before; a block of them lasts until the next start at the longest."""
-        if self._producer_ids:
-            return Completion.of(self._producer_ids.pop())
-        waiting: Completion[int] = Completion()
-        self._awaiting_producer_id.append(waiting)
-        if len(self._awaiting_producer_id) == 1:
-            self._allocate_producer_ids()
-        return waiting
+        """A producer id that was never given before."""
+        return self._producer_ids.next_id()
 
-    def _allocate_producer_ids(self) -> None:
+    def _allocate_producer_ids(self) -> Completion[AllocateProducerIdsResponse]:
         broker = self._controller.image.brokers.get(self.node_id)
         epoch = broker.epoch if broker is not None else -1
-
-        def allocated(done: Completion[AllocateProducerIdsResponse]) -> None:
-            waiting, self._awaiting_producer_id = self._awaiting_producer_id, []
-            try:
-                block = done.result()
-            except KafkaError as error:
-                for each in waiting:
-                    each.fail(error)
-                return
-            first = block.producer_id_start
-            self._producer_ids = list(range(first + block.producer_id_len - 1, first - 1, -1))
-            ready = waiting[: block.producer_id_len]
-            numbers = [self._producer_ids.pop() for _ in ready]
-            self._awaiting_producer_id = waiting[block.producer_id_len :]
-            for each, number in zip(ready, numbers, strict=True):
-                each.complete(number)
-            if self._awaiting_producer_id and not self._producer_ids:
-                self._allocate_producer_ids()
-
-        self.submit(lambda controller: controller.allocate_producer_ids(self.node_id, epoch)).on_done(allocated)
+        return self.submit(lambda controller: controller.allocate_producer_ids(self.node_id, epoch))
 
     def subscribe(self, listener: Listener) -> None:
         """Call `listener(old, new)` for each committed image; at once with (None, the present one)."""
@@ -444,8 +343,7 @@ class MetadataShell:
         except KafkaError as error:
             self._fail(error)
             raise
-        self._bytes_since_snapshot += len(batch)
-        self._last_timestamp_ms = now_ms
+        self._snapshots.appended(len(batch), now_ms)
         self._step(Appended(self.log.log_end_offset, self.raft.epoch))
 
     def _wait(self, done: Callable[[], Any], failed: Callable[[KafkaError], Any]) -> None:
@@ -589,94 +487,12 @@ class MetadataShell:
 
     def tick(self) -> None:
         """Work that can wait: begin or go on with a snapshot, let old ones and old segments go. Costs milliseconds."""
-        if self._failure is not None or self._closed:
-            return
-        if self._snapshot is not None:
-            self._continue_snapshot(self._snapshot)
-        elif self._snapshot_is_due():
-            self.begin_snapshot()
-        self.log.purge(self._clock.wall_ms())
-
-    def _snapshot_is_due(self) -> bool:
-        if self._snapshot_saving or self.raft.high_watermark <= self._snapshot_end:
-            return False
-        interval_ms = self._settings.max_snapshot_interval_ms
-        return self._bytes_since_snapshot >= self._settings.bytes_between_snapshots or (
-            interval_ms > 0 and self._clock.wall_ms() - self._snapshot_ms >= interval_ms
-        )
+        if self._failure is None and not self._closed:
+            self._snapshots.tick(self.image)
 
     def begin_snapshot(self) -> None:
         """Begin a snapshot of the committed image; `tick` carries it on."""
-        image = self.image
-        snapshot_id = SnapshotId(image.offset + 1, image.epoch)
-        level = image.metadata_version
-        self._snapshot = SnapshotWriter(
-            snapshot_id,
-            ((record, record_version(record, level)) for record in snapshot_records(image)),
-            self._controls,
-            self._clock.wall_ms(),
-            self._last_timestamp_ms,
-        )
-        self._bytes_since_snapshot = 0
-        self._snapshot_ms = self._clock.wall_ms()
-        self._snapshot_end = snapshot_id.end_offset
-
-    def _continue_snapshot(self, writer: SnapshotWriter) -> None:
-        if writer.step():
-            return
-        self._snapshot = None
-        self._snapshot_saving = True
-
-        def save() -> None:
-            snapshots.write(self._files, self.log.directory, writer.snapshot_id.file_name, writer.data)
-
-        def saved(done: Completion[None]) -> None:
-            self._snapshot_saving = False
-            try:
-                done.result()
-            except OSError as error:
-                logger.warning("No metadata snapshot could be written: %s", error)
-                return
-            logger.info("Wrote the metadata snapshot %s", writer.snapshot_id.file_name)
-            if not self._closed:
-                self._clean()
-
-        self._run(save).on_done(saved)
-
-    def _run(self, work: Callable[[], None]) -> Completion[None]:
-        if self._run_in_thread is not None:
-            return self._run_in_thread(work)
-        try:
-            work()
-        except OSError as error:
-            return Completion.failed(error)
-        return Completion.of(None)
-
-    def _clean(self) -> None:
-        """Let the oldest snapshots go while they are too much or too old, and the log up to the oldest kept."""
-        directory, settings = self.log.directory, self._settings
-        ids = snapshots.list_ids(self._files, directory)
-        now_ms = self._clock.wall_ms()
-        sizes = {i: self._files.size(f"{directory}/{i.file_name}") for i in ids}
-        total = self.log.size + sum(sizes.values())
-        while len(ids) > 1:
-            oldest = ids[0]
-            path = f"{directory}/{oldest.file_name}"
-            too_much = 0 <= settings.retention_bytes < total
-            too_old = 0 <= settings.retention_ms < now_ms - self._files.modified_ms(path)
-            if not (too_much or too_old):
-                break
-            self._files.unlink(path)
-            total -= sizes[oldest]
-            ids.pop(0)
-            self._shorten_log(ids[0].end_offset, now_ms)
-        if ids and 0 <= settings.retention_bytes < total:
-            self._shorten_log(ids[0].end_offset, now_ms)
-
-    def _shorten_log(self, offset: int, now_ms: int) -> None:
-        if offset <= self.log.high_watermark:
-            self.log.delete_records_before(offset)
-            self.log.delete_old_segments(now_ms)
+        self._snapshots.begin(self.image)
 
 
 def _open_log(directory: str, files: Files, settings: MetadataLogSettings, clock: Clock) -> Log:

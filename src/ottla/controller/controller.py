@@ -38,6 +38,7 @@ from ottla.protocol.messages.list_partition_reassignments import (
 )
 from ottla.protocol.messages.unregister_broker import UnregisterBrokerResponse
 from ottla.protocol.messages.update_features import UpdateFeaturesRequest, UpdateFeaturesResponse
+from ottla.protocol.metadata_records import FeatureLevelRecord
 
 
 class Controller:
@@ -110,9 +111,9 @@ class Controller:
         """Change finalized feature levels."""
         return features.update(self._state, request, api_version)
 
-    def lower_features(self) -> Outcome[None]:
-        """Finalize no level that this node does not serve."""
-        return Outcome(features.records_to_serve(self._state), None)
+    def lower_features(self) -> list[FeatureLevelRecord]:
+        """The records after which no level is finalized that this node does not serve."""
+        return features.records_to_serve(self._state)
 
     # -- brokers and leaders -----------------------------------------------------------------------------------
 

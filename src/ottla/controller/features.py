@@ -108,12 +108,12 @@ def _check_metadata_version(level: int, current: int) -> None:
         refuse(ErrorCode.INVALID_UPDATE_VERSION, f"Invalid metadata.version {level}. {problem}")
 
 
-def records_to_serve(state: State) -> list[Message]:
+def records_to_serve(state: State) -> list[m.FeatureLevelRecord]:
     """Lower what other software finalized above the levels that this node serves; nothing for a cluster of its own.
 
     Raises UNSUPPORTED_VERSION for a metadata.version that this software cannot read.
     """
-    records: list[Message] = []
+    records: list[m.FeatureLevelRecord] = []
     for name, level in state.image.features.items():
         low, high = SUPPORTED_FEATURES.get(name, (0, 0))
         if name == METADATA_VERSION and not low <= level <= high:

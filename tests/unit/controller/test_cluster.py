@@ -147,7 +147,7 @@ def test_levels_that_other_software_finalized_are_lowered_to_what_is_served() ->
     cluster = Cluster()
     levels = {"group.version": 1, "transaction.version": 2, "metadata.version": 28}
     cluster.do(Outcome([m.FeatureLevelRecord(name=n, feature_level=v) for n, v in levels.items()], None))
-    cluster.do(cluster.controller.lower_features())
+    cluster.do(Outcome([*cluster.controller.lower_features()], None))
     assert cluster.controller.image.features == {"metadata.version": 28}
     cluster.do(Outcome([m.FeatureLevelRecord(name="metadata.version", feature_level=99)], None))
     with pytest.raises(KafkaError, match="99"):
@@ -173,7 +173,7 @@ def test_a_registration_is_checked_and_its_epoch_grows() -> None:
         cluster.controller.register_broker(taken)
     old = registration(2)
     old.features = []
-    with pytest.raises(KafkaError, match="does not support finalized version 30 of metadata.version"):
+    with pytest.raises(KafkaError, match=r"does not support finalized version 30 of metadata\.version"):
         cluster.controller.register_broker(old)
 
 

@@ -20,8 +20,11 @@ from ottla.raft.events import (
     Started,
 )
 
+EMPTY = LogEnd(0, -1)
+NEW = Election()
 
-def started(election: Election = Election(), end: LogEnd = LogEnd(0, -1)) -> tuple[RaftCore, list[object]]:
+
+def started(election: Election = NEW, end: LogEnd = EMPTY) -> tuple[RaftCore, list[object]]:
     core = RaftCore(1, {1}, election, Random(0))
     return core, list(core.step(Started(end, end.offset, ()), 0))
 

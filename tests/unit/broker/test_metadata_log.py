@@ -1,0 +1,282 @@
+"""The metadata log: what was answered is on disk, what is on disk is there after every kind of stop."""
+
+from __future__ import annotations
+
+import errno
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from ottla.broker import metadata_snapshots as snapshots
+from ottla.broker.metadata_log import MAX_BATCH_BYTES, MetadataLogSettings, MetadataShell
+from ottla.common.errors import ErrorCode, KafkaError
+from ottla.controller import Outcome
+from ottla.metadata.image import TOPIC, MetadataImage
+from ottla.protocol import metadata_records as m
+from ottla.records import iter_batches
+from tests.storage.disk import SimulatedDisk
+
+from .metadata_support import Thread, create, open_shell, register
+
+LOG = "__cluster_metadata-0"
+
+
+def started(directory: Path, **options: object) -> MetadataShell:
+    shell = open_shell(str(directory), **options)  # type: ignore[arg-type]
+    register(shell)
+    return shell
+
+
+def content(image: MetadataImage) -> MetadataImage:
+    """The image without what every start changes."""
+    return replace(image, offset=0, epoch=0, brokers={})
+
+
+def test_a_fresh_directory_becomes_a_cluster_of_one(tmp_path: Path) -> None:
+    shell = started(tmp_path)
+    quorum = shell.describe_quorum()
+    assert (quorum.leader_id, quorum.leader_epoch) == (1, 1)
+    assert quorum.high_watermark == quorum.voters[0].log_end_offset == 3, "leader change, feature level, registration"
+    assert shell.image.features == {"metadata.version": 30}
+    assert shell.image.brokers[1].is_active
+    shell.close()
+    assert (tmp_path / "bootstrap.checkpoint").exists()
+    assert {path.name for path in (tmp_path / LOG).iterdir()} >= {
+        "00000000000000000000.log",
+        "00000000000000000000.index",
+        "00000000000000000000.timeindex",
+        "leader-epoch-checkpoint",
+        "partition.metadata",
+        "quorum-state",
+    }
+
+
+def test_each_start_is_a_new_epoch_with_the_same_metadata(tmp_path: Path) -> None:
+    shell = started(tmp_path)
+    assert create(shell, "a", 3).result().topics[0].error_code == 0
+    before = shell.image
+    shell.close()
+    again = started(tmp_path)
+    assert again.describe_quorum().leader_epoch == 2
+    assert content(again.image) == content(before)
+    again.close()
+
+
+def test_answers_wait_for_the_disk_and_one_flush_serves_many(tmp_path: Path) -> None:
+    thread = Thread()
+    shell = started(tmp_path, thread=thread)
+    seen: list[set[str]] = []
+    shell.subscribe(lambda _, new: seen.append(set(new.topics_by_name)))
+    first = create(shell, "a")
+    assert not first.done
+    assert "a" not in shell.image.topics_by_name
+    others = [create(shell, name) for name in "bcd"]
+    assert len(thread.work) == 1, "one fsync at a time"
+    refused = create(shell, "a")
+    thread.finish_one()
+    assert first.done
+    assert not others[0].done
+    assert not refused.done, "answers keep their order"
+    assert len(thread.work) == 1
+    thread.finish_one()
+    assert all(completion.result().topics[0].error_code == 0 for completion in others)
+    assert refused.result().topics[0].error_code == ErrorCode.TOPIC_ALREADY_EXISTS
+    assert not thread.work
+    assert seen == [set(), {"a"}, {"a", "b", "c", "d"}]
+    shell.close()
+
+
+def test_an_operation_inside_a_listener_is_served(tmp_path: Path) -> None:
+    shell = started(tmp_path)
+    asked = []
+
+    def listener(_: MetadataImage | None, new: MetadataImage) -> None:
+        if "a" in new.topics_by_name and not asked:
+            asked.append(create(shell, "b"))
+
+    shell.subscribe(listener)
+    assert create(shell, "a").done
+    assert asked[0].result().topics[0].error_code == 0
+    assert create(shell, "c").done
+    shell.close()
+
+
+def test_a_disk_that_fails_fails_everything_that_waits(tmp_path: Path) -> None:
+    disk = SimulatedDisk()
+    thread = Thread()
+    failures: list[KafkaError] = []
+    shell = open_shell("/d", files=disk, thread=thread, on_failure=failures.append)
+    register(shell)
+    first, second = create(shell, "a"), create(shell, "b")
+    disk.fail_syncs = errno.EIO
+    thread.finish_one()
+    for completion in (first, second, create(shell, "c")):
+        with pytest.raises(KafkaError) as error:
+            completion.result()
+        assert error.value.code == ErrorCode.KAFKA_STORAGE_ERROR
+    assert len(failures) == 1
+    assert "a" not in shell.image.topics_by_name
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_what_was_answered_survives_a_power_cut(seed: int) -> None:
+    disk = SimulatedDisk(seed)
+    answered: set[str] = set()
+    asked = 0
+    for life in range(4):
+        thread = Thread()
+        shell = open_shell("/d", files=disk, thread=thread, seed=seed)
+        register(shell, incarnation=life, clean=False)
+        shell.image.validate()
+        assert answered <= set(shell.image.topics_by_name), f"seed {seed}, life {life}"
+        assert shell.describe_quorum().leader_epoch > life
+        for _ in range(disk.random.randint(0, 8)):
+            name = f"t{asked}"
+            asked += 1
+            create(shell, name, 2).on_done(lambda done, n=name: answered.add(n) if done.result() else None)
+            if disk.random.random() < 0.4 and thread.work:
+                thread.finish_one()
+            if disk.random.random() < 0.2:
+                shell.begin_snapshot()
+            shell.tick()
+        disk = disk.crash()
+    shell = open_shell("/d", files=disk, seed=seed)
+    assert answered <= set(shell.image.topics_by_name)
+
+
+def test_a_torn_last_batch_is_cut_off_and_overwritten(tmp_path: Path) -> None:
+    shell = started(tmp_path)
+    create(shell, "a")
+    create(shell, "b", 5)
+    shell.close()
+    path = tmp_path / LOG / "00000000000000000000.log"
+    data = path.read_bytes()
+    path.write_bytes(data[:-20])
+    again = started(tmp_path)
+    assert set(again.image.topics_by_name) == {"a"}
+    assert create(again, "b", 2).result().topics[0].error_code == 0
+    again.close()
+    third = started(tmp_path)
+    assert len(third.image.topics_by_name["b"].partitions) == 2
+    third.close()
+
+
+def test_an_operation_too_large_for_a_batch_is_one_transaction(tmp_path: Path) -> None:
+    shell = started(tmp_path)
+    create(shell, "t")
+    value = "v" * 1000
+    records = [
+        m.ConfigRecord(resource_type=TOPIC, resource_name="t", name=f"k{i}", value=value)
+        for i in range(MAX_BATCH_BYTES // 1000 + 10)
+    ]
+    assert shell.submit(lambda _: Outcome(list(records), None)).done
+    size = len(shell.image.config(TOPIC, "t"))
+    assert size == len(records)
+    shell.close()
+    path = tmp_path / LOG / "00000000000000000000.log"
+    data = path.read_bytes()
+    positions = [position for position, _ in iter_batches(data)]
+    again = started(tmp_path)
+    assert len(again.image.config(TOPIC, "t")) == size
+    again.close()
+    path.write_bytes(data[: positions[-1]])  # without the end of the transaction
+    third = started(tmp_path)
+    assert not third.image.config(TOPIC, "t")
+    assert create(third, "u").result().topics[0].error_code == 0
+    third.close()
+    fourth = started(tmp_path)
+    assert set(fourth.image.topics_by_name) == {"t", "u"}
+    fourth.close()
+
+
+def snapshot(shell: MetadataShell) -> None:
+    shell.begin_snapshot()
+    for _ in range(50):
+        shell.tick()
+
+
+def test_a_snapshot_and_what_follows_make_the_same_image(tmp_path: Path) -> None:
+    shell = started(tmp_path)
+    for i in range(5):
+        create(shell, f"a{i}", 700)
+    snapshot(shell)
+    create(shell, "later")
+    before = shell.image
+    shell.close()
+    [snapshot_id] = snapshots.list_ids(shell.log.files, str(tmp_path / LOG))
+    assert snapshot_id.epoch == 1
+    again = started(tmp_path)
+    assert content(again.image) == content(before)
+    again.close()
+
+
+@pytest.mark.parametrize("damage", ["cut", "flipped", "empty"])
+def test_a_damaged_snapshot_is_passed_over(tmp_path: Path, damage: str, caplog: pytest.LogCaptureFixture) -> None:
+    shell = started(tmp_path)
+    create(shell, "a")
+    snapshot(shell)
+    before = shell.image
+    shell.close()
+    [path] = (tmp_path / LOG).glob("*.checkpoint")
+    data = bytearray(path.read_bytes())
+    data[len(data) // 2] ^= 0xFF
+    path.write_bytes({"cut": bytes(data[: len(data) // 2]), "flipped": bytes(data), "empty": b""}[damage])
+    again = started(tmp_path)
+    assert content(again.image) == content(before)
+    assert "Passing over the snapshot" in caplog.text
+    again.close()
+
+
+def test_old_snapshots_and_the_log_before_them_go(tmp_path: Path) -> None:
+    settings = MetadataLogSettings(segment_bytes=2000, bytes_between_snapshots=1000, retention_bytes=3000)
+    shell = started(tmp_path, settings=settings)
+    for i in range(60):
+        create(shell, f"t{i}")
+        for _ in range(3):
+            shell.tick()
+    directory = str(tmp_path / LOG)
+    ids = snapshots.list_ids(shell.log.files, directory)
+    assert len(ids) <= 2
+    assert shell.log.log_start_offset > 0
+    before = shell.image
+    shell.close()
+    again = started(tmp_path, settings=settings)
+    assert content(again.image) == content(before)
+    again.close()
+
+
+def test_a_log_without_its_beginning_and_without_a_snapshot_is_refused(tmp_path: Path) -> None:
+    settings = MetadataLogSettings(segment_bytes=2000, bytes_between_snapshots=1000, retention_bytes=3000)
+    shell = started(tmp_path, settings=settings)
+    for i in range(60):
+        create(shell, f"t{i}")
+        for _ in range(3):
+            shell.tick()
+    shell.close()
+    for path in (tmp_path / LOG).glob("*.checkpoint"):
+        path.unlink()
+    with pytest.raises(KafkaError, match="no snapshot reaches there"):
+        open_shell(str(tmp_path), settings=settings)
+
+
+def test_producer_ids_are_never_given_twice(tmp_path: Path) -> None:
+    given: list[int] = []
+    for life in range(3):
+        thread = Thread()
+        shell = open_shell(str(tmp_path), thread=thread)
+        register(shell, incarnation=life)
+        waiting = [shell.next_producer_id() for _ in range(1500)]
+        while thread.work:
+            thread.finish_one()
+        given += [completion.result() for completion in waiting]
+        shell.close()
+    assert len(set(given)) == len(given) == 4500
+
+
+def test_a_damaged_vote_file_is_refused(tmp_path: Path) -> None:
+    shell = started(tmp_path)
+    shell.close()
+    (tmp_path / LOG / "quorum-state").write_text("nonsense")
+    with pytest.raises(KafkaError, match="quorum-state cannot be read"):
+        open_shell(str(tmp_path))
