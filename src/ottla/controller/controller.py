@@ -4,41 +4,46 @@ The caller, in this order: `outcome = controller.create_topics(request)`; append
 `controller.replay(...)` with what was appended, which alone changes the image; answer `outcome.response` once the
 batch is committed. Operations see records that are appended but not committed yet: they come true together.
 
+What a start does not need is imported by its first use.
+
 Errors of single topics, resources or partitions are in the response; KafkaError is raised for the request as a whole.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import TYPE_CHECKING
 
-from ottla.controller import brokers, configs, features, leaders, reassignment, topics
+from ottla.controller import brokers, features, leaders
 from ottla.controller.rules import ConfigRules
 from ottla.controller.state import ControllerSettings, Outcome, RandomSource, State
 from ottla.metadata.delta import MetadataDelta
 from ottla.metadata.image import EMPTY_IMAGE, MetadataImage
 from ottla.protocol.message import Message
-from ottla.protocol.messages.allocate_producer_ids import AllocateProducerIdsResponse
-from ottla.protocol.messages.alter_configs import AlterConfigsRequest, AlterConfigsResponse
-from ottla.protocol.messages.alter_partition_reassignments import (
-    AlterPartitionReassignmentsRequest,
-    AlterPartitionReassignmentsResponse,
-)
-from ottla.protocol.messages.broker_registration import BrokerRegistrationRequest, BrokerRegistrationResponse
-from ottla.protocol.messages.create_partitions import CreatePartitionsRequest, CreatePartitionsResponse
-from ottla.protocol.messages.create_topics import CreateTopicsRequest, CreateTopicsResponse
-from ottla.protocol.messages.delete_topics import DeleteTopicsRequest, DeleteTopicsResponse
-from ottla.protocol.messages.elect_leaders import ElectLeadersRequest, ElectLeadersResponse
-from ottla.protocol.messages.incremental_alter_configs import (
-    IncrementalAlterConfigsRequest,
-    IncrementalAlterConfigsResponse,
-)
-from ottla.protocol.messages.list_partition_reassignments import (
-    ListPartitionReassignmentsRequest,
-    ListPartitionReassignmentsResponse,
-)
-from ottla.protocol.messages.unregister_broker import UnregisterBrokerResponse
-from ottla.protocol.messages.update_features import UpdateFeaturesRequest, UpdateFeaturesResponse
-from ottla.protocol.metadata_records import FeatureLevelRecord
+
+if TYPE_CHECKING:
+    from ottla.protocol.messages.allocate_producer_ids import AllocateProducerIdsResponse
+    from ottla.protocol.messages.alter_configs import AlterConfigsRequest, AlterConfigsResponse
+    from ottla.protocol.messages.alter_partition_reassignments import (
+        AlterPartitionReassignmentsRequest,
+        AlterPartitionReassignmentsResponse,
+    )
+    from ottla.protocol.messages.broker_registration import BrokerRegistrationRequest, BrokerRegistrationResponse
+    from ottla.protocol.messages.create_partitions import CreatePartitionsRequest, CreatePartitionsResponse
+    from ottla.protocol.messages.create_topics import CreateTopicsRequest, CreateTopicsResponse
+    from ottla.protocol.messages.delete_topics import DeleteTopicsRequest, DeleteTopicsResponse
+    from ottla.protocol.messages.elect_leaders import ElectLeadersRequest, ElectLeadersResponse
+    from ottla.protocol.messages.incremental_alter_configs import (
+        IncrementalAlterConfigsRequest,
+        IncrementalAlterConfigsResponse,
+    )
+    from ottla.protocol.messages.list_partition_reassignments import (
+        ListPartitionReassignmentsRequest,
+        ListPartitionReassignmentsResponse,
+    )
+    from ottla.protocol.messages.unregister_broker import UnregisterBrokerResponse
+    from ottla.protocol.messages.update_features import UpdateFeaturesRequest, UpdateFeaturesResponse
+    from ottla.protocol.metadata_records import FeatureLevelRecord
 
 
 class Controller:
@@ -85,26 +90,36 @@ class Controller:
 
     def create_topics(self, request: CreateTopicsRequest) -> Outcome[CreateTopicsResponse]:
         """Create topics: TOPIC_ALREADY_EXISTS, INVALID_PARTITIONS, INVALID_REPLICATION_FACTOR and others each."""
+        from ottla.controller import topics
+
         return topics.create_topics(self._state, request)
 
     def create_partitions(self, request: CreatePartitionsRequest) -> Outcome[CreatePartitionsResponse]:
         """Grow topics."""
+        from ottla.controller import topics
+
         return topics.create_partitions(self._state, request)
 
     def delete_topics(self, request: DeleteTopicsRequest, api_version: int = 6) -> Outcome[DeleteTopicsResponse]:
         """Delete topics by name or id."""
+        from ottla.controller import topics
+
         return topics.delete_topics(self._state, request, api_version)
 
     # -- settings ----------------------------------------------------------------------------------------------
 
     def alter_configs(self, request: AlterConfigsRequest) -> Outcome[AlterConfigsResponse]:
         """Replace the settings of resources."""
+        from ottla.controller import configs
+
         return configs.alter(self._state, request)
 
     def incremental_alter_configs(
         self, request: IncrementalAlterConfigsRequest
     ) -> Outcome[IncrementalAlterConfigsResponse]:
         """Change single settings of resources."""
+        from ottla.controller import configs
+
         return configs.incremental_alter(self._state, request)
 
     def update_features(self, request: UpdateFeaturesRequest, api_version: int = 2) -> Outcome[UpdateFeaturesResponse]:
@@ -151,10 +166,14 @@ class Controller:
         self, request: AlterPartitionReassignmentsRequest
     ) -> Outcome[AlterPartitionReassignmentsResponse]:
         """Move partitions."""
+        from ottla.controller import reassignment
+
         return reassignment.alter(self._state, request)
 
     def list_partition_reassignments(
         self, request: ListPartitionReassignmentsRequest
     ) -> ListPartitionReassignmentsResponse:
         """The moves under way."""
+        from ottla.controller import reassignment
+
         return reassignment.ongoing(self._state, request)

@@ -63,8 +63,8 @@ def test_a_new_topic_has_an_id_leaders_and_its_settings() -> None:
             topic("x", 1, 3),
             ErrorCode.INVALID_REPLICATION_FACTOR,
             (
-                "Unable to replicate the partition 3 time(s): The target replication factor of 3 cannot be reached because"
-                " only 1 broker(s) are registered."
+                "Unable to replicate the partition 3 time(s): The target replication factor of 3 cannot be"
+                " reached because only 1 broker(s) are registered."
             ),
         ),
         (topic("bad name"), ErrorCode.INVALID_TOPIC_EXCEPTION, "characters other than"),

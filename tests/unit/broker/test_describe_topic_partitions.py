@@ -1,0 +1,45 @@
+"""DescribeTopicPartitions goes page by page through any number of topics and misses none."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+from ottla.broker.handlers.describe_topic_partitions import handle
+from ottla.common.errors import ErrorCode
+from ottla.protocol.messages.describe_topic_partitions import (
+    DescribeTopicPartitionsRequest,
+    RequestCursor,
+    TopicRequest,
+)
+
+from .metadata_support import create, open_shell, register
+
+
+def test_pages_cover_every_partition_once(tmp_path: Path) -> None:
+    shell = open_shell(str(tmp_path))
+    register(shell)
+    for name, partitions in (("a", 3), ("b", 1), ("c", 7)):
+        create(shell, name, partitions)
+    broker: Any = SimpleNamespace(metadata=shell, config=SimpleNamespace(int=lambda _: 4))
+    seen: list[tuple[str | None, int]] = []
+    cursor: RequestCursor | None = None
+    pages = 0
+    while pages == 0 or cursor is not None:
+        request = DescribeTopicPartitionsRequest(topics=[], response_partition_limit=100, cursor=cursor)
+        page = handle(broker, Any, request)  # type: ignore[arg-type]
+        assert sum(len(topic.partitions) for topic in page.topics) <= 4
+        seen += [(topic.name, partition.partition_index) for topic in page.topics for partition in topic.partitions]
+        following = page.next_cursor
+        cursor = RequestCursor(following.topic_name, following.partition_index) if following else None
+        pages += 1
+    assert seen == [("a", 0), ("a", 1), ("a", 2), ("b", 0), *(("c", i) for i in range(7))]
+    assert pages == 3
+    request = DescribeTopicPartitionsRequest(topics=[TopicRequest("nope"), TopicRequest("b")])
+    page = handle(broker, Any, request)  # type: ignore[arg-type]
+    assert [(topic.name, topic.error_code) for topic in page.topics] == [
+        ("b", ErrorCode.NONE),
+        ("nope", ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
+    ]
+    shell.close()
