@@ -177,7 +177,7 @@ def check_broker_name(name: str, *, cluster_wide: bool) -> None:
     """The part of `check_broker` that holds for removing a value as well."""
     setting = BROKER_SETTINGS.get(name)
     if setting is None or setting.update == READ_ONLY:
-        raise KafkaError(ErrorCode.INVALID_CONFIG, f"{name} cannot be changed while the broker runs")
+        raise KafkaError(ErrorCode.INVALID_CONFIG, f"Cannot update these configs dynamically: {name}")
     if setting.update == PER_BROKER and cluster_wide:
         raise KafkaError(ErrorCode.INVALID_CONFIG, f"{name} can be set for single brokers only, not for all")
 
