@@ -458,7 +458,7 @@ def test_group_value_beyond_the_brokers_limits_is_refused(overrides: dict[str, s
 @pytest.mark.parametrize(
     ("name", "text", "cluster_wide", "words"),
     [
-        ("num.partitions", "3", False, "while the broker runs"),
+        ("num.partitions", "3", False, "Cannot update these configs dynamically"),
         ("listeners", "PLAINTEXT://:1", True, "single brokers"),
         ("log.retention.ms", "x", True, "whole number"),
         ("no.such", "1", False, "Unknown"),
