@@ -13,7 +13,7 @@ import logging
 import secrets
 import socket
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from ottla.broker.broker import Broker, FlushThreads
 from ottla.broker.config_rules import BrokerConfigRules
@@ -36,6 +36,9 @@ from ottla.network.sockets import bind
 from ottla.protocol.messages.broker_registration import BrokerRegistrationRequest, Feature
 from ottla.protocol.messages.broker_registration import Listener as RegisteredListener
 from ottla.records import Codec
+
+if TYPE_CHECKING:
+    from ottla.log.cleaner import Cleaner
 
 logger = logging.getLogger(__name__)
 
@@ -85,6 +88,7 @@ class Node:
         self._logs: LogManager | None = None
         self._metadata: MetadataShell | None = None
         self._server: Server | None = None
+        self._cleaner: Cleaner | None = None
         self._started = False
         self._watermarks = -1
         self.broker: Broker
@@ -199,6 +203,8 @@ class Node:
         """Each new image goes to whoever keeps something equal to it, partitions before groups."""
         broker = self.broker
         broker.follow_configs(old, new)
+        if self._server is not None and (old is None or old.configs is not new.configs):
+            self._server.limits = Limits.from_config(broker.config)
         broker.partitions.publish(old, new)
         if old is not None and old.topics_by_name is not new.topics_by_name:
             broker.groups.partitions_changed()
@@ -224,12 +230,25 @@ class Node:
             self._checkpoint_high_watermarks,
         )
         every("metadata snapshots", 5_000, self.broker.metadata.tick)
+        if config.bool("log.cleaner.enable"):
+            from ottla.log.cleaner import Cleaner
+
+            self._cleaner = Cleaner(
+                logs,
+                backoff_ms=config.int("log.cleaner.backoff.ms"),
+                dedupe_buffer_bytes=config.int("log.cleaner.dedupe.buffer.size"),
+            )
+            every("compaction", 1_000, self._compact)
 
     def _in_background(self, work: Callable[[], object]) -> None:
         self._threads.run(work).on_done(lambda done: done.result())
 
     def _retention(self) -> None:
         self.broker.logs.cleanup(self.clock.wall_ms())
+
+    def _compact(self) -> None:
+        if self._cleaner is not None:
+            self._cleaner.step(self.clock.wall_ms())
 
     def _flush(self) -> None:
         now_ms = self.clock.wall_ms()
@@ -271,6 +290,8 @@ class Node:
         self._housekeeping.stop()
         if self._server is not None:
             await self._server.close(ANSWER_WITHIN_S)
+        if self._cleaner is not None:
+            self._cleaner.close()
         if self._started:
             self.broker.groups.close()
         for sockets in self._sockets:
