@@ -61,7 +61,10 @@ def write(tools: Tools) -> str:
 
 @pytest.fixture(
     scope="module",
-    params=["ottla", pytest.param("kafka", marks=pytest.mark.xdist_group("stock-kafka"))],
+    params=[
+        pytest.param("ottla", marks=pytest.mark.xdist_group("left-ottla")),
+        pytest.param("kafka", marks=pytest.mark.xdist_group("stock-kafka")),
+    ],
 )
 def left(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Left]:
     """The directory of a stopped broker."""

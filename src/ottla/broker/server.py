@@ -20,7 +20,8 @@ from ottla.broker.config_rules import BrokerConfigRules
 from ottla.broker.dispatch import Dispatcher
 from ottla.broker.group_runtime import GroupRuntime
 from ottla.broker.housekeeping import Housekeeping
-from ottla.broker.metadata_log import MetadataLogSettings, MetadataShell
+from ottla.broker.metadata_log import MetadataShell
+from ottla.broker.metadata_snapshotting import MetadataLogSettings
 from ottla.common.clock import Clock, SystemClock
 from ottla.common.ids import OFFSETS_TOPIC, TopicPartition, Uuid, uuid_to_text
 from ottla.config import BrokerConfig
