@@ -209,7 +209,8 @@ class Node:
         broker.partitions.publish(old, new)
         if old is not None and old.topics_by_name is not new.topics_by_name:
             broker.groups.partitions_changed()
-            gone = old.topics_by_name.keys() - new.topics_by_name.keys()
+            # By id: a topic that was deleted and made anew is another one.
+            gone = {old.topics_by_id[topic_id].name for topic_id in old.topics_by_id.keys() - new.topics_by_id.keys()}
             if gone:
                 broker.groups.topics_deleted(gone)
 
