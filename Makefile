@@ -42,7 +42,7 @@ peers: $(STAMP) ## Fetch what the tests talk to: stock Apache Kafka (Maven), kca
 	@$(BIN)/python -m tests.peers fetch
 
 docs: $(STAMP) ## Regenerate the generated tables in docs/
-	@$(BIN)/python -m ottla.protocol.table > docs/protocol.md
+	@$(BIN)/python -m ottla.cli.protocol_table > docs/protocol.md
 	@$(BIN)/python -m ottla.config.table > docs/configuration.md
 
 clean: ## Remove everything that was built

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 
 from ottla.common.errors import ErrorCode, KafkaError
 from ottla.config import (
@@ -12,11 +13,12 @@ from ottla.config import (
     TOPIC_SETTINGS,
     BrokerConfig,
     check_broker,
+    check_broker_name,
     check_group,
     check_group_together,
     check_topic,
     check_topic_together,
-    format_value,
+    resolve_broker,
     resolve_group,
     resolve_topic,
 )
@@ -26,6 +28,15 @@ from ottla.metadata.image import BROKER, GROUP, TOPIC
 logger = logging.getLogger(__name__)
 
 _SETTINGS = {TOPIC: TOPIC_SETTINGS, BROKER: BROKER_SETTINGS, GROUP: GROUP_SETTINGS}
+
+
+@contextmanager
+def _as_request_error() -> Iterator[None]:
+    """Kafka has one code for whatever is wrong with a broker's setting, another for a topic's."""
+    try:
+        yield
+    except KafkaError as error:
+        raise KafkaError(ErrorCode.INVALID_REQUEST, error.message) from error
 
 
 class BrokerConfigRules:
@@ -41,6 +52,10 @@ class BrokerConfigRules:
         for key in changed:
             if key in configs:
                 self._check(kind, name, key, configs[key])
+            elif kind == BROKER and key in BROKER_SETTINGS:
+                # A name that is no setting may go: other software may have written it.
+                with _as_request_error():
+                    check_broker_name(key, cluster_wide=name == "")
         if kind == TOPIC:
             check_topic_together(resolve_topic(configs, {}, {}, self._static))
         elif kind == GROUP:
@@ -53,11 +68,8 @@ class BrokerConfigRules:
         elif kind == GROUP:
             warning = check_group(key, value)
         else:
-            try:
+            with _as_request_error():
                 warning = check_broker(key, value, cluster_wide=name == "")
-            except KafkaError as error:
-                # Kafka has one code for whatever is wrong with a broker's setting, another for a topic's.
-                raise KafkaError(ErrorCode.INVALID_REQUEST, error.message) from error
         if warning:
             logger.warning("%s", warning)
 
@@ -67,9 +79,14 @@ class BrokerConfigRules:
         return setting is not None and setting.type == "list"
 
     def default(self, kind: int, key: str) -> str | None:
-        """What the setting is if nobody set it."""
-        setting = _SETTINGS.get(kind, {}).get(key)
-        return None if setting is None else format_value(setting, setting.default)
+        """What the setting is while the resource itself does not set it: this broker's file counts."""
+        if key not in _SETTINGS.get(kind, {}):
+            return None
+        if kind == TOPIC:
+            return resolve_topic({}, {}, {}, self._static)[key].text
+        if kind == GROUP:
+            return resolve_group({}, {}, {}, self._static)[key].text
+        return resolve_broker({}, {}, self._static)[key].text
 
     def describe_topic(
         self, configs: Mapping[str, str], broker: Mapping[str, str], cluster: Mapping[str, str]

@@ -19,7 +19,7 @@ alter.log.dirs.replication.quota.window.size.seconds int 1 1.. low read-only rep
     Length of such a sample.
 auto.create.topics.enable boolean true - high read-only works
     Whether a client's first question about an unknown topic creates it.
-auto.leader.rebalance.enable boolean true - high read-only works
+auto.leader.rebalance.enable boolean true - high read-only reported
     Whether leadership goes back to preferred replicas by itself; with one node it is always there.
 background.threads int 10 1.. high cluster-wide reported
     Threads for background work in Kafka; here the event loop and a small pool do it.
@@ -45,8 +45,8 @@ config.providers list "" - low cluster-wide refused
     Names of Java classes that fill in variables in settings.
 connections.max.idle.ms long 600000 - medium read-only works
     A connection that is silent for longer is closed; negative means never.
-controlled.shutdown.enable boolean true - medium read-only works
-    Whether a stopping broker first hands its leadership over.
+controlled.shutdown.enable boolean true - medium read-only reported
+    Whether a stopping broker first hands its leadership over; with one node nobody can take it.
 controller.listener.names list null - high read-only works
     Listeners that serve the controller; they are not told to ordinary clients.
 controller.quorum.append.linger.ms int 25 0.. medium read-only reported
@@ -233,7 +233,7 @@ log.cleaner.delete.retention.ms long 86400000 0.. medium cluster-wide works
     How long tombstones and transaction markers stay after compaction.
 log.cleaner.enable boolean true - medium read-only works
     Whether logs are compacted at all.
-log.cleaner.io.buffer.load.factor double 0.9 - medium cluster-wide reported
+log.cleaner.io.buffer.load.factor double 0.9 - medium cluster-wide works
     How full the cleaner's map may become.
 log.cleaner.io.buffer.size int 524288 0.. medium cluster-wide reported
     Memory for the cleaner's reads and writes.
@@ -469,8 +469,8 @@ replication.quota.window.num int 11 1.. low read-only reported
     Samples kept for replication quotas.
 replication.quota.window.size.seconds int 1 1.. low read-only reported
     Length of such a sample.
-request.timeout.ms int 30000 - high read-only works
-    How long a request to another node may take.
+request.timeout.ms int 30000 - high read-only reported
+    How long a request to another node may take; there is no other node yet.
 server.max.startup.time.ms long 9223372036854775807 0.. medium read-only reported
     How long a start may take.
 share.coordinator.append.linger.ms int -1 -1.. medium read-only reported

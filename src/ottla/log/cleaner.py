@@ -116,16 +116,21 @@ class Cleaner:
         *,
         backoff_ms: int = 15_000,
         dedupe_buffer_bytes: int = 128 << 20,
+        load_factor: float = 0.9,
         start_work: Callable[[CleanJob], Work] = WorkerProcess,
     ) -> None:
         self.manager = manager
-        self.backoff_ms = backoff_ms
-        self.max_keys = max(int(dedupe_buffer_bytes * 0.9) // BYTES_PER_KEY, 1)
+        self.configure(backoff_ms=backoff_ms, dedupe_buffer_bytes=dedupe_buffer_bytes, load_factor=load_factor)
         self._start_work = start_work
         self._running: _Running | None = None
         self._next_look_ms = 0
         self._cleaned_to: dict[str, dict[TopicPartition, int]] = {}
         self._failed: set[str] = set()
+
+    def configure(self, *, backoff_ms: int, dedupe_buffer_bytes: int, load_factor: float) -> None:
+        """Take over changed settings; a job under way goes on with the old ones."""
+        self.backoff_ms = backoff_ms
+        self.max_keys = max(int(dedupe_buffer_bytes * load_factor) // BYTES_PER_KEY, 1)
 
     @property
     def busy(self) -> bool:
