@@ -10,8 +10,8 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 
 from ottla.common.errors import ErrorCode
-from ottla.protocol.compiler import Plan, plans_of
 from ottla.protocol.message import MISSING, Message, Struct
+from ottla.protocol.plans import Plan, plans_of
 
 EXAMPLES = int(os.environ.get("OTTLA_EXAMPLES", "4"))
 bounded = settings(

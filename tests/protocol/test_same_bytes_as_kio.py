@@ -14,8 +14,8 @@ from hypothesis import given
 from kio.serial import entity_reader, entity_writer
 
 from ottla.protocol import consumer_protocol, control_records
-from ottla.protocol.compiler import plans_of
 from ottla.protocol.message import Message, Struct
+from ottla.protocol.plans import plans_of
 from ottla.protocol.registry import API, request_class, response_class
 
 from .protocol_strategies import bounded, carried, structs, versions_of

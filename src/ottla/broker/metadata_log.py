@@ -36,7 +36,8 @@ from ottla.controller import ConfigRules, Controller, ControllerSettings, Outcom
 from ottla.controller.state import RandomSource
 from ottla.log.config import LogConfig
 from ottla.log.files import Files
-from ottla.log.log import Home, Log
+from ottla.log.home import Home
+from ottla.log.log import Log
 from ottla.log.recovery import open_log
 from ottla.metadata.features import LATEST_METADATA_VERSION, METADATA_VERSION, bootstrap_records, record_version
 from ottla.metadata.image import MetadataImage

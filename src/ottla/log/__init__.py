@@ -10,7 +10,8 @@ storage (meta.properties, the lock), manager.
 from ottla.log.cleaner import Cleaner
 from ottla.log.config import LogConfig
 from ottla.log.files import Files
-from ottla.log.log import AppendInfo, Home, Log
+from ottla.log.home import Home
+from ottla.log.log import AppendInfo, Log
 from ottla.log.manager import DirectoryInfo, LogDirectory, LogManager
 from ottla.log.recovery import Opening, open_log
 from ottla.log.storage import StorageError

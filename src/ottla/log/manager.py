@@ -5,9 +5,9 @@ logs raise KAFKA_STORAGE_ERROR and `on_directory_failed` is called, on the threa
 one thread calls everything; `checkpoint` and `Log.flush` may run in another one, and `in_background` is given what may
 take long and needs no answer (removing files).
 
-Duties of the owner: `cleanup` every log.retention.check.interval.ms, `checkpoint` every minute and
-`checkpoint_high_watermarks` every five seconds, `flush` for logs in `logs_to_flush`, `close` at the end. Compaction is
-the `Cleaner`'s.
+Duties of the owner, at the intervals of the settings: `cleanup`, `expire_producers`, `remove_deleted`,
+`checkpoint_recovery_points`, `checkpoint_log_starts` and `checkpoint_high_watermarks`; `flush` for logs in
+`logs_to_flush`, `close` at the end. Compaction is the `Cleaner`'s.
 """
 
 import logging
@@ -33,7 +33,8 @@ from ottla.log.checkpoints import (
 )
 from ottla.log.config import LogConfig
 from ottla.log.files import Files
-from ottla.log.log import Home, Log
+from ottla.log.home import Home
+from ottla.log.log import Log
 from ottla.log.recovery import Opening, open_log
 from ottla.log.segment import OpenFiles
 
@@ -45,7 +46,6 @@ FUTURE_SUFFIX = "-future"
 _MAX_NAME = 255
 _PARTITION_NAME = re.compile(r"(?P<topic>[a-zA-Z0-9._-]+)-(?P<partition>\d+)")
 _MARKED_NAME = re.compile(r".+-\d+\.[0-9a-f]{32}(?P<suffix>-delete|-stray|-future)")
-_PRODUCER_EXPIRY_CHECK_MS = 600_000
 
 
 @dataclass(frozen=True)
@@ -127,7 +127,6 @@ class LogManager:
         self._logs: dict[TopicPartition, Log] = {}
         # Directories of deleted partitions, with the moment to remove them.
         self._doomed: list[tuple[int, LogDirectory, str]] = []
-        self._producers_checked_ms = 0
         self._acquired = False
 
     # Starting
@@ -318,11 +317,8 @@ class LogManager:
         ]
 
     def cleanup(self, now_ms: int) -> int:
-        """Retention of every log, expiry of producers, removal of files whose delay is over; segments removed."""
+        """Retention of every log, then `remove_deleted`; how many segments went."""
         count = 0
-        doomed: list[tuple[LogDirectory, list[str]]] = []
-        expire = now_ms - self._producers_checked_ms >= _PRODUCER_EXPIRY_CHECK_MS
-        self._producers_checked_ms = now_ms if expire else self._producers_checked_ms
         for log in self.all():
             if not log.home.online:
                 continue
@@ -330,16 +326,25 @@ class LogManager:
                 count += log.delete_old_segments(now_ms)
             except KafkaError as error:
                 logger.warning("Retention of %s failed: %s", log.topic_partition, error)
-                continue
-            if expire:
-                log.producers.expire(now_ms)
-            if paths := log.purge(now_ms):
-                doomed.append((self._home_of(log), paths))
+        self.remove_deleted(now_ms)
+        return count
+
+    def expire_producers(self, now_ms: int) -> None:
+        """Forget producers that wrote nothing for producer.id.expiration.ms."""
+        for log in self._logs.values():
+            log.producers.expire(now_ms)
+
+    def remove_deleted(self, now_ms: int) -> None:
+        """Remove, in the background, the files and directories whose file.delete.delay.ms is over."""
+        doomed = [
+            (self._home_of(log), paths)
+            for log in self._logs.values()
+            if log.home.online and (paths := log.purge(now_ms))
+        ]
         trees = [(home, path) for moment, home, path in self._doomed if moment <= now_ms]
         self._doomed = [entry for entry in self._doomed if entry[0] > now_ms]
         if doomed or trees:
             self._in_background(lambda: self._remove(doomed, trees))
-        return count
 
     def _remove(self, doomed: list[tuple[LogDirectory, list[str]]], trees: list[tuple[LogDirectory, str]]) -> None:
         for home, paths in doomed:
@@ -356,15 +361,24 @@ class LogManager:
 
     def checkpoint(self) -> None:
         """Write recovery points and log starts of every directory. May run in another thread."""
+        self.checkpoint_recovery_points()
+        self.checkpoint_log_starts()
+
+    def checkpoint_recovery_points(self) -> None:
+        """Write up to where each log is on disk for certain. May run in another thread."""
         for home in self._homes:
-            logs = self._logs_in(home)
-            points = {log.topic_partition: log.flushed_offset for log in logs}
+            points = {log.topic_partition: log.flushed_offset for log in self._logs_in(home)}
+            self._write(home, {RECOVERY_POINTS: points})
+
+    def checkpoint_log_starts(self) -> None:
+        """Write the log starts that the files' names do not tell. May run in another thread."""
+        for home in self._homes:
             starts = {
                 log.topic_partition: log.log_start_offset
-                for log in logs
+                for log in self._logs_in(home)
                 if log.log_start_offset > log.segments[0].base_offset
             }
-            self._write(home, {RECOVERY_POINTS: points, LOG_STARTS: starts})
+            self._write(home, {LOG_STARTS: starts})
 
     def checkpoint_high_watermarks(self) -> None:
         """Write the high watermarks of every directory. May run in another thread."""

@@ -17,8 +17,9 @@ from ottla.log.checkpoints import read_topic_id, write_topic_id
 from ottla.log.config import LogConfig
 from ottla.log.epochs import LeaderEpochs
 from ottla.log.files import Files
+from ottla.log.home import Home
 from ottla.log.index import CorruptIndexError
-from ottla.log.log import Home, Log, replay_producers
+from ottla.log.log import Log
 from ottla.log.producers import CompletedTransaction, Producers
 from ottla.log.segment import (
     CLEANED,
@@ -31,6 +32,7 @@ from ottla.log.segment import (
     TornSegmentError,
     file_name,
 )
+from ottla.log.segmented import replay_producers
 from ottla.log.txn_index import AbortedTransaction
 from ottla.records import BatchHeader, check_crc
 

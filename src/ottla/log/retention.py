@@ -7,11 +7,11 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from ottla.log.log import Log
     from ottla.log.segment import Segment
+    from ottla.log.segmented import SegmentedLog
 
 
-def apply_retention(log: "Log", now_ms: int) -> int:
+def apply_retention(log: "SegmentedLog", now_ms: int) -> int:
     """Remove the segments that may go; how many."""
     count = _delete(log, lambda _, following: following is not None and following <= log.log_start_offset)
     if log.config.deletes:
@@ -19,7 +19,7 @@ def apply_retention(log: "Log", now_ms: int) -> int:
     return count
 
 
-def _delete_by_size(log: "Log") -> int:
+def _delete_by_size(log: "SegmentedLog") -> int:
     limit = log.config.retention_bytes
     excess = log.size - limit
     if limit < 0 or excess < 0:
@@ -35,7 +35,7 @@ def _delete_by_size(log: "Log") -> int:
     return _delete(log, goes)
 
 
-def _delete_by_age(log: "Log", now_ms: int) -> int:
+def _delete_by_age(log: "SegmentedLog", now_ms: int) -> int:
     limit = log.config.retention_ms
     if limit < 0:
         return 0
@@ -48,7 +48,7 @@ def age_of(segment: "Segment") -> int:
     return timestamp if timestamp >= 0 else segment.modified_ms()
 
 
-def _delete(log: "Log", goes: Callable[["Segment", int | None], bool]) -> int:
+def _delete(log: "SegmentedLog", goes: Callable[["Segment", int | None], bool]) -> int:
     segments = log.segments
     doomed: list[Segment] = []
     for i, segment in enumerate(segments):

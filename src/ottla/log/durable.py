@@ -1,0 +1,250 @@
+"""What a log is made of, and how it becomes durable: its state, `flush`, `close`, and what a failing disk means.
+
+Contract. `flush` may run in another thread than all the rest; `_lock` guards the descriptors and what waits for a
+flush. Offsets below `flushed_offset` are on disk. An OSError takes the whole directory offline (`Home.fail`).
+"""
+
+import threading
+from collections.abc import Iterable
+from typing import NoReturn
+
+from ottla.common.clock import Clock, SystemClock
+from ottla.common.errors import ErrorCode, KafkaError
+from ottla.common.ids import ZERO_UUID, TopicPartition, Uuid
+from ottla.log.config import LogConfig
+from ottla.log.epochs import LeaderEpochs
+from ottla.log.home import Home
+from ottla.log.producers import ProducerEntry, Producers
+from ottla.log.segment import SUFFIXES, OpenFiles, Segment
+
+_OFFSET_ENTRY_SIZE = 8
+_TIME_ENTRY_SIZE = 12
+
+
+class DurableLog:
+    """Offsets: log_start_offset <= high_watermark <= log_end_offset; flushed_offset is the recovery point."""
+
+    def __init__(
+        self,
+        home: Home,
+        directory: str,
+        topic_partition: TopicPartition,
+        config: LogConfig,
+        *,
+        segments: list[Segment],
+        producers: Producers,
+        epochs: LeaderEpochs,
+        log_start_offset: int,
+        log_end_offset: int,
+        flushed_offset: int,
+        topic_id: Uuid = ZERO_UUID,
+        clock: Clock | None = None,
+        open_files: OpenFiles | None = None,
+    ) -> None:
+        """For `ottla.log.recovery.open_log`, which finds out all this; `segments` end with the active one."""
+        self.topic_partition = topic_partition
+        self.topic_id = topic_id
+        self.directory = directory
+        self.home = home
+        self.files = home.files
+        self.clock: Clock = clock or SystemClock()
+        self.producers = producers
+        self.epochs = epochs
+        self.log_start_offset = log_start_offset
+        self.log_end_offset = log_end_offset
+        self.flushed_offset = flushed_offset
+        self.open_files = open_files or OpenFiles()
+        self.closed = False
+        self._high_watermark = log_start_offset
+        self._segments = segments
+        self._bases = [segment.base_offset for segment in segments]
+        self._active = segments[-1]
+        self._epoch = epochs.latest
+        self._flushed_ms = self.clock.wall_ms()
+        # (moment, path) of files to be removed.
+        self._doomed: list[tuple[int, str]] = []
+        # Guards descriptors and what is below against `flush` in another thread.
+        self._lock = threading.Lock()
+        self._flushing = threading.Lock()
+        self._unsynced: list[Segment] = []
+        self._unsynced_paths: list[str] = []
+        self._directory_changed = True
+        self.truncations = 0
+        self.reconfigure(config)
+
+    def __repr__(self) -> str:
+        return f"Log({self.topic_partition}, {self.log_start_offset}..{self.log_end_offset})"
+
+    # What others ask
+
+    @property
+    def high_watermark(self) -> int:
+        """All below it is committed; set by the owner, kept within the log."""
+        return self._high_watermark
+
+    @high_watermark.setter
+    def high_watermark(self, offset: int) -> None:
+        self._high_watermark = min(max(offset, self.log_start_offset), self.log_end_offset)
+        self.producers.on_high_watermark(self._high_watermark)
+
+    @property
+    def last_stable_offset(self) -> int:
+        """Readers of committed records may read up to here."""
+        unstable = self.producers.first_unstable_offset
+        return self._high_watermark if unstable is None else min(unstable, self._high_watermark)
+
+    @property
+    def latest_epoch(self) -> int:
+        """The newest leader epoch in the log, -1 if there is none."""
+        return self.epochs.latest
+
+    @property
+    def size(self) -> int:
+        """Bytes of all segments."""
+        return sum(segment.size for segment in self._segments)
+
+    @property
+    def segments(self) -> list[Segment]:
+        """The segments, oldest first; the last one is active."""
+        return list(self._segments)
+
+    @property
+    def active_segment(self) -> Segment:
+        """The one that is appended to."""
+        return self._active
+
+    @property
+    def unflushed_records(self) -> int:
+        """Offsets that a power failure may take."""
+        return self.log_end_offset - self.flushed_offset
+
+    @property
+    def has_unsynced_segments(self) -> bool:
+        """Whether a sealed segment waits for `flush`; the owner does that in the background."""
+        return bool(self._unsynced)
+
+    def needs_flush(self, now_ms: int) -> bool:
+        """Whether flush.messages or flush.ms asks for a `flush` now."""
+        unflushed = self.log_end_offset - self.flushed_offset
+        if unflushed <= 0:
+            return False
+        config = self.config
+        return unflushed >= config.flush_messages or now_ms - self._flushed_ms >= config.flush_ms
+
+    def reconfigure(self, config: LogConfig) -> None:
+        """Follow a changed configuration from the next append on."""
+        self.config = config
+        self._max_segment_ms = config.max_segment_ms
+        self.producers.expiration_ms = config.producer_id_expiration_ms
+        self._max_offset_entries = max(config.segment_index_bytes // _OFFSET_ENTRY_SIZE, 1)
+        self._max_time_entries = max(config.segment_index_bytes // _TIME_ENTRY_SIZE - 1, 1)
+
+    def active_producers(self) -> list[ProducerEntry]:
+        """What is known of each producer id, for DescribeProducers."""
+        return list(self.producers.entries.values())
+
+    # Making durable
+
+    def flush(self) -> int:
+        """Make everything appended so far durable; the new `flushed_offset`.
+
+        May be called in another thread than the rest. Raises KafkaError(KAFKA_STORAGE_ERROR) if the disk fails; the
+        directory is offline then, for a failed fsync must not be tried again.
+        """
+        with self._flushing:
+            if not self.home.online:
+                self._offline()
+            with self._lock:
+                if self.closed:
+                    return self.flushed_offset
+                target, truncations = self.log_end_offset, self.truncations
+                sealed = list(self._unsynced)
+                paths, self._unsynced_paths = self._unsynced_paths, []
+                sync_directory, self._directory_changed = self._directory_changed, False
+                descriptors = [self.files.dup(segment.fd) for segment in (*sealed, self._active)]
+            try:
+                self._sync(descriptors, sealed, paths, sync_directory=sync_directory)
+            except OSError as error:
+                if self._is_closed():  # deleted meanwhile: its directory has another name now
+                    return self.flushed_offset
+                self._fail(error, "flush")
+            finally:
+                for fd in descriptors:
+                    self.files.close(fd)
+            with self._lock:
+                for segment in sealed:
+                    segment.evictable = True
+                    if segment in self._unsynced:
+                        self._unsynced.remove(segment)
+                if truncations == self.truncations:
+                    self.flushed_offset = max(self.flushed_offset, target)
+                self._flushed_ms = self.clock.wall_ms()
+            return self.flushed_offset
+
+    def _sync(
+        self, descriptors: Iterable[int], sealed: list[Segment], paths: list[str], *, sync_directory: bool
+    ) -> None:
+        for fd in descriptors:
+            self.files.fsync(fd)
+        for path in (*paths, *(segment.path(kind) for segment in sealed for kind in SUFFIXES[1:])):
+            try:
+                fd = self.files.open(path, read_only=True)
+            except FileNotFoundError:  # no aborted transactions, or deleted meanwhile
+                continue
+            try:
+                self.files.fsync(fd)
+            finally:
+                self.files.close(fd)
+        self.epochs.write()
+        if sync_directory:
+            self.files.fsync_directory(self.directory)
+
+    def note_unsynced(self, segments: list[Segment]) -> None:
+        """Sealed segments that the next `flush` must sync."""
+        with self._lock:
+            self._unsynced.extend(segments)
+
+    # The end
+
+    def close(self) -> None:
+        """Flush, write indices and a producer snapshot, close the files. Then a clean-shutdown file tells the truth."""
+        if self.closed:
+            return
+        if self.home.online:
+            try:
+                self.producers.end_offset = self.log_end_offset
+                snapshot = self.producers.take_snapshot()
+                if snapshot is not None:
+                    self._unsynced_paths.append(snapshot)
+                self._active.seal()
+                self._active.evictable = False
+                self._active.open_file()
+                self._unsynced.append(self._active)
+            except OSError as error:
+                self._fail(error, "close")
+            self.flush()
+        self.abandon()
+
+    def abandon(self) -> None:
+        """Close the files without writing anything more."""
+        with self._lock:
+            self.closed = True
+            for segment in self._segments:
+                segment.close_file()
+
+    # Failing
+
+    def _is_closed(self) -> bool:
+        return self.closed  # asked again, because another thread may have changed it
+
+    def _offline(self) -> NoReturn:
+        raise KafkaError(
+            ErrorCode.KAFKA_STORAGE_ERROR,
+            f"{self.topic_partition} is in the log directory {self.home.path}, which is offline",
+        )
+
+    def _fail(self, error: OSError, doing: str) -> NoReturn:
+        self.home.fail(error)
+        raise KafkaError(
+            ErrorCode.KAFKA_STORAGE_ERROR, f"Cannot {doing} {self.topic_partition} in {self.home.path}: {error}"
+        ) from error
