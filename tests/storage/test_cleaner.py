@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from ottla.log import Cleaner, Files, Log, LogConfig, LogManager
+from ottla.log import Files, Log, LogConfig, LogManager
+from ottla.log.cleaner import Cleaner
 from ottla.log.cleaning import CleanJob, CleanResult, clean
 from ottla.records import decode_batch, encode_end_transaction_marker, iter_batches
 from tests.storage.disk import Crash, SimulatedDisk

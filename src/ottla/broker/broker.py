@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import secrets
+import os
 from collections.abc import Callable, Iterable
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import TYPE_CHECKING
@@ -99,7 +99,7 @@ class Broker:
             flush_in_thread=flush_threads.run,
         )
         self.fetch_sessions = FetchSessionCache(
-            config.int("max.incremental.fetch.session.cache.slots"), lambda: secrets.randbelow(2**31)
+            config.int("max.incremental.fetch.session.cache.slots"), lambda: int.from_bytes(os.urandom(4), "big") >> 1
         )
         self.supported_features = SUPPORTED_FEATURES
 

@@ -1,8 +1,6 @@
 """Log directories before a broker opens them: where they are by default, whose they are, how they are formatted."""
 
 import os
-import secrets
-from pathlib import Path
 
 from ottla.cli.terminal import Failure
 from ottla.common.ids import Uuid, uuid_from_text, uuid_to_text
@@ -16,14 +14,14 @@ def default_data_directory() -> str:
     configured = os.environ.get("OTTLA_DATA")
     if configured:
         return configured
-    home = os.environ.get("XDG_DATA_HOME")
-    return str((Path(home) if home else Path.home() / ".local" / "share") / "ottla")
+    home = os.environ.get("XDG_DATA_HOME") or os.path.expanduser("~/.local/share")  # noqa: PTH111 - no pathlib at start
+    return f"{home}/ottla"
 
 
 def random_uuid() -> Uuid:
     """A new id whose text form does not start with a dash, which a command line would take for an option."""
     while True:
-        uuid = secrets.token_bytes(16)
+        uuid = os.urandom(16)
         if not uuid_to_text(uuid).startswith("-"):
             return uuid
 

@@ -7,7 +7,6 @@ Reading order: files (the seam to the disk), segment and index, log, recovery, p
 storage (meta.properties, the lock), manager.
 """
 
-from ottla.log.cleaner import Cleaner
 from ottla.log.config import LogConfig
 from ottla.log.files import Files
 from ottla.log.home import Home
@@ -20,7 +19,6 @@ from ottla.log.txn_index import AbortedTransaction
 __all__ = [
     "AbortedTransaction",
     "AppendInfo",
-    "Cleaner",
     "DirectoryInfo",
     "Files",
     "Home",

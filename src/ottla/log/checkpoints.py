@@ -5,7 +5,6 @@ that cannot be read as such raises CorruptCheckpointError (Kafka takes the direc
 """
 
 from collections.abc import Mapping
-from pathlib import PurePosixPath
 
 from ottla.common.ids import ZERO_UUID, TopicPartition, Uuid, uuid_from_text, uuid_to_text
 from ottla.log.files import Files
@@ -48,7 +47,7 @@ def format_lines(entries: list[str]) -> bytes:
 
 def read_offsets(files: Files, directory: str, name: str) -> dict[TopicPartition, int]:
     """Offsets by partition; empty if the file is missing."""
-    path = str(PurePosixPath(directory) / name)
+    path = f"{directory}/{name}"
     try:
         return {TopicPartition(topic, int(p)): int(offset) for topic, p, offset in read_lines(files, path, 3)}
     except ValueError as error:

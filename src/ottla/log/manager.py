@@ -11,8 +11,8 @@ Duties of the owner, at the intervals of the settings: `cleanup`, `expire_produc
 """
 
 import logging
+import os
 import re
-import secrets
 import threading
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
@@ -430,5 +430,5 @@ class LogManager:
 
 def marked_name(topic_partition: TopicPartition, suffix: str) -> str:
     """The name of a directory that is not in use: `<topic>-<partition>.<unique><suffix>`, at most 255 bytes."""
-    tail = f"-{topic_partition.partition}.{secrets.token_hex(16)}{suffix}"
+    tail = f"-{topic_partition.partition}.{os.urandom(16).hex()}{suffix}"
     return topic_partition.topic[: _MAX_NAME - len(tail)] + tail

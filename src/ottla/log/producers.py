@@ -13,12 +13,11 @@ from collections.abc import Mapping
 from struct import Struct
 from typing import NamedTuple
 
-from crc32c import crc32c
-
 from ottla.common.errors import ErrorCode, KafkaError
 from ottla.log.files import Files
 from ottla.records import BatchHeader, Record, decode_batch
 from ottla.records.batch import Buffer
+from ottla.records.checksum import crc32c
 
 KEPT_BATCHES = 5
 _SNAPSHOT_HEAD = Struct(">hIi")

@@ -32,7 +32,9 @@ def _addresses(listener: Listener) -> list[tuple[socket.AddressFamily, str]]:
         if socket.has_dualstack_ipv6():
             return [(socket.AF_INET6, "::")]
         return [(socket.AF_INET, "0.0.0.0")]  # noqa: S104  # every interface was asked for
-    found = socket.getaddrinfo(listener.host, None, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+    # As bytes: a host in text would go through the codec of international names, 2 ms of imports.
+    host = listener.host.encode() if listener.host.isascii() else listener.host
+    found = socket.getaddrinfo(host, None, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
     addresses = [(family, str(address[0])) for family, _, _, _, address in found]
     # IPv4 first: where both are there, clients that know only one know that one.
     return sorted(dict.fromkeys(addresses), key=lambda entry: entry[0] != socket.AF_INET)
