@@ -10,10 +10,10 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import secrets
+import os
 import socket
 from collections.abc import Callable
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, TypedDict
 
 from ottla.broker.broker import Broker, FlushThreads
 from ottla.broker.config_rules import BrokerConfigRules
@@ -45,6 +45,10 @@ logger = logging.getLogger(__name__)
 
 ANSWER_WITHIN_S = 2.0
 PLAINTEXT = 0
+_FLUSH_MS = 2_000
+_REMOVE_MS = 5_000
+# Kafka lets a pause be 0, which here would leave no time for anything else.
+_SHORTEST_MS = 50
 
 
 class Bootstrap(NamedTuple):
@@ -102,6 +106,7 @@ class Node:
         self._logs = logs = LogManager(
             config.log_dirs,
             self.clock,
+            LogConfig(file_delete_delay_ms=config.int("log.segment.delete.delay.ms")),
             on_directory_failed=self._directory_failed,
             in_background=self._threads.run,
         )
@@ -162,7 +167,7 @@ class Node:
             BrokerRegistrationRequest(
                 broker_id=self.config.node_id,
                 cluster_id=cluster_id,
-                incarnation_id=secrets.token_bytes(16),
+                incarnation_id=os.urandom(16),
                 listeners=[
                     RegisteredListener(
                         name=listener.name, host=listener.host, port=listener.port or port, security_protocol=PLAINTEXT
@@ -204,8 +209,11 @@ class Node:
         """Each new image goes to whoever keeps something equal to it, partitions before groups."""
         broker = self.broker
         broker.follow_configs(old, new)
-        if self._server is not None and (old is None or old.configs is not new.configs):
-            self._server.limits = Limits.from_config(broker.config)
+        if old is None or old.configs is not new.configs:
+            if self._server is not None:
+                self._server.limits = Limits.from_config(broker.config)
+            if self._cleaner is not None:
+                self._cleaner.configure(**_cleaner_settings(broker.config))
         broker.partitions.publish(old, new)
         if old is not None and old.topics_by_name is not new.topics_by_name:
             broker.groups.partitions_changed()
@@ -217,36 +225,52 @@ class Node:
     # -- upkeep ------------------------------------------------------------------------------------------------
 
     def _start_housekeeping(self) -> None:
-        every, config = self._housekeeping.every, self.config
-        logs = self.broker.logs
-        every("retention", config.int("log.retention.check.interval.ms"), self._retention, first_ms=30_000)
-        every("flushing", 2_000, self._flush)
+        config, logs = self.config, self.broker.logs
+        first_ms = config.int("log.initial.task.delay.ms")
+
+        def every(name: str, setting: str, chore: Callable[[], None], first_ms: int | None = first_ms) -> None:
+            self._housekeeping.every(name, max(config.int(setting), _SHORTEST_MS), chore, first_ms=first_ms)
+
+        every("retention", "log.retention.check.interval.ms", self._retention)
+        every("expiry of producers", "producer.id.expiration.check.interval.ms", self._expire_producers)
         every(
             "checkpoint of recovery points",
-            config.int("log.flush.offset.checkpoint.interval.ms"),
-            lambda: self._in_background(logs.checkpoint),
+            "log.flush.offset.checkpoint.interval.ms",
+            lambda: self._in_background(logs.checkpoint_recovery_points),
+        )
+        every(
+            "checkpoint of log starts",
+            "log.flush.start.offset.checkpoint.interval.ms",
+            lambda: self._in_background(logs.checkpoint_log_starts),
         )
         every(
             "checkpoint of high watermarks",
-            config.int("replica.high.watermark.checkpoint.interval.ms"),
+            "replica.high.watermark.checkpoint.interval.ms",
             self._checkpoint_high_watermarks,
+            None,
         )
-        every("metadata snapshots", 5_000, self.broker.metadata.tick)
+        # Rolled segments are synced here too, so not later than this whatever the setting says.
+        flush_ms = min(max(config.int("log.flush.scheduler.interval.ms"), _SHORTEST_MS), _FLUSH_MS)
+        self._housekeeping.every("flushing", flush_ms, self._flush)
+        self._housekeeping.every("removal of deleted files", _REMOVE_MS, self._remove_deleted)
+        self._housekeeping.every("metadata snapshots", 5_000, self.broker.metadata.tick)
         if config.bool("log.cleaner.enable"):
             from ottla.log.cleaner import Cleaner
 
-            self._cleaner = Cleaner(
-                logs,
-                backoff_ms=config.int("log.cleaner.backoff.ms"),
-                dedupe_buffer_bytes=config.int("log.cleaner.dedupe.buffer.size"),
-            )
-            every("compaction", 1_000, self._compact)
+            self._cleaner = Cleaner(logs, **_cleaner_settings(self.broker.config))
+            self._housekeeping.every("compaction", 1_000, self._compact)
 
     def _in_background(self, work: Callable[[], object]) -> None:
         self._threads.run(work).on_done(lambda done: done.result())
 
     def _retention(self) -> None:
         self.broker.logs.cleanup(self.clock.wall_ms())
+
+    def _expire_producers(self) -> None:
+        self.broker.logs.expire_producers(self.clock.wall_ms())
+
+    def _remove_deleted(self) -> None:
+        self.broker.logs.remove_deleted(self.clock.wall_ms())
 
     def _compact(self) -> None:
         if self._cleaner is not None:
@@ -323,13 +347,28 @@ def identify(config: BrokerConfig) -> str:
     cluster_id = next((meta.cluster_id for meta in found.values() if meta is not None), None)
     if cluster_id is None:
         # Not one that begins with "-", which tools would take for an option.
-        cluster_id = uuid_to_text(b"o" + secrets.token_bytes(15))
+        cluster_id = uuid_to_text(b"o" + os.urandom(15))
     for directory, meta in found.items():
         if meta is not None:
             check_meta(meta, directory, cluster_id, config.node_id)
         else:
-            format_directory(files, directory, cluster_id, config.node_id, secrets.token_bytes(16))
+            format_directory(files, directory, cluster_id, config.node_id, os.urandom(16))
     return cluster_id
+
+
+class _CleanerSettings(TypedDict):
+    backoff_ms: int
+    dedupe_buffer_bytes: int
+    load_factor: float
+
+
+def _cleaner_settings(config: BrokerConfig) -> _CleanerSettings:
+    """What may change while the broker runs."""
+    return _CleanerSettings(
+        backoff_ms=config.int("log.cleaner.backoff.ms"),
+        dedupe_buffer_bytes=config.int("log.cleaner.dedupe.buffer.size"),
+        load_factor=config.float("log.cleaner.io.buffer.load.factor"),
+    )
 
 
 def _directory_id(directory: str) -> Uuid:

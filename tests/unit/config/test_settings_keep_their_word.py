@@ -1,0 +1,97 @@
+"""A setting that is said to work is read by name somewhere; the pages about settings and APIs are the generators'."""
+
+from __future__ import annotations
+
+import ast
+import dataclasses
+import re
+import subprocess
+import sys
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+from ottla.config import BROKER_SETTINGS, GROUP_SETTINGS, TOPIC_SETTINGS, Setting
+from ottla.config.synonyms import GROUP_SYNONYMS, TOPIC_SYNONYMS
+from ottla.log import LogConfig
+
+ROOT = Path(__file__).parents[3]
+SOURCE = ROOT / "src/ottla"
+# These tell of settings without acting on them.
+TABLES = {"broker_rows.py", "group_rows.py", "security_rows.py", "topic_rows.py", "synonyms.py", "defaults.py"}
+# Read through a name that is put together from the topic's codec.
+COMPOSED = {"compression.gzip.level", "compression.lz4.level", "compression.zstd.level"}
+
+
+def _strings_of(path: Path) -> set[str]:
+    """The string constants of a module, its docstrings not counted."""
+    nodes = list(ast.walk(ast.parse(path.read_text())))
+    prose = {id(node.value) for node in nodes if isinstance(node, ast.Expr)}
+    return {
+        node.value
+        for node in nodes
+        if isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in prose
+    }
+
+
+@cache
+def _read_by_name() -> frozenset[str]:
+    paths = [path for path in SOURCE.rglob("*.py") if path.name not in TABLES]
+    return frozenset().union(*(_strings_of(path) for path in paths))
+
+
+@cache
+def _attributes_of_the_log() -> frozenset[str]:
+    """What the log room reads of a `LogConfig`."""
+    text = "\n".join(path.read_text() for path in (SOURCE / "log").glob("*.py"))
+    return frozenset(
+        field.name for field in dataclasses.fields(LogConfig) if re.search(rf"(config|self)\.{field.name}\b", text)
+    )
+
+
+def _topic_setting_is_read(name: str) -> bool:
+    return name in COMPOSED or name in _read_by_name() or name.replace(".", "_") in _attributes_of_the_log()
+
+
+def _broker_setting_is_read(name: str) -> bool:
+    followed = [topic for topic, names in TOPIC_SYNONYMS.items() if name in {each.name for each in names}]
+    return name in _read_by_name() or any(_topic_setting_is_read(topic) for topic in followed)
+
+
+def _working(settings: dict[str, Setting]) -> list[str]:
+    return [name for name, setting in settings.items() if setting.status == "works"]
+
+
+def test_broker_settings_that_work_are_read() -> None:
+    assert [name for name in _working(BROKER_SETTINGS) if not _broker_setting_is_read(name)] == []
+
+
+def test_topic_settings_that_work_are_read() -> None:
+    assert [name for name in _working(TOPIC_SETTINGS) if not _topic_setting_is_read(name)] == []
+
+
+def test_group_settings_that_work_are_read() -> None:
+    assert [name for name in _working(GROUP_SETTINGS) if name not in _read_by_name()] == []
+
+
+def test_a_topic_setting_and_its_stand_ins_have_one_status() -> None:
+    for name, stand_ins in TOPIC_SYNONYMS.items():
+        statuses = {BROKER_SETTINGS[each.name].status for each in stand_ins}
+        assert statuses == {TOPIC_SETTINGS[name].status}, name
+    for name, stand_in in GROUP_SYNONYMS.items():
+        assert GROUP_SETTINGS[name].status == BROKER_SETTINGS[stand_in].status, name
+
+
+def test_what_has_no_effect_or_is_refused_says_what_it_is_about() -> None:
+    for setting in (*BROKER_SETTINGS.values(), *TOPIC_SETTINGS.values(), *GROUP_SETTINGS.values()):
+        assert len(setting.doc.split()) >= 3, setting.name
+        assert setting.doc.endswith("."), setting.name
+
+
+@pytest.mark.parametrize(
+    ("page", "module"), [("configuration.md", "ottla.config.table"), ("protocol.md", "ottla.cli.protocol_table")]
+)
+def test_page_is_what_its_generator_prints(page: str, module: str) -> None:
+    generated = subprocess.run([sys.executable, "-m", module], capture_output=True, text=True, check=True, timeout=30)
+    assert (ROOT / "docs" / page).read_text() == generated.stdout, "run `make docs` and commit the result"
