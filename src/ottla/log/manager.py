@@ -170,6 +170,7 @@ class LogManager:
         is_stray: Callable[[TopicPartition, Uuid], bool] | None,
     ) -> None:
         openings = home.openings()
+        count = 0
         for name in self.files.list(home.path):
             path = f"{home.path}/{name}"
             tp = self._partition_of(home, name, path)
@@ -189,6 +190,9 @@ class LogManager:
             self._logs[tp] = open_log(
                 home, path, tp, config, opening=opening, clock=self.clock, open_files=self.open_files
             )
+            count += 1
+        if count and not home.was_clean:
+            logger.warning("Recovered %d partitions in %s, which was not closed in order", count, home.path)
 
     def _partition_of(self, home: LogDirectory, name: str, path: str) -> TopicPartition | None:
         if not self.files.is_directory(path):

@@ -447,10 +447,10 @@ class Server:
             self._sweeper.cancel()
         loop = asyncio.get_running_loop()
         deadline = loop.time() + within_s
-        for connection in tuple(self.connections):
-            if not connection.is_busy:
-                connection.close()
         while self.connections and loop.time() < deadline:
+            for connection in tuple(self.connections):  # also those that were accepted at the last moment
+                if not connection.is_busy:
+                    connection.close()
             await asyncio.sleep(0.005)
         for connection in tuple(self.connections):
             connection.abort()

@@ -1,0 +1,143 @@
+"""What the fault tests share: one writer that never guesses, and reading all of a partition with CRCs checked.
+
+The writer speaks the wire by hand (`tests.clients.wire`): one request at a time, so each record is known to be
+acknowledged, refused with an error code, or in doubt because the broker died.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import re
+import struct
+import threading
+import time
+
+import crc32c
+from confluent_kafka.admin import AdminClient, NewTopic
+
+from tests.clients.wire import STARTING, Connection, ConnectionClosed, batch, fetch, init_producer_id, produce
+from tests.ottla_process import OttlaProcess
+
+WAIT_S = 20.0
+KAFKA_STORAGE_ERROR = 56
+_NUMBER = re.compile(rb"number=(\d{12});")
+
+
+def value_of(number: int, size: int) -> bytes:
+    return b"number=%012d;" % number + bytes(size)
+
+
+def admin(process: OttlaProcess) -> AdminClient:
+    return AdminClient({"bootstrap.servers": process.bootstrap, "log_level": 2})
+
+
+def create_topic(process: OttlaProcess, name: str, partitions: int = 1, **config: object) -> None:
+    """`config` by Kafka's names with underscores for dots."""
+    settings = {key.replace("_", "."): str(value) for key, value in config.items()}
+    client = admin(process)  # the future does not keep it
+    client.create_topics([NewTopic(name, partitions, 1, config=settings)])[name].result(WAIT_S)
+
+
+class Writer(threading.Thread):
+    """Writes 0, 1, 2, ... to one partition as an idempotent producer, over the broker's deaths, until `finish`.
+
+    `acknowledged` maps each number to its offset. Each is sent again until it is acknowledged, so nothing is doubled
+    unless the broker forgets its producers.
+    """
+
+    def __init__(self, process: OttlaProcess, topic: str, partition: int = 0, *, size: int = 20_000) -> None:
+        super().__init__(daemon=True)
+        self.acknowledged: dict[int, int] = {}
+        self.error: str | None = None
+        self._process, self._topic, self._partition, self._size = process, topic, partition, size
+        self._stopping = threading.Event()
+        self._producer: tuple[int, int] | None = None
+
+    def run(self) -> None:
+        while not self._stopping.is_set():
+            with contextlib.suppress(ConnectionClosed, OSError), Connection(self._process.bootstrap) as connection:
+                if self._producer is None:
+                    self._producer = init_producer_id(connection)
+                while not self._stopping.is_set():
+                    if not self._write_next(connection):
+                        return
+            time.sleep(0.02)
+
+    def _write_next(self, connection: Connection) -> bool:
+        assert self._producer is not None
+        number = len(self.acknowledged)
+        records = batch(
+            [value_of(number, self._size)],
+            producer_id=self._producer[0],
+            epoch=self._producer[1],
+            sequence=number,
+            timestamp=int(time.time() * 1000),
+        )
+        answer = produce(connection, self._topic, records, self._partition)
+        if answer.error == 0:
+            self.acknowledged[number] = answer.base_offset
+        elif answer.error in STARTING:
+            time.sleep(0.01)
+        else:
+            self.error = f"error {answer.error} for {number}"
+        return self.error is None
+
+    def wait_for(self, more: int) -> None:
+        """Until so many more were acknowledged."""
+        goal, deadline = len(self.acknowledged) + more, time.monotonic() + WAIT_S
+        while len(self.acknowledged) < goal:
+            assert self.error is None, self.error
+            assert time.monotonic() < deadline, f"{len(self.acknowledged)} of {goal} acknowledged in {WAIT_S} s"
+            time.sleep(0.005)
+
+    def finish(self) -> None:
+        self._stopping.set()
+        self.join(WAIT_S)
+        assert not self.is_alive()
+        assert self.error is None, self.error
+
+    def check(self, *, start: int = 0) -> None:
+        """What was acknowledged is there once and in order, from offset `start` on."""
+        stored = read_numbers(self._process.bootstrap, self._topic, self._partition, start)
+        expected = {offset: number for number, offset in self.acknowledged.items() if offset >= start}
+        missing = {offset: number for offset, number in expected.items() if stored.get(offset) != number}
+        assert not missing, f"acknowledged and not there: {list(missing.items())[:5]}"
+        numbers = list(stored.values())
+        assert numbers == sorted(set(numbers)), "once and in order"
+
+
+def read_numbers(bootstrap: str, topic: str, partition: int = 0, start: int = 0) -> dict[int, int]:
+    """Offset to number of all that `Writer` wrote, up to the high watermark."""
+    found: dict[int, int] = {}
+    offset, end, deadline = start, start + 1, time.monotonic() + WAIT_S
+    with Connection(bootstrap) as connection:
+        while offset < end:
+            assert time.monotonic() < deadline, f"read {topic}-{partition} to {offset} of {end} in {WAIT_S} s"
+            error, high_watermark, data = fetch(connection, topic, partition, offset, 1_000_000)
+            if error in STARTING:
+                time.sleep(0.01)
+                continue
+            assert error == 0, f"error {error} at offset {offset} of {topic}-{partition}"
+            end = high_watermark
+            for base, number in split_batches(data):
+                if base >= start:
+                    found[base] = number
+                offset = base + 1
+    return found
+
+
+def split_batches(data: bytes) -> list[tuple[int, int]]:
+    """(offset, number) of the whole batches in `data`, each of one record; their CRCs must be right."""
+    found, position = [], 0
+    while position + 61 <= len(data):
+        base, length = struct.unpack_from(">qi", data, position)
+        stop = position + 12 + length
+        if stop > len(data):
+            break
+        (crc,) = struct.unpack_from(">I", data, position + 17)
+        assert crc32c.crc32c(data[position + 21 : stop]) == crc, f"the CRC of the batch at {base} is wrong"
+        number = _NUMBER.search(data, position + 61, stop)
+        assert number is not None, f"the batch at {base} is not the writer's"
+        found.append((base, int(number[1])))
+        position = stop
+    return found
