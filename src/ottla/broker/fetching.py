@@ -21,6 +21,7 @@ from ottla.protocol.messages.fetch import (
     LeaderIdAndEpoch,
     PartitionData,
 )
+from ottla.records import iter_batches
 
 if TYPE_CHECKING:
     from ottla.broker.fetch_session import FetchPartitionState, FetchSession
@@ -36,7 +37,6 @@ TOPIC_IDS_SINCE_VERSION = 13
 class FetchLimits:
     """What one fetch asks for besides its partitions."""
 
-    version: int
     max_wait_ms: int
     min_bytes: int
     max_bytes: int
@@ -211,10 +211,7 @@ class Fetch:
         if self._limits.isolation_level == READ_COMMITTED:
             data.aborted_transactions = []
             if records:
-                data.aborted_transactions = [
-                    AbortedTransaction(producer_id=aborted.producer_id, first_offset=aborted.first_offset)
-                    for aborted in partition.log.aborted_transactions(state.fetch_offset, partition.last_stable_offset)
-                ]
+                data.aborted_transactions = _aborted_in(partition, state.fetch_offset, records)
         if diverging is not None:
             data.diverging_epoch = diverging
             data.current_leader = LeaderIdAndEpoch(leader_id=-1, leader_epoch=partition.leader_epoch)
@@ -254,3 +251,15 @@ class Fetch:
             )
             topics[topic] = response
         response.partitions.append(data)
+
+
+def _aborted_in(partition: Partition, fetch_offset: int, records: bytes) -> list[AbortedTransaction]:
+    found = partition.log.aborted_transactions(fetch_offset, partition.last_stable_offset)
+    if not found:
+        return []
+    end = max(header.next_offset for _, header in iter_batches(records))
+    return [
+        AbortedTransaction(producer_id=aborted.producer_id, first_offset=aborted.first_offset)
+        for aborted in found
+        if aborted.first_offset < end
+    ]

@@ -31,7 +31,8 @@ class Housekeeping:
                 chore()
             except (KafkaError, OSError) as error:
                 logger.warning("%s failed and will be tried again: %s", name, error)
-            schedule(interval_ms)
+            finally:  # a mistake of ours ends up in the loop's log, and not the chore
+                schedule(interval_ms)
 
         def schedule(delay_ms: int) -> None:
             if not self._stopped:

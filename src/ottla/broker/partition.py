@@ -44,6 +44,7 @@ class Partition:
         "_flush_in_thread",
         "_flushing",
         "_sequence",
+        "_untold_bytes",
         "_waiting",
         "closed",
         "high_watermark",
@@ -51,6 +52,7 @@ class Partition:
         "leader_epoch",
         "log",
         "min_insync_replicas",
+        "replica_count",
         "rules",
         "topic_id",
         "topic_partition",
@@ -74,6 +76,7 @@ class Partition:
         self.rules = rules
         self.min_insync_replicas = min_insync_replicas
         self.isr_size = 1
+        self.replica_count = 1
         self.high_watermark: int = log.log_end_offset
         log.high_watermark = self.high_watermark
         self.closed = False
@@ -84,12 +87,14 @@ class Partition:
         self._clock = clock
         self._flush_in_thread = flush_in_thread
         self._flushing = False
+        # Appended since the watchers were told last.
+        self._untold_bytes = 0
 
     # -- writing -----------------------------------------------------------------------------------------------
 
     def check_acks(self, required_acks: int) -> None:
-        """Raise NOT_ENOUGH_REPLICAS if acks=all cannot be kept now."""
-        if required_acks == ACKS_ALL and self.isr_size < self.min_insync_replicas:
+        """Raise NOT_ENOUGH_REPLICAS if acks=all cannot be kept now. No more replicas are asked for than there are."""
+        if required_acks == ACKS_ALL and self.isr_size < min(self.min_insync_replicas, self.replica_count):
             raise KafkaError(
                 ErrorCode.NOT_ENOUGH_REPLICAS,
                 f"The size of the current ISR of {self.topic_partition} is {self.isr_size}, "
@@ -125,12 +130,12 @@ class Partition:
         return completion
 
     def _appended(self, size: int, now_ms: int) -> None:
-        if self._flushing:
-            return
-        if self.log.needs_flush(now_ms):
+        self._untold_bytes += size
+        if not self.log.needs_flush(now_ms):
+            # Also while a flush runs: that one is of a rolled segment, and nobody waits for it.
+            self._advance(self.log.log_end_offset)
+        elif not self._flushing:
             self._start_flush()
-        else:
-            self._advance(self.log.log_end_offset, size)
 
     def flush_if_due(self, now_ms: int) -> None:
         """Start a flush if `flush.ms` has passed, or a rolled segment was never synced; for the housekeeping."""
@@ -151,20 +156,20 @@ class Partition:
             return
         if self.closed:
             return
-        before = self.high_watermark
         if self.log.needs_flush(self._clock.wall_ms()):
-            self._advance(max(before, self.log.flushed_offset), 1)
+            self._advance(self.log.flushed_offset)
             self._start_flush()
         else:
-            self._advance(self.log.log_end_offset, 1)
+            self._advance(self.log.log_end_offset)
 
-    def _advance(self, high_watermark: int, size: int) -> None:
+    def _advance(self, high_watermark: int) -> None:
         if high_watermark <= self.high_watermark:
             return
         self.high_watermark = self.log.high_watermark = high_watermark
         waiting = self._waiting
         while waiting and waiting[0][0] <= high_watermark:
             heapq.heappop(waiting)[2].complete(None)
+        size, self._untold_bytes = self._untold_bytes, 0
         if self.watchers:
             self._tell(size)
 
@@ -182,7 +187,7 @@ class Partition:
     def check_open(self) -> None:
         """Raise the error that a client should see if this node no longer serves the partition."""
         if self.closed:
-            raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"{self.topic_partition} does not exist")
+            raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"{self.topic_partition} is not served here")
 
     def check_leader_epoch(self, current_leader_epoch: int) -> None:
         """Fence a client that knows an older leader epoch, or one of the future (KIP-320). -1 is not checked."""
@@ -230,8 +235,10 @@ class Partition:
         self._tell(0)
         return self.log.log_start_offset
 
-    def close(self) -> None:
-        """The partition is gone from this node: whoever waits is told."""
+    def close(self, reason: KafkaError | None = None) -> None:
+        """The partition is gone from this node: whoever waits is told `reason` (default: it was deleted)."""
         self.closed = True
-        self._fail_waiting(KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"{self.topic_partition} was deleted"))
+        self._fail_waiting(
+            reason or KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"{self.topic_partition} was deleted")
+        )
         self._tell(0)

@@ -123,6 +123,7 @@ class Partitions:
             if existing is not None:
                 existing.leader_epoch = image.leader_epoch
                 existing.isr_size = len(image.isr)
+                existing.replica_count = len(image.replicas)
             elif self._node_id in image.replicas:
                 values = values or self._topic_values(topic.name)
                 self._open(topic, index, values)
@@ -149,6 +150,7 @@ class Partitions:
             clock=self._clock,
             flush_in_thread=self._flush_in_thread,
         )
+        partition.isr_size, partition.replica_count = len(image.isr), len(image.replicas)
         self._by_topic[topic.name][index] = partition
 
     def _reconfigure(self, old: MetadataImage, new: MetadataImage) -> None:
@@ -177,7 +179,7 @@ class Partitions:
             for index, partition in tuple(partitions.items()):
                 if partition.log.home.path == path:
                     del partitions[index]
-                    partition.close()
+                    partition.close(self._missing(*partition.topic_partition))
 
 
 TOPIC_RESOURCE = 2

@@ -36,11 +36,30 @@ def handle(broker: Broker, context: RequestContext, request: DeleteRecordsReques
     )
     answer: Completion[DeleteRecordsResponse] = Completion()
 
-    def written(_: Completion[None]) -> None:
+    def written(done: Completion[None]) -> None:
+        try:
+            done.result()
+        except (KafkaError, OSError) as error:
+            answer.fail(error)
+            return
+        for topic in response.topics:
+            for result in topic.partitions:
+                _confirm(broker, topic.name, result)
         answer.complete(response)
 
     broker.flush_threads.run(broker.logs.checkpoint).on_done(written)
     return answer
+
+
+def _confirm(broker: Broker, topic: str, result: DeleteRecordsPartitionResult) -> None:
+    """Nothing is promised of a directory that failed while the new start was written."""
+    try:
+        home = broker.partitions.get(topic, result.partition_index).log.home
+        if not home.online:
+            raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"The log directory {home.path} is offline")
+    except KafkaError as error:
+        if not result.error_code:
+            result.error_code, result.low_watermark = error.code, -1
 
 
 def _delete(broker: Broker, topic: str, wanted: DeleteRecordsPartition) -> DeleteRecordsPartitionResult:

@@ -1,7 +1,8 @@
 """Fetch (1): record batches from the asked offsets, with long polling and incremental sessions.
 
-KIP-74 (size limits), KIP-98 (isolation levels), KIP-110 (zstd from version 10), KIP-227 (sessions), KIP-320 (leader
-epochs), KIP-516 (topic ids from version 13). Left out: fetching from followers (KIP-392), as there are none.
+KIP-74 (size limits), KIP-98 (isolation levels), KIP-227 (sessions), KIP-320 (leader epochs), KIP-516 (topic ids from
+version 13). As in Kafka since 4.0, batches of zstd go to every version. Left out: fetching from followers (KIP-392),
+as there are none.
 """
 
 from __future__ import annotations
@@ -30,11 +31,12 @@ def handle(broker: Broker, context: RequestContext, request: FetchRequest) -> Fe
     except KafkaError as error:
         return FetchResponse(error_code=error.code)
     _update(session, request, by_id=by_id)
+    max_bytes = min(request.max_bytes, broker.config.int("fetch.max.bytes"))
     limits = FetchLimits(
-        version=context.api_version,
         max_wait_ms=request.max_wait_ms,
-        min_bytes=request.min_bytes,
-        max_bytes=min(request.max_bytes, broker.config.int("fetch.max.bytes")),
+        # Who asks for more than an answer may hold gets a full one.
+        min_bytes=min(request.min_bytes, max_bytes),
+        max_bytes=max_bytes,
         isolation_level=request.isolation_level,
     )
     fetch = Fetch(broker.partitions, session, limits)

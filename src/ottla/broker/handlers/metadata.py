@@ -27,12 +27,20 @@ if TYPE_CHECKING:
     from ottla.metadata.image import MetadataImage, TopicImage
 
 AUTO_CREATION_FLAG_SINCE_VERSION = 4
+TOPIC_IDS_SINCE_VERSION = 12
 
 
 def handle(
     broker: Broker, context: RequestContext, request: MetadataRequest
 ) -> MetadataResponse | Completion[MetadataResponse]:
     """Describe the asked topics, or all of them."""
+    if _is_invalid(context, request):
+        return MetadataResponse(
+            topics=[
+                MetadataResponseTopic(error_code=ErrorCode.INVALID_REQUEST, name=topic.name or "")
+                for topic in request.topics or ()
+            ]
+        )
     missing = _to_create(broker, context, request)
     if not missing:
         return _describe(broker, context, request, {})
@@ -49,6 +57,13 @@ def handle(
     return response
 
 
+def _is_invalid(context: RequestContext, request: MetadataRequest) -> bool:
+    """Versions 10 and 11 can express what is only understood from version 12 on (KAFKA-10774)."""
+    return context.api_version < TOPIC_IDS_SINCE_VERSION and any(
+        topic.name is None or topic.topic_id != ZERO_UUID for topic in request.topics or ()
+    )
+
+
 def _asks_for_all(context: RequestContext, request: MetadataRequest) -> bool:
     return request.topics is None or (context.api_version == 0 and not request.topics)
 
@@ -59,15 +74,15 @@ def _to_create(broker: Broker, context: RequestContext, request: MetadataRequest
     if context.api_version >= AUTO_CREATION_FLAG_SINCE_VERSION and not request.allow_auto_topic_creation:
         return []
     known = broker.metadata.image.topics_by_name
-    missing = []
+    missing: dict[str, None] = {}
     for topic in request.topics:
         if topic.topic_id == ZERO_UUID and topic.name is not None and topic.name not in known:
             try:
                 validate_topic_name(topic.name)
             except KafkaError:
                 continue  # answered as an invalid name below
-            missing.append(topic.name)
-    return missing
+            missing[topic.name] = None
+    return list(missing)
 
 
 def _describe(
@@ -78,12 +93,14 @@ def _describe(
     if _asks_for_all(context, request):
         topics = [_topic(image, topic, allowed) for topic in image.topics_by_name.values()]
     else:
-        topics = []
-        for asked in request.topics or ():
-            if asked.topic_id != ZERO_UUID:
-                topics.append(_by_id(image, asked.topic_id, asked.name, allowed))
-            else:
-                topics.append(_by_name(image, asked.name or "", failures, allowed))
+        # Each once, however often it is asked for; an id goes before a name.
+        asked = dict.fromkeys((topic.topic_id, topic.name) for topic in request.topics or ())
+        topics = [
+            _by_id(image, topic_id, allowed)
+            if topic_id != ZERO_UUID
+            else _by_name(image, name or "", failures, allowed)
+            for topic_id, name in asked
+        ]
     response = MetadataResponse(
         brokers=[
             MetadataResponseBroker(node_id=node_id, host=host, port=port, rack=rack)
@@ -98,11 +115,8 @@ def _describe(
     return response
 
 
-def _by_id(image: MetadataImage, topic_id: bytes, name: str | None, allowed: int) -> MetadataResponseTopic:
+def _by_id(image: MetadataImage, topic_id: bytes, allowed: int) -> MetadataResponseTopic:
     topic = image.topics_by_id.get(topic_id)
-    if name is not None:
-        # A topic is asked for by its name or by its id, never by both.
-        return MetadataResponseTopic(error_code=ErrorCode.INVALID_REQUEST, name=name, topic_id=topic_id)
     if topic is None:
         return MetadataResponseTopic(error_code=ErrorCode.UNKNOWN_TOPIC_ID, name=None, topic_id=topic_id)
     return _topic(image, topic, allowed)
