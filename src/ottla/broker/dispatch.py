@@ -70,7 +70,7 @@ SERVED: dict[int, tuple[int, int]] = {
 # Version 6 is two-phase commit (KIP-939): unstable in Kafka too, and not advertised.
 SERVED[22] = (0, 5)
 
-Answer = Message | None
+Answer = Message | frames.Encoded | None
 Handler = Callable[["Broker", RequestContext, Message], "Answer | Completion[Answer]"]
 Frames = list[Buffer] | None
 
@@ -81,27 +81,21 @@ class Dispatcher:
     def __init__(self, broker: Broker) -> None:
         self._broker = broker
         self._monotonic_ms = broker.clock.monotonic_ms
-        self._apis: dict[int, tuple[type[Message], Handler]] = {}
+        # By API key and version, once asked for.
+        self._apis: dict[tuple[int, ...], tuple[type[Message], Handler]] = {}
 
     def __call__(self, connection: Connection, frame: memoryview) -> Frames | Completion[Frames]:
         """Answer one request; raises KafkaError or DecodeError if the connection is to be closed."""
         header, position = frames.decode_request_header(frame)
-        key, version = header.api_key, header.api_version
-        versions = SERVED.get(key)
-        if versions is None:
-            raise KafkaError(ErrorCode.UNSUPPORTED_VERSION, f"API {key} is not served")
-        if not versions[0] <= version <= versions[1]:
-            if key == API_VERSIONS:
-                return _unsupported_api_versions(header)
-            raise KafkaError(ErrorCode.UNSUPPORTED_VERSION, f"{registry.API[key].name} version {version} is not served")
-        api = self._apis.get(key)
+        key, version, correlation_id, client_id = header
+        api = self._apis.get(header[:2])
         if api is None:
-            api = self._apis[key] = self._load(key)
+            if key == API_VERSIONS and not _is_served(key, version):
+                return _unsupported_api_versions(header)
+            api = self._apis[header[:2]] = _load(key, version)
         request_class, handle = api
         request, _ = request_class.decode_from(frame, position, version)
-        context = RequestContext(
-            connection, key, version, header.correlation_id, header.client_id, self._monotonic_ms()
-        )
+        context = RequestContext(connection, key, version, correlation_id, client_id, self._monotonic_ms())
         answer = handle(self._broker, context, request)
         if not isinstance(answer, Completion):
             return None if answer is None else frames.encode_response(header, answer)
@@ -111,10 +105,19 @@ class Dispatcher:
         answer.on_done(lambda done: _hand_over(header, done, later))
         return later
 
-    @staticmethod
-    def _load(key: int) -> tuple[type[Message], Handler]:
-        module = importlib.import_module(f"ottla.broker.handlers.{HANDLERS[key]}")
-        return registry.request_class(key), module.handle
+
+def _is_served(key: int, version: int) -> bool:
+    lowest, highest = SERVED[key]
+    return lowest <= version <= highest
+
+
+def _load(key: int, version: int) -> tuple[type[Message], Handler]:
+    if key not in SERVED:
+        raise KafkaError(ErrorCode.UNSUPPORTED_VERSION, f"API {key} is not served")
+    if not _is_served(key, version):
+        raise KafkaError(ErrorCode.UNSUPPORTED_VERSION, f"{registry.API[key].name} version {version} is not served")
+    module = importlib.import_module(f"ottla.broker.handlers.{HANDLERS[key]}")
+    return registry.request_class(key), module.handle
 
 
 def _encode(header: frames.RequestHeader, answer: Answer) -> Frames:

@@ -17,6 +17,8 @@ from ottla.log.home import Home
 from ottla.log.producers import ProducerEntry, Producers
 from ottla.log.segment import SUFFIXES, OpenFiles, Segment
 
+# What flush.messages and flush.ms are if nobody sets them.
+_NEVER = (1 << 63) - 1
 _OFFSET_ENTRY_SIZE = 8
 _TIME_ENTRY_SIZE = 12
 
@@ -84,8 +86,12 @@ class DurableLog:
 
     @high_watermark.setter
     def high_watermark(self, offset: int) -> None:
-        self._high_watermark = min(max(offset, self.log_start_offset), self.log_end_offset)
-        self.producers.on_high_watermark(self._high_watermark)
+        if offset > self.log_end_offset:
+            offset = self.log_end_offset
+        elif offset < self.log_start_offset:
+            offset = self.log_start_offset
+        self._high_watermark = offset
+        self.producers.on_high_watermark(offset)
 
     @property
     def last_stable_offset(self) -> int:
@@ -125,6 +131,8 @@ class DurableLog:
 
     def needs_flush(self, now_ms: int) -> bool:
         """Whether flush.messages or flush.ms asks for a `flush` now."""
+        if not self._flushes:
+            return False
         unflushed = self.log_end_offset - self.flushed_offset
         if unflushed <= 0:
             return False
@@ -135,6 +143,7 @@ class DurableLog:
         """Follow a changed configuration from the next append on."""
         self.config = config
         self._max_segment_ms = config.max_segment_ms
+        self._flushes = config.flush_messages < _NEVER or config.flush_ms < _NEVER
         self.producers.expiration_ms = config.producer_id_expiration_ms
         self._max_offset_entries = max(config.segment_index_bytes // _OFFSET_ENTRY_SIZE, 1)
         self._max_time_entries = max(config.segment_index_bytes // _TIME_ENTRY_SIZE - 1, 1)

@@ -21,6 +21,7 @@ from ottla.log.segment import INT32_MAX, Segment, TornSegmentError
 from ottla.log.segmented import SegmentedLog
 from ottla.log.txn_index import AbortedTransaction
 from ottla.records import BatchHeader, iter_batches, patch
+from ottla.records.batch import LOG_APPEND_TIME
 
 logger = logging.getLogger(__name__)
 
@@ -81,9 +82,8 @@ class Log(SegmentedLog):
                 self._note_producer(header, marker, first)
         except OSError as error:
             self._fail(error, "append to")
-        return AppendInfo(
-            first, last, header.max_timestamp if header.is_log_append_time else -1, self.log_start_offset, False
-        )
+        stamped = header.max_timestamp if header.attributes & LOG_APPEND_TIME else -1
+        return AppendInfo(first, last, stamped, self.log_start_offset, False)
 
     def append_as_follower(self, buffer: memoryview | bytearray, now_ms: int) -> int:
         """Append batches that have their offsets and epochs from a leader; the new log end offset.

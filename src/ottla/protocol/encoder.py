@@ -9,7 +9,7 @@ from typing import Any
 from ottla.protocol.message import Message, Struct
 from ottla.protocol.plans import FIXED, Plan, plans_of
 from ottla.protocol.source import Source, default_text, packer
-from ottla.protocol.wire import COPY_BELOW, MAX_STRING, EncodeError, uvarint
+from ottla.protocol.wire import COPY_BELOW, MAX_STRING, ONE_BYTE, EncodeError, uvarint
 
 
 class Encoder(Source):
@@ -62,7 +62,7 @@ class Encoder(Source):
             self.add("else:")
             self.add(f"    w({self.packed()} + uvarint({value}))")
         else:
-            self.add(f"w(uvarint({value}))")
+            self.add(f"w(ONE_BYTE[{value}] if 0 <= {value} < 128 else uvarint({value}))")
         self.run = []
 
     def struct(self, cls: type[Struct], target: str, depth: int) -> None:
@@ -213,6 +213,7 @@ class Encoder(Source):
 ENCODE_NAMES: dict[str, Any] = {
     "ENCODE_ERRORS": (struct_error, AttributeError, TypeError, OverflowError, UnicodeEncodeError),
     "EncodeError": EncodeError,
+    "ONE_BYTE": ONE_BYTE,
     "pack": pack,
     "uvarint": uvarint,
 }

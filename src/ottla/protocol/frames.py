@@ -18,9 +18,12 @@ API_VERSIONS = 18
 MAX_FRAME = 2**31 - 1
 
 _REQUEST = Struct(">hhih")
+_REQUEST_SIZE = _REQUEST.size
+_unpack_request = _REQUEST.unpack_from
+_new_tuple = tuple.__new__
 _SIZED_REQUEST = Struct(">ihhih")
-_SIZED_RESPONSE = Struct(">ii")
-_SIZED_FLEXIBLE_RESPONSE = Struct(">iiB")
+_pack_response = Struct(">ii").pack
+_pack_flexible_response = Struct(">iiB").pack
 
 
 class RequestHeader(NamedTuple):
@@ -37,15 +40,16 @@ def decode_request_header(buffer: Buffer, position: int = 0) -> tuple[RequestHea
 
     The header of an API or version that nobody knows is read up to the client id: enough to refuse it.
     """
-    if len(buffer) - position < _REQUEST.size:
-        raise DecodeError(f"A request header takes {_REQUEST.size} bytes, {len(buffer) - position} are there")
-    key, version, correlation_id, length = _REQUEST.unpack_from(buffer, position)
-    position += _REQUEST.size
+    end = len(buffer)
+    if end - position < _REQUEST_SIZE:
+        raise DecodeError(f"A request header takes {_REQUEST_SIZE} bytes, {end - position} are there")
+    key, version, correlation_id, length = _unpack_request(buffer, position)
+    position += _REQUEST_SIZE
     client_id = None
     if length != -1:
         stop = position + length
-        if length < 0 or stop > len(buffer):
-            raise DecodeError(f"The client id claims length {length}, {len(buffer) - position} bytes remain")
+        if length < 0 or stop > end:
+            raise DecodeError(f"The client id claims length {length}, {end - position} bytes remain")
         try:
             client_id = str(buffer[position:stop], "utf-8")
         except UnicodeDecodeError as error:
@@ -53,28 +57,47 @@ def decode_request_header(buffer: Buffer, position: int = 0) -> tuple[RequestHea
         position = stop
     info = API.get(key)
     if info is not None and version >= info.flexible_from:
-        count, position = read_uvarint(buffer, position)
-        if count:
+        if position < end and not buffer[position]:
+            position += 1
+        else:
+            count, position = read_uvarint(buffer, position)
             if count > 127:
                 raise DecodeError(f"A request header with {count} tagged fields")
             position = skip_tags(buffer, position, count)
-    return RequestHeader(key, version, correlation_id, client_id), position
+    return _new_tuple(RequestHeader, (key, version, correlation_id, client_id)), position
 
 
-def encode_response(header: RequestHeader, response: Message) -> list[Buffer]:
+class Encoded:
+    """A response in bytes, to be sent again to whoever asks the same in the same version."""
+
+    __slots__ = ("API_KEY", "FLEXIBLE_FROM", "_body")
+
+    def __init__(self, response: Message, version: int) -> None:
+        self.API_KEY = response.API_KEY
+        self.FLEXIBLE_FROM = response.FLEXIBLE_FROM
+        self._body = response.encode(version)
+
+    def __len__(self) -> int:
+        return len(self._body)
+
+    def encode_parts(self, version: int, parts: list[Buffer]) -> None:  # noqa: ARG002 - it was chosen before
+        """Append the bytes to `parts`, as a message does."""
+        parts.append(self._body)
+
+
+def encode_response(header: RequestHeader, response: Message | Encoded) -> list[Buffer]:
     """A whole frame, in the version that the request had, as buffers to write one after the other."""
-    version = header.api_version
-    parts: list[Buffer] = [b""]
+    _, version, correlation_id, _ = header
+    parts: list[Buffer] = []
     response.encode_parts(version, parts)
-    size = sum(map(len, parts))
+    size = len(parts[0]) if len(parts) == 1 else sum(map(len, parts))
     if version >= response.FLEXIBLE_FROM and response.API_KEY != API_VERSIONS:
-        head = _SIZED_FLEXIBLE_RESPONSE.pack(_checked(size + 5), header.correlation_id, 0)
+        head = _pack_flexible_response(_checked(size + 5), correlation_id, 0)
     else:
-        head = _SIZED_RESPONSE.pack(_checked(size + 4), header.correlation_id)
-    if len(parts) == 2:
-        return [head + parts[1]]
-    parts[0] = head
-    return parts
+        head = _pack_response(_checked(size + 4), correlation_id)
+    if len(parts) == 1:
+        return [head + parts[0]]
+    return [head, *parts]
 
 
 def encode_request(request: Message, version: int, correlation_id: int, client_id: str | None) -> list[Buffer]:

@@ -28,13 +28,13 @@ class VersionError(ValueError):
     """The message has no such version."""
 
 
-_ONE_BYTE = [bytes((n,)) for n in range(128)]
+ONE_BYTE = [bytes((n,)) for n in range(128)]
 
 
 def uvarint(value: int) -> bytes:
     """`value` (0 to 2^32 - 1) as an unsigned varint."""
     if 0 <= value < 128:
-        return _ONE_BYTE[value]
+        return ONE_BYTE[value]
     if not 0 <= value <= 0xFFFFFFFF:
         raise EncodeError(f"{value} is no unsigned 32-bit number")
     out = bytearray()

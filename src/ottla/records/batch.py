@@ -46,6 +46,7 @@ _TIMESTAMP = Struct(">q")
 _LENGTH_POSITION = 8
 _MAX_TIMESTAMP_POSITION = 35
 _MIN_LENGTH = HEADER_SIZE - LOG_OVERHEAD
+_new_tuple = tuple.__new__
 
 
 class Codec(IntEnum):
@@ -156,7 +157,7 @@ def read_header(buffer: Buffer, position: int = 0) -> BatchHeader:
     """
     if len(buffer) - position < HEADER_SIZE:
         raise KafkaError(ErrorCode.CORRUPT_MESSAGE, f"No whole batch header at position {position}")
-    header = BatchHeader._make(_HEADER.unpack_from(buffer, position))
+    header = _new_tuple(BatchHeader, _HEADER.unpack_from(buffer, position))  # `_make` without its check
     if header.magic != MAGIC or header.batch_length < _MIN_LENGTH:
         raise KafkaError(
             ErrorCode.CORRUPT_MESSAGE,

@@ -21,6 +21,7 @@ from ottla.records.batch import (
     CONTROL,
     CRC_START,
     HEADER_SIZE,
+    LOG_APPEND_TIME,
     LOG_OVERHEAD,
     MAGIC,
     MAGIC_POSITION,
@@ -30,7 +31,6 @@ from ottla.records.batch import (
     Codec,
     read_header,
     set_timestamps,
-    wrap64,
     write_header,
 )
 from ottla.records.checksum import crc32c
@@ -85,29 +85,30 @@ def validate_produced(
     records are at fault; nothing has been changed then.
     """
     header = _read_one_batch(buffer, allow_zstd=allow_zstd)
-    if header.base_offset != 0:
-        raise _invalid(rules, f"its base offset is {header.base_offset} instead of 0")
-    _check_size(len(buffer), rules)
-    if crc32c(buffer[CRC_START:]) != header.crc:
-        raise KafkaError(ErrorCode.CORRUPT_MESSAGE, f"The batch for {rules.topic} does not match its CRC")
-    _check_header(header, rules)
-    source = header.codec
-    target = source if rules.compression_type == "producer" else _CODECS[rules.compression_type]
+    _check_header(header, buffer, rules)
+    attributes = header.attributes
     max_timestamp = header.max_timestamp
-    if source is Codec.NONE or source is not target or _needs_inside(header, rules, now_ms):
-        data, start, end = payload(buffer, 0, header)
-        max_timestamp = _check_records(data, start, end, header, rules, now_ms)
-        if source is not target:
-            buffer = _recompress(data, start, end, header, target, rules)
+    if rules.compression_type == "producer" and not attributes & CODEC_MASK:
+        max_timestamp = _check_records(buffer, HEADER_SIZE, len(buffer), header, rules, now_ms)
+        recompressed = False
+    else:
+        source = header.codec
+        target = source if rules.compression_type == "producer" else _CODECS[rules.compression_type]
+        recompressed = source is not target
+        if source is Codec.NONE or recompressed or _needs_inside(header, rules, now_ms):
+            data, start, end = payload(buffer, 0, header)
+            max_timestamp = _check_records(data, start, end, header, rules, now_ms)
+            if recompressed:
+                buffer = _recompress(data, start, end, header, target, rules)
     appends = rules.timestamp_type == LOG_APPEND_TIME_TYPE
     if appends:
         max_timestamp = now_ms
-    if max_timestamp != header.max_timestamp or appends != header.is_log_append_time:
+    if max_timestamp != header.max_timestamp or appends != (attributes & LOG_APPEND_TIME != 0):
         if buffer.readonly:
             buffer = memoryview(bytearray(buffer))
         set_timestamps(buffer, 0, max_timestamp, log_append=appends)
         header = read_header(buffer)
-    elif source is not target:
+    elif recompressed:
         header = read_header(buffer)
     return header, buffer
 
@@ -146,8 +147,13 @@ def _check_size(size: int, rules: ProduceRules) -> None:
         )
 
 
-def _check_header(header: BatchHeader, rules: ProduceRules) -> None:
-    _, _, _, _, _, attributes, last_delta, _, _, producer_id, _, sequence, count = header
+def _check_header(header: BatchHeader, buffer: memoryview, rules: ProduceRules) -> None:
+    base_offset, _, _, _, crc, attributes, last_delta, _, _, producer_id, _, sequence, count = header
+    if base_offset:
+        raise _invalid(rules, f"its base offset is {base_offset} instead of 0")
+    _check_size(len(buffer), rules)
+    if crc32c(buffer[CRC_START:]) != crc:
+        raise KafkaError(ErrorCode.CORRUPT_MESSAGE, f"The batch for {rules.topic} does not match its CRC")
     if last_delta < 0:
         raise _invalid(rules, f"its last offset delta is {last_delta}")
     if count <= 0:
@@ -179,19 +185,20 @@ def _check_records(
     least, greatest, null_keys, misplaced = kernels.walk_records(data, start, end, count)
     if misplaced:
         raise _invalid(rules, f"the offsets of {misplaced} of its {count} records do not ascend from 0 by 1")
-    if header.is_log_append_time:
+    stamped = header.attributes & LOG_APPEND_TIME != 0
+    if stamped:
         earliest = latest = header.max_timestamp
+        wrapped = False
     else:
-        earliest = wrap64(header.base_timestamp + least)
-        latest = wrap64(header.base_timestamp + greatest)
-    if rules.timestamp_type == CREATE_TIME_TYPE:
-        suspect = now_ms - earliest > rules.before_max_ms or latest - now_ms > rules.after_max_ms
+        earliest, latest = header.base_timestamp + least, header.base_timestamp + greatest
         # A sum beyond int64 wraps, as it does for every reader, and the extremes are then elsewhere.
-        suspect = suspect or latest - earliest != (0 if header.is_log_append_time else greatest - least)
+        wrapped = latest > UNBOUNDED_MS or earliest < ~UNBOUNDED_MS
+    if rules.timestamp_type == CREATE_TIME_TYPE:
+        suspect = wrapped or now_ms - earliest > rules.before_max_ms or latest - now_ms > rules.after_max_ms
     else:
-        suspect = header.is_log_append_time
+        suspect = stamped
     if suspect or (null_keys and rules.compacted):
-        append_time = header.max_timestamp if header.is_log_append_time else None
+        append_time = header.max_timestamp if stamped else None
         rows = kernels.decode_records(data, start, end, count, 0, header.base_timestamp, append_time, Record)
         _refuse_records(rows, header, rules, now_ms)
         latest = max(row.timestamp for row in rows)
