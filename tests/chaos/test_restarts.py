@@ -57,7 +57,7 @@ def test_kill_9_while_logs_are_compacted(process: OttlaProcess) -> None:
         process, TOPIC, segment_bytes=SMALLEST_SEGMENT, cleanup_policy="compact", min_cleanable_dirty_ratio=0.01
     )
     acknowledged: dict[int, int] = {}
-    for _ in range(3):
+    for _ in range(2):
         with Connection(process.bootstrap) as connection:
             for _ in range(40):
                 number = len(acknowledged)

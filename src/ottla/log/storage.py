@@ -6,6 +6,7 @@ The lock is Kafka's own (a POSIX record lock on `.lock`), so that neither broker
 import fcntl
 import json
 import os
+import re
 from typing import NamedTuple
 
 from ottla.common.ids import ZERO_UUID, Uuid, uuid_from_text, uuid_to_text
@@ -38,10 +39,13 @@ def read_meta(files: Files, directory: str) -> MetaProperties | None:
     values = parse_properties(files.read(path).decode("utf-8", "replace"))
     if values.get("version") not in {"0", "1"}:
         raise StorageError(f"{path} has version {values.get('version')!r}; this program reads 1 (and 0)")
+    node_id = values.get("node.id", values.get("broker.id", "-1"))
+    if not re.fullmatch(r"-?[0-9]{1,10}", node_id):
+        raise StorageError(f"{path} is damaged: node.id={node_id[:80]} is not a number")
     try:
         return MetaProperties(
             values.get("cluster.id", ""),
-            int(values.get("node.id", values.get("broker.id", "-1"))),
+            int(node_id),
             uuid_from_text(values["directory.id"]) if "directory.id" in values else ZERO_UUID,
         )
     except ValueError as error:
