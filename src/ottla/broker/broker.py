@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from ottla.broker.fetch_session import FetchSessionCache
 from ottla.broker.group_runtime import OffsetsTopic
+from ottla.broker.kept_answers import KeptAnswers
 from ottla.broker.partitions import Partitions
 from ottla.common.clock import Clock
 from ottla.common.completion import Completion
@@ -101,6 +102,7 @@ class Broker:
         self.fetch_sessions = FetchSessionCache(
             config.int("max.incremental.fetch.session.cache.slots"), lambda: int.from_bytes(os.urandom(4), "big") >> 1
         )
+        self.kept_answers = KeptAnswers()
         self.supported_features = SUPPORTED_FEATURES
 
     # -- settings ----------------------------------------------------------------------------------------------

@@ -17,8 +17,9 @@ from typing import TYPE_CHECKING, Protocol
 from ottla.common.clock import Clock
 from ottla.common.completion import Completion
 from ottla.common.errors import ErrorCode, KafkaError
-from ottla.common.ids import TopicPartition, Uuid
-from ottla.records import BatchHeader, ProduceRules, read_header
+from ottla.common.ids import INTERNAL_TOPICS, TopicPartition, Uuid
+from ottla.records import BatchHeader, ProduceRules, read_header, validate_produced
+from ottla.records.batch import TRANSACTIONAL
 
 if TYPE_CHECKING:
     from ottla.log import AppendInfo, Log
@@ -48,6 +49,7 @@ class Partition:
         "_waiting",
         "closed",
         "high_watermark",
+        "is_internal",
         "isr_size",
         "leader_epoch",
         "log",
@@ -72,6 +74,7 @@ class Partition:
         self.log = log
         self.topic_partition: TopicPartition = log.topic_partition
         self.topic_id: Uuid = log.topic_id
+        self.is_internal = log.topic_partition.topic in INTERNAL_TOPICS
         self.leader_epoch = leader_epoch
         self.rules = rules
         self.min_insync_replicas = min_insync_replicas
@@ -115,10 +118,33 @@ class Partition:
         """
         self.check_open()
         self.check_acks(required_acks)
-        now_ms = self._clock.wall_ms()
-        info = self.log.append_as_leader(batch, header or read_header(batch), self.leader_epoch, now_ms, origin)
+        return self._append(batch, header or read_header(batch), self._clock.wall_ms(), origin)
+
+    def append_produced(
+        self, records: memoryview, required_acks: int, now_ms: int, *, allow_zstd: bool = True
+    ) -> AppendInfo:
+        """Check what a client produced, and append it; `append` says the rest. Raises KafkaError, RecordError."""
+        if self.is_internal:
+            raise KafkaError(
+                ErrorCode.INVALID_TOPIC_EXCEPTION, f"Cannot append to internal topic {self.topic_partition.topic}"
+            )
+        self.check_open()
+        if required_acks == ACKS_ALL:
+            self.check_acks(required_acks)
+        header, batch = validate_produced(records, self.rules, now_ms, allow_zstd=allow_zstd)
+        if header.attributes & TRANSACTIONAL:
+            raise KafkaError(ErrorCode.INVALID_TXN_STATE, "There is no such transaction: none can be begun here")
+        return self._append(batch, header, now_ms, "client")
+
+    def _append(self, batch: memoryview, header: BatchHeader, now_ms: int, origin: Origin) -> AppendInfo:
+        info = self.log.append_as_leader(batch, header, self.leader_epoch, now_ms, origin)
         if not info.duplicate:
-            self._appended(len(batch), now_ms)
+            self._untold_bytes += len(batch)
+            if not self.log.needs_flush(now_ms):
+                # Also while a flush runs: that one is of a rolled segment, and nobody waits for it.
+                self._advance(self.log.log_end_offset)
+            elif not self._flushing:
+                self._start_flush()
         return info
 
     def when_durable(self, offset: int) -> Completion[None] | None:
@@ -128,14 +154,6 @@ class Partition:
         completion: Completion[None] = Completion()
         heapq.heappush(self._waiting, (offset, next(self._sequence), completion))
         return completion
-
-    def _appended(self, size: int, now_ms: int) -> None:
-        self._untold_bytes += size
-        if not self.log.needs_flush(now_ms):
-            # Also while a flush runs: that one is of a rolled segment, and nobody waits for it.
-            self._advance(self.log.log_end_offset)
-        elif not self._flushing:
-            self._start_flush()
 
     def flush_if_due(self, now_ms: int) -> None:
         """Start a flush if `flush.ms` has passed, or a rolled segment was never synced; for the housekeeping."""

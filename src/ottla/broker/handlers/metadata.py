@@ -2,7 +2,7 @@
 
 KIP-430 (authorized operations), KIP-516 (topic ids), KIP-526; endpoints are those of the listener that the request
 came in on. Topics that do not exist are created if both the request and `auto.create.topics.enable` say so, and
-answered once they are there.
+answered once they are there. Answers are kept in bytes until the metadata changes.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from ottla.broker import operations
 from ottla.common.completion import Completion
 from ottla.common.errors import ErrorCode, KafkaError
 from ottla.common.ids import INTERNAL_TOPICS, ZERO_UUID, validate_topic_name
+from ottla.protocol.frames import Encoded
 from ottla.protocol.messages.metadata import (
     MetadataRequest,
     MetadataResponse,
@@ -28,11 +29,13 @@ if TYPE_CHECKING:
 
 AUTO_CREATION_FLAG_SINCE_VERSION = 4
 TOPIC_IDS_SINCE_VERSION = 12
+# The answer to a longer list of topics is not kept: nobody asks for the same one twice.
+MOST_TOPICS_KEPT = 100
 
 
 def handle(
     broker: Broker, context: RequestContext, request: MetadataRequest
-) -> MetadataResponse | Completion[MetadataResponse]:
+) -> MetadataResponse | Encoded | Completion[MetadataResponse]:
     """Describe the asked topics, or all of them."""
     if _is_invalid(context, request):
         return MetadataResponse(
@@ -43,7 +46,7 @@ def handle(
         )
     missing = _to_create(broker, context, request)
     if not missing:
-        return _describe(broker, context, request, {})
+        return _describe_once(broker, context, request)
     response: Completion[MetadataResponse] = Completion()
 
     def created(done: Completion[dict[str, KafkaError]]) -> None:
@@ -83,6 +86,28 @@ def _to_create(broker: Broker, context: RequestContext, request: MetadataRequest
                 continue  # answered as an invalid name below
             missing[topic.name] = None
     return list(missing)
+
+
+def _describe_once(broker: Broker, context: RequestContext, request: MetadataRequest) -> MetadataResponse | Encoded:
+    image = broker.metadata.image
+    if request.topics is None:
+        asked = None
+    elif len(request.topics) <= MOST_TOPICS_KEPT:
+        asked = tuple([(topic.topic_id, topic.name) for topic in request.topics])
+    else:
+        return _describe(broker, context, request, {})
+    question = (
+        context.api_version,
+        context.listener,
+        request.include_topic_authorized_operations,
+        request.include_cluster_authorized_operations,
+        asked,
+    )
+    answer = broker.kept_answers.get(image, question)
+    if answer is None:
+        answer = Encoded(_describe(broker, context, request, {}), context.api_version)
+        broker.kept_answers.keep(image, question, answer)
+    return answer
 
 
 def _describe(

@@ -10,21 +10,18 @@ from typing import TYPE_CHECKING
 
 from ottla.common.completion import Completion
 from ottla.common.errors import ErrorCode, KafkaError
-from ottla.common.ids import INTERNAL_TOPICS
 from ottla.protocol.messages.produce import (
     BatchIndexAndErrorMessage,
-    PartitionProduceData,
     PartitionProduceResponse,
     ProduceRequest,
     ProduceResponse,
     TopicProduceResponse,
 )
-from ottla.records import RecordError, validate_produced
+from ottla.records import RecordError
 
 if TYPE_CHECKING:
     from ottla.broker.broker import Broker
     from ottla.broker.context import RequestContext
-    from ottla.broker.partition import Partition
 
 ZSTD_SINCE_VERSION = 7
 TOPIC_IDS_SINCE_VERSION = 13
@@ -54,9 +51,17 @@ def handle(
                     partition = partitions.get_by_id(topic.topic_id, data.index)
                 else:
                     partition = partitions.get(topic.name, data.index)
-                response, durable = _append(partition, data, acks, now_ms, allow_zstd=allow_zstd)
-                if durable is not None:
-                    waiting.append((durable, response))
+                records = data.records
+                if type(records) is not memoryview:
+                    raise KafkaError(ErrorCode.INVALID_RECORD, "There must be exactly one record batch per partition")
+                info = partition.append_produced(records, acks, now_ms, allow_zstd=allow_zstd)
+                response = PartitionProduceResponse(
+                    data.index, ErrorCode.NONE, info.first_offset, info.log_append_time_ms, info.log_start_offset
+                )
+                if info.last_offset >= partition.high_watermark:
+                    durable = partition.when_durable(info.last_offset + 1)
+                    if durable is not None:
+                        waiting.append((durable, response))
             except KafkaError as error:
                 failed = True
                 response = _failure(data.index, error)
@@ -68,31 +73,6 @@ def handle(
         return None
     answer = ProduceResponse(responses=topics)
     return _when_all_durable(answer, waiting) if waiting else answer
-
-
-def _append(
-    partition: Partition, data: PartitionProduceData, acks: int, now_ms: int, *, allow_zstd: bool
-) -> tuple[PartitionProduceResponse, Completion[None] | None]:
-    if partition.topic_partition.topic in INTERNAL_TOPICS:
-        raise KafkaError(
-            ErrorCode.INVALID_TOPIC_EXCEPTION, f"Cannot append to internal topic {partition.topic_partition.topic}"
-        )
-    records = data.records
-    if not isinstance(records, memoryview):
-        raise KafkaError(ErrorCode.INVALID_RECORD, "Produce requests must have exactly one record batch per partition")
-    partition.check_open()
-    partition.check_acks(acks)
-    header, batch = validate_produced(records, partition.rules, now_ms, allow_zstd=allow_zstd)
-    if header.is_transactional:
-        raise KafkaError(ErrorCode.INVALID_TXN_STATE, "There is no such transaction: none can be begun here")
-    info = partition.append(batch, header=header, required_acks=acks)
-    response = PartitionProduceResponse(
-        index=data.index,
-        base_offset=info.first_offset,
-        log_append_time_ms=info.log_append_time_ms,
-        log_start_offset=info.log_start_offset,
-    )
-    return response, partition.when_durable(info.last_offset + 1)
 
 
 def _failure(index: int, error: KafkaError) -> PartitionProduceResponse:
