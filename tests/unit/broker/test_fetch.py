@@ -1,0 +1,440 @@
+"""Fetch: sessions answer only what changed, long polls end when they should, limits hold and nobody starves."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ottla.common.completion import Completion
+from ottla.common.errors import ErrorCode
+from ottla.protocol.messages.delete_records import DeleteRecordsPartition, DeleteRecordsRequest, DeleteRecordsTopic
+from ottla.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic, ForgottenTopic
+
+from .room import LONG, Connection, Room, batch, open_room, records_of
+
+Key = tuple[str, int]
+
+
+def request(offsets: Mapping[Key, int], **fields: Any) -> FetchRequest:
+    """A fetch by name; `each` are fields of every partition."""
+    each = {"partition_max_bytes": 1 << 20} | fields.pop("each", {})
+    topics: dict[str, FetchTopic] = {}
+    for (topic, index), offset in offsets.items():
+        partition = FetchPartition(partition=index, fetch_offset=offset, **each)
+        topics.setdefault(topic, FetchTopic(topic=topic)).partitions.append(partition)
+    return FetchRequest(**{"min_bytes": 1, "topics": list(topics.values())} | fields)
+
+
+def told(response: Any) -> dict[Key, Any]:
+    return {(topic.topic, part.partition_index): part for topic in response.responses for part in topic.partitions}
+
+
+def values(response: Any) -> dict[Key, list[bytes | None]]:
+    return {key: [value for _, value in records_of(part.records)] for key, part in told(response).items()}
+
+
+class Client:
+    """Follows KIP-227: names a partition again only when its offset has changed."""
+
+    def __init__(self, room: Room, keys: Iterable[Key] = (), **fields: Any) -> None:
+        self.room = room
+        self.offsets: dict[Key, int] = dict.fromkeys(keys, 0)
+        self.fields = fields
+        self.id = self.epoch = 0
+        self.changed: dict[Key, int] = dict(self.offsets)
+        self.forgotten: list[Key] = []
+
+    def seek(self, key: Key, offset: int) -> None:
+        self.offsets[key] = self.changed[key] = offset
+
+    def forget(self, key: Key) -> None:
+        del self.offsets[key]
+        self.changed.pop(key, None)
+        self.forgotten.append(key)
+
+    def send(self, **fields: Any) -> Any:
+        asked = self.changed if self.epoch else self.offsets
+        forgotten = [ForgottenTopic(topic=topic, partitions=[index]) for topic, index in self.forgotten]
+        fetch = request(
+            asked,
+            session_id=self.id,
+            session_epoch=self.epoch,
+            forgotten_topics_data=forgotten if self.epoch else [],
+            **self.fields | fields,
+        )
+        self.changed, self.forgotten = {}, []
+        return self.room.start(fetch, 12)
+
+    def take(self, response: Any) -> dict[Key, list[tuple[int, bytes | None]]]:
+        """Go on behind what came; only the records that were asked for."""
+        if response.error_code:
+            self.id = self.epoch = 0
+            return {}
+        self.id, self.epoch = response.session_id, (self.epoch + 1 if response.session_id else 0)
+        found = {}
+        for key, part in told(response).items():
+            assert part.error_code == 0
+            got = [record for record in records_of(part.records) if record[0] >= self.offsets[key]]
+            if got:
+                found[key] = got
+                self.seek(key, got[-1][0] + 1)
+        return found
+
+    def poll(self, **fields: Any) -> Any:
+        """The response, which must come at once."""
+        response = self.send(**fields)
+        assert not isinstance(response, Completion), "the answer waits"
+        self.take(response)
+        return response
+
+
+def names(room: Room, count: int, topic: str = "t") -> list[Key]:
+    room.create(topic, count)
+    return [(topic, index) for index in range(count)]
+
+
+# -- sessions ----------------------------------------------------------------------------------------------------
+
+
+def test_full_fetch_tells_of_every_partition_and_later_ones_only_of_those_that_changed(room: Room) -> None:
+    client = Client(room, names(room, 3))
+    room.append("t", b"a", index=1)
+    first = client.poll()
+    assert first.session_id != 0
+    assert values(first) == {("t", 0): [], ("t", 1): [b"a"], ("t", 2): []}
+    room.append("t", b"b", index=2)
+    assert values(client.poll()) == {("t", 2): [b"b"]}
+    assert told(client.poll(min_bytes=0)) == {}
+    assert client.id == first.session_id
+
+
+def test_partition_is_added_to_a_session_and_forgotten_again(room: Room) -> None:
+    a, b = names(room, 2)
+    client = Client(room, [a])
+    client.poll(min_bytes=0)
+    client.seek(b, 0)
+    room.append("t", b"x", index=1)
+    assert values(client.poll()) == {b: [b"x"]}
+    client.forget(b)
+    room.append("t", b"y", index=1)
+    assert told(client.poll(max_wait_ms=0)) == {}
+    assert not room.partition("t", 1).watchers
+
+
+def test_session_of_a_thousand_partitions_looks_only_at_the_one_that_changed(
+    room: Room, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    client = Client(room, names(room, 1000))
+    client.poll(min_bytes=0)
+    client.poll(min_bytes=0)
+    read: list[int] = []
+    partition_class = type(room.partition("t"))
+    original = partition_class.read
+
+    def counted(self: Any, *arguments: Any, **options: Any) -> bytes:
+        read.append(self.topic_partition.partition)
+        return original(self, *arguments, **options)
+
+    monkeypatch.setattr(partition_class, "read", counted)
+    room.append("t", b"x", index=617)
+    assert values(client.poll()) == {("t", 617): [b"x"]}
+    assert read == [617]
+
+
+def test_client_learns_of_a_high_watermark_and_a_log_start_that_moved_without_data_for_it(room: Room) -> None:
+    (key,) = names(room, 1)
+    client = Client(room, [key])
+    room.append("t", b"a", b"b")
+    client.poll()
+    # The data came with the news of both; nothing is left to tell.
+    assert told(client.poll(max_wait_ms=0)) == {}
+    room.partition("t").delete_records_before(2)
+    part = told(client.poll(max_wait_ms=0))[key]
+    assert (part.log_start_offset, part.high_watermark, part.records) == (2, 2, b"")
+    assert told(client.poll(max_wait_ms=0)) == {}
+
+
+def test_errors_of_sessions(room: Room) -> None:
+    (key,) = names(room, 1)
+    client = Client(room, [key])
+    client.poll(min_bytes=0)
+    wrong_epoch = room.start(request({}, session_id=client.id, session_epoch=9), 12)
+    assert wrong_epoch.error_code == ErrorCode.INVALID_FETCH_SESSION_EPOCH
+    unknown = room.start(request({}, session_id=client.id + 1, session_epoch=1), 12)
+    assert unknown.error_code == ErrorCode.FETCH_SESSION_ID_NOT_FOUND
+    by_id = room.start(request({}, session_id=client.id, session_epoch=client.epoch), 13)
+    assert by_id.error_code == ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR
+    assert (wrong_epoch.session_id, unknown.responses, by_id.responses) == (0, [], [])
+    # None of these has done the session any harm.
+    room.append("t", b"a")
+    assert values(client.poll()) == {key: [b"a"]}
+
+
+def test_closing_epoch_ends_the_session_and_answers_without_one(room: Room) -> None:
+    (key,) = names(room, 1)
+    client = Client(room, [key])
+    client.poll(min_bytes=0)
+    closing = room.start(request({key: 0}, session_id=client.id, session_epoch=-1, min_bytes=0), 12)
+    assert (closing.session_id, set(told(closing))) == (0, {key})
+    assert len(room.broker.fetch_sessions) == 0
+    assert not room.partition("t").watchers
+
+
+def test_full_cache_serves_without_a_session_until_one_has_idled(tmp_path: Path) -> None:
+    with open_room(tmp_path, {"max.incremental.fetch.session.cache.slots": "2"}) as room:
+        keys = names(room, 1)
+        clients = [Client(room, keys) for _ in range(3)]
+        for client in clients:
+            client.poll(min_bytes=0)
+        assert [client.id != 0 for client in clients] == [True, True, False]
+        room.loop.advance(119_000)
+        clients[0].poll(min_bytes=0)
+        room.loop.advance(2_000)
+        clients[2].poll(min_bytes=0)
+        assert clients[2].id != 0
+        # The second one made room; it had been quiet for two minutes.
+        assert clients[1].send(min_bytes=0).error_code == ErrorCode.FETCH_SESSION_ID_NOT_FOUND
+        assert clients[0].send(min_bytes=0).error_code == 0
+
+
+def test_fetch_without_a_session_leaves_nothing_behind(room: Room) -> None:
+    (key,) = names(room, 1)
+    room.append("t", b"a")
+    for version in (4, 6, 11, 12):
+        response = room.start(request({key: 0}), version)
+        assert (response.session_id, values(response)) == (0, {key: [b"a"]})
+    waits = room.start(request({key: 1}, max_wait_ms=100), 12)
+    room.loop.advance(100)
+    assert waits.done
+    assert not room.partition("t").watchers
+    assert len(room.broker.fetch_sessions) == 0
+
+
+# -- long polls --------------------------------------------------------------------------------------------------
+
+
+def test_long_poll_waits_for_min_bytes_over_all_partitions(room: Room) -> None:
+    client = Client(room, names(room, 3))
+    client.poll(min_bytes=0)
+    size = len(batch(b"x" * 100))
+    answer = client.send(min_bytes=2 * size, max_wait_ms=LONG)
+    room.append("t", b"x" * 100, index=0)
+    room.loop.run()
+    assert not answer.done
+    room.append("t", b"x" * 100, index=2)
+    room.loop.run()
+    assert set(values(answer.result())) == {("t", 0), ("t", 2)}
+    assert room.loop.pending_timers == 0
+
+
+def test_long_poll_gives_what_there_is_when_its_time_is_up(room: Room) -> None:
+    (key,) = names(room, 1)
+    client = Client(room, [key])
+    room.append("t", b"a")
+    answer = client.send(min_bytes=10_000, max_wait_ms=500)
+    room.loop.advance(499)
+    assert not answer.done
+    room.loop.advance(1)
+    assert values(answer.result()) == {key: [b"a"]}
+
+
+def test_minimum_above_the_maximum_is_met_by_a_full_answer(room: Room) -> None:
+    (key,) = names(room, 1)
+    room.append("t", b"x" * 500)
+    answer = room.start(request({key: 0}, min_bytes=1 << 20, max_bytes=200, max_wait_ms=LONG), 12)
+    assert values(answer) == {key: [b"x" * 500]}
+
+
+def test_appends_of_one_turn_come_in_one_answer(room: Room) -> None:
+    (key,) = names(room, 1)
+    answer = room.start(request({key: 0}, max_wait_ms=LONG), 12)
+    room.append("t", b"a")
+    room.append("t", b"b")
+    assert not answer.done
+    room.loop.run()
+    assert values(answer.result()) == {key: [b"a", b"b"]}
+
+
+def test_deleted_topic_ends_a_long_poll(room: Room) -> None:
+    a, b = names(room, 1), names(room, 1, "other")
+    client = Client(room, a + b)
+    client.poll(min_bytes=0)
+    answer = client.send(max_wait_ms=LONG)
+    room.delete("t")
+    room.loop.run()
+    errors = {key: part.error_code for key, part in told(answer.result()).items()}
+    assert errors == {("t", 0): ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}
+
+
+def test_delete_records_ends_a_long_poll_whose_offset_went(room: Room) -> None:
+    a, b = names(room, 2)
+    room.append("t", b"x" * 100)
+    answer = room.start(request({a: 0, b: 0}, min_bytes=10_000, max_wait_ms=LONG), 12)
+    deletion = DeleteRecordsRequest([DeleteRecordsTopic("t", [DeleteRecordsPartition(0, 1)])])
+    assert room.ask(deletion).topics[0].partitions[0].low_watermark == 1
+    assert answer.done
+    assert told(answer.result())[a].error_code == ErrorCode.OFFSET_OUT_OF_RANGE
+
+
+def test_client_that_goes_away_leaves_no_timer_and_no_watcher(room: Room) -> None:
+    (key,) = names(room, 1)
+    connection = Connection()
+    answer = room.start(request({key: 0}, max_wait_ms=LONG), 12, connection)
+    connection.drop()
+    room.append("t", b"a")
+    room.loop.advance(LONG)
+    assert not answer.done
+    assert not room.partition("t").watchers
+    assert room.loop.pending_timers == 0
+
+
+def test_open_transaction_hides_records_from_read_committed_until_it_ends(room: Room) -> None:
+    (key,) = names(room, 1)
+    producer = {"producer_id": 7, "producer_epoch": 0, "base_sequence": 0, "attributes": 0x10}
+    room.append("t", b"open", **producer)
+    committed = room.start(request({key: 0}, isolation_level=1, max_wait_ms=LONG), 12)
+    assert values(room.start(request({key: 0}), 12)) == {key: [b"open"]}
+    room.append("t", b"plain")
+    room.loop.run()
+    assert not committed.done
+    marker = batch(b"\0\0\0\0\0\0", key=b"\0\0\0\1", producer_id=7, producer_epoch=0, attributes=0x30)
+    room.partition("t").append(memoryview(marker), origin="coordinator")
+    room.loop.run()
+    part = told(committed.result())[key]
+    assert part.last_stable_offset == part.high_watermark == 3
+    assert [value for _, value in records_of(part.records)][:2] == [b"open", b"plain"]
+    assert part.aborted_transactions == []
+
+
+def test_aborted_transactions_are_named_with_the_data_they_are_in(room: Room) -> None:
+    (key,) = names(room, 1)
+    for producer in (7, 8):
+        identity = {"producer_id": producer, "producer_epoch": 0}
+        room.append("t", b"x" * 100, base_sequence=0, attributes=0x10, **identity)
+        marker = batch(b"\0\0\0\0\0\0", key=b"\0\0\0\0", attributes=0x30, **identity)
+        room.partition("t").append(memoryview(marker), origin="coordinator")
+    everything = told(room.start(request({key: 0}, isolation_level=1), 12))[key]
+    assert [(a.producer_id, a.first_offset) for a in everything.aborted_transactions] == [(7, 0), (8, 2)]
+    first = told(room.start(request({key: 0}, isolation_level=1, max_bytes=1), 12))[key]
+    assert [(a.producer_id, a.first_offset) for a in first.aborted_transactions] == [(7, 0)]
+    assert told(room.start(request({key: 0}), 12))[key].aborted_transactions is None
+
+
+# -- limits and fairness -----------------------------------------------------------------------------------------
+
+
+def test_first_batch_comes_whatever_its_size_and_only_that(room: Room) -> None:
+    a, b = names(room, 2)
+    for index in range(2):
+        room.append("t", b"x" * 5000, index=index)
+    for limits in ({"max_bytes": 10}, {"each": {"partition_max_bytes": 10}}):
+        response = room.start(request({a: 0, b: 0}, **limits), 12)
+        assert values(response) == {a: [b"x" * 5000], b: []}
+
+
+def test_answer_stays_within_max_bytes_after_its_first_batch(room: Room) -> None:
+    (key,) = names(room, 1)
+    for _ in range(10):
+        room.append("t", b"x" * 1000)
+    size = len(batch(b"x" * 1000))
+    response = room.start(request({key: 0}, max_bytes=3 * size + 1), 12)
+    assert len(told(response)[key].records) == 3 * size
+    response = room.start(request({key: 0}, each={"partition_max_bytes": 2 * size}), 12)
+    assert len(told(response)[key].records) == 2 * size
+
+
+def test_partition_with_endless_data_does_not_starve_the_others(room: Room) -> None:
+    keys = names(room, 3)
+    for index in range(3):
+        for i in range(4):
+            room.append("t", b"%d-%d" % (index, i) + b"x" * 1000, index=index)
+    client = Client(room, keys, max_bytes=1)
+    served = []
+    for _ in range(12):
+        room.append("t", b"more" + b"x" * 1000, index=0)
+        served += [key[1] for key, got in values(client.poll()).items() if got]
+    assert all(served[i : i + 3].count(0) == 1 for i in range(0, 12, 3)), served
+    assert sorted(served) == [0] * 4 + [1] * 4 + [2] * 4
+
+
+# -- leader epochs and errors ------------------------------------------------------------------------------------
+
+
+def test_leader_epoch_of_the_past_or_future_is_refused(room: Room) -> None:
+    (key,) = names(room, 1)
+    room.partition("t").leader_epoch = 5
+    room.append("t", b"a")
+    codes = {}
+    for epoch in (-1, 4, 5, 6):
+        response = room.start(request({key: 0}, each={"current_leader_epoch": epoch}, max_wait_ms=LONG), 12)
+        codes[epoch] = told(response)[key].error_code
+    assert codes == {-1: 0, 4: ErrorCode.FENCED_LEADER_EPOCH, 5: 0, 6: ErrorCode.UNKNOWN_LEADER_EPOCH}
+
+
+def test_diverging_epoch_says_where_to_truncate(room: Room) -> None:
+    (key,) = names(room, 1)
+    partition = room.partition("t")
+    room.append("t", b"a", b"b")
+    partition.leader_epoch = 3
+    room.append("t", b"c")
+    diverging = told(room.start(request({key: 3}, each={"last_fetched_epoch": 1}, max_wait_ms=LONG), 12))[key]
+    assert (diverging.diverging_epoch.epoch, diverging.diverging_epoch.end_offset) == (0, 2)
+    assert diverging.records == b""
+    same = told(room.start(request({key: 2}, each={"last_fetched_epoch": 0}), 12))[key]
+    assert same.diverging_epoch.epoch == -1
+    assert records_of(same.records) == [(2, b"c")]
+    unknown = told(room.start(request({key: 2}, each={"last_fetched_epoch": 9}), 12))[key]
+    assert unknown.error_code == ErrorCode.OFFSET_OUT_OF_RANGE
+
+
+def test_errors_stand_beside_data_and_come_again_until_they_are_over(room: Room) -> None:
+    a, b = names(room, 2)
+    room.append("t", b"x")
+    client = Client(room, [a, b, ("gone", 0), ("t", 7)])
+    client.offsets[b] = 5
+    for _ in range(2):
+        response = client.send(max_wait_ms=LONG)
+        assert {key: part.error_code for key, part in told(response).items() if part.error_code} == {
+            b: ErrorCode.OFFSET_OUT_OF_RANGE,
+            ("gone", 0): ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+            ("t", 7): ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+        }
+        client.id, client.epoch = response.session_id, client.epoch + 1
+    room.create("gone")
+    client.seek(b, 0)
+    client.forget(("t", 7))
+    response = client.send(min_bytes=0)
+    assert not any(part.error_code for part in told(response).values())
+
+
+def test_topics_by_id(room: Room) -> None:
+    topic_id = room.create("t")
+    room.append("t", b"a")
+    topics = [
+        FetchTopic(topic_id=topic_id, partitions=[FetchPartition(partition_max_bytes=100)]),
+        FetchTopic(topic_id=b"\1" * 16, partitions=[FetchPartition(partition_max_bytes=100)]),
+    ]
+    response = room.start(FetchRequest(min_bytes=1, topics=topics), 18)
+    codes = {topic.topic_id: topic.partitions[0].error_code for topic in response.responses}
+    assert codes == {topic_id: 0, b"\1" * 16: ErrorCode.UNKNOWN_TOPIC_ID}
+
+
+def test_offset_that_is_not_committed_yet_reads_as_nothing(tmp_path: Path) -> None:
+    with open_room(tmp_path, {"log.flush.interval.messages": "1"}) as room:
+        (key,) = names(room, 1)
+        room.threads.held = True
+        room.append("t", b"a" * 200)
+        room.append("t", b"b" * 200)
+        for offset in (0, 1, 2):
+            part = told(room.start(request({key: offset}), 12))[key]
+            assert (part.error_code, part.records, part.high_watermark) == (0, b"", 0)
+        assert told(room.start(request({key: 3}), 12))[key].error_code == ErrorCode.OFFSET_OUT_OF_RANGE
+        # Both become visible by one fsync each at most, and count with their real size.
+        answer = room.start(request({key: 0}, min_bytes=500, max_wait_ms=LONG), 12)
+        while room.threads.work:
+            room.threads.finish()
+        room.loop.run()
+        assert values(answer.result()) == {key: [b"a" * 200, b"b" * 200]}

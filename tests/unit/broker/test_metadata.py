@@ -1,0 +1,101 @@
+"""Metadata: all, none, some, by name or id; what is missing is created where both sides want it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from ottla.common.errors import ErrorCode
+from ottla.common.ids import OFFSETS_TOPIC, ZERO_UUID
+from ottla.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
+
+from .room import Room, open_room
+
+UNKNOWN = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+
+
+def ask(room: Room, names: Sequence[str] | None, version: int = 13, **fields: Any) -> Any:
+    topics = None if names is None else [MetadataRequestTopic(name=name) for name in names]
+    return room.ask(MetadataRequest(topics=topics, **fields), version)
+
+
+def codes(response: Any) -> dict[str | None, int]:
+    return {topic.name: topic.error_code for topic in response.topics}
+
+
+def test_all_topics_or_none(room: Room) -> None:
+    room.create("a", 2)
+    room.create(OFFSETS_TOPIC)
+    everything = ask(room, None)
+    assert codes(everything) == {"a": 0, OFFSETS_TOPIC: 0}
+    assert {topic.name: topic.is_internal for topic in everything.topics} == {"a": False, OFFSETS_TOPIC: True}
+    assert ask(room, []).topics == []
+    assert set(codes(ask(room, [], version=0))) == {"a", OFFSETS_TOPIC}
+
+
+def test_answer_in_every_version(room: Room) -> None:
+    topic_id = room.create("a", 2)
+    for version in range(MetadataRequest.MAX_VERSION + 1):
+        response = ask(room, ["a"], version)
+        (topic,) = response.topics
+        assert (topic.name, topic.topic_id) == ("a", topic_id if version >= 10 else ZERO_UUID)
+        assert [(p.partition_index, p.leader_id, p.replica_nodes, p.isr_nodes) for p in topic.partitions] == [
+            (0, 1, [1], [1]),
+            (1, 1, [1], [1]),
+        ]
+        assert [(broker.node_id, broker.host, broker.port) for broker in response.brokers] == [(1, "localhost", 9092)]
+        assert response.controller_id == (1 if version else -1)
+        assert response.cluster_id == ("cluster" if version >= 2 else None)
+
+
+def test_missing_topics_are_created_once_and_answered_when_they_are_there(room: Room) -> None:
+    response = ask(room, ["new", "new", "bad name", "also"])
+    assert codes(response) == {"new": 0, "bad name": ErrorCode.INVALID_TOPIC_EXCEPTION, "also": 0}
+    assert len(response.topics) == 3
+    assert all(len(topic.partitions) == 1 for topic in response.topics if not topic.error_code)
+    assert room.partition("new").high_watermark == 0
+
+
+def test_nothing_is_created_unless_both_sides_want_it(room: Room, tmp_path: Path) -> None:
+    assert codes(ask(room, ["new", "bad name"], allow_auto_topic_creation=False)) == {
+        "new": UNKNOWN,
+        "bad name": ErrorCode.INVALID_TOPIC_EXCEPTION,
+    }
+    with open_room(tmp_path / "other", {"auto.create.topics.enable": "false"}) as other:
+        for version in (0, 3, 4, 13):
+            assert codes(ask(other, ["new"], version)) == {"new": UNKNOWN}
+
+
+def test_by_id_and_id_before_name(room: Room) -> None:
+    topic_id = room.create("a")
+    stranger = b"\7" * 16
+    topics = [
+        MetadataRequestTopic(topic_id=topic_id, name=None),
+        MetadataRequestTopic(topic_id=stranger, name=None),
+    ]
+    response = room.ask(MetadataRequest(topics=topics), 12)
+    assert [(topic.name, topic.topic_id, topic.error_code) for topic in response.topics] == [
+        ("a", topic_id, 0),
+        (None, stranger, ErrorCode.UNKNOWN_TOPIC_ID),
+    ]
+    both = room.ask(MetadataRequest(topics=[MetadataRequestTopic(topic_id=topic_id, name="whatever")]), 12)
+    assert codes(both) == {"a": 0}
+
+
+def test_what_versions_10_and_11_can_say_but_not_mean_is_an_invalid_request(room: Room) -> None:
+    topic_id = room.create("a")
+    for topic in (MetadataRequestTopic(topic_id=topic_id, name="a"), MetadataRequestTopic(name=None)):
+        for version in (10, 11):
+            response = room.ask(MetadataRequest(topics=[topic, MetadataRequestTopic(name="new")]), version)
+            assert {each.error_code for each in response.topics} == {ErrorCode.INVALID_REQUEST}
+    assert set(codes(ask(room, None))) == {"a"}
+
+
+def test_authorized_operations_only_when_asked_for(room: Room) -> None:
+    room.create("a")
+    unasked = ask(room, ["a"], 10)
+    asked = ask(room, ["a"], 10, include_topic_authorized_operations=True, include_cluster_authorized_operations=True)
+    assert unasked.cluster_authorized_operations == unasked.topics[0].topic_authorized_operations == -(2**31)
+    assert asked.cluster_authorized_operations > 0
+    assert asked.topics[0].topic_authorized_operations > 0
