@@ -222,9 +222,9 @@ leader.imbalance.check.interval.seconds long 300 1.. high read-only reported
 leader.replication.throttled.rate long 9223372036854775807 0.. medium cluster-wide reported
     Bytes a second that throttled leaders send to followers.
 listener.security.protocol.map string SASL_SSL:SASL_SSL,PLAINTEXT:PLAINTEXT,SSL:SSL,SASL_PLAINTEXT:SASL_PLAINTEXT - low per-broker works
-    Security protocol of each listener name; only PLAINTEXT is served.
+    Security protocol of each listener name; only PLAINTEXT is served. Changing it takes a restart.
 listeners list PLAINTEXT://:9092 - high per-broker works
-    Addresses to listen on, as `NAME://host:port,...`; no host means every interface, port 0 a free one.
+    Addresses to listen on, as `NAME://host:port,...`; no host means every interface, port 0 a free one. Changing them takes a restart.
 log.cleaner.backoff.ms long 15000 0.. medium cluster-wide works
     Pause of the cleaner when nothing is to be compacted.
 log.cleaner.dedupe.buffer.size long 134217728 - medium cluster-wide works

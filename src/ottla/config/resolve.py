@@ -72,6 +72,8 @@ class Resolved(NamedTuple):
         return self.setting.sensitive
 
 
+# Kafka opens and closes listeners while it runs; here that takes a restart.
+_UNTIL_RESTART = {"listeners", "listener.security.protocol.map"}
 _DEFAULT_TEXTS = {name: format_value(BROKER_SETTINGS[name], value) for name, value in DEFAULT_VALUES.items()}
 
 
@@ -180,6 +182,11 @@ def check_broker_name(name: str, *, cluster_wide: bool) -> None:
         raise KafkaError(ErrorCode.INVALID_CONFIG, f"Cannot update these configs dynamically: {name}")
     if setting.update == PER_BROKER and cluster_wide:
         raise KafkaError(ErrorCode.INVALID_CONFIG, f"{name} can be set for single brokers only, not for all")
+    if name in _UNTIL_RESTART:
+        raise KafkaError(
+            ErrorCode.INVALID_CONFIG,
+            f"Cannot update these configs dynamically: {name} (change it in the broker's file and restart it)",
+        )
 
 
 def check_topic_together(resolved: Mapping[str, Resolved]) -> None:
