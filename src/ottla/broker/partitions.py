@@ -9,13 +9,14 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from ottla.broker.partition import Partition
 from ottla.common.clock import Clock
 from ottla.common.completion import Completion
 from ottla.common.errors import ErrorCode, KafkaError
 from ottla.common.ids import TopicPartition, Uuid
+from ottla.log.config import LogConfig
 from ottla.records import ProduceRules
 
 if TYPE_CHECKING:
@@ -117,7 +118,7 @@ class Partitions:
         partitions = self._by_topic.setdefault(topic.name, {})
         self._by_id[topic.topic_id] = partitions
         self._names[topic.topic_id] = topic.name
-        values: dict[str, object] | None = None
+        settings: TopicSettings | None = None
         for index, image in topic.partitions.items():
             existing = partitions.get(index)
             if existing is not None:
@@ -125,19 +126,17 @@ class Partitions:
                 existing.isr_size = len(image.isr)
                 existing.replica_count = len(image.replicas)
             elif self._node_id in image.replicas:
-                values = values or self._topic_values(topic.name)
-                self._open(topic, index, values)
+                settings = settings or TopicSettings.of(topic.name, self._topic_values(topic.name))
+                self._open(topic, index, settings)
 
-    def _open(self, topic: TopicImage, index: int, values: dict[str, object]) -> None:
-        from ottla.log import LogConfig
-
+    def _open(self, topic: TopicImage, index: int, settings: TopicSettings) -> None:
         topic_partition = TopicPartition(topic.name, index)
         try:
             log = self._logs.get(topic_partition)
             if log is None:
-                log = self._logs.create(topic_partition, topic.topic_id, LogConfig.from_topic_config(values))
+                log = self._logs.create(topic_partition, topic.topic_id, settings.log)
             else:
-                log.reconfigure(LogConfig.from_topic_config(values))
+                log.reconfigure(settings.log)
         except KafkaError as error:
             logger.error("%s is offline: %s", topic_partition, error)  # noqa: TRY400 - for a person, not a bug
             return
@@ -145,8 +144,8 @@ class Partitions:
         partition = Partition(
             log,
             leader_epoch=image.leader_epoch,
-            rules=produce_rules(topic.name, values),
-            min_insync_replicas=int_value(values, "min.insync.replicas"),
+            rules=settings.rules,
+            min_insync_replicas=settings.min_insync_replicas,
             clock=self._clock,
             flush_in_thread=self._flush_in_thread,
         )
@@ -154,8 +153,6 @@ class Partitions:
         self._by_topic[topic.name][index] = partition
 
     def _reconfigure(self, old: MetadataImage, new: MetadataImage) -> None:
-        from ottla.log import LogConfig
-
         changed = {
             key for key in old.configs.keys() | new.configs.keys() if old.configs.get(key) != new.configs.get(key)
         }
@@ -167,11 +164,11 @@ class Partitions:
             partitions = self._by_topic.get(name)
             if not partitions:
                 continue
-            values = self._topic_values(name)
+            settings = TopicSettings.of(name, self._topic_values(name))
             for partition in partitions.values():
-                partition.log.reconfigure(LogConfig.from_topic_config(values))
-                partition.rules = produce_rules(name, values)
-                partition.min_insync_replicas = int_value(values, "min.insync.replicas")
+                partition.log.reconfigure(settings.log)
+                partition.rules = settings.rules
+                partition.min_insync_replicas = settings.min_insync_replicas
 
     def directory_failed(self, path: str) -> None:
         """Stop serving the partitions of a log directory that failed."""
@@ -183,6 +180,20 @@ class Partitions:
 
 
 TOPIC_RESOURCE = 2
+
+
+class TopicSettings(NamedTuple):
+    """What the settings of a topic mean for its partitions, which share these values."""
+
+    log: LogConfig
+    rules: ProduceRules
+    min_insync_replicas: int
+
+    @classmethod
+    def of(cls, topic: str, values: dict[str, object]) -> TopicSettings:
+        """From the effective settings by Kafka's names."""
+        min_insync_replicas = int_value(values, "min.insync.replicas")
+        return cls(LogConfig.from_topic_config(values), produce_rules(topic, values), min_insync_replicas)
 
 
 def int_value(values: dict[str, object], name: str) -> int:

@@ -13,6 +13,7 @@ import logging
 import os
 import socket
 from collections.abc import Callable
+from functools import cache
 from typing import TYPE_CHECKING, NamedTuple, TypedDict
 
 from ottla.broker.broker import Broker, FlushThreads
@@ -134,7 +135,7 @@ class Node:
         self.broker = broker = Broker(
             config, self.clock, logs=logs, metadata=metadata, cluster_id=cluster_id, flush_threads=self._threads
         )
-        logs.load(self._log_config, self._is_stray)
+        logs.load(cache(self._log_config), self._is_stray)
         self._register(cluster_id)
         broker.groups = self._group_runtime()
         metadata.subscribe(self._publish)

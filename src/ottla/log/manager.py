@@ -255,6 +255,8 @@ class LogManager:
         homes = [home for home in self._homes if home.online]
         if not homes:
             raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, "No log directory is online")
+        if len(homes) == 1:
+            return homes[0]
         counts = {id(home): 0 for home in homes}
         for log in self._logs.values():
             if id(log.home) in counts:
