@@ -97,6 +97,11 @@ class OttlaProcess:
             self._process.wait(STOP_TIMEOUT_S)
             raise BrokerDied(f"still there {STOP_TIMEOUT_S} s after {by.name}:\n{self.log_tail()}") from None
 
+    def wait(self) -> int:
+        """The exit code of a broker that stops by itself; raises subprocess.TimeoutExpired."""
+        assert self._process is not None
+        return self._process.wait(STOP_TIMEOUT_S)
+
     def log_size(self) -> int:
         """Bytes of standard error so far."""
         return self.log_path.stat().st_size if self.log_path.exists() else 0

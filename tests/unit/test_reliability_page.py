@@ -1,0 +1,19 @@
+"""Each promise of docs/reliability.md names a test that exists."""
+
+import ast
+import re
+from pathlib import Path
+
+ROOT = Path(__file__).parents[2]
+
+
+def test_each_promise_names_a_test_that_exists() -> None:
+    rows = [line for line in (ROOT / "docs/reliability.md").read_text().splitlines() if line.startswith("| ")]
+    promises = rows[1:]
+    assert len(promises) > 10
+    for row in promises:
+        named = re.search(r"`(tests/[\w/]+\.py)::(test_\w+)` \|$", row)
+        assert named is not None, f"no test is named: {row}"
+        module = ast.parse((ROOT / named[1]).read_text())
+        names = {node.name for node in module.body if isinstance(node, ast.FunctionDef)}
+        assert named[2] in names, f"{named[1]} has no {named[2]}"
