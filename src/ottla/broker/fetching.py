@@ -190,7 +190,7 @@ class Fetch:
 
     @staticmethod
     def _divergence(partition: Partition, state: FetchPartitionState) -> EpochEndOffset | None:
-        epoch, end_offset = partition.log.offset_for_leader_epoch(state.last_fetched_epoch)
+        epoch, end_offset = partition.end_of_epoch(state.last_fetched_epoch)
         if epoch == -1 or end_offset == -1:
             raise KafkaError(ErrorCode.OFFSET_OUT_OF_RANGE)
         if epoch < state.last_fetched_epoch or end_offset < state.fetch_offset:

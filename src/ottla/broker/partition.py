@@ -214,6 +214,22 @@ class Partition:
         older = current_leader_epoch < self.leader_epoch
         raise KafkaError(ErrorCode.FENCED_LEADER_EPOCH if older else ErrorCode.UNKNOWN_LEADER_EPOCH)
 
+    def end_of_epoch(self, epoch: int) -> tuple[int, int]:
+        """The greatest epoch not above `epoch`, and the offset where it ended; (-1, -1) for one of the future. KIP-320.
+
+        The log knows of the epochs in which something was written. A leader's epoch begins when it is elected: those in
+        between ended where the next began, at the log's end, and the current one reaches up to there.
+        """
+        log = self.log
+        if epoch > self.leader_epoch:
+            return -1, -1
+        if epoch == self.leader_epoch:
+            return epoch, log.log_end_offset
+        latest = log.latest_epoch
+        if epoch > latest:
+            return (latest if latest >= 0 else epoch), log.log_end_offset
+        return log.offset_for_leader_epoch(epoch)
+
     def visible_end(self, isolation_level: int) -> int:
         """The first offset that a consumer of this isolation level may not see yet."""
         return self.last_stable_offset if isolation_level == READ_COMMITTED else self.high_watermark

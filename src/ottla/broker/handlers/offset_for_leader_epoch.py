@@ -40,10 +40,5 @@ def _end(broker: Broker, topic: str, wanted: OffsetForLeaderPartition) -> EpochE
         partition.check_leader_epoch(wanted.current_leader_epoch)
     except KafkaError as error:
         return EpochEndOffset(error_code=error.code, partition=wanted.partition)
-    if wanted.leader_epoch == partition.leader_epoch:
-        # The current epoch has not ended: it reaches up to the log's end, even if nothing was written in it.
-        return EpochEndOffset(
-            partition=wanted.partition, leader_epoch=partition.leader_epoch, end_offset=partition.log.log_end_offset
-        )
-    epoch, end_offset = partition.log.offset_for_leader_epoch(wanted.leader_epoch)
+    epoch, end_offset = partition.end_of_epoch(wanted.leader_epoch)
     return EpochEndOffset(partition=wanted.partition, leader_epoch=epoch, end_offset=end_offset)

@@ -1,0 +1,136 @@
+"""The dispatcher: from a frame to its answer, and what closes a connection instead."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ottla.broker import dispatch, handlers
+from ottla.common.completion import Completion
+from ottla.common.errors import ErrorCode, KafkaError
+from ottla.protocol import frames, registry
+from ottla.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
+from ottla.protocol.messages.describe_log_dirs import DescribableLogDirTopic, DescribeLogDirsRequest
+from ottla.protocol.messages.describe_producers import DescribeProducersRequest, TopicRequest
+from ottla.protocol.messages.list_offsets import ListOffsetsRequest
+from ottla.protocol.wire import DecodeError
+
+from .room import START_MS, Room
+
+
+def frame(key: int, version: int, body: bytes = b"") -> memoryview:
+    return memoryview(bytearray(key.to_bytes(2, "big") + version.to_bytes(2, "big") + b"\0\0\0\x4d\xff\xff" + body))
+
+
+def test_every_handler_file_is_served_under_its_own_api() -> None:
+    files = {path.stem for path in Path(handlers.__file__).parent.glob("*.py")} - {"__init__"}
+    assert set(dispatch.HANDLERS.values()) == files
+    for key, name in dispatch.HANDLERS.items():
+        assert re.sub("(?<=[a-z])(?=[A-Z])", "_", registry.API[key].name).lower().removesuffix("_request") == name
+
+
+def test_unknown_api_or_version_closes_the_connection(room: Room) -> None:
+    for key, version in ((999, 0), (4, 0), (0, 2), (0, 14), (1, 3), (22, 6)):
+        with pytest.raises(KafkaError) as error:
+            room.dispatch(room.client, frame(key, version, b"\0"))  # type: ignore[arg-type]
+        assert error.value.code == ErrorCode.UNSUPPORTED_VERSION
+
+
+def test_api_versions_of_the_future_is_answered_in_version_0(room: Room) -> None:
+    (answer,) = room.dispatch(room.client, frame(18, 99, b"\0"))  # type: ignore[arg-type, misc]
+    response = ApiVersionsResponse.decode(memoryview(answer)[8:], 0)
+    assert response.error_code == ErrorCode.UNSUPPORTED_VERSION
+    assert next(api for api in response.api_keys if api.api_key == 18).max_version == ApiVersionsRequest.MAX_VERSION
+
+
+def test_body_that_does_not_decode_closes_the_connection(room: Room) -> None:
+    for body in (b"", b"\xff\xff\xff\xff\0\x7f\xff\xff\xff"):
+        with pytest.raises(DecodeError):
+            room.dispatch(room.client, frame(2, 5, body))  # type: ignore[arg-type]
+
+
+def test_error_of_a_completion_reaches_the_connection(room: Room, monkeypatch: pytest.MonkeyPatch) -> None:
+    later: Completion[Any] = Completion()
+    monkeypatch.setattr("ottla.broker.handlers.list_offsets.handle", lambda *_: later)
+    request = frame(2, 5, ListOffsetsRequest().encode(5))
+    answer = room.dispatch(room.client, request)  # type: ignore[arg-type]
+    assert isinstance(answer, Completion)
+    later.fail(KafkaError(ErrorCode.REQUEST_TIMED_OUT))
+    with pytest.raises(KafkaError):
+        answer.result()
+    # Done already, with an answer that cannot be encoded: an error as well, not silence.
+    done = Completion.of("no message")
+    monkeypatch.setattr("ottla.broker.handlers.list_offsets.handle", lambda *_: done)
+    room.dispatch._apis.clear()
+    with pytest.raises(AttributeError):
+        room.dispatch(room.client, request)  # type: ignore[arg-type]
+
+
+def test_api_versions_says_what_is_served_and_the_features(room: Room) -> None:
+    for version in range(5):
+        request = ApiVersionsRequest(client_software_name="kafka-x", client_software_version="1.0")
+        response = room.ask(request, version)
+        assert response.error_code == 0
+        served = {api.api_key: (api.min_version, api.max_version) for api in response.api_keys}
+        assert served == dispatch.SERVED | {0: (0, dispatch.SERVED[0][1])}
+        if version >= 3:
+            assert "metadata.version" in {feature.name for feature in response.finalized_features}
+            assert all(feature.min_version > 0 or version >= 4 for feature in response.supported_features)
+            assert (room.client.software_name, room.client.software_version) == ("kafka-x", "1.0")
+
+
+@pytest.mark.parametrize(
+    ("name", "version"), [("", "1"), ("a b", "1"), ("x", ""), ("x", "-1"), ("x\n", "1"), ("ü", "1")]
+)
+def test_malformed_software_name_is_an_invalid_request(room: Room, name: str, version: str) -> None:
+    request = ApiVersionsRequest(client_software_name=name, client_software_version=version)
+    assert room.ask(request, 4).error_code == ErrorCode.INVALID_REQUEST
+
+
+def test_log_dirs_tell_sizes_of_what_was_asked_for(room: Room) -> None:
+    room.create("a", 2)
+    room.create("b")
+    room.append("a", b"x" * 100, index=1)
+
+    def sizes(topics: Any) -> Any:
+        (result,) = room.ask(DescribeLogDirsRequest(topics=topics)).results
+        assert (result.error_code, result.log_dir) == (0, room.partition("a").log.home.path)
+        assert result.total_bytes >= result.usable_bytes > 0
+        return {(t.name, p.partition_index): p.partition_size for t in result.topics for p in t.partitions}
+
+    size = room.partition("a", 1).log.size
+    assert sizes(None) == {("a", 0): 0, ("a", 1): size, ("b", 0): 0}
+    assert sizes([DescribableLogDirTopic("a", [1, 7]), DescribableLogDirTopic("none", [0])]) == {("a", 1): size}
+    assert sizes([]) == {}
+
+
+def test_failed_directory_is_named_and_its_partitions_are_not(room: Room) -> None:
+    room.create("a")
+    room.partition("a").log.home.fail(OSError(5, "Input/output error"))
+    (result,) = room.ask(DescribeLogDirsRequest(topics=None)).results
+    assert (result.error_code, result.topics) == (ErrorCode.KAFKA_STORAGE_ERROR, [])
+
+
+def test_producers_of_a_partition(room: Room) -> None:
+    room.create("a")
+    room.append("a", b"1", b"2", producer_id=9, producer_epoch=3, base_sequence=0)
+    room.append("a", b"3", producer_id=8, producer_epoch=0, base_sequence=0, attributes=0x10)
+    room.append("a", b"4")
+    good, bad = room.ask(DescribeProducersRequest([TopicRequest("a", [0, 1])])).topics[0].partitions
+    assert bad.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    known = {p.producer_id: p for p in good.active_producers}
+    assert {k: (p.producer_epoch, p.last_sequence, p.current_txn_start_offset) for k, p in known.items()} == {
+        9: (3, 1, -1),
+        8: (0, 0, 2),
+    }
+    assert known[9].last_timestamp == START_MS
+
+
+def test_request_header_without_the_rest_closes_the_connection(room: Room) -> None:
+    for data in (b"", b"\0\x12\0", b"\0\x12\0\3\0\0\0\1\0\x09abc"):
+        with pytest.raises(DecodeError):
+            room.dispatch(room.client, memoryview(bytearray(data)))  # type: ignore[arg-type]
+    assert frames.decode_request_header(frame(18, 0))[0].client_id is None

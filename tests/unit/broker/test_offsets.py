@@ -1,0 +1,170 @@
+"""ListOffsets, OffsetForLeaderEpoch and DeleteRecords: where the log begins, ends and was cut."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from ottla.broker.handlers.list_offsets import SINCE_VERSION
+from ottla.common.errors import ErrorCode
+from ottla.common.ids import OFFSETS_TOPIC
+from ottla.protocol.messages.delete_records import DeleteRecordsPartition, DeleteRecordsRequest, DeleteRecordsTopic
+from ottla.protocol.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
+from ottla.protocol.messages.offset_for_leader_epoch import (
+    OffsetForLeaderEpochRequest,
+    OffsetForLeaderPartition,
+    OffsetForLeaderTopic,
+)
+
+from .room import START_MS, Room
+
+LATEST, EARLIEST, MAX_TIMESTAMP, EARLIEST_LOCAL, LATEST_TIERED, EARLIEST_PENDING = -1, -2, -3, -4, -5, -6
+UNKNOWN = (0, -1, -1, -1)
+
+
+def listed(room: Room, timestamp: int, version: int = 11, index: int = 0, isolation: int = 0, epoch: int = -1) -> Any:
+    """(error, timestamp, offset, leader epoch)"""
+    wanted = ListOffsetsPartition(index, epoch, timestamp)
+    request = ListOffsetsRequest(isolation_level=isolation, topics=[ListOffsetsTopic("t", [wanted])])
+    answer = room.ask(request, version).topics[0].partitions[0]
+    return answer.error_code, answer.timestamp, answer.offset, answer.leader_epoch
+
+
+@pytest.fixture
+def log(room: Room) -> Room:
+    """Offsets 0 to 5; the log begins at 1; the greatest timestamp is that of offset 3."""
+    room.create("t")
+    for i, later in enumerate((0, 100, 200, 900, 300, 900)):
+        room.append("t", b"%d" % i, timestamp=START_MS + later)
+    room.partition("t").delete_records_before(1)
+    return room
+
+
+def test_ends_of_the_log(log: Room) -> None:
+    assert listed(log, LATEST) == (0, -1, 6, 0)
+    assert listed(log, EARLIEST) == listed(log, EARLIEST_LOCAL) == (0, -1, 1, 0)
+    assert listed(log, LATEST_TIERED) == listed(log, EARLIEST_PENDING) == UNKNOWN
+
+
+def test_by_timestamp_comes_the_first_record_of_that_time_or_later(log: Room) -> None:
+    assert listed(log, 0) == (0, START_MS + 100, 1, 0)
+    assert listed(log, START_MS + 101) == (0, START_MS + 200, 2, 0)
+    assert listed(log, START_MS + 250) == (0, START_MS + 900, 3, 0)
+    assert listed(log, START_MS + 901) == UNKNOWN
+    assert listed(log, MAX_TIMESTAMP) == (0, START_MS + 900, 3, 0)
+
+
+@pytest.mark.parametrize("version", range(1, 12))
+def test_special_timestamps_need_their_version(log: Room, version: int) -> None:
+    for timestamp in (LATEST, EARLIEST, MAX_TIMESTAMP, EARLIEST_LOCAL, LATEST_TIERED, EARLIEST_PENDING, -7):
+        known = timestamp != -7 and version >= SINCE_VERSION.get(timestamp, 1)
+        assert listed(log, timestamp, version)[0] == (0 if known else ErrorCode.UNSUPPORTED_VERSION), timestamp
+    assert listed(log, LATEST, version)[3] == (0 if version >= 4 else -1)
+
+
+def test_read_committed_sees_no_further_than_the_open_transaction(log: Room) -> None:
+    transaction = {"producer_id": 7, "producer_epoch": 0, "base_sequence": 0, "attributes": 0x10}
+    log.append("t", b"open", timestamp=START_MS + 5000, **transaction)
+    log.append("t", b"after", timestamp=START_MS + 6000)
+    assert listed(log, LATEST)[2] == 8
+    assert listed(log, LATEST, isolation=1)[2] == 6
+    assert listed(log, START_MS + 5000)[2] == 6
+    assert listed(log, START_MS + 5000, isolation=1) == UNKNOWN
+    assert listed(log, MAX_TIMESTAMP, isolation=1) == UNKNOWN
+
+
+def test_errors_of_list_offsets(log: Room) -> None:
+    assert listed(log, LATEST, index=3) == (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, -1, -1, -1)
+    log.partition("t").leader_epoch = 4
+    assert listed(log, LATEST, epoch=3)[0] == ErrorCode.FENCED_LEADER_EPOCH
+    assert listed(log, LATEST, epoch=5)[0] == ErrorCode.UNKNOWN_LEADER_EPOCH
+    assert listed(log, LATEST, epoch=4) == (0, -1, 6, 4)
+    twice = [
+        ListOffsetsPartition(0, -1, LATEST),
+        ListOffsetsPartition(0, -1, EARLIEST),
+        ListOffsetsPartition(1, -1, -1),
+    ]
+    answers = log.ask(ListOffsetsRequest(topics=[ListOffsetsTopic("t", twice)])).topics[0].partitions
+    assert [answer.error_code for answer in answers] == [
+        ErrorCode.INVALID_REQUEST,
+        ErrorCode.INVALID_REQUEST,
+        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+    ]
+
+
+@pytest.mark.parametrize("version", [2, 3, 4])
+def test_where_each_leader_epoch_ended(room: Room, version: int) -> None:
+    room.create("t")
+    partition = room.partition("t")
+    for epoch, count in ((0, 2), (3, 3), (5, 0)):
+        partition.leader_epoch = epoch
+        for _ in range(count):
+            room.append("t", b"x")
+
+    def end(epoch: int, current: int = -1, index: int = 0) -> tuple[int, int, int]:
+        wanted = OffsetForLeaderPartition(index, current, epoch)
+        request = OffsetForLeaderEpochRequest(topics=[OffsetForLeaderTopic("t", [wanted])])
+        answer = room.ask(request, version).topics[0].partitions[0]
+        return answer.error_code, answer.leader_epoch, answer.end_offset
+
+    assert end(0) == end(2) == (0, 0, 2)
+    assert end(3) == end(4) == (0, 3, 5)
+    # The current epoch goes on, though nothing was written in it yet.
+    assert end(5) == (0, 5, 5)
+    assert end(6) == (0, -1, -1)
+    assert end(0, current=5) == (0, 0, 2)
+    assert end(0, current=4)[0] == ErrorCode.FENCED_LEADER_EPOCH
+    assert end(0, current=6)[0] == ErrorCode.UNKNOWN_LEADER_EPOCH
+    assert end(0, index=1) == (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, -1, -1)
+
+
+def delete(room: Room, offset: int, topic: str = "t", index: int = 0) -> tuple[int, int]:
+    """(error, low watermark)"""
+    request = DeleteRecordsRequest([DeleteRecordsTopic(topic, [DeleteRecordsPartition(index, offset)])])
+    answer = room.ask(request).topics[0].partitions[0]
+    return answer.error_code, answer.low_watermark
+
+
+def test_delete_records_moves_the_start_and_never_back(log: Room) -> None:
+    assert delete(log, 3) == (0, 3)
+    assert delete(log, 2) == (0, 3)
+    assert delete(log, -1) == (0, 6)
+    assert listed(log, EARLIEST)[2] == listed(log, LATEST)[2] == 6
+
+
+def test_delete_records_refuses(log: Room) -> None:
+    assert delete(log, 7) == delete(log, -2) == (ErrorCode.OFFSET_OUT_OF_RANGE, -1)
+    assert delete(log, 0, "none") == delete(log, 0, index=1) == (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, -1)
+    log.create(OFFSETS_TOPIC)
+    assert delete(log, 0, OFFSETS_TOPIC) == (ErrorCode.INVALID_TOPIC_EXCEPTION, -1)
+    for policy, code in (("compact", ErrorCode.POLICY_VIOLATION), ("compact,delete", 0)):
+        name = policy.replace(",", "-")
+        log.create(name, cleanup_policy=policy)
+        assert delete(log, 0, name)[0] == code
+    assert listed(log, EARLIEST)[2] == 1
+
+
+def test_delete_records_is_answered_when_the_start_is_on_disk(log: Room) -> None:
+    log.threads.held = True
+    request = DeleteRecordsRequest([DeleteRecordsTopic("t", [DeleteRecordsPartition(0, 4)])])
+    answer = log.start(request)
+    checkpoint = f"{log.partition('t').log.home.path}/log-start-offset-checkpoint"
+    assert not answer.done
+    log.threads.finish()
+    assert answer.result().topics[0].partitions[0].low_watermark == 4
+    with open(checkpoint) as file:
+        assert "t 0 4" in file.read()
+
+
+def test_delete_records_promises_nothing_of_a_disk_that_fails(log: Room) -> None:
+    log.threads.held = True
+    answer = log.start(DeleteRecordsRequest([DeleteRecordsTopic("t", [DeleteRecordsPartition(0, 4)])]))
+
+    def broken(_: int) -> None:
+        raise OSError(28, "No space left on device")
+
+    log.broker.logs.files.fsync = broken  # type: ignore[method-assign]
+    log.threads.finish()
+    result = answer.result().topics[0].partitions[0]
+    assert (result.error_code, result.low_watermark) == (ErrorCode.KAFKA_STORAGE_ERROR, -1)

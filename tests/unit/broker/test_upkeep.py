@@ -1,0 +1,123 @@
+"""What a broker does by the clock, and how partitions follow the metadata."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from ottla.broker.housekeeping import Housekeeping
+from ottla.common.errors import ErrorCode, KafkaError
+from ottla.protocol.messages.create_partitions import CreatePartitionsRequest, CreatePartitionsTopic
+from ottla.protocol.messages.incremental_alter_configs import (
+    AlterableConfig,
+    AlterConfigsResource,
+    IncrementalAlterConfigsRequest,
+)
+
+from .room import ManualLoop, Room, batch
+
+
+def test_chores_come_at_their_intervals_and_after_a_failure_again(caplog: pytest.LogCaptureFixture) -> None:
+    loop = ManualLoop()
+    done: list[int] = []
+
+    def chore() -> None:
+        done.append(loop.now_ms)
+        if len(done) == 1:
+            raise OSError("no space")
+        if len(done) == 2:
+            raise ZeroDivisionError
+
+    housekeeping = Housekeeping(loop)  # type: ignore[arg-type]
+    housekeeping.every("chore", 100, chore, first_ms=30)
+    loop.advance(100)
+    with pytest.raises(ZeroDivisionError):
+        loop.advance(100)
+    loop.advance(150)
+    assert done == [30, 130, 230]
+    assert "chore failed and will be tried again: no space" in caplog.text
+    housekeeping.stop()
+    loop.advance(1000)
+    assert (len(done), loop.pending_timers) == (3, 0)
+
+
+def test_flush_ms_is_kept_by_the_housekeeping(room: Room) -> None:
+    room.create("t", flush_ms="1000")
+    room.append("t", b"a")
+    partition = room.partition("t")
+    partition.flush_if_due(room.loop.wall_ms())
+    assert partition.log.flushed_offset == 0
+    room.loop.advance(1000)
+    partition.flush_if_due(room.loop.wall_ms())
+    assert partition.log.flushed_offset == 1
+
+
+def test_partition_of_a_deleted_topic_refuses_everything_and_one_made_anew_is_empty(room: Room) -> None:
+    first = room.create("t")
+    room.append("t", b"a")
+    old = room.partition("t")
+    room.delete("t")
+    with pytest.raises(KafkaError) as error:
+        old.append(memoryview(batch(b"b")))
+    assert error.value.code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    with pytest.raises(KafkaError):
+        room.broker.partitions.get_by_id(first, 0)
+    second = room.create("t")
+    assert first != second
+    assert room.partition("t").high_watermark == 0
+    assert room.broker.partitions.topic_name(second) == "t"
+    assert room.broker.partitions.topic_name(first) is None
+
+
+def test_more_partitions_are_served_at_once_and_the_old_ones_stay(room: Room) -> None:
+    room.create("t")
+    old = room.partition("t")
+    request = CreatePartitionsRequest(topics=[CreatePartitionsTopic("t", 3, None)], timeout_ms=1000)
+    assert room.ask(request).results[0].error_code == 0
+    assert room.partition("t") is old
+    assert room.append("t", b"a", index=2) == 0
+
+
+def test_changed_settings_hold_from_the_next_append_on(room: Room) -> None:
+    room.create("t")
+    changes = [AlterableConfig("max.message.bytes", 0, "100"), AlterableConfig("segment.bytes", 0, "1048576")]
+    request = IncrementalAlterConfigsRequest(resources=[AlterConfigsResource(2, "t", changes)])
+    assert room.ask(request).responses[0].error_code == 0
+    partition = room.partition("t")
+    assert (partition.rules.max_message_bytes, partition.log.config.segment_bytes) == (100, 1048576)
+
+
+def test_failed_directory_is_a_storage_error_for_those_who_wait_and_those_who_come(room: Room) -> None:
+    room.create("t", flush_messages="1")
+    room.threads.held = True
+    waiting = room.produce(("t", {0: batch(b"a")}))
+    partition = room.partition("t")
+    partition.log.home.fail(OSError(5, "Input/output error"))
+
+    def code(answer: Any) -> int:
+        return answer.responses[0].partition_responses[0].error_code
+
+    assert code(waiting.result()) == ErrorCode.KAFKA_STORAGE_ERROR
+    assert code(room.produce(("t", {0: batch(b"a")}))) == ErrorCode.KAFKA_STORAGE_ERROR
+
+
+def test_watchers_are_told_in_their_order_and_may_go_meanwhile(room: Room) -> None:
+    room.create("t")
+    partition = room.partition("t")
+    told: list[str] = []
+
+    class Note:
+        def __init__(self, name: str) -> None:
+            self.name = name
+
+        def partition_changed(self, appended_bytes: int) -> None:
+            told.append(f"{self.name} {appended_bytes}")
+            partition.watchers.pop(self, None)
+
+    first, second = Note("first"), Note("second")
+    partition.watchers |= {first: None, second: None}
+    size = len(batch(b"a"))
+    room.append("t", b"a")
+    room.append("t", b"b")
+    assert told == [f"first {size}", f"second {size}"]
