@@ -109,11 +109,11 @@ def test_full_disk_stops_only_its_own_partitions(tmp_path: Path, small_disk: Pat
 
 def test_broker_whose_only_disk_is_full_stops_and_goes_on_when_there_is_room(tmp_path: Path, small_disk: Path) -> None:
     process = OttlaProcess(tmp_path / "broker", {"log.dirs": str(small_disk)})
-    process.start()
-    create_topic(process, TOPIC)
-    acknowledged, error = fill(process.bootstrap, 0)
-    assert error == KAFKA_STORAGE_ERROR
-    assert process.wait() == 1, "it stops by itself, and says that it failed"
+    with process:
+        create_topic(process, TOPIC)
+        acknowledged, error = fill(process.bootstrap, 0)
+        assert error == KAFKA_STORAGE_ERROR
+        assert process.wait() == 1, "it stops by itself, and says that it failed"
     assert f"ottla: The directory {small_disk}, which holds the metadata log, failed" in process.log_tail()
     subprocess.run(["mount", "-o", "remount,size=64m", str(small_disk)], check=True, timeout=10)
     with process:

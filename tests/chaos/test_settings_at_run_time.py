@@ -16,6 +16,7 @@ from tests.ottla_process import OttlaProcess
 
 TOPIC = "changing"
 MESSAGE_TOO_LARGE, INVALID_TIMESTAMP, INVALID_REQUEST = 10, 32, 42
+OUT_OF_ORDER_SEQUENCE_NUMBER = 45
 INCREMENTAL_ALTER_CONFIGS, BROKER, SET, DELETE = 44, 4, 0, 1
 SMALLEST_SEGMENT = 1_048_576
 
@@ -26,6 +27,7 @@ def process(tmp_path: Path) -> Iterator[OttlaProcess]:
         "log.initial.task.delay.ms": 0,
         "log.retention.check.interval.ms": 100,
         "log.segment.delete.delay.ms": 0,
+        "producer.id.expiration.check.interval.ms": 100,
         "log.flush.offset.checkpoint.interval.ms": 100,
         "log.flush.start.offset.checkpoint.interval.ms": 100,
     }
@@ -108,6 +110,15 @@ def test_checkpoints_are_written_at_their_intervals(process: OttlaProcess) -> No
     until(lambda: recovery_points.exists() and f"{TOPIC} 0 5" in recovery_points.read_text(), "the recovery point")
 
 
+def test_silent_producers_are_forgotten(process: OttlaProcess) -> None:
+    """Of a producer that is not known any more, any sequence number may come next."""
+    create_topic(process, TOPIC)
+    assert write(process, 0, producer_id=1, epoch=0, sequence=0).error == 0
+    assert write(process, 1, producer_id=1, epoch=0, sequence=7).error == OUT_OF_ORDER_SEQUENCE_NUMBER
+    alter(process, "producer.id.expiration.ms", 1)
+    until(lambda: write(process, 1, producer_id=1, epoch=0, sequence=7).error == 0, "it is forgotten")
+
+
 def test_connections_beyond_a_new_limit_are_refused(process: OttlaProcess) -> None:
     create_topic(process, TOPIC)
     alter(process, "max.connections.per.ip", 5)
@@ -137,7 +148,6 @@ def _connects(process: OttlaProcess, count: int) -> bool:
     ("name", "value", "resource"),
     [
         ("num.partitions", 3, ""),
-        ("num.partitions", None, ""),
         ("log.dirs", "/tmp/elsewhere", "1"),
         ("message.max.bytes", "many", ""),
         ("listeners", "PLAINTEXT://:1", ""),
@@ -150,6 +160,12 @@ def test_what_cannot_change_is_refused(process: OttlaProcess, name: str, value: 
     error, message = ask_to_alter(process, name, value, resource)
     assert error == INVALID_REQUEST
     assert name in message
+
+
+@pytest.mark.parametrize("name", ["num.partitions", "listeners", "no.such.thing", "log.retention.ms"])
+def test_anything_may_be_removed(process: OttlaProcess, name: str) -> None:
+    """As stock Kafka answers: what other software once wrote can be tidied up."""
+    alter(process, name, None)
 
 
 def test_append_to_a_list_starts_from_what_holds(tmp_path: Path) -> None:

@@ -13,7 +13,6 @@ from ottla.config import (
     TOPIC_SETTINGS,
     BrokerConfig,
     check_broker,
-    check_broker_name,
     check_group,
     check_group_together,
     check_topic,
@@ -52,10 +51,7 @@ class BrokerConfigRules:
         for key in changed:
             if key in configs:
                 self._check(kind, name, key, configs[key])
-            elif kind == BROKER and key in BROKER_SETTINGS:
-                # A name that is no setting may go: other software may have written it.
-                with _as_request_error():
-                    check_broker_name(key, cluster_wide=name == "")
+            # What is removed needs no check, not even that it may change: Kafka lets anything go.
         if kind == TOPIC:
             check_topic_together(resolve_topic(configs, {}, {}, self._static))
         elif kind == GROUP:

@@ -171,21 +171,23 @@ def check_broker(name: str, text: str, *, cluster_wide: bool) -> str | None:
     `cluster_wide` stands for the broker resource without a name.
     """
     warning = _check(BROKER_SETTINGS, "broker", name, text)
-    check_broker_name(name, cluster_wide=cluster_wide)
+    _check_broker_name(name, cluster_wide=cluster_wide)
     return warning
 
 
-def check_broker_name(name: str, *, cluster_wide: bool) -> None:
-    """The part of `check_broker` that holds for removing a value as well."""
+def _check_broker_name(name: str, *, cluster_wide: bool) -> None:
     setting = BROKER_SETTINGS.get(name)
     if setting is None or setting.update == READ_ONLY:
-        raise KafkaError(ErrorCode.INVALID_CONFIG, f"Cannot update these configs dynamically: {name}")
+        raise KafkaError(ErrorCode.INVALID_CONFIG, f"Cannot update these configs dynamically: [{name}]")
     if setting.update == PER_BROKER and cluster_wide:
-        raise KafkaError(ErrorCode.INVALID_CONFIG, f"{name} can be set for single brokers only, not for all")
+        raise KafkaError(
+            ErrorCode.INVALID_CONFIG,
+            f"Cannot update these configs at default cluster level, broker id must be specified: [{name}]",
+        )
     if name in _UNTIL_RESTART:
         raise KafkaError(
             ErrorCode.INVALID_CONFIG,
-            f"Cannot update these configs dynamically: {name} (change it in the broker's file and restart it)",
+            f"Cannot update these configs dynamically: [{name}] (change it in the broker's file and restart it)",
         )
 
 

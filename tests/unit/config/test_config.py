@@ -459,7 +459,7 @@ def test_group_value_beyond_the_brokers_limits_is_refused(overrides: dict[str, s
     ("name", "text", "cluster_wide", "words"),
     [
         ("num.partitions", "3", False, "Cannot update these configs dynamically"),
-        ("listeners", "PLAINTEXT://:1", True, "single brokers"),
+        ("listeners", "PLAINTEXT://:1", True, "broker id must be specified"),
         ("log.retention.ms", "x", True, "whole number"),
         ("no.such", "1", False, "Unknown"),
     ],
