@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -22,6 +23,8 @@ class Broker:
     name: str
     bootstrap: str
     pid: int
+    another: Callable[[Path], contextlib.AbstractContextManager[Broker]]
+    """Starts one more of its kind in a directory."""
 
     @property
     def address(self) -> tuple[str, int]:
@@ -34,6 +37,11 @@ class Broker:
         fields = Path(f"/proc/{self.pid}/stat").read_text().rsplit(")", 1)[1].split()
         return (int(fields[11]) + int(fields[12])) / _TICKS
 
+    def age_seconds(self) -> float:
+        """How long ago its process began, to a hundredth of a second."""
+        fields = Path(f"/proc/{self.pid}/stat").read_text().rsplit(")", 1)[1].split()
+        return time.clock_gettime(time.CLOCK_BOOTTIME) - int(fields[19]) / _TICKS
+
     def resident_mb(self) -> float:
         """Memory that it holds now, in MB."""
         return int(Path(f"/proc/{self.pid}/statm").read_text().split()[1]) * _PAGE / 1e6
@@ -43,11 +51,15 @@ class Broker:
 def start_ottla(directory: Path) -> Iterator[Broker]:
     """Ottla with its defaults."""
     with OttlaProcess(directory, {"group.initial.rebalance.delay.ms": 0}) as process:
-        yield Broker("ottla", process.bootstrap, process.pid)
+        yield Broker("ottla", process.bootstrap, process.pid, start_ottla)
 
 
 @contextlib.contextmanager
 def start_kafka(directory: Path) -> Iterator[Broker]:
     """Stock Kafka, one node, controller and broker, with the JVM's own defaults and a heap of 1 GiB."""
-    with StockKafka(directory, overrides={"group.initial.rebalance.delay.ms": 0}, for_speed=True) as kafka:
-        yield Broker("kafka", kafka.bootstrap, kafka.pids[0])
+    kafka = StockKafka(directory, overrides={"group.initial.rebalance.delay.ms": 0}, for_speed=True)
+    formatted = kafka.data() / "meta.properties"
+    if formatted.exists():
+        kafka.cluster_id = formatted.read_text().partition("cluster.id=")[2].split()[0]
+    with kafka:
+        yield Broker("kafka", kafka.bootstrap, kafka.pids[0], start_kafka)

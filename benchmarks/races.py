@@ -4,32 +4,19 @@ from __future__ import annotations
 
 import socket
 import statistics
-import struct
 import time
-import uuid
 from collections.abc import Callable
 from typing import Any
 
 from confluent_kafka import Consumer, Producer
-from confluent_kafka.admin import AdminClient, NewTopic
 
+from benchmarks import lives
 from benchmarks.brokers import Broker
-from ottla.protocol.frames import encode_request
-from ottla.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
-from ottla.records import encode_batch
+from benchmarks.wire import DEADLINE_S, Figures, new_topic, produce_frame, receive
 
-Figures = dict[str, float]
-DEADLINE_S = 120.0
-
-
-def new_topic(broker: Broker, partitions: int) -> str:
-    """A fresh topic on `broker`."""
-    name = f"bench-{uuid.uuid4().hex[:8]}"
-    admin = AdminClient({"bootstrap.servers": broker.bootstrap})
-    for done in admin.create_topics([NewTopic(name, partitions, 1)]).values():
-        done.result(30)
-    time.sleep(0.2)
-    return name
+MEMBERS = 30
+# Without a warm-up and no more than twice: a start of its own is part of each.
+TWICE = ("start", "memory")
 
 
 def fill(broker: Broker, topic: str, count: int, size: int, acks: str) -> None:
@@ -100,34 +87,10 @@ def consume(broker: Broker, scale: float) -> Figures:
     return {"MB/s": records / 1e3 / seconds, "MB per broker-CPU-second": records / 1e3 / max(used, 0.01)}
 
 
-def _frame(topic: str, acks: int) -> bytes:
-    batch = bytes(encode_batch([(int(time.time() * 1000), None, b"x" * 100, [])]))
-    data = PartitionProduceData(index=0, records=memoryview(batch))
-    request = ProduceRequest(
-        acks=acks, timeout_ms=30_000, topic_data=[TopicProduceData(name=topic, partition_data=[data])]
-    )
-    return b"".join(encode_request(request, 9, 1, "bench"))
-
-
-def _receive(connection: socket.socket) -> bytes:
-    size = struct.unpack(">i", _exactly(connection, 4))[0]
-    return _exactly(connection, size)
-
-
-def _exactly(connection: socket.socket, count: int) -> bytes:
-    data = b""
-    while len(data) < count:
-        more = connection.recv(count - len(data))
-        if not more:
-            raise RuntimeError("the broker closed the connection")
-        data += more
-    return data
-
-
 def _single(acks: int) -> Callable[[Broker, float], Figures]:
     def race(broker: Broker, scale: float) -> Figures:
         topic = new_topic(broker, 1)
-        frame, count = _frame(topic, acks), int(20_000 * scale)
+        frame, count = produce_frame(topic, acks), int(20_000 * scale)
         times: list[float] = []
         with socket.create_connection(broker.address) as connection:
             connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
@@ -135,7 +98,7 @@ def _single(acks: int) -> Callable[[Broker, float], Figures]:
             for _ in range(count):
                 start = time.perf_counter()
                 connection.sendall(frame)
-                _receive(connection)
+                receive(connection)
                 times.append(time.perf_counter() - start)
             used = broker.cpu_seconds() - cpu
         cuts = statistics.quantiles(times, n=100)
@@ -149,13 +112,13 @@ def pipelined(broker: Broker, scale: float) -> Figures:
     """one-record requests, 500 in flight on one connection, acks=1"""
     topic = new_topic(broker, 1)
     rounds, window = max(int(100 * scale), 5), 500
-    frames = _frame(topic, 1) * window
+    frames = produce_frame(topic, 1) * window
     with socket.create_connection(broker.address) as connection:
         cpu, start = broker.cpu_seconds(), time.perf_counter()
         for _ in range(rounds):
             connection.sendall(frames)
             for _ in range(window):
-                _receive(connection)
+                receive(connection)
         seconds, used = time.perf_counter() - start, broker.cpu_seconds() - cpu
     return {
         "requests/s": rounds * window / seconds,
@@ -181,6 +144,28 @@ def idle(broker: Broker, scale: float) -> Figures:
     return {"% of a core": used * 100, "resident MB": broker.resident_mb()}
 
 
+def groups(broker: Broker, scale: float) -> Figures:  # noqa: ARG001 - the number of members is the point
+    """30 members join a group of 30 partitions at once, until each has one; librdkafka, classic protocol"""
+    topic = new_topic(broker, MEMBERS)
+    settings: dict[str, Any] = {"bootstrap.servers": broker.bootstrap, "group.id": topic, "log_level": 0}
+    cpu, start = broker.cpu_seconds(), time.perf_counter()
+    consumers = [Consumer(settings) for _ in range(MEMBERS)]
+    for consumer in consumers:
+        consumer.subscribe([topic])
+    while any(len(consumer.assignment()) != 1 for consumer in consumers):
+        for consumer in consumers:
+            consumer.poll(0)
+        if time.perf_counter() - start > DEADLINE_S:
+            raise RuntimeError(f"the group is not balanced by {broker.name}")
+        time.sleep(0.002)
+    seconds, used = time.perf_counter() - start, broker.cpu_seconds() - cpu
+    for consumer in consumers:
+        consumer.unsubscribe()
+    for consumer in consumers:
+        consumer.close()
+    return {"seconds": seconds, "broker CPU seconds": used}
+
+
 RACES: dict[str, Callable[[Broker, float], Figures]] = {
     "produce-100": _produce(100, "1", 1_000_000),
     "produce-100-all": _produce(100, "all", 1_000_000),
@@ -191,4 +176,7 @@ RACES: dict[str, Callable[[Broker, float], Figures]] = {
     "single-all": _single(-1),
     "pipelined": pipelined,
     "idle": idle,
+    "groups": groups,
+    "start": lives.start,
+    "memory": lives.memory,
 }

@@ -1,0 +1,54 @@
+"""What the races share: figures, topics, and single requests over a bare socket."""
+
+from __future__ import annotations
+
+import socket
+import struct
+import time
+import uuid
+
+from confluent_kafka.admin import AdminClient, NewTopic
+
+from benchmarks.brokers import Broker
+from ottla.protocol.frames import encode_request
+from ottla.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from ottla.records import encode_batch
+
+Figures = dict[str, float]
+DEADLINE_S = 120.0
+
+
+def new_topic(broker: Broker, partitions: int) -> str:
+    """A fresh topic on `broker`."""
+    name = f"bench-{uuid.uuid4().hex[:8]}"
+    admin = AdminClient({"bootstrap.servers": broker.bootstrap, "log_level": 0})
+    for done in admin.create_topics([NewTopic(name, partitions, 1)]).values():
+        done.result(30)
+    time.sleep(0.2)
+    return name
+
+
+def produce_frame(topic: str, acks: int) -> bytes:
+    """A request that produces one record of 100 B, version 9."""
+    batch = bytes(encode_batch([(int(time.time() * 1000), None, b"x" * 100, [])]))
+    data = PartitionProduceData(index=0, records=memoryview(batch))
+    request = ProduceRequest(
+        acks=acks, timeout_ms=30_000, topic_data=[TopicProduceData(name=topic, partition_data=[data])]
+    )
+    return b"".join(encode_request(request, 9, 1, "bench"))
+
+
+def receive(connection: socket.socket) -> bytes:
+    """The next answer, without its size."""
+    size = struct.unpack(">i", _exactly(connection, 4))[0]
+    return _exactly(connection, size)
+
+
+def _exactly(connection: socket.socket, count: int) -> bytes:
+    data = b""
+    while len(data) < count:
+        more = connection.recv(count - len(data))
+        if not more:
+            raise RuntimeError("the broker closed the connection")
+        data += more
+    return data
