@@ -8,7 +8,7 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 SOURCES = sorted((ROOT / "src").rglob("*.py"))
-CORES = ("raft", "metadata", "controller", "replication", "coordinators")
+CORES = ("raft", "metadata", "controller", "coordinators")
 LONGEST_FUNCTION = 70
 LONGEST_FILE = 600
 TABLES = {"_kernels.py"}
