@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from ottla.common.errors import KafkaError
 from ottla.config.defaults import OTTLA_DEFAULTS
 from ottla.config.listeners import Listener, parse_address, parse_listener
+from ottla.config.reasons import reason
 from ottla.config.settings import BROKER_SETTINGS, TOPIC_SETTINGS, Setting, Value, parse_value
 from ottla.config.synonyms import TOPIC_SYNONYMS
 
@@ -303,8 +304,8 @@ def no_effect(setting: Setting, value: Value) -> str | None:
         return None
     shown = "(hidden)" if setting.sensitive else ",".join(value) if isinstance(value, tuple) else value
     if setting.status == "refused":
-        return f"{setting.name}={shown} is not supported yet. Its meaning: {setting.doc}"
-    return f"{setting.name}={shown} has no effect here. Its meaning in Kafka: {setting.doc}"
+        return f"{setting.name}={shown} is not supported: {reason(setting.name)}. Its meaning: {setting.doc}"
+    return f"{setting.name}={shown} has no effect here: {reason(setting.name)}. Its meaning in Kafka: {setting.doc}"
 
 
 def suggest(name: str) -> str | None:

@@ -4,6 +4,7 @@ import sys
 from collections.abc import Iterable
 
 from ottla.config.defaults import OTTLA_DEFAULTS
+from ottla.config.reasons import reason
 from ottla.config.settings import BROKER_SETTINGS, GROUP_SETTINGS, TOPIC_SETTINGS, Setting
 from ottla.config.synonyms import GROUP_SYNONYMS, TOPIC_SYNONYMS
 
@@ -28,8 +29,8 @@ def markdown() -> str:
         "## Defaults that differ from Kafka's\n",
         "| Setting | Kafka | Ottla | Why |\n|---|---|---|---|",
     ]
-    for name, (value, reason) in OTTLA_DEFAULTS.items():
-        parts.append(f"| `{name}` | {_code(BROKER_SETTINGS[name].default_text)} | {_code(value)} | {reason} |")
+    for name, (value, why) in OTTLA_DEFAULTS.items():
+        parts.append(f"| `{name}` | {_code(BROKER_SETTINGS[name].default_text)} | {_code(value)} | {why} |")
     synonyms = {
         name: ", ".join(f"`{each.name}`" for each in broker_names) for name, broker_names in TOPIC_SYNONYMS.items()
     }
@@ -45,9 +46,10 @@ def _table(settings: Iterable[Setting], extra: str, values: dict[str, str]) -> l
     rows = [f"| Setting | Type | Default | Allowed | {extra} | Here | Meaning |", "|---|---|---|---|---|---|---|"]
     for setting in settings:
         allowed = "" if setting.validator == "-" else setting.validator.replace("|", ", ")
+        here = setting.status if setting.status == "works" else f"{setting.status}: {reason(setting.name)}"
         rows.append(
             f"| `{setting.name}` | {setting.type} | {_code(setting.default_text)} | {allowed} "
-            f"| {values.get(setting.name, '')} | {setting.status} | {setting.doc} |"
+            f"| {values.get(setting.name, '')} | {here} | {setting.doc} |"
         )
     return rows
 

@@ -13,13 +13,22 @@ from pathlib import Path
 import pytest
 
 from ottla.config import BROKER_SETTINGS, GROUP_SETTINGS, TOPIC_SETTINGS, Setting
+from ottla.config.reasons import reason
 from ottla.config.synonyms import GROUP_SYNONYMS, TOPIC_SYNONYMS
 from ottla.log import LogConfig
 
 ROOT = Path(__file__).parents[3]
 SOURCE = ROOT / "src/ottla"
 # These tell of settings without acting on them.
-TABLES = {"broker_rows.py", "group_rows.py", "security_rows.py", "topic_rows.py", "synonyms.py", "defaults.py"}
+TABLES = {
+    "reasons.py",
+    "broker_rows.py",
+    "group_rows.py",
+    "security_rows.py",
+    "topic_rows.py",
+    "synonyms.py",
+    "defaults.py",
+}
 # Read through a name that is put together from the topic's codec.
 COMPOSED = {"compression.gzip.level", "compression.lz4.level", "compression.zstd.level"}
 
@@ -83,10 +92,12 @@ def test_a_topic_setting_and_its_stand_ins_have_one_status() -> None:
         assert GROUP_SETTINGS[name].status == BROKER_SETTINGS[stand_in].status, name
 
 
-def test_what_has_no_effect_or_is_refused_says_what_it_is_about() -> None:
+def test_each_setting_says_what_it_is_about_and_why_it_does_nothing_if_so() -> None:
     for setting in (*BROKER_SETTINGS.values(), *TOPIC_SETTINGS.values(), *GROUP_SETTINGS.values()):
         assert len(setting.doc.split()) >= 3, setting.name
         assert setting.doc.endswith("."), setting.name
+        if setting.status != "works":
+            assert reason(setting.name)
 
 
 @pytest.mark.parametrize(

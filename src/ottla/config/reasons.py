@@ -1,0 +1,87 @@
+"""Why a setting that is not `works` does nothing, or is refused: one reason for each family of names.
+
+The first family that fits holds; a test sees to it that each such setting has one.
+"""
+
+from ottla.config import security_rows
+
+_JAVA = "there is no Java here to run it"
+_ONE_NODE = "there is only one node yet"
+_LOOP = "one event loop does this work"
+
+# Beginnings of names, and the reason.
+_FAMILIES: tuple[tuple[tuple[str, ...], str], ...] = (
+    (
+        (
+            "alter.config.policy.",
+            "client.quota.callback.",
+            "config.providers",
+            "create.topic.policy.",
+            "kafka.metrics.reporters",
+            "metric.reporters",
+            "replica.selector.class",
+        ),
+        _JAVA,
+    ),
+    (("remote.", "log.local.", "local.retention.", "follower.fetch.last.tiered."), "there is no tiered storage"),
+    (("early.start.listeners",), "there is no authorizer to wait for"),
+    (("group.consumer.", "consumer."), "the consumer protocol (KIP-848) is not served yet; classic groups are"),
+    (("group.share.", "share."), "share groups are not served yet"),
+    (("group.streams.", "streams."), "streams groups are not served yet"),
+    (("group.coordinator.rebalance.protocols",), "classic groups are served, the others not yet"),
+    (("group.coordinator.", "offsets.load."), "the coordinator runs on the event loop, with buffers of its own"),
+    (("transaction.", "transactional.", "add.partitions.to.txn."), "transactions are not served yet"),
+    (
+        ("alter.log.dirs.", "cordoned.", "num.replica.alter.log.dirs.", "replica.alter.log.dirs."),
+        "partitions do not move between directories yet",
+    ),
+    (("controller.quota.", "quota."), "there are no quotas yet"),
+    (
+        (
+            "auto.leader.rebalance.",
+            "broker.heartbeat.",
+            "broker.session.",
+            "controlled.shutdown.",
+            "controller.quorum.",
+            "controller.socket.",
+            "follower.replication.",
+            "initial.broker.registration.",
+            "leader.imbalance.",
+            "leader.replication.",
+            "log.dir.failure.timeout.",
+            "metadata.max.idle.",
+            "num.replica.fetchers",
+            "replica.",
+            "replication.quota.",
+            "request.timeout.",
+            "socket.connection.setup.",
+            "unclean.leader.election.",
+        ),
+        _ONE_NODE,
+    ),
+    (("kafka.metrics.", "metrics.", "telemetry."), "metrics are not reported yet"),
+    (
+        (
+            "delete.records.purgatory.",
+            "fetch.purgatory.",
+            "producer.purgatory.",
+        ),
+        "a waiting request leaves as soon as it is answered",
+    ),
+    (("background.threads", "num.io.threads", "num.network.threads", "queued.max.requests"), _LOOP),
+    (("num.recovery.threads.",), "logs are recovered one after another"),
+    (("log.cleaner.io.", "log.cleaner.threads"), "one process cleans, with buffers of its own and no limit"),
+    (("log.preallocate", "preallocate"), "files grow as they are written"),
+    (("server.max.startup.time.",), "a start takes as long as its recovery takes"),
+)
+_SECURITY = frozenset(line.split(" ", 1)[0] for line in security_rows.ROWS.splitlines()[::2])
+
+
+def reason(name: str) -> str:
+    """Why a setting has no effect here; LookupError for one that is in no family."""
+    if name in _SECURITY:
+        return "authentication, encryption and permissions are not there yet"
+    for beginnings, why in _FAMILIES:
+        if name.startswith(beginnings):
+            return why
+    raise LookupError(f"no reason is given for {name}")
