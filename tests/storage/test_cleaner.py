@@ -236,6 +236,21 @@ def test_a_full_key_map_cleans_as_far_as_it_goes(tmp_path: Path) -> None:
     assert len(house.state()) < 60
 
 
+def test_what_full_segments_shrank_to_grows_together_at_the_next_pass(house: House) -> None:
+    # As in Kafka, sources are grouped by the sizes that they have before the pass.
+    for i in range(40):
+        house.put(b"k%d" % (i % 2), b"x" * 100)
+    house.clean()
+    shrunk = [segment for segment in house.log.segments if segment.size < COMPACT.segment_bytes // 2]
+    assert len(shrunk) > 5
+    kept = house.state()
+    house.put(b"other", b"y")
+    house.clean()
+    assert len(house.log.segments) == 2  # one, and the active one
+    assert house.state() == [*kept, (40, b"other", b"y")]
+    assert all(segment.size <= COMPACT.segment_bytes for segment in house.log.segments)
+
+
 def test_compressed_batches_are_cleaned_too(house: House) -> None:
     from ottla.records import Codec
 
