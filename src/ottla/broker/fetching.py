@@ -113,7 +113,9 @@ class Fetch:
         self._response.complete(self._answer(look))
 
     def _stop_waiting(self) -> None:
-        self._session.on_change = None
+        # A client that lost its connection may wait on a new one already.
+        if self._session.on_change == self._changed:
+            self._session.on_change = None
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None

@@ -291,6 +291,19 @@ def test_client_that_goes_away_leaves_no_timer_and_no_watcher(room: Room) -> Non
     assert room.loop.pending_timers == 0
 
 
+def test_session_that_moved_to_a_new_connection_is_still_woken_when_the_old_one_ends(room: Room) -> None:
+    (key,) = names(room, 1)
+    client = Client(room, [key])
+    client.poll(min_bytes=0)
+    old = Connection()
+    room.start(request({}, session_id=client.id, session_epoch=1, max_wait_ms=LONG), 12, old)
+    answer = room.start(request({}, session_id=client.id, session_epoch=2, max_wait_ms=LONG), 12)
+    old.drop()
+    room.append("t", b"a")
+    room.loop.run()
+    assert values(answer.result()) == {key: [b"a"]}
+
+
 def test_open_transaction_hides_records_from_read_committed_until_it_ends(room: Room) -> None:
     (key,) = names(room, 1)
     producer = {"producer_id": 7, "producer_epoch": 0, "base_sequence": 0, "attributes": 0x10}
