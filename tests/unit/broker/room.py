@@ -23,7 +23,7 @@ from ottla.common.completion import Completion
 from ottla.common.errors import KafkaError
 from ottla.config import BrokerConfig
 from ottla.controller import ControllerSettings
-from ottla.log import LogConfig, LogManager
+from ottla.log import Files, LogConfig, LogManager
 from ottla.protocol import frames, registry
 from ottla.protocol.messages.create_topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
 from ottla.protocol.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
@@ -140,6 +140,16 @@ class Threads:
                 completion.complete(None)
 
 
+class HastyFiles(Files):
+    """Nobody cuts the power here: the disk is not waited for."""
+
+    def fsync(self, fd: int) -> None:
+        pass
+
+    def fsync_directory(self, path: str) -> None:
+        pass
+
+
 class Room:
     """One node, with its parts in `broker`."""
 
@@ -149,7 +159,8 @@ class Room:
         self.client = Connection()
         defaults = {"node.id": "1", "log.dirs": directory, "listeners": "PLAINTEXT://127.0.0.1:0"}
         config = BrokerConfig(defaults | dict(settings or {}))
-        logs = LogManager([directory], self.loop, LogConfig(), on_directory_failed=self._directory_failed)
+        files = HastyFiles()
+        logs = LogManager([directory], self.loop, LogConfig(), on_directory_failed=self._directory_failed, files=files)
         logs.acquire()
         metadata = MetadataShell.open(
             directory,
@@ -157,6 +168,7 @@ class Room:
             cluster_id="cluster",
             rules=BrokerConfigRules(config),
             clock=self.loop,
+            files=HastyFiles(),
             controller_settings=ControllerSettings(num_partitions=config.int("num.partitions")),
         )
         self.broker = Broker(

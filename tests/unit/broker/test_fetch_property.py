@@ -113,7 +113,7 @@ class Story:
         assert self.waiting is not None, "an answer without news"
 
 
-@settings(max_examples=120, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=80, deadline=None, suppress_health_check=list(HealthCheck))
 @given(st.lists(ACTIONS, max_size=40))
 def test_every_record_comes_once_and_in_order(actions: list[tuple[str, int, int]]) -> None:
     with tempfile.TemporaryDirectory() as directory, open_room(directory) as room:
