@@ -76,6 +76,8 @@ def read_topic_id(files: Files, directory: str) -> Uuid:
 
 
 def write_topic_id(files: Files, directory: str, topic_id: Uuid) -> None:
-    """Write `partition.metadata`."""
+    """Write `partition.metadata`: all of it or nothing is found later, and it is found once the log was synced."""
+    path = f"{directory}/{PARTITION_METADATA}"
     text = f"version: 0\ntopic_id: {uuid_to_text(topic_id)}"
-    files.write_atomically(f"{directory}/{PARTITION_METADATA}", text.encode())
+    files.write(path + ".tmp", text.encode(), sync=True)
+    files.rename(path + ".tmp", path)

@@ -207,6 +207,7 @@ class DurableLog:
         self.epochs.write()
         if sync_directory:
             self.files.fsync_directory(self.directory)
+            self.files.fsync_directory(self.home.path)  # where the directory itself may be new
 
     def note_unsynced(self, segments: list[Segment]) -> None:
         """Sealed segments that the next `flush` must sync."""

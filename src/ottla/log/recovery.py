@@ -70,13 +70,13 @@ def open_log(
 ) -> Log:
     """Open the log in `directory`, which is created if it is missing. Raises OSError as the disk does.
 
-    A given `topic_id` is written to `partition.metadata` if there is none; the log's is the one in that file.
+    A given `topic_id` is written to `partition.metadata` if there is none; the log's is the one in that file. That
+    the directory and the file are there is on disk with the first `flush`, as records are: many are made in one go.
     """
     clock = clock or SystemClock()
     opening = opening or Opening()
     if not home.files.is_directory(directory):
         home.files.make_directory(directory)
-        home.files.fsync_directory(directory.rpartition("/")[0] or ".")
     loader = _Loader(home.files, directory, topic_partition, config, opening, clock, open_files or OpenFiles())
     loader.load()
     known = read_topic_id(home.files, directory)
