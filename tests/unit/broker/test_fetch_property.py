@@ -103,7 +103,7 @@ class Story:
                 break
             before = sum(map(len, self.seen.values()))
             was_lost = self.client.epoch and self.client.id not in self.room.broker.fetch_sessions._sessions
-            self.fetch(min_bytes=1, max_bytes=700)
+            self.fetch(min_bytes=1, max_bytes=1)
             assert self.waiting is None, "it waits beside data"
             assert was_lost or sum(map(len, self.seen.values())) > before, "an answer without any of the data"
         assert self.seen == self.written
