@@ -181,6 +181,20 @@ def test_one_flush_commits_all_that_came_before_it_and_the_next_the_rest(tmp_pat
         assert codes(late.result()) == {("t", 0): ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}
 
 
+def test_append_that_came_too_late_for_a_flush_gets_the_next_one(room: Room) -> None:
+    room.create("t", flush_messages="1")
+    room.threads.held = True
+    first = room.produce(("t", {0: batch(b"a")}))
+    ((work, completion),), room.threads.work = room.threads.work, []
+    work()
+    late = room.produce(("t", {0: batch(b"b")}))
+    completion.complete(None)
+    assert (first.done, late.done) == (True, False)
+    assert room.partition("t").high_watermark == 1
+    room.threads.finish()
+    assert late.done
+
+
 def test_appends_do_not_wait_for_the_sync_of_a_rolled_segment(room: Room) -> None:
     room.create("t")
     room.append("t", b"a")
