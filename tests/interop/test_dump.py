@@ -13,6 +13,7 @@ from typing import NamedTuple
 
 import pytest
 
+from tests.clients.support import wait_until
 from tests.conftest import TEST_PROPERTIES
 from tests.ottla_process import OttlaProcess
 from tests.peers import kafka
@@ -22,6 +23,7 @@ from .conftest import Tools
 
 pytestmark = pytest.mark.jvm
 
+SNAPSHOTS = "__cluster_metadata-0/*-*.checkpoint"
 CODECS = ["none", "gzip", "snappy", "lz4", "zstd"]
 # Snapshots of the metadata after every few records instead of 20 MB.
 PROPERTIES = {**TEST_PROPERTIES, "metadata.log.max.record.bytes.between.snapshots": 1000}
@@ -40,8 +42,8 @@ class Left(NamedTuple):
         return found
 
 
-def write(tools: Tools) -> str:
-    """Fill a broker; returns the id of topic `codecs`."""
+def write(tools: Tools, data: Path) -> str:
+    """Fill a broker whose files are in `data`; returns the id of topic `codecs`."""
     tools.create_topic("codecs")
     for codec in CODECS:
         lines = [f"h:{codec}\t{codec}-{i}\t{'value ' * 20}{i}" for i in range(20)]
@@ -56,6 +58,15 @@ def write(tools: Tools) -> str:
     tools.ok("topics", "--delete", "--topic", "shortlived")
     found = re.search(r"TopicId: (\S+)", tools.ok("topics", "--describe", "--topic", "codecs"))
     assert found
+    # What was written so far has to be in a snapshot; brokers look now and then whether one is due.
+    watermark = re.search(r"HighWatermark: +(\d+)", tools.ok("metadata-quorum", "describe", "--status"))
+    assert watermark
+    for number in range(8):
+        tools.create_topic(f"more-{number}")
+    wanted = int(watermark[1])
+    wait_until(
+        lambda: any(int(path.name[:20]) >= wanted for path in data.glob(SNAPSHOTS)), "a snapshot of the metadata"
+    )
     return found[1]
 
 
@@ -74,11 +85,11 @@ def left(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactor
     directory = tmp_path_factory.mktemp("left")
     if request.param == "kafka":
         with kafka.StockKafka(directory, overrides=PROPERTIES) as stock:
-            topic_id = write(Tools(stock.bootstrap))
+            topic_id = write(Tools(stock.bootstrap), stock.data())
         yield Left("kafka", stock.data(), topic_id)
     else:
         with OttlaProcess(directory, PROPERTIES) as ottla:
-            topic_id = write(Tools(ottla.bootstrap))
+            topic_id = write(Tools(ottla.bootstrap), ottla.data)
         yield Left("ottla", ottla.data, topic_id)
 
 
@@ -163,7 +174,7 @@ def shell(snapshot: Path, *command: str) -> str:
 
 
 def test_metadata_snapshot_is_browsed(left: Left) -> None:
-    snapshot = left.files("__cluster_metadata-0/*.checkpoint")[-1]
+    snapshot = left.files(SNAPSHOTS)[-1]
     tree = [line.strip() for line in shell(snapshot, "tree", "/image").splitlines()]
     for node in ("codecs:", "rolled:", f"{left.topic_id}:", "metadataVersion:", "retention.ms:"):
         assert any(line.startswith(node) for line in tree), f"no {node} in\n" + "\n".join(tree)
