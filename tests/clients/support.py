@@ -42,11 +42,16 @@ def unique(name: str) -> str:
     return f"{name}-{uuid.uuid4().hex[:10]}"
 
 
+class NotInTime(AssertionError):
+    """What should have happened did not happen before its deadline."""
+
+
 def wait_until(condition: Callable[[], bool], what: str, timeout_s: float = WAIT_S) -> None:
     """Poll until it holds; fails with `what` after `timeout_s`."""
     deadline = time.monotonic() + timeout_s
     while not condition():
-        assert time.monotonic() < deadline, f"not within {timeout_s} s: {what}"
+        if time.monotonic() > deadline:
+            raise NotInTime(f"not within {timeout_s} s: {what}")
         time.sleep(0.02)
 
 
@@ -99,7 +104,8 @@ class Member(ABC):
         """Commit, leave the group, end the thread; raises what went wrong in the thread."""
         self.stopping.set()
         self._thread.join(WAIT_S)
-        assert not self._thread.is_alive(), "the consumer did not close in time"
+        if self._thread.is_alive():
+            raise NotInTime("the consumer did not close in time")
         if self._failure is not None:
             failure, self._failure = self._failure, None
             raise failure
