@@ -15,7 +15,7 @@ from ottla.broker.partition import Partition
 from ottla.common.clock import Clock
 from ottla.common.completion import Completion
 from ottla.common.errors import ErrorCode, KafkaError
-from ottla.common.ids import TopicPartition, Uuid
+from ottla.common.ids import ZERO_UUID, TopicPartition, Uuid
 from ottla.log.config import LogConfig
 from ottla.records import ProduceRules
 
@@ -137,7 +137,9 @@ class Partitions:
                 log = self._logs.create(topic_partition, topic.topic_id, settings.log)
             else:
                 log.reconfigure(settings.log)
-        except KafkaError as error:
+                if log.topic_id == ZERO_UUID:
+                    log.adopt(topic.topic_id)
+        except (KafkaError, OSError) as error:
             logger.error("%s is offline: %s", topic_partition, error)  # noqa: TRY400 - for a person, not a bug
             return
         image = topic.partitions[index]

@@ -24,7 +24,7 @@ from ottla.broker.housekeeping import Housekeeping
 from ottla.broker.metadata_log import MetadataShell
 from ottla.broker.metadata_snapshotting import MetadataLogSettings
 from ottla.common.clock import Clock, SystemClock
-from ottla.common.ids import OFFSETS_TOPIC, TopicPartition, Uuid, uuid_to_text
+from ottla.common.ids import OFFSETS_TOPIC, ZERO_UUID, TopicPartition, Uuid, uuid_to_text
 from ottla.config import BrokerConfig
 from ottla.controller import ControllerSettings
 from ottla.coordinators.group.config import GroupConfig
@@ -154,7 +154,8 @@ class Node:
 
     def _is_stray(self, partition: TopicPartition, topic_id: Uuid) -> bool:
         topic = self.broker.metadata.image.topics_by_name.get(partition.topic)
-        if topic is None or topic.topic_id != topic_id:
+        # Without an id: a power cut took it before the first flush; the name is enough, old topics are renamed.
+        if topic is None or topic_id not in (topic.topic_id, ZERO_UUID):
             return True
         image = topic.partitions.get(partition.partition)
         return image is None or self.config.node_id not in image.replicas

@@ -4,10 +4,13 @@ An offset checkpoint is a version line, a count line and lines `topic partition 
 that cannot be read as such raises CorruptCheckpointError (Kafka takes the directory offline then).
 """
 
+import logging
 from collections.abc import Mapping
 
 from ottla.common.ids import ZERO_UUID, TopicPartition, Uuid, uuid_from_text, uuid_to_text
 from ottla.log.files import Files
+
+logger = logging.getLogger(__name__)
 
 RECOVERY_POINTS = "recovery-point-offset-checkpoint"
 LOG_STARTS = "log-start-offset-checkpoint"
@@ -61,7 +64,10 @@ def write_offsets(files: Files, directory: str, name: str, offsets: Mapping[Topi
 
 
 def read_topic_id(files: Files, directory: str) -> Uuid:
-    """The topic id in a partition's `partition.metadata`; ZERO_UUID if there is no such file."""
+    """The topic id in a partition's `partition.metadata`; ZERO_UUID if there is none that can be read.
+
+    A power cut before the log's first flush leaves the file missing, empty or torn.
+    """
     path = f"{directory}/{PARTITION_METADATA}"
     if not files.exists(path):
         return ZERO_UUID
@@ -70,14 +76,16 @@ def read_topic_id(files: Files, directory: str) -> Uuid:
         if name == "topic_id":
             try:
                 return uuid_from_text(value.strip())
-            except ValueError as error:
-                raise CorruptCheckpointError(f"Malformed {path}: {error}") from error
-    raise CorruptCheckpointError(f"Malformed {path}: no topic_id")
+            except ValueError:
+                break
+    logger.warning("Passing over %s: it holds no topic id", path)
+    return ZERO_UUID
 
 
-def write_topic_id(files: Files, directory: str, topic_id: Uuid) -> None:
-    """Write `partition.metadata`: all of it or nothing is found later, and it is found once the log was synced."""
+def write_topic_id(files: Files, directory: str, topic_id: Uuid) -> str:
+    """Write `partition.metadata`; the path, for the caller to sync with the log: thousands are made in one go."""
     path = f"{directory}/{PARTITION_METADATA}"
     text = f"version: 0\ntopic_id: {uuid_to_text(topic_id)}"
-    files.write(path + ".tmp", text.encode(), sync=True)
+    files.write(path + ".tmp", text.encode())
     files.rename(path + ".tmp", path)
+    return path

@@ -11,6 +11,7 @@ from typing import NoReturn
 from ottla.common.clock import Clock, SystemClock
 from ottla.common.errors import ErrorCode, KafkaError
 from ottla.common.ids import ZERO_UUID, TopicPartition, Uuid
+from ottla.log.checkpoints import write_topic_id
 from ottla.log.config import LogConfig
 from ottla.log.epochs import LeaderEpochs
 from ottla.log.home import Home
@@ -208,6 +209,13 @@ class DurableLog:
         if sync_directory:
             self.files.fsync_directory(self.directory)
             self.files.fsync_directory(self.home.path)  # where the directory itself may be new
+
+    def adopt(self, topic_id: Uuid) -> None:
+        """Write down which topic this is a partition of; on disk with the next `flush`, as records are."""
+        self.topic_id = topic_id
+        with self._lock:
+            self._unsynced_paths.append(write_topic_id(self.files, self.directory, topic_id))
+            self._directory_changed = True
 
     def note_unsynced(self, segments: list[Segment]) -> None:
         """Sealed segments that the next `flush` must sync."""

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from ottla.common.clock import Clock, SystemClock
 from ottla.common.errors import KafkaError
 from ottla.common.ids import ZERO_UUID, TopicPartition, Uuid
-from ottla.log.checkpoints import read_topic_id, write_topic_id
+from ottla.log.checkpoints import read_topic_id
 from ottla.log.config import LogConfig
 from ottla.log.epochs import LeaderEpochs
 from ottla.log.files import Files
@@ -79,10 +79,6 @@ def open_log(
         home.files.make_directory(directory)
     loader = _Loader(home.files, directory, topic_partition, config, opening, clock, open_files or OpenFiles())
     loader.load()
-    known = read_topic_id(home.files, directory)
-    if known == ZERO_UUID and topic_id != ZERO_UUID:
-        write_topic_id(home.files, directory, topic_id)
-        known = topic_id
     log = Log(
         home,
         directory,
@@ -94,10 +90,12 @@ def open_log(
         log_start_offset=loader.log_start_offset,
         log_end_offset=loader.end_offset,
         flushed_offset=loader.flushed_offset,
-        topic_id=known,
+        topic_id=read_topic_id(home.files, directory),
         clock=clock,
         open_files=loader.open_files,
     )
+    if log.topic_id == ZERO_UUID and topic_id != ZERO_UUID:
+        log.adopt(topic_id)
     log.note_unsynced(loader.unsynced)
     for path in loader.doomed:
         log.doom(path)
