@@ -14,8 +14,8 @@
     ├── DeserializationFailed         a deserializer refused a key or value; .topic .partition .offset
     ├── CorruptRecords                records that are not what was written; .topic .partition .offset
     └── BrokerError                   .code: the broker's answer
-        ├── UnknownTopicOrPartition, TopicAlreadyExists, InvalidTopic, InvalidPartitions, InvalidReplicationFactor,
-        │   InvalidConfig, PolicyViolation
+        ├── UnknownTopicOrPartition, UnknownTopicId, TopicAlreadyExists, InvalidTopic, InvalidPartitions,
+        │   InvalidReplicationFactor, InvalidConfig, PolicyViolation
         ├── MessageTooLarge, InvalidRecord, InvalidTimestamp, NotEnoughReplicas, OutOfOrderSequence, UnknownProducerId
         ├── ProducerFenced
         ├── OffsetOutOfRange
