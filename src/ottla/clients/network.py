@@ -38,11 +38,23 @@ from ottla.protocol.messages.find_coordinator import FindCoordinatorRequest, Fin
 from ottla.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
 
 GROUP, TRANSACTION = 0, 1
+GRACE_S = 0.25
 
 
 class _Bootstrap(NamedTuple):
     host: str
     port: int
+
+
+class _Failure(NamedTuple):
+    """Failures in a row, when the broker may be tried again (loop time), and what the last one was."""
+
+    in_a_row: int
+    not_before_s: float
+    problem: str
+
+
+_NO_FAILURE = _Failure(0, 0.0, "")
 
 
 def client_error(error: BaseException) -> ClientError:
@@ -83,8 +95,7 @@ class Cluster:
         self.closed = False
         self._connections: dict[tuple[int | _Bootstrap, str], ClientConnection] = {}
         self._connecting: dict[tuple[int | _Bootstrap, str], asyncio.Task[ClientConnection]] = {}
-        # Failures in a row and when the broker may be tried again (loop time, seconds).
-        self._failures: dict[int | _Bootstrap, tuple[int, float]] = {}
+        self._failures: dict[int | _Bootstrap, _Failure] = {}
         self._coordinators: dict[tuple[int, str], int] = {}
         self._refreshes: dict[frozenset[str] | None, asyncio.Task[None]] = {}
         self._random = random.Random()
@@ -137,10 +148,15 @@ class Cluster:
             return min(open_now, key=lambda connection: connection.in_flight)
         known: list[int | _Bootstrap] = list(self.view.nodes)
         self._random.shuffle(known)
+        targets = [*known, *self._bootstrap]
+        loop = asyncio.get_running_loop()
+        deadline = None if timeout_s is None else loop.time() + timeout_s
         problems: list[ClientError] = []
-        for target in [*known, *self._bootstrap]:
+        for tried, target in enumerate(targets):
+            # A broker that is silent must leave time for the others.
+            limit_s = None if deadline is None else max(0.001, deadline - loop.time()) / (len(targets) - tried)
             try:
-                return await self._reach(target, "", timeout_s)
+                return await self._reach(target, "", limit_s)
             except (BrokerUnavailable, RequestTimedOut, ConnectionLost) as error:
                 problems.append(error)
         text = "; ".join(dict.fromkeys(str(problem) for problem in problems))
@@ -165,7 +181,9 @@ class Cluster:
             async with asyncio.timeout(timeout_s):
                 return await asyncio.shield(task)
         except TimeoutError as error:
-            raise RequestTimedOut(f"No connection to {self._name(target)} within {timeout_s:g} s") from error
+            problem = self._failures.get(target, _NO_FAILURE).problem
+            why = f" ({problem})" if problem else ""
+            raise RequestTimedOut(f"{self._name(target)}: no connection within {timeout_s:.3g} s{why}") from error
         except NetworkError as error:
             raise client_error(error) from error
         except asyncio.CancelledError:
@@ -181,8 +199,7 @@ class Cluster:
 
     async def _connect(self, target: int | _Bootstrap, purpose: str) -> ClientConnection:
         loop = asyncio.get_running_loop()
-        failures, not_before = self._failures.get(target, (0, 0.0))
-        await asyncio.sleep(max(0.0, not_before - loop.time()))
+        await asyncio.sleep(max(0.0, self._failures.get(target, _NO_FAILURE).not_before_s - loop.time()))
         node = self.view.nodes.get(target) if isinstance(target, int) else target
         if node is None:
             raise ConnectFailed(f"Broker {target} left the cluster")
@@ -190,10 +207,8 @@ class Cluster:
             connection = await ClientConnection.connect(
                 node.host, node.port, client_id=self._client_id, timeout_s=self._connect_timeout_s
             )
-        except NetworkError:
-            delay_ms = self._reconnect.delay_ms(failures + 1, self._random.random())
-            self._failures[target] = (failures + 1, loop.time() + delay_ms / 1000)
-            self.view.invalidate()
+        except NetworkError as error:
+            self._failed(target, loop.time(), str(error))
             raise
         if self.closed:
             connection.close()
@@ -206,9 +221,12 @@ class Cluster:
     def _lost(self, target: int | _Bootstrap, purpose: str, connection: ClientConnection) -> None:
         if self._connections.get((target, purpose)) is connection:
             del self._connections[target, purpose]
-        failures, _ = self._failures.get(target, (0, 0.0))
-        delay_ms = self._reconnect.delay_ms(failures + 1, self._random.random())
-        self._failures[target] = (failures + 1, connection.loop_time() + delay_ms / 1000)
+        self._failed(target, connection.loop_time(), "the connection was lost")
+
+    def _failed(self, target: int | _Bootstrap, now_s: float, problem: str) -> None:
+        count = self._failures.get(target, _NO_FAILURE).in_a_row + 1
+        delay_ms = self._reconnect.delay_ms(count, self._random.random())
+        self._failures[target] = _Failure(count, now_s + delay_ms / 1000, problem)
         self.view.invalidate()
 
     def _name(self, target: int | _Bootstrap) -> str:
@@ -266,7 +284,8 @@ class Cluster:
             self._refreshes[names] = task
             task.add_done_callback(lambda done: self._refresh_ended(names, done))
         try:
-            async with asyncio.timeout(timeout_s):
+            # A refresh of our own ends by itself, with the reason; another's may go on for longer.
+            async with asyncio.timeout(None if timeout_s is None else timeout_s + GRACE_S):
                 await asyncio.shield(task)
         except TimeoutError as error:
             raise RequestTimedOut(f"No metadata within {timeout_s:g} s") from error

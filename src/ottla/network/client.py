@@ -386,7 +386,9 @@ def _connect_error(address: str, error: Exception, timeout_s: float, *, is_open:
     if isinstance(error, (socket.gaierror, UnicodeError)):
         return UnknownHost(f"{address}: the name resolves to nothing ({getattr(error, 'strerror', error)})")
     if isinstance(error, ConnectionClosed):
-        return NotKafka(f"{address} closed the connection at the first request: does it want TLS, or is it not Kafka?")
+        # Or a broker that stops, or has too many connections: that passes.
+        why = "closed the connection at the first request: does it want TLS, or is it not Kafka?"
+        return ConnectFailed(f"{address} {why}")
     if isinstance(error, ConnectionRefusedError):
         return ConnectFailed(f"{address}: connection refused, nothing listens there")
     if isinstance(error, ssl.SSLError):
