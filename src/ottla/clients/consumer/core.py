@@ -30,6 +30,8 @@ from ottla.clients.errors import (
     ConfigurationError,
     CorruptRecords,
     OffsetOutOfRange,
+    RebalanceInProgress,
+    UnknownMember,
     error_for,
 )
 from ottla.common.errors import ErrorCode
@@ -722,9 +724,17 @@ class ConsumerCore:
         return self._auto_commit
 
     def commit_request(self, offsets: Mapping[TopicPartition, OffsetAndMetadata]) -> OffsetCommitRequest:
-        """The request that commits; at most version NEWEST_OFFSETS_BY_NAME."""
+        """The request that commits; at most version NEWEST_OFFSETS_BY_NAME.
+
+        Raises UnknownMember or RebalanceInProgress if a group decides what is read and this consumer is not in it: the
+        broker would take the commit as one from outside, and another member's position would be lost.
+        """
         member = self.membership
-        as_member = member is not None and not self.manual and bool(member.member_id)
+        as_member = member is not None and (self.subscribed or bool(member.member_id))
+        if as_member and member is not None and member.generation < 0:
+            if member.kicked is not None:
+                raise UnknownMember(f"Nothing was committed: {member.kicked}")
+            raise RebalanceInProgress("Nothing was committed: this consumer is not in its group (now); poll first")
         topics: dict[str, list[OffsetCommitRequestPartition]] = {}
         for tp, row in offsets.items():
             topics.setdefault(tp[0], []).append(
@@ -769,7 +779,7 @@ class ConsumerCore:
         self._commit_due_ms = now_ms + self.options["auto_commit_interval_ms"]
         offsets = self.processed()
         membership = self.membership
-        if not offsets or (membership is not None and self.subscribed and not membership.member_id):
+        if not offsets or (membership is not None and self.subscribed and membership.generation < 0):
             return
         self._committing = True
 

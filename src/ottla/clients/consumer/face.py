@@ -170,8 +170,10 @@ class ConsumerFace:
         """What is given up when the consumer ends."""
 
         def look(core: Any) -> Duty | None:
-            owned = core.membership.owned if core.membership is not None else ()
-            return Duty("revoked", tuple(sorted(owned))) if owned else None
+            member = core.membership
+            if member is None or not member.owned:
+                return None
+            return Duty("revoked" if member.generation >= 0 else "lost", tuple(sorted(member.owned)))
 
         return self._engine.change(look)
 
