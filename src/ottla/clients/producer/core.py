@@ -77,6 +77,7 @@ class ProducerCore:
     def __init__(self, settings: ProducerSettings, view: View, random: Random) -> None:
         self.settings = settings
         self.hurry: Callable[[], object] = _nothing  # set by the shell: somebody waits for a batch, `step` soon
+        self.metadata_version = 0
         self.woken = True  # False: something was appended that the shell has not looked at
         self.used = 0  # bytes of records that have no end yet
         self.fatal: ClientError | None = None  # raised by every further append
@@ -229,8 +230,11 @@ class ProducerCore:
         self._freed = False  # nothing that was freed before the failed `append` counts
         self.woken = False
 
-    def refusal(self, topic: str, partition: int | None) -> ClientError | None:
-        """What to raise at once, for waiting will not help; None while it may."""
+    def refusal(self, topic: str, partition: int | None, since: int) -> ClientError | None:
+        """What to raise at once, for waiting will not help; None while it may.
+
+        `since` is the `metadata_version` when the caller began to try.
+        """
         queues = self._topics.get(topic)
         code = self._view.topic_errors.get(topic)
         if code is not None and not (error := error_for(code, f"{topic}: {ErrorCode(code).text}")).retriable:
@@ -239,8 +243,7 @@ class ProducerCore:
             return self._problem
         if partition is not None and queues is not None and queues.queues:
             count = len(queues.queues)
-            # Metadata that is newer than the question is the answer.
-            if not 0 <= partition < count and topic not in self._missing:
+            if not 0 <= partition < count and self.metadata_version > since:
                 return UnknownTopicOrPartition(f"{topic} has no partition {partition}, only 0 to {count - 1}")
         return None
 
@@ -405,7 +408,7 @@ class ProducerCore:
             return
         self._asking_metadata = True
         # All that are in use: one that has been left out of a refresh might look lost.
-        effects.append(RefreshMetadata(tuple(self._topics)))
+        effects.append(RefreshMetadata(tuple(self._topics), self._metadata_failures))
 
     # --- answers ------------------------------------------------------------------------------------------------
 
@@ -507,6 +510,7 @@ class ProducerCore:
         """The view is new."""
         self._asking_metadata = False
         self._problem = None
+        self.metadata_version += 1
         self._metadata_due_ms = now_ms + self.settings.metadata_max_age_ms
         self._missing.clear()
         for topic in self._topics:

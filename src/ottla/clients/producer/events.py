@@ -23,9 +23,10 @@ class Send:
 
 @dataclass(frozen=True, slots=True)
 class RefreshMetadata:
-    """Ask for these topics; answer with `metadata_changed` or `metadata_failed`."""
+    """Ask for these topics; answer with `metadata_changed` or `metadata_failed`. `failures` in a row before this."""
 
     topics: tuple[str, ...]
+    failures: int
 
 
 @dataclass(frozen=True, slots=True)

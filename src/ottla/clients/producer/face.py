@@ -178,9 +178,9 @@ class _Face(Generic[D]):
             raise ValueError(f"A timestamp must be milliseconds since the epoch, not {timestamp_ms!r}")
         return as_bytes(key, "key"), as_bytes(value, "value"), _checked_headers(headers), timestamp_ms
 
-    def _refuse_if_hopeless(self, topic: str, partition: int | None) -> None:
+    def _refuse_if_hopeless(self, topic: str, partition: int | None, since: int) -> None:
         """Raise at once what waiting would not change; under the lock, after a try that failed."""
-        refusal = self._core.refusal(topic, partition)
+        refusal = self._core.refusal(topic, partition, since)
         if refusal is not None:
             raise refusal
 
@@ -321,13 +321,14 @@ class Producer(_Face[BlockingDelivery]):
     def _wait_for_room(self, topic: str, partition: int | None, attempt: Callable[[], T | None]) -> T:
         """What `attempt` gives under the lock, as soon as that is not None."""
         deadline = time.monotonic() + self._settings.max_block_ms / 1000
+        since = self._core.metadata_version
         while True:
             changed = allocate_lock()
             changed.acquire()
             with self._lock:
                 made = attempt()
                 if made is None:
-                    self._refuse_if_hopeless(topic, partition)
+                    self._refuse_if_hopeless(topic, partition, since)
                     self._core.wait_for_change(changed.release)
             if not self._core.woken:
                 self._wake()
@@ -428,11 +429,12 @@ class AsyncProducer(_Face[AsyncDelivery]):
 
     async def _wait_for_room(self, topic: str, partition: int | None, attempt: Callable[[], T | None]) -> T:
         deadline = time.monotonic() + self._settings.max_block_ms / 1000
+        since = self._core.metadata_version
         while True:
             with self._lock:
                 made = attempt()
                 if made is None:
-                    self._refuse_if_hopeless(topic, partition)
+                    self._refuse_if_hopeless(topic, partition, since)
                     changed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
                     self._core.wait_for_change(lambda changed=changed: _settle(changed))  # type: ignore[misc]
             if not self._core.woken:

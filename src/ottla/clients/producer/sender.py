@@ -68,7 +68,7 @@ class Sender:
                 for wake in effect.wakers:
                     wake()
             elif isinstance(effect, RefreshMetadata):
-                self._spawn(self._refresh(effect.topics))
+                self._spawn(self._refresh(effect))
             elif isinstance(effect, AskProducerId):
                 self._spawn(self._ask_producer_id())
         self._set_timer()
@@ -157,12 +157,11 @@ class Sender:
 
     # --- metadata and producer id -------------------------------------------------------------------------------
 
-    async def _refresh(self, topics: tuple[str, ...]) -> None:
+    async def _refresh(self, asked: RefreshMetadata) -> None:
+        # Short at first: the core tries again, and meanwhile can tell who waits what the problem is.
+        timeout_s = min(self._timeout_s, 2.0 ** min(asked.failures, 10))
         try:
-            # Kept short: the core tries again, and tells who waits what the problem is.
-            await self.cluster.refresh(
-                topics, timeout_s=min(self._timeout_s, 5.0), allow_auto_create=self._allow_auto_create
-            )
+            await self.cluster.refresh(asked.topics, timeout_s=timeout_s, allow_auto_create=self._allow_auto_create)
         except ClientError as error:
             with self.lock:
                 effects = self.core.metadata_failed(error, now_ms())
