@@ -90,7 +90,7 @@ def test_a_partition_whose_leader_moved_is_asked_for_at_the_new_one(view: Cluste
     story.answer(first, **{P0: error_for(ErrorCode.NOT_LEADER_OR_FOLLOWER)})
     story.answer(second, **{P1: 11})
     step = story.next()
-    assert step.refresh == {"t"}
+    assert step.refresh == frozenset({"t"})
     assert step.wait_ms == 100
     view.apply(metadata(topic_row("t", leaders=[2, 2, 1], epoch=1), nodes=[1, 2]), story.now_ms)
     (again,) = story.next().sends
@@ -106,7 +106,7 @@ def test_an_unknown_topic_is_asked_for_a_few_times_then_named(view: ClusterView)
     while (step := story.progress.next_round(view, story.now_ms)) is not None:
         rounds += 1
         story.now_ms += step.wait_ms
-        assert step.refresh == {"nope"}
+        assert step.refresh == frozenset({"nope"})
         view.apply(metadata(topic_row("nope", error=3), nodes=[1, 2]), story.now_ms)
     assert rounds == 3
     with pytest.raises(UnknownTopicOrPartition, match="nope"):
