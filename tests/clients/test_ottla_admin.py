@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from confluent_kafka import Consumer
 
 from ottla.clients import (
     Admin,
@@ -36,6 +37,8 @@ from ottla.clients.admin import (
     Subtract,
 )
 from ottla.common.errors import ErrorCode
+from ottla.network.client import ClientConnection
+from ottla.protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
 from tests.conftest import RunningBroker
 from tests.ottla_process import OttlaProcess
 
@@ -272,6 +275,37 @@ def test_a_group_is_described_with_what_each_member_reads(
     assert [m.instance_id for m in ours.describe_group(group).members] == ["i-1"]
     ours.remove_group_members(group, ["i-1"])
     assert ours.describe_group(group).state is GroupState.EMPTY
+
+
+def serves(broker: RunningBroker, api_key: int) -> bool:
+    async def ask() -> bool:
+        host, _, port = broker.bootstrap.rpartition(":")
+        connection = await ClientConnection.connect(host, int(port), client_id=None, timeout_s=WAIT_S)
+        connection.close()
+        return api_key in connection.versions
+
+    return asyncio.run(ask())
+
+
+@pytest.mark.both
+def test_a_group_of_the_consumer_protocol_is_described_like_any_other(
+    broker: RunningBroker, ours: Admin, make: Callable[..., str]
+) -> None:
+    if not serves(broker, ConsumerGroupHeartbeatRequest.API_KEY):
+        pytest.skip(f"{broker.kind} has no groups of the consumer protocol")
+    topic, group = make(2), unique("group")
+    settings = {"group.protocol": "consumer", "group.id": group, "bootstrap.servers": broker.bootstrap}
+    member = ConfluentMember(Consumer(settings), topic).start()
+    try:
+        wait_until(lambda: member.owned() == {0, 1}, "the member has both partitions")
+        wait_until(lambda: ours.describe_group(group).state is GroupState.STABLE, "the group is stable")
+        described = ours.describe_group(group)
+        assert described.type is GroupType.CONSUMER
+        assert described.members[0].assignment == (TopicPartition(topic, 0), TopicPartition(topic, 1))
+        assert described.members[0].topics == (topic,)
+        assert {g.group_id for g in ours.list_groups(types=[GroupType.CONSUMER])} >= {group}
+    finally:
+        member.stop()
 
 
 @pytest.mark.both

@@ -97,7 +97,7 @@ class Cluster:
         self._connecting: dict[tuple[int | _Bootstrap, str], asyncio.Task[ClientConnection]] = {}
         self._failures: dict[int | _Bootstrap, _Failure] = {}
         self._coordinators: dict[tuple[int, str], int] = {}
-        self._refreshes: dict[frozenset[str] | None, asyncio.Task[None]] = {}
+        self._refreshes: dict[tuple[frozenset[str] | None, bool], asyncio.Task[None]] = {}
         self._random = random.Random()
 
     # -- life --------------------------------------------------------------------------------------------------
@@ -276,13 +276,14 @@ class Cluster:
         time are one. A topic that is not there is no error: see `view.topic_errors`.
         """
         names = None if topics is None else frozenset(topics)
-        task = self._refreshes.get(names)
+        key = (names, allow_auto_create)
+        task = self._refreshes.get(key)
         if task is None:
             self._check_open()
             limit_s = self._request_timeout_s if timeout_s is None else timeout_s
             task = asyncio.create_task(self._refresh(names, limit_s, allow_auto_create), name="refresh metadata")
-            self._refreshes[names] = task
-            task.add_done_callback(lambda done: self._refresh_ended(names, done))
+            self._refreshes[key] = task
+            task.add_done_callback(lambda done: self._refresh_ended(key, done))
         try:
             # A refresh of our own ends by itself, with the reason; another's may go on for longer.
             async with asyncio.timeout(None if timeout_s is None else timeout_s + GRACE_S):
@@ -294,9 +295,9 @@ class Cluster:
                 raise Closed("The client was closed") from None
             raise
 
-    def _refresh_ended(self, names: frozenset[str] | None, task: asyncio.Task[None]) -> None:
-        if self._refreshes.get(names) is task:
-            del self._refreshes[names]
+    def _refresh_ended(self, key: tuple[frozenset[str] | None, bool], task: asyncio.Task[None]) -> None:
+        if self._refreshes.get(key) is task:
+            del self._refreshes[key]
         if not task.cancelled():
             task.exception()  # whoever waits has it; nobody may wait any more
 
