@@ -30,6 +30,7 @@ from ottla.clients.errors import (
 )
 from ottla.clients.producer.batch import HEADER_OVERHEAD, RECORD_OVERHEAD, Batch, Delivery, Encoded, Headers
 from ottla.clients.producer.events import AskProducerId, Effect, Finished, Outcome, RefreshMetadata, Send, Wake
+from ottla.clients.producer.metadata_wish import FOREVER_MS, MetadataWish
 from ottla.clients.producer.partition import PartitionQueue
 from ottla.clients.producer.partitioner import TopicQueues
 from ottla.clients.producer.settings import ProducerSettings
@@ -51,7 +52,6 @@ STALE_METADATA = frozenset(
     }
 )
 SEQUENCE_GAPS = frozenset({ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, ErrorCode.UNKNOWN_PRODUCER_ID})
-FOREVER_MS = 1 << 62
 
 
 D = TypeVar("D", bound=Delivery)
@@ -77,7 +77,6 @@ class ProducerCore:
     def __init__(self, settings: ProducerSettings, view: View, random: Random) -> None:
         self.settings = settings
         self.hurry: Callable[[], object] = _nothing  # set by the shell: somebody waits for a batch, `step` soon
-        self.metadata_version = 0
         self.woken = True  # False: something was appended that the shell has not looked at
         self.used = 0  # bytes of records that have no end yet
         self.fatal: ClientError | None = None  # raised by every further append
@@ -97,12 +96,7 @@ class ProducerCore:
         self._flushes = 0
         self._waiting_senders: list[Callable[[], object]] = []
         self._freed = False  # memory, since somebody began to wait for it
-        self._missing: set[str] = set()  # topics to ask for
-        self._asking_metadata = False
-        self._metadata_failures = 0
-        self._metadata_due_ms = FOREVER_MS
-        self._problem: ClientError | None = None  # why the last metadata did not come
-        self._ask_metadata_at_ms = 0
+        self._wish = MetadataWish(settings.metadata_max_age_ms, self._backoff_ms)
         self._producer_id = -1
         self._epoch = -1
         self._asking_id = False
@@ -220,8 +214,8 @@ class ProducerCore:
         if topic not in self._topics:
             self._topics[topic] = TopicQueues(self._random)
             self._learn(topic)
-        if topic not in self._missing:
-            self._missing.add(topic)
+        if topic not in self._wish.missing:
+            self._wish.missing.add(topic)
             self.woken = False
 
     def wait_for_change(self, wake: Callable[[], object]) -> None:
@@ -229,6 +223,11 @@ class ProducerCore:
         self._waiting_senders.append(wake)
         self._freed = False  # nothing that was freed before the failed `append` counts
         self.woken = False
+
+    @property
+    def metadata_version(self) -> int:
+        """Counts the answers about metadata."""
+        return self._wish.version
 
     def refusal(self, topic: str, partition: int | None, since: int) -> ClientError | None:
         """What to raise at once, for waiting will not help; None while it may.
@@ -239,19 +238,23 @@ class ProducerCore:
         code = self._view.topic_errors.get(topic)
         if code is not None and not (error := error_for(code, f"{topic}: {ErrorCode(code).text}")).retriable:
             return error
-        if self._problem is not None and not self._problem.retriable and (queues is None or not queues.queues):
-            return self._problem
+        if (
+            self._wish.problem is not None
+            and not self._wish.problem.retriable
+            and (queues is None or not queues.queues)
+        ):
+            return self._wish.problem
         if partition is not None and queues is not None and queues.queues:
             count = len(queues.queues)
-            if not 0 <= partition < count and self.metadata_version > since:
+            if not 0 <= partition < count and self._wish.version > since:
                 return UnknownTopicOrPartition(f"{topic} has no partition {partition}, only 0 to {count - 1}")
         return None
 
     def obstacle(self, topic: str, partition: int | None) -> ClientError:
         """What to raise when the time for waiting is over."""
         queues = self._topics.get(topic)
-        if self._problem is not None and (queues is None or not queues.queues):
-            return self._problem
+        if self._wish.problem is not None and (queues is None or not queues.queues):
+            return self._wish.problem
         if queues is None or not queues.queues or (partition or 0) >= len(queues.queues):
             name = topic if partition is None else f"{topic}-{partition}"
             return UnknownTopicOrPartition(
@@ -348,7 +351,7 @@ class ProducerCore:
                 continue
             node = self._view.leader(queue.topic, queue.partition)
             if node is None:
-                self._missing.add(queue.topic)
+                self._wish.missing.add(queue.topic)
                 continue
             if not self._is_free(node, now_ms):
                 continue
@@ -398,17 +401,13 @@ class ProducerCore:
                 batch.queue.in_flight.remove(batch)
 
     def _ask_metadata(self, now_ms: int, effects: list[Effect]) -> None:
-        if self._asking_metadata:
+        due_ms = self._wish.next_ms()
+        if due_ms > now_ms:
+            self._at(due_ms)
             return
-        if not self._missing and now_ms < self._metadata_due_ms:
-            self._at(self._metadata_due_ms)
-            return
-        if now_ms < self._ask_metadata_at_ms:
-            self._at(self._ask_metadata_at_ms)
-            return
-        self._asking_metadata = True
+        self._wish.asked()
         # All that are in use: one that has been left out of a refresh might look lost.
-        effects.append(RefreshMetadata(tuple(self._topics), self._metadata_failures))
+        effects.append(RefreshMetadata(tuple(self._topics), self._wish.failures))
 
     # --- answers ------------------------------------------------------------------------------------------------
 
@@ -439,7 +438,7 @@ class ProducerCore:
         for batch in send.batches:
             if self.settings.acks != 0:
                 batch.queue.in_flight.remove(batch)
-            self._missing.add(batch.queue.topic)
+            self._wish.missing.add(batch.queue.topic)
             if self._end(batch, error) if is_final else self._retry_or_end(batch, error, now_ms):
                 ended.append(batch)
         return [Finished(ended), *self.step(now_ms)]
@@ -458,7 +457,7 @@ class ProducerCore:
         if batch.done:
             return False
         if code in STALE_METADATA:
-            self._missing.add(batch.queue.topic)
+            self._wish.missing.add(batch.queue.topic)
         error = error_for(code, outcome.message)
         if code in SEQUENCE_GAPS and self.settings.idempotent:
             if batch.queue.is_oldest(batch):
@@ -508,42 +507,30 @@ class ProducerCore:
 
     def metadata_changed(self, now_ms: int) -> list[Effect]:
         """The view is new."""
-        self._asking_metadata = False
-        self._problem = None
-        self.metadata_version += 1
-        self._metadata_due_ms = now_ms + self.settings.metadata_max_age_ms
-        self._missing.clear()
-        for topic in self._topics:
-            self._learn(topic)
+        missing = {topic for topic in self._topics if not self._learn(topic)}
         for queue in self._active:
             if self._view.leader(queue.topic, queue.partition) is None:
-                self._missing.add(queue.topic)
-        self._missing.update(topic for topic, queues in self._topics.items() if not queues.queues)
-        failures = self._metadata_failures = self._metadata_failures + 1 if self._missing else 0
-        # Even a good answer is not asked for again at once: leaders need time to be chosen.
-        self._ask_metadata_at_ms = now_ms + self._backoff_ms(max(failures - 1, 0))
+                missing.add(queue.topic)
+        self._wish.changed(missing, now_ms)
         return [*self._wake_senders(), *self.step(now_ms)]
 
     def metadata_failed(self, error: ClientError, now_ms: int) -> list[Effect]:
         """No broker answered."""
-        self._asking_metadata = False
-        self._problem = error
-        self._ask_metadata_at_ms = now_ms + self._backoff_ms(self._metadata_failures)
-        self._metadata_failures += 1
+        self._wish.failed(error, now_ms)
         return [*self._wake_senders(), *self.step(now_ms)]
 
     def _wake_senders(self) -> list[Effect]:
         wakers, self._waiting_senders = self._waiting_senders, []
         return [Wake(wakers)] if wakers else []
 
-    def _learn(self, topic: str) -> None:
-        partitions = self._view.partitions(topic)
-        if not partitions:
-            return
+    def _learn(self, topic: str) -> bool:
+        """Take in what the view says of a topic; False if it is still unknown."""
         queues = self._topics[topic]
-        for index in range(len(queues.queues), max(partitions) + 1):
+        partitions = self._view.partitions(topic) or ()
+        for index in range(len(queues.queues), max(partitions, default=-1) + 1):
             queues.queues.append(PartitionQueue(topic, index, self))
         queues.available = [queue for queue in queues.queues if self._view.leader(topic, queue.partition) is not None]
+        return bool(queues.queues)
 
     def producer_id_given(self, producer_id: int, epoch: int, now_ms: int) -> list[Effect]:
         """From now on batches carry this id."""
