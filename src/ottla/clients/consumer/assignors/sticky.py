@@ -134,18 +134,23 @@ def _settle_claims(
 
 
 def _balance(result: Assignment, readers: Mapping[str, list[str]]) -> None:
-    """Move partitions while one member has two more than another that may have them; each move evens the loads."""
-    moved = True
-    while moved:
-        moved = False
-        for giver in sorted(result, key=lambda m: -len(result[m])):
-            lightest = min(map(len, result.values()))
-            for tp in reversed(result[giver].copy()):
-                if len(result[giver]) - lightest < 2:
-                    break
-                taker = min(readers[tp.topic], key=lambda m: len(result[m]))
-                if len(result[giver]) - len(result[taker]) >= 2:
-                    result[giver].remove(tp)
-                    result[taker].append(tp)
-                    moved = True
-                    lightest = min(map(len, result.values()))
+    """While one member has two more than another that may have one of them, the most loaded such member gives one."""
+    while _move_one(result, readers):
+        pass
+
+
+def _move_one(result: Assignment, readers: Mapping[str, list[str]]) -> bool:
+    lightest = min(map(len, result.values()), default=0)
+    for giver in sorted(result, key=lambda m: -len(result[m])):
+        load = len(result[giver])
+        if load - lightest < 2:
+            return False
+        takers = {
+            topic: min(readers[topic], key=lambda m: len(result[m])) for topic in {tp.topic for tp in result[giver]}
+        }
+        for index in reversed(range(load)):
+            taker = takers[result[giver][index].topic]
+            if load - len(result[taker]) >= 2:
+                result[taker].append(result[giver].pop(index))
+                return True
+    return False
