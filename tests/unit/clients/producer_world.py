@@ -77,6 +77,7 @@ class World:
         self.known = {p: log.leader for p, log in self.logs.items()}
         self.topic_exists = True
         self.lose_request = self.lose_answer = self.delay_answer = 0.0
+        self.latest_arrival_ms = 1500  # of a request whose answer is late; it is given up after 1000
         self.refuse: dict[int, float] = {}  # error code -> chance
         self.down: set[int] = set()
         self.sends: list[Send] = []
@@ -199,7 +200,7 @@ class World:
         if chance() < self.delay_answer:
             # Given up before it arrives, and it may arrive after the retry.
             self.at(1000, lambda: self.core.lost(send.request_id, RequestTimedOut("no answer"), self.now_ms))
-            self.at(self.random.randrange(900, 1500), arrive)
+            self.at(self.random.randrange(900, self.latest_arrival_ms), arrive)
             return
         self.at(arrival - self.now_ms, arrive)
         after = arrival - self.now_ms + LATENCY_MS

@@ -85,23 +85,22 @@ class ProducerCore:
         self._batch_size = settings.batch_size
         self._room = settings.buffer_memory
         self._topics: dict[str, TopicQueues] = {}
+        self._known: dict[str, TopicQueues] = {}  # those of which the partitions are known
         self._unfinished: dict[Batch, None] = {}  # in order of creation, so of deadline
         self._fresh: list[Batch] = []  # whose time runs from the next step
         self._active: dict[PartitionQueue, None] = {}  # those with waiting batches
         self._sent: dict[int, Send] = {}
         self._sent_to: dict[int, int] = {}
         self._throttled_until_ms: dict[int, int] = {}
-        self._next_request_id = 0
+        self._next_request_id = self._flushes = 0
         self._timer_ms = FOREVER_MS
-        self._flushes = 0
         self._waiting_senders: list[Callable[[], object]] = []
         self._freed = False  # memory, since somebody began to wait for it
         self._wish = MetadataWish(settings.metadata_max_age_ms, self._backoff_ms)
         self._producer_id = -1
         self._epoch = -1
         self._asking_id = False
-        self._id_failures = 0
-        self._ask_id_at_ms = 0
+        self._id_failures = self._ask_id_at_ms = 0
 
     # --- records in ---------------------------------------------------------------------------------------------
 
@@ -117,47 +116,45 @@ class ProducerCore:
     ) -> D | None:
         """The future of the record, a `make`; None if there is no room or the topic is unknown (`wait_for_change`).
 
-        Raises MessageTooLarge if no request could hold the record, and what has stopped the producer for good.
+        Raises MessageTooLarge if no request could hold the record, and what has stopped the producer.
         """
-        queues = self._topics.get(topic)
-        if queues is None or not queues.queues:
+        queues = self._known.get(topic)
+        if queues is None:
             self._want(topic)
             return None
         size = RECORD_OVERHEAD
-        if key is not None:
-            size += len(key)
         if value is not None:
             size += len(value)
         if headers:
             size += _size_of_headers(headers)
-        if partition is not None:
-            if not 0 <= partition < len(queues.queues):
-                self._want(topic)
-                return None
+        if key is not None:
+            size += len(key)
+            if partition is None:
+                partition = (murmur2(key) & 0x7FFFFFFF) % len(queues.queues)
+        if partition is None:
+            queue = queues.sticky
+        elif 0 <= partition < len(queues.queues):
             queue = queues.queues[partition]
-            batch = queue.open
-        elif key is not None:
-            queue = queues.queues[(murmur2(key) & 0x7FFFFFFF) % len(queues.queues)]
-            batch = queue.open
         else:
-            queue = queues.sticky or queues.next_sticky()
-            batch = queue.open
-            if batch is None or batch.size + size > self._batch_size:
-                queue = queues.next_sticky()
-                batch = queue.open
+            self._want(topic)
+            return None
+        batch = queue.open
         used = self.used + size
-        if used > self._room or batch is None or batch.size + size > self._batch_size:
+        if batch is None or used > self._room or batch.size + size > self._batch_size:
+            if partition is None:
+                queue = queues.next_sticky()
             batch = self._open(queue, size)
             if batch is None:
                 return None
         records = batch.records
+        index = len(records)
         records.append((timestamp_ms, key, value, headers))
         batch.size += size
         self.used = used
-        return make(batch, len(records) - 1)
+        return make(batch, index)
 
     def _open(self, queue: PartitionQueue, size: int) -> Batch | None:
-        """The rare path of `append`: a new batch, or None if there is no room."""
+        """The rare path of `append`: a batch that takes the record, or None if there is no room."""
         if self.fatal is not None:
             raise self.fatal
         limit = self.settings.max_request_size
@@ -361,6 +358,7 @@ class ProducerCore:
             if not self._number(queue, head):
                 continue
             plans.setdefault(node, []).append(queue.take())
+            self._known[queue.topic].leave(queue)
             sizes[node] = sizes.get(node, 0) + size
             # At the end of the line, so that a busy partition does not keep others waiting.
             del self._active[queue]
@@ -530,7 +528,10 @@ class ProducerCore:
         for index in range(len(queues.queues), max(partitions, default=-1) + 1):
             queues.queues.append(PartitionQueue(topic, index, self))
         queues.available = [queue for queue in queues.queues if self._view.leader(topic, queue.partition) is not None]
-        return bool(queues.queues)
+        if queues.queues and topic not in self._known:
+            queues.next_sticky()
+            self._known[topic] = queues
+        return topic in self._known
 
     def producer_id_given(self, producer_id: int, epoch: int, now_ms: int) -> list[Effect]:
         """From now on batches carry this id."""

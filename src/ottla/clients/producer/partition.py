@@ -7,6 +7,9 @@ Sequences (KIP-98): a batch gets its first sequence when it is first sent and ke
 batch by it. Only when the broker refuses the oldest unacknowledged batch as out of order is there a real gap (a batch
 before it failed or expired): nothing after the gap can have been written, so the partition's epoch is raised and its
 batches are numbered from 0 again (KIP-360). The epoch is the partition's own: brokers keep producers by partition.
+
+A hole that Kafka's protocol leaves: if requests of a connection that was given up are still under way when a gap is
+found behind them, and the failed batch and the next both arrive before the first of the new epoch, the next is doubled.
 """
 
 from __future__ import annotations

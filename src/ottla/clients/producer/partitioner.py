@@ -25,16 +25,19 @@ class TopicQueues:
         self.random = random
         self.queues: list[PartitionQueue] = []
         self.available: list[PartitionQueue] = []
-        self.sticky: PartitionQueue | None = None
+        self.sticky: PartitionQueue  # once there are queues
 
     def next_sticky(self) -> PartitionQueue:
         """Another partition for records without a key: any that has a leader, or any at all."""
         choice = self.available or self.queues
-        if len(choice) == 1:
-            self.sticky = choice[0]
-            return choice[0]
+        before = getattr(self, "sticky", None)
         while True:
             chosen = choice[int(self.random.random() * len(choice))]
-            if chosen is not self.sticky:
+            if chosen is not before or len(choice) == 1:
                 self.sticky = chosen
                 return chosen
+
+    def leave(self, queue: PartitionQueue) -> None:
+        """A batch of `queue` was sent: records without a key go on elsewhere, also where keyed ones keep it busy."""
+        if self.sticky is queue:
+            self.next_sticky()
