@@ -8,6 +8,7 @@ from __future__ import annotations
 from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
+from ottla.clients.consumer.decoding import without_collection
 from ottla.clients.consumer.record import Record
 
 if TYPE_CHECKING:
@@ -33,12 +34,21 @@ def schema() -> pa.Schema:
 
 
 def to_arrow(records: list[Record]) -> pa.RecordBatch:
-    """One batch of `schema()` with a row for each record, in order."""
+    """One batch of `schema()` with a row for each record, in order; the list is empty then."""
     import pyarrow as pa
 
     columns = schema()
     if not records:
         return pa.RecordBatch.from_arrays([pa.array([], field.type) for field in columns], schema=columns)
+    with without_collection():
+        arrays = _arrays(records, columns)
+        records.clear()
+    return pa.RecordBatch.from_arrays(arrays, schema=columns)
+
+
+def _arrays(records: list[Record], columns: Any) -> list[Any]:
+    import pyarrow as pa
+
     # Not zip(*records): that makes an object per record for the garbage collector to look at, ten times the work.
     offsets, timestamps, keys, values, headers = _columns(records)
     topics: list[Any] = []
@@ -48,7 +58,7 @@ def to_arrow(records: list[Record]) -> pa.RecordBatch:
         count = len(list(run))
         topics.append(pa.repeat(kind.topic, count))
         partitions.append(pa.repeat(pa.scalar(kind.partition, pa.int32()), count))
-    arrays = [
+    return [
         pa.array(keys, pa.binary()),
         pa.array(values, pa.binary()),
         pa.concat_arrays(topics),
@@ -57,7 +67,6 @@ def to_arrow(records: list[Record]) -> pa.RecordBatch:
         pa.array(timestamps, pa.int64()).cast(columns.field("timestamp").type),
         _headers(headers, columns.field("headers").type),
     ]
-    return pa.RecordBatch.from_arrays(arrays, schema=columns)
 
 
 def _columns(records: list[Record]) -> list[list[Any]]:

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ottla.clients.cluster import Backoff, ClusterView
-from ottla.clients.consumer.decoding import Fetched, span
+from ottla.clients.consumer.decoding import Fetched, span, without_collection
 from ottla.clients.consumer.effects import COORDINATOR, Effect, ForgetCoordinator, Refresh, Send
 from ottla.clients.consumer.fetching import FetchLimits, FetchSession, Wanted
 from ottla.clients.consumer.membership import COORDINATOR_MOVED, Duty, GroupOptions, Membership, State
@@ -272,6 +272,10 @@ class ConsumerCore:
 
     def take(self, limit: int) -> list[Record]:
         """Up to `limit` records that have arrived; their position moves. Raises CorruptRecords, a position's error."""
+        with without_collection():
+            return self._take(limit)
+
+    def _take(self, limit: int) -> list[Record]:
         taken: list[Record] = []
         for state in self.positions:
             if state.paused:

@@ -7,8 +7,10 @@ checksum is wrong, raise CorruptRecords once; after that the batch counts as rea
 
 from __future__ import annotations
 
+import gc
 import struct
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 
 from ottla.clients.consumer.record import Record
 from ottla.clients.errors import CorruptRecords
@@ -23,6 +25,19 @@ _DELTA_POSITION = 23
 _HEADER_SIZE = 61
 _LOG_OVERHEAD = 12
 _ABORT = 0
+
+
+@contextmanager
+def without_collection() -> Iterator[None]:
+    """Do not look for cycles meanwhile: records are in none, and looking at them again and again costs more than
+    making them. For short work that waits for nothing."""
+    collects = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if collects:
+            gc.enable()
 
 
 def span(buffer: memoryview) -> tuple[int, int]:
