@@ -16,7 +16,7 @@ from ottla.clients.consumer.engine import Engine, compiled, topic_list
 from ottla.clients.consumer.membership import Duty
 from ottla.clients.consumer.options import read_consumer_options
 from ottla.clients.consumer.record import Record
-from ottla.clients.errors import ConfigurationError, DeserializationFailed
+from ottla.clients.errors import ConfigurationError
 from ottla.common.ids import TopicPartition
 
 ON_TIME_S = 5.0
@@ -40,7 +40,6 @@ class ConsumerFace:
         self._listeners: dict[str, Listener] = {}
         # Records that an iteration has taken and not yielded yet.
         self._left: deque[Record] = deque()
-        self._failed: DeserializationFailed | None = None
 
     def _notify(self) -> None:
         raise NotImplementedError
