@@ -11,6 +11,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from tests.conftest import RunningBroker
 
 from .support import WAIT_S, unique, wait_until
+from .wire import serves
 
 
 class MakeTopic(Protocol):
@@ -30,7 +31,7 @@ def topic(request: pytest.FixtureRequest) -> str:
 
 
 @pytest.fixture
-def make_topic(request: pytest.FixtureRequest, admin: AdminClient) -> Iterator[MakeTopic]:
+def make_topic(request: pytest.FixtureRequest, broker: RunningBroker, admin: AdminClient) -> Iterator[MakeTopic]:
     """Create a topic (config names with _ for .) and wait until it has its leaders; deleted after the test."""
     made: list[str] = []
 
@@ -41,11 +42,7 @@ def make_topic(request: pytest.FixtureRequest, admin: AdminClient) -> Iterator[M
         admin.create_topics([new])[name].result(WAIT_S)
         made.append(name)
 
-        def ready() -> bool:
-            known = admin.list_topics(name, timeout=WAIT_S).topics[name].partitions
-            return len(known) == partitions and all(p.leader >= 0 for p in known.values())
-
-        wait_until(ready, f"leaders of {name}")
+        wait_until(lambda: serves(broker.bootstrap, name, partitions), f"leaders of {name}")
         return name
 
     yield make

@@ -167,10 +167,10 @@ def produce(connection: Connection, topic: str, records: bytes, partition: int =
 
 
 def fetch(
-    connection: Connection, topic: str, partition: int, offset: int, max_bytes: int = 50_000_000
+    connection: Connection, topic: str, partition: int, offset: int, max_bytes: int = 50_000_000, wait_ms: int = 100
 ) -> tuple[int, int, bytes]:
     """(error, high watermark, record batches) by Fetch v4."""
-    body = struct.pack(">iiiib", -1, 100, 1, max_bytes, 0) + struct.pack(">i", 1) + string(topic)
+    body = struct.pack(">iiiib", -1, wait_ms, 1, max_bytes, 0) + struct.pack(">i", 1) + string(topic)
     body += struct.pack(">iiqi", 1, partition, offset, max_bytes)
     answer = connection.ask(FETCH, 4, body)
     position = 4 + 4 + 2 + len(topic.encode()) + 4
@@ -180,6 +180,12 @@ def fetch(
     position += 4 + 16 * max(0, aborted)
     (size,) = struct.unpack_from(">i", answer, position)
     return error, high_watermark, answer[position + 4 : position + 4 + max(0, size)]
+
+
+def serves(bootstrap: str, topic: str, partitions: int) -> bool:
+    """Whether every partition answers: stock Kafka shows leaders in its metadata before they lead."""
+    with Connection(bootstrap) as connection:
+        return all(fetch(connection, topic, p, 0, wait_ms=0)[0] == 0 for p in range(partitions))
 
 
 def init_producer_id(connection: Connection) -> tuple[int, int]:

@@ -1,0 +1,300 @@
+"""Plans about groups and offsets: list, describe, delete; what they committed, where partitions begin and end."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any
+
+from ottla.clients.admin.core import Call, Outcome, Plan, Route
+from ottla.clients.admin.model import (
+    GroupDescription,
+    GroupListing,
+    GroupMember,
+    GroupOffset,
+    GroupState,
+    GroupType,
+    OffsetAt,
+    OffsetSpec,
+    PartitionLag,
+)
+from ottla.clients.admin.topics import by_topic
+from ottla.clients.errors import BrokerError, GroupNotFound, UnsupportedByBroker, error_for
+from ottla.common.ids import TopicPartition
+from ottla.protocol.consumer_protocol import PROTOCOL_TYPE, decode_assignment, decode_subscription
+from ottla.protocol.message import Message
+from ottla.protocol.messages import (
+    consumer_group_describe,
+    delete_groups,
+    describe_groups,
+    leave_group,
+    list_groups,
+    list_offsets,
+    offset_commit,
+    offset_delete,
+    offset_fetch,
+)
+from ottla.protocol.wire import DecodeError
+
+CONSUMER_REPLICA = -1
+# Version 10 has topic ids instead of names.
+LAST_VERSION_WITH_NAMES = 9
+
+
+def list_all(states: Iterable[GroupState], types: Iterable[GroupType]) -> Plan[list[GroupListing]]:
+    """The groups of every broker, by id."""
+    wanted_states, wanted_types = list(states), list(types)
+    request = list_groups.ListGroupsRequest([s.value for s in wanted_states], [t.value for t in wanted_types])
+
+    def read(response: Any, nodes: Sequence[int]) -> Iterator[tuple[int, list[GroupListing] | BrokerError]]:
+        if response.error_code:
+            yield nodes[0], error_for(response.error_code)
+            return
+        rows = [
+            GroupListing(row.group_id, row.protocol_type, GroupState(row.group_state), GroupType(row.group_type))
+            for row in response.groups
+        ]
+        yield nodes[0], rows
+
+    outcome = yield Call(Route.BROKERS, None, lambda _: request, read)
+    groups = {group.group_id: group for rows in outcome.all().values() for group in rows}
+    # A broker too old to filter sends them all.
+    return [
+        group
+        for _, group in sorted(groups.items())
+        if (not wanted_states or group.state in wanted_states) and (not wanted_types or group.type in wanted_types)
+    ]
+
+
+def describe(groups: Iterable[str]) -> Plan[Outcome[str, GroupDescription]]:
+    """Describe groups of the classic protocol and, where a broker has them, of the consumer protocol (KIP-848)."""
+    outcome: Outcome[str, GroupDescription]
+    outcome = yield Call(Route.COORDINATORS, list(dict.fromkeys(groups)), _ask_classic, _classic)
+    missing = [group for group, error in outcome.errors.items() if isinstance(error, GroupNotFound)]
+    if missing:
+        newer: Outcome[str, GroupDescription] = yield Call(Route.COORDINATORS, missing, _ask_modern, _modern)
+        for group, result in newer.results.items():
+            del outcome.errors[group]
+            outcome.results[group] = result
+        for group, error in newer.errors.items():
+            if not isinstance(error, (GroupNotFound, UnsupportedByBroker)):
+                outcome.errors[group] = error
+    return outcome
+
+
+def _ask_classic(groups: Sequence[str]) -> Message:
+    return describe_groups.DescribeGroupsRequest(list(groups))
+
+
+def _ask_modern(groups: Sequence[str]) -> Message:
+    return consumer_group_describe.ConsumerGroupDescribeRequest(list(groups))
+
+
+def _classic(response: Any, _: Sequence[str]) -> Iterator[tuple[str, GroupDescription | BrokerError]]:
+    for row in response.groups:
+        state = GroupState(row.group_state)
+        if row.error_code:
+            yield row.group_id, error_for(row.error_code, row.error_message)
+        elif state is GroupState.DEAD and not row.members:
+            # Before version 6 that is how a broker says that there is none.
+            yield row.group_id, GroupNotFound(f"There is no group {row.group_id!r}")
+        else:
+            members = tuple(_classic_member(member, row.protocol_type) for member in row.members)
+            described = (row.group_id, state, GroupType.CLASSIC, row.protocol_type, row.protocol_data, members)
+            yield row.group_id, GroupDescription(*described)
+
+
+def _classic_member(row: describe_groups.DescribedGroupMember, protocol_type: str) -> GroupMember:
+    topics: tuple[str, ...] = ()
+    assignment: tuple[TopicPartition, ...] = ()
+    if protocol_type == PROTOCOL_TYPE:
+        try:
+            if row.member_metadata:
+                topics = tuple(decode_subscription(row.member_metadata).topics)
+            if row.member_assignment:
+                given = decode_assignment(row.member_assignment).assigned_partitions
+                assignment = tuple(sorted(TopicPartition(part.topic, i) for part in given for i in part.partitions))
+        except DecodeError:
+            # Members may put there what they like; nobody but they can read it then.
+            topics = assignment = ()
+    return GroupMember(row.member_id, row.group_instance_id, row.client_id, row.client_host, topics, assignment)
+
+
+def _modern(response: Any, _: Sequence[str]) -> Iterator[tuple[str, GroupDescription | BrokerError]]:
+    for row in response.groups:
+        if row.error_code:
+            yield row.group_id, error_for(row.error_code, row.error_message)
+            continue
+        members = tuple(
+            GroupMember(
+                m.member_id,
+                m.instance_id,
+                m.client_id,
+                m.client_host,
+                tuple(m.subscribed_topic_names),
+                tuple(
+                    sorted(TopicPartition(t.topic_name, i) for t in m.assignment.topic_partitions for i in t.partitions)
+                ),
+            )
+            for m in row.members
+        )
+        state = GroupState(row.group_state)
+        described = (row.group_id, state, GroupType.CONSUMER, PROTOCOL_TYPE, row.assignor_name, members)
+        yield row.group_id, GroupDescription(*described)
+
+
+def delete(groups: Iterable[str]) -> Call[str, None]:
+    """Delete groups that have no members."""
+
+    def read(response: Any, _: Sequence[str]) -> Iterator[tuple[str, BrokerError | None]]:
+        for row in response.results:
+            yield row.group_id, error_for(row.error_code) if row.error_code else None
+
+    request = delete_groups.DeleteGroupsRequest
+    return Call(Route.COORDINATORS, list(dict.fromkeys(groups)), lambda keys: request(list(keys)), read)
+
+
+def remove_members(group: str, instance_ids: Iterable[str], reason: str) -> Call[str, None]:
+    """Have static members leave their group."""
+
+    def request(keys: Sequence[str]) -> Message:
+        members = [leave_group.MemberIdentity("", instance_id, reason) for instance_id in keys]
+        return leave_group.LeaveGroupRequest(group, members=members)
+
+    def read(response: Any, keys: Sequence[str]) -> Iterator[tuple[str, BrokerError | None]]:
+        if response.error_code:
+            for key in keys:
+                yield key, error_for(response.error_code)
+        for row in response.members:
+            yield row.group_instance_id, error_for(row.error_code) if row.error_code else None
+
+    return Call(Route.COORDINATORS, list(dict.fromkeys(instance_ids)), request, read, group=group)
+
+
+# -- offsets of groups -----------------------------------------------------------------------------------------
+
+
+def committed(group: str, partitions: Iterable[TopicPartition] | None) -> Plan[dict[TopicPartition, GroupOffset]]:
+    """What a group committed; of every partition it did if `partitions` is None. Partitions without are left out."""
+    topics = None if partitions is None else by_topic(partitions)
+
+    def request(_: Sequence[str]) -> Message:
+        module = offset_fetch
+        old = None if topics is None else [module.OffsetFetchRequestTopic(*item) for item in topics.items()]
+        new = (
+            None
+            if topics is None
+            else [module.OffsetFetchRequestTopics(name, partition_indexes=rows) for name, rows in topics.items()]
+        )
+        wanted = module.OffsetFetchRequestGroup(group, topics=new)
+        return module.OffsetFetchRequest(group, old, [wanted], require_stable=False)
+
+    def read(
+        response: Any, keys: Sequence[str]
+    ) -> Iterator[tuple[str, dict[TopicPartition, GroupOffset] | BrokerError]]:
+        answer = response.groups[0] if response.groups else response
+        if answer.error_code:
+            yield keys[0], error_for(answer.error_code)
+            return
+        offsets = {}
+        for topic in answer.topics:
+            for row in topic.partitions:
+                if row.error_code:
+                    yield keys[0], error_for(row.error_code)
+                    return
+                if row.committed_offset >= 0:
+                    offset = GroupOffset(row.committed_offset, row.committed_leader_epoch, row.metadata or "")
+                    offsets[TopicPartition(topic.name, row.partition_index)] = offset
+        yield keys[0], offsets
+
+    call: Call[str, Any] = Call(Route.COORDINATORS, [group], request, read, version_limit=LAST_VERSION_WITH_NAMES)
+    found: dict[TopicPartition, GroupOffset] = (yield call).one()
+    return dict(sorted(found.items()))
+
+
+def alter(group: str, offsets: Mapping[TopicPartition, GroupOffset | int]) -> Call[TopicPartition, None]:
+    """Set what a group committed; it must have no members (or not this topic)."""
+    module = offset_commit
+
+    def row(partition: TopicPartition) -> offset_commit.OffsetCommitRequestPartition:
+        to = offsets[partition]
+        to = GroupOffset(to) if isinstance(to, int) else to
+        return module.OffsetCommitRequestPartition(partition.partition, to.offset, to.leader_epoch, to.metadata)
+
+    def request(keys: Sequence[TopicPartition]) -> Message:
+        topics = [
+            module.OffsetCommitRequestTopic(name, partitions=[row(TopicPartition(name, i)) for i in indexes])
+            for name, indexes in by_topic(keys).items()
+        ]
+        return module.OffsetCommitRequest(group, topics=topics)
+
+    return Call(
+        Route.COORDINATORS, list(offsets), request, _by_partition, group=group, version_limit=LAST_VERSION_WITH_NAMES
+    )
+
+
+def forget(group: str, partitions: Iterable[TopicPartition]) -> Call[TopicPartition, None]:
+    """Delete what a group committed for partitions that none of its members reads."""
+
+    def request(keys: Sequence[TopicPartition]) -> Message:
+        module = offset_delete
+        topics = [
+            module.OffsetDeleteRequestTopic(name, [module.OffsetDeleteRequestPartition(i) for i in indexes])
+            for name, indexes in by_topic(keys).items()
+        ]
+        return module.OffsetDeleteRequest(group, topics)
+
+    def read(response: Any, keys: Sequence[TopicPartition]) -> Iterator[tuple[TopicPartition, BrokerError | None]]:
+        if response.error_code:
+            for key in keys:
+                yield key, error_for(response.error_code)
+        yield from _by_partition(response, keys)
+
+    return Call(Route.COORDINATORS, list(partitions), request, read, group=group)
+
+
+def _by_partition(response: Any, _: object) -> Iterator[tuple[TopicPartition, BrokerError | None]]:
+    for topic in response.topics:
+        for row in topic.partitions:
+            key = TopicPartition(topic.name, row.partition_index)
+            yield key, error_for(row.error_code) if row.error_code else None
+
+
+# -- offsets of partitions -------------------------------------------------------------------------------------
+
+
+def offsets_at(
+    specs: Mapping[TopicPartition, OffsetSpec | int], read_committed: bool
+) -> Call[TopicPartition, OffsetAt]:
+    """The offset of a place or timestamp in each partition."""
+
+    def request(keys: Sequence[TopicPartition]) -> Message:
+        module = list_offsets
+        topics = [
+            module.ListOffsetsTopic(
+                name,
+                [module.ListOffsetsPartition(i, timestamp=int(specs[TopicPartition(name, i)])) for i in indexes],
+            )
+            for name, indexes in by_topic(keys).items()
+        ]
+        return module.ListOffsetsRequest(CONSUMER_REPLICA, int(read_committed), topics, timeout_ms=30_000)
+
+    def read(response: Any, _: object) -> Iterator[tuple[TopicPartition, OffsetAt | BrokerError]]:
+        for topic in response.topics:
+            for row in topic.partitions:
+                key = TopicPartition(topic.name, row.partition_index)
+                if row.error_code:
+                    yield key, error_for(row.error_code)
+                else:
+                    yield key, OffsetAt(row.offset, row.timestamp, row.leader_epoch)
+
+    return Call(Route.LEADERS, list(specs), request, read)
+
+
+def lag(group: str) -> Plan[dict[TopicPartition, PartitionLag]]:
+    """How far a group is behind in each partition that it committed for."""
+    offsets = yield from committed(group, None)
+    if not offsets:
+        return {}
+    outcome = yield offsets_at(dict.fromkeys(offsets, OffsetSpec.LATEST), read_committed=False)
+    ends: dict[TopicPartition, OffsetAt] = outcome.all()
+    return {partition: PartitionLag(offset.offset, ends[partition].offset) for partition, offset in offsets.items()}

@@ -1,0 +1,101 @@
+"""Runs plans: the rounds of each call as requests to the cluster. What the two faces share."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Mapping
+from typing import Any, TypeVar
+
+from ottla.clients.admin.core import Call, Outcome, Plan, Progress, Round, Send
+from ottla.clients.errors import ClientError, RequestTimedOut
+from ottla.clients.network import Cluster, client_error
+from ottla.network.client import NetworkError
+
+R = TypeVar("R")
+
+
+class Shell:
+    """One cluster, and plans carried out on it; belongs to the loop that first uses it."""
+
+    def __init__(self, options: Mapping[str, Any]) -> None:
+        self._options = options
+        self._cluster = Cluster(options)
+        self._random = random.Random()
+        self._request_timeout_s: float = options["request_timeout_ms"] / 1000
+        self._call_timeout_s: float = options["default_api_timeout_ms"] / 1000
+
+    @property
+    def closed(self) -> bool:
+        """Whether it was closed."""
+        return self._cluster.closed
+
+    async def close(self) -> None:
+        """Close the connections."""
+        await self._cluster.close()
+
+    async def start(self, timeout_s: float | None) -> None:
+        """Learn the brokers. Raises BrokerUnavailable, RequestTimedOut."""
+        await self._cluster.start(self._call_timeout_s if timeout_s is None else timeout_s)
+
+    async def perform(self, plan: Plan[R], timeout_s: float | None) -> R:
+        """What the plan returns or raises; the deadline is for all its calls together."""
+        limit_s = self._call_timeout_s if timeout_s is None else timeout_s
+        deadline_s = asyncio.get_running_loop().time() + limit_s
+        outcome: Outcome[Any, Any] | None = None
+        while True:
+            try:
+                call = next(plan) if outcome is None else plan.send(outcome)
+            except StopIteration as stop:
+                return stop.value  # type: ignore[no-any-return]
+            outcome = await self._call(call, deadline_s)
+
+    async def _call(self, call: Call[Any, Any], deadline_s: float) -> Outcome[Any, Any]:
+        loop, cluster = asyncio.get_running_loop(), self._cluster
+        if not cluster.view.nodes:
+            await cluster.start(max(0.001, deadline_s - loop.time()))
+        progress: Progress[Any, Any] = Progress(call, deadline_s * 1000, cluster.retry)
+        while (now := progress.next_round(cluster.view, loop.time() * 1000, self._random.random())) is not None:
+            await self._round(progress, now, call.version_limit, deadline_s)
+        return progress.outcome
+
+    async def _round(
+        self, progress: Progress[Any, Any], now: Round[Any], version_limit: int | None, deadline_s: float
+    ) -> None:
+        loop, cluster = asyncio.get_running_loop(), self._cluster
+        await asyncio.sleep(now.wait_ms / 1000)
+        left_s = max(0.001, deadline_s - loop.time())
+        if now.refresh is not None:
+            await cluster.refresh(now.refresh, timeout_s=left_s)
+        for group in now.forget:
+            cluster.forget_coordinator(group)
+        if now.coordinators:
+            await asyncio.gather(*(self._find(progress, group, left_s) for group in now.coordinators))
+        if now.sends:
+            limit_s = min(self._request_timeout_s, left_s)
+            await asyncio.gather(*(self._send(progress, send, version_limit, limit_s) for send in now.sends))
+
+    async def _find(self, progress: Progress[Any, Any], group: str, timeout_s: float) -> None:
+        try:
+            progress.found(group, await self._cluster.coordinator(group, timeout_s=timeout_s))
+        except ClientError as error:
+            progress.not_found(group, error)
+
+    async def _send(
+        self, progress: Progress[Any, Any], send: Send[Any], version_limit: int | None, timeout_s: float
+    ) -> None:
+        cluster = self._cluster
+        try:
+            async with asyncio.timeout(timeout_s + 1):  # the wait for the answer has its own, this one is for the rest
+                if send.node_id is None:
+                    connection = await cluster.any_connection(timeout_s=timeout_s)
+                else:
+                    connection = await cluster.connection(send.node_id, timeout_s=timeout_s)
+                version = connection.highest_version(send.request.API_KEY, version_limit)
+                response = await connection.send(send.request, version=version, timeout_s=timeout_s)
+        except (ClientError, NetworkError) as error:
+            progress.failed(send, client_error(error))
+        except TimeoutError:
+            progress.failed(send, RequestTimedOut(f"No answer within {timeout_s:g} s"))
+        else:
+            progress.answered(send, response)

@@ -1,0 +1,227 @@
+"""What a client knows of the cluster: brokers, topics, leaders. A core: no I/O, the time is an argument.
+
+The caller gives it each MetadataResponse (`apply`) and each failure to get one (`failed`), asks when the next is due
+(`refresh_due_at_ms`), and says when an answer proved it wrong (`invalidate`). A leader of an older epoch than the one
+known never replaces it (KIP-320), unless the topic was made anew.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from ottla.common.errors import ErrorCode
+from ottla.common.ids import ZERO_UUID, Uuid
+from ottla.protocol.messages.metadata import MetadataResponse, MetadataResponseTopic
+
+NO_NODE: Final = -1
+JITTER: Final = 0.2
+
+
+@dataclass(frozen=True, slots=True)
+class Node:
+    """A broker and where it listens."""
+
+    node_id: int
+    host: str
+    port: int
+    rack: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionView:
+    """One partition: `leader` is a node id, or -1 while there is none."""
+
+    leader: int
+    leader_epoch: int
+    replicas: tuple[int, ...] = ()
+    isr: tuple[int, ...] = ()
+    offline: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class TopicView:
+    """One topic; the partitions by index, in order."""
+
+    name: str
+    topic_id: Uuid
+    is_internal: bool
+    partitions: Mapping[int, PartitionView]
+
+
+@dataclass(frozen=True, slots=True)
+class Backoff:
+    """Waits that double from `initial_ms` to `max_ms`, each up to a fifth longer or shorter."""
+
+    initial_ms: float
+    max_ms: float
+
+    def delay_ms(self, failures: int, chance: float) -> float:
+        """The wait after so many failures in a row; `chance` is a random number in [0, 1)."""
+        if failures <= 0:
+            return 0.0
+        base = min(self.initial_ms * 2.0 ** min(failures - 1, 30), max(self.initial_ms, self.max_ms))
+        return base * (1 - JITTER + 2 * JITTER * chance)
+
+
+class ClusterView:
+    """The latest of what the cluster told. `version` counts the changes."""
+
+    def __init__(self, *, max_age_ms: int = 300_000, backoff: Backoff = Backoff(100, 1000)) -> None:
+        self.max_age_ms = max_age_ms
+        self.backoff = backoff
+        self.cluster_id: str | None = None
+        self.controller_id = NO_NODE
+        self.nodes: dict[int, Node] = {}
+        self.topics: dict[str, TopicView] = {}
+        # Why a topic that was asked for is not in `topics`, as an error code.
+        self.topic_errors: dict[str, int] = {}
+        self.version = 0
+        self._names: dict[Uuid, str] = {}
+        self._updated_ms: float | None = None
+        self._invalid = False
+        self._failures = 0
+        self._tried_ms: float = 0.0
+        self._chance = 0.5
+
+    # -- events ------------------------------------------------------------------------------------------------
+
+    def apply(self, response: MetadataResponse, now_ms: float, *, is_complete: bool = False) -> None:
+        """Take an answer in. `is_complete`: it was asked for every topic, those not in it are gone."""
+        self.cluster_id = response.cluster_id or self.cluster_id
+        self.controller_id = response.controller_id
+        if response.brokers:
+            self.nodes = {b.node_id: Node(b.node_id, b.host, b.port, b.rack) for b in response.brokers}
+        if is_complete:
+            given = {topic.name for topic in response.topics}
+            for name in [name for name in self.topics if name not in given]:
+                self._drop(name)
+            self.topic_errors.clear()
+        for topic in response.topics:
+            self._apply_topic(topic)
+        self.version += 1
+        self._updated_ms = self._tried_ms = now_ms
+        self._invalid = False
+        # Some leader is still missing: ask again soon, and less and less often.
+        incomplete = any(
+            p.leader == NO_NODE for t in response.topics if t.name in self.topics for p in self._of(t).values()
+        )
+        self._failures = self._failures + 1 if incomplete else 0
+        self._invalid = incomplete
+
+    def _of(self, topic: MetadataResponseTopic) -> Mapping[int, PartitionView]:
+        return self.topics[topic.name or ""].partitions
+
+    def _apply_topic(self, topic: MetadataResponseTopic) -> None:
+        name = topic.name or self._names.get(topic.topic_id)
+        if name is None:
+            return
+        topic.name = name
+        if topic.error_code:
+            self.topic_errors[name] = topic.error_code
+            if topic.error_code in (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID):
+                self._drop(name)
+            return
+        self.topic_errors.pop(name, None)
+        known = self.topics.get(name)
+        old = known.partitions if known is not None and known.topic_id == topic.topic_id else {}
+        partitions = {}
+        for row in sorted(topic.partitions, key=lambda row: row.partition_index):
+            # An error in a row (a replica or the leader's listener missing) leaves what is said of the leader true.
+            new = PartitionView(
+                row.leader_id, row.leader_epoch, tuple(row.replica_nodes), tuple(row.isr_nodes),
+                tuple(row.offline_replicas),
+            )  # fmt: skip
+            before = old.get(row.partition_index)
+            if before is not None and -1 < new.leader_epoch < before.leader_epoch:
+                new = before
+            partitions[row.partition_index] = new
+        if known is not None and known.topic_id != topic.topic_id:
+            self._names.pop(known.topic_id, None)
+        self.topics[name] = TopicView(name, topic.topic_id, topic.is_internal, partitions)
+        if topic.topic_id != ZERO_UUID:
+            self._names[topic.topic_id] = name
+
+    def _drop(self, name: str) -> None:
+        topic = self.topics.pop(name, None)
+        if topic is not None:
+            self._names.pop(topic.topic_id, None)
+
+    def set_leader(self, topic: str, partition: int, leader: int, leader_epoch: int) -> bool:
+        """Take a broker's hint of a newer leader (KIP-951); False if it is older than what is known."""
+        known = self.topics.get(topic)
+        before = known.partitions.get(partition) if known is not None else None
+        if known is None or before is None or leader_epoch <= before.leader_epoch or leader not in self.nodes:
+            return False
+        new = PartitionView(leader, leader_epoch, before.replicas, before.isr, before.offline)
+        partitions = {**known.partitions, partition: new}
+        self.topics[topic] = TopicView(topic, known.topic_id, known.is_internal, partitions)
+        self.version += 1
+        return True
+
+    def add_node(self, node: Node) -> None:
+        """Take a broker in that another answer named."""
+        self.nodes[node.node_id] = node
+
+    def invalidate(self) -> None:
+        """An answer showed that this view is out of date."""
+        self._invalid = True
+
+    def failed(self, now_ms: float, chance: float = 0.5) -> None:
+        """Asking for metadata failed; `chance` in [0, 1) spreads the retries of many clients."""
+        self._failures += 1
+        self._tried_ms = now_ms
+        self._chance = chance
+        self._invalid = True
+
+    # -- questions ---------------------------------------------------------------------------------------------
+
+    def leader(self, topic: str, partition: int) -> int | None:
+        """The node id of the leader; None if the partition or its leader is not known."""
+        known = self.partition(topic, partition)
+        return None if known is None or known.leader == NO_NODE else known.leader
+
+    def leader_epoch(self, topic: str, partition: int) -> int:
+        """The epoch of the leader, -1 if it is not known."""
+        known = self.partition(topic, partition)
+        return -1 if known is None else known.leader_epoch
+
+    def partition(self, topic: str, partition: int) -> PartitionView | None:
+        """One partition, None if it is not known."""
+        known = self.topics.get(topic)
+        return None if known is None else known.partitions.get(partition)
+
+    def partitions(self, topic: str) -> list[int] | None:
+        """The partitions of a topic in order; None if the topic is not known."""
+        known = self.topics.get(topic)
+        return None if known is None else list(known.partitions)
+
+    def topic_id(self, topic: str) -> Uuid:
+        """The topic's id; zero if it is not known or the broker is too old to have ids."""
+        known = self.topics.get(topic)
+        return ZERO_UUID if known is None else known.topic_id
+
+    def topic_name(self, topic_id: Uuid) -> str | None:
+        """The name of the topic with this id, None if it is not known."""
+        return self._names.get(topic_id)
+
+    def stale(self, now_ms: float) -> bool:
+        """Whether a refresh is due."""
+        return now_ms >= self.refresh_due_at_ms()
+
+    def refresh_due_at_ms(self) -> float:
+        """When to ask next: at once if never asked, soon (with backoff) if invalid, else at the maximum age."""
+        if self._invalid or self._updated_ms is None:
+            if self._updated_ms is None and not self._failures:
+                return 0.0
+            return self._tried_ms + self.backoff.delay_ms(max(self._failures, 1), self._chance)
+        return self._updated_ms + self.max_age_ms
+
+    def validate(self) -> None:
+        """Raise AssertionError if ids and names disagree."""
+        for topic_id, name in self._names.items():
+            assert self.topics[name].topic_id == topic_id, f"{name} has another id"
+        for name, topic in self.topics.items():
+            assert name == topic.name
+            assert list(topic.partitions) == sorted(topic.partitions), f"the partitions of {name} are out of order"

@@ -1,0 +1,248 @@
+"""The consumer for threads. Its network runs in a thread of its own, so heartbeats do not depend on who polls.
+
+A consumer belongs to one thread at a time. Fetched bytes are decoded in the thread that polls.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import threading
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Self, TypeVar
+
+from ottla.clients.consumer.core import OffsetAndMetadata
+from ottla.clients.consumer.face import ARROW_RECORDS, ON_TIME_S, ConsumerFace, Offsets
+from ottla.clients.consumer.membership import Duty
+from ottla.clients.consumer.record import Record
+from ottla.clients.driver import Driver
+from ottla.clients.errors import ClientError, Closed
+from ottla.common.ids import TopicPartition
+
+if TYPE_CHECKING:
+    import pyarrow as pa  # type: ignore[import-untyped]
+
+logger = logging.getLogger("ottla.clients.consumer")
+R = TypeVar("R")
+
+
+class Consumer(ConsumerFace):
+    """Reads records from Ottla or any Kafka; blocks the calling thread.
+
+    Settings as keyword arguments (`bootstrap_servers=`) or as a mapping with Kafka's names (`"bootstrap.servers"`);
+    raises ConfigurationError. Nothing is connected before it is needed. Close it, or use it in a `with` block: if that
+    ends by an exception, auto-commit leaves out what the last poll handed over.
+    """
+
+    def __init__(self, settings: Mapping[str, object] | None = None, /, **options: object) -> None:
+        self._ready = threading.Event()
+        super().__init__(settings, options)
+        self._driver = Driver("ottla-consumer")
+        self._driver.call_soon(self._engine.start, self._driver.loop)
+
+    def _notify(self) -> None:
+        self._ready.set()
+
+    # -- reading -------------------------------------------------------------------------------------------------
+
+    def poll(self, timeout_s: float = 1.0, *, max_records: int | None = None) -> list[Record]:
+        """The next records, at most `max_records` (max.poll.records); an empty list after `timeout_s` seconds.
+
+        Also takes part in rebalances and calls the listeners. With auto-commit it says that all records of earlier
+        polls are processed. Raises CorruptRecords or DeserializationFailed once for what cannot be read, and what
+        keeps the consumer from reading: errors of the group, of authorization, or of a position.
+        """
+        if self._left:
+            records, self._left = list(self._left), type(self._left)()
+            return records
+        limit = self._options["max_poll_records"] if max_records is None else max_records
+        return self._deserialized(self._poll(timeout_s, limit))
+
+    def poll_arrow(self, timeout_s: float = 1.0, *, max_records: int = ARROW_RECORDS) -> pa.RecordBatch:
+        """The next records as one Arrow batch; no rows after `timeout_s` seconds. Otherwise as `poll`.
+
+        Columns: key, value (binary), topic, partition, offset, timestamp (ms, UTC), headers (list of key and value).
+        Deserializers are not applied.
+        """
+        from ottla.clients.consumer.arrow import to_arrow
+
+        if self._left:
+            self._settle_left()
+        return to_arrow(self._poll(timeout_s, max_records))
+
+    def _settle_left(self) -> None:
+        self._engine.change(lambda core: core.give_back(self._left))
+        self._left.clear()
+
+    def _poll(self, timeout_s: float, limit: int) -> list[Record]:
+        deadline = time.monotonic() + timeout_s
+        engine = self._engine
+        engine.begin_poll()
+        try:
+            while True:
+                self._ready.clear()
+                step = engine.step(limit)
+                if isinstance(step, Duty):
+                    self._do(step)
+                elif step:
+                    return step
+                else:
+                    left_s = deadline - time.monotonic()
+                    if left_s <= 0 or engine.closed:
+                        return []
+                    self._ready.wait(left_s)
+        finally:
+            engine.end_poll()
+
+    def _do(self, duty: Duty) -> None:
+        if duty.kind == "revoked" and self._engine.core.commits_by_itself:
+            self._commit_processed()
+        listener = self._listeners.get(duty.kind)
+        try:
+            if listener is not None:
+                listener(list(duty.partitions))
+        finally:
+            self._engine.duty_done(duty)
+
+    def _commit_processed(self) -> None:
+        try:
+            self._driver.run(self._engine.commit(None, ON_TIME_S))
+        except ClientError as error:
+            logger.warning("Positions are not committed before partitions are given up: %s", error)
+
+    def __iter__(self) -> Iterator[Record]:
+        """Records for ever, one at a time; blocks while there are none. Ends when the consumer is closed."""
+        return self
+
+    def __next__(self) -> Record:
+        while not self._left:
+            if self._engine.closed:
+                raise StopIteration
+            self._left.extend(self.poll(1.0))
+        return self._left.popleft()
+
+    def unsubscribe(self) -> None:
+        """Give up what it reads, and leave the group. May commit, and calls `on_revoked`: blocks for that."""
+        self._settle()
+        self._engine.change(lambda core: core.unsubscribe())
+        while isinstance(step := self._engine.step(0), Duty):
+            self._do(step)
+        self._listeners = {}
+
+    # -- positions -----------------------------------------------------------------------------------------------
+
+    def commit(self, offsets: Offsets | None = None, timeout_s: float | None = None) -> None:
+        """Commit positions: these offsets of the next records to read, or (None) after all that was handed over.
+
+        Blocks until the group has them, at most `timeout_s` (default.api.timeout.ms). Raises RebalanceInProgress
+        (retriable: poll first), IllegalGeneration or UnknownMember (not retriable: the partitions are another's now).
+        """
+        self._driver.run(self._engine.commit(self._to_commit(offsets), timeout_s))
+
+    def commit_async(
+        self, offsets: Offsets | None = None, callback: Callable[[ClientError | None], Any] | None = None
+    ) -> None:
+        """Commit without waiting; `callback` gets None or the error, in the network's thread: it must not block."""
+        chosen = self._to_commit(offsets)
+
+        async def commit() -> None:
+            problem: ClientError | None = None
+            try:
+                await self._engine.commit(chosen)
+            except ClientError as error:
+                problem = error
+            if callback is not None:
+                callback(problem)
+            elif problem is not None:
+                logger.warning("Commit failed: %s", problem)
+
+        self._driver.call_soon(lambda: self._engine.spawn(commit()))
+
+    def committed(
+        self, partitions: Iterable[TopicPartition | tuple[str, int]], timeout_s: float | None = None
+    ) -> dict[TopicPartition, OffsetAndMetadata | None]:
+        """What the group has committed; None for a partition without. Blocks for the answer."""
+        tps = [TopicPartition(*tp) for tp in partitions]
+        return self._driver.run(self._engine.committed(tps, timeout_s))
+
+    def position(self, partition: TopicPartition | tuple[str, int], timeout_s: float | None = None) -> int:
+        """The offset of the next record that a poll hands over. Blocks until it is known. Raises NotAssigned."""
+        tp = TopicPartition(*partition)
+        for record in self._left:
+            if record.topic_partition == tp:
+                return record.offset
+        return self._driver.run(self._engine.position(tp, timeout_s))
+
+    def offsets_for_times(
+        self, timestamps_ms: Mapping[TopicPartition, int], timeout_s: float | None = None
+    ) -> dict[TopicPartition, tuple[int, int] | None]:
+        """(offset, its timestamp in ms) of the first record not older than each timestamp; None if there is none."""
+        return self._driver.run(self._engine.list_offsets(timestamps_ms, timeout_s))
+
+    def beginning_offsets(
+        self, partitions: Iterable[TopicPartition | tuple[str, int]], timeout_s: float | None = None
+    ) -> dict[TopicPartition, int]:
+        """The first offset of each partition."""
+        return self._ends(partitions, -2, timeout_s)
+
+    def end_offsets(
+        self, partitions: Iterable[TopicPartition | tuple[str, int]], timeout_s: float | None = None
+    ) -> dict[TopicPartition, int]:
+        """The offset after the last record of each partition; with read_committed of the last that is decided."""
+        return self._ends(partitions, -1, timeout_s)
+
+    def _ends(
+        self, partitions: Iterable[TopicPartition | tuple[str, int]], which: int, timeout_s: float | None
+    ) -> dict[TopicPartition, int]:
+        wanted = {TopicPartition(*tp): which for tp in partitions}
+        rows = self._driver.run(self._engine.list_offsets(wanted, timeout_s))
+        return {tp: row[0] for tp, row in rows.items() if row is not None}
+
+    def partitions_of(self, topic: str, timeout_s: float | None = None) -> list[int]:
+        """The partitions of a topic, in order. Raises UnknownTopicOrPartition."""
+        return self._driver.run(self._engine.partitions_of(topic, timeout_s))
+
+    def topics(self, timeout_s: float | None = None) -> dict[str, list[int]]:
+        """Every topic and its partitions, without the cluster's own."""
+        return self._driver.run(self._engine.topics(timeout_s))
+
+    # -- the end -------------------------------------------------------------------------------------------------
+
+    def close(self) -> None:
+        """Commit what was handed over (with auto-commit), call `on_revoked`, leave the group, end all connections.
+
+        Blocks a few seconds at most, also if no broker answers. Does nothing the second time.
+        """
+        if not self._engine.closed:
+            self._settle()
+        self._close()
+
+    def _close(self) -> None:
+        if self._engine.closed:
+            return
+        try:
+            duty = self._last_duty()
+            if duty is not None:
+                self._do(duty)
+            elif self._engine.core.commits_by_itself:
+                self._commit_processed()
+        finally:
+            try:
+                self._driver.run(self._engine.close(), ON_TIME_S)
+            finally:
+                self._driver.close()
+                self._ready.set()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if error is None:
+            self.close()
+            return
+        with contextlib.suppress(Closed):
+            self._close()

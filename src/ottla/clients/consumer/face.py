@@ -1,0 +1,187 @@
+"""What both faces of the consumer share: everything that does not wait.
+
+`AsyncConsumer` and `Consumer` add how to wait: on an event loop of the caller's, or in the caller's thread.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import deque
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+from ottla.clients.consumer.core import OffsetAndMetadata
+from ottla.clients.consumer.deserializers import Deserializers, deserializer
+from ottla.clients.consumer.engine import Engine, compiled, topic_list
+from ottla.clients.consumer.membership import Duty
+from ottla.clients.consumer.options import read_consumer_options
+from ottla.clients.consumer.record import Record
+from ottla.clients.errors import ConfigurationError
+from ottla.common.ids import TopicPartition
+
+ON_TIME_S = 5.0
+"""How long a commit before a partition is given up may take."""
+ARROW_RECORDS = 65_536
+Listener = Callable[[list[TopicPartition]], Any]
+Offsets = Mapping[TopicPartition, int | OffsetAndMetadata]
+
+
+class ConsumerFace:
+    """The part of a consumer that does not wait. Use `Consumer` or `AsyncConsumer`."""
+
+    def __init__(self, settings: Mapping[str, object] | None, given: Mapping[str, object]) -> None:
+        options = read_consumer_options({**(settings or {}), **given})
+        self._options = options
+        self._deserializers = Deserializers(
+            deserializer(options["key_deserializer"], "key.deserializer"),
+            deserializer(options["value_deserializer"], "value.deserializer"),
+        )
+        self._engine = Engine(options, self._notify)
+        self._listeners: dict[str, Listener] = {}
+        # Records that an iteration has taken and not yielded yet.
+        self._left: deque[Record] = deque()
+
+    def _notify(self) -> None:
+        raise NotImplementedError
+
+    # -- what to read --------------------------------------------------------------------------------------------
+
+    def subscribe(
+        self,
+        topics: str | Iterable[str] | None = None,
+        *,
+        pattern: str | re.Pattern[str] | None = None,
+        on_assigned: Listener | None = None,
+        on_revoked: Listener | None = None,
+        on_lost: Listener | None = None,
+    ) -> None:
+        """Share topics with the group: these, or all whose whole name matches `pattern`, now or later.
+
+        Partitions come and go in later polls. There, `on_assigned` gets the new partitions, `on_revoked` those that are
+        given up (still ours: commit there) and `on_lost` those that are another's already (default: `on_revoked`).
+        Replaces the subscription before. Raises ConfigurationError without group.id, or after `assign`.
+        """
+        if (topics is None) == (pattern is None):
+            raise ConfigurationError("subscribe takes either topics or a pattern")
+        wanted, matcher = topic_list(topics), compiled(pattern)
+        listeners = {"assigned": on_assigned, "revoked": on_revoked, "lost": on_lost or on_revoked}
+        self._engine.change(lambda core: core.subscribe(wanted, matcher))
+        self._listeners = {kind: listener for kind, listener in listeners.items() if listener is not None}
+
+    def assign(self, partitions: Iterable[TopicPartition | tuple[str, int]]) -> None:
+        """Read exactly these partitions, whatever others do; replaces the assignment before.
+
+        With a group.id the committed offsets are where it begins. Raises ConfigurationError after `subscribe`.
+        """
+        wanted = [TopicPartition(*tp) for tp in partitions]
+        self._engine.change(lambda core: core.assign(wanted))
+
+    def assignment(self) -> list[TopicPartition]:
+        """The partitions that this consumer has now, sorted."""
+        return self._engine.change(lambda core: core.positions.assigned())
+
+    def subscription(self) -> list[str]:
+        """The topics that it is subscribed to, sorted; with a pattern those that match."""
+        return self._engine.change(lambda core: sorted(core.topics) if core.subscribed else [])
+
+    # -- where to read -------------------------------------------------------------------------------------------
+
+    def seek(self, partition: TopicPartition | tuple[str, int], offset: int) -> None:
+        """Start the next poll of `partition` at `offset`; what is buffered is dropped, nothing is committed.
+
+        Raises NotAssigned (not retriable) if the partition is not this consumer's.
+        """
+        tp = TopicPartition(*partition)
+        self._drop_left([tp])
+        self._engine.change(lambda core: core.seek(tp, offset))
+
+    def seek_to_beginning(self, partitions: Iterable[TopicPartition | tuple[str, int]] | None = None) -> None:
+        """Start the next poll of these (None: all assigned) at the first record. Raises NotAssigned."""
+        self._reset(partitions, -2)
+
+    def seek_to_end(self, partitions: Iterable[TopicPartition | tuple[str, int]] | None = None) -> None:
+        """Start the next poll of these (None: all assigned) after the last record that is there. Raises NotAssigned."""
+        self._reset(partitions, -1)
+
+    def seek_to_timestamp(
+        self, timestamp_ms: int, partitions: Iterable[TopicPartition | tuple[str, int]] | None = None
+    ) -> None:
+        """Start at the first record whose timestamp (ms since the epoch) is not less; at the end if there is none."""
+        if timestamp_ms < 0:
+            raise ValueError(f"A timestamp is 0 or more ms since the epoch, not {timestamp_ms}")
+        self._reset(partitions, timestamp_ms)
+
+    def _reset(self, partitions: Iterable[TopicPartition | tuple[str, int]] | None, timestamp: int) -> None:
+        tps = self.assignment() if partitions is None else [TopicPartition(*tp) for tp in partitions]
+        self._drop_left(tps)
+        for tp in tps:
+            self._engine.change(lambda core, tp=tp: core.reset(tp, timestamp))  # type: ignore[misc]
+
+    def pause(self, partitions: Iterable[TopicPartition | tuple[str, int]]) -> None:
+        """Hand over nothing of these until `resume`; they stay ours, with their positions. Raises NotAssigned."""
+        tps = [TopicPartition(*tp) for tp in partitions]
+        self._engine.change(lambda core: core.pause(tps))
+
+    def resume(self, partitions: Iterable[TopicPartition | tuple[str, int]]) -> None:
+        """Go on with these. Raises NotAssigned."""
+        tps = [TopicPartition(*tp) for tp in partitions]
+        self._engine.change(lambda core: core.resume(tps))
+
+    def paused(self) -> list[TopicPartition]:
+        """The partitions that are paused, sorted."""
+        return self._engine.change(lambda core: sorted(state.tp for state in core.positions if state.paused))
+
+    def lag(self, partition: TopicPartition | tuple[str, int]) -> int | None:
+        """Records between the position and the end as the last fetch saw it; None before there was one.
+
+        Raises NotAssigned.
+        """
+        return self._engine.change(lambda core: core.positions.of(TopicPartition(*partition)).lag)
+
+    # -- for the faces -------------------------------------------------------------------------------------------
+
+    def _drop_left(self, partitions: Iterable[TopicPartition]) -> None:
+        if self._left:
+            dropped = set(partitions)
+            self._left = deque(r for r in self._left if r.topic_partition not in dropped)
+
+    def _deserialized(self, records: list[Record]) -> list[Record]:
+        """The records as the user wants them; those after one that cannot be read come in a later poll."""
+        if not self._deserializers.active or not records:
+            return records
+        made, failed = self._deserializers.apply(records)
+        if failed is None:
+            return made
+        self._engine.change(lambda core: core.give_back(records[len(made) + (not made) :]))
+        if not made:
+            raise failed
+        return made
+
+    def _to_commit(self, offsets: Offsets | None) -> dict[TopicPartition, OffsetAndMetadata]:
+        if offsets is None:
+            return self._engine.change(lambda core: core.handed_over(self._left))
+        return {
+            TopicPartition(*tp): row if isinstance(row, OffsetAndMetadata) else OffsetAndMetadata(row)
+            for tp, row in offsets.items()
+        }
+
+    def _last_duty(self) -> Duty | None:
+        """What is given up when the consumer ends."""
+
+        def look(core: Any) -> Duty | None:
+            member = core.membership
+            if member is None or not member.owned:
+                return None
+            return Duty("revoked" if member.generation >= 0 else "lost", tuple(sorted(member.owned)))
+
+        return self._engine.change(look)
+
+    def _settle(self) -> None:
+        """The user is done with all that was handed over, but not with what an iteration has left."""
+
+        def settle(core: Any) -> None:
+            core.give_back(self._left)
+            core.settle()
+
+        self._engine.change(settle)
+        self._left.clear()

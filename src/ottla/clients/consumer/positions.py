@@ -1,0 +1,158 @@
+"""Where a consumer reads: one `PartitionState` for each partition that it has.
+
+Three offsets of one partition, in order: `processed` (handed over by earlier polls: what auto-commit commits),
+`offset` (the next to hand over), `fetch_offset` (the next to fetch; what lies between is buffered).
+Phases: COMMITTED -> RESET -> FETCH; `seek` leads to FETCH from anywhere, a reset to RESET. `version` grows whenever the
+offset is set from outside, so that an answer to an older question is known as such.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable, Iterator
+from enum import Enum
+
+from ottla.clients.consumer.decoding import Fetched
+from ottla.clients.consumer.record import record_class
+from ottla.clients.errors import ClientError, NotAssigned
+from ottla.common.ids import TopicPartition
+
+
+class Phase(Enum):
+    """What is known of a partition's position."""
+
+    COMMITTED = "asks the group for its committed offset"
+    RESET = "asks the leader for the offset of a timestamp"
+    FETCH = "has a position"
+
+    __hash__ = object.__hash__
+
+
+class PartitionState:
+    """One partition that the consumer has."""
+
+    __slots__ = ("asking", "buffered", "buffered_bytes", "epoch", "error", "fetch_offset", "high_watermark",
+                 "last_stable_offset", "log_start_offset", "make", "not_before_ms", "offset", "paused", "phase",
+                 "preferred", "preferred_until_ms", "processed", "refetched_at", "reset_timestamp", "tp",
+                 "version")  # fmt: skip
+
+    def __init__(self, tp: TopicPartition) -> None:
+        self.tp = tp
+        self.make = record_class(tp.topic, tp.partition)
+        self.phase = Phase.COMMITTED
+        self.offset = self.fetch_offset = -1
+        self.epoch = -1
+        self.processed: int | None = None
+        self.version = 0
+        self.paused = False
+        self.asking = False
+        """Whether a question about the position is in flight."""
+        self.not_before_ms = 0.0
+        self.reset_timestamp = -1
+        self.error: ClientError | None = None
+        """Why there is no position; every poll raises it until somebody seeks."""
+        self.buffered: deque[Fetched] = deque()
+        self.buffered_bytes = 0
+        self.high_watermark = self.last_stable_offset = self.log_start_offset = -1
+        self.preferred = -1
+        self.preferred_until_ms = 0.0
+        self.refetched_at = -1
+
+    def seek(self, offset: int, epoch: int = -1) -> None:
+        """Read from `offset` on; what is buffered is dropped."""
+        self._forget()
+        self.phase = Phase.FETCH
+        self.offset = self.fetch_offset = offset
+        self.epoch = epoch
+        self.processed = offset
+
+    def reset(self, timestamp: int) -> None:
+        """Read from the first record that is not older than `timestamp` (-1: the end, -2: the beginning)."""
+        self._forget()
+        self.phase = Phase.RESET
+        self.reset_timestamp = timestamp
+
+    def ask_committed(self) -> None:
+        """Read from where the group is."""
+        self._forget()
+        self.phase = Phase.COMMITTED
+
+    def _forget(self) -> None:
+        self.version += 1
+        self.asking = False
+        self.not_before_ms = 0.0
+        self.error = None
+        self.refetched_at = -1
+        self.drop_buffer()
+
+    def drop_buffer(self) -> int:
+        """Forget what was fetched and not handed over: it will be fetched again. The bytes that are free now."""
+        freed = self.buffered_bytes
+        self.buffered.clear()
+        self.buffered_bytes = 0
+        self.fetch_offset = self.offset
+        return freed
+
+    @property
+    def fetchable(self) -> bool:
+        """Whether more of it may be asked for."""
+        return self.phase is Phase.FETCH and not self.paused and self.error is None
+
+    @property
+    def lag(self) -> int | None:
+        """Records between the position and the end as the last fetch showed it; None before that."""
+        return None if self.phase is not Phase.FETCH or self.high_watermark < 0 else max(
+            0, self.high_watermark - self.offset
+        )  # fmt: skip
+
+    def validate(self) -> None:
+        """Raise AssertionError if the offsets contradict each other."""
+        if self.phase is Phase.FETCH:
+            assert 0 <= self.offset <= self.fetch_offset, f"{self.tp}: {self.offset} > {self.fetch_offset}"
+            assert self.processed is None or self.processed <= self.offset, f"{self.tp}: processed what is to come"
+        assert self.buffered_bytes == sum(f.size for f in self.buffered), f"{self.tp}: bytes miscounted"
+
+
+class Positions:
+    """The partitions that the consumer has."""
+
+    def __init__(self) -> None:
+        self._states: dict[TopicPartition, PartitionState] = {}
+
+    def __iter__(self) -> Iterator[PartitionState]:
+        return iter(self._states.values())
+
+    def __len__(self) -> int:
+        return len(self._states)
+
+    def __contains__(self, tp: TopicPartition) -> bool:
+        return tp in self._states
+
+    def get(self, tp: TopicPartition) -> PartitionState | None:
+        """The state of a partition, None if the consumer does not have it."""
+        return self._states.get(tp)
+
+    def of(self, tp: TopicPartition) -> PartitionState:
+        """The state of a partition; raises NotAssigned."""
+        state = self._states.get(TopicPartition(*tp))
+        if state is None:
+            raise NotAssigned(f"{TopicPartition(*tp)} is not assigned to this consumer")
+        return state
+
+    def assigned(self) -> list[TopicPartition]:
+        """The partitions, sorted."""
+        return sorted(self._states)
+
+    def move_to_end(self, tp: TopicPartition) -> None:
+        """Let the others come first when they are gone through."""
+        state = self._states.pop(tp, None)
+        if state is not None:
+            self._states[tp] = state
+
+    def replace(self, partitions: Iterable[TopicPartition]) -> None:
+        """Have exactly these; one that stays keeps its position and buffer."""
+        old = self._states
+        self._states = {tp: old.get(tp) or PartitionState(tp) for tp in sorted(partitions)}
+        for tp, state in old.items():
+            if tp not in self._states:
+                state.version += 1  # answers that are still under way belong to nobody

@@ -1,0 +1,370 @@
+"""A client's connections to one cluster: which broker to talk to, how to reach it, and when to try again.
+
+`Cluster` belongs to the loop it is started on. It holds at most one connection per broker and purpose (a fetch that
+waits at a broker would hold up a heartbeat behind it, so who needs that asks for a connection of another purpose),
+keeps `view` fresh, and turns every failure of the network into the exceptions of `errors`. Every wait has a deadline.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Iterable, Mapping
+from typing import Any, NamedTuple
+
+from ottla.clients.cluster import Backoff, ClusterView, Node
+from ottla.clients.errors import (
+    BrokerUnavailable,
+    ClientError,
+    Closed,
+    ConnectionLost,
+    RequestTimedOut,
+    UnsupportedByBroker,
+    error_for,
+)
+from ottla.clients.options import parse_servers
+from ottla.network.client import (
+    ClientConnection,
+    ConnectFailed,
+    ConnectionClosed,
+    NetworkError,
+    NoAnswer,
+    NotKafka,
+    UnknownHost,
+    UnsupportedRequest,
+)
+from ottla.protocol.message import Message
+from ottla.protocol.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
+from ottla.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
+
+GROUP, TRANSACTION = 0, 1
+GRACE_S = 0.25
+
+
+class _Bootstrap(NamedTuple):
+    host: str
+    port: int
+
+
+class _Failure(NamedTuple):
+    """Failures in a row, when the broker may be tried again (loop time), and what the last one was."""
+
+    in_a_row: int
+    not_before_s: float
+    problem: str
+
+
+_NO_FAILURE = _Failure(0, 0.0, "")
+
+
+def client_error(error: BaseException) -> ClientError:
+    """The client's exception for one of the network's; a ClientError stays what it is."""
+    if isinstance(error, ClientError):
+        return error
+    if isinstance(error, NoAnswer):
+        return RequestTimedOut(str(error))
+    if isinstance(error, UnsupportedRequest):
+        return UnsupportedByBroker(str(error))
+    if isinstance(error, (NotKafka, UnknownHost)):
+        return BrokerUnavailable(str(error), retriable=False)
+    if isinstance(error, ConnectFailed):
+        return BrokerUnavailable(str(error))
+    if isinstance(error, (ConnectionClosed, NetworkError, OSError)):
+        return ConnectionLost(str(error))
+    if isinstance(error, TimeoutError):
+        return RequestTimedOut(str(error) or "No answer in time")
+    raise TypeError(f"{error!r} is none of the network's") from error
+
+
+class Cluster:
+    """Connections to the brokers of one cluster, and `view`: what is known of it.
+
+    `options` are read settings (see `options.COMMON_OPTIONS`) by Pythonic name.
+    """
+
+    def __init__(self, options: Mapping[str, Any]) -> None:
+        self._options = options
+        self._bootstrap = [_Bootstrap(*server) for server in parse_servers(options["bootstrap_servers"])]
+        self._client_id: str = options["client_id"]
+        self._request_timeout_s: float = options["request_timeout_ms"] / 1000
+        self._connect_timeout_s: float = options["socket_connection_setup_timeout_ms"] / 1000
+        self._idle_s: float = options["connections_max_idle_ms"] / 1000
+        self._reconnect = Backoff(options["reconnect_backoff_ms"], options["reconnect_backoff_max_ms"])
+        self.retry = Backoff(options["retry_backoff_ms"], options["retry_backoff_max_ms"])
+        self.view = ClusterView(max_age_ms=options["metadata_max_age_ms"], backoff=self.retry)
+        self.closed = False
+        self._connections: dict[tuple[int | _Bootstrap, str], ClientConnection] = {}
+        self._connecting: dict[tuple[int | _Bootstrap, str], asyncio.Task[ClientConnection]] = {}
+        self._failures: dict[int | _Bootstrap, _Failure] = {}
+        self._coordinators: dict[tuple[int, str], int] = {}
+        self._refreshes: dict[tuple[frozenset[str] | None, bool], asyncio.Task[None]] = {}
+        self._random = random.Random()
+
+    # -- life --------------------------------------------------------------------------------------------------
+
+    async def start(self, timeout_s: float | None = None) -> None:
+        """Learn the brokers from any that answers, within `timeout_s` (request.timeout.ms).
+
+        A broker that refuses is tried again until then. Raises BrokerUnavailable, at once if no address can ever work.
+        """
+        await self.refresh((), timeout_s=timeout_s)
+
+    async def close(self) -> None:
+        """Close every connection; what is in flight fails."""
+        self.closed = True
+        tasks = [*self._connecting.values(), *self._refreshes.values()]
+        for task in tasks:
+            task.cancel()
+        connections, self._connections = self._connections, {}
+        for connection in connections.values():
+            connection.close()
+        if tasks:
+            await asyncio.wait(tasks, timeout=1.0)
+
+    # -- connections -------------------------------------------------------------------------------------------
+
+    def connected(self, node_id: int, purpose: str = "") -> ClientConnection | None:
+        """The connection to a broker if there is one at this moment; never waits."""
+        connection = self._connections.get((node_id, purpose))
+        return connection if connection is not None and not connection.closed else None
+
+    async def connection(self, node_id: int, *, purpose: str = "", timeout_s: float | None = None) -> ClientConnection:
+        """A connection to the broker `node_id`; made, after the reconnect backoff, if there is none.
+
+        Raises BrokerUnavailable, RequestTimedOut after `timeout_s` (socket.connection.setup.timeout.ms), Closed.
+        """
+        if node_id not in self.view.nodes:
+            raise BrokerUnavailable(f"Broker {node_id} is not known to be part of the cluster (now)")
+        return await self._reach(node_id, purpose, timeout_s)
+
+    async def any_connection(self, *, timeout_s: float | None = None) -> ClientConnection:
+        """A connection to whichever broker is easiest to reach, the least busy open one first.
+
+        All known brokers and then the bootstrap addresses are tried. Raises BrokerUnavailable naming each.
+        """
+        self._check_open()
+        open_now = [c for (_, purpose), c in self._connections.items() if not purpose and not c.closed]
+        if open_now:
+            return min(open_now, key=lambda connection: connection.in_flight)
+        known: list[int | _Bootstrap] = list(self.view.nodes)
+        self._random.shuffle(known)
+        targets = [*known, *self._bootstrap]
+        loop = asyncio.get_running_loop()
+        deadline = None if timeout_s is None else loop.time() + timeout_s
+        problems: list[ClientError] = []
+        for tried, target in enumerate(targets):
+            # A broker that is silent must leave time for the others.
+            limit_s = None if deadline is None else max(0.001, deadline - loop.time()) / (len(targets) - tried)
+            try:
+                return await self._reach(target, "", limit_s)
+            except (BrokerUnavailable, RequestTimedOut, ConnectionLost) as error:
+                problems.append(error)
+        text = "; ".join(dict.fromkeys(str(problem) for problem in problems))
+        raise BrokerUnavailable(f"No broker can be reached: {text}", retriable=any(p.retriable for p in problems))
+
+    async def _reach(self, target: int | _Bootstrap, purpose: str, timeout_s: float | None) -> ClientConnection:
+        self._check_open()
+        key = (target, purpose)
+        connection = self._connections.get(key)
+        if connection is not None and not connection.closed:
+            idle_s = asyncio.get_running_loop().time() - connection.last_used
+            if connection.in_flight or not 0 < self._idle_s < idle_s:
+                return connection
+            connection.close()
+        task = self._connecting.get(key)
+        if task is None:
+            task = asyncio.create_task(self._connect(target, purpose), name=f"connect to {target}")
+            self._connecting[key] = task
+            task.add_done_callback(lambda done: self._connect_ended(key, done))
+        try:
+            # Shielded: several may wait for one connection.
+            async with asyncio.timeout(timeout_s):
+                return await asyncio.shield(task)
+        except TimeoutError as error:
+            problem = self._failures.get(target, _NO_FAILURE).problem
+            why = f" ({problem})" if problem else ""
+            raise RequestTimedOut(f"{self._name(target)}: no connection within {timeout_s:.3g} s{why}") from error
+        except NetworkError as error:
+            raise client_error(error) from error
+        except asyncio.CancelledError:
+            if self.closed:
+                raise Closed("The client was closed") from None
+            raise
+
+    def _connect_ended(self, key: tuple[int | _Bootstrap, str], task: asyncio.Task[ClientConnection]) -> None:
+        if self._connecting.get(key) is task:
+            del self._connecting[key]
+        if not task.cancelled():
+            task.exception()  # whoever waits has it; nobody may wait any more
+
+    async def _connect(self, target: int | _Bootstrap, purpose: str) -> ClientConnection:
+        loop = asyncio.get_running_loop()
+        await asyncio.sleep(max(0.0, self._failures.get(target, _NO_FAILURE).not_before_s - loop.time()))
+        node = self.view.nodes.get(target) if isinstance(target, int) else target
+        if node is None:
+            raise ConnectFailed(f"Broker {target} left the cluster")
+        try:
+            connection = await ClientConnection.connect(
+                node.host, node.port, client_id=self._client_id, timeout_s=self._connect_timeout_s
+            )
+        except NetworkError as error:
+            self._failed(target, loop.time(), str(error))
+            raise
+        if self.closed:
+            connection.close()
+            raise ConnectionClosed("The client was closed")
+        self._failures.pop(target, None)
+        self._connections[target, purpose] = connection
+        connection.on_close(lambda: self._lost(target, purpose, connection))
+        return connection
+
+    def _lost(self, target: int | _Bootstrap, purpose: str, connection: ClientConnection) -> None:
+        if self._connections.get((target, purpose)) is connection:
+            del self._connections[target, purpose]
+        self._failed(target, connection.loop_time(), "the connection was lost")
+
+    def _failed(self, target: int | _Bootstrap, now_s: float, problem: str) -> None:
+        count = self._failures.get(target, _NO_FAILURE).in_a_row + 1
+        delay_ms = self._reconnect.delay_ms(count, self._random.random())
+        self._failures[target] = _Failure(count, now_s + delay_ms / 1000, problem)
+        self.view.invalidate()
+
+    def _name(self, target: int | _Bootstrap) -> str:
+        node: Node | _Bootstrap | None = self.view.nodes.get(target) if isinstance(target, int) else target
+        at = f"{node.host}:{node.port}" if node is not None else "?"
+        return f"broker {target} ({at})" if isinstance(target, int) else at
+
+    def _check_open(self) -> None:
+        if self.closed:
+            raise Closed("The client was closed")
+
+    # -- requests ----------------------------------------------------------------------------------------------
+
+    async def send(
+        self,
+        node_id: int | None,
+        request: Message,
+        *,
+        version: int | None = None,
+        timeout_s: float | None = None,
+        purpose: str = "",
+    ) -> Any:
+        """The response of one broker (of any, if `node_id` is None); no retries.
+
+        `timeout_s` (request.timeout.ms) is for the whole call, the connecting included. Raises ConnectionLost,
+        RequestTimedOut, BrokerUnavailable, UnsupportedByBroker, Closed.
+        """
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + (self._request_timeout_s if timeout_s is None else timeout_s)
+        left_s = max(0.0, deadline - loop.time())
+        if node_id is None:
+            connection = await self.any_connection(timeout_s=left_s)
+        else:
+            connection = await self.connection(node_id, purpose=purpose, timeout_s=left_s)
+        try:
+            left_s = max(0.001, deadline - loop.time())
+            return await connection.send(request, version=version, timeout_s=left_s)
+        except NetworkError as error:
+            raise client_error(error) from error
+
+    async def refresh(
+        self, topics: Iterable[str] | None = (), *, timeout_s: float | None = None, allow_auto_create: bool = False
+    ) -> None:
+        """Bring `view` up to date: the brokers, and these topics (None: every topic).
+
+        Tried again until `timeout_s` (request.timeout.ms) while brokers cannot be reached; equal refreshes at the same
+        time are one. A topic that is not there is no error: see `view.topic_errors`.
+        """
+        names = None if topics is None else frozenset(topics)
+        key = (names, allow_auto_create)
+        task = self._refreshes.get(key)
+        if task is None:
+            self._check_open()
+            limit_s = self._request_timeout_s if timeout_s is None else timeout_s
+            task = asyncio.create_task(self._refresh(names, limit_s, allow_auto_create), name="refresh metadata")
+            self._refreshes[key] = task
+            task.add_done_callback(lambda done: self._refresh_ended(key, done))
+        try:
+            # A refresh of our own ends by itself, with the reason; another's may go on for longer.
+            async with asyncio.timeout(None if timeout_s is None else timeout_s + GRACE_S):
+                await asyncio.shield(task)
+        except TimeoutError as error:
+            raise RequestTimedOut(f"No metadata within {timeout_s:g} s") from error
+        except asyncio.CancelledError:
+            if self.closed:
+                raise Closed("The client was closed") from None
+            raise
+
+    def _refresh_ended(self, key: tuple[frozenset[str] | None, bool], task: asyncio.Task[None]) -> None:
+        if self._refreshes.get(key) is task:
+            del self._refreshes[key]
+        if not task.cancelled():
+            task.exception()  # whoever waits has it; nobody may wait any more
+
+    async def _refresh(self, names: frozenset[str] | None, limit_s: float, allow_auto_create: bool) -> None:
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + limit_s
+        topics = None if names is None else [MetadataRequestTopic(name=name) for name in sorted(names)]
+        request = MetadataRequest(topics=topics, allow_auto_topic_creation=allow_auto_create)
+        failures = 0
+        while True:
+            left_s = deadline - loop.time()
+            try:
+                response: MetadataResponse = await self.send(None, request, timeout_s=max(0.001, left_s))
+                if response.error_code:
+                    raise error_for(response.error_code)
+            except ClientError as error:
+                failures += 1
+                self.view.failed(loop.time() * 1000, self._random.random())
+                delay_s = self.retry.delay_ms(failures, self._random.random()) / 1000
+                if not error.retriable or loop.time() + delay_s >= deadline:
+                    raise
+            else:
+                self.view.apply(response, loop.time() * 1000, is_complete=names is None)
+                return
+            await asyncio.sleep(delay_s)
+
+    # -- coordinators ------------------------------------------------------------------------------------------
+
+    async def coordinator(self, key: str, *, key_type: int = GROUP, timeout_s: float | None = None) -> int:
+        """The node id of the broker that coordinates a group (or a TRANSACTION's id), remembered.
+
+        Asked for again, with backoff, while the cluster has none. Raises BrokerError, or as `send`.
+        """
+        known = self._coordinators.get((key_type, key))
+        if known is not None and known in self.view.nodes:
+            return known
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + (self._request_timeout_s if timeout_s is None else timeout_s)
+        request = FindCoordinatorRequest(key=key, key_type=key_type, coordinator_keys=[key])
+        failures = 0
+        while True:
+            left_s = max(0.001, deadline - loop.time())
+            try:
+                node = _found(await self.send(None, request, timeout_s=left_s), key)
+            except ClientError as error:
+                failures += 1
+                delay_s = self.retry.delay_ms(failures, self._random.random()) / 1000
+                if not error.retriable or loop.time() + delay_s >= deadline:
+                    raise
+            else:
+                self.view.add_node(node)
+                self._coordinators[key_type, key] = node.node_id
+                return node.node_id
+            await asyncio.sleep(delay_s)
+
+    def forget_coordinator(self, key: str, *, key_type: int = GROUP) -> None:
+        """The broker said that it is not the coordinator (any more): the next `coordinator` asks."""
+        self._coordinators.pop((key_type, key), None)
+
+
+def _found(response: FindCoordinatorResponse, key: str) -> Node:
+    code, message, node_id, host, port = (
+        response.error_code, response.error_message, response.node_id, response.host, response.port,
+    )  # fmt: skip
+    for row in response.coordinators:
+        if row.key == key:
+            code, message, node_id, host, port = row.error_code, row.error_message, row.node_id, row.host, row.port
+    if code:
+        raise error_for(code, message)
+    return Node(node_id, host, port)

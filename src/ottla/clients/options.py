@@ -1,0 +1,183 @@
+"""Settings of clients: one row each, read once and checked, from Kafka's names or Python's.
+
+`read_options(rows, given)` takes "bootstrap.servers" and "bootstrap_servers" alike and returns every setting by its
+Pythonic name, defaults filled in. What it does not know or cannot read is a ConfigurationError that says what is meant.
+Times and sizes have Kafka's units: `_ms` is milliseconds, memory is bytes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final, Literal
+
+from ottla.clients.errors import ConfigurationError
+
+Kind = Literal["int", "float", "bool", "str", "list", "object"]
+
+REQUIRED: Final[Any] = type("_Required", (), {"__repr__": lambda _: "REQUIRED"})()
+INT_MAX: Final = 2**31 - 1
+_TRUE, _FALSE = frozenset({"true", "1", "yes", "on"}), frozenset({"false", "0", "no", "off"})
+
+
+@dataclass(frozen=True, slots=True)
+class Option:
+    """One setting: Kafka's `name`, the type of its value, its default (or REQUIRED), and what it does.
+
+    "list" takes a sequence of strings or one string with commas, "object" anything (None where that is the default).
+    `python_name` is the keyword: dots become underscores.
+    """
+
+    name: str
+    kind: Kind
+    default: Any
+    doc: str
+    low: float | None = None
+    high: float | None = None
+    choices: tuple[str, ...] = ()
+
+    @property
+    def python_name(self) -> str:
+        """The name as a keyword argument."""
+        return self.name.replace(".", "_")
+
+    def read(self, value: object) -> Any:
+        """The value in its type; raises ConfigurationError."""
+        if value is None and self.default is None:
+            return None
+        read = _READERS[self.kind](value)
+        if read is None:
+            raise ConfigurationError(f"{self.name} is {value!r}; it must be {_KIND_TEXT[self.kind]}")
+        if self.choices and any(item not in self.choices for item in (read if self.kind == "list" else [read])):
+            raise ConfigurationError(f"{self.name} is {value!r}; it must be one of {', '.join(self.choices)}")
+        if self.low is not None and read < self.low:
+            raise ConfigurationError(f"{self.name} is {value!r}; it must be at least {self.low:g}")
+        if self.high is not None and read > self.high:
+            raise ConfigurationError(f"{self.name} is {value!r}; it must be at most {self.high:g}")
+        return read
+
+
+def _read_int(value: object) -> int | None:
+    if isinstance(value, bool):
+        return None
+    if isinstance(value, int):
+        return value
+    if isinstance(value, float) and value.is_integer():
+        return int(value)
+    try:
+        return int(value.strip()) if isinstance(value, str) else None
+    except ValueError:
+        return None
+
+
+def _read_float(value: object) -> float | None:
+    if isinstance(value, bool) or not isinstance(value, (int, float, str)):
+        return None
+    try:
+        return float(value)
+    except ValueError:
+        return None
+
+
+def _read_bool(value: object) -> bool | None:
+    if isinstance(value, bool):
+        return value
+    text = str(value).strip().lower()
+    return True if text in _TRUE else False if text in _FALSE else None
+
+
+def _read_str(value: object) -> str | None:
+    return str(value) if isinstance(value, (str, int)) and not isinstance(value, bool) else None
+
+
+def _read_list(value: object) -> list[str] | None:
+    if isinstance(value, str):
+        return [part.strip() for part in value.split(",") if part.strip()]
+    if isinstance(value, Sequence) and all(isinstance(part, str) for part in value):
+        return list(value)
+    return None
+
+
+_READERS: Final[Mapping[str, Any]] = {
+    "int": _read_int,
+    "float": _read_float,
+    "bool": _read_bool,
+    "str": _read_str,
+    "list": _read_list,
+    "object": lambda value: value,
+}
+_KIND_TEXT: Final = {
+    "int": "a whole number",
+    "float": "a number",
+    "bool": "true or false",
+    "str": "a string",
+    "list": "a list of strings, or one string with commas",
+    "object": "something other than None",
+}
+
+COMMON_OPTIONS: Final[tuple[Option, ...]] = (
+    Option("bootstrap.servers", "list", REQUIRED, "Some brokers of the cluster as host:port; the others are found."),
+    Option("client.id", "str", "", "A name for this client in the brokers' logs, metrics and quotas."),
+    Option("request.timeout.ms", "int", 30_000, "How long a broker may take to answer.", low=1, high=INT_MAX),
+    Option("default.api.timeout.ms", "int", 60_000, "How long a call with retries may take.", low=1, high=INT_MAX),
+    Option("socket.connection.setup.timeout.ms", "int", 10_000, "How long a connection may take to be made.", low=1),
+    Option("connections.max.idle.ms", "int", 540_000, "A connection unused for so long is closed, not used again."),
+    Option("reconnect.backoff.ms", "int", 50, "How long to wait before a broker is tried again.", low=0),
+    Option("reconnect.backoff.max.ms", "int", 1_000, "The longest such wait; it doubles up to here.", low=0),
+    Option("retry.backoff.ms", "int", 100, "How long to wait before a request is sent again.", low=0),
+    Option("retry.backoff.max.ms", "int", 1_000, "The longest such wait; it doubles up to here.", low=0),
+    Option("metadata.max.age.ms", "int", 300_000, "Topics and leaders are asked for again after so long.", low=0),
+    Option("security.protocol", "str", "PLAINTEXT", "How to talk to the brokers.", choices=("PLAINTEXT",)),
+)
+
+
+def read_options(rows: Iterable[Option], given: Mapping[str, object]) -> dict[str, Any]:
+    """Every setting of `rows` by its Pythonic name, with `given` read and the rest at their defaults.
+
+    Raises ConfigurationError for a name that is unknown or given twice, a value that is wrong, one that is missing.
+    """
+    by_name = {row.python_name: row for row in rows}
+    values: dict[str, Any] = {}
+    for name, value in given.items():
+        python_name = name.replace(".", "_")
+        row = by_name.get(python_name)
+        if row is None:
+            raise ConfigurationError(_unknown(name, by_name))
+        if python_name in values:
+            raise ConfigurationError(f"{row.name} is given twice, as {row.name!r} and as {row.python_name!r}")
+        values[python_name] = row.read(value)
+    for python_name, row in by_name.items():
+        if python_name not in values:
+            if row.default is REQUIRED:
+                raise ConfigurationError(f"{row.name} is missing: {row.doc}")
+            values[python_name] = row.default
+        elif row.default is REQUIRED and values[python_name] in ("", []):
+            raise ConfigurationError(f"{row.name} is empty: {row.doc}")
+    if "bootstrap_servers" in values:
+        parse_servers(values["bootstrap_servers"])
+    return values
+
+
+def _unknown(name: str, by_name: Mapping[str, Option]) -> str:
+    import difflib
+
+    close = difflib.get_close_matches(name.lower().replace(".", "_"), by_name, n=1, cutoff=0.6)
+    if not close:
+        return f"There is no setting {name!r}"
+    row = by_name[close[0]]
+    meant = row.name if "." in name else row.python_name
+    return f"There is no setting {name!r}; did you mean {meant!r}?"
+
+
+def parse_servers(servers: Iterable[str]) -> list[tuple[str, int]]:
+    """Host and port of each "host:port" or "[v6 address]:port"; raises ConfigurationError."""
+    parsed = []
+    for server in servers:
+        host, colon, port = server.rpartition(":")
+        host = host.rpartition("://")[2].removeprefix("[").removesuffix("]")
+        if not colon or not host or not (port.isascii() and port.isdigit()) or not 0 < int(port) < 65_536:
+            raise ConfigurationError(f"bootstrap.servers has {server!r}; each must be host:port")
+        parsed.append((host, int(port)))
+    if not parsed:
+        raise ConfigurationError("bootstrap.servers is empty: give it at least one host:port")
+    return parsed

@@ -1,0 +1,599 @@
+"""The producer without I/O: batches per partition, who is sent what and when, retries, sequences, ends.
+
+The caller holds one lock around every call here, gives the time (`now_ms`, steady) and obeys the effects in order, with
+the lock released. After `append`, `hurry` or any answer it calls `step`, and again at `next_timer_ms`. What it must
+answer is said at the effects (see `events`).
+
+Promises: with idempotence an acknowledged record is in its partition once, and in the order in which `append` was
+called; every batch ends (acknowledged, or failed with a typed error) within `delivery_timeout_ms`; no more than
+`buffer_memory` bytes wait. KIP-91 (timeouts), KIP-98, KIP-360 (idempotence), KIP-219 (throttling), KIP-480 (sticky).
+Left out: transactions.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable
+from random import Random
+from typing import Protocol, TypeVar
+
+from ottla.clients.errors import (
+    BrokerError,
+    BrokerUnavailable,
+    BufferExhausted,
+    ClientError,
+    DeliveryTimedOut,
+    MessageTooLarge,
+    UnknownTopicOrPartition,
+    UnsupportedByBroker,
+    error_for,
+)
+from ottla.clients.producer.batch import HEADER_OVERHEAD, RECORD_OVERHEAD, Batch, Delivery, Encoded, Headers
+from ottla.clients.producer.events import AskProducerId, Effect, Finished, Outcome, RefreshMetadata, Send, Wake
+from ottla.clients.producer.metadata_wish import FOREVER_MS, MetadataWish
+from ottla.clients.producer.partition import PartitionQueue
+from ottla.clients.producer.partitioner import TopicQueues
+from ottla.clients.producer.settings import ProducerSettings
+from ottla.common.errors import ErrorCode
+from ottla.records.batch import HEADER_SIZE
+from ottla.records.kernels import murmur2
+
+# The leader may be elsewhere by now: ask before the next attempt.
+STALE_METADATA = frozenset(
+    {
+        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+        ErrorCode.LEADER_NOT_AVAILABLE,
+        ErrorCode.NOT_LEADER_OR_FOLLOWER,
+        ErrorCode.REPLICA_NOT_AVAILABLE,
+        ErrorCode.NETWORK_EXCEPTION,
+        ErrorCode.KAFKA_STORAGE_ERROR,
+        ErrorCode.FENCED_LEADER_EPOCH,
+        ErrorCode.UNKNOWN_TOPIC_ID,
+    }
+)
+SEQUENCE_GAPS = frozenset({ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, ErrorCode.UNKNOWN_PRODUCER_ID})
+
+
+D = TypeVar("D", bound=Delivery)
+
+
+class View(Protocol):
+    """What the core asks of the cluster's metadata."""
+
+    topic_errors: dict[str, int]  # why a topic is unknown, as an error code
+
+    def partitions(self, topic: str) -> list[int] | None:
+        """The partitions of a topic, None while it is unknown."""
+        ...
+
+    def leader(self, topic: str, partition: int) -> int | None:
+        """The node that leads it, None while nobody does."""
+        ...
+
+
+class ProducerCore:
+    """Every record that is not acknowledged yet, and what to do about it."""
+
+    def __init__(self, settings: ProducerSettings, view: View, random: Random) -> None:
+        self.settings = settings
+        self.hurry: Callable[[], object] = _nothing  # set by the shell: somebody waits for a batch, `step` soon
+        self.woken = True  # False: something was appended that the shell has not looked at
+        self.used = 0  # bytes of records that have no end yet
+        self.fatal: ClientError | None = None  # raised by every further append
+        self._view = view
+        self._random = random
+        self._batch_size = settings.batch_size
+        self._room = settings.buffer_memory
+        self._topics: dict[str, TopicQueues] = {}
+        self._known: dict[str, TopicQueues] = {}  # those of which the partitions are known
+        self._unfinished: dict[Batch, None] = {}  # in order of creation, so of deadline
+        self._fresh: list[Batch] = []  # whose time runs from the next step
+        self._active: dict[PartitionQueue, None] = {}  # those with waiting batches
+        self._sent: dict[int, Send] = {}
+        self._sent_to: dict[int, int] = {}
+        self._throttled_until_ms: dict[int, int] = {}
+        self._next_request_id = self._flushes = 0
+        self._timer_ms = FOREVER_MS
+        self._waiting_senders: list[Callable[[], object]] = []
+        self._freed = False  # memory, since somebody began to wait for it
+        self._wish = MetadataWish(settings.metadata_max_age_ms, self._backoff_ms)
+        self._producer_id = -1
+        self._epoch = -1
+        self._asking_id = False
+        self._id_failures = self._ask_id_at_ms = 0
+
+    # --- records in ---------------------------------------------------------------------------------------------
+
+    def append(
+        self,
+        topic: str,
+        partition: int | None,
+        key: bytes | None,
+        value: bytes | None,
+        headers: Headers,
+        timestamp_ms: int,
+        make: type[D],
+    ) -> D | None:
+        """The future of the record, a `make`; None if there is no room or the topic is unknown (`wait_for_change`).
+
+        Raises MessageTooLarge if no request could hold the record, and what has stopped the producer.
+        """
+        queues = self._known.get(topic)
+        if queues is None:
+            self._want(topic)
+            return None
+        size = RECORD_OVERHEAD
+        if value is not None:
+            size += len(value)
+        if headers:
+            size += _size_of_headers(headers)
+        if key is not None:
+            size += len(key)
+            if partition is None:
+                partition = (murmur2(key) & 0x7FFFFFFF) % len(queues.queues)
+        if partition is None:
+            queue = queues.sticky
+        elif 0 <= partition < len(queues.queues):
+            queue = queues.queues[partition]
+        else:
+            self._want(topic)
+            return None
+        batch = queue.open
+        used = self.used + size
+        if batch is None or used > self._room or batch.size + size > self._batch_size:
+            if partition is None:
+                queue = queues.next_sticky()
+            batch = self._open(queue, size)
+            if batch is None:
+                return None
+        records = batch.records
+        index = len(records)
+        records.append((timestamp_ms, key, value, headers))
+        batch.size += size
+        self.used = used
+        return make(batch, index)
+
+    def _open(self, queue: PartitionQueue, size: int) -> Batch | None:
+        """The rare path of `append`: a batch that takes the record, or None if there is no room."""
+        if self.fatal is not None:
+            raise self.fatal
+        limit = self.settings.max_request_size
+        if size + HEADER_SIZE > limit or size > self._room:
+            raise MessageTooLarge(
+                f"A record of {size} bytes for {queue} exceeds max.request.size ({limit}) or buffer.memory"
+            )
+        if self.used + size > self._room:
+            return None
+        batch = queue.open
+        if batch is None or batch.size + size > self._batch_size:
+            batch = self._add(queue)
+        return batch
+
+    def _add(self, queue: PartitionQueue) -> Batch:
+        batch = queue.add()
+        self._unfinished[batch] = None
+        self._fresh.append(batch)
+        self._active[queue] = None
+        self.woken = False
+        return batch
+
+    def append_encoded(self, topic: str, partition: int, body: Encoded) -> Batch | None:
+        """A batch whose records are encoded already, after all that was appended before; None as for `append`."""
+        queues = self._topics.get(topic)
+        if queues is None or not 0 <= partition < len(queues.queues):
+            self._want(topic)
+            return None
+        if self.fatal is not None:
+            raise self.fatal
+        size = len(body[0])
+        if self.used and self.used + size > self._room:
+            return None
+        queue = queues.queues[partition]
+        batch = self._add(queue)
+        batch.body = body
+        batch.count = body[1]
+        batch.size = size
+        queue.close_open()
+        self.used += size
+        return batch
+
+    def partition_count(self, topic: str) -> int:
+        """How many partitions the topic has; 0 while it is unknown, and then it will be asked for."""
+        queues = self._topics.get(topic)
+        if queues is None or not queues.queues:
+            self._want(topic)
+            return 0
+        return len(queues.queues)
+
+    def _want(self, topic: str) -> None:
+        if self.fatal is not None:
+            raise self.fatal
+        if topic not in self._topics:
+            self._topics[topic] = TopicQueues(self._random)
+            self._learn(topic)
+        if topic not in self._wish.missing:
+            self._wish.missing.add(topic)
+            self.woken = False
+
+    def wait_for_change(self, wake: Callable[[], object]) -> None:
+        """Have `wake()` called when `append` may succeed that gave None."""
+        self._waiting_senders.append(wake)
+        self._freed = False  # nothing that was freed before the failed `append` counts
+        self.woken = False
+
+    @property
+    def metadata_version(self) -> int:
+        """Counts the answers about metadata."""
+        return self._wish.version
+
+    def refusal(self, topic: str, partition: int | None, since: int) -> ClientError | None:
+        """What to raise at once, for waiting will not help; None while it may.
+
+        `since` is the `metadata_version` when the caller began to try.
+        """
+        queues = self._topics.get(topic)
+        code = self._view.topic_errors.get(topic)
+        if code is not None and not (error := error_for(code, f"{topic}: {ErrorCode(code).text}")).retriable:
+            return error
+        if (
+            self._wish.problem is not None
+            and not self._wish.problem.retriable
+            and (queues is None or not queues.queues)
+        ):
+            return self._wish.problem
+        if partition is not None and queues is not None and queues.queues:
+            count = len(queues.queues)
+            if not 0 <= partition < count and self._wish.version > since:
+                return UnknownTopicOrPartition(f"{topic} has no partition {partition}, only 0 to {count - 1}")
+        return None
+
+    def obstacle(self, topic: str, partition: int | None) -> ClientError:
+        """What to raise when the time for waiting is over."""
+        queues = self._topics.get(topic)
+        if self._wish.problem is not None and (queues is None or not queues.queues):
+            return self._wish.problem
+        if queues is None or not queues.queues or (partition or 0) >= len(queues.queues):
+            name = topic if partition is None else f"{topic}-{partition}"
+            return UnknownTopicOrPartition(
+                f"{name} is not known to the cluster after max.block.ms; does it exist, may we see it, and is the "
+                "address of the cluster right?"
+            )
+        return BufferExhausted(
+            f"No room for the record within max.block.ms: {self.used} of {self._room} bytes of buffer.memory wait "
+            "for brokers; send less, or raise buffer.memory"
+        )
+
+    # --- the turn of the wheel ----------------------------------------------------------------------------------
+
+    def step(self, now_ms: int) -> list[Effect]:
+        """What is to be done now."""
+        self.woken = True
+        self._timer_ms = FOREVER_MS
+        effects: list[Effect] = []
+        fresh, self._fresh = self._fresh, []
+        for batch in fresh:
+            batch.linger_until_ms = now_ms + self.settings.linger_ms
+            batch.deadline_ms = now_ms + self.settings.delivery_timeout_ms
+        self._expire(now_ms, effects)
+        if self._active and self._has_producer_id(now_ms, effects):
+            while sends := self._next_sends(now_ms):
+                effects += sends
+                if self.settings.acks == 0:
+                    self._forget_in_flight(sends)
+        self._ask_metadata(now_ms, effects)
+        if self._freed:
+            effects += self._wake_senders()
+        return effects
+
+    def next_timer_ms(self) -> int | None:
+        """When to `step` next although nothing happens; None for never."""
+        return None if self._timer_ms == FOREVER_MS else self._timer_ms
+
+    def _at(self, when_ms: float) -> None:
+        self._timer_ms = min(self._timer_ms, math.ceil(when_ms))
+
+    def _expire(self, now_ms: int, effects: list[Effect]) -> None:
+        expired: list[Batch] = []
+        for batch in self._unfinished:
+            if batch.deadline_ms > now_ms:
+                self._at(batch.deadline_ms)
+                break
+            expired.append(batch)
+        for batch in expired:
+            queue = batch.queue
+            if batch is queue.open:
+                queue.close_open()
+            if batch not in queue.in_flight:
+                queue.waiting.remove(batch)
+                self._leave_if_idle(queue)
+            seconds = self.settings.delivery_timeout_ms / 1000
+            sent = f"sent {batch.attempts} times without an answer" if batch.attempts else "never sent"
+            self._end(
+                batch,
+                DeliveryTimedOut(f"{batch.count} records for {queue} are not acknowledged after {seconds} s ({sent})"),
+            )
+        if expired:
+            effects.append(Finished(expired))
+
+    def _leave_if_idle(self, queue: PartitionQueue) -> None:
+        if not queue.waiting:
+            self._active.pop(queue, None)
+
+    def _has_producer_id(self, now_ms: int, effects: list[Effect]) -> bool:
+        if not self.settings.idempotent or self._producer_id >= 0:
+            return True
+        if not self._asking_id:
+            if now_ms >= self._ask_id_at_ms:
+                self._asking_id = True
+                effects.append(AskProducerId())
+            else:
+                self._at(self._ask_id_at_ms)
+        return False
+
+    def _next_sends(self, now_ms: int) -> list[Send]:
+        """At most one more request for each node."""
+        settings = self.settings
+        hurried = bool(self._flushes or self._waiting_senders)
+        plans: dict[int, list[Batch]] = {}
+        sizes: dict[int, int] = {}
+        for queue in list(self._active):
+            head = queue.waiting[0]
+            if queue.retry_at_ms > now_ms:
+                self._at(queue.retry_at_ms)
+                continue
+            if not queue.may_send(settings.max_in_flight):
+                continue
+            if head is queue.open and head.linger_until_ms > now_ms and not hurried and not head.urgent:
+                self._at(head.linger_until_ms)
+                continue
+            node = self._view.leader(queue.topic, queue.partition)
+            if node is None:
+                self._wish.missing.add(queue.topic)
+                continue
+            if not self._is_free(node, now_ms):
+                continue
+            size = head.size + HEADER_SIZE
+            if node in plans and sizes[node] + size > settings.max_request_size:
+                continue
+            if not self._number(queue, head):
+                continue
+            plans.setdefault(node, []).append(queue.take())
+            self._known[queue.topic].leave(queue)
+            sizes[node] = sizes.get(node, 0) + size
+            # At the end of the line, so that a busy partition does not keep others waiting.
+            del self._active[queue]
+            if queue.waiting:
+                self._active[queue] = None
+        return [self._send(node, batches) for node, batches in plans.items()]
+
+    def _is_free(self, node: int, now_ms: int) -> bool:
+        if self._sent_to.get(node, 0) >= self.settings.max_in_flight:
+            return False
+        until = self._throttled_until_ms.get(node, 0)
+        if until > now_ms:
+            self._at(until)
+            return False
+        return True
+
+    def _number(self, queue: PartitionQueue, head: Batch) -> bool:
+        if head is queue.open:
+            queue.close_open()
+        if not self.settings.idempotent or queue.number(head, self._producer_id, self._epoch):
+            return True
+        self._producer_id = -1  # used up: the next step asks for another
+        self.woken = False
+        self._at(0)
+        return False
+
+    def _send(self, node: int, batches: list[Batch]) -> Send:
+        send = Send(self._next_request_id, node, batches)
+        self._next_request_id += 1
+        self._sent[send.request_id] = send
+        self._sent_to[node] = self._sent_to.get(node, 0) + 1
+        return send
+
+    def _forget_in_flight(self, sends: Iterable[Send]) -> None:
+        """With acks=0 nothing waits for an answer, so no batch waits for another's."""
+        for send in sends:
+            for batch in send.batches:
+                batch.queue.in_flight.remove(batch)
+
+    def _ask_metadata(self, now_ms: int, effects: list[Effect]) -> None:
+        due_ms = self._wish.next_ms()
+        if due_ms > now_ms:
+            self._at(due_ms)
+            return
+        self._wish.asked()
+        # All that are in use: one that has been left out of a refresh might look lost.
+        effects.append(RefreshMetadata(tuple(self._topics), self._wish.failures))
+
+    # --- answers ------------------------------------------------------------------------------------------------
+
+    def responded(
+        self, request_id: int, outcomes: dict[tuple[str, int], Outcome], throttle_ms: int, now_ms: int
+    ) -> list[Effect]:
+        """The broker's answer. A batch that it does not mention is sent again."""
+        send = self._take_sent(request_id)
+        if throttle_ms > 0:
+            self._throttled_until_ms[send.node_id] = now_ms + throttle_ms
+        ended: list[Batch] = []
+        for batch in send.batches:
+            queue = batch.queue
+            outcome = outcomes.get((queue.topic, queue.partition))
+            if self.settings.acks != 0:
+                queue.in_flight.remove(batch)
+            if outcome is None:
+                outcome = Outcome(ErrorCode.NETWORK_EXCEPTION, message="the answer does not mention the partition")
+            if self._judge(batch, outcome, now_ms):
+                ended.append(batch)
+        return [Finished(ended), *self.step(now_ms)]
+
+    def lost(self, request_id: int, error: ClientError, now_ms: int) -> list[Effect]:
+        """No answer will come (connection lost, or too late): nobody knows whether the batches were written."""
+        send = self._take_sent(request_id)
+        is_final = not error.retriable and not isinstance(error, BrokerUnavailable)
+        ended: list[Batch] = []
+        for batch in send.batches:
+            if self.settings.acks != 0:
+                batch.queue.in_flight.remove(batch)
+            self._wish.missing.add(batch.queue.topic)
+            if self._end(batch, error) if is_final else self._retry_or_end(batch, error, now_ms):
+                ended.append(batch)
+        return [Finished(ended), *self.step(now_ms)]
+
+    def _take_sent(self, request_id: int) -> Send:
+        send = self._sent.pop(request_id)
+        self._sent_to[send.node_id] -= 1
+        return send
+
+    def _judge(self, batch: Batch, outcome: Outcome, now_ms: int) -> bool:
+        """Whether the batch has its end now."""
+        code = outcome.error_code
+        if code == ErrorCode.NONE or code == ErrorCode.DUPLICATE_SEQUENCE_NUMBER:
+            batch.queue.retry_at_ms = 0
+            return self._end(batch, None, outcome.base_offset, outcome.log_append_time_ms)
+        if batch.done:
+            return False
+        if code in STALE_METADATA:
+            self._wish.missing.add(batch.queue.topic)
+        error = error_for(code, outcome.message)
+        if code in SEQUENCE_GAPS and self.settings.idempotent:
+            if batch.queue.is_oldest(batch):
+                batch.queue.renumber = True
+            return self._retry_or_end(batch, error, now_ms)
+        if error.retriable:
+            return self._retry_or_end(batch, error, now_ms)
+        if outcome.record_errors:
+            others = error_for(code, "Another record of the same batch was refused")
+            batch.record_errors = {index: error_for(code, message) for index, message in outcome.record_errors}
+            return self._end(batch, others)
+        return self._end(batch, error)
+
+    def _retry_or_end(self, batch: Batch, error: ClientError, now_ms: int) -> bool:
+        if batch.done:
+            return False
+        if self.settings.acks == 0 or batch.attempts > self.settings.retries or self.fatal is not None:
+            return self._end(batch, error)
+        if batch.deadline_ms <= now_ms:
+            late = DeliveryTimedOut(f"{batch.count} records for {batch.queue} ran out of time; the last error: {error}")
+            late.__cause__ = error
+            return self._end(batch, late)
+        queue = batch.queue
+        queue.put_back(batch)
+        queue.retry_at_ms = now_ms + self._backoff_ms(batch.attempts - 1)
+        self._active[queue] = None
+        return False
+
+    def _backoff_ms(self, failures: int) -> int:
+        """Doubles with each failure, with a fifth of chance so that clients do not return all at once. KIP-580."""
+        settings = self.settings
+        backoff = min(settings.retry_backoff_ms << min(failures, 20), settings.retry_backoff_max_ms)
+        return int(backoff * (0.8 + 0.4 * self._random.random()))
+
+    def _end(self, batch: Batch, error: Exception | None, base_offset: int = -1, log_append_time_ms: int = -1) -> bool:
+        """End the batch; False if it had its end already."""
+        if batch.done:
+            return False
+        batch.close()
+        batch.finish(base_offset, log_append_time_ms, error)
+        del self._unfinished[batch]
+        self.used -= batch.size
+        self._freed = True
+        return True
+
+    # --- metadata and producer id -------------------------------------------------------------------------------
+
+    def metadata_changed(self, now_ms: int) -> list[Effect]:
+        """The view is new."""
+        missing = {topic for topic in self._topics if not self._learn(topic)}
+        for queue in self._active:
+            if self._view.leader(queue.topic, queue.partition) is None:
+                missing.add(queue.topic)
+        self._wish.changed(missing, now_ms)
+        return [*self._wake_senders(), *self.step(now_ms)]
+
+    def metadata_failed(self, error: ClientError, now_ms: int) -> list[Effect]:
+        """No broker answered."""
+        self._wish.failed(error, now_ms)
+        return [*self._wake_senders(), *self.step(now_ms)]
+
+    def _wake_senders(self) -> list[Effect]:
+        wakers, self._waiting_senders = self._waiting_senders, []
+        return [Wake(wakers)] if wakers else []
+
+    def _learn(self, topic: str) -> bool:
+        """Take in what the view says of a topic; False if it is still unknown."""
+        queues = self._topics[topic]
+        partitions = self._view.partitions(topic) or ()
+        for index in range(len(queues.queues), max(partitions, default=-1) + 1):
+            queues.queues.append(PartitionQueue(topic, index, self))
+        queues.available = [queue for queue in queues.queues if self._view.leader(topic, queue.partition) is not None]
+        if queues.queues and topic not in self._known:
+            queues.next_sticky()
+            self._known[topic] = queues
+        return topic in self._known
+
+    def producer_id_given(self, producer_id: int, epoch: int, now_ms: int) -> list[Effect]:
+        """From now on batches carry this id."""
+        self._asking_id = False
+        self._id_failures = 0
+        self._producer_id, self._epoch = producer_id, epoch
+        return self.step(now_ms)
+
+    def producer_id_failed(self, error: ClientError, now_ms: int) -> list[Effect]:
+        """Asked again after a while if that may help; otherwise the producer is at its end."""
+        self._asking_id = False
+        if isinstance(error, (BrokerError, UnsupportedByBroker)) and not error.retriable:
+            return self.stop(error)
+        self._ask_id_at_ms = now_ms + self._backoff_ms(self._id_failures)
+        self._id_failures += 1
+        return self.step(now_ms)
+
+    # --- flush and end ------------------------------------------------------------------------------------------
+
+    def begin_flush(self) -> list[Batch]:
+        """Nothing lingers until `end_flush`. Gives what has no end yet."""
+        self._flushes += 1
+        self.woken = False
+        return list(self._unfinished)
+
+    def end_flush(self) -> None:
+        """Batches linger again."""
+        self._flushes -= 1
+
+    def pending_records(self) -> int:
+        """How many records have no end yet."""
+        return sum(batch.count or len(batch.records) for batch in self._unfinished)
+
+    def stop(self, error: ClientError) -> list[Effect]:
+        """Everything without an end fails with `error`, and so does every further `append`."""
+        self.fatal = error
+        ended = list(self._unfinished)
+        for batch in ended:
+            if batch not in batch.queue.in_flight and batch in batch.queue.waiting:
+                batch.queue.close_open()
+                batch.queue.waiting.remove(batch)
+            self._end(batch, error)
+        self._active.clear()
+        return [Finished(ended), *self._wake_senders()]
+
+    def validate(self) -> None:
+        """Invariants, for tests after every event."""
+        for topic in self._topics.values():
+            for queue in topic.queues:
+                queue.validate()
+                assert bool(queue.waiting) == (queue in self._active), f"{queue}: active {queue in self._active}"
+        assert self.used == sum(batch.size for batch in self._unfinished), "memory is not what batches take"
+        assert all(not batch.done for batch in self._unfinished)
+        flying = [batch for send in self._sent.values() for batch in send.batches]
+        assert len(flying) == len(set(flying)), "a batch is in two requests"
+        for node, count in self._sent_to.items():
+            assert 0 <= count <= self.settings.max_in_flight, f"{count} requests in flight to node {node}"
+
+
+def _nothing() -> None:
+    """Until a shell says what."""
+
+
+def _size_of_headers(headers: Headers) -> int:
+    return sum(len(name) * 4 + len(value or b"") + HEADER_OVERHEAD for name, value in headers)

@@ -1,0 +1,457 @@
+"""What users call: `Producer` blocks and may be shared by threads, `AsyncProducer` belongs to one asyncio loop.
+
+Both hand records to the core and wait; neither decides anything. `send()` of the blocking face takes a lock and
+appends, the loop in its thread is only woken for a new batch.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from _thread import allocate_lock
+from collections.abc import Callable, Generator, Iterable, Mapping
+from time import time_ns
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar
+
+from ottla.clients.driver import Driver
+from ottla.clients.errors import ClientError, Closed, ConfigurationError, RequestTimedOut
+from ottla.clients.producer.batch import AppendedRange, Batch, Batches, Delivery, Headers, RecordMetadata
+from ottla.clients.producer.partitioner import Partitioner
+from ottla.clients.producer.sender import Sender
+from ottla.clients.producer.serializers import as_bytes, serialize, serializer_for
+from ottla.clients.producer.settings import read_settings
+
+if TYPE_CHECKING:
+    import pyarrow as pa  # type: ignore[import-untyped,unused-ignore]
+
+    from ottla.clients.producer.columns import EncodedRows
+
+D = TypeVar("D", bound=Delivery)
+T = TypeVar("T")
+
+CLOSE_TIMEOUT_S = 30.0
+NO_HEADERS: Headers = ()
+MAX_TIMESTAMP_MS = 2**63 - 1
+
+
+class BlockingDelivery(Delivery):
+    """The future of one record: `result()` waits for it."""
+
+    __slots__ = ()
+
+    def result(self, timeout_s: float | None = None) -> RecordMetadata:
+        """Where the record is, once acknowledged. Blocks, and ends the linger of its batch.
+
+        Raises what the delivery failed with (see `errors`; its `retriable` says whether to send again), or
+        RequestTimedOut if nothing is known after `timeout_s` seconds: the record is still on its way.
+        """
+        if not self._batch.done:
+            _wait(self._batch, timeout_s)
+        return self.peek()
+
+    def exception(self, timeout_s: float | None = None) -> Exception | None:
+        """What the delivery failed with, None if it is acknowledged. Blocks as `result`."""
+        if not self._batch.done:
+            _wait(self._batch, timeout_s)
+        return self._batch.error_of(self._index)
+
+
+class BlockingBatches(Batches):
+    """The future of the rows of one `send_batch`."""
+
+    __slots__ = ()
+
+    def result(self, timeout_s: float | None = None) -> list[AppendedRange]:
+        """Where the rows are, by partition, once all are acknowledged. Blocks.
+
+        Raises the first failure (rows of other partitions may have been written), or RequestTimedOut.
+        """
+        deadline = None if timeout_s is None else time.monotonic() + timeout_s
+        for batch in self:
+            if not batch.done:
+                _wait(batch, None if deadline is None else max(0.0, deadline - time.monotonic()))
+        return self.peek()
+
+
+class AsyncDelivery(Delivery):
+    """The future of one record: await it for its RecordMetadata, or what it failed with. Ends its batch's linger."""
+
+    __slots__ = ()
+
+    def __await__(self) -> Generator[Any, None, RecordMetadata]:
+        if not self._batch.done:
+            yield from _wait_async(self._batch).__await__()
+        return self.peek()
+
+
+class AsyncBatches(Batches):
+    """The future of the rows of one `send_batch`: await it for their AppendedRanges."""
+
+    __slots__ = ()
+
+    def __await__(self) -> Generator[Any, None, list[AppendedRange]]:
+        for batch in self:
+            if not batch.done:
+                yield from _wait_async(batch).__await__()
+        return self.peek()
+
+
+def _wait(batch: Batch, timeout_s: float | None) -> None:
+    lock = allocate_lock()
+    lock.acquire()
+    if not batch.wait_with(lock.release):
+        return
+    batch.queue.owner.hurry()
+    if not lock.acquire(timeout=-1 if timeout_s is None else timeout_s):
+        raise RequestTimedOut(f"The records for {batch.queue} are neither acknowledged nor failed after {timeout_s} s")
+
+
+async def _wait_async(batch: Batch) -> None:
+    done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+    if batch.wait_with(lambda: _settle(done)):
+        batch.queue.owner.hurry()
+        await done
+
+
+def _settle(future: asyncio.Future[None]) -> None:
+    if not future.done():
+        future.set_result(None)
+
+
+class _Face(Generic[D]):
+    """What both faces share: settings, serializers, and records into the core."""
+
+    _delivery: type[D]
+
+    def __init__(self, config: Mapping[str, object] | None = None, /, **settings: object) -> None:
+        both = set(config or ()) & set(settings)
+        if both:
+            raise ConfigurationError(f"{', '.join(sorted(both))}: given twice, in the mapping and as a keyword")
+        options, self._settings = read_settings({**(config or {}), **settings})
+        self._key_serializer = serializer_for("key.serializer", options["key_serializer"])
+        self._value_serializer = serializer_for("value.serializer", options["value_serializer"])
+        self._partitioner: Partitioner | None = options["partitioner"]
+        if self._partitioner is not None and not callable(self._partitioner):
+            raise ConfigurationError("partitioner must be a callable of topic, key, value and partition count")
+        self._sender = Sender(options, self._settings)
+        self._core = self._sender.core
+        self._lock = self._sender.lock
+        self._closed = False
+
+    def _append(
+        self,
+        topic: str,
+        partition: int | None,
+        key: bytes | None,
+        value: bytes | None,
+        headers: Headers,
+        timestamp_ms: int,
+        callback: Callable[[D], object] | None,
+    ) -> D | None:
+        """One try, under the lock."""
+        if self._partitioner is not None and partition is None:
+            count = self._core.partition_count(topic)
+            if not count:
+                return None
+            partition = self._partitioner(topic, key, value, count)
+        delivery = self._core.append(topic, partition, key, value, headers, timestamp_ms, self._delivery)
+        if callback is not None and delivery is not None:
+            delivery._batch.callbacks.append((delivery, callback))  # type: ignore[arg-type] # noqa: SLF001
+        return delivery
+
+    def _prepare(
+        self, topic: str, key: object, value: object, headers: object, timestamp_ms: int | None
+    ) -> tuple[bytes | None, bytes | None, Headers, int]:
+        """Key, value, headers and timestamp as the core takes them."""
+        if self._closed:
+            raise Closed("The producer was closed")
+        if not isinstance(topic, str):
+            raise TypeError(f"A topic must be a str, not {type(topic).__name__}")
+        if self._key_serializer is not None:
+            key = serialize(self._key_serializer, "key", topic, key)
+        if self._value_serializer is not None:
+            value = serialize(self._value_serializer, "value", topic, value)
+        if timestamp_ms is None:
+            timestamp_ms = time_ns() // 1_000_000
+        elif not isinstance(timestamp_ms, int) or not 0 <= timestamp_ms <= MAX_TIMESTAMP_MS:
+            raise ValueError(f"A timestamp must be milliseconds since the epoch, not {timestamp_ms!r}")
+        return as_bytes(key, "key"), as_bytes(value, "value"), _checked_headers(headers), timestamp_ms
+
+    def _refuse_if_hopeless(self, topic: str, partition: int | None, since: int) -> None:
+        """Raise at once what waiting would not change; under the lock, after a try that failed."""
+        refusal = self._core.refusal(topic, partition, since)
+        if refusal is not None:
+            raise refusal
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} {'closed' if self._closed else 'open'}>"
+
+
+def _checked_headers(headers: Any) -> Headers:
+    if not headers:
+        return NO_HEADERS
+    pairs = headers.items() if isinstance(headers, Mapping) else headers
+    checked = []
+    for name, value in pairs:
+        if not isinstance(name, str):
+            raise TypeError(f"The name of a header must be a str, not {type(name).__name__}")
+        checked.append((name, as_bytes(value, "header's value")))
+    return checked
+
+
+class Producer(_Face[BlockingDelivery]):
+    """Sends records to topics; made of settings by Kafka's names or Python's.
+
+        with Producer(bootstrap_servers="localhost:9092") as producer:
+            producer.send("flights", b"value", key=b"JFK").result()
+
+    May be shared by threads, not across a fork. Raises ConfigurationError; connects when the first record is sent.
+    """
+
+    _delivery = BlockingDelivery
+
+    def __init__(self, config: Mapping[str, object] | None = None, /, **settings: object) -> None:
+        super().__init__(config, **settings)
+        self._driver = Driver("ottla-producer")
+        self._core.hurry = self._hurry
+        # With none of these, send() has less to do.
+        self._is_plain = self._key_serializer is None and self._value_serializer is None and self._partitioner is None
+
+    def send(
+        self,
+        topic: str,
+        value: Any = None,
+        key: Any = None,
+        *,
+        partition: int | None = None,
+        timestamp_ms: int | None = None,
+        headers: Mapping[str, bytes | None] | Iterable[tuple[str, bytes | None]] = NO_HEADERS,
+        callback: Callable[[BlockingDelivery], object] | None = None,
+    ) -> BlockingDelivery:
+        """The future of the record: `.result()` waits until it is acknowledged.
+
+        Keys decide the partition unless one is given; `timestamp_ms` is since the epoch, default now. `callback` gets
+        the future when it is done, in the producer's own thread: it must be short and must not wait.
+
+        Blocks only while buffer.memory is full or the topic is not known yet, at most max.block.ms, and then raises
+        BufferExhausted, UnknownTopicOrPartition or BrokerUnavailable. Raises MessageTooLarge, SerializationFailed,
+        Closed at once. What happens later is in the future.
+        """
+        if (
+            self._is_plain
+            and timestamp_ms is None
+            and type(value) is bytes
+            and (key is None or type(key) is bytes)
+            and headers is NO_HEADERS
+            and callback is None
+        ):
+            timestamp_ms = time_ns() // 1_000_000
+            core = self._core
+            with self._lock:
+                delivery = core.append(topic, partition, key, value, NO_HEADERS, timestamp_ms, BlockingDelivery)
+            if delivery is not None:
+                if not core.woken:
+                    self._wake()
+                return delivery
+            if self._closed:
+                raise Closed("The producer was closed")
+        key, value, checked, timestamp_ms = self._prepare(topic, key, value, headers, timestamp_ms)
+        return self._wait_for_room(
+            topic, partition, lambda: self._append(topic, partition, key, value, checked, timestamp_ms, callback)
+        )
+
+    def send_batch(self, topic: str, rows: pa.Table | pa.RecordBatch) -> BlockingBatches:
+        """The future of all rows, which keep their order within each partition.
+
+        Columns: `value` and `key` (binary or string), and if wanted `partition` (integers), `timestamp` (integers in ms
+        or Arrow timestamps) and `headers` (lists of structs of name and value, or maps). Serializers and a partitioner
+        of your own are not asked. Blocks and raises as `send`, and ValueError for other columns.
+        """
+        if self._closed:
+            raise Closed("The producer was closed")
+        from ottla.clients.producer.columns import encode_rows
+
+        count = self._wait_for_room(topic, None, lambda: self._core.partition_count(topic) or None)
+        pieces = encode_rows(rows, count, self._settings, time_ns() // 1_000_000)
+        return BlockingBatches([self._add_encoded(topic, piece) for piece in pieces])
+
+    def _add_encoded(self, topic: str, piece: EncodedRows) -> Batch:
+        return self._wait_for_room(
+            topic, piece.partition, lambda: self._core.append_encoded(topic, piece.partition, piece.body)
+        )
+
+    def flush(self, timeout_s: float | None = None) -> int:
+        """How many of the records sent so far are neither acknowledged nor failed: 0 unless time ran out. Blocks."""
+        deadline = None if timeout_s is None else time.monotonic() + timeout_s
+        with self._lock:
+            batches = self._core.begin_flush()
+        self._wake()
+        try:
+            for batch in batches:
+                if not batch.done:
+                    _wait(batch, None if deadline is None else max(0.0, deadline - time.monotonic()))
+        except RequestTimedOut:
+            return sum(batch.count or len(batch.records) for batch in batches if not batch.done)
+        finally:
+            with self._lock:
+                self._core.end_flush()
+        return 0
+
+    def close(self, timeout_s: float = CLOSE_TIMEOUT_S) -> None:
+        """Flush for at most `timeout_s` seconds; what is left fails with Closed. Blocks; a second time does nothing."""
+        if self._closed:
+            return
+        self._closed = True
+        try:
+            self.flush(timeout_s)
+            self._driver.run(self._sender.close(Closed("The producer was closed before the record was acknowledged")))
+        finally:
+            self._driver.close()
+
+    def _wake(self) -> None:
+        self._core.woken = True
+        self._driver.call_soon(self._sender.turn)
+
+    def _hurry(self) -> None:
+        if self._driver.is_current_thread:
+            raise ClientError("A callback must not wait for a delivery: it would wait for itself")
+        self._wake()
+
+    def _wait_for_room(self, topic: str, partition: int | None, attempt: Callable[[], T | None]) -> T:
+        """What `attempt` gives under the lock, as soon as that is not None."""
+        deadline = time.monotonic() + self._settings.max_block_ms / 1000
+        since = self._core.metadata_version
+        while True:
+            changed = allocate_lock()
+            changed.acquire()
+            with self._lock:
+                made = attempt()
+                if made is None:
+                    self._refuse_if_hopeless(topic, partition, since)
+                    self._core.wait_for_change(changed.release)
+            if not self._core.woken:
+                self._wake()
+            if made is not None:
+                return made
+            if self._driver.is_current_thread:
+                raise ClientError("No room for a record that a callback sends, and a callback must not wait")
+            if not changed.acquire(timeout=max(0.0, deadline - time.monotonic())):
+                with self._lock:
+                    raise self._core.obstacle(topic, partition)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+
+class AsyncProducer(_Face[AsyncDelivery]):
+    """Sends records to topics from asyncio; made of settings by Kafka's names or Python's.
+
+        async with AsyncProducer(bootstrap_servers="localhost:9092") as producer:
+            await (await producer.send("flights", b"value", key=b"JFK"))
+
+    Belongs to the loop on which its methods are first called. Raises ConfigurationError.
+    """
+
+    _delivery = AsyncDelivery
+
+    def __init__(self, config: Mapping[str, object] | None = None, /, **settings: object) -> None:
+        super().__init__(config, **settings)
+        self._core.hurry = self._wake
+
+    async def send(
+        self,
+        topic: str,
+        value: Any = None,
+        key: Any = None,
+        *,
+        partition: int | None = None,
+        timestamp_ms: int | None = None,
+        headers: Mapping[str, bytes | None] | Iterable[tuple[str, bytes | None]] = NO_HEADERS,
+        callback: Callable[[AsyncDelivery], object] | None = None,
+    ) -> AsyncDelivery:
+        """The future of the record: await it for its acknowledgement. As `Producer.send`; waits instead of blocking."""
+        key, value, checked, timestamp_ms = self._prepare(topic, key, value, headers, timestamp_ms)
+        return await self._wait_for_room(
+            topic, partition, lambda: self._append(topic, partition, key, value, checked, timestamp_ms, callback)
+        )
+
+    async def send_batch(self, topic: str, rows: pa.Table | pa.RecordBatch) -> AsyncBatches:
+        """The future of all rows: await it for their AppendedRanges. As `Producer.send_batch`."""
+        if self._closed:
+            raise Closed("The producer was closed")
+        from ottla.clients.producer.columns import encode_rows
+
+        count = await self._wait_for_room(topic, None, lambda: self._core.partition_count(topic) or None)
+        pieces = encode_rows(rows, count, self._settings, time_ns() // 1_000_000)
+        return AsyncBatches([await self._add_encoded(topic, piece) for piece in pieces])
+
+    async def _add_encoded(self, topic: str, piece: EncodedRows) -> Batch:
+        return await self._wait_for_room(
+            topic, piece.partition, lambda: self._core.append_encoded(topic, piece.partition, piece.body)
+        )
+
+    async def flush(self, timeout_s: float | None = None) -> int:
+        """How many of the records sent so far are neither acknowledged nor failed: 0 unless time ran out."""
+        with self._lock:
+            batches = self._core.begin_flush()
+        self._wake()
+        try:
+            async with asyncio.timeout(timeout_s):
+                for batch in batches:
+                    if not batch.done:
+                        await _wait_async(batch)
+        except TimeoutError:
+            return sum(batch.count or len(batch.records) for batch in batches if not batch.done)
+        finally:
+            with self._lock:
+                self._core.end_flush()
+        return 0
+
+    async def close(self, timeout_s: float = CLOSE_TIMEOUT_S) -> None:
+        """Flush for at most `timeout_s` seconds; what is left fails with Closed. A second time does nothing."""
+        if self._closed:
+            return
+        self._closed = True
+        try:
+            await self.flush(timeout_s)
+        finally:
+            await self._sender.close(Closed("The producer was closed before the record was acknowledged"))
+
+    def _wake(self) -> None:
+        self._core.woken = True
+        asyncio.get_running_loop().call_soon(self._sender.turn)
+
+    async def _wait_for_room(self, topic: str, partition: int | None, attempt: Callable[[], T | None]) -> T:
+        deadline = time.monotonic() + self._settings.max_block_ms / 1000
+        since = self._core.metadata_version
+        while True:
+            with self._lock:
+                made = attempt()
+                if made is None:
+                    self._refuse_if_hopeless(topic, partition, since)
+                    changed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+                    self._core.wait_for_change(lambda changed=changed: _settle(changed))  # type: ignore[misc]
+            if not self._core.woken:
+                self._wake()
+            if made is not None:
+                return made
+            try:
+                async with asyncio.timeout(max(0.0, deadline - time.monotonic())):
+                    await changed
+            except TimeoutError:
+                with self._lock:
+                    raise self._core.obstacle(topic, partition) from None
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.close()

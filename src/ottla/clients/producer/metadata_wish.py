@@ -1,0 +1,56 @@
+"""When the producer asks for metadata: a leader or topic is missing, or what is known has grown old.
+
+One question at a time; after an answer or a failure the next waits for the backoff, which grows while answers do not
+help. The caller passes on what it learns (`changed`, `failed`) and asks `is_due` at each step.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+
+from ottla.clients.errors import ClientError
+
+FOREVER_MS = 1 << 62
+
+
+class MetadataWish:
+    """What is missing, since when, and why it did not come."""
+
+    def __init__(self, max_age_ms: int, backoff_ms: Callable[[int], int]) -> None:
+        self.missing: set[str] = set()
+        self.version = 0  # counts the answers
+        self.failures = 0  # in a row, answers that did not help included
+        self.problem: ClientError | None = None  # why the last answer did not come
+        self._max_age_ms = max_age_ms
+        self._backoff_ms = backoff_ms
+        self._asking = False
+        self._old_at_ms = FOREVER_MS
+        self._not_before_ms = 0
+
+    def next_ms(self) -> int:
+        """When the next question is due; far in the future while an answer is awaited."""
+        if self._asking:
+            return FOREVER_MS
+        return self._not_before_ms if self.missing else max(self._old_at_ms, self._not_before_ms)
+
+    def asked(self) -> None:
+        """The question is on its way."""
+        self._asking = True
+
+    def changed(self, missing: Iterable[str], now_ms: int) -> None:
+        """An answer came; these topics still are unknown or without a leader."""
+        self._asking = False
+        self.problem = None
+        self.version += 1
+        self.missing = set(missing)
+        self._old_at_ms = now_ms + self._max_age_ms
+        self.failures = self.failures + 1 if self.missing else 0
+        # Even a good answer is not asked for again at once: leaders need time to be chosen.
+        self._not_before_ms = now_ms + self._backoff_ms(max(self.failures - 1, 0))
+
+    def failed(self, error: ClientError, now_ms: int) -> None:
+        """No answer came."""
+        self._asking = False
+        self.problem = error
+        self._not_before_ms = now_ms + self._backoff_ms(self.failures)
+        self.failures += 1

@@ -1,0 +1,146 @@
+"""One partition's batches in their order, and its place in the producer's sequence.
+
+Order: `waiting` ascends by ordinal, and what is in flight came before it or returns to its place. A batch that was sent
+before is sent again only when nothing of the partition is in flight, so that retries never overtake.
+
+Sequences (KIP-98): a batch gets its first sequence when it is first sent and keeps it, for a broker knows a repeated
+batch by it. Only when the broker refuses the oldest unacknowledged batch as out of order is there a real gap (a batch
+before it failed or expired): nothing after the gap can have been written, so the partition's epoch is raised and its
+batches are numbered from 0 again (KIP-360). The epoch is the partition's own: brokers keep producers by partition.
+
+A hole that Kafka's protocol leaves: if requests of a connection that was given up are still under way when a gap is
+found behind them, and the failed batch and the next both arrive before the first of the new epoch, the next is doubled.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import TYPE_CHECKING
+
+from ottla.clients.producer.batch import Batch
+
+if TYPE_CHECKING:
+    from ottla.clients.producer.core import ProducerCore
+
+MAX_EPOCH = 0x7FFF
+SEQUENCE_MASK = 0x7FFFFFFF
+
+
+class PartitionQueue:
+    """The batches of one partition: waiting (the last of them may be open), and in flight."""
+
+    __slots__ = (
+        "epoch",
+        "in_flight",
+        "next_ordinal",
+        "next_sequence",
+        "open",
+        "owner",
+        "partition",
+        "producer_id",
+        "renumber",
+        "retry_at_ms",
+        "topic",
+        "waiting",
+    )
+
+    def __init__(self, topic: str, partition: int, owner: ProducerCore) -> None:
+        self.owner = owner
+        self.topic = topic
+        self.partition = partition
+        self.waiting: deque[Batch] = deque()
+        self.in_flight: list[Batch] = []  # ascends by ordinal
+        self.open: Batch | None = None
+        self.next_ordinal = 0
+        self.retry_at_ms = 0
+        self.producer_id = -1
+        self.epoch = -1
+        self.next_sequence = 0
+        self.renumber = False  # a gap was found: a new epoch before the next batch
+
+    def __str__(self) -> str:
+        return f"{self.topic}-{self.partition}"
+
+    def add(self) -> Batch:
+        """A new open batch at the end; the one that was open is closed."""
+        self.close_open()
+        batch = Batch(self, self.next_ordinal)
+        self.next_ordinal += 1
+        self.waiting.append(batch)
+        self.open = batch
+        return batch
+
+    def close_open(self) -> None:
+        """Let no more records into the open batch, if there is one."""
+        if self.open is not None:
+            self.open.close()
+            self.open = None
+
+    def may_send(self, limit: int) -> bool:
+        """Whether the first waiting batch may go now, for all that the partition's order says.
+
+        The limit counts from the oldest batch in flight, not how many are: a broker knows a repeated batch only among
+        the last five, so none of the five may have passed it.
+        """
+        if not self.in_flight:
+            return True
+        head = self.waiting[0]
+        return not head.attempts and not self.renumber and head.ordinal - self.in_flight[0].ordinal < limit
+
+    def take(self) -> Batch:
+        """The first waiting batch, from now on in flight."""
+        batch = self.waiting.popleft()
+        if batch is self.open:
+            self.close_open()
+        batch.attempts += 1
+        self.in_flight.append(batch)
+        return batch
+
+    def put_back(self, batch: Batch) -> None:
+        """A batch that was in flight, to its place by order."""
+        position = 0
+        for other in self.waiting:
+            if other.ordinal > batch.ordinal:
+                break
+            position += 1
+        self.waiting.insert(position, batch)
+
+    def is_oldest(self, batch: Batch) -> bool:
+        """Whether no batch that was sent before `batch` is still without an end."""
+        older_waits = bool(self.waiting) and self.waiting[0].attempts > 0 and self.waiting[0].ordinal < batch.ordinal
+        return not older_waits and all(other.ordinal >= batch.ordinal for other in self.in_flight)
+
+    def number(self, batch: Batch, producer_id: int, epoch: int) -> bool:
+        """Give the batch its sequence unless it has one; False if the producer needs a new id for that first.
+
+        `producer_id` and `epoch` are the producer's newest. Called before the batch is taken.
+        """
+        if self.renumber:
+            for other in self.waiting:
+                other.sequence = -1
+            self.next_sequence = 0
+            self.epoch += 1
+            self.renumber = False
+        if self.producer_id == -1 or self.epoch > MAX_EPOCH:
+            if producer_id == self.producer_id:
+                return False
+            self.producer_id = producer_id
+            self.epoch = epoch
+            self.next_sequence = 0
+        if batch.sequence == -1:
+            batch.producer_id = self.producer_id
+            batch.epoch = self.epoch
+            batch.sequence = self.next_sequence
+            self.next_sequence = (self.next_sequence + batch.count) & SEQUENCE_MASK
+        return True
+
+    def validate(self) -> None:
+        """The order and sequences that the rest relies on."""
+        ordinals = [batch.ordinal for batch in self.waiting]
+        assert ordinals == sorted(set(ordinals)), f"{self}: waiting out of order {ordinals}"
+        flying = [batch.ordinal for batch in self.in_flight]
+        assert flying == sorted(set(flying)), f"{self}: in flight out of order {flying}"
+        assert not set(flying) & set(ordinals), f"{self}: waiting and in flight at once"
+        assert self.open is None or self.open is self.waiting[-1], f"{self}: the open batch is not the last"
+        numbered = [batch for batch in (*self.in_flight, *self.waiting) if batch.sequence >= 0]
+        assert all(batch.attempts or batch is self.waiting[0] for batch in numbered), f"{self}: numbered, never sent"

@@ -1,0 +1,396 @@
+"""The client side of a connection: requests out, pipelined; responses in, matched by correlation id.
+
+`ClientConnection.connect` opens the socket and asks for ApiVersions (version 4, or 0 if the broker is too old for that:
+KIP-511), so that every later request goes in the highest version that both speak. Requests leave in the order of the
+calls and a broker answers in that order; nothing here bounds how many are in flight, the caller does.
+
+A request that is not answered within its timeout ends the connection, as in Kafka: what stands behind it would wait
+too. When a connection ends, every request in flight fails with `ConnectionClosed`.
+
+A response is decoded from a buffer of its own: its `Records` fields are views of that, uncopied, and keep it alive.
+All methods belong to the loop that connected.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import ssl
+import struct
+from collections.abc import Callable
+from typing import Any, Final, cast
+
+from ottla.protocol.frames import decode_response_header, encode_request
+from ottla.protocol.message import Message
+from ottla.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
+from ottla.protocol.registry import API, response_class
+from ottla.protocol.wire import DecodeError
+
+SIZE_BYTES: Final = 4
+SCRATCH_BYTES: Final = 64 * 1024
+# A frame up to this size gets its buffer at once, a larger one as it arrives: a size is only a claim.
+TRUSTED_FRAME_BYTES: Final = 4 * 1024 * 1024
+LARGEST_FRAME_BYTES: Final = 1024 * 1024 * 1024
+# Before ApiVersions is answered nobody knows that this is Kafka; what HTTP or TLS answer reads as a huge size.
+LARGEST_FIRST_FRAME_BYTES: Final = 1024 * 1024
+UNSUPPORTED_VERSION: Final = 35
+PRODUCE: Final = 0
+_read_size = struct.Struct(">i").unpack_from
+
+
+class NetworkError(Exception):
+    """What may go wrong between a client and one broker; the message names the broker."""
+
+
+class ConnectFailed(NetworkError):
+    """There is no connection: refused, no such name, no answer in time."""
+
+
+class UnknownHost(ConnectFailed):
+    """The name of the host resolves to nothing."""
+
+
+class NotKafka(ConnectFailed):
+    """Something listens there, but it does not speak Kafka's protocol (or wants TLS)."""
+
+
+class ConnectionClosed(NetworkError):
+    """The connection ended before the answer; the broker may have done what was asked, or not."""
+
+
+class NoAnswer(NetworkError):
+    """No answer within the request's timeout; the broker may have done what was asked, or not."""
+
+
+class UnsupportedRequest(NetworkError):
+    """The broker does not know the API, or none of the versions that we speak."""
+
+
+class _InFlight:
+    __slots__ = ("api_key", "future", "timer", "version")
+
+    def __init__(
+        self, api_key: int, version: int, future: asyncio.Future[Message | None], timer: asyncio.TimerHandle
+    ) -> None:
+        self.api_key = api_key
+        self.version = version
+        self.future = future
+        self.timer = timer
+
+
+class ClientConnection(asyncio.BufferedProtocol):
+    """One connection to one broker. `versions` says what the broker speaks: API key -> (lowest, highest)."""
+
+    __slots__ = (
+        "_client_id",
+        "_close_callbacks",
+        "_correlation_id",
+        "_filled",
+        "_frame",
+        "_frame_size",
+        "_in_flight",
+        "_largest_frame",
+        "_loop",
+        "_problem",
+        "_scratch",
+        "_scratch_filled",
+        "_transport",
+        "address",
+        "closed",
+        "last_used",
+        "versions",
+        "write_paused",
+    )
+
+    def __init__(self, address: str, client_id: str | None, loop: asyncio.AbstractEventLoop) -> None:
+        self.address = address
+        self.closed = False
+        self.versions: dict[int, tuple[int, int]] = {}
+        self.last_used = loop.time()
+        self.write_paused = False
+        self._client_id = client_id
+        self._loop = loop
+        self._transport: asyncio.Transport | None = None
+        self._correlation_id = 0
+        self._in_flight: dict[int, _InFlight] = {}
+        self._scratch = memoryview(bytearray(SCRATCH_BYTES))
+        self._scratch_filled = 0
+        # The frame that is being received, once its size is known and it did not fit in what was read.
+        self._frame: bytearray | None = None
+        self._frame_size = 0
+        self._filled = 0
+        self._largest_frame = LARGEST_FIRST_FRAME_BYTES
+        self._problem: NetworkError | None = None
+        self._close_callbacks: list[Callable[[], None]] = []
+
+    # -- life --------------------------------------------------------------------------------------------------
+
+    @classmethod
+    async def connect(
+        cls, host: str, port: int, *, client_id: str | None, timeout_s: float, tls: ssl.SSLContext | None = None
+    ) -> ClientConnection:
+        """A connection that is ready for requests, within `timeout_s` seconds.
+
+        Raises ConnectFailed; its subclasses UnknownHost and NotKafka will not pass by themselves.
+        """
+        loop = asyncio.get_running_loop()
+        address = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+        connection: ClientConnection | None = None
+        is_ready = False
+        try:
+            async with asyncio.timeout(timeout_s):
+                _, connection = await loop.create_connection(
+                    lambda: cls(address, client_id, loop), host, port, ssl=tls, server_hostname=host if tls else None
+                )
+                await connection._ask_versions(timeout_s)  # noqa: SLF001 - its own class
+            is_ready = True
+        except (OSError, NetworkError, UnicodeError) as error:
+            if isinstance(error, ConnectFailed):
+                raise
+            raise _connect_error(address, error, timeout_s, is_open=connection is not None) from error
+        finally:
+            if connection is not None and not is_ready:
+                connection.abort()
+        return connection
+
+    async def _ask_versions(self, timeout_s: float) -> None:
+        from ottla import __version__
+
+        request = ApiVersionsRequest(client_software_name="ottla", client_software_version=__version__)
+        answer: ApiVersionsResponse = await self.send(request, version=4, timeout_s=timeout_s)
+        if answer.error_code == UNSUPPORTED_VERSION:
+            answer = await self.send(request, version=0, timeout_s=timeout_s)
+        if answer.error_code or not answer.api_keys:
+            raise NotKafka(f"{self.address} answered ApiVersions with error {answer.error_code}")
+        self.versions = {row.api_key: (row.min_version, row.max_version) for row in answer.api_keys}
+        self._largest_frame = LARGEST_FRAME_BYTES
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Called by the loop."""
+        self._transport = cast("asyncio.Transport", transport)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Called by the loop."""
+        self.closed = True
+        problem = self._problem
+        if problem is None:
+            why = f": {exc}" if exc else ""
+            problem = ConnectionClosed(f"{self.address} closed the connection{why}")
+        in_flight, self._in_flight = self._in_flight, {}
+        for request in in_flight.values():
+            request.timer.cancel()
+            if not request.future.done():
+                request.future.set_exception(type(problem)(*problem.args))
+        callbacks, self._close_callbacks = self._close_callbacks, []
+        for callback in callbacks:
+            callback()
+
+    def on_close(self, callback: Callable[[], None]) -> None:
+        """Call `callback` on the loop once the connection is lost; at once if it is."""
+        if self.closed:
+            callback()
+        else:
+            self._close_callbacks.append(callback)
+
+    def close(self) -> None:
+        """End the connection after what was written has left; requests in flight fail with ConnectionClosed."""
+        self._end(ConnectionClosed(f"The connection to {self.address} was closed by this client"))
+        if self._transport is not None:
+            self._transport.close()
+
+    def abort(self) -> None:
+        """End the connection at once; requests in flight fail with ConnectionClosed."""
+        self._end(ConnectionClosed(f"The connection to {self.address} was aborted by this client"))
+        if self._transport is not None:
+            self._transport.abort()
+
+    def _end(self, problem: NetworkError) -> None:
+        self.closed = True
+        if self._problem is None:
+            self._problem = problem
+
+    def pause_writing(self) -> None:
+        """Called by the loop: the broker does not read; `write_paused` says so to who wants to hold back."""
+        self.write_paused = True
+
+    def resume_writing(self) -> None:
+        """Called by the loop."""
+        self.write_paused = False
+
+    def loop_time(self) -> float:
+        """The clock of its loop, in seconds."""
+        return self._loop.time()
+
+    # -- requests ----------------------------------------------------------------------------------------------
+
+    @property
+    def in_flight(self) -> int:
+        """Requests that are not answered yet."""
+        return len(self._in_flight)
+
+    def highest_version(self, api_key: int, limit: int | None = None) -> int:
+        """The highest version of an API that both sides speak (at most `limit`); raises UnsupportedRequest."""
+        ours = API[api_key]
+        lowest, highest = self.versions.get(api_key, (0, -1))
+        version = min(highest, ours.max_version)
+        if limit is not None:
+            version = min(version, limit)
+        if version < max(lowest, ours.min_version):
+            what = f"versions {lowest} to {highest} of {ours.name}" if highest >= 0 else f"no {ours.name}"
+            raise UnsupportedRequest(
+                f"{self.address} speaks {what}; this client needs {ours.min_version} to "
+                f"{ours.max_version if limit is None else min(limit, ours.max_version)}"
+            )
+        return version
+
+    async def send(self, request: Message, *, version: int | None = None, timeout_s: float) -> Any:
+        """The response to `request`, within `timeout_s` seconds. Raises NetworkError.
+
+        `version` is the highest common one if None. A caller that is cancelled leaves the connection usable.
+        """
+        return await self.send_nowait(request, version=version, timeout_s=timeout_s)
+
+    def send_nowait(
+        self, request: Message, *, version: int | None = None, timeout_s: float
+    ) -> asyncio.Future[Message | None]:
+        """A future of the response; the request has its place in the order when this returns.
+
+        With acks=0 a Produce request has no response: the future is done, with None. Buffers that the request holds
+        (records) must not change before the future is done. Raises UnsupportedRequest; all else is in the future.
+        """
+        loop = self._loop
+        future: asyncio.Future[Message | None] = loop.create_future()
+        transport = self._transport
+        if self.closed or transport is None:
+            future.set_exception(self._problem or ConnectionClosed(f"The connection to {self.address} is closed"))
+            return future
+        api_key = request.API_KEY
+        if version is None:
+            version = self.highest_version(api_key)
+        self._correlation_id = correlation_id = (self._correlation_id + 1) & 0x7FFFFFFF
+        parts = encode_request(request, version, correlation_id, self._client_id)
+        self.last_used = loop.time()
+        if api_key == PRODUCE and request.acks == 0:  # type: ignore[attr-defined]
+            future.set_result(None)
+        else:
+            timer = loop.call_later(timeout_s, self._time_out, correlation_id, timeout_s)
+            self._in_flight[correlation_id] = _InFlight(api_key, version, future, timer)
+        transport.writelines(parts)
+        return future
+
+    def _time_out(self, correlation_id: int, timeout_s: float) -> None:
+        request = self._in_flight.pop(correlation_id, None)
+        if request is None:
+            return
+        problem = f"{self.address} did not answer {API[request.api_key].name} within {timeout_s:g} s"
+        if not request.future.done():
+            request.future.set_exception(NoAnswer(problem))
+        self._end(ConnectionClosed(f"{problem}, so the connection was given up"))
+        self.abort()
+
+    # -- responses ---------------------------------------------------------------------------------------------
+
+    def get_buffer(self, sizehint: int) -> memoryview:  # noqa: ARG002 - asyncio's signature
+        """Where the loop is to put what it reads next."""
+        if self._frame is None:
+            return self._scratch[self._scratch_filled :]
+        if self._filled == len(self._frame):
+            self._frame.extend(bytes(min(len(self._frame), self._frame_size - self._filled)))
+        return memoryview(self._frame)[self._filled :]
+
+    def buffer_updated(self, nbytes: int) -> None:
+        """Handle what was read."""
+        try:
+            if self._frame is None:
+                self._take_frames(self._scratch_filled + nbytes)
+                return
+            self._filled += nbytes
+            if self._filled == self._frame_size:
+                frame, self._frame = self._frame, None
+                self._answered(memoryview(frame))
+        except DecodeError as error:
+            self._fail(NotKafka if not self.versions else ConnectionClosed, f"sent what is no response: {error}")
+
+    def _take_frames(self, filled: int) -> None:
+        scratch, position = self._scratch, 0
+        while filled - position >= SIZE_BYTES:
+            (size,) = _read_size(scratch, position)
+            if not SIZE_BYTES <= size <= self._largest_frame:
+                self._refuse(bytes(scratch[position:filled]), size)
+                return
+            start = position + SIZE_BYTES
+            if start + size > filled:
+                if start + size - position > SCRATCH_BYTES:
+                    self._start_frame(size, scratch[start:filled])
+                    filled = position
+                break
+            position = start + size
+            self._answered(memoryview(bytes(scratch[start:position])))
+            if self.closed:
+                return
+        left = filled - position
+        if left and position:
+            scratch[:left] = bytes(scratch[position:filled])
+        self._scratch_filled = left
+
+    def _start_frame(self, size: int, beginning: memoryview) -> None:
+        self._frame_size, self._filled = size, len(beginning)
+        self._frame = bytearray(min(size, max(TRUSTED_FRAME_BYTES, len(beginning))))
+        self._frame[: self._filled] = beginning
+
+    def _refuse(self, data: bytes, size: int) -> None:
+        if self.versions:
+            self._fail(ConnectionClosed, f"sent a response of {size} bytes, more than {self._largest_frame}")
+        elif data.startswith((b"HTTP/", b"<")):
+            self._fail(NotKafka, "answers as a web server does, not as Kafka")
+        elif data[:2] in {b"\x15\x03", b"\x16\x03"}:
+            self._fail(NotKafka, "wants TLS")
+        else:
+            self._fail(NotKafka, f"does not answer as Kafka does (it sent {data[:16]!r})")
+
+    def _answered(self, frame: memoryview) -> None:
+        correlation_id = int.from_bytes(frame[:4], "big", signed=True)
+        request = self._in_flight.pop(correlation_id, None)
+        if request is None:
+            raise DecodeError(f"nobody asked with correlation id {correlation_id}")
+        request.timer.cancel()
+        if request.future.done():  # cancelled
+            return
+        api_key, version = request.api_key, request.version
+        try:
+            _, position = decode_response_header(frame, api_key, version)
+            if api_key == ApiVersionsRequest.API_KEY and version > 0 and _is_refused(frame, position):
+                version = 0
+            response, _ = response_class(api_key).decode_from(frame, position, version)
+        except DecodeError as error:
+            where = f"{self.address} answered {API[api_key].name} with what is none: {error}"
+            request.future.set_exception(ConnectionClosed(where) if self.versions else NotKafka(where))
+            raise
+        request.future.set_result(response)
+
+    def _fail(self, kind: type[NetworkError], problem: str) -> None:
+        self._end(kind(f"{self.address} {problem}"))
+        self.abort()
+
+
+def _is_refused(frame: memoryview, position: int) -> bool:
+    """A broker that does not know our version of ApiVersions says so in version 0."""
+    return int.from_bytes(frame[position : position + 2], "big") == UNSUPPORTED_VERSION
+
+
+def _connect_error(address: str, error: Exception, timeout_s: float, *, is_open: bool) -> ConnectFailed:
+    """What to raise when connecting failed with `error`."""
+    if isinstance(error, (TimeoutError, NoAnswer)):
+        what = "it accepts connections but does not answer" if is_open else "no connection"
+        return ConnectFailed(f"{address}: {what} within {timeout_s:g} s")
+    if isinstance(error, (socket.gaierror, UnicodeError)):
+        return UnknownHost(f"{address}: the name resolves to nothing ({getattr(error, 'strerror', error)})")
+    if isinstance(error, ConnectionClosed):
+        # Or a broker that stops, or has too many connections: that passes.
+        why = "closed the connection at the first request: does it want TLS, or is it not Kafka?"
+        return ConnectFailed(f"{address} {why}")
+    if isinstance(error, ConnectionRefusedError):
+        return ConnectFailed(f"{address}: connection refused, nothing listens there")
+    if isinstance(error, ssl.SSLError):
+        return NotKafka(f"{address}: no TLS connection ({error.reason or error})")
+    return ConnectFailed(f"{address}: {getattr(error, 'strerror', None) or error}")

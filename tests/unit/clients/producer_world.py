@@ -1,0 +1,223 @@
+"""A simulated cluster, network and clock around the producer's core: seeded chance, no waiting.
+
+Brokers keep Kafka's rules for idempotent producers (last five batches per producer and partition, gaps refused,
+epochs). The network delivers a connection's requests in order, but may lose the request, lose the answer, or answer
+late enough for the client to give up, in which case the request may still arrive.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from random import Random
+
+from ottla.clients.errors import ConnectionLost, RequestTimedOut
+from ottla.clients.producer.batch import Delivery
+from ottla.clients.producer.core import ProducerCore
+from ottla.clients.producer.events import AskProducerId, Effect, Finished, Outcome, RefreshMetadata, Send, Wake
+from ottla.clients.producer.settings import ProducerSettings
+from ottla.common.errors import ErrorCode
+
+LATENCY_MS = 3
+
+
+@dataclass
+class ProducerState:
+    epoch: int
+    last_sequence: int
+    recent: list[tuple[int, int, int]] = field(default_factory=list)  # first, last sequence, base offset
+
+
+@dataclass
+class Log:
+    """One partition, as all replicas have it: nothing acknowledged is ever lost here."""
+
+    leader: int
+    values: list[bytes | None] = field(default_factory=list)
+    producers: dict[int, ProducerState] = field(default_factory=dict)
+
+    def append(self, values: list[bytes | None], producer_id: int, epoch: int, sequence: int) -> Outcome:
+        if producer_id < 0:
+            self.values += values
+            return Outcome(0, len(self.values) - len(values))
+        last = sequence + len(values) - 1
+        state = self.producers.get(producer_id)
+        if state is not None and epoch < state.epoch:
+            return Outcome(ErrorCode.INVALID_PRODUCER_EPOCH)
+        if state is not None and epoch == state.epoch:
+            for known_first, known_last, offset in state.recent:
+                if (known_first, known_last) == (sequence, last):
+                    return Outcome(0, offset)
+            if sequence != state.last_sequence + 1:
+                return Outcome(ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER)
+        elif sequence != 0:
+            return Outcome(ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER)
+        if state is None or epoch > state.epoch:
+            state = self.producers[producer_id] = ProducerState(epoch, -1)
+        offset = len(self.values)
+        self.values += values
+        state.last_sequence = last
+        state.recent = [*state.recent[-4:], (sequence, last, offset)]
+        return Outcome(0, offset)
+
+
+class World:
+    """Runs the core against brokers. `chance` of each fault is set by the test."""
+
+    def __init__(
+        self, seed: int = 1, partitions: int = 1, nodes: int = 1, topic: str = "t", **settings: object
+    ) -> None:
+        self.random = Random(seed)
+        self.topic = topic
+        self.now_ms = 1000
+        self.nodes = nodes
+        self.logs = {p: Log(leader=p % nodes) for p in range(partitions)}
+        self.topic_errors: dict[str, int] = {}
+        self.known = {p: log.leader for p, log in self.logs.items()}
+        self.topic_exists = True
+        self.lose_request = self.lose_answer = self.delay_answer = 0.0
+        self.latest_arrival_ms = 1500  # of a request whose answer is late; it is given up after 1000
+        self.refuse: dict[int, float] = {}  # error code -> chance
+        self.down: set[int] = set()
+        self.sends: list[Send] = []
+        self.next_producer_id = 100
+        self.metadata_requests = 0
+        self._events: list[tuple[int, int, Callable[[], list[Effect]]]] = []
+        self._order = 0
+        self._busy_until: dict[int, int] = {}
+        defaults: dict[str, object] = {"linger_ms": 5, "request_timeout_ms": 1000, "delivery_timeout_ms": 600_000}
+        self.settings = ProducerSettings(**{**defaults, **settings})  # type: ignore[arg-type]
+        self.core = ProducerCore(self.settings, self, self.random)
+        self.announced: list[object] = []
+        self._known_now = dict(self.known) if self.topic_exists else {}
+        self._seen = False
+
+    # the view -----------------------------------------------------------------------------------------------------
+
+    def partitions(self, topic: str) -> list[int] | None:
+        return sorted(self.known) if self._seen and topic == self.topic else None
+
+    def leader(self, topic: str, partition: int) -> int | None:
+        leader = self.known.get(partition, -1)
+        return None if leader < 0 else leader
+
+    # what a test does ---------------------------------------------------------------------------------------------
+
+    def learn(self) -> None:
+        """The first metadata."""
+        assert self.core.partition_count(self.topic) == 0
+        self.run(until=lambda: self._seen)
+
+    def send(self, value: bytes, partition: int | None = 0, key: bytes | None = None) -> Delivery | None:
+        delivery = self.core.append(self.topic, partition, key, value, (), self.now_ms, Delivery)
+        if not self.core.woken:
+            self.perform(self.core.step(self.now_ms))
+        return delivery
+
+    def run(self, for_ms: int = 10_000_000, until: Callable[[], bool] | None = None) -> None:
+        """Let time pass, event by event."""
+        end = self.now_ms + for_ms
+        while True:
+            if until is not None and until():
+                return
+            if not self.core.woken:
+                self.perform(self.core.step(self.now_ms))
+                continue
+            timer = self.core.next_timer_ms()
+            due = min((when for when in (timer, self._events[0][0] if self._events else None) if when is not None),
+                      default=None)  # fmt: skip
+            if due is None or due > end:
+                assert until is None, "nothing happens any more, and it is not so yet"
+                self.now_ms = end
+                return
+            self.now_ms = max(self.now_ms, due)
+            if self._events and self._events[0][0] <= self.now_ms:
+                self.perform(heapq.heappop(self._events)[2]())
+            else:
+                self.perform(self.core.step(self.now_ms))
+            self.core.validate()
+
+    def perform(self, effects: list[Effect]) -> None:
+        for effect in effects:
+            if isinstance(effect, Send):
+                self.sends.append(effect)
+                self._transmit(effect)
+            elif isinstance(effect, Finished):
+                for batch in effect.batches:
+                    assert batch.done
+                    batch.announce()
+                    self.announced.append(batch)
+            elif isinstance(effect, RefreshMetadata):
+                self.metadata_requests += 1
+                self.at(LATENCY_MS, self._answer_metadata)
+            elif isinstance(effect, AskProducerId):
+                self.at(LATENCY_MS, self._give_producer_id)
+            elif isinstance(effect, Wake):
+                for wake in effect.wakers:
+                    wake()
+
+    def at(self, delay_ms: int, event: Callable[[], list[Effect]]) -> None:
+        self._order += 1
+        heapq.heappush(self._events, (self.now_ms + delay_ms, self._order, event))
+
+    def move_leader(self, partition: int, node: int) -> None:
+        self.logs[partition].leader = node
+
+    # the other side -----------------------------------------------------------------------------------------------
+
+    def _answer_metadata(self) -> list[Effect]:
+        if not self.topic_exists:
+            return self.core.metadata_changed(self.now_ms)
+        self._seen = True
+        self.known = {p: log.leader for p, log in self.logs.items()}
+        return self.core.metadata_changed(self.now_ms)
+
+    def _give_producer_id(self) -> list[Effect]:
+        self.next_producer_id += 1
+        return self.core.producer_id_given(self.next_producer_id, 0, self.now_ms)
+
+    def _transmit(self, send: Send) -> None:
+        chance = self.random.random
+        rows = [
+            (batch.queue.partition, [record[2] for record in batch.records], batch.producer_id, batch.epoch,
+             batch.sequence)
+            for batch in send.batches
+        ]  # fmt: skip
+        lost = ConnectionLost("the connection was lost")
+        if send.node_id in self.down or chance() < self.lose_request:
+            self.at(LATENCY_MS, lambda: self.core.lost(send.request_id, lost, self.now_ms))
+            return
+        arrival = max(LATENCY_MS + self.now_ms, self._busy_until.get(send.node_id, 0))
+        self._busy_until[send.node_id] = arrival
+        outcomes: dict[tuple[str, int], Outcome] = {}
+
+        def arrive() -> list[Effect]:
+            for partition, *batch in rows:
+                outcomes[self.topic, partition] = self._append(send.node_id, partition, *batch)
+            return []
+
+        if chance() < self.delay_answer:
+            # Given up before it arrives, and it may arrive after the retry.
+            self.at(1000, lambda: self.core.lost(send.request_id, RequestTimedOut("no answer"), self.now_ms))
+            self.at(self.random.randrange(900, self.latest_arrival_ms), arrive)
+            return
+        self.at(arrival - self.now_ms, arrive)
+        after = arrival - self.now_ms + LATENCY_MS
+        if chance() < self.lose_answer:
+            self.at(after, lambda: self.core.lost(send.request_id, lost, self.now_ms))
+        elif self.settings.acks == 0:
+            self.at(0, lambda: self.core.responded(
+                send.request_id, {(self.topic, row[0]): Outcome() for row in rows}, 0, self.now_ms
+            ))  # fmt: skip
+        else:
+            self.at(after, lambda: self.core.responded(send.request_id, outcomes, 0, self.now_ms))
+
+    def _append(self, node: int, partition: int, values: list[bytes | None], *producer: int) -> Outcome:
+        log = self.logs[partition]
+        if log.leader != node:
+            return Outcome(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+        for code, chance in self.refuse.items():
+            if self.random.random() < chance:
+                return Outcome(code, message=f"refused with {code}")
+        return log.append(values, *producer)

@@ -1,0 +1,241 @@
+"""One admin call against simulated brokers: who is asked, what is asked again, when it ends."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import pytest
+
+from ottla.clients.admin import Admin, AsyncAdmin, PartialFailure
+from ottla.clients.admin.core import Call, Progress, Round, Route
+from ottla.clients.cluster import Backoff, ClusterView
+from ottla.clients.errors import (
+    BrokerError,
+    BrokerUnavailable,
+    ClientError,
+    ConnectionLost,
+    RequestTimedOut,
+    TopicAlreadyExists,
+    UnknownTopicOrPartition,
+    error_for,
+)
+from ottla.common.errors import ErrorCode
+from ottla.common.ids import TopicPartition
+from ottla.protocol.message import Message
+from ottla.protocol.messages.heartbeat import HeartbeatRequest
+
+from .metadata import metadata, topic_row
+
+DEADLINE_MS = 10_000
+BACKOFF = Backoff(100, 1000)
+
+
+def call(route: Route, keys: Sequence[Any] | None, group: str | None = None) -> Call[Any, Any]:
+    def request(asked: Sequence[Any]) -> Message:
+        return HeartbeatRequest(group_id=",".join(map(str, asked)))
+
+    def read(answer: Any, _: Sequence[Any]) -> Iterator[tuple[Any, Any]]:
+        yield from answer.items()
+
+    return Call(route, keys, request, read, group=group)
+
+
+class Story:
+    """A call, a view, and a clock that only moves when the call waits."""
+
+    def __init__(self, the_call: Call[Any, Any], view: ClusterView) -> None:
+        self.view = view
+        self.now_ms = 0.0
+        self.progress: Progress[Any, Any] = Progress(the_call, DEADLINE_MS, BACKOFF)
+
+    def next(self) -> Round[Any]:
+        step = self.progress.next_round(self.view, self.now_ms)
+        assert step is not None, f"it ended: {self.progress.outcome}"
+        self.now_ms += step.wait_ms
+        return step
+
+    def ended(self) -> bool:
+        return self.progress.next_round(self.view, self.now_ms) is None
+
+    def answer(self, send: Any, **values: Any) -> None:
+        self.progress.answered(send, {key: values[str(key)] for key in send.keys})  # type: ignore[arg-type]
+
+
+@pytest.fixture
+def view() -> ClusterView:
+    known = ClusterView()
+    known.apply(metadata(topic_row("t", leaders=[1, 2, 1]), nodes=[1, 2], controller=2), 0)
+    return known
+
+
+T0, T1, T2 = (TopicPartition("t", i) for i in range(3))
+P0, P1, P2 = "t-0", "t-1", "t-2"
+
+
+def test_each_leader_is_asked_once_for_all_its_partitions(view: ClusterView) -> None:
+    story = Story(call(Route.LEADERS, [T0, T1, T2]), view)
+    sends = story.next().sends
+    assert {send.node_id: send.keys for send in sends} == {1: (T0, T2), 2: (T1,)}
+    for send in sends:
+        story.answer(send, **{P0: 10, P1: 11, P2: 12})
+    assert story.ended()
+    assert story.progress.outcome.all() == {T0: 10, T1: 11, T2: 12}
+
+
+def test_a_partition_whose_leader_moved_is_asked_for_at_the_new_one(view: ClusterView) -> None:
+    story = Story(call(Route.LEADERS, [T0, T1]), view)
+    first, second = story.next().sends
+    story.answer(first, **{P0: error_for(ErrorCode.NOT_LEADER_OR_FOLLOWER)})
+    story.answer(second, **{P1: 11})
+    step = story.next()
+    assert step.refresh == frozenset({"t"})
+    assert step.wait_ms == 100
+    view.apply(metadata(topic_row("t", leaders=[2, 2, 1], epoch=1), nodes=[1, 2]), story.now_ms)
+    (again,) = story.next().sends
+    assert (again.node_id, again.keys) == (2, (T0,))
+    story.answer(again, **{P0: 10})
+    assert story.ended()
+    assert story.progress.outcome.all() == {T1: 11, T0: 10}
+
+
+def test_an_unknown_topic_is_asked_for_a_few_times_then_named(view: ClusterView) -> None:
+    story = Story(call(Route.LEADERS, [TopicPartition("nope", 0)]), view)
+    rounds = 0
+    while (step := story.progress.next_round(view, story.now_ms)) is not None:
+        rounds += 1
+        story.now_ms += step.wait_ms
+        assert step.refresh == frozenset({"nope"})
+        view.apply(metadata(topic_row("nope", error=3), nodes=[1, 2]), story.now_ms)
+    assert rounds == 3
+    with pytest.raises(UnknownTopicOrPartition, match="nope"):
+        story.progress.outcome.one()
+    assert story.now_ms < 1000
+
+
+def test_a_partition_that_the_topic_lacks_is_an_error_that_says_how_many_there_are(view: ClusterView) -> None:
+    story = Story(call(Route.LEADERS, [TopicPartition("t", 9)]), view)
+    while (step := story.progress.next_round(view, story.now_ms)) is not None:
+        story.now_ms += step.wait_ms
+    with pytest.raises(UnknownTopicOrPartition, match="no partition 9, it has 3"):
+        story.progress.outcome.one()
+
+
+def test_the_coordinator_is_found_asked_and_looked_for_again_when_it_moved(view: ClusterView) -> None:
+    story = Story(call(Route.COORDINATORS, ["g", "h"]), view)
+    assert story.next().coordinators == ("g", "h")
+    story.progress.found("g", 1)
+    story.progress.found("h", 1)
+    (send,) = story.next().sends
+    assert (send.node_id, send.keys) == (1, ("g", "h"))
+    story.answer(send, g=error_for(ErrorCode.NOT_COORDINATOR), h="fine")
+    step = story.next()
+    assert (step.forget, step.coordinators, step.wait_ms) == (("g",), ("g",), 100)
+    story.progress.found("g", 2)
+    (send,) = story.next().sends
+    assert (send.node_id, send.keys) == (2, ("g",))
+    story.answer(send, g="fine")
+    assert story.ended()
+    assert story.progress.outcome.all() == {"h": "fine", "g": "fine"}
+
+
+def test_a_group_without_coordinator_fails_alone(view: ClusterView) -> None:
+    story = Story(call(Route.COORDINATORS, ["g", "h"]), view)
+    story.next()
+    story.progress.found("g", 1)
+    story.progress.not_found("h", BrokerError("no", code=ErrorCode.GROUP_AUTHORIZATION_FAILED))
+    (send,) = story.next().sends
+    story.answer(send, g="fine")
+    assert story.ended()
+    with pytest.raises(PartialFailure) as caught:
+        story.progress.outcome.all()
+    assert caught.value.results == {"g": "fine"}
+    assert list(caught.value.errors) == ["h"]
+    assert not caught.value.retriable
+
+
+def test_the_controller_is_asked_and_any_broker_where_it_is_not_known(view: ClusterView) -> None:
+    story = Story(call(Route.CONTROLLER, ["a"]), view)
+    (send,) = story.next().sends
+    assert send.node_id == 2
+    story.answer(send, a=error_for(ErrorCode.NOT_CONTROLLER))
+    step = story.next()
+    assert step.refresh == frozenset()
+    assert step.sends[0].node_id is None
+
+
+def test_every_broker_is_asked_for_its_own(view: ClusterView) -> None:
+    sends = Story(call(Route.BROKERS, None), view).next().sends
+    assert [(send.node_id, send.keys) for send in sends] == [(1, (1,)), (2, (2,))]
+
+
+def test_it_gives_up_at_the_deadline_with_the_last_error(view: ClusterView) -> None:
+    story = Story(call(Route.CONTROLLER, ["a"]), view)
+    waits = []
+    while (step := story.progress.next_round(view, story.now_ms)) is not None:
+        waits.append(step.wait_ms)
+        story.now_ms += step.wait_ms
+        (send,) = step.sends
+        story.progress.failed(send, BrokerUnavailable("down"))
+    assert waits[:5] == [0, 100, 200, 400, 800]
+    assert max(waits) == 1000
+    assert DEADLINE_MS - 1000 <= story.now_ms < DEADLINE_MS
+    with pytest.raises(BrokerUnavailable, match="down"):
+        story.progress.outcome.one()
+
+
+def test_an_error_that_a_lost_attempt_may_have_caused_says_so(view: ClusterView) -> None:
+    story = Story(call(Route.CONTROLLER, ["a"]), view)
+    (send,) = story.next().sends
+    story.progress.failed(send, ConnectionLost("gone"))
+    (send,) = story.next().sends
+    story.answer(send, a=error_for(ErrorCode.TOPIC_ALREADY_EXISTS))
+    assert story.ended()
+    with pytest.raises(TopicAlreadyExists) as caught:
+        story.progress.outcome.one()
+    assert "lost its connection" in caught.value.__notes__[0]
+
+
+def test_what_the_answer_leaves_out_is_an_error(view: ClusterView) -> None:
+    story = Story(call(Route.CONTROLLER, ["a"]), view)
+    (send,) = story.next().sends
+    story.progress.answered(send, {"b": 1})  # type: ignore[arg-type]
+    assert story.ended()
+    with pytest.raises(BrokerError, match="nothing about a"):
+        story.progress.outcome.one()
+
+
+def test_a_deadline_in_the_past_ends_it_at_once(view: ClusterView) -> None:
+    story = Story(call(Route.CONTROLLER, ["a"]), view)
+    story.now_ms = DEADLINE_MS
+    assert story.ended()
+    with pytest.raises(RequestTimedOut):
+        story.progress.outcome.one()
+
+
+def test_a_partial_failure_is_a_group_and_a_client_error() -> None:
+    failure = PartialFailure.of({"a": TopicAlreadyExists("a is there")}, {"b": 1})
+    assert isinstance(failure, ClientError)
+    caught: list[Exception] = []
+    try:
+        raise failure
+    except* TopicAlreadyExists as group:
+        caught += group.exceptions
+    assert [str(error) for error in caught] == ["a is there"]
+    assert "1 of 2 failed: a: a is there" in str(failure)
+
+
+def test_both_faces_have_the_same_methods_signatures_and_promises() -> None:
+    def public(face: type) -> dict[str, Any]:
+        return {name: member for name, member in vars(face).items() if not name.startswith("_")}
+
+    blocking, asynchronous = public(Admin), public(AsyncAdmin)
+    assert list(blocking) == list(asynchronous)
+    for name, method in asynchronous.items():
+        assert inspect.iscoroutinefunction(method), name
+        assert not inspect.iscoroutinefunction(blocking[name]), name
+        assert inspect.signature(method) == inspect.signature(blocking[name]), name
+        assert inspect.getdoc(method) == inspect.getdoc(blocking[name]), name
+        assert inspect.getdoc(method), name
+    assert inspect.signature(Admin.__init__) == inspect.signature(AsyncAdmin.__init__)

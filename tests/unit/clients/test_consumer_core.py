@@ -1,0 +1,298 @@
+"""The consumer's cores in simulation: groups, positions, fetch sessions, commits."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+
+from ottla.clients.consumer.decoding import Fetched, span
+from ottla.clients.consumer.fetching import FetchLimits, FetchSession, Wanted
+from ottla.clients.consumer.membership import MOVES, State
+from ottla.clients.consumer.record import Record, make_record, record_class
+from ottla.clients.errors import ClientError, CorruptRecords, OffsetOutOfRange, RebalanceInProgress
+from ottla.common.errors import ErrorCode
+from ottla.common.ids import TopicPartition
+from ottla.protocol.messages.fetch import FetchResponse
+from ottla.records import Codec, encode_batch, encode_end_transaction_marker, patch
+
+from .consumer_simulation import Simulated, World
+
+T0 = TopicPartition("t", 0)
+
+
+def settle(world: World, *consumers: Simulated, rounds: int = 12) -> None:
+    """Everybody polls while the network works."""
+    for _ in range(rounds):
+        world.run(100)
+        for consumer in consumers:
+            consumer.poll(0)
+
+
+@pytest.mark.parametrize("strategy", ["range", "roundrobin", "sticky", "cooperative-sticky"])
+def test_members_share_and_take_over(strategy: str) -> None:
+    world = World({"t": 6})
+    group = [Simulated(world, group_id="g", partition_assignment_strategy=strategy) for _ in range(3)]
+    for count in (1, 2, 3):
+        group[count - 1].core.subscribe(["t"], None)
+        settle(world, *group[:count], rounds=120)
+        assert sorted(p for member in group[:count] for p in member.owned()) == list(range(6))
+        assert {len(member.owned()) for member in group[:count]} == {6 // count}
+    group[0].core.unsubscribe()
+    settle(world, *group, rounds=120)
+    assert [len(member.owned()) for member in group] == [0, 3, 3]
+
+
+def test_cooperative_member_gives_up_only_what_moves() -> None:
+    world = World({"t": 4})
+    one, two = (Simulated(world, group_id="g", partition_assignment_strategy="cooperative-sticky") for _ in range(2))
+    one.core.subscribe(["t"], None)
+    settle(world, one)
+    two.core.subscribe(["t"], None)
+    settle(world, one, two, rounds=60)
+    revoked = [partitions for kind, partitions in one.story if kind == "revoked"]
+    assert [len(partitions) for partitions in revoked] == [2]
+    assert sorted(one.owned() + two.owned()) == [0, 1, 2, 3]
+
+
+def test_partitions_are_taken_away_in_a_poll_only() -> None:
+    world = World({"t": 2})
+    one, two = Simulated(world, group_id="g"), Simulated(world, group_id="g")
+    one.core.subscribe(["t"], None)
+    settle(world, one)
+    two.core.subscribe(["t"], None)
+    two.poll()
+    world.run(20_000)
+    assert one.owned() == [0, 1]
+    assert one.core.membership is not None
+    assert one.core.membership.state is State.PREPARING
+    settle(world, one, two, rounds=40)
+    assert len(one.owned()) == len(two.owned()) == 1
+
+
+def test_heartbeats_keep_a_member_that_works_long_until_max_poll_interval() -> None:
+    world = World({"t": 1})
+    one = Simulated(
+        world, group_id="g", session_timeout_ms=6_000, heartbeat_interval_ms=1_000, max_poll_interval_ms=60_000
+    )
+    one.core.subscribe(["t"], None)
+    settle(world, one)
+    generation = one.core.membership.generation  # type: ignore[union-attr]
+    world.run(50_000)
+    assert one.core.membership.state is State.STABLE  # type: ignore[union-attr]
+    world.run(15_000)
+    assert one.core.membership.state is State.OUTSIDE  # type: ignore[union-attr]
+    with pytest.raises(ClientError, match=r"max\.poll\.records"):
+        one.core.commit_request({})
+    settle(world, one)
+    assert ("lost", [0]) in one.story
+    assert one.core.membership.generation > generation  # type: ignore[union-attr]
+
+
+def test_member_that_the_coordinator_forgot_loses_its_partitions_and_joins_again() -> None:
+    world = World({"t": 2})
+    one = Simulated(world, group_id="g", session_timeout_ms=6_000, heartbeat_interval_ms=1_000)
+    one.core.subscribe(["t"], None)
+    settle(world, one)
+    world.down = True
+    world.run(10_000)
+    world.down = False
+    one.core.membership._gone()  # type: ignore[union-attr]
+    with pytest.raises(RebalanceInProgress):
+        one.core.commit_request({})
+    settle(world, one, rounds=30)
+    assert one.owned() == [0, 1]
+    assert [kind for kind, _ in one.story] == ["assigned", "lost", "assigned"]
+
+
+def test_partitions_that_are_added_make_the_leader_rebalance() -> None:
+    world = World({"t": 1})
+    one = Simulated(world, group_id="g", metadata_max_age_ms=1_000)
+    one.view.max_age_ms = 1_000
+    one.core.subscribe(["t"], None)
+    settle(world, one)
+    world.topics["t"] = 3
+    world.run(2_000)
+    settle(world, one)
+    assert one.owned() == [0, 1, 2]
+
+
+def test_pattern_takes_topics_as_they_come_but_not_the_clusters_own() -> None:
+    world = World({"ab": 1, "b": 1, "__consumer_offsets": 1})
+    one = Simulated(world, group_id="g")
+    one.view.max_age_ms = 1_000
+    one.core.subscribe(None, ".*b|__.*")
+    settle(world, one)
+    assert one.core.topics == {"ab", "b"}
+    world.topics["cb"], world.ids["cb"] = 1, bytes(15) + b"\x09"
+    world.run(2_000)
+    settle(world, one)
+    assert [tp.topic for tp in one.core.positions.assigned()] == ["ab", "b", "cb"]
+
+
+def test_auto_commit_commits_what_earlier_polls_handed_over() -> None:
+    world = World({"t": 1})
+    world.append("t", 0, *[b"%d" % i for i in range(10)])
+    one = Simulated(world, group_id="g", auto_commit_interval_ms=100)
+    one.core.subscribe(["t"], None)
+    settle(world, one)
+    assert len(one.poll(4)) == 4
+    world.run(1_000)
+    assert one.core._committed.get(T0, 0) == 0
+    assert len(one.poll(4)) == 4
+    world.run(1_000)
+    assert one.core._committed[T0] == 4
+
+
+def test_lost_connection_loses_and_doubles_no_record() -> None:
+    world = World({"t": 1})
+    one = Simulated(world)
+    one.core.assign([T0])
+    world.run(100)
+    seen: list[int] = []
+    chance = random.Random(3)
+    for number in range(60):
+        world.append("t", 0, b"a%d" % number, b"b%d" % number)
+        world.down = chance.random() < 0.4
+        world.run(chance.randrange(300))
+        seen += [r.offset for r in one.poll(chance.randrange(1, 5))]
+    world.down = False
+    for _ in range(100):
+        world.run(300)
+        seen += [r.offset for r in one.poll()]
+    assert seen == list(range(120))
+
+
+def test_seek_makes_an_answer_on_its_way_nobodys() -> None:
+    world = World({"t": 1})
+    world.append("t", 0, *[b"v"] * 10)
+    one = Simulated(world)
+    one.core.assign([T0])
+    world.run(500)
+    one.core.seek(T0, 7)
+    world.run(10)
+    assert [r.offset for r in one.poll()] == [7, 8, 9]
+
+
+def test_offset_out_of_range_resets_or_raises() -> None:
+    world = World({"t": 1})
+    world.append("t", 0, b"a", b"b")
+    earliest, none = Simulated(world), Simulated(world, auto_offset_reset="none")
+    for consumer in (earliest, none):
+        consumer.core.assign([T0])
+        consumer.core.seek(T0, 50)
+    world.run(1_000)
+    assert [r.offset for r in earliest.poll()] == [0, 1]
+    for _ in range(2):
+        with pytest.raises(OffsetOutOfRange):
+            none.poll()
+
+
+def test_full_buffer_asks_for_no_more() -> None:
+    world = World({"t": 1})
+    for _ in range(20):
+        world.append("t", 0, bytes(1000))
+    one = Simulated(world, max_partition_fetch_bytes=2_000)
+    one.core.assign([T0])
+    for _ in range(30):
+        world.run(10)
+    (state,) = one.core.positions
+    assert 2_000 <= state.buffered_bytes < 4_200
+    asked = len(world.fetches)
+    world.run(1_000)
+    assert len(world.fetches) == asked
+
+
+def test_corrupt_batch_is_fetched_again_then_raised_once_then_passed() -> None:
+    world = World({"t": 1})
+    world.append("t", 0, b"a", b"b")
+    world.append("t", 0, b"c")
+    upto, batch = world.logs[T0][0]
+    world.logs[T0][0] = (upto, batch[:-1] + bytes([batch[-1] ^ 1]))
+    one = Simulated(world)
+    one.core.assign([T0])
+    raised: list[CorruptRecords] = []
+    seen: list[int] = []
+    for _ in range(20):
+        world.run(200)
+        try:
+            seen += [r.offset for r in one.poll()]
+        except CorruptRecords as error:
+            raised.append(error)
+    assert [(e.topic, e.partition, e.offset) for e in raised] == [("t", 0, 0)]
+    assert seen == [2]
+
+
+def test_session_sends_what_changed() -> None:
+    session = FetchSession(FetchLimits())
+    topic_id = bytes(15) + b"\x01"
+    a, b = TopicPartition("t", 0), TopicPartition("t", 1)
+    row = Wanted(topic_id, 0, 100, 0)
+    first, newest = session.build({a: row, b: row}, 1000)
+    assert (first.session_epoch, newest, len(first.topics[0].partitions)) == (0, None, 2)
+    assert session.answered(FetchResponse(session_id=5))
+    second, _ = session.build({a: row, b: Wanted(topic_id, 9, 100, 0)}, 1000)
+    assert (second.session_id, second.session_epoch) == (5, 1)
+    assert [(p.partition, p.fetch_offset) for t in second.topics for p in t.partitions] == [(1, 9)]
+    assert session.answered(FetchResponse(session_id=5))
+    third, _ = session.build({a: row}, 1000)
+    assert third.topics == []
+    assert [(t.topic_id, t.partitions) for t in third.forgotten_topics_data] == [(topic_id, [1])]
+    assert not session.answered(FetchResponse(error_code=ErrorCode.FETCH_SESSION_ID_NOT_FOUND))
+    fourth, _ = session.build({a: row}, 1000)
+    assert (fourth.session_id, fourth.session_epoch, len(fourth.topics)) == (0, 0, 1)
+    by_name, newest = session.build({a: Wanted(bytes(16), 0, 100, 0)}, 1000)
+    assert (by_name.session_epoch, newest) == (0, 12)
+
+
+def batch(base: int, *values: bytes, **options: object) -> bytes:
+    return bytes(encode_batch([(0, None, v, []) for v in values], base_offset=base, **options))  # type: ignore[arg-type]
+
+
+def test_aborted_transactions_and_markers_are_left_out() -> None:
+    transactional = 0x10
+    marker = encode_end_transaction_marker(
+        commit=False, producer_id=1, producer_epoch=0, coordinator_epoch=0, timestamp_ms=0
+    )
+    patch(marker, 0, 2, 0)
+    log = (
+        batch(0, b"a", producer_id=1, producer_epoch=0, base_sequence=0, attributes=transactional)
+        + batch(1, b"b", producer_id=2, producer_epoch=0, base_sequence=0, attributes=transactional)
+        + bytes(marker)
+    )
+    fetched = Fetched(T0, Record, memoryview(log), 0, aborted=[(1, 0)])
+    rows: list[Record] = []
+    while not fetched.exhausted:
+        rows += fetched.take(10)
+    assert [r.value for r in rows] == [b"b"]
+    assert fetched.next_offset == 3
+
+
+@pytest.mark.parametrize("codec", list(Codec))
+def test_part_of_a_batch_may_be_taken(codec: Codec) -> None:
+    log = batch(10, *[b"%d" % i for i in range(5)], codec=codec) + batch(20, b"x")
+    assert span(memoryview(log + b"\0" * 30)) == (21, len(log))
+    fetched = Fetched(T0, Record, memoryview(log), 12)
+    assert [r.offset for r in fetched.take(2)] == [12, 13]
+    assert fetched.next_offset == 14
+    assert [r.offset for r in fetched.take(2)] == [14]
+    assert fetched.next_offset == 15
+    assert [r.offset for r in fetched.take(2)] == [20]
+    assert fetched.exhausted
+
+
+def test_record_knows_where_it_is_from() -> None:
+    import pickle
+
+    record = make_record("t", 3, 7, 1, b"k", b"v", [])
+    assert (record.topic, record.partition, record.topic_partition) == ("t", 3, TopicPartition("t", 3))
+    assert type(record) is record_class("t", 3)
+    again = pickle.loads(pickle.dumps(record))
+    assert again == record
+    assert again != make_record("t", 4, *record)
+    assert "topic='t', partition=3, offset=7" in repr(record)
+
+
+def test_every_move_of_a_member_leads_to_a_state_of_the_table() -> None:
+    assert set(MOVES) == set(State)
+    assert all(target in MOVES for targets in MOVES.values() for target in targets)

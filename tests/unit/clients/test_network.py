@@ -1,0 +1,275 @@
+"""Many brokers, some down: which is asked, how often a dead one is tried, who waits for whom, and the driver."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import threading
+import time
+from collections.abc import Coroutine
+from typing import Any, Self
+
+import pytest
+
+from ottla.clients.driver import Driver
+from ottla.clients.errors import BrokerUnavailable, ClientError, Closed, ConnectionLost, RequestTimedOut, UnknownMember
+from ottla.clients.network import Cluster
+from ottla.clients.options import COMMON_OPTIONS, read_options
+from ottla.protocol.frames import RequestHeader
+from ottla.protocol.message import Message
+from ottla.protocol.messages.find_coordinator import Coordinator, FindCoordinatorRequest, FindCoordinatorResponse
+from ottla.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
+from ottla.protocol.messages.metadata import MetadataRequest, MetadataResponse, MetadataResponseBroker
+
+from .fake_broker import Answer, FakeBroker
+
+
+def run(story: Coroutine[Any, Any, None]) -> None:
+    asyncio.run(asyncio.wait_for(story, 20))
+
+
+def cluster(*addresses: str, **settings: object) -> Cluster:
+    given: dict[str, object] = {"bootstrap.servers": list(addresses), "reconnect.backoff.ms": 20, **settings}
+    return Cluster(read_options(COMMON_OPTIONS, given))
+
+
+class Pair:
+    """Two brokers that name each other; `answers` are popped for what is not Metadata."""
+
+    def __init__(self) -> None:
+        self.one, self.two = FakeBroker(self._answer), FakeBroker(self._answer)
+        self.answers: list[Answer] = []
+        self.refreshes = 0
+
+    def _answer(self, _: RequestHeader, request: Message) -> Answer:
+        if isinstance(request, MetadataRequest):
+            self.refreshes += 1
+            rows = [MetadataResponseBroker(i, "127.0.0.1", b.port) for i, b in ((1, self.one), (2, self.two))]
+            return MetadataResponse(brokers=rows, cluster_id="c", controller_id=2)
+        if isinstance(request, HeartbeatRequest):
+            return HeartbeatResponse(request.generation_id)
+        return self.answers.pop(0) if self.answers else None
+
+    async def __aenter__(self) -> Self:
+        await self.one.start()
+        await self.two.start()
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.one.stop()
+        await self.two.stop()
+
+
+def test_one_live_address_of_several_is_enough() -> None:
+    async def story() -> None:
+        async with Pair() as pair:
+            ours = cluster("127.0.0.1:1", pair.one.address, "127.0.0.1:2")
+            await ours.start()
+            assert {n: node.port for n, node in ours.view.nodes.items()} == {1: pair.one.port, 2: pair.two.port}
+            assert (ours.view.cluster_id, ours.view.controller_id) == ("c", 2)
+            await ours.close()
+
+    run(story())
+
+
+def test_callers_share_one_connection_and_other_purposes_have_their_own() -> None:
+    async def story() -> None:
+        async with Pair() as pair:
+            ours = cluster(pair.one.address)
+            await ours.start()
+            connections = await asyncio.gather(*(ours.connection(2) for _ in range(10)))
+            assert len(set(map(id, connections))) == 1
+            assert pair.two.connections == 1
+            assert ours.connected(2) is connections[0]
+            other = await ours.connection(2, purpose="coordinator")
+            assert other is not connections[0]
+            assert pair.two.connections == 2
+            await ours.close()
+
+    run(story())
+
+
+def test_refreshes_at_the_same_time_are_one_request() -> None:
+    async def story() -> None:
+        async with Pair() as pair:
+            ours = cluster(pair.one.address)
+            await ours.start()
+            await asyncio.gather(*(ours.refresh(["t"]) for _ in range(10)))
+            assert pair.refreshes == 2
+            await ours.close()
+
+    run(story())
+
+
+def test_a_broker_that_comes_back_is_found_again_and_one_that_is_down_not_hammered() -> None:
+    async def story() -> None:
+        async with Pair() as pair:
+            ours = cluster(pair.one.address, pair.two.address)
+            await ours.start()
+            await ours.send(2, HeartbeatRequest("g", 1, "m"))
+            await pair.two.stop()
+            attempts = 0
+            until = time.monotonic() + 0.5
+            while time.monotonic() < until:
+                with pytest.raises((BrokerUnavailable, ConnectionLost)):
+                    await ours.send(2, HeartbeatRequest("g", 1, "m"))
+                attempts += 1
+            assert 2 <= attempts <= 12
+            await pair.two.start()
+            assert (await ours.send(2, HeartbeatRequest("g", 5, "m"))).throttle_time_ms == 5
+            await ours.close()
+
+    run(story())
+
+
+def test_all_brokers_down_names_each_address() -> None:
+    async def story() -> None:
+        ours = cluster("127.0.0.1:1", "127.0.0.1:2")
+        started = time.monotonic()
+        with pytest.raises(BrokerUnavailable, match=r"127\.0\.0\.1:1: .*refused.*; 127\.0\.0\.1:2") as caught:
+            await ours.start(0.4)
+        assert caught.value.retriable
+        assert 0.1 < time.monotonic() - started < 2
+        await ours.close()
+
+    run(story())
+
+
+def test_addresses_that_can_never_work_are_not_tried_for_long() -> None:
+    async def story() -> None:
+        async with FakeBroker(lambda *_: b"HTTP/1.1 400 Bad Request\r\n\r\n", handshake=False) as web:
+            ours = cluster(web.address)
+            started = time.monotonic()
+            with pytest.raises(BrokerUnavailable, match="web server") as caught:
+                await ours.start(10)
+            assert not caught.value.retriable
+            assert time.monotonic() - started < 2
+            await ours.close()
+
+    run(story())
+
+
+def test_a_silent_broker_leaves_time_for_the_next() -> None:
+    async def story() -> None:
+        async with FakeBroker(lambda *_: None, handshake=False) as silent, Pair() as pair:
+            ours = cluster(silent.address, pair.one.address)
+            await ours.start(2)
+            assert set(ours.view.nodes) == {1, 2}
+            await ours.close()
+
+    run(story())
+
+
+def test_the_coordinator_is_asked_for_until_there_is_one_then_remembered() -> None:
+    async def story() -> None:
+        async with Pair() as pair:
+            ours = cluster(pair.one.address)
+            await ours.start()
+            none = FindCoordinatorResponse(coordinators=[Coordinator("g", -1, "", -1, 15)])
+            there = FindCoordinatorResponse(coordinators=[Coordinator("g", 2, "127.0.0.1", pair.two.port, 0)])
+            pair.answers = [none, there]
+            assert await ours.coordinator("g") == 2
+            assert await ours.coordinator("g") == 2
+            assert pair.answers == []
+            ours.forget_coordinator("g")
+            pair.answers = [FindCoordinatorResponse(coordinators=[Coordinator("g", -1, "", -1, 25, "no")])]
+            with pytest.raises(UnknownMember, match="no"):
+                await ours.coordinator("g")
+            await ours.close()
+
+    run(story())
+
+
+def test_closing_ends_what_waits() -> None:
+    async def story() -> None:
+        async with Pair() as pair:
+            ours = cluster(pair.one.address)
+            await ours.start()
+            waiting = asyncio.ensure_future(ours.send(1, FindCoordinatorRequest("g")))
+            await asyncio.sleep(0.05)
+            await ours.close()
+            with pytest.raises(ClientError):
+                await waiting
+            with pytest.raises(Closed):
+                await ours.send(1, HeartbeatRequest())
+            with pytest.raises(Closed):
+                await ours.refresh()
+
+    run(story())
+
+
+# -- the driver ------------------------------------------------------------------------------------------------
+
+
+async def after(delay_s: float, result: object) -> object:
+    await asyncio.sleep(delay_s)
+    if isinstance(result, Exception):
+        raise result
+    return result
+
+
+def test_the_driver_hands_back_results_and_errors() -> None:
+    driver = Driver()
+    assert driver.run(after(0, 7)) == 7
+    with pytest.raises(ValueError, match="mine"):
+        driver.run(after(0, ValueError("mine")))
+    with pytest.raises(TimeoutError, match="mine"):
+        driver.run(after(0, TimeoutError("mine")), 5)
+    with pytest.raises(RequestTimedOut, match=r"0\.05 s"):
+        driver.run(after(30, None), 0.05)
+    driver.close()
+    driver.close()
+    with pytest.raises(Closed):
+        driver.run(after(0, 7))
+
+
+def test_a_blocking_call_in_a_callback_is_an_error_not_a_deadlock() -> None:
+    driver = Driver()
+    caught: list[BaseException] = []
+    done = threading.Event()
+
+    def callback() -> None:
+        try:
+            driver.run(after(0, 7))
+        except ClientError as error:
+            caught.append(error)
+        done.set()
+
+    driver.call_soon(callback)
+    assert done.wait(5)
+    assert "callback" in str(caught[0])
+    driver.close()
+
+
+def test_closing_the_driver_lets_waiting_callers_go() -> None:
+    driver = Driver()
+    caught: list[BaseException] = []
+
+    def wait() -> None:
+        try:
+            driver.run(after(60, None))
+        except Closed as error:
+            caught.append(error)
+
+    thread = threading.Thread(target=wait)
+    thread.start()
+    time.sleep(0.1)
+    driver.close()
+    thread.join(5)
+    assert not thread.is_alive()
+    assert len(caught) == 1
+
+
+@pytest.mark.filterwarnings("ignore:This process .* is multi-threaded:DeprecationWarning")
+def test_a_forked_child_is_told_to_make_its_own() -> None:
+    driver = Driver()
+    pid = os.fork()
+    if pid == 0:
+        try:
+            driver.run(after(0, 7))
+        except ClientError as error:
+            os._exit(42 if "fork" in str(error) else 43)
+        os._exit(44)
+    assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 42
+    assert driver.run(after(0, 7)) == 7
+    driver.close()

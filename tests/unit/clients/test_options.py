@@ -1,0 +1,95 @@
+"""Settings of clients: either name, checked, with help on a typo; and errors that know their code."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+import ottla.clients
+from ottla.clients import errors
+from ottla.clients.errors import BrokerError, ClientError, ConfigurationError, error_for
+from ottla.clients.options import COMMON_OPTIONS, Option, parse_servers, read_options
+from ottla.common.errors import ErrorCode
+
+SERVERS = {"bootstrap.servers": "localhost:9092"}
+
+
+def test_either_name_is_taken_and_defaults_fill_the_rest() -> None:
+    options = read_options(COMMON_OPTIONS, {"bootstrap_servers": ["a:1", "b:2"], "request.timeout.ms": "5000"})
+    assert options["bootstrap_servers"] == ["a:1", "b:2"]
+    assert options["request_timeout_ms"] == 5000
+    assert options["retry_backoff_ms"] == 100
+    assert set(options) == {row.python_name for row in COMMON_OPTIONS}
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({}, "bootstrap.servers is missing"),
+        ({"bootstrap.servers": ""}, "bootstrap.servers is empty"),
+        ({"bootstrap.servers": "localhost"}, "must be host:port"),
+        ({"bootstrap.servers": "localhost:0"}, "must be host:port"),
+        ({"bootstrap.server": "a:1"}, "did you mean 'bootstrap.servers'"),
+        (SERVERS | {"request_timeout": 5}, "did you mean 'request_timeout_ms'"),
+        (SERVERS | {"xyzzy": 5}, "There is no setting 'xyzzy'$"),
+        (SERVERS | {"request.timeout.ms": "soon"}, "'soon'; it must be a whole number"),
+        (SERVERS | {"request.timeout.ms": True}, "True; it must be a whole number"),
+        (SERVERS | {"request.timeout.ms": 0}, "at least 1"),
+        (SERVERS | {"security.protocol": "SSLv2"}, "must be one of PLAINTEXT"),
+        (SERVERS | {"client.id": "a", "client_id": "b"}, "client.id is given twice"),
+    ],
+)
+def test_a_wrong_setting_is_named_with_what_it_may_be(given: dict[str, object], message: str) -> None:
+    with pytest.raises(ConfigurationError, match=message) as caught:
+        read_options(COMMON_OPTIONS, given)
+    assert isinstance(caught.value, ValueError)
+
+
+@pytest.mark.parametrize(
+    ("kind", "value", "read"),
+    [
+        ("bool", "true", True),
+        ("bool", False, False),
+        ("float", "1.5", 1.5),
+        ("int", 3.0, 3),
+        ("list", "a, b,", ["a", "b"]),
+        ("str", 7, "7"),
+        ("object", str, str),
+    ],
+)
+def test_values_come_as_text_or_as_they_are(kind: str, value: object, read: object) -> None:
+    assert Option("x", kind, None, "").read(value) == read  # type: ignore[arg-type]
+
+
+def test_servers_may_have_a_listener_name_and_v6_addresses() -> None:
+    assert parse_servers(["PLAINTEXT://h:1", "[::1]:2"]) == [("h", 1), ("::1", 2)]
+
+
+def test_every_code_has_an_exception_that_says_whether_to_retry() -> None:
+    for code in ErrorCode:
+        error = error_for(code)
+        assert isinstance(error, BrokerError)
+        assert (error.code, error.retriable) == (code, code.retriable)
+    assert type(error_for(36)) is errors.TopicAlreadyExists
+    assert str(error_for(36, "Topic t is there")) == "Topic t is there"
+    assert "999" in str(error_for(999))
+
+
+def test_the_tree_in_the_docstring_is_the_tree() -> None:
+    drawn = errors.__doc__ or ""
+    for kind in vars(errors).values():
+        if isinstance(kind, type) and issubclass(kind, ClientError) and not kind.__name__.startswith("_"):
+            assert kind.__name__ in drawn, f"draw {kind.__name__}"
+
+
+def test_names_are_exported_on_first_use() -> None:
+    assert ottla.clients.TopicAlreadyExists is errors.TopicAlreadyExists
+    with pytest.raises(AttributeError, match="no attribute 'Produzer'"):
+        _ = ottla.clients.Produzer
+
+
+def test_importing_the_package_imports_no_loop_and_no_arrow() -> None:
+    script = "import sys, ottla.clients; print([m for m in ('asyncio', 'pyarrow', 'uvloop') if m in sys.modules])"
+    assert subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True).stdout == "[]\n"

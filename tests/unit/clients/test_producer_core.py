@@ -1,0 +1,337 @@
+"""Stories of the producer's core on a simulated cluster: what is acknowledged is there once and in order."""
+
+from __future__ import annotations
+
+import os
+
+import pytest
+
+from ottla.clients.errors import (
+    BufferExhausted,
+    Closed,
+    ConnectionLost,
+    DeliveryTimedOut,
+    InvalidRecord,
+    MessageTooLarge,
+    UnknownTopicOrPartition,
+)
+from ottla.clients.producer.batch import Delivery, RecordMetadata
+from ottla.clients.producer.events import Outcome
+from ottla.common.errors import ErrorCode
+
+from .producer_world import World
+
+SEEDS = range(int(os.environ.get("OTTLA_SEEDS", "30")))
+
+
+def error_of(delivery: Delivery | None) -> Exception | None:
+    assert delivery is not None
+    assert delivery.done()
+    try:
+        delivery.peek()
+    except Exception as error:  # noqa: BLE001 - the test looks at it
+        return error
+    return None
+
+
+def test_records_of_one_linger_go_in_one_batch() -> None:
+    world = World()
+    world.learn()
+    deliveries = [world.send(b"%d" % i) for i in range(10)]
+    world.run(until=lambda: all(d is not None and d.done() for d in deliveries))
+    assert world.logs[0].values == [b"%d" % i for i in range(10)]
+    assert [d.peek() for d in deliveries if d] == [RecordMetadata("t", 0, i, 1000 + 3) for i in range(10)]
+    assert len(world.sends) == 1
+    assert world.now_ms < 1030
+
+
+def test_linger_is_kept_and_a_waiter_ends_it() -> None:
+    world = World(linger_ms=500)
+    world.learn()
+    start = world.now_ms
+    first = world.send(b"a")
+    assert first is not None
+    world.run(for_ms=100)
+    assert not first.done()
+    world.run(until=first.done)
+    assert 500 <= world.now_ms - start < 520
+    second = world.send(b"b")
+    assert second is not None
+    assert second._batch.wait_with(lambda: None)
+    world.core.woken = False
+    start = world.now_ms
+    world.run(until=second.done)
+    assert world.now_ms - start < 20
+
+
+def test_a_full_batch_does_not_linger_and_five_requests_are_in_flight() -> None:
+    world = World(linger_ms=60_000, batch_size=100)
+    world.learn()
+    for i in range(20):
+        world.send(b"%060d" % i)
+    world.run(for_ms=7)  # a producer id first
+    assert len(world.sends) == 5
+    world.run(until=lambda: len(world.logs[0].values) == 19)
+    assert world.logs[0].values == [b"%060d" % i for i in range(19)]
+
+
+def test_a_key_keeps_its_partition_and_others_change_with_each_batch() -> None:
+    world = World(partitions=6)
+    world.learn()
+    used = set()
+    for i in range(40):
+        keyed = world.send(b"k%d" % i, partition=None, key=b"21")
+        free = world.send(b"f%d" % i, partition=None)
+        assert keyed is not None
+        assert free is not None
+        assert keyed.partition == 0  # murmur2 of "21" is -973932308 in Java, without its sign a multiple of 6
+        used.add(free.partition)
+        world.run(until=free.done)
+    assert len(used) > 3
+
+
+def test_buffer_memory_holds_senders_back_until_there_is_room() -> None:
+    world = World(buffer_memory=1000, batch_size=300, linger_ms=1000)
+    world.learn()
+    sent = 0
+    while world.send(b"x" * 79) is not None:
+        sent += 1
+    assert sent == 10
+    woken: list[bool] = []
+    world.core.wait_for_change(lambda: woken.append(True))
+    assert isinstance(world.core.obstacle("t", 0), BufferExhausted)
+    world.run(until=lambda: bool(woken))
+    assert world.now_ms < 1100, "with senders waiting, nothing lingers"
+    assert world.send(b"x") is not None
+
+
+def test_a_record_that_fits_no_request_is_refused_at_once() -> None:
+    world = World(max_request_size=1000)
+    world.learn()
+    with pytest.raises(MessageTooLarge):
+        world.send(b"x" * 1000)
+    assert world.core.used == 0
+
+
+def test_an_unknown_topic_is_asked_for_until_it_is_there() -> None:
+    world = World()
+    world.topic_exists = False
+    assert world.send(b"a") is None
+    world.run(for_ms=5000)
+    assert 4 <= world.metadata_requests < 30
+    assert isinstance(world.core.obstacle("t", None), UnknownTopicOrPartition)
+    world.topic_exists = True
+    world.run(for_ms=2000)
+    assert world.send(b"a") is not None
+
+
+def test_a_moved_leader_is_found() -> None:
+    world = World(nodes=2)
+    world.learn()
+    first = world.send(b"a")
+    assert first is not None
+    world.run(until=first.done)
+    world.move_leader(0, 1)
+    second = world.send(b"b")
+    assert second is not None
+    world.run(until=second.done)
+    assert second.peek().offset == 1
+    assert world.sends[-1].node_id == 1
+
+
+def test_delivery_times_out_with_a_typed_error_and_the_next_record_is_written() -> None:
+    world = World(delivery_timeout_ms=3000)
+    world.learn()
+    world.down.add(0)
+    first = world.send(b"a")
+    assert first is not None
+    start = world.now_ms
+    world.run(until=first.done)
+    assert 3000 <= world.now_ms - start <= 3010
+    assert isinstance(error_of(first), DeliveryTimedOut)
+    assert world.core.used == 0
+    world.down.clear()
+    second = world.send(b"b")
+    assert second is not None
+    world.run(until=second.done)
+    # The first was numbered but never arrived: the gap is found, the rest numbered anew.
+    assert second.peek().offset == 0
+    assert world.logs[0].values == [b"b"]
+
+
+def test_an_answer_after_the_delivery_timed_out_changes_nothing() -> None:
+    world = World(delivery_timeout_ms=900)
+    world.learn()
+    world.delay_answer = 1.0
+    first = world.send(b"a")
+    assert first is not None
+    world.run(until=first.done)
+    world.delay_answer = 0.0
+    second = world.send(b"b")
+    assert second is not None
+    world.run(until=second.done)
+    world.run(for_ms=5000)
+    assert second.peek().offset == world.logs[0].values.index(b"b")
+    assert isinstance(error_of(first), DeliveryTimedOut)
+
+
+def test_one_refused_batch_does_not_stop_those_behind_it() -> None:
+    world = World(batch_size=100)
+    world.learn()
+    world.refuse = {ErrorCode.INVALID_RECORD: 1.0}
+    first = world.send(b"x" * 60)
+    rest = [world.send(b"%060d" % i) for i in range(8)]
+    assert first is not None
+    world.run(until=first.done)
+    world.refuse = {}
+    world.run(until=lambda: all(d is not None and d.done() for d in rest))
+    assert isinstance(error_of(first), InvalidRecord)
+    written = [d for d in rest if error_of(d) is None]
+    assert len(written) >= 4
+    assert len(world.logs[0].values) == len(written)
+
+
+def test_only_the_bad_records_are_blamed_by_name() -> None:
+    world = World()
+    world.learn()
+    deliveries = [world.send(b"%d" % i) for i in range(3)]
+    world.run(until=lambda: bool(world.sends))
+    outcome = Outcome(ErrorCode.INVALID_RECORD, record_errors=((1, "no key"),))
+    world.perform(world.core.responded(world.sends[0].request_id, {("t", 0): outcome}, 0, world.now_ms))
+    texts = [str(error_of(delivery)) for delivery in deliveries]
+    assert texts[1] == "no key"
+    assert "Another record" in texts[0]
+    assert "Another record" in texts[2]
+
+
+def test_without_retries_a_lost_connection_is_the_end() -> None:
+    world = World(retries=0, idempotent=False)
+    world.learn()
+    world.lose_request = 1.0
+    delivery = world.send(b"a")
+    assert delivery is not None
+    world.run(until=delivery.done)
+    error = error_of(delivery)
+    assert isinstance(error, ConnectionLost)
+    assert error.retriable
+
+
+def test_acks_0_is_done_when_it_is_sent() -> None:
+    world = World(acks=0, idempotent=False)
+    world.learn()
+    delivery = world.send(b"a")
+    assert delivery is not None
+    world.run(until=delivery.done)
+    assert delivery.peek().offset == -1
+
+
+def test_a_throttled_broker_is_left_alone_for_as_long_as_it_says() -> None:
+    world = World()
+    world.learn()
+    world.send(b"a")
+    world.run(until=lambda: bool(world.sends))
+    world.perform(world.core.responded(world.sends[0].request_id, {("t", 0): Outcome(0, 0)}, 700, world.now_ms))
+    world._events.clear()
+    start = world.now_ms
+    world.send(b"b")
+    world.run(until=lambda: len(world.sends) == 2)
+    assert world.now_ms - start >= 700
+
+
+def test_stop_fails_what_is_left_and_every_later_send() -> None:
+    world = World()
+    world.learn()
+    world.down.add(0)
+    delivery = world.send(b"a")
+    world.run(for_ms=500)
+    world.perform(world.core.stop(Closed("closed")))
+    assert isinstance(error_of(delivery), Closed)
+    world.run(for_ms=5000)
+    with pytest.raises(Closed):
+        world.send(b"b")
+
+
+def test_an_exhausted_epoch_takes_a_new_producer_id() -> None:
+    world = World()
+    world.learn()
+    first = world.send(b"a")
+    assert first is not None
+    world.run(until=first.done)
+    queue = first._batch.queue
+    queue.epoch = 0x7FFF
+    queue.renumber = True
+    second = world.send(b"b")
+    assert second is not None
+    world.run(until=second.done)
+    assert second.peek().offset == 1
+    assert len(world.logs[0].producers) == 2
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_acknowledged_once_and_in_order_whatever_happens(seed: int) -> None:
+    """Lost requests and answers, late arrivals, moving leaders, refusals: all at once."""
+    world = World(seed, partitions=3, nodes=3, batch_size=200, linger_ms=2, retry_backoff_ms=10)
+    world.learn()
+    random = world.random
+    world.lose_request, world.lose_answer, world.delay_answer = (random.random() * 0.2 for _ in range(3))
+    world.refuse = {ErrorCode.NOT_ENOUGH_REPLICAS: 0.1, ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND: 0.0}
+    deliveries: list[tuple[bytes, Delivery]] = []
+    for i in range(400):
+        value = b"%05d-" % i + b"x" * random.randrange(60)
+        delivery = world.send(value, partition=random.randrange(3))
+        assert delivery is not None
+        deliveries.append((value, delivery))
+        if random.random() < 0.3:
+            world.run(for_ms=random.randrange(1, 30))
+        if random.random() < 0.03:
+            world.move_leader(random.randrange(3), random.randrange(3))
+    world.run(until=lambda: all(d.done() for _, d in deliveries))
+    world.run(for_ms=10_000)
+    for partition, log in world.logs.items():
+        expected = [value for value, d in deliveries if d.partition == partition]
+        assert log.values == expected, f"seed {seed}: partition {partition}"
+    for value, delivery in deliveries:
+        assert world.logs[delivery.partition].values[delivery.peek().offset] == value
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_with_timeouts_and_refusals_the_acknowledged_are_there_once_and_in_order(seed: int) -> None:
+    """As above, with deliveries that run out of time and batches refused for good: gaps, but nothing doubled.
+
+    Requests of a connection that was given up arrive before those of the next one (see `partition` for why).
+    """
+    world = World(
+        seed, partitions=2, nodes=2, batch_size=200, linger_ms=2, retry_backoff_ms=10, delivery_timeout_ms=1500
+    )
+    world.latest_arrival_ms = 1000
+    world.learn()
+    random = world.random
+    world.lose_request, world.lose_answer, world.delay_answer = (random.random() * 0.4 for _ in range(3))
+    world.refuse = {ErrorCode.NOT_ENOUGH_REPLICAS: 0.2, ErrorCode.INVALID_RECORD: 0.05}
+    deliveries: list[tuple[bytes, Delivery]] = []
+    for i in range(300):
+        value = b"%05d-" % i + b"x" * random.randrange(60)
+        delivery = world.send(value, partition=random.randrange(2))
+        assert delivery is not None
+        deliveries.append((value, delivery))
+        if random.random() < 0.4:
+            world.run(for_ms=random.randrange(1, 200))
+        if random.random() < 0.02:
+            world.move_leader(random.randrange(2), random.randrange(2))
+    world.lose_request = world.lose_answer = world.delay_answer = 0.0
+    world.refuse = {}
+    world.run(until=lambda: all(d.done() for _, d in deliveries))
+    world.run(for_ms=10_000)
+    last = world.send(b"after all that", partition=0)
+    assert last is not None
+    world.run(until=last.done)
+    assert error_of(last) is None
+    for partition, log in world.logs.items():
+        assert len(log.values) == len(set(log.values)), f"seed {seed}: doubled in {partition}"
+        assert log.values == sorted(log.values, key=lambda v: v or b""), f"seed {seed}: out of order in {partition}"
+    assert any(error_of(d) is None for _, d in deliveries)
+    for value, delivery in deliveries:
+        if error_of(delivery) is None:
+            metadata = delivery.peek()
+            assert world.logs[metadata.partition].values[metadata.offset] == value
+    assert world.core.used == 0

@@ -1,0 +1,28 @@
+"""Both faces of the producer have the same methods, parameters and defaults."""
+
+from __future__ import annotations
+
+import inspect
+
+import pytest
+
+from ottla.clients.producer import AsyncProducer, Producer
+
+METHODS = ("__init__", "send", "send_batch", "flush", "close")
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_faces_have_the_same_signature(name: str) -> None:
+    blocking, asyncio_face = (inspect.signature(getattr(face, name)) for face in (Producer, AsyncProducer))
+    strip = {"callback"}  # takes the future of its own face
+    assert list(blocking.parameters) == list(asyncio_face.parameters)
+    for parameter, other in zip(blocking.parameters.values(), asyncio_face.parameters.values(), strict=True):
+        assert parameter.kind == other.kind
+        assert parameter.default == other.default
+        assert parameter.name in strip or parameter.annotation == other.annotation
+
+
+def test_faces_have_the_same_public_methods() -> None:
+    assert [n for n in dir(Producer) if not n.startswith("_")] == [
+        n for n in dir(AsyncProducer) if not n.startswith("_")
+    ]
