@@ -255,7 +255,7 @@ class Node:
         flush_ms = min(max(config.int("log.flush.scheduler.interval.ms"), _SHORTEST_MS), _FLUSH_MS)
         self._housekeeping.every("flushing", flush_ms, self._flush)
         self._housekeeping.every("removal of deleted files", _REMOVE_MS, self._remove_deleted)
-        self._housekeeping.every("metadata snapshots", 5_000, self.broker.metadata.tick)
+        self._housekeeping.every("metadata snapshots", 1_000, self.broker.metadata.tick)
         if config.bool("log.cleaner.enable"):
             self._housekeeping.every("compaction", 1_000, self._compact)
 
