@@ -10,10 +10,10 @@ from collections.abc import Iterable, Mapping
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
-from ottla.clients.consumer.core import OffsetAndMetadata
 from ottla.clients.consumer.face import ARROW_RECORDS, ON_TIME_S, ConsumerFace, Offsets
 from ottla.clients.consumer.membership import Duty
 from ottla.clients.consumer.record import Record
+from ottla.clients.consumer.requests import OffsetAndMetadata
 from ottla.clients.errors import ClientError
 from ottla.common.ids import TopicPartition
 

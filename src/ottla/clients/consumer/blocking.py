@@ -13,10 +13,10 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
-from ottla.clients.consumer.core import OffsetAndMetadata
 from ottla.clients.consumer.face import ARROW_RECORDS, ON_TIME_S, ConsumerFace, Offsets
 from ottla.clients.consumer.membership import Duty
 from ottla.clients.consumer.record import Record
+from ottla.clients.consumer.requests import OffsetAndMetadata
 from ottla.clients.driver import Driver
 from ottla.clients.errors import ClientError, Closed
 from ottla.common.ids import TopicPartition

@@ -15,11 +15,12 @@ import time
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping
 from typing import Any, TypeVar
 
-from ottla.clients.consumer.core import NEWEST_OFFSETS_BY_NAME, ConsumerCore, OffsetAndMetadata
+from ottla.clients.consumer.core import ConsumerCore
 from ottla.clients.consumer.effects import COORDINATOR, ForgetCoordinator, Refresh, Send
 from ottla.clients.consumer.membership import COORDINATOR_MOVED, Duty
 from ottla.clients.consumer.positions import Phase
 from ottla.clients.consumer.record import Record
+from ottla.clients.consumer.requests import NEWEST_OFFSETS_BY_NAME, OffsetAndMetadata, read_offsets
 from ottla.clients.errors import (
     BrokerError,
     ClientError,
@@ -270,7 +271,7 @@ class Engine:
         async def attempt() -> dict[TopicPartition, OffsetAndMetadata | None]:
             response = await self._ask_coordinator(self.core.ask_offsets(wanted))
             try:
-                found = self.core.read_offsets(response)
+                found = read_offsets(response)
             except BrokerError as error:
                 self._check_coordinator(error)
                 raise

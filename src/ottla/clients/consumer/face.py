@@ -10,12 +10,12 @@ from collections import deque
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
-from ottla.clients.consumer.core import OffsetAndMetadata
 from ottla.clients.consumer.deserializers import Deserializers, deserializer
 from ottla.clients.consumer.engine import Engine, compiled, topic_list
 from ottla.clients.consumer.membership import Duty
 from ottla.clients.consumer.options import read_consumer_options
 from ottla.clients.consumer.record import Record
+from ottla.clients.consumer.requests import OffsetAndMetadata
 from ottla.clients.errors import ConfigurationError
 from ottla.common.ids import TopicPartition
 
