@@ -240,7 +240,9 @@ class DurableLog:
                 self._unsynced.append(self._active)
             except OSError as error:
                 self._fail(error, "close")
-            self.flush()
+            # A log that never held a record has nothing to lose: thousands of them must not cost thousands of fsyncs.
+            if self.log_end_offset:
+                self.flush()
         self.abandon()
 
     def abandon(self) -> None:
