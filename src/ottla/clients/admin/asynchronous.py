@@ -40,11 +40,15 @@ R = TypeVar("R")
 
 
 def admin_options(
-    bootstrap_servers: str | Sequence[str] | None, config: Mapping[str, object] | None, keywords: Mapping[str, object]
+    bootstrap_servers: str | Sequence[str] | Mapping[str, object] | None,
+    config: Mapping[str, object] | None,
+    keywords: Mapping[str, object],
 ) -> dict[str, Any]:
     """The settings of an admin client from what its constructor was given."""
     given: dict[str, object] = {**(config or {}), **keywords}
-    if bootstrap_servers is not None:
+    if isinstance(bootstrap_servers, Mapping):
+        given = {**bootstrap_servers, **given}
+    elif bootstrap_servers is not None:
         given["bootstrap_servers"] = bootstrap_servers
     return read_options(COMMON_OPTIONS, given)
 
@@ -73,7 +77,8 @@ class AsyncAdmin:
         async with AsyncAdmin("localhost:9092") as admin:
             await admin.create_topic("orders", partitions=6)
 
-    Settings (`options.COMMON_OPTIONS`) have Kafka's names or Pythonic ones, as keywords or in `config`.
+    Settings (`options.COMMON_OPTIONS`) have Kafka's names or Pythonic ones, as keywords or in `config`; a mapping may
+    come first too, as with the other clients.
 
     A method about one thing returns its result or raises its error: a BrokerError whose class or `code` says what the
     broker minds, or one of the network's (see `errors`). A method about several returns a dict by what was asked about
@@ -83,7 +88,7 @@ class AsyncAdmin:
 
     def __init__(
         self,
-        bootstrap_servers: str | Sequence[str] | None = None,
+        bootstrap_servers: str | Sequence[str] | Mapping[str, object] | None = None,
         config: Mapping[str, object] | None = None,
         **settings: object,
     ) -> None:

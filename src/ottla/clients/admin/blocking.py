@@ -42,7 +42,8 @@ class Admin:
         with Admin("localhost:9092") as admin:
             admin.create_topic("orders", partitions=6)
 
-    Settings (`options.COMMON_OPTIONS`) have Kafka's names or Pythonic ones, as keywords or in `config`.
+    Settings (`options.COMMON_OPTIONS`) have Kafka's names or Pythonic ones, as keywords or in `config`; a mapping may
+    come first too, as with the other clients.
 
     A method about one thing returns its result or raises its error: a BrokerError whose class or `code` says what the
     broker minds, or one of the network's (see `errors`). A method about several returns a dict by what was asked about
@@ -54,7 +55,7 @@ class Admin:
 
     def __init__(
         self,
-        bootstrap_servers: str | Sequence[str] | None = None,
+        bootstrap_servers: str | Sequence[str] | Mapping[str, object] | None = None,
         config: Mapping[str, object] | None = None,
         **settings: object,
     ) -> None:
