@@ -121,11 +121,6 @@ class DurableLog:
         return self._active
 
     @property
-    def unflushed_records(self) -> int:
-        """Offsets that a power failure may take."""
-        return self.log_end_offset - self.flushed_offset
-
-    @property
     def has_unsynced_segments(self) -> bool:
         """Whether a sealed segment waits for `flush`; the owner does that in the background."""
         return bool(self._unsynced)

@@ -281,10 +281,6 @@ class LogManager:
             self._doomed.append((self.clock.wall_ms() + log.config.file_delete_delay_ms, home, path))
         return True
 
-    def directory_id_of(self, log: Log) -> Uuid:
-        """The id of the directory that holds a log."""
-        return self._home_of(log).directory_id
-
     def _home_of(self, log: Log) -> LogDirectory:
         return next(home for home in self._homes if home is log.home)
 

@@ -15,11 +15,6 @@ def is_won(voters: Collection[int], granted: Collection[int]) -> bool:
     return len(set(voters) & set(granted)) >= majority(voters)
 
 
-def is_lost(voters: Collection[int], rejected: Collection[int]) -> bool:
-    """Whether the others can no longer be a majority."""
-    return len(voters) - len(set(voters) & set(rejected)) < majority(voters)
-
-
 def majority_offset(voters: Collection[int], end_offsets: Mapping[int, int]) -> int:
     """The highest offset up to which a majority of the voters holds the log; 0 for voters who were not heard of."""
     held = sorted((end_offsets.get(voter, 0) for voter in voters), reverse=True)
