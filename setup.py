@@ -7,18 +7,22 @@ from pathlib import Path
 
 from setuptools import Extension, setup
 
-KERNELS = Path("src/ottla/records/_kernels.py")
-DECLARATIONS = KERNELS.with_suffix(".pxd")
+ROOM = Path("src/ottla/records")
+KERNELS = ("_kernels",)
 
 
 def extensions() -> list[Extension]:
-    """The kernels as an extension that may fail to build, or nothing without Cython."""
+    """The kernels as extensions that may fail to build, or nothing without Cython."""
     try:
         from Cython.Build import cythonize
     except ImportError:
         return []
+    sources = [ROOM / f"{name}.py" for name in KERNELS]
     modules: list[Extension] = cythonize(
-        [Extension("ottla.records._kernels", [str(KERNELS)], depends=[str(DECLARATIONS)])],
+        [
+            Extension(f"ottla.records.{source.stem}", [str(source)], depends=[str(source.with_suffix(".pxd"))])
+            for source in sources
+        ],
         build_dir="build/cython",
         quiet=True,
     )
