@@ -6,6 +6,7 @@ it; what may wait (a JoinGroup) is answered when the coordinator answers. `valid
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from ottla.clients.cluster import ClusterView
@@ -127,6 +128,7 @@ class Simulated:
         self.options = read_consumer_options({"bootstrap_servers": "h:1", "auto_offset_reset": "earliest", **options})
         self.core = ConsumerCore(self.options, self.view)
         self.story: list[tuple[str, list[int]]] = []
+        self.listener: Callable[[Duty], None] | None = None
         self._waiting: list[tuple[Send, Call]] = []
         self._session: dict[TopicPartition, int] = {}
         self._pending: list[Effect] = []
@@ -159,6 +161,8 @@ class Simulated:
                 answer = self.world.coordinator.ask(self.core.commit_request(offsets), 9)
                 assert self.core.committed(offsets, answer) is None
         self.story.append((duty.kind, [tp.partition for tp in duty.partitions]))
+        if self.listener is not None:
+            self.listener(duty)
         self.core.duty_done(duty, self.world.now_ms)
 
     def work(self) -> bool:

@@ -8,8 +8,9 @@ import pytest
 
 from ottla.clients.consumer.decoding import Fetched, span
 from ottla.clients.consumer.fetching import FetchLimits, FetchSession, Wanted
-from ottla.clients.consumer.membership import MOVES, State
+from ottla.clients.consumer.membership import MOVES, Duty, State
 from ottla.clients.consumer.record import Record, make_record, record_class
+from ottla.clients.consumer.requests import OffsetAndMetadata
 from ottla.clients.errors import ClientError, CorruptRecords, OffsetOutOfRange, RebalanceInProgress
 from ottla.common.errors import ErrorCode
 from ottla.common.ids import TopicPartition
@@ -163,11 +164,45 @@ def test_lost_connection_loses_and_doubles_no_record() -> None:
     assert seen == list(range(120))
 
 
+def test_commit_or_seek_between_assign_and_the_first_poll_counts() -> None:
+    world = World({"t": 1})
+    world.append("t", 0, *[b"v"] * 10)
+    commits, seeks = Simulated(world, group_id="g", enable_auto_commit=False), Simulated(world)
+    for consumer in (commits, seeks):
+        consumer.core.assign([T0])
+        world.run(1_000)
+    answer = world.coordinator.ask(commits.core.commit_request({T0: OffsetAndMetadata(4)}), 9)
+    assert commits.core.committed({T0: OffsetAndMetadata(4)}, answer) is None
+    seeks.core.seek(T0, 7)
+    world.run(1_000)
+    assert world.fetches == []
+    for consumer, first in ((commits, 4), (seeks, 7)):
+        consumer.poll()
+        world.run(1_000)
+        assert [r.offset for r in consumer.poll()] == list(range(first, 10))
+
+
+def test_listener_may_commit_before_a_position_is_looked_up() -> None:
+    world = World({"t": 1})
+    world.append("t", 0, *[b"v"] * 10)
+    one = Simulated(world, group_id="g", enable_auto_commit=False)
+
+    def listen(duty: Duty) -> None:
+        world.run(1_000)
+        world.coordinator.ask(one.core.commit_request({T0: OffsetAndMetadata(6)}), 9)
+
+    one.listener = listen
+    one.core.subscribe(["t"], None)
+    settle(world, one)
+    assert [r.offset for r in one.poll()] == [6, 7, 8, 9]
+
+
 def test_seek_makes_an_answer_on_its_way_nobodys() -> None:
     world = World({"t": 1})
     world.append("t", 0, *[b"v"] * 10)
     one = Simulated(world)
     one.core.assign([T0])
+    one.poll()
     world.run(500)
     one.core.seek(T0, 7)
     world.run(10)
@@ -181,6 +216,7 @@ def test_offset_out_of_range_resets_or_raises() -> None:
     for consumer in (earliest, none):
         consumer.core.assign([T0])
         consumer.core.seek(T0, 50)
+        consumer.poll()
     world.run(1_000)
     assert [r.offset for r in earliest.poll()] == [0, 1]
     for _ in range(2):
@@ -194,6 +230,7 @@ def test_full_buffer_asks_for_no_more() -> None:
         world.append("t", 0, bytes(1000))
     one = Simulated(world, max_partition_fetch_bytes=2_000)
     one.core.assign([T0])
+    one.poll()
     for _ in range(30):
         world.run(10)
     (state,) = one.core.positions

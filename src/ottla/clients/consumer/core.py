@@ -53,6 +53,7 @@ class ConsumerCore(Reading):
         self.membership: Membership | None = None
         if self.group_id is not None:
             self.membership = Membership(_group_options(self.group_id, options, self.backoff))
+        self._polling = False
         self._touched: set[TopicPartition] = set()
         self._refreshing = False
         self._refresh_not_before_ms = 0.0
@@ -87,6 +88,8 @@ class ConsumerCore(Reading):
         self.manual = True
         self.topics = frozenset(tp.topic for tp in wanted)
         self._replace(wanted)
+        if self._polling:  # another task's poll waits for just this
+            self.want()
         self._refresh_not_before_ms = 0.0
 
     def unsubscribe(self) -> None:
@@ -155,6 +158,9 @@ class ConsumerCore(Reading):
     def begin_poll(self, now_ms: float) -> None:
         """The user polls: what earlier polls handed over counts as processed."""
         self.settle()
+        self._polling = True
+        if self.manual:
+            self.want()
         if self._auto_commit and self._commit_due_ms is None:
             self._commit_due_ms = now_ms + self.options["auto_commit_interval_ms"]
             self.wants_advance = True
@@ -171,6 +177,7 @@ class ConsumerCore(Reading):
 
     def end_poll(self, now_ms: float) -> None:
         """The user has what he gets and goes off to work on it."""
+        self._polling = False
         if self.membership is not None:
             self.membership.polling(False, now_ms)
 
@@ -189,6 +196,7 @@ class ConsumerCore(Reading):
         assert self.membership is not None
         self.membership.duty_done(duty, now_ms)
         self._replace(self.membership.owned)
+        self.want()
 
     def begin_duty(self, duty: Duty) -> None:
         """The partitions of an assignment may be used by the listener already."""

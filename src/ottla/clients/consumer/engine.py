@@ -341,6 +341,7 @@ class Engine:
         """The offset of the next record; waits until it is known. Raises NotAssigned."""
         limit_s = self.options["default_api_timeout_ms"] / 1000 if timeout_s is None else timeout_s
         changed = self._changed = self._changed or asyncio.Event()
+        self.change(lambda core: core.want())
         try:
             async with asyncio.timeout(limit_s):
                 while True:

@@ -10,6 +10,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
+from ottla.clients.consumer.core import ConsumerCore
 from ottla.clients.consumer.deserializers import Deserializers, deserializer
 from ottla.clients.consumer.engine import Engine, compiled, topic_list
 from ottla.clients.consumer.membership import Duty
@@ -136,7 +137,12 @@ class ConsumerFace:
 
         Raises NotAssigned.
         """
-        return self._engine.change(lambda core: core.positions.of(TopicPartition(*partition)).lag)
+
+        def look(core: ConsumerCore) -> int | None:
+            core.want()
+            return core.positions.of(TopicPartition(*partition)).lag
+
+        return self._engine.change(look)
 
     # -- for the faces -------------------------------------------------------------------------------------------
 

@@ -2,7 +2,8 @@
 
 Three offsets of one partition, in order: `processed` (handed over by earlier polls: what auto-commit commits),
 `offset` (the next to hand over), `fetch_offset` (the next to fetch; what lies between is buffered).
-Phases: COMMITTED -> RESET -> FETCH; `seek` leads to FETCH from anywhere, a reset to RESET. `version` grows whenever the
+Phases: COMMITTED -> RESET -> FETCH; `seek` leads to FETCH from anywhere, a reset to RESET. Nothing is looked up before
+the user asks (`wanted`), so that what he commits or seeks after an assignment counts. `version` grows whenever the
 offset is set from outside, so that an answer to an older question is known as such.
 """
 
@@ -34,7 +35,7 @@ class PartitionState:
     __slots__ = ("asking", "buffered", "buffered_bytes", "epoch", "error", "fetch_offset", "high_watermark",
                  "last_stable_offset", "log_start_offset", "make", "not_before_ms", "offset", "paused", "phase",
                  "preferred", "preferred_until_ms", "processed", "refetched_at", "reset_timestamp", "tp",
-                 "version")  # fmt: skip
+                 "version", "wanted")  # fmt: skip
 
     def __init__(self, tp: TopicPartition) -> None:
         self.tp = tp
@@ -45,6 +46,8 @@ class PartitionState:
         self.processed: int | None = None
         self.version = 0
         self.paused = False
+        self.wanted = False
+        """Whether the user asked for it since it was assigned; until then it is not looked at: he may seek or commit."""
         self.asking = False
         """Whether a question about the position is in flight."""
         self.not_before_ms = 0.0
@@ -96,7 +99,7 @@ class PartitionState:
     @property
     def fetchable(self) -> bool:
         """Whether more of it may be asked for."""
-        return self.phase is Phase.FETCH and not self.paused and self.error is None
+        return self.phase is Phase.FETCH and self.wanted and not self.paused and self.error is None
 
     @property
     def lag(self) -> int | None:
@@ -118,6 +121,7 @@ class Positions:
 
     def __init__(self) -> None:
         self._states: dict[TopicPartition, PartitionState] = {}
+        self._unwanted = False
 
     def __iter__(self) -> Iterator[PartitionState]:
         return iter(self._states.values())
@@ -143,6 +147,15 @@ class Positions:
         """The partitions, sorted."""
         return sorted(self._states)
 
+    def want(self) -> bool:
+        """The user asks for all of them; False if he did before."""
+        if not self._unwanted:
+            return False
+        self._unwanted = False
+        for state in self._states.values():
+            state.wanted = True
+        return True
+
     def move_to_end(self, tp: TopicPartition) -> None:
         """Let the others come first when they are gone through."""
         state = self._states.pop(tp, None)
@@ -153,6 +166,7 @@ class Positions:
         """Have exactly these; one that stays keeps its position and buffer."""
         old = self._states
         self._states = {tp: old.get(tp) or PartitionState(tp) for tp in sorted(partitions)}
+        self._unwanted = not all(state.wanted for state in self)
         for tp, state in old.items():
             if tp not in self._states:
                 state.version += 1  # answers that are still under way belong to nobody

@@ -74,11 +74,16 @@ class Reading:
 
     # -- positions ---------------------------------------------------------------------------------------------
 
+    def want(self) -> None:
+        """The user asks for his partitions (a poll, a position): look for where to read, and fetch."""
+        if self.positions.want():
+            self.wants_advance = True
+
     def _plan_positions(self, now_ms: float) -> None:
         committed: list[PartitionState] = []
         resets: dict[int, list[PartitionState]] = {}
         for state in self.positions:
-            if state.phase is Phase.FETCH or state.asking or state.error is not None:
+            if state.phase is Phase.FETCH or not state.wanted or state.asking or state.error is not None:
                 continue
             if now_ms < state.not_before_ms:
                 self._wait(state.not_before_ms)
