@@ -1,8 +1,9 @@
 """`ottla COMMAND ...`: finds the command's file and runs it.
 
-A command is a module with `add_arguments(parser)` and `run(arguments) -> int` (the exit code), and a row here. Modules
-are imported only when their command is chosen, so that `ottla --help` stays quick. Exit codes: 0 done, 1 it failed,
-2 it was asked for wrongly (arguments, settings), 130 interrupted.
+A command is a module with `add_arguments(parser)` and `run(arguments) -> int` (the exit code), an optional `EXAMPLES`
+for the end of its --help, and a row here. Modules are imported only when their command is chosen, so that
+`ottla --help` stays quick. Exit codes: 0 done, 1 it failed, 2 it was asked for wrongly (arguments, settings),
+130 interrupted, 141 nobody read on.
 """
 
 import argparse
@@ -11,20 +12,33 @@ import sys
 from collections.abc import Sequence
 
 from ottla import __version__
+from ottla.cli.output import quiet_pipe
+from ottla.cli.parsing import Parser, indented
 from ottla.cli.terminal import Failure, Style
 
-# name -> (module, one line for --help)
-COMMANDS: dict[str, tuple[str, str]] = {
-    "up": ("ottla.cli.up", "start a broker here and now; formats its directory first if that is new"),
-    "format": ("ottla.cli.format", "give a data directory its cluster and node, as `kafka-storage format` does"),
-    "version": ("ottla.cli.version", "show the versions of Ottla and of what it runs on"),
+# heading -> name -> (module, one line for --help)
+GROUPS: dict[str, dict[str, tuple[str, str]]] = {
+    "a broker of your own": {
+        "up": ("ottla.cli.up", "start a broker here and now"),
+        "format": ("ottla.cli.format", "give a data directory its cluster and node"),
+    },
+    "records": {},
+    "topics and groups": {},
+    "this command": {
+        "version": ("ottla.cli.version", "show the versions of Ottla and of what it runs on"),
+    },
 }
+COMMANDS: dict[str, tuple[str, str]] = {name: row for rows in GROUPS.values() for name, row in rows.items()}
 
 EPILOG = """\
 examples:
   ottla up                             a broker on 127.0.0.1:9092, data in ~/.local/share/ottla
-  ottla up --data ./data --listen 0.0.0.0:9092
   ottla up --config server.properties -X num.partitions=6
+  ottla topic create orders --partitions 6
+  ottla topic describe orders
+  ottla group lag billing --watch
+  ottla group reset billing --to-datetime 2026-01-31T12:00 --execute
+  ottla topic list -b broker1:9092 --json | jq -r .topic
 
 `ottla COMMAND --help` tells more.
 """
@@ -34,40 +48,66 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command; returns the exit code."""
     words = list(sys.argv[1:] if arguments is None else arguments)
     chosen = next((word for word in words if not word.startswith("-")), None)
-    options = _parser(chosen).parse_args(words)
-    if options.command is None:
-        _parser(None).print_help()
-        return 2
     try:
-        return int(importlib.import_module(COMMANDS[options.command][0]).run(options))
+        with quiet_pipe():
+            options = parser_for(chosen).parse_args(words)
+            if options.command is None:
+                parser_for(None).print_help()
+                return 2
+            return int(importlib.import_module(COMMANDS[options.command][0]).run(options))
     except Failure as failure:
-        style = Style.of(sys.stderr)
-        print(f"{style.red('ottla: ' + failure.problem)}", file=sys.stderr)
-        for line in failure.advice:
-            print(f"       {line}", file=sys.stderr)
-        return failure.exit_code
+        return _tell(failure)
     except KeyboardInterrupt:
         return 130
+    except Exception as error:
+        clients = sys.modules.get("ottla.clients.errors")
+        if clients is None or not isinstance(error, clients.ClientError):
+            raise
+        from ottla.cli.failures import explain
+
+        return _tell(explain(error))
 
 
-def _parser(chosen: str | None) -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
+def _tell(failure: Failure) -> int:
+    print(Style.of(sys.stderr).red(f"ottla: {failure.problem}"), file=sys.stderr)
+    for line in failure.advice:
+        print(f"       {line}", file=sys.stderr)
+    return failure.exit_code
+
+
+def parser_for(chosen: str | None) -> Parser:
+    """The whole parser, with the arguments of the chosen command only."""
+    parser = Parser(
         prog="ottla",
-        description="A Kafka-compatible broker that is light to start.",
+        description="A Kafka-compatible broker that is light to start, and the tools for it and for any Kafka.",
         epilog=EPILOG,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
+        usage="ottla COMMAND [OPTION ...]",
     )
     parser.add_argument("--version", action="version", version=f"ottla {__version__}")
-    commands = parser.add_subparsers(dest="command", metavar="COMMAND", title="commands", prog="ottla")
-    for name, (module, summary) in COMMANDS.items():
-        command = commands.add_parser(
-            name, help=summary, formatter_class=argparse.RawDescriptionHelpFormatter, allow_abbrev=False
-        )
-        if name == chosen:
-            implementation = importlib.import_module(module)
-            command.description = implementation.__doc__
-            implementation.add_arguments(command)
+    commands = parser.add_subparsers(dest="command", metavar="COMMAND", prog="ottla", help=argparse.SUPPRESS)
+    for heading, rows in GROUPS.items():
+        section = parser.add_argument_group(heading)
+        for name, (module, summary) in rows.items():
+            command = commands.add_parser(name)
+            # A heading of its own for each group, which argparse has for arguments but not for subcommands.
+            section._group_actions.append(_Row(name, summary))  # noqa: SLF001
+            if name == chosen:
+                implementation = importlib.import_module(module)
+                command.description = implementation.__doc__
+                examples = getattr(implementation, "EXAMPLES", "")
+                command.epilog = f"examples:\n{indented(examples)}" if examples else None
+                implementation.add_arguments(command)
     return parser
+
+
+class _Row(argparse.Action):
+    """A line of --help about a command."""
+
+    def __init__(self, name: str, summary: str) -> None:
+        super().__init__(option_strings=[], dest=name, nargs=0, metavar=name, help=summary)
+
+    def __call__(self, *_: object) -> None:
+        raise AssertionError("it is never parsed")
 
 
 if __name__ == "__main__":

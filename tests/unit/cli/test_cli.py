@@ -11,13 +11,13 @@ from typing import IO
 import pytest
 
 from ottla.cli import settings
-from ottla.cli.main import COMMANDS, _parser, main
+from ottla.cli.main import COMMANDS, main, parser_for
 from ottla.cli.terminal import Failure
 from ottla.config import BrokerConfig
 
 
 def config_of(*words: str) -> BrokerConfig:
-    return settings.broker_config(_parser("up").parse_args(["up", *words]))
+    return settings.broker_config(parser_for("up").parse_args(["up", *words]))
 
 
 def test_help_names_every_command(capsys: pytest.CaptureFixture[str]) -> None:
@@ -25,7 +25,7 @@ def test_help_names_every_command(capsys: pytest.CaptureFixture[str]) -> None:
         main(["--help"])
     assert caught.value.code == 0
     text = capsys.readouterr().out
-    assert all(f"\n    {name}" in text for name in COMMANDS)
+    assert all(f"\n  {name}" in text for name in COMMANDS)
 
 
 @pytest.mark.parametrize("name", COMMANDS)
@@ -47,7 +47,7 @@ def test_help_imports_neither_the_broker_nor_the_loop() -> None:
 
 def test_no_command_shows_the_help_and_fails(capsys: pytest.CaptureFixture[str]) -> None:
     assert main([]) == 2
-    assert "commands:" in capsys.readouterr().out
+    assert "ottla COMMAND" in capsys.readouterr().out
 
 
 def test_later_source_wins(tmp_path: Path) -> None:

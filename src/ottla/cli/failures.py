@@ -1,0 +1,41 @@
+"""From what a client raises to one line and the next step. Imported only after something was raised."""
+
+from ottla.cli.terminal import Failure
+from ottla.clients import errors
+from ottla.clients.admin.core import PartialFailure
+
+
+def explain(error: errors.ClientError) -> Failure:
+    """The failure for a client's exception."""
+    if isinstance(error, PartialFailure):
+        shown = [f"{key}: {_line(each)}" for key, each in list(error.errors.items())[:10]]
+        if len(error.errors) > 10:
+            shown.append(f"and {len(error.errors) - 10} more")
+        if len(shown) == 1:
+            return Failure(shown[0], *_advice(next(iter(error.errors.values()))))
+        total = len(error.errors) + len(error.results)
+        return Failure(f"{len(error.errors)} of {total} failed", *shown)
+    exit_code = 2 if isinstance(error, errors.ConfigurationError) else 1
+    return Failure(_line(error), *_advice(error), exit_code=exit_code)
+
+
+def _line(error: Exception) -> str:
+    return " ".join(str(error).split()) or type(error).__name__
+
+
+def _advice(error: errors.ClientError) -> tuple[str, ...]:
+    if isinstance(error, errors.BrokerUnavailable):
+        return ("Is a broker running there? `ottla up` starts one; -b HOST:PORT names another.",)
+    if isinstance(error, errors.UnknownTopicOrPartition):
+        return ("`ottla topic list` shows the topics that there are.",)
+    if isinstance(error, errors.GroupNotFound):
+        return ("`ottla group list` shows the groups that there are.",)
+    if isinstance(error, errors.TopicAlreadyExists):
+        return ("--if-not-exists passes over topics that exist.",)
+    if isinstance(error, errors.NonEmptyGroup):
+        return ("Stop its members first; `ottla group describe` shows them.",)
+    if isinstance(error, errors.UnsupportedByBroker):
+        return ("`ottla cluster` shows what the brokers can do.",)
+    if isinstance(error, (errors.RequestTimedOut, errors.ConnectionLost)):
+        return ("It may have been done all the same: look before you try again.",)
+    return ()

@@ -1,0 +1,247 @@
+"""What commands print: tables for people, and with `--json` JSON lines: one object per row, on standard output.
+
+People's remarks, warnings and progress go to standard error, so that standard output holds the result and nothing else.
+A column's heading is for people, its key is the JSON key; times in JSON are milliseconds, sizes bytes.
+"""
+
+import argparse
+import shutil
+import sys
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any, NamedTuple, TextIO
+
+from ottla.cli import human
+from ottla.cli.terminal import Style
+
+_GAP = "  "
+_SHORTEST = 10
+
+
+class Column(NamedTuple):
+    """One column: the key of its value in a row, the heading (default: the key in capitals), how it is shown.
+
+    `show` makes text of the value (default: None is "-", a list is joined by commas), `colour` may pick one of Style's
+    ("green", "yellow", "red", "dim", "bold") by the value. `right` aligns numbers, `narrow` may be cut on a terminal.
+    """
+
+    key: str
+    heading: str | None = None
+    show: Callable[[Any], str] | None = None
+    right: bool = False
+    narrow: bool = False
+    colour: Callable[[Any], str | None] | None = None
+
+    def title(self) -> str:
+        """The heading."""
+        return self.key.replace("_", " ").upper() if self.heading is None else self.heading
+
+    def text(self, row: Mapping[str, Any]) -> str:
+        """The row's value as people see it, in one line."""
+        value = row.get(self.key)
+        return one_line(self.show(value) if self.show is not None else plain(value))
+
+
+def number(key: str, heading: str | None = None) -> Column:
+    """A column of whole numbers: `1,234`."""
+    return Column(key, heading, human.count, right=True)
+
+
+def size(key: str, heading: str | None = None) -> Column:
+    """A column of bytes: `1.4 MiB`."""
+    return Column(key, heading, human.size, right=True)
+
+
+def moment(key: str, heading: str | None = None) -> Column:
+    """A column of milliseconds since the epoch."""
+    return Column(key, heading, human.moment)
+
+
+def plain(value: object) -> str:
+    """A value as text for people."""
+    if value is None or value == "":
+        return "-"
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, int):
+        return str(value)
+    if isinstance(value, (list, tuple)):
+        return ",".join(plain(item) for item in value) or "-"
+    return str(value)
+
+
+def one_line(text: str) -> str:
+    """The text with control characters written out: what a stranger stored must not steer the terminal."""
+    if text.isprintable():
+        return text
+    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode("ascii") for c in text)
+
+
+def add_output_arguments(parser: argparse.ArgumentParser) -> None:
+    """The option `--json`."""
+    group = parser.add_argument_group("output")
+    group.add_argument("--json", action="store_true", help="JSON, one object per line, for programs")
+
+
+class Output:
+    """Prints the results of one command. `json`: whether a program reads them."""
+
+    def __init__(self, options: argparse.Namespace, stream: TextIO | None = None) -> None:
+        self.json: bool = getattr(options, "json", False)
+        self.stream = sys.stdout if stream is None else stream
+        self.style = Style.of(self.stream)
+
+    def table(self, columns: Sequence[Column | str], rows: Iterable[Mapping[str, Any]]) -> int:
+        """Print the rows, by their columns for people, whole for programs; returns how many there were."""
+        if self.json:
+            count = 0
+            for row in rows:
+                self.object(row)
+                count += 1
+            return count
+        shown = [Column(column) if isinstance(column, str) else column for column in columns]
+        rows = list(rows)
+        texts = [[column.text(row) for column in shown] for row in rows]
+        widths = [max(map(len, cells)) for cells in zip([c.title() for c in shown], *texts, strict=True)]
+        self._fit(shown, widths)
+        self._write(self._line(shown, [column.title() for column in shown], widths, ["dim"] * len(shown)))
+        for row, cells in zip(rows, texts, strict=True):
+            colours = [column.colour(row.get(column.key)) if column.colour else None for column in shown]
+            self._write(self._line(shown, cells, widths, colours))
+        return len(rows)
+
+    def record(self, row: Mapping[str, Any], columns: Sequence[Column | str] | None = None) -> None:
+        """Print one thing: a line for each column (default: each key) for people, one object for programs."""
+        if self.json:
+            self.object(row)
+            return
+        each = [Column(c) if isinstance(c, str) else c for c in (row if columns is None else columns)]
+        names = [(c.heading or c.key.replace("_", " ")).lower() if c.heading is None else c.heading for c in each]
+        width = max(map(len, names), default=0)
+        for name, column in zip(names, each, strict=True):
+            colour = column.colour(row.get(column.key)) if column.colour else None
+            self._write(f"{self.style.dim(name.ljust(width))}{_GAP}{self._coloured(column.text(row), colour)}")
+
+    def object(self, row: Mapping[str, Any]) -> None:
+        """Print one JSON object on a line of its own."""
+        import json
+
+        self._write(json.dumps(row, ensure_ascii=False, separators=(",", ":"), default=str))
+
+    def done(self, text: str, row: Mapping[str, Any]) -> None:
+        """Print what was done: `text` for people, `row` for programs."""
+        if self.json:
+            self.object(row)
+        else:
+            self._write(text)
+
+    def line(self, text: str = "") -> None:
+        """Print a line for people only: a heading, an empty line."""
+        if not self.json:
+            self._write(text)
+
+    def note(self, text: str) -> None:
+        """Tell people something that is not part of the result, on standard error."""
+        if not self.json:
+            print(Style.of(sys.stderr).dim(text), file=sys.stderr)
+
+    def warn(self, text: str) -> None:
+        """Tell people and whoever keeps a program's log what deserves a look, on standard error."""
+        print(Style.of(sys.stderr).yellow(f"ottla: {text}"), file=sys.stderr)
+
+    def progress(self, total: int | None, unit: str) -> "_Bars":
+        """`with output.progress(total, "topics") as bar: bar.advance()`: a bar where standard error is a terminal."""
+        return _Bars(total, unit, shown=not self.json and sys.stderr.isatty())
+
+    def _write(self, text: str) -> None:
+        self.stream.write(f"{text}\n")
+
+    def _coloured(self, text: str, colour: str | None) -> str:
+        return text if colour is None else str(getattr(self.style, colour)(text))
+
+    def _line(
+        self, columns: Sequence[Column], cells: Sequence[str], widths: Sequence[int], colours: Sequence[str | None]
+    ) -> str:
+        parts = []
+        for index, (column, text, width, colour) in enumerate(zip(columns, cells, widths, colours, strict=True)):
+            cut = text if len(text) <= width else f"{text[: width - 1]}…"
+            if column.right:
+                cut = cut.rjust(width)
+            pad = "" if column.right or index == len(columns) - 1 else " " * (width - len(cut))
+            parts.append(self._coloured(cut, colour) + pad)
+        return _GAP.join(parts).rstrip()
+
+    def _fit(self, columns: Sequence[Column], widths: list[int]) -> None:
+        """On a terminal the columns that may be cut give way, the widest first; elsewhere nothing is cut."""
+        if not self.stream.isatty():
+            return
+        room = shutil.get_terminal_size().columns - len(_GAP) * (len(columns) - 1)
+        able = [index for index, column in enumerate(columns) if column.narrow]
+        while sum(widths) > room and able:
+            widest = max(able, key=widths.__getitem__)
+            if widths[widest] <= max(_SHORTEST, len(columns[widest].title())):
+                return
+            widths[widest] -= 1
+
+
+class Bar:
+    """Progress of one long work; `advance` is cheap enough to be called for every piece."""
+
+    def __init__(self, total: int | None, unit: str, *, shown: bool) -> None:
+        self._total, self._unit, self._shown = total, unit, shown
+        self._done = 0
+        self._next_s = time.monotonic() + 0.3  # what is done by then needs no bar
+
+    def advance(self, pieces: int = 1) -> None:
+        """So many pieces more are done."""
+        self._done += pieces
+        if self._shown and time.monotonic() >= self._next_s:
+            self._next_s = time.monotonic() + 0.1
+            self._draw()
+
+    def _draw(self) -> None:
+        text = human.size(self._done) if self._unit == "B" else f"{self._done:,}"
+        unit = "" if self._unit == "B" else f" {self._unit}"
+        if self._total:
+            share = min(1.0, self._done / self._total)
+            width = max(10, min(30, shutil.get_terminal_size().columns - 45))
+            whole = human.size(self._total) if self._unit == "B" else f"{self._total:,}"
+            full = "━" * round(width * share)
+            style = Style.of(sys.stderr)
+            line = f"{style.green(full)}{style.dim('━' * (width - len(full)))} {share:4.0%}  {text} of {whole}{unit}"
+        else:
+            line = f"{text}{unit}"
+        sys.stderr.write(f"\r{line}\x1b[K")
+        sys.stderr.flush()
+
+    def clear(self) -> None:
+        """Take the bar off the terminal."""
+        if self._shown:
+            sys.stderr.write("\r\x1b[K")
+            sys.stderr.flush()
+
+
+class _Bars:
+    def __init__(self, total: int | None, unit: str, *, shown: bool) -> None:
+        self._bar = Bar(total, unit, shown=shown)
+
+    def __enter__(self) -> Bar:
+        return self._bar
+
+    def __exit__(self, *_: object) -> None:
+        self._bar.clear()
+
+
+@contextmanager
+def quiet_pipe() -> Iterator[None]:
+    """End quietly, with exit code 141 as a shell has it for SIGPIPE, when nobody reads on (`| head`)."""
+    import os
+
+    try:
+        yield
+        sys.stdout.flush()
+    except BrokenPipeError:
+        # The interpreter flushes standard output once more at exit.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        raise SystemExit(141) from None

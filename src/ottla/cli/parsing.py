@@ -1,0 +1,96 @@
+"""Parsers as every command has them: examples at the end of --help, a mistyped word answered with the nearest one.
+
+A command of several verbs (`ottla topic create`) is a module whose `add_arguments` calls `add_verbs` with one `Verb`
+each, and whose `run` is `run_verb`.
+"""
+
+import argparse
+import difflib
+import sys
+from collections.abc import Callable, Iterable, Mapping
+from typing import NamedTuple, NoReturn
+
+from ottla.cli.terminal import Style
+
+
+class Verb(NamedTuple):
+    """One verb of a command. `examples`: lines of `command   what it does`, shown below its options."""
+
+    run: Callable[[argparse.Namespace], int]
+    add_arguments: Callable[[argparse.ArgumentParser], None]
+    summary: str
+    description: str = ""
+    examples: str = ""
+    names: tuple[str, ...] = ()  # other names that people try
+
+
+class Parser(argparse.ArgumentParser):
+    """An ArgumentParser that keeps the text's lines, takes no shortened options, and says what may have been meant."""
+
+    def __init__(self, **settings: object) -> None:
+        settings.setdefault("formatter_class", argparse.RawDescriptionHelpFormatter)
+        settings.setdefault("allow_abbrev", False)
+        super().__init__(**settings)  # type: ignore[arg-type]
+
+    def error(self, message: str) -> NoReturn:
+        """One line about what is wrong and one about where to look, exit code 2."""
+        style = Style.of(sys.stderr)
+        self.exit(2, f"{style.red(f'{self.prog}: {message}')}\n       `{self.prog} --help` shows what it takes.\n")
+
+    def parse_known_args(self, args=None, namespace=None):  # type: ignore[no-untyped-def]
+        """Options that nobody knows are an error of the parser that is nearest to them, which can say what is meant."""
+        namespace, unknown = super().parse_known_args(args, namespace)
+        if unknown:
+            word = unknown[0]
+            near = nearest(word.partition("=")[0], self._option_string_actions)
+            self.error(f"it takes no {word!r}" + (f"; did you mean {near}?" if near else ""))
+        return namespace, unknown
+
+    def _check_value(self, action: argparse.Action, value: object) -> None:
+        if action.choices is not None and value not in action.choices and isinstance(value, str):
+            is_verb = isinstance(action, argparse._SubParsersAction)  # noqa: SLF001 - argparse has no other name for it
+            near = nearest(value, action.choices)
+            if is_verb:
+                text = f"there is no {value!r} here; "
+                text += f"did you mean {near}?" if near else f"there are {', '.join(action.choices)}"
+            else:
+                text = f"{value!r} is none of {', '.join(map(str, action.choices))}"
+                text += f"; did you mean {near}?" if near else ""
+            raise argparse.ArgumentError(None if is_verb else action, text)
+        super()._check_value(action, value)
+
+
+def nearest(word: str, known: Iterable[str]) -> str | None:
+    """The known word that looks most like this one; None if none does."""
+    known = list(known)
+    by_lower = {name.lower(): name for name in known}
+    close = difflib.get_close_matches(word.lower(), by_lower, n=1, cutoff=0.6)
+    if close:
+        return by_lower[close[0]]
+    inside = [name for name in known if len(word) > 2 and word.lower() in name.lower()]
+    return inside[0] if len(inside) == 1 else None
+
+
+def add_verbs(parser: argparse.ArgumentParser, verbs: Mapping[str, Verb]) -> None:
+    """Give `parser` its verbs; the chosen one's function becomes `options.verb_run`."""
+    rows = parser.add_subparsers(dest="verb", metavar="VERB", title="verbs", required=True, parser_class=Parser)
+    for name, verb in verbs.items():
+        each = rows.add_parser(
+            name,
+            help=verb.summary,
+            description=verb.description or f"{verb.summary[:1].upper()}{verb.summary[1:]}.",
+            epilog=f"examples:\n{indented(verb.examples)}" if verb.examples else None,
+            aliases=verb.names,
+        )
+        verb.add_arguments(each)
+        each.set_defaults(verb_run=verb.run)
+
+
+def run_verb(options: argparse.Namespace) -> int:
+    """Run the chosen verb; returns its exit code."""
+    return int(options.verb_run(options))
+
+
+def indented(text: str) -> str:
+    """The lines of `text`, two blanks in."""
+    return "\n".join(f"  {line.strip()}" for line in text.strip().splitlines())
