@@ -170,6 +170,10 @@ class FetchSessionCache:
         self._sessions.move_to_end(session_id)
         return session
 
+    def peek(self, session_id: int) -> FetchSession | None:
+        """The session with this id, not used by the look."""
+        return self._sessions.get(session_id)
+
     def remove(self, session_id: int) -> None:
         """Close the session, if there is one with this id."""
         session = self._sessions.pop(session_id, None)

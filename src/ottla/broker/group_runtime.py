@@ -434,6 +434,11 @@ class GroupRuntime:
         self._timer_ms = deadline_ms
         self._timer = self._call_later(max(deadline_ms - now_ms, 0) / 1000, self._timer_elapsed)
 
+    def clock_moved(self) -> None:
+        """The clock jumped: handle what has become due, and set the timer anew."""
+        self._cancel_timer()
+        self._timer_elapsed()
+
     def _cancel_timer(self) -> None:
         if self._timer is not None:
             self._timer.cancel()

@@ -21,6 +21,7 @@ class Housekeeping:
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop
         self._timers: dict[str, asyncio.TimerHandle] = {}
+        self._turns: list[Callable[[], None]] = []
         self._stopped = False
 
     def every(self, name: str, interval_ms: int, chore: Callable[[], None], *, first_ms: int | None = None) -> None:
@@ -38,7 +39,15 @@ class Housekeeping:
             if not self._stopped:
                 self._timers[name] = self._loop.call_later(delay_ms / 1000, turn)
 
+        self._turns.append(turn)
         schedule(interval_ms if first_ms is None else first_ms)
+
+    def do_all(self) -> None:
+        """Every chore now, and its next turn an interval later."""
+        for timer in self._timers.values():
+            timer.cancel()
+        for turn in self._turns:
+            turn()
 
     def stop(self) -> None:
         """No chore runs any more."""

@@ -33,7 +33,7 @@ from ottla.log.storage import check_meta, format_directory, read_meta
 from ottla.metadata.features import SUPPORTED_FEATURES
 from ottla.metadata.image import MetadataImage
 from ottla.network.limits import Limits
-from ottla.network.server import Server
+from ottla.network.server import Connection, Dispatch, Server
 from ottla.network.sockets import bind
 from ottla.protocol.messages.broker_registration import BrokerRegistrationRequest, Feature
 from ottla.protocol.messages.broker_registration import Listener as RegisteredListener
@@ -79,13 +79,23 @@ async def serve(config: BrokerConfig, ready: Callable[[Bootstrap], None], stop: 
 
 
 class Node:
-    """One broker in this process."""
+    """One broker in this process.
 
-    def __init__(self, config: BrokerConfig, clock: Clock, stop: asyncio.Event) -> None:
+    `wrap` puts something between the network and the dispatcher, which sees each request and answer: for tests.
+    """
+
+    def __init__(
+        self,
+        config: BrokerConfig,
+        clock: Clock,
+        stop: asyncio.Event,
+        wrap: Callable[[Dispatcher], Dispatch] | None = None,
+    ) -> None:
         self.config = config
         self.clock = clock
         self.failure: str | None = None
         self._stop = stop
+        self._wrap = wrap
         self._loop = asyncio.get_running_loop()
         self._threads = FlushThreads(self._loop)
         self._housekeeping = Housekeeping(self._loop)
@@ -142,7 +152,8 @@ class Node:
         broker.groups.start()
         self._started = True
         self._start_housekeeping()
-        self._server = Server(Dispatcher(broker), Limits.from_config(config))
+        dispatcher = Dispatcher(broker)
+        self._server = Server(self._wrap(dispatcher) if self._wrap else dispatcher, Limits.from_config(config))
         for listener, sockets in zip(config.listeners, self._sockets, strict=True):
             for sock in sockets:
                 await self._server.listen(listener.name, sock)
@@ -290,6 +301,18 @@ class Node:
             self._watermarks = total
             self._in_background(self.broker.logs.checkpoint_high_watermarks)
 
+    def clock_moved(self) -> None:
+        """The clock jumped: do now what has become due. Timers of the loop do not know of it."""
+        self.broker.groups.clock_moved()
+        self._housekeeping.do_all()
+
+    def drop_connections(self, chosen: Callable[[Connection], bool] = lambda _: True) -> int:
+        """Close connections at once, whatever is in progress on them; how many."""
+        connections = [each for each in self._server.connections if chosen(each)] if self._server is not None else []
+        for connection in connections:
+            connection.abort()
+        return len(connections)
+
     # -- trouble -----------------------------------------------------------------------------------------------
 
     def _directory_failed(self, directory: DirectoryInfo, error: OSError) -> None:
@@ -313,9 +336,14 @@ class Node:
 
     # -- stopping ----------------------------------------------------------------------------------------------
 
-    async def close(self) -> None:
-        """Answer what is in progress, then close everything; also after a start that went wrong half-way."""
+    async def close(self, *, clean: bool = True) -> None:
+        """Answer what is in progress, then close everything; also after a start that went wrong half-way.
+
+        Not `clean`: as a kill would leave it. Nothing is answered, nothing is synced, and the next start recovers.
+        """
         self._housekeeping.stop()
+        if not clean:
+            self.drop_connections()
         if self._server is not None:
             await self._server.close(ANSWER_WITHIN_S)
         if self._cleaner is not None:
@@ -332,7 +360,7 @@ class Node:
             epoch = registered.epoch if registered is not None else -1
             self._metadata.close()
         if self._logs is not None:
-            if self._started:
+            if self._started and clean:
                 self._logs.close(epoch)
             else:
                 self._logs.abandon()

@@ -1,12 +1,22 @@
-"""ListGroups, DescribeGroups and DeleteGroups: questions and orders of administrators."""
+"""ListGroups, DescribeGroups, DeleteGroups and forced rebalances: questions and orders of administrators."""
 
 from __future__ import annotations
 
 from ottla.common.errors import ErrorCode
 from ottla.coordinators.group.core import Core
-from ottla.coordinators.group.events import Call, DeleteGroup, DescribeGroup, Effects, ListGroups, Moment, Reply
+from ottla.coordinators.group.events import (
+    Call,
+    DeleteGroup,
+    DescribeGroup,
+    Effects,
+    ForceRebalance,
+    ListGroups,
+    Moment,
+    Reply,
+)
 from ottla.coordinators.group.group import Group
 from ottla.coordinators.group.offsets import all_tombstones, write_then
+from ottla.coordinators.group.rebalance import prepare_or_complete
 from ottla.coordinators.group.records import group_tombstone
 from ottla.coordinators.group.states import State
 from ottla.protocol.messages.delete_groups import DeletableGroupResult
@@ -81,6 +91,14 @@ def delete(core: Core, call: Call, question: DeleteGroup, _now: Moment) -> Effec
         return [Reply(call, result)]
     records = [*all_tombstones(core, question.group_id), group_tombstone(question.group_id)]
     return write_then(call, records, result)
+
+
+def force_rebalance(core: Core, call: Call, order: ForceRebalance, now: Moment) -> Effects:
+    """Open the join phase of a group with members; one that is in it already stays there."""
+    group = core.groups.get(order.group_id)
+    if group is None or not group.members:
+        return [Reply(call, ErrorCode.GROUP_ID_NOT_FOUND)]
+    return [*prepare_or_complete(core, group, now), Reply(call, ErrorCode.NONE)]
 
 
 def _check_delete(group: Group | None) -> ErrorCode:

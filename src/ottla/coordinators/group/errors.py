@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ottla.common.errors import ErrorCode
 from ottla.coordinators.group.core import refuse_join, refuse_sync
-from ottla.coordinators.group.events import Call, DeleteGroup, DescribeGroup, FetchOffsets, ListGroups
+from ottla.coordinators.group.events import Call, DeleteGroup, DescribeGroup, FetchOffsets, ForceRebalance, ListGroups
 from ottla.protocol.messages.delete_groups import DeletableGroupResult
 from ottla.protocol.messages.describe_groups import DescribedGroup
 from ottla.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
@@ -82,7 +82,7 @@ def error_response(call: Call, error: ErrorCode) -> object:
             return DescribedGroup(group_id=request.group_id, error_code=error)
         case DeleteGroup():
             return DeletableGroupResult(group_id=request.group_id, error_code=error)
-        case ListGroups():
+        case ListGroups() | ForceRebalance():
             return error
         case _:
             return None

@@ -52,6 +52,13 @@ class DeleteGroup:
 
 
 @dataclass(frozen=True, slots=True)
+class ForceRebalance:
+    """Have all members join again, as if one had come or gone; answered with an ErrorCode."""
+
+    group_id: str
+
+
+@dataclass(frozen=True, slots=True)
 class TopicsDeleted:
     """Topics are gone; their offsets go too. Answered with None."""
 

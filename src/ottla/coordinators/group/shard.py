@@ -21,6 +21,7 @@ from ottla.coordinators.group.events import (
     DescribeGroup,
     Effects,
     FetchOffsets,
+    ForceRebalance,
     ListGroups,
     Moment,
     TopicsDeleted,
@@ -65,6 +66,7 @@ _HANDLERS: dict[type, Callable[[Core, Call, Any, Moment], Effects]] = {
     ListGroups: admin.list_groups,
     DescribeGroup: admin.describe,
     DeleteGroup: admin.delete,
+    ForceRebalance: admin.force_rebalance,
 }
 _KNOWN_RECORDS = {kind: RECORD_TYPES[kind] for kind in (0, 1, 2)}
 _EXPIRY: TimerKey = (Kind.EXPIRY, "", "")
