@@ -8,7 +8,7 @@ from ottla.clients.admin.core import PartialFailure
 def explain(error: errors.ClientError) -> Failure:
     """The failure for a client's exception."""
     if isinstance(error, PartialFailure):
-        shown = [f"{key}: {_line(each)}" for key, each in list(error.errors.items())[:10]]
+        shown = [_about(key, each) for key, each in list(error.errors.items())[:10]]
         if len(error.errors) > 10:
             shown.append(f"and {len(error.errors) - 10} more")
         if len(shown) == 1:
@@ -17,6 +17,11 @@ def explain(error: errors.ClientError) -> Failure:
         return Failure(f"{len(error.errors)} of {total} failed", *shown)
     exit_code = 2 if isinstance(error, errors.ConfigurationError) else 1
     return Failure(_line(error), *_advice(error), exit_code=exit_code)
+
+
+def _about(key: object, error: Exception) -> str:
+    line = _line(error)
+    return line if str(key) in line else f"{key}: {line}"
 
 
 def _line(error: Exception) -> str:

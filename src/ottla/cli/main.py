@@ -23,7 +23,10 @@ GROUPS: dict[str, dict[str, tuple[str, str]]] = {
         "format": ("ottla.cli.format", "give a data directory its cluster and node"),
     },
     "records": {},
-    "topics and groups": {},
+    "topics and groups": {
+        "topic": ("ottla.cli.topic", "create, list, describe, alter and delete topics"),
+        "config": ("ottla.cli.config", "settings of topics, brokers, groups"),
+    },
     "this command": {
         "version": ("ottla.cli.version", "show the versions of Ottla and of what it runs on"),
     },

@@ -24,6 +24,7 @@ class Column(NamedTuple):
 
     `show` makes text of the value (default: None is "-", a list is joined by commas), `colour` may pick one of Style's
     ("green", "yellow", "red", "dim", "bold") by the value. `right` aligns numbers, `narrow` may be cut on a terminal.
+    `cell` makes the text of the whole row instead.
     """
 
     key: str
@@ -32,6 +33,7 @@ class Column(NamedTuple):
     right: bool = False
     narrow: bool = False
     colour: Callable[[Any], str | None] | None = None
+    cell: Callable[[Mapping[str, Any]], str] | None = None
 
     def title(self) -> str:
         """The heading."""
@@ -39,6 +41,8 @@ class Column(NamedTuple):
 
     def text(self, row: Mapping[str, Any]) -> str:
         """The row's value as people see it, in one line."""
+        if self.cell is not None:
+            return one_line(self.cell(row))
         value = row.get(self.key)
         return one_line(self.show(value) if self.show is not None else plain(value))
 

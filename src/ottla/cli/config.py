@@ -1,0 +1,336 @@
+"""Show and change settings of topics, brokers, groups and more, with where each value comes from.
+
+KIND is topic, broker, group, broker-logger or client-metrics; Kafka's plurals are understood. NAME is a topic's or
+group's name, a broker's node id, or `default` for what all brokers share.
+"""
+
+import argparse
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, Any
+
+from ottla.cli import values
+from ottla.cli.connect import add_connection_arguments, open_admin
+from ottla.cli.names import missing
+from ottla.cli.output import Column, Output, add_output_arguments
+from ottla.cli.parsing import Verb, add_verbs, nearest, run_verb
+from ottla.cli.terminal import Failure
+
+if TYPE_CHECKING:
+    from ottla.clients.admin import Admin, ConfigEntry, ConfigResource
+
+EXAMPLES = """
+ottla config list topic orders
+ottla config get topic orders retention.ms
+ottla config set topic orders retention.ms=7d
+ottla config unset topic orders retention.ms
+ottla config list broker 1 --all
+"""
+
+KINDS = ("topic", "broker", "group", "broker-logger", "client-metrics")
+_ANY_BROKER = ("default", "")
+
+run = run_verb
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The verbs of `ottla config`."""
+    add_verbs(
+        parser,
+        {
+            "list": Verb(
+                _list,
+                _list_arguments,
+                "list what was set, and where",
+                examples="""
+                ottla config list topic                 every topic with settings of its own
+                ottla config list topic orders          what was set for it
+                ottla config list topic orders --all    with the defaults
+                ottla config list broker default
+                """,
+                names=("ls",),
+            ),
+            "get": Verb(
+                _get,
+                _get_arguments,
+                "print values of settings",
+                description="Print values of settings: the bare value if one is asked for, else NAME=VALUE lines.",
+                examples="""
+                ottla config get topic orders retention.ms
+                ottla config get broker 1 log.dirs num.partitions
+                """,
+            ),
+            "set": Verb(
+                _set,
+                _set_arguments,
+                "change settings",
+                description="Change settings. += and -= add to and take from a list.",
+                examples="""
+                ottla config set topic orders retention.ms=7d max.message.bytes=4MiB
+                ottla config set topic orders cleanup.policy+=compact
+                ottla config set broker default log.cleaner.threads=2 --dry-run
+                ottla config set group billing consumer.session.timeout.ms=30s
+                """,
+            ),
+            "unset": Verb(
+                _unset,
+                _unset_arguments,
+                "take settings back to their defaults",
+                examples="ottla config unset topic orders retention.ms",
+            ),
+        },
+    )
+
+
+def _common(parser: argparse.ArgumentParser, *, name: bool = True) -> None:
+    parser.add_argument("kind", metavar="KIND", help="topic, broker, group, broker-logger, client-metrics")
+    parser.add_argument(
+        "name", metavar="NAME", nargs=None if name else "?", help="its name or node id; `default` for all brokers"
+    )
+
+
+def _tail(parser: argparse.ArgumentParser) -> None:
+    add_output_arguments(parser)
+    add_connection_arguments(parser)
+
+
+def _list_arguments(parser: argparse.ArgumentParser) -> None:
+    _common(parser, name=False)
+    parser.add_argument("-a", "--all", action="store_true", help="settings at their defaults too")
+    _tail(parser)
+
+
+def _get_arguments(parser: argparse.ArgumentParser) -> None:
+    _common(parser)
+    parser.add_argument("settings", metavar="SETTING", nargs="+", help="names of settings")
+    _tail(parser)
+
+
+def _set_arguments(parser: argparse.ArgumentParser) -> None:
+    _common(parser)
+    parser.add_argument("changes", metavar="SETTING=VALUE", nargs="+", help="what to set; 7d, 1GiB are understood")
+    parser.add_argument("--dry-run", action="store_true", help="let the broker check it, change nothing")
+    _tail(parser)
+
+
+def _unset_arguments(parser: argparse.ArgumentParser) -> None:
+    _common(parser)
+    parser.add_argument("settings", metavar="SETTING", nargs="+", help="names of settings")
+    parser.add_argument("--dry-run", action="store_true", help="let the broker check it, change nothing")
+    _tail(parser)
+
+
+# -- reading -----------------------------------------------------------------------------------------------------
+
+
+def _list(options: argparse.Namespace) -> int:
+    output = Output(options)
+    with open_admin(options) as admin:
+        if options.name is None:
+            return _list_resources(admin, output, _type(options.kind), everything=options.all)
+        resource = _resource(admin, options)
+        entries = admin.describe_config(resource, synonyms=True)
+    rows = [_row(resource, entry) for entry in entries.values() if options.all or _was_set(entry, resource)]
+    if not rows and not output.json:
+        output.note(f"Nothing was set for {resource}: --all shows the defaults.")
+        return 0
+    output.table(_COLUMNS, rows)
+    return 0
+
+
+def _list_resources(admin: "Admin", output: Output, kind: Any, *, everything: bool) -> int:
+    from ottla.clients.admin import ConfigResource, ResourceType
+
+    if kind is ResourceType.TOPIC:
+        resources = [ConfigResource.topic(topic.name) for topic in admin.list_topics()]
+    elif kind in (ResourceType.BROKER, ResourceType.BROKER_LOGGER):
+        resources = [ConfigResource(kind, str(broker.node_id)) for broker in admin.describe_cluster().brokers]
+    else:
+        resources = admin.list_config_resources([kind])
+    described = admin.describe_configs(resources, synonyms=True) if resources else {}
+    rows = [
+        {"kind": _kind_name(resource), "name": resource.name, **_row(resource, entry)}
+        for resource in resources
+        for entry in described[resource].values()
+        if everything or _was_set(entry, resource)
+    ]
+    if not rows and not output.json:
+        output.note("Nothing was set: --all shows the defaults.")
+        return 0
+    output.table([Column("name", narrow=True), *_COLUMNS], rows)
+    return 0
+
+
+def _get(options: argparse.Namespace) -> int:
+    output = Output(options)
+    with open_admin(options) as admin:
+        resource = _resource(admin, options)
+        entries = admin.describe_config(resource, synonyms=True)
+    _check_known(options.settings, entries, resource)
+    for name in options.settings:
+        entry = entries[name]
+        value = "" if entry.value is None else entry.value
+        output.done(value if len(options.settings) == 1 else f"{name}={value}", _row(resource, entry))
+    return 0
+
+
+def _row(resource: "ConfigResource", entry: "ConfigEntry") -> dict[str, Any]:
+    return {
+        "kind": _kind_name(resource),
+        "name": resource.name or "default",
+        "setting": entry.name,
+        "value": entry.value,
+        "source": _SOURCES.get(entry.source.name, entry.source.name.lower().replace("_", " ")),
+        "type": entry.type.name.lower(),
+        "read_only": entry.is_read_only,
+        "sensitive": entry.is_sensitive,
+        "default": next((s.value for s in entry.synonyms if s.source.name == "DEFAULT"), None),
+    }
+
+
+def _value_text(row: Mapping[str, Any]) -> str:
+    return "(hidden)" if row["sensitive"] else values.explained(row["setting"], row["value"])
+
+
+_SOURCES = {
+    "TOPIC": "topic",
+    "BROKER": "this broker",
+    "CLUSTER_DEFAULT": "all brokers",
+    "BROKER_FILE": "broker's file",
+    "DEFAULT": "default",
+    "BROKER_LOGGER": "logger",
+    "CLIENT_METRICS": "client metrics",
+    "GROUP": "group",
+}
+_COLUMNS = [
+    Column("setting"),
+    Column("value", narrow=True, cell=_value_text),
+    Column("source", colour=lambda source: "dim" if source == "default" else None),
+]
+
+
+def _was_set(entry: "ConfigEntry", resource: "ConfigResource") -> bool:
+    """Whether somebody set it: for a topic or group on itself, for a broker anywhere."""
+    from ottla.clients.admin import ConfigSource, ResourceType
+
+    own = {
+        ResourceType.TOPIC: ConfigSource.TOPIC,
+        ResourceType.GROUP: ConfigSource.GROUP,
+        ResourceType.CLIENT_METRICS: ConfigSource.CLIENT_METRICS,
+    }.get(resource.type)
+    return entry.source is own if own is not None else not entry.is_default
+
+
+# -- changing ----------------------------------------------------------------------------------------------------
+
+
+def _set(options: argparse.Namespace) -> int:
+    from ottla.clients.admin import Append, Subtract
+
+    changes: dict[str, object] = {}
+    for word in options.changes:
+        name, _, value = word.partition("=")
+        if name.endswith(("+", "-")) and "=" in word:
+            changes[name[:-1].strip()] = (Append if name.endswith("+") else Subtract)(value)
+        else:
+            changes.update(values.assignments([word]))
+    return _change(options, changes)
+
+
+def _unset(options: argparse.Namespace) -> int:
+    return _change(options, dict.fromkeys(options.settings))
+
+
+def _change(options: argparse.Namespace, changes: Mapping[str, object]) -> int:
+    output = Output(options)
+    with open_admin(options) as admin:
+        change(admin, output, {_resource(admin, options): changes}, dry_run=options.dry_run)
+    return 0
+
+
+def change(
+    admin: "Admin", output: Output, changes: "Mapping[ConfigResource, Mapping[str, object]]", *, dry_run: bool
+) -> None:
+    """Make the changes and tell each: what it was, what it is. Raises Failure for a setting that there is not."""
+    if not changes:
+        return
+    before = admin.describe_configs(changes)
+    for resource, wanted in changes.items():
+        if before[resource]:
+            _check_known(wanted, before[resource], resource)
+    admin.alter_configs(changes, validate_only=dry_run)
+    after = before if dry_run else admin.describe_configs(changes)
+    for resource, wanted in changes.items():
+        for name, value in wanted.items():
+            old, new = before[resource].get(name), after[resource].get(name)
+            row = {
+                "kind": _kind_name(resource),
+                "name": resource.name or "default",
+                "setting": name,
+                "before": old.value if old else None,
+                "value": _asked(value) if dry_run else new.value if new else None,
+                "changed": not dry_run,
+            }
+            output.done(_changed_text(output, row, value, dry_run=dry_run), row)
+
+
+def _changed_text(output: Output, row: Mapping[str, Any], value: object, *, dry_run: bool) -> str:
+    name = row["setting"]
+    old = values.explained(name, row["before"])
+    if dry_run:
+        new = "the default" if value is None else values.explained(name, _asked(value))
+        return f"{row['name']}: {name} would change from {old} to {new}"
+    new = values.explained(name, row["value"])
+    default = ", the default" if value is None else ""
+    text = f"{row['name']}: {name} is {new}{default}" + (", as before" if new == old else f", was {old}")
+    return output.style.green(text)
+
+
+def _asked(value: object) -> str | None:
+    return value if value is None else str(getattr(value, "value", value))
+
+
+def _check_known(names: Iterable[str], entries: "Mapping[str, ConfigEntry]", resource: "ConfigResource") -> None:
+    for name in names:
+        if name not in entries:
+            near = nearest(name, entries)
+            listing = f"`ottla config list {_kind_name(resource)} {resource.name or 'default'} --all` shows them."
+            raise Failure(f"{resource} has no setting {name!r}", f"Did you mean {near}?" if near else listing)
+
+
+# -- what it is about --------------------------------------------------------------------------------------------
+
+
+def _type(word: str) -> Any:
+    from ottla.clients.admin import ResourceType
+
+    single = word.lower().replace("_", "-")
+    single = single if single in KINDS else single.removesuffix("s")
+    if single == "group" or single in {"consumer-group", "share-group"}:
+        return ResourceType.GROUP
+    if single not in KINDS:
+        near = nearest(word, KINDS)
+        advice = f"Did you mean {near}?" if near else f"It may be {', '.join(KINDS)}."
+        raise Failure(f"nothing of the kind {word!r} has settings", advice, exit_code=2)
+    return ResourceType[single.upper().replace("-", "_")]
+
+
+def _kind_name(resource: "ConfigResource") -> str:
+    return resource.type.name.lower().replace("_", "-")
+
+
+def _resource(admin: "Admin", options: argparse.Namespace) -> "ConfigResource":
+    from ottla.clients.admin import ConfigResource, ResourceType
+
+    kind, name = _type(options.kind), options.name
+    if kind in (ResourceType.BROKER, ResourceType.BROKER_LOGGER):
+        if kind is ResourceType.BROKER and name in _ANY_BROKER:
+            return ConfigResource(kind, "")
+        brokers = [str(broker.node_id) for broker in admin.describe_cluster().brokers]
+        if name not in brokers:
+            shared = ", or `default` for what all share" if kind is ResourceType.BROKER else ""
+            raise Failure(f"there is no broker {name!r}", f"There are: {', '.join(brokers)}{shared}.")
+    elif kind is ResourceType.TOPIC:
+        known = [topic.name for topic in admin.list_topics(include_internal=True)]
+        if name not in known:
+            raise Failure(*missing(name, known, "topic"))
+    return ConfigResource(kind, name)

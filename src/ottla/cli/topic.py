@@ -1,0 +1,358 @@
+"""Create, list, describe, alter and delete topics."""
+
+import argparse
+import re
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, Any
+
+from ottla.cli import human, topic_describe, values
+from ottla.cli.connect import add_connection_arguments, open_admin
+from ottla.cli.names import add_name_arguments, choose, confirmed, enumerated, names_of
+from ottla.cli.output import Column, Output, add_output_arguments, number, size
+from ottla.cli.parsing import Verb, add_verbs, run_verb
+from ottla.cli.terminal import Failure
+
+if TYPE_CHECKING:
+    from ottla.clients.admin import Admin
+
+EXAMPLES = """
+ottla topic create orders --partitions 6 --config retention.ms=7d
+ottla topic list
+ottla topic describe orders
+ottla topic delete 'test-*' --yes
+"""
+
+_DELETED_AT_ONCE = 50
+
+run = run_verb
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The verbs of `ottla topic`."""
+    add_verbs(
+        parser,
+        {
+            "create": Verb(
+                _create,
+                _create_arguments,
+                "create topics",
+                examples="""
+                ottla topic create orders
+                ottla topic create orders payments --partitions 6 --replication-factor 3
+                ottla topic create events --config retention.ms=7d --config max.message.bytes=4MiB
+                ottla topic create users --config cleanup.policy=compact --if-not-exists
+                """,
+            ),
+            "list": Verb(
+                _list,
+                _list_arguments,
+                "list topics",
+                examples="""
+                ottla topic list
+                ottla topic list 'orders-*' --long     with records and bytes
+                ottla topic list --json | jq -r .topic
+                """,
+                names=("ls",),
+            ),
+            "describe": topic_describe.VERB,
+            "alter": Verb(
+                _alter,
+                _alter_arguments,
+                "change topics' settings or their number of partitions",
+                examples="""
+                ottla topic alter orders --config retention.ms=30d
+                ottla topic alter 'logs-*' --delete-config retention.ms --dry-run
+                ottla topic alter orders --partitions 12
+                """,
+            ),
+            "delete": Verb(
+                _delete,
+                _delete_arguments,
+                "delete topics with their records",
+                description="Delete topics with their records. At a terminal it asks first.",
+                examples="""
+                ottla topic delete orders
+                ottla topic delete 'test-*' --yes
+                ottla topic delete maybe-there --if-exists
+                """,
+                names=("rm",),
+            ),
+            "add-partitions": Verb(
+                _add_partitions,
+                _add_partitions_arguments,
+                "give topics more partitions",
+                description="Give topics more partitions. Keys are spread over all partitions from then on: later\n"
+                "records of a key may be in another partition than its earlier ones.",
+                examples="""
+                ottla topic add-partitions orders --by 6
+                ottla topic add-partitions orders --to 12
+                """,
+            ),
+        },
+    )
+
+
+# -- create ------------------------------------------------------------------------------------------------------
+
+
+def _create_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("names", metavar="TOPIC", nargs="*", help="names of topics")
+    parser.add_argument("--topic", dest="more_names", action="append", default=[], help=argparse.SUPPRESS)
+    parser.add_argument("-p", "--partitions", type=int, metavar="N", help="default: the broker's num.partitions")
+    parser.add_argument(
+        "-r", "--replication-factor", type=int, metavar="N", help="default: the broker's default.replication.factor"
+    )
+    parser.add_argument(
+        "-c", "--config", dest="configs", metavar="NAME=VALUE", action="append", default=[], help="a topic's setting"
+    )
+    parser.add_argument(
+        "--replica-assignment",
+        metavar="ID:ID,..",
+        help="node ids of each partition's replicas, the leader's first: 1:2,2:3 is two partitions",
+    )
+    parser.add_argument("--if-not-exists", action="store_true", help="pass over topics that exist")
+    parser.add_argument("--dry-run", action="store_true", help="let the broker check it, create nothing")
+    add_output_arguments(parser)
+    add_connection_arguments(parser)
+
+
+def _create(options: argparse.Namespace) -> int:
+    from ottla.clients.admin import NewTopic, PartialFailure
+    from ottla.clients.errors import TopicAlreadyExists
+
+    output = Output(options)
+    placed = _assignments(options.replica_assignment) if options.replica_assignment else None
+    if placed and (options.partitions is not None or options.replication_factor is not None):
+        raise Failure("--replica-assignment already says how many partitions and replicas there are", exit_code=2)
+    for flag, given in (("--partitions", options.partitions), ("--replication-factor", options.replication_factor)):
+        if given is not None and given < 1:
+            raise Failure(f"{flag} is {given}; it must be at least 1", exit_code=2)
+    config = values.assignments(options.configs)
+    partitions, factor = options.partitions or -1, options.replication_factor or -1
+    topics = [
+        NewTopic(name, partitions, factor, config, assignments=placed)
+        for name in dict.fromkeys(names_of(options, "topic"))
+    ]
+    with open_admin(options) as admin:
+        errors: Mapping[Any, Exception] = {}
+        try:
+            created = admin.create_topics(topics, validate_only=options.dry_run)
+        except PartialFailure as failure:
+            created, errors = dict(failure.results), dict(failure.errors)
+            passed = [name for name, error in errors.items() if isinstance(error, TopicAlreadyExists)]
+            if not options.if_not_exists or len(passed) < len(errors):
+                _tell_created(output, created.values(), dry_run=options.dry_run)
+                raise
+        _tell_created(output, created.values(), dry_run=options.dry_run)
+        for name in errors:
+            output.done(f"{name}: exists already", {"topic": name, "created": False})
+    return 0
+
+
+def _tell_created(output: Output, created: Iterable[Any], *, dry_run: bool) -> None:
+    for topic in created:
+        shape = ""
+        if topic.partitions > 0:
+            shape = f" with {human.plural(topic.partitions, 'partition')}, "
+            shape += human.plural(topic.replication_factor, "replica") + " each"
+        row = {
+            "topic": topic.name,
+            "created": not dry_run,
+            "topic_id": topic.topic_id,
+            "partition_count": topic.partitions,
+            "replication_factor": topic.replication_factor,
+        }
+        text = f"{topic.name}: would be created" if dry_run else output.style.green(f"{topic.name}: created")
+        output.done(text + shape, row)
+
+
+def _assignments(text: str) -> dict[int, list[int]]:
+    if not re.fullmatch(r"\d+(:\d+)*(,\d+(:\d+)*)*", text):
+        advice = "Node ids of one partition are joined by colons, partitions by commas: 1:2,2:3"
+        raise Failure(f"--replica-assignment {text!r} cannot be read", advice, exit_code=2)
+    return {partition: [int(node_id) for node_id in part.split(":")] for partition, part in enumerate(text.split(","))}
+
+
+# -- list --------------------------------------------------------------------------------------------------------
+
+
+def _list_arguments(parser: argparse.ArgumentParser) -> None:
+    add_name_arguments(parser, "topic", optional=True)
+    parser.add_argument("-l", "--long", action="store_true", help="with replicas, records, bytes, cleanup policy")
+    parser.add_argument("-q", "--quiet", action="store_true", help="names only, one a line")
+    parser.add_argument("--internal", action="store_true", help="Kafka's own topics too")
+    parser.add_argument("--exclude-internal", action="store_true", help=argparse.SUPPRESS)
+    add_output_arguments(parser)
+    add_connection_arguments(parser)
+
+
+def _list(options: argparse.Namespace) -> int:
+    output = Output(options)
+    with open_admin(options) as admin:
+        listed = {topic.name: topic for topic in admin.list_topics(include_internal=True)}
+        wanted = names_of(options, "topic", optional=True)
+        # What is asked for by its name is shown, whoever it belongs to.
+        usual = [name for name, topic in listed.items() if options.internal or not topic.is_internal]
+        exact = [name for name in wanted if name in listed]
+        known = list(dict.fromkeys([*usual, *exact]))
+        names = choose(wanted, known, "topic", regex=options.regex) if wanted else usual
+        if options.quiet and not output.json:
+            for name in names:
+                output.line(name)
+            return 0
+        rows: list[dict[str, Any]] = [
+            {"topic": name, "partition_count": listed[name].partitions, "internal": listed[name].is_internal}
+            for name in names
+        ]
+        if options.long:
+            for row, facts in zip(rows, topic_describe.facts_of(admin, names), strict=True):
+                row.update(facts.summary())
+    columns = [Column("topic", narrow=True), number("partition_count", "PARTITIONS")]
+    if options.long:
+        columns += [
+            number("replication_factor", "REPLICAS"),
+            number("records"),
+            size("size", "SIZE"),
+            Column("cleanup_policy", "CLEANUP"),
+            Column("under_replicated", "UNDER-REPLICATED", right=True, colour=lambda n: "yellow" if n else "dim"),
+        ]
+    if not rows and not output.json:
+        output.note("There is no topic yet. `ottla topic create NAME` makes one.")
+        return 0
+    output.table(columns, rows)
+    return 0
+
+
+# -- alter -------------------------------------------------------------------------------------------------------
+
+
+def _alter_arguments(parser: argparse.ArgumentParser) -> None:
+    add_name_arguments(parser, "topic")
+    parser.add_argument(
+        "-c", "--config", dest="configs", metavar="NAME=VALUE", action="append", default=[], help="set a setting"
+    )
+    parser.add_argument(
+        "--delete-config", metavar="NAME", action="append", default=[], help="back to the broker's default"
+    )
+    parser.add_argument("-p", "--partitions", type=int, metavar="N", help="so many partitions in all")
+    parser.add_argument("--if-exists", action="store_true", help="pass over topics that are not there")
+    parser.add_argument("--dry-run", action="store_true", help="let the broker check it, change nothing")
+    add_output_arguments(parser)
+    add_connection_arguments(parser)
+
+
+def _alter(options: argparse.Namespace) -> int:
+    from ottla.cli.config import change
+    from ottla.clients.admin import ConfigResource
+
+    output = Output(options)
+    changes: dict[str, object] = {**values.assignments(options.configs), **dict.fromkeys(options.delete_config)}
+    if not changes and options.partitions is None:
+        advice = "--config NAME=VALUE, --delete-config NAME and --partitions N can be given."
+        raise Failure("nothing to alter", advice, exit_code=2)
+    with open_admin(options) as admin:
+        names = _existing(admin, options)
+        if changes:
+            change(admin, output, {ConfigResource.topic(name): changes for name in names}, dry_run=options.dry_run)
+        if options.partitions is not None:
+            _grow(admin, output, dict.fromkeys(names, options.partitions), dry_run=options.dry_run)
+    return 0
+
+
+# -- add-partitions ----------------------------------------------------------------------------------------------
+
+
+def _add_partitions_arguments(parser: argparse.ArgumentParser) -> None:
+    add_name_arguments(parser, "topic")
+    how = parser.add_mutually_exclusive_group(required=True)
+    how.add_argument("--by", type=int, metavar="N", help="so many more")
+    how.add_argument("--to", "--partitions", type=int, metavar="N", help="so many in all")
+    parser.add_argument("--if-exists", action="store_true", help="pass over topics that are not there")
+    parser.add_argument("--dry-run", action="store_true", help="let the broker check it, change nothing")
+    add_output_arguments(parser)
+    add_connection_arguments(parser)
+
+
+def _add_partitions(options: argparse.Namespace) -> int:
+    output = Output(options)
+    if options.by is not None and options.by < 1:
+        raise Failure(f"--by is {options.by}; it must be at least 1", exit_code=2)
+    with open_admin(options) as admin:
+        names = _existing(admin, options)
+        counts = {topic.name: topic.partitions for topic in admin.list_topics(include_internal=True)}
+        wanted = {name: counts[name] + options.by if options.by else options.to for name in names}
+        _grow(admin, output, wanted, dry_run=options.dry_run)
+    return 0
+
+
+def _grow(admin: "Admin", output: Output, wanted: Mapping[str, int], *, dry_run: bool) -> None:
+    before = {topic.name: topic.partitions for topic in admin.list_topics(include_internal=True)}
+    for name, count in wanted.items():
+        if count < before.get(name, 0):
+            raise Failure(
+                f"{name} has {human.plural(before[name], 'partition')}, which cannot become {count}",
+                "Partitions can only be added: a topic with fewer is a new topic.",
+            )
+    more = {name: count for name, count in wanted.items() if count != before.get(name)}
+    if more:
+        admin.create_partitions(more, validate_only=dry_run)
+    for name, count in wanted.items():
+        row = {"topic": name, "before": before.get(name), "partition_count": count, "changed": not dry_run}
+        if name not in more:
+            output.done(f"{name}: has {count} already", {**row, "changed": False})
+        else:
+            verb = "would have" if dry_run else "has"
+            text = f"{name}: {verb} {human.plural(count, 'partition')} now, {before.get(name)} before"
+            output.done(text.replace(" now,", ",") if dry_run else output.style.green(text), row)
+
+
+# -- delete ------------------------------------------------------------------------------------------------------
+
+
+def _delete_arguments(parser: argparse.ArgumentParser) -> None:
+    add_name_arguments(parser, "topic")
+    parser.add_argument("--if-exists", action="store_true", help="pass over topics that are not there")
+    parser.add_argument("-y", "--yes", action="store_true", help="do not ask")
+    parser.add_argument("--dry-run", action="store_true", help="say what would be deleted, delete nothing")
+    add_output_arguments(parser)
+    add_connection_arguments(parser)
+
+
+def _delete(options: argparse.Namespace) -> int:
+    from ottla.clients.admin import PartialFailure
+    from ottla.clients.errors import ClientError
+
+    output = Output(options)
+    with open_admin(options) as admin:
+        names = _existing(admin, options)
+        if options.dry_run:
+            for name in names:
+                output.done(f"{name}: would be deleted", {"topic": name, "deleted": False})
+            return 0
+        if names and not options.yes:
+            what = human.plural(len(names), "topic")
+            if not confirmed(f"Delete {what} with all records: {enumerated(names)}?", yes=False):
+                raise Failure("nothing was deleted", "--yes deletes without a question.")
+        errors: dict[str, ClientError] = {}
+        with output.progress(len(names), "topics") as bar:
+            for start in range(0, len(names), _DELETED_AT_ONCE):
+                part = names[start : start + _DELETED_AT_ONCE]
+                try:
+                    admin.delete_topics(part)
+                except PartialFailure as failure:
+                    errors.update(failure.errors)
+                bar.advance(len(part))
+        for name in names:
+            if name not in errors:
+                output.done(output.style.green(f"{name}: deleted"), {"topic": name, "deleted": True})
+        if errors:
+            raise PartialFailure.of(errors, {name: None for name in names if name not in errors})
+    return 0
+
+
+def _existing(admin: "Admin", options: argparse.Namespace) -> list[str]:
+    """The topics that are meant; Kafka's own only by their exact names."""
+    wanted = names_of(options, "topic")
+    listed = admin.list_topics(include_internal=True)
+    known = [topic.name for topic in listed if not topic.is_internal or topic.name in wanted]
+    return choose(wanted, known, "topic", regex=options.regex, missing_ok=options.if_exists)

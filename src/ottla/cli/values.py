@@ -1,0 +1,65 @@
+"""Settings as people write them, `NAME=VALUE`: to what a broker takes, and from there to text that explains it.
+
+Settings in milliseconds take `7d`, `12h`, `30min`, `45s`, those in bytes `512MiB`, `1GiB` (and `1g`, as 1,024 cubed).
+"""
+
+import re
+from collections.abc import Iterable
+
+from ottla.cli import human
+from ottla.cli.terminal import Failure
+
+_MILLISECONDS = {"ms": 1, "s": 1000, "m": 60_000, "min": 60_000, "h": 3_600_000, "d": 86_400_000, "w": 604_800_000}
+_BYTES = {"b": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30, "t": 1 << 40}
+_AMOUNT = re.compile(r"(\d+(?:\.\d+)?)\s*([A-Za-z]+)")
+
+
+def assignments(words: Iterable[str]) -> dict[str, str]:
+    """`NAME=VALUE` words as a dict, amounts with units as plain numbers; raises Failure with exit code 2."""
+    values: dict[str, str] = {}
+    for word in words:
+        name, separator, value = word.partition("=")
+        if not separator or not name.strip():
+            raise Failure(f"{word!r} is not of the form NAME=VALUE", exit_code=2)
+        values[name.strip()] = broker_value(name.strip(), value)
+    return values
+
+
+def broker_value(name: str, value: str) -> str:
+    """The value as the broker takes it: `retention.ms` of `7d` is 604800000."""
+    amount = _AMOUNT.fullmatch(value.strip())
+    if amount is None:
+        return value
+    count, unit = float(amount[1]), amount[2].lower()
+    if is_time(name) and unit in _MILLISECONDS:
+        return str(round(count * _MILLISECONDS[unit]))
+    if is_size(name):
+        factor = _BYTES.get(unit.removesuffix("ib").removesuffix("b") or "b")
+        if factor is not None:
+            return str(round(count * factor))
+    return value
+
+
+def is_time(name: str) -> bool:
+    """Whether a setting is a time in milliseconds."""
+    return name.endswith(".ms")
+
+
+def is_size(name: str) -> bool:
+    """Whether a setting is a number of bytes."""
+    return name.endswith((".bytes", ".bytes.per.second", ".buffer.size"))
+
+
+def explained(name: str, value: str | None) -> str:
+    """The value for people: `604800000 (7 d)`."""
+    if value is None:
+        return "-"
+    try:
+        number = int(value)
+    except ValueError:
+        return value or '""'
+    if is_time(name) and 1000 <= number < 1 << 62:
+        return f"{value} ({human.duration(number)})"
+    if is_size(name) and 1024 <= number < 1 << 62:
+        return f"{value} ({human.size(number)})"
+    return value
