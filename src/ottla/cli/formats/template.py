@@ -95,7 +95,9 @@ def _field(text: str, position: int, *, in_headers: bool) -> tuple[Part, int]:
     if letter not in _LETTERS or (in_headers and letter not in _IN_HEADERS):
         known = "k v K V R" if in_headers else "t p o T d k v s h K V S R H"
         place = " within %h{...}" if in_headers else ""
-        raise FormatError(f"%{letter} in the format is unknown{place}; there are {' '.join('%' + k for k in known.split())}")
+        raise FormatError(
+            f"%{letter} in the format is unknown{place}; there are {' '.join('%' + k for k in known.split())}"
+        )
     name = _LETTERS[letter]
     position += 2
     encoding = None

@@ -1,0 +1,207 @@
+"""Records out by a template: `Writer.lines(records)` gives the bytes of a whole poll.
+
+Templates whose fields are all written as they are take a way on which C does the work, record after record. The others
+go part by part.
+"""
+
+from __future__ import annotations
+
+import binascii
+from collections.abc import Callable, Iterable, Sequence
+from datetime import UTC, datetime
+from itertools import groupby
+from operator import itemgetter
+from typing import Any, Protocol
+
+from ottla.cli.formats.escaping import NULL, escaped
+from ottla.cli.formats.template import Field, Part
+
+Put = Callable[["Readable"], bytes]
+
+
+class Readable(Protocol):
+    """What a writer wants to know of a record: `ottla.clients.Record` has it."""
+
+    topic: Any
+    partition: Any
+
+    @property
+    def offset(self) -> int: ...
+    @property
+    def timestamp(self) -> int: ...
+    @property
+    def key(self) -> Any: ...
+    @property
+    def value(self) -> Any: ...
+    @property
+    def headers(self) -> list[tuple[str, bytes | None]]: ...
+
+
+_INDEX = {"offset": 0, "timestamp": 1, "key": 2, "value": 3}
+_DIRECT = {"key": b"%b", "value": b"%b", "offset": b"%d", "timestamp": b"%d"}
+
+
+class Writer:
+    """Writes records by one template. `null` is what stands for a key or value that is null."""
+
+    def __init__(self, parts: Sequence[Part], *, null: bytes = b"") -> None:
+        self._puts = _compile(parts, null)
+        self._parts = parts
+        fields = [part for part in parts if isinstance(part, Field)]
+        names = [field.name for field in fields]
+        self._is_direct = all(
+            not f.encoding and (f.name in _DIRECT or f.name in ("topic", "partition")) for f in fields
+        )
+        indices = [_INDEX[name] for name in names if name in _INDEX]
+        self._take: Callable[[Any], Any] | None = itemgetter(*indices) if indices else None
+        self._direct: dict[type[Any], Callable[[Any], bytes]] = {}
+
+    def lines(self, records: Iterable[Readable]) -> bytes:
+        """All records, one after another."""
+        if not self._is_direct or self._take is None:
+            return b"".join([self.line(record) for record in records])
+        pieces: list[bytes] = []
+        for kind, run in groupby(records, type):
+            batch = list(run)
+            try:
+                pieces.append(b"".join(map(self._template(kind), map(self._take, batch))))
+            except TypeError:  # a null among them
+                pieces.extend(self.line(record) for record in batch)
+        return b"".join(pieces)
+
+    def line(self, record: Readable) -> bytes:
+        """One record."""
+        return b"".join([put(record) for put in self._puts])
+
+    def _template(self, kind: type[Any]) -> Callable[[Any], bytes]:
+        made = self._direct.get(kind)
+        if made is None:
+            text = b"".join(_direct_part(part, kind) for part in self._parts)
+            made = self._direct[kind] = text.__mod__
+        return made
+
+
+def _direct_part(part: Part, kind: type[Any]) -> bytes:
+    if isinstance(part, bytes):
+        return part.replace(b"%", b"%%")
+    if part.name == "topic":
+        return str(kind.topic).encode().replace(b"%", b"%%")
+    return b"%d" % kind.partition if part.name == "partition" else _DIRECT[part.name]
+
+
+def _compile(parts: Sequence[Part], null: bytes) -> list[Put]:
+    sized: set[str] = set()
+    puts: list[Put] = []
+    for index, part in enumerate(parts):
+        if isinstance(part, bytes):
+            puts.append(lambda _, data=part: data)  # type: ignore[misc]
+            continue
+        if part.name.endswith("_size"):
+            sized.add(part.name.removesuffix("_size"))
+        following = parts[index + 1] if index + 1 < len(parts) else b""
+        stop = delimiter_character(following)
+        puts.append(_put(part, b"" if part.name in sized else null, stop))
+    return puts
+
+
+def delimiter_character(following: Part) -> str:
+    """What an escaped field escapes besides, so that the literal after it is found; "" if that cannot be."""
+    first = following[:1].decode("ascii", "replace") if isinstance(following, bytes) else ""
+    return first if first.isprintable() and first not in ("�", "\\") and not first.isalnum() else ""
+
+
+def _put(field: Field, null: bytes, stop: str) -> Put:
+    name, encoding = field.name, field.encoding
+    if name in ("key", "value"):
+        show = bytes_writer(encoding, null, stop)
+        return lambda record: show(getattr(record, name))
+    if name == "topic":
+        show = bytes_writer(encoding, null, stop)
+        return lambda record: show(record.topic.encode())
+    if name == "headers":
+        return _headers(field, null, stop)
+    number = _number_writer(encoding)
+    if name.endswith("_size"):
+        of = name.removesuffix("_size")
+        return lambda record: number(-1 if getattr(record, of) is None else len(getattr(record, of)))
+    if name == "header_count":
+        return lambda record: number(len(record.headers))
+    return lambda record: number(getattr(record, name))
+
+
+def bytes_writer(encoding: str, null: bytes, stop: str = "") -> Callable[[bytes | None], bytes]:
+    """How bytes are written in an encoding of the template's."""
+    if encoding == "escaped":
+        return lambda data: NULL if data is None else escaped(data, stop)
+    if encoding == "hex":
+        return lambda data: null if data is None else data.hex().encode()
+    if encoding == "base64":
+        return lambda data: null if data is None else binascii.b2a_base64(data, newline=False)
+    return lambda data: null if data is None else data
+
+
+def _number_writer(encoding: str) -> Callable[[int], bytes]:
+    if not encoding:
+        return lambda number: b"%d" % number
+    if encoding == "iso":
+        return lambda number: iso(number).encode()
+    if encoding.startswith("strftime["):
+        pattern = encoding[len("strftime[") : -1]
+        return lambda number: _strftime(number, pattern).encode()
+    order, size = number_layout(encoding)
+    mask = (1 << 8 * size) - 1
+    return lambda number: (number & mask).to_bytes(size, order)
+
+
+def number_layout(encoding: str) -> tuple[Any, int]:
+    """Byte order and size in bytes of "big32" and its like."""
+    order = "big" if encoding.startswith("big") else "little"
+    return order, int(encoding.removeprefix(order)) // 8
+
+
+def moment(timestamp_ms: int) -> datetime | None:
+    """A timestamp as a date in UTC; None if no calendar has it."""
+    try:
+        return datetime.fromtimestamp(timestamp_ms // 1000, UTC).replace(microsecond=timestamp_ms % 1000 * 1000)
+    except (ValueError, OverflowError, OSError):
+        return None
+
+
+def iso(timestamp_ms: int) -> str:
+    """`2026-01-31T12:00:00.123Z`; the number itself for what no calendar has, and for -1, which is none."""
+    when = moment(timestamp_ms) if timestamp_ms != -1 else None
+    return str(timestamp_ms) if when is None else f"{when:%Y-%m-%dT%H:%M:%S}.{timestamp_ms % 1000:03d}Z"
+
+
+def _strftime(timestamp_ms: int, pattern: str) -> str:
+    when = moment(timestamp_ms)
+    return str(timestamp_ms) if when is None else when.strftime(pattern)
+
+
+def _headers(field: Field, null: bytes, stop: str) -> Put:
+    if field.inner is None:
+        return lambda record: b",".join([header_text(name, value, stop) for name, value in record.headers])
+    puts = _compile(field.inner, null)
+
+    def nested(record: Readable) -> bytes:
+        return b"".join([put(_Header(name, value)) for name, value in record.headers for put in puts])
+
+    return nested
+
+
+def header_text(name: str, value: bytes | None, stop: str = "") -> bytes:
+    """`name=value`, `name` alone for a null value; an empty name is `\\e`."""
+    shown = escaped(name.encode(), ",=" + stop) or b"\\e"
+    return shown if value is None else shown + b"=" + escaped(value, "," + stop)
+
+
+class _Header:
+    """A header in the clothes of a record, for the parts of `%h{...}`."""
+
+    topic = ""
+    partition = offset = timestamp = -1
+    headers: list[tuple[str, bytes | None]] = []
+
+    def __init__(self, name: str, value: bytes | None) -> None:
+        self.key = name.encode()
+        self.value = value
