@@ -1,0 +1,135 @@
+"""OAUTHBEARER (RFC 7628, KIP-255): a token that somebody else signed, and unsecured tokens for tests.
+
+`OAuthBearerClient` sends a token, with extensions (KIP-342) if any. `unsecured_jws` makes what a broker without
+a validator of its own accepts: signed by nobody, so for tests only. `TokenCache` says when a token must be asked for.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Final
+
+from ottla.security.mechanism import SaslError
+
+NAME: Final = "OAUTHBEARER"
+# A token is replaced when this part of its life is over, as Kafka's clients do.
+REFRESH_AFTER: Final = 0.8
+_KEY = re.compile(r"[A-Za-z]+")
+_VALUE = re.compile(r"[\x21-\x7e \t\r\n]+")
+_TOKEN = re.compile(r"[-_~+/.a-zA-Z0-9]+=*")
+_AUTH = re.compile(r"(?i:bearer) +([-_~+/.a-zA-Z0-9]+=*)")
+_GS2 = re.compile(r"n,(?:a=((?:[^=,\x01\0]|=2C|=3D)+))?,")
+
+
+@dataclass(frozen=True, slots=True)
+class OAuthToken:
+    """A bearer token. `expires_at_ms` (ms since the epoch) lets it be used again until shortly before; None: used once.
+
+    `extensions` are names (letters) and values that go to the broker beside it.
+    """
+
+    value: str = field(repr=False)
+    expires_at_ms: int | None = None
+    extensions: Mapping[str, str] = field(default_factory=dict)
+
+
+class OAuthBearerClient:
+    """Sends the token; a broker that refuses says why in JSON, which becomes the error's text."""
+
+    name = NAME
+
+    def __init__(self, token: OAuthToken) -> None:
+        if not _TOKEN.fullmatch(token.value):
+            raise SaslError("The OAUTHBEARER token is empty or has characters that no bearer token has")
+        for key, value in token.extensions.items():
+            if key == "auth" or not _KEY.fullmatch(key) or not _VALUE.fullmatch(value):
+                raise SaslError(f"The OAUTHBEARER extension {key!r} has a name or value that RFC 7628 does not allow")
+        self._token = token
+        self._problem = ""
+        self.is_complete = False
+
+    def start(self) -> bytes:
+        """The token and its extensions."""
+        pairs = {"auth": f"Bearer {self._token.value}", **self._token.extensions}
+        return ("n,,\x01" + "".join(f"{key}={value}\x01" for key, value in pairs.items()) + "\x01").encode()
+
+    def answer(self, challenge: bytes) -> bytes | None:
+        """None if the broker is content; else the dummy answer after which it refuses. Raises SaslError."""
+        if self._problem:
+            raise SaslError(f"The broker refuses the token: {self._problem}")
+        if challenge:
+            self._problem = challenge.decode(errors="replace")[:500]
+            return b"\x01"
+        self.is_complete = True
+        return None
+
+    @property
+    def problem(self) -> str:
+        """What the broker minds about the token, "" if nothing yet."""
+        return self._problem
+
+
+def read_message(token: bytes) -> OAuthToken:
+    """The token and extensions in a client's first message, for a server; raises SaslError."""
+    try:
+        header, *pairs = token.decode().split("\x01")
+    except UnicodeDecodeError:
+        raise SaslError("The OAUTHBEARER message is not UTF-8") from None
+    if not _GS2.fullmatch(header) or pairs[-2:] != ["", ""]:
+        raise SaslError("The OAUTHBEARER message does not begin or end as RFC 7628 has it")
+    found: dict[str, str] = {}
+    for pair in pairs[:-2]:
+        key, equals, value = pair.partition("=")
+        if not equals or not _KEY.fullmatch(key) or not _VALUE.fullmatch(value):
+            raise SaslError("The OAUTHBEARER message has a pair that RFC 7628 does not allow")
+        found[key] = value
+    match = _AUTH.fullmatch(found.pop("auth", ""))
+    if match is None:
+        raise SaslError("The OAUTHBEARER message has no bearer token")
+    return OAuthToken(match[1], extensions=found)
+
+
+class TokenCache:
+    """The last token, for as long as it is worth using. Times are ms since the epoch."""
+
+    def __init__(self) -> None:
+        self._token: OAuthToken | None = None
+        self._until_ms = 0.0
+
+    def get(self, now_ms: float) -> OAuthToken | None:
+        """A token that is good for now, if there is one."""
+        return self._token if now_ms < self._until_ms else None
+
+    def put(self, token: OAuthToken, now_ms: float) -> None:
+        """Keep a new token; one without an expiry is not used again."""
+        self._token = token
+        self._until_ms = 0.0 if token.expires_at_ms is None else now_ms + (token.expires_at_ms - now_ms) * REFRESH_AFTER
+
+
+def _segment(value: Mapping[str, object]) -> str:
+    return base64.urlsafe_b64encode(json.dumps(value, separators=(",", ":")).encode()).decode().rstrip("=")
+
+
+def unsecured_jws(
+    subject: str, *, now_s: float, lifetime_s: float = 3600.0, claims: Mapping[str, object] | None = None
+) -> OAuthToken:
+    """A token that says it is `subject` and that nobody signed ("alg": "none"). For tests."""
+    body = {"sub": subject, "iat": now_s, "exp": now_s + lifetime_s, **(claims or {})}
+    return OAuthToken(f"{_segment({'alg': 'none'})}.{_segment(body)}.", int((now_s + lifetime_s) * 1000))
+
+
+def expiry_of(token: str) -> int | None:
+    """When a JWT says that it ends (ms since the epoch), None if it does not or is none. Unverified."""
+    parts = token.split(".")
+    if len(parts) != 3:
+        return None
+    try:
+        claims = json.loads(base64.urlsafe_b64decode(parts[1] + "=" * (-len(parts[1]) % 4)))
+    except ValueError:
+        return None
+    expires_s = claims.get("exp") if isinstance(claims, dict) else None
+    return int(expires_s * 1000) if isinstance(expires_s, (int, float)) and not isinstance(expires_s, bool) else None

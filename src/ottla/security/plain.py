@@ -1,0 +1,50 @@
+"""PLAIN (RFC 4616): user name and password in one message, so only ever inside TLS."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from ottla.security.mechanism import SaslError
+
+NAME = "PLAIN"
+
+
+class PlainClient:
+    """Says who it is once; the broker's answer to the request is all there is to know."""
+
+    name = NAME
+
+    def __init__(self, username: str, password: str) -> None:
+        if not username or "\0" in username or "\0" in password:
+            raise SaslError("PLAIN needs a user name, and neither name nor password may hold a NUL")
+        self._message = f"\0{username}\0{password}".encode()
+        self.is_complete = False
+
+    def start(self) -> bytes:
+        """The only token."""
+        return self._message
+
+    def answer(self, challenge: bytes) -> None:
+        """The server has nothing to ask."""
+        if challenge:
+            raise SaslError("The broker asked something in a PLAIN exchange, which has no questions")
+        self.is_complete = True
+
+
+class PlainMessage(NamedTuple):
+    """What a server reads out of the token."""
+
+    authorization_id: str
+    username: str
+    password: str
+
+
+def read_message(token: bytes) -> PlainMessage:
+    """The parts of a client's token; raises SaslError. Whether the authorization id may be is the caller's to say."""
+    try:
+        parts = token.decode().split("\0")
+    except UnicodeDecodeError:
+        raise SaslError("The PLAIN token is not UTF-8") from None
+    if len(parts) != 3 or not parts[1] or not parts[2]:
+        raise SaslError("The PLAIN token is not: authorization id, NUL, user name, NUL, password")
+    return PlainMessage(*parts)
