@@ -47,7 +47,7 @@ class PartitionState:
         self.version = 0
         self.paused = False
         self.wanted = False
-        """Whether the user asked for it since it was assigned; until then it is not looked at: he may seek or commit."""
+        """Whether the user asked for it since it was assigned; not looked at before: he may seek or commit first."""
         self.asking = False
         """Whether a question about the position is in flight."""
         self.not_before_ms = 0.0
