@@ -1,0 +1,59 @@
+"""The process behind `ProcessBroker`: answers questions from the socket whose descriptor it is given, until that ends.
+
+python -m ottla.testing.child FD
+"""
+
+from __future__ import annotations
+
+import os
+import pickle
+import sys
+from multiprocessing.connection import Connection
+from typing import Any
+
+from ottla.common.errors import KafkaError
+from ottla.testing.running import BrokerError, ThreadBroker
+
+
+def main() -> int:
+    """Serve one parent."""
+    pipe = Connection(int(sys.argv[1]))
+    broker: ThreadBroker | None = None
+    try:
+        while True:
+            question = pipe.recv()
+            try:
+                answer: Any = None
+                if question[0] == "start":
+                    _, properties, directory, port = question
+                    broker = ThreadBroker(properties, directory, port)
+                    broker.start()
+                    answer = broker.bootstrap
+                elif broker is None:
+                    raise BrokerError("It was not started")
+                elif question[0] == "stop":
+                    broker.stop()
+                else:
+                    answer = broker.call(*question[1:])
+            except Exception as error:  # noqa: BLE001 - raised in the parent
+                pipe.send((True, _portable(error)))
+            else:
+                pipe.send((False, answer))
+    except EOFError:
+        return 0
+    finally:
+        # What is left is gone with the process; nobody is there any more to see it end well.
+        os._exit(0)
+
+
+def _portable(error: Exception) -> Any:
+    if isinstance(error, KafkaError):
+        return error.code, error.message
+    try:
+        return pickle.loads(pickle.dumps(error))  # noqa: S301 - our own
+    except Exception:  # noqa: BLE001 - whatever it is, it cannot be sent
+        return BrokerError(f"{type(error).__name__}: {error}")
+
+
+if __name__ == "__main__":
+    sys.exit(main())

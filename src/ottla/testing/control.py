@@ -1,0 +1,259 @@
+"""What tests ask of a running broker, on its loop: a method for each question, plain data in and out.
+
+A method may return a `Completion`. Nothing here goes over the network: it is not counted, and no fault hits it.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from ottla.common.completion import Completion
+from ottla.common.errors import ErrorCode, KafkaError
+from ottla.common.ids import INTERNAL_TOPICS, TopicPartition
+from ottla.testing.clock import MovableClock
+from ottla.testing.interceptor import CLIENT_ID, Interceptor
+from ottla.testing.record import Record
+from ottla.testing.rules import Rule
+
+if TYPE_CHECKING:
+    from ottla.broker.partition import Partition
+    from ottla.broker.server import Node
+
+READ_BYTES = 4 * 1024 * 1024
+READ_UNCOMMITTED = 0
+Sent = tuple[int | None, int | None, bytes | None, bytes | None, list[tuple[str, bytes | None]]]
+"""Partition or None, timestamp in ms or None, key, value, headers."""
+
+
+class Control:
+    """The loop's end. It outlives a restart of the node."""
+
+    def __init__(self) -> None:
+        self.clock = MovableClock()
+        self.interceptor = Interceptor()
+        self.node: Node | None = None
+
+    def _node(self) -> Node:
+        if self.node is None:
+            raise RuntimeError("The broker does not run: it was stopped or killed. Call start() first")
+        return self.node
+
+    # -- topics and records ------------------------------------------------------------------------------------
+
+    def create_topic(self, name: str, partitions: int, configs: Mapping[str, str]) -> Completion[None]:
+        """Create it; fails with the KafkaError that CreateTopics would answer."""
+        from ottla.protocol.messages.create_topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
+
+        request = CreateTopicsRequest(
+            topics=[
+                CreatableTopic(
+                    name=name,
+                    num_partitions=partitions,
+                    replication_factor=1,
+                    configs=[CreatableTopicConfig(name=key, value=value) for key, value in configs.items()],
+                )
+            ]
+        )
+        created: Completion[None] = Completion()
+
+        def finish(done: Completion[Any]) -> None:
+            try:
+                topic = done.result().topics[0]
+                if topic.error_code:
+                    raise KafkaError(ErrorCode(topic.error_code), topic.error_message)
+            except KafkaError as error:
+                created.fail(error)
+            else:
+                created.complete(None)
+
+        self._node().broker.metadata.create_topics(request).on_done(finish)
+        return created
+
+    def topics(self) -> list[str]:
+        """All but the internal ones."""
+        return [name for name in self._node().broker.metadata.image.topics_by_name if name not in INTERNAL_TOPICS]
+
+    def delete_topics(self, names: list[str]) -> Completion[Any]:
+        """Those that are there; in the background."""
+        from ottla.protocol.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
+
+        request = DeleteTopicsRequest(topics=[DeleteTopicState(name=name) for name in names])
+        return self._node().broker.metadata.submit(lambda controller: controller.delete_topics(request, 6))
+
+    def partitions(self, topic: str) -> int:
+        """How many it has; 0 if there is no such topic."""
+        image = self._node().broker.metadata.image.topics_by_name.get(topic)
+        return 0 if image is None else len(image.partitions)
+
+    def produce(self, topic: str, records: list[Sent]) -> list[tuple[int, int]]:
+        """Append them; (partition, offset) of each. Without a partition a key decides, or else they go round."""
+        from ottla.records import encode_batch
+        from ottla.records.murmur2 import partition_for_key
+
+        count = self.partitions(topic)
+        if not count:
+            raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"There is no topic {topic!r}: make it with topic()")
+        now_ms = self.clock.wall_ms()
+        by_partition: dict[int, list[tuple[int, Any]]] = {}
+        for position, (partition, timestamp, key, value, headers) in enumerate(records):
+            if partition is None:
+                partition = position % count if key is None else partition_for_key(key, count)
+            row = (now_ms if timestamp is None else timestamp, key, value, headers)
+            by_partition.setdefault(partition, []).append((position, row))
+        places: dict[int, tuple[int, int]] = {}
+        for partition, rows in by_partition.items():
+            batch = memoryview(encode_batch([row for _, row in rows]))
+            info = self._partition(topic, partition).append_produced(batch, -1, now_ms)
+            for n, (position, _) in enumerate(rows):
+                places[position] = (partition, info.first_offset + n)
+        return [places[position] for position in range(len(records))]
+
+    def _partition(self, topic: str, index: int) -> Partition:
+        return self._node().broker.partitions.get(topic, index)
+
+    def records(self, topic: str, positions: Mapping[int, int]) -> list[Record]:
+        """What is in the log, each partition from its position on (else from its start), by partition and offset."""
+        found: list[Record] = []
+        for index in range(self.partitions(topic)):
+            partition = self._partition(topic, index)
+            offset = max(positions.get(index, 0), partition.log.log_start_offset)
+            while offset < partition.high_watermark:
+                data = partition.read(offset, READ_BYTES, READ_UNCOMMITTED, min_one_batch=True)
+                rows, following = _decoded(topic, index, data, offset)
+                found += rows
+                if following <= offset:
+                    break
+                offset = following
+        return found
+
+    def ends(self, topic: str) -> dict[int, int]:
+        """The high watermark of each partition."""
+        return {index: self._partition(topic, index).high_watermark for index in range(self.partitions(topic))}
+
+    def corrupt_on_disk(self, topic: str, index: int, offset: int | None) -> int:
+        """Change a byte in the file, in the batch that holds `offset` (default: the first); its base offset."""
+        log = self._partition(topic, index).log
+        wanted = log.log_start_offset if offset is None else offset
+        for segment in log.segments:
+            for position, _, header in segment.batches():
+                if header.base_offset <= wanted < header.next_offset:
+                    at = position + header.size - 1
+                    with open(segment.path(), "r+b") as file:
+                        file.seek(at)
+                        byte = file.read(1)[0]
+                        file.seek(at)
+                        file.write(bytes([byte ^ 0xFF]))
+                    return header.base_offset
+        raise ValueError(f"{topic}-{index} has no offset {wanted}")
+
+    # -- groups ------------------------------------------------------------------------------------------------
+
+    def groups(self) -> Completion[Any]:
+        """(error, rows) of all groups."""
+        return self._node().broker.groups.list_groups(frozenset(), frozenset())
+
+    def delete_group(self, name: str) -> Completion[Any]:
+        """Delete a group that has no members."""
+        from ottla.coordinators.group import DeleteGroup
+
+        return self._node().broker.groups.submit(name, DeleteGroup(name))
+
+    def group(self, name: str) -> Completion[Any]:
+        """Its state, members, and committed positions with the ends of their partitions."""
+        from ottla.broker.group_runtime import gather
+        from ottla.coordinators.group import DescribeGroup, FetchOffsets
+        from ottla.protocol.messages.offset_fetch import OffsetFetchRequestGroup
+
+        groups = self._node().broker.groups
+        described = groups.submit(name, DescribeGroup(name))
+        offsets = groups.submit(name, FetchOffsets(OffsetFetchRequestGroup(group_id=name, topics=None)))
+
+        def merge(answers: list[Any]) -> tuple[str, list[tuple[str, str, str]], dict[TopicPartition, tuple[int, int]]]:
+            group, fetched = answers
+            members = [(each.member_id, each.client_id, each.client_host) for each in group.members or ()]
+            positions = {}
+            for topic in fetched.topics or ():
+                ends = self.ends(topic.name)
+                for part in topic.partitions:
+                    place = TopicPartition(topic.name, part.partition_index)
+                    positions[place] = (part.committed_offset, ends.get(part.partition_index, -1))
+            return group.group_state or "Dead", members, positions
+
+        return gather([described, offsets], merge)
+
+    def rebalance(self, name: str) -> Completion[Any]:
+        """Have its members join again; an ErrorCode."""
+        from ottla.coordinators.group.events import ForceRebalance
+
+        return self._node().broker.groups.submit(name, ForceRebalance(name))
+
+    # -- faults ------------------------------------------------------------------------------------------------
+
+    def add_rule(self, number: int, rule: Rule) -> None:
+        """Let it happen from now on."""
+        self.interceptor.add(number, rule)
+
+    def remove_rule(self, number: int) -> Rule | None:
+        """No more of it; what it was in the end."""
+        rule = self.interceptor.rules.get(number)
+        self.interceptor.remove(number)
+        return rule.copy() if rule is not None else None
+
+    def rule(self, number: int) -> Rule | None:
+        """What it has hit so far."""
+        rule = self.interceptor.rules.get(number)
+        return rule.copy() if rule is not None else None
+
+    def drop_connections(self, client_id: str | None) -> int:
+        """Close those of a client, or all; how many."""
+        return self._node().drop_connections(
+            lambda connection: client_id is None or connection.state.get(CLIENT_ID) == client_id
+        )
+
+    def requests(self) -> Counter[tuple[str, str | None]]:
+        """How often each API was asked for, by (API, client id)."""
+        return Counter(self.interceptor.requests)
+
+    def advance_clock(self, milliseconds: int) -> None:
+        """Move the clock, and do what has become due."""
+        self.clock.advance(milliseconds)
+        if self.node is not None:
+            self.node.clock_moved()
+
+    def reset_clock(self) -> None:
+        """The wall clock is right again."""
+        self.clock.reset()
+
+    def now_ms(self) -> int:
+        """The broker's wall clock."""
+        return self.clock.wall_ms()
+
+    # -- what outlives a process -------------------------------------------------------------------------------
+
+    def save(self) -> tuple[dict[int, Rule], Counter[tuple[str, str | None]], int, int]:
+        """Rules, counts, and how far the clock is ahead."""
+        return self.interceptor.rules, self.interceptor.requests, self.clock.wall_ahead_ms, self.clock.steady_ahead_ms
+
+    def restore(self, saved: tuple[dict[int, Rule], Counter[tuple[str, str | None]], int, int]) -> None:
+        """Take over what `save` gave."""
+        rules, self.interceptor.requests, self.clock.wall_ahead_ms, self.clock.steady_ahead_ms = saved
+        for number, rule in rules.items():
+            self.interceptor.add(number, rule)
+
+
+def _decoded(topic: str, index: int, data: bytes, offset: int) -> tuple[list[Record], int]:
+    from ottla.records import decode_batch, iter_batches
+
+    found: list[Record] = []
+    following = offset
+    for position, header in iter_batches(data):
+        if not header.is_control:
+            found += [
+                Record(topic, index, row.offset, row.timestamp, row.key, row.value, row.headers)
+                for row in decode_batch(data, position)
+                if row.offset >= offset
+            ]
+        following = header.next_offset
+    return found, following

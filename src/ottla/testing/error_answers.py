@@ -1,0 +1,188 @@
+"""The answer that says that a request failed, with the error where that API's answers have it.
+
+`failed` splits a request: what is to fail is answered here, the rest of it is still to be asked of the broker, and
+`merged` puts both answers together. So one partition of a Produce can fail while the others are appended.
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Callable
+from copy import copy
+from typing import Any, NamedTuple
+
+from ottla.common.errors import ErrorCode
+from ottla.common.ids import ZERO_UUID
+from ottla.protocol import registry
+from ottla.protocol.message import Message
+
+Wants = Callable[[str | None, int | None], bool]
+
+
+class Rows(NamedTuple):
+    """Where a request lists what it asks for, and where its answer has the outcome of each.
+
+    `request` and `response` are the lists; `name` the field in both that tells rows apart, "" where the request has a
+    list of plain names. The four behind are the same one level deeper; an index "" in the request is a plain number.
+    """
+
+    request: str
+    response: str
+    key: str = "name"
+    response_key: str = ""
+    parts: str = ""
+    part: str = ""
+    response_parts: str = ""
+    response_index: str = ""
+
+
+_PARTITIONS = Rows("topics", "topics", "name", "", "partitions", "partition_index", "partitions", "partition_index")
+ROWS: dict[str, Rows] = {
+    "Produce": Rows("topic_data", "responses", "name", "", "partition_data", "index", "partition_responses", "index"),
+    "ListOffsets": _PARTITIONS,
+    "OffsetCommit": _PARTITIONS,
+    "DeleteRecords": _PARTITIONS,
+    "OffsetForLeaderEpoch": Rows("topics", "topics", "topic", "", "partitions", "partition", "partitions", "partition"),
+    "DescribeProducers": Rows("topics", "topics", "name", "", "partition_indexes", "", "partitions", "partition_index"),
+    "CreateTopics": Rows("topics", "topics"),
+    "CreatePartitions": Rows("topics", "results"),
+    "DescribeConfigs": Rows("resources", "results", "resource_name"),
+    "AlterConfigs": Rows("resources", "responses", "resource_name"),
+    "IncrementalAlterConfigs": Rows("resources", "responses", "resource_name"),
+    "DescribeGroups": Rows("groups", "groups", "", "group_id"),
+    "DeleteGroups": Rows("groups_names", "results", "", "group_id"),
+}
+# Before the first of these versions, and from it on, the rows are elsewhere.
+VERSIONED: dict[str, tuple[int, Rows | None, Rows | None]] = {
+    "DeleteTopics": (6, Rows("topic_names", "responses", "", "name"), Rows("topics", "responses")),
+    "FindCoordinator": (4, None, Rows("coordinator_keys", "coordinators", "", "key")),
+    "OffsetFetch": (8, None, Rows("groups", "groups", "group_id")),
+}
+# The zero of these means something else.
+_NOTHING = {"base_offset": -1, "low_watermark": -1, "node_id": -1, "port": -1}
+
+
+def rows_of(api: str, version: int) -> Rows | None:
+    """Where this API has its rows; None if there is one outcome for the whole request."""
+    if api in VERSIONED:
+        since, before, after = VERSIONED[api]
+        return after if version >= since else before
+    return ROWS.get(api)
+
+
+def failed(
+    request: Message, version: int, code: ErrorCode, wants: Wants, name_of: Callable[[bytes], str | None]
+) -> tuple[Any, Any, list[str]]:
+    """(answer for what fails or None, request for the rest or None, what fails in words)."""
+    info = registry.API[request.API_KEY]
+    rows = rows_of(info.name, version)
+    answer: Any = registry.response_class(request.API_KEY)()
+    if rows is None:
+        _put_error(answer, code)
+        _old_offset_fetch(info.name, request, answer, version, code)
+        return answer, None, []
+    rest_rows, about = [], []
+    row_class = element_class(type(answer), rows.response)
+    for row in getattr(request, rows.request) or ():
+        name = _name(row, rows.key, name_of)
+        if rows.parts:
+            failing = [part for part in getattr(row, rows.parts) if wants(name, _index(part, rows))]
+            rest = [part for part in getattr(row, rows.parts) if not wants(name, _index(part, rows))]
+        else:
+            failing, rest = ([row], []) if wants(name, None) else ([], [row])
+        if failing:
+            getattr(answer, rows.response).append(_failed_row(row, row_class, rows, failing, code))
+            about += [f"{name}-{_index(part, rows)}" for part in failing] if rows.parts else [str(name)]
+        if rest:
+            rest_rows.append(_with(row, rows.parts, rest) if rows.parts else row)
+    if not about:
+        return None, request, []
+    return answer, (_with(request, rows.request, rest_rows) if rest_rows else None), about
+
+
+def merged(api: str, version: int, answer: Any, of_rest: Any) -> Any:
+    """The answer to the rest of a request, with the rows of `answer` added."""
+    rows = rows_of(api, version)
+    assert rows is not None
+    key = rows.response_key or rows.key
+    there = {_identity(row, key): row for row in getattr(of_rest, rows.response)}
+    for row in getattr(answer, rows.response):
+        same = there.get(_identity(row, key))
+        if same is not None and rows.response_parts:
+            getattr(same, rows.response_parts).extend(getattr(row, rows.response_parts))
+        else:
+            getattr(of_rest, rows.response).append(row)
+    return of_rest
+
+
+def element_class(owner: type, attribute: str) -> Any:
+    """The class of the elements of a list field."""
+    annotation = owner.FIELDS[attribute][0]  # type: ignore[attr-defined]
+    found = re.match(r"list\[(\w+)\]", annotation)
+    assert found, f"{owner.__name__}.{attribute} is {annotation}"
+    return getattr(sys.modules[owner.__module__], found[1])
+
+
+def _failed_row(row: Any, row_class: Any, rows: Rows, failing: list[Any], code: ErrorCode) -> Any:
+    made = row_class()
+    if not rows.key:
+        setattr(made, rows.response_key, row)
+        _put_error(made, code)
+        return made
+    for name in ("name", "topic", "topic_id", "group_id", "resource_type", "resource_name"):
+        if name in made.FIELDS and name in row.FIELDS:
+            setattr(made, name, getattr(row, name))
+    if not rows.parts:
+        _put_error(made, code)
+        return made
+    part_class = element_class(row_class, rows.response_parts)
+    for part in failing:
+        made_part = part_class()
+        setattr(made_part, rows.response_index, _index(part, rows))
+        _put_error(made_part, code)
+        getattr(made, rows.response_parts).append(made_part)
+    return made
+
+
+def _put_error(row: Any, code: ErrorCode) -> None:
+    for name, value in _NOTHING.items():
+        if name in row.FIELDS:
+            setattr(row, name, value)
+    row.error_code = int(code)
+    if "error_message" in row.FIELDS:
+        row.error_message = f"Injected by a test: {code.text}"
+
+
+def _old_offset_fetch(api: str, request: Any, answer: Any, version: int, code: ErrorCode) -> None:
+    """Before its version 2 the error of the whole is told for each partition."""
+    if api != "OffsetFetch" or version >= 2:
+        return
+    for row in request.topics or ():
+        made = element_class(type(answer), "topics")(name=row.name)
+        part_class = element_class(type(made), "partitions")
+        for index in row.partition_indexes:
+            made.partitions.append(part_class(partition_index=index, committed_offset=-1, metadata="", error_code=code))
+        answer.topics.append(made)
+
+
+def _name(row: Any, key: str, name_of: Callable[[bytes], str | None]) -> str | None:
+    if not key:
+        return str(row)
+    topic_id = getattr(row, "topic_id", ZERO_UUID)
+    name = getattr(row, key)
+    return name if name or topic_id == ZERO_UUID else name_of(topic_id)
+
+
+def _identity(row: Any, key: str) -> object:
+    return getattr(row, "topic_id", ZERO_UUID), getattr(row, key)
+
+
+def _index(part: Any, rows: Rows) -> int:
+    return int(getattr(part, rows.part)) if rows.part else int(part)
+
+
+def _with(struct: Any, attribute: str, value: object) -> Any:
+    changed = copy(struct)
+    setattr(changed, attribute, value)
+    return changed

@@ -1,0 +1,165 @@
+"""A broker beside the tests: the same as in a thread, in a process of its own that is asked over a socket pair.
+
+It ends with the tests, however these end: the child stops when its end of the pair is closed.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+from collections.abc import Mapping
+from multiprocessing.connection import Connection
+from typing import Any
+
+from ottla.common.errors import KafkaError
+from ottla.testing.running import CALL_TIMEOUT_S, STOP_TIMEOUT_S, BrokerError, ThreadBroker
+
+START_TIMEOUT_S = 30.0
+
+
+class ProcessBroker:
+    """A broker in a process of its own, with the methods of `ThreadBroker`."""
+
+    kind = "process"
+
+    def __init__(self, properties: Mapping[str, object] | None = None, directory: str | None = None) -> None:
+        self.bootstrap = ""
+        self.properties = dict(properties or {})
+        self.paused = False
+        self._directory = directory or tempfile.mkdtemp(prefix="ottla-test-")
+        self._owns_directory = directory is None
+        self._process: subprocess.Popen[bytes] | None = None
+        self._pipe: Connection | None = None
+        # Faults and counts of a broker that was stopped; None before the first start.
+        self._saved: Any = None
+
+    @property
+    def running(self) -> bool:
+        """Whether it was started and not stopped."""
+        return self._process is not None
+
+    @property
+    def data(self) -> str:
+        """The directory that holds its logs."""
+        return os.path.join(self._directory, "data")
+
+    @property
+    def pid(self) -> int:
+        """Its process id. Raises BrokerError if it does not run."""
+        if self._process is None:
+            raise BrokerError("The broker does not run")
+        return self._process.pid
+
+    def start(self) -> None:
+        """Start it, on the data and the port that it had before; returns when it serves. Raises BrokerError."""
+        if self.running:
+            return
+        ours, theirs = socket.socketpair()
+        with theirs, open(os.path.join(self._directory, "log"), "ab") as log:
+            self._process = subprocess.Popen(  # noqa: S603 - our own interpreter
+                [sys.executable, "-m", "ottla.testing.child", str(theirs.fileno())],
+                pass_fds=[theirs.fileno()],
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                process_group=0,  # Ctrl-C is for the tests
+            )
+        self._pipe = Connection(ours.detach())
+        port = self.bootstrap.rpartition(":")[2] or "0"
+        try:
+            self.bootstrap = self._ask(START_TIMEOUT_S, "start", self.properties, self._directory, int(port))
+        except BrokerError:
+            self._end(signal.SIGKILL)
+            raise
+        if self._saved is not None:
+            self.call("restore", self._saved)
+
+    def _ask(self, timeout_s: float, *question: Any) -> Any:
+        assert self._pipe is not None
+        try:
+            self._pipe.send(question)
+            if not self._pipe.poll(timeout_s):
+                raise BrokerError(f"The broker did not answer {question[0]!r} within {timeout_s:g} s")
+            failed, answer = self._pipe.recv()
+        except (EOFError, OSError) as error:
+            raise BrokerError(f"The broker's process ended:\n{self._log_tail()}") from error
+        if failed:
+            raise KafkaError(*answer) if isinstance(answer, tuple) else answer
+        return answer
+
+    def _log_tail(self) -> str:
+        with open(os.path.join(self._directory, "log"), "rb") as log:
+            return log.read()[-4000:].decode(errors="replace")
+
+    def stop(self) -> None:
+        """Stop it cleanly: requests are answered, logs synced."""
+        if self.running:
+            self.resume()
+            self._saved = self.call("save")
+            self._ask(STOP_TIMEOUT_S, "stop")
+            self._end(signal.SIGTERM)
+
+    def kill(self) -> None:
+        """SIGKILL: nothing is answered, nothing synced; the next start recovers the logs."""
+        if self.running:
+            self.resume()
+            self._saved = self.call("save")
+            self._end(signal.SIGKILL)
+
+    def _end(self, by: signal.Signals) -> None:
+        process, self._process = self._process, None
+        pipe, self._pipe = self._pipe, None
+        self.paused = False
+        if process is None:
+            return
+        if process.poll() is None:
+            process.send_signal(by)
+        try:
+            process.wait(STOP_TIMEOUT_S)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait(STOP_TIMEOUT_S)
+        if pipe is not None:
+            pipe.close()
+
+    def close(self) -> None:
+        """Stop it, and delete its data."""
+        try:
+            self._end(signal.SIGKILL)
+        finally:
+            if self._owns_directory:
+                shutil.rmtree(self._directory, ignore_errors=True)
+
+    def pause(self) -> None:
+        """SIGSTOP: connections stay, nothing is read or answered."""
+        os.kill(self.pid, signal.SIGSTOP)
+        self.paused = True
+
+    def resume(self) -> None:
+        """SIGCONT."""
+        if self.paused:
+            os.kill(self.pid, signal.SIGCONT)
+            self.paused = False
+
+    def call(self, name: str, *arguments: Any) -> Any:
+        """What `Control` answers; raises what it raises, and BrokerError if the broker does not run or answer."""
+        if self.paused:
+            raise BrokerError(f"The broker is paused: it cannot answer {name!r} before resume()")
+        if not self.running:
+            if self._saved is not None:
+                return self._ask_saved(name, arguments)
+            raise BrokerError("The broker does not run")
+        return self._ask(CALL_TIMEOUT_S, "call", name, *arguments)
+
+    def _ask_saved(self, name: str, arguments: tuple[Any, ...]) -> Any:
+        """While no process runs, what it left behind is asked here."""
+        stand_in = ThreadBroker(directory=self._directory)
+        stand_in.call("restore", self._saved)
+        answer = stand_in.call(name, *arguments)
+        self._saved = stand_in.call("save")
+        return answer

@@ -1,0 +1,28 @@
+"""A record as tests see it: everything about it in one tuple, bytes as they are in the log."""
+
+from __future__ import annotations
+
+import json
+from typing import Any, NamedTuple
+
+
+class Record(NamedTuple):
+    """One record. `timestamp` is in ms since the epoch; key and value are the bytes that a client sent, or None."""
+
+    topic: str
+    partition: int
+    offset: int
+    timestamp: int
+    key: bytes | None
+    value: bytes | None
+    headers: list[tuple[str, bytes | None]]
+
+    @property
+    def text(self) -> str:
+        """The value as UTF-8; empty if it has none."""
+        return (self.value or b"").decode()
+
+    @property
+    def json(self) -> Any:
+        """The value as JSON; None if it has none."""
+        return None if self.value is None else json.loads(self.value)

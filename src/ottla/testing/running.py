@@ -1,0 +1,265 @@
+"""A broker in this process: a `Node` on a loop of its own in a thread of its own.
+
+It behaves to clients as one beside it does; what a test asks of it goes through `call`, onto its loop, with a deadline.
+The data is in a directory of its own, which a restart finds again; the port stays, too.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import shutil
+import tempfile
+import threading
+from collections.abc import Coroutine, Mapping
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from ottla.common.completion import Completion
+from ottla.testing.control import Control
+
+if TYPE_CHECKING:
+    from ottla.broker.server import Node
+
+R = TypeVar("R")
+CALL_TIMEOUT_S = 20.0
+STOP_TIMEOUT_S = 10.0
+LONGEST_PAUSE_S = 60.0
+# One partition for groups: fifty logs take longer to make than most tests take. Members are not waited for.
+DEFAULTS = {
+    "group.initial.rebalance.delay.ms": "0",
+    "offsets.topic.num.partitions": "1",
+    "log.segment.delete.delay.ms": "0",
+}
+
+
+class BrokerError(RuntimeError):
+    """The broker of a test did not start, stop or answer; the message says why."""
+
+
+def settings(directory: str, port: int, properties: Mapping[str, object]) -> dict[str, str]:
+    """The properties of a test's broker."""
+    own = {name: _text(value) for name, value in properties.items()}
+    return {"log.dirs": directory, "listeners": f"PLAINTEXT://127.0.0.1:{port}", **DEFAULTS, **own}
+
+
+def _text(value: object) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+class ThreadBroker:
+    """A broker in this process. `bootstrap` is HOST:PORT once it was started."""
+
+    kind = "thread"
+
+    def __init__(
+        self, properties: Mapping[str, object] | None = None, directory: str | None = None, port: int = 0
+    ) -> None:
+        self.bootstrap = ""
+        self.properties = dict(properties or {})
+        self._directory = directory or tempfile.mkdtemp(prefix="ottla-test-")
+        self._owns_directory = directory is None
+        self._port = port
+        self._control = Control()
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._thread: threading.Thread | None = None
+        self._gate: threading.Event | None = None
+
+    # -- life --------------------------------------------------------------------------------------------------
+
+    @property
+    def running(self) -> bool:
+        """Whether it was started and not stopped."""
+        return self._thread is not None
+
+    @property
+    def paused(self) -> bool:
+        """Whether it stands still."""
+        return self._gate is not None
+
+    @property
+    def data(self) -> str:
+        """The directory that holds its logs."""
+        return os.path.join(self._directory, "data")
+
+    def start(self) -> None:
+        """Start it, on the data and the port that it had before; returns when it serves. Raises BrokerError."""
+        if self.running:
+            return
+        started = threading.Event()
+        problems: list[BaseException] = []
+        loop = self._loop = _new_loop()
+        self._thread = threading.Thread(
+            target=self._run, args=(loop, started, problems), name="ottla-test-broker", daemon=True
+        )
+        self._thread.start()
+        if not started.wait(CALL_TIMEOUT_S):
+            raise BrokerError(f"The broker was not up within {CALL_TIMEOUT_S:g} s")
+        if problems:
+            self._forget_thread()
+            raise BrokerError(f"The broker did not start: {problems[0]}") from problems[0]
+
+    def _run(self, loop: asyncio.AbstractEventLoop, started: threading.Event, problems: list[BaseException]) -> None:
+        asyncio.set_event_loop(loop)
+        try:
+            loop.run_until_complete(self._open())
+        except Exception as error:  # noqa: BLE001 - raised in the thread that waits for the start
+            problems.append(error)
+        started.set()
+        try:
+            if not problems:
+                loop.run_forever()
+        finally:
+            loop.close()
+
+    async def _open(self) -> None:
+        from ottla.broker.server import Node
+        from ottla.config import BrokerConfig
+
+        control = self._control
+        config = BrokerConfig(settings(self.data, self._port, self.properties))
+        node: Node = Node(
+            config,
+            control.clock,
+            asyncio.Event(),
+            wrap=lambda dispatcher: control.interceptor.attach(dispatcher, lambda: node.broker),
+        )
+        try:
+            bootstrap = await node.start()
+        except BaseException:
+            await node.close()
+            raise
+        control.node = node
+        self._port, self.bootstrap = bootstrap.port, str(bootstrap)
+
+    def stop(self) -> None:
+        """Stop it as SIGTERM would: requests are answered, logs synced."""
+        self._end(clean=True)
+
+    def kill(self) -> None:
+        """Stop it as SIGKILL would: nothing is answered, nothing synced; the next start recovers the logs."""
+        self._end(clean=False)
+
+    def _end(self, *, clean: bool) -> None:
+        if not self.running:
+            return
+        self.resume()
+        loop, thread, node = self._loop, self._thread, self._control.node
+        assert loop is not None
+        assert thread is not None
+        assert node is not None
+        self._control.node = None
+        try:
+            self._wait(node.close(clean=clean), STOP_TIMEOUT_S)
+            self._wait(_finish(), STOP_TIMEOUT_S)
+        finally:
+            loop.call_soon_threadsafe(loop.stop)
+            self._forget_thread()
+
+    def _forget_thread(self) -> None:
+        thread, self._thread, self._loop = self._thread, None, None
+        if thread is not None:
+            thread.join(STOP_TIMEOUT_S)
+            if thread.is_alive():
+                raise BrokerError(f"The broker's thread did not end within {STOP_TIMEOUT_S:g} s")
+
+    def close(self) -> None:
+        """Stop it, and delete its data."""
+        try:
+            self._end(clean=False)
+        finally:
+            if self._owns_directory:
+                shutil.rmtree(self._directory, ignore_errors=True)
+
+    # -- standing still ----------------------------------------------------------------------------------------
+
+    def pause(self) -> None:
+        """Let it stand still, as SIGSTOP would: connections stay, nothing is read or answered. At most a minute."""
+        if self.paused:
+            return
+        loop = self._require_loop()
+        gate = self._gate = threading.Event()
+        stands = threading.Event()
+
+        def stand() -> None:
+            stands.set()
+            gate.wait(LONGEST_PAUSE_S)
+
+        loop.call_soon_threadsafe(stand)
+        if not stands.wait(CALL_TIMEOUT_S):
+            raise BrokerError("The broker's loop does not get round to standing still")
+
+    def resume(self) -> None:
+        """Let it go on."""
+        gate, self._gate = self._gate, None
+        if gate is not None:
+            gate.set()
+
+    # -- asking ------------------------------------------------------------------------------------------------
+
+    def call(self, name: str, *arguments: Any) -> Any:
+        """What `Control` answers; raises what it raises, and BrokerError if the broker does not run or answer."""
+        if self.paused:
+            raise BrokerError(f"The broker is paused: it cannot answer {name!r} before resume()")
+        if not self.running:
+            if name in _WITHOUT_NODE:
+                return getattr(self._control, name)(*arguments)
+            raise BrokerError("The broker does not run: it was stopped or killed, and not started again")
+        return self._wait(_answer(self._control, name, arguments), CALL_TIMEOUT_S)
+
+    def _require_loop(self) -> asyncio.AbstractEventLoop:
+        if self._loop is None:
+            raise BrokerError("The broker does not run")
+        return self._loop
+
+    def _wait(self, coroutine: Coroutine[Any, Any, R], timeout_s: float) -> R:
+        future = asyncio.run_coroutine_threadsafe(coroutine, self._require_loop())
+        try:
+            return future.result(timeout_s)
+        except TimeoutError as error:
+            if future.done():
+                raise
+            future.cancel()
+            raise BrokerError(f"The broker did not answer within {timeout_s:g} s") from error
+
+
+# What can be asked while no broker runs: it is about the faults, not about the broker.
+_WITHOUT_NODE = frozenset(
+    {"add_rule", "remove_rule", "rule", "requests", "advance_clock", "reset_clock", "now_ms", "save", "restore"}
+)
+
+
+async def _answer(control: Control, name: str, arguments: tuple[Any, ...]) -> Any:
+    result = getattr(control, name)(*arguments)
+    if not isinstance(result, Completion):
+        return result
+    future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+
+    def finish(done: Completion[Any]) -> None:
+        if future.done():
+            return
+        try:
+            future.set_result(done.result())
+        except Exception as error:  # noqa: BLE001 - handed to whoever waits
+            future.set_exception(error)
+
+    result.on_done(finish)
+    return await future
+
+
+async def _finish() -> None:
+    """End what still runs on the loop, so that nothing is left open."""
+    tasks = asyncio.all_tasks() - {asyncio.current_task()}
+    for task in tasks:
+        task.cancel()
+    if tasks:
+        await asyncio.wait(tasks, timeout=STOP_TIMEOUT_S)
+    await asyncio.get_running_loop().shutdown_asyncgens()
+
+
+def _new_loop() -> asyncio.AbstractEventLoop:
+    with contextlib.suppress(ImportError):  # not on every platform
+        import uvloop
+
+        return uvloop.new_event_loop()
+    return asyncio.new_event_loop()

@@ -1,0 +1,268 @@
+"""`Ottla`: what a test has of its broker. Topics of its own, helpers around records and groups, faults, counts.
+
+The helpers do not go over the network: they are quick, no fault hits them, and they are not counted as requests.
+"""
+
+from __future__ import annotations
+
+import re
+import uuid
+from collections import Counter
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+
+from ottla.common.ids import TopicPartition
+from ottla.testing.faults import Faults
+from ottla.testing.record import Record
+from ottla.testing.waiting import WAIT_S, wait_until
+
+if TYPE_CHECKING:
+    from ottla.testing.control import Sent
+    from ottla.testing.process import ProcessBroker
+    from ottla.testing.running import ThreadBroker
+
+T = TypeVar("T")
+Headers = list[tuple[str, bytes | None]] | Mapping[str, bytes | str | None]
+Bytes = bytes | str | None
+Given = Bytes | tuple[Bytes, Bytes] | Record
+"""A value, a (key, value), or a whole record. Text becomes UTF-8."""
+_NAME_CHARACTERS = re.compile(r"[^a-zA-Z0-9._-]+")
+_LONGEST_NAME = 100
+
+
+class GroupState(NamedTuple):
+    """A group at one moment. `state` is Kafka's word (Stable, Empty, Dead...), members are (id, client id, host)."""
+
+    state: str
+    members: list[tuple[str, str, str]]
+    positions: dict[TopicPartition, int]
+    """Committed: the offset of the next record to read."""
+    lags: dict[TopicPartition, int]
+    """Records behind the committed positions."""
+
+    @property
+    def lag(self) -> int:
+        """Of all partitions together."""
+        return sum(self.lags.values())
+
+
+class Requests:
+    """Requests that clients made in this test, by API and client id."""
+
+    def __init__(self, broker: ThreadBroker | ProcessBroker) -> None:
+        self._broker = broker
+        self._before: Counter[tuple[str, str | None]] = broker.call("requests")
+
+    def all(self) -> Counter[tuple[str, str | None]]:
+        """By (API, client id)."""
+        now: Counter[tuple[str, str | None]] = self._broker.call("requests")
+        return now - self._before
+
+    def count(self, api: str | None = None, *, client_id: str | None = None) -> int:
+        """How many, of one API or all, of one client or all. Raises ValueError for an API that Kafka does not have."""
+        from ottla.testing.rules import checked_apis
+
+        name = checked_apis(api)[0] if api is not None else None
+        return sum(
+            number
+            for (each, client), number in self.all().items()
+            if name in (None, each) and client_id in (None, client)
+        )
+
+    def __getitem__(self, api: str) -> int:
+        return self.count(api)
+
+    def clear(self) -> None:
+        """Count from now on."""
+        self._before = self._broker.call("requests")
+
+
+class Clock:
+    """The broker's clock: for retention, session timeouts, timestamps of the broker's own."""
+
+    def __init__(self, broker: ThreadBroker | ProcessBroker, faults: Faults) -> None:
+        self._broker = broker
+        self._faults = faults
+
+    def advance(self, seconds: float = 0.0, *, minutes: float = 0.0, hours: float = 0.0, days: float = 0.0) -> None:
+        """Move it, and do what has become due: members time out, old segments go. Back only the wall clock."""
+        milliseconds = round((seconds + 60 * minutes + 3600 * hours + 86400 * days) * 1000)
+        self._broker.call("advance_clock", milliseconds)
+        self._faults.noted(f"clock.advance({milliseconds / 1000:g} s)")
+
+    def now_ms(self) -> int:
+        """What the broker believes: ms since the epoch."""
+        now: int = self._broker.call("now_ms")
+        return now
+
+
+class Ottla:
+    """A broker as one test sees it. `bootstrap` is for any Kafka client."""
+
+    def __init__(self, broker: ThreadBroker | ProcessBroker, name: str = "test") -> None:
+        self._broker = broker
+        self._name = _NAME_CHARACTERS.sub("-", name).strip("-.")[:_LONGEST_NAME] or "test"
+        self._consumed: dict[str, dict[int, int]] = {}
+        self._topics_before = set(broker.call("topics"))
+        self._groups_before = self._group_names()
+        self.faults = Faults(broker)
+        self.requests = Requests(broker)
+        self.clock = Clock(broker, self.faults)
+
+    @property
+    def bootstrap(self) -> str:
+        """HOST:PORT for `bootstrap.servers`."""
+        return self._broker.bootstrap
+
+    @property
+    def data(self) -> str:
+        """The directory that holds its logs, as Kafka lays them out."""
+        return self._broker.data
+
+    # -- topics and records ------------------------------------------------------------------------------------
+
+    def topic(self, name: str | None = None, partitions: int = 1, **configs: object) -> str:
+        """A new topic's name; without `name` one that no other test uses. Configs by Kafka's names, _ for dots.
+
+        It goes when the test ends, as do those that the test's clients made.
+        """
+        name = name or f"{self._name}-{uuid.uuid4().hex[:8]}"
+        texts = {
+            key.replace("_", "."): str(value).lower() if isinstance(value, bool) else str(value)
+            for key, value in configs.items()
+        }
+        self._broker.call("create_topic", name, partitions, texts)
+        return name
+
+    def produce(
+        self,
+        topic: str,
+        *records: Given,
+        key: Bytes = None,
+        partition: int | None = None,
+        timestamp: int | None = None,
+        headers: Headers = (),  # type: ignore[assignment]
+    ) -> list[tuple[int, int]]:
+        """Append records: values, (key, value) pairs, or Records. (partition, offset) of each; all are acknowledged.
+
+        Without `partition` a key decides as in all clients, and records without one go to each partition in turn.
+        `timestamp` is in ms since the epoch. Raises KafkaError.
+        """
+        pairs = list(headers.items() if isinstance(headers, Mapping) else headers)
+        encoded = [(each, _bytes(value)) for each, value in pairs]
+        rows: list[Sent] = []
+        for record in records:
+            if isinstance(record, Record):
+                rows.append((partition, record.timestamp, record.key, record.value, record.headers))
+                continue
+            own_key, value = record if isinstance(record, tuple) else (key, record)
+            rows.append((partition, timestamp, _bytes(own_key), _bytes(value), encoded))
+        places: list[tuple[int, int]] = self._broker.call("produce", topic, rows)
+        return places
+
+    def records(self, topic: str, partition: int | None = None) -> list[Record]:
+        """What is in the log now, by partition and offset; empty for a topic that does not exist."""
+        found: list[Record] = self._broker.call("records", topic, {})
+        return found if partition is None else [record for record in found if record.partition == partition]
+
+    def consume(self, topic: str, n: int = 1, timeout_s: float = WAIT_S) -> list[Record]:
+        """The next `n` records that this test has not consumed yet; NotInTime if they do not come."""
+        positions = self._consumed.setdefault(topic, {})
+        found: list[Record] = []
+
+        def enough() -> bool:
+            nonlocal found
+            found = self._broker.call("records", topic, positions)
+            return len(found) >= n
+
+        wait_until(enough, timeout_s, what=lambda: f"{n} records in {topic!r}; there are {len(found)}: {found[:5]}")
+        for record in found[:n]:
+            positions[record.partition] = record.offset + 1
+        return found[:n]
+
+    def wait_until(self, predicate: Callable[[], T], timeout_s: float = WAIT_S, *, what: str | None = None) -> T:
+        """Ask until the answer is true, and return it; NotInTime after `timeout_s` seconds."""
+        return wait_until(predicate, timeout_s, what=what)
+
+    # -- groups ------------------------------------------------------------------------------------------------
+
+    def group(self, name: str) -> GroupState:
+        """Its state, members, committed positions and lag; state Dead if there is no such group."""
+        state, members, positions = self._broker.call("group", name)
+        return GroupState(
+            state,
+            members,
+            {place: offset for place, (offset, _) in positions.items()},
+            {place: max(end - offset, 0) for place, (offset, end) in positions.items() if end >= 0},
+        )
+
+    def wait_for_lag(self, group: str, lag: int = 0, timeout_s: float = WAIT_S, *, topic: str | None = None) -> None:
+        """Wait until the group has committed all but `lag` records, of one topic or of all that it commits to.
+
+        With `topic` a partition without a commit counts with all its records; else a group must have committed once.
+        """
+        last: GroupState | None = None
+
+        def near() -> bool:
+            nonlocal last
+            last = self.group(group)
+            if topic is None:
+                return bool(last.positions) and last.lag <= lag
+            ends: dict[int, int] = self._broker.call("ends", topic)
+            positions = last.positions
+            return sum(end - positions.get(TopicPartition(topic, index), 0) for index, end in ends.items()) <= lag
+
+        wait_until(near, timeout_s, what=lambda: f"lag {lag} of group {group!r}; it is {last}")
+
+    def _group_names(self) -> set[str]:
+        _, rows = self._broker.call("groups")
+        return {row.group_id for row in rows}
+
+    # -- the broker --------------------------------------------------------------------------------------------
+
+    def pause(self) -> None:
+        """Let it stand still, as SIGSTOP would; `resume()`. `faults.pause()` does the same for a block."""
+        self.faults.pause()
+
+    def resume(self) -> None:
+        """Let it go on."""
+        self._broker.resume()
+
+    def stop(self) -> None:
+        """Stop it cleanly; `start()` finds data and port again."""
+        self._broker.stop()
+        self.faults.noted("stop()")
+
+    def kill(self) -> None:
+        """Stop it as SIGKILL would: nothing is answered, nothing synced. `start()` finds data and port again."""
+        self._broker.kill()
+        self.faults.noted("kill()")
+
+    def start(self) -> None:
+        """Start it again."""
+        self._broker.start()
+
+    def restart(self) -> None:
+        """Stop it cleanly and start it, on the same data and port."""
+        self.stop()
+        self.start()
+
+    # -- the end of a test -------------------------------------------------------------------------------------
+
+    def end(self) -> None:
+        """Lift the faults, and delete what the test made: topics, and groups without members."""
+        broker = self._broker
+        broker.resume()
+        self.faults.end()
+        broker.call("reset_clock")
+        if not broker.running:
+            broker.start()
+        made = [name for name in broker.call("topics") if name not in self._topics_before]
+        if made:
+            broker.call("delete_topics", made)
+        for name in self._group_names() - self._groups_before:
+            broker.call("delete_group", name)
+
+
+def _bytes(value: Any) -> bytes | None:
+    return value.encode() if isinstance(value, str) else value
