@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from ottla.clients.errors import InvalidReplicationFactor as InvalidReplicationFactor
     from ottla.clients.errors import InvalidTimestamp as InvalidTimestamp
     from ottla.clients.errors import InvalidTopic as InvalidTopic
+    from ottla.clients.errors import LogTruncated as LogTruncated
     from ottla.clients.errors import MessageTooLarge as MessageTooLarge
     from ottla.clients.errors import NonEmptyGroup as NonEmptyGroup
     from ottla.clients.errors import NotAssigned as NotAssigned

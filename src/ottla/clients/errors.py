@@ -18,7 +18,7 @@
         │   InvalidReplicationFactor, InvalidConfig, PolicyViolation
         ├── MessageTooLarge, InvalidRecord, InvalidTimestamp, NotEnoughReplicas, OutOfOrderSequence, UnknownProducerId
         ├── ProducerFenced
-        ├── OffsetOutOfRange
+        ├── OffsetOutOfRange          LogTruncated: what was read is not in the log any more; .offset .diverged_at
         ├── GroupNotFound, NonEmptyGroup, GroupSubscribedToTopic, RebalanceInProgress, IllegalGeneration,
         │   UnknownMember, FencedInstance, InconsistentGroupProtocol
         └── NotAuthorized             TopicAuthorizationFailed, GroupAuthorizationFailed, ClusterAuthorizationFailed
@@ -189,6 +189,23 @@ class ProducerFenced(BrokerError, code=ErrorCode.PRODUCER_FENCED):
 
 class OffsetOutOfRange(BrokerError, code=ErrorCode.OFFSET_OUT_OF_RANGE):
     """The log has no such offset: it was deleted, or is not written yet."""
+
+
+class LogTruncated(OffsetOutOfRange):
+    """A new leader's log ends before the position, or went another way: records that were read are lost (KIP-320).
+
+    `diverged_at` is the first offset that is not what was read, None if nobody knows; `offset` is the position.
+    """
+
+    def __init__(
+        self, message: str | None = None, *, topic: str = "", partition: int = -1, offset: int = -1,
+        diverged_at: int | None = None,
+    ) -> None:  # fmt: skip
+        super().__init__(message)
+        self.topic = topic
+        self.partition = partition
+        self.offset = offset
+        self.diverged_at = diverged_at
 
 
 class GroupNotFound(BrokerError, code=ErrorCode.GROUP_ID_NOT_FOUND):

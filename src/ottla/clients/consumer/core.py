@@ -261,7 +261,8 @@ class ConsumerCore(Reading):
                 self._corrupt(state, fetched, error)
                 continue
             state.offset = fetched.next_offset
-            state.epoch = fetched.epoch
+            if fetched.epoch >= 0:
+                state.epoch = fetched.epoch
             if rows:
                 taken += rows
             self._touched.add(state.tp)

@@ -32,10 +32,10 @@ class Phase(Enum):
 class PartitionState:
     """One partition that the consumer has."""
 
-    __slots__ = ("asking", "buffered", "buffered_bytes", "epoch", "error", "fetch_offset", "high_watermark",
-                 "last_stable_offset", "log_start_offset", "make", "not_before_ms", "offset", "paused", "phase",
-                 "preferred", "preferred_until_ms", "processed", "refetched_at", "reset_timestamp", "tp",
-                 "version", "wanted")  # fmt: skip
+    __slots__ = ("asking", "buffered", "buffered_bytes", "checked_epoch", "epoch", "error", "fetch_offset",
+                 "high_watermark", "last_stable_offset", "log_start_offset", "make", "not_before_ms", "offset",
+                 "paused", "phase", "preferred", "preferred_until_ms", "processed", "refetched_at",
+                 "reset_timestamp", "tp", "version", "wanted")  # fmt: skip
 
     def __init__(self, tp: TopicPartition) -> None:
         self.tp = tp
@@ -43,6 +43,9 @@ class PartitionState:
         self.phase = Phase.COMMITTED
         self.offset = self.fetch_offset = -1
         self.epoch = -1
+        """The leader epoch of the record before `offset`, -1 if it is not known."""
+        self.checked_epoch = -1
+        """The leader whose log is known to hold that record."""
         self.processed: int | None = None
         self.version = 0
         self.paused = False
@@ -67,6 +70,7 @@ class PartitionState:
         self.phase = Phase.FETCH
         self.offset = self.fetch_offset = offset
         self.epoch = epoch
+        self.checked_epoch = -1
         self.processed = offset
 
     def reset(self, timestamp: int) -> None:
@@ -79,6 +83,15 @@ class PartitionState:
         """Read from where the group is."""
         self._forget()
         self.phase = Phase.COMMITTED
+
+    def must_check(self, leader_epoch: int) -> bool:
+        """Whether a leader of this epoch may not have what was read: no leader cuts its own epoch (KIP-320)."""
+        return -1 < self.epoch < leader_epoch and self.checked_epoch < leader_epoch
+
+    def restart(self) -> None:
+        """Fetch again from `offset` on; what is on its way is nobody's."""
+        self.version += 1
+        self.drop_buffer()
 
     def _forget(self) -> None:
         self.version += 1

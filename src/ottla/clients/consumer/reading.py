@@ -1,6 +1,8 @@
 """From partitions to buffered records: finds where to read each of them, and fetches from there.
 
-A position comes from the group's committed offset or, if there is none, from the leader as auto.offset.reset says. One
+A position comes from the group's committed offset or, if there is none, from the leader as auto.offset.reset says. A
+leader that is new is asked whether it has what was read so far (KIP-320). A replica in the client's rack serves fetches
+until metadata.max.age.ms is over or it fails (KIP-392). One
 question of a kind is in flight for a partition, and one fetch for a broker; an answer to a question that is out of date
 (`PartitionState.version`) changes nothing. What is asked ends up in the effects that the next `advance` hands out.
 """
@@ -11,7 +13,7 @@ import logging
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from ottla.clients.cluster import Backoff, ClusterView
+from ottla.clients.cluster import Backoff, ClusterView, Node
 from ottla.clients.consumer.decoding import Fetched, span
 from ottla.clients.consumer.effects import COORDINATOR, Effect, ForgetCoordinator, Send
 from ottla.clients.consumer.fetching import FetchLimits, FetchSession, Wanted
@@ -20,16 +22,26 @@ from ottla.clients.consumer.options import RESETS
 from ottla.clients.consumer.positions import PartitionState, Phase, Positions
 from ottla.clients.consumer.requests import (
     NEWEST_OFFSETS_BY_NAME,
+    epoch_ends_request,
     list_offsets_request,
     offset_fetch_request,
     read_offsets,
 )
-from ottla.clients.errors import BrokerError, ClientError, CorruptRecords, OffsetOutOfRange, error_for
+from ottla.clients.errors import (
+    BrokerError,
+    ClientError,
+    CorruptRecords,
+    LogTruncated,
+    OffsetOutOfRange,
+    UnsupportedByBroker,
+    error_for,
+)
 from ottla.common.errors import ErrorCode
 from ottla.common.ids import TopicPartition
 from ottla.protocol.messages.fetch import FetchResponse, PartitionData
 from ottla.protocol.messages.list_offsets import ListOffsetsRequest
 from ottla.protocol.messages.offset_fetch import OffsetFetchRequest
+from ottla.protocol.messages.offset_for_leader_epoch import EpochEndOffset
 
 logger = logging.getLogger("ottla.clients.consumer")
 
@@ -82,8 +94,11 @@ class Reading:
     def _plan_positions(self, now_ms: float) -> None:
         committed: list[PartitionState] = []
         resets: dict[int, list[PartitionState]] = {}
+        checks: dict[int, list[PartitionState]] = {}
         for state in self.positions:
-            if state.phase is Phase.FETCH or not state.wanted or state.asking or state.error is not None:
+            if not state.wanted or state.asking or state.error is not None:
+                continue
+            if state.phase is Phase.FETCH and not state.must_check(self.view.leader_epoch(*state.tp)):
                 continue
             if now_ms < state.not_before_ms:
                 self._wait(state.not_before_ms)
@@ -92,14 +107,14 @@ class Reading:
                 self._without_position(state)
             if state.phase is Phase.COMMITTED:
                 committed.append(state)
-            elif state.phase is Phase.RESET:
-                leader = self.view.leader(*state.tp)
-                if leader is not None:
-                    resets.setdefault(leader, []).append(state)
+            elif (leader := self.view.leader(*state.tp)) is not None:
+                (resets if state.phase is Phase.RESET else checks).setdefault(leader, []).append(state)
         if committed and not self._offsets_in_flight:
             self._ask_committed(committed)
         for node, states in resets.items():
             self._ask_reset(node, states)
+        for node, states in checks.items():
+            self._ask_check(node, states)
 
     def _without_position(self, state: PartitionState) -> None:
         if self._reset is None:
@@ -187,6 +202,69 @@ class Reading:
             state.reset(-1)
         else:
             state.seek(offset, epoch)
+            state.checked_epoch = self.view.leader_epoch(*state.tp)
+
+    def _ask_check(self, node: int, states: list[PartitionState]) -> None:
+        for state in states:
+            self._buffered_bytes -= state.buffered_bytes
+            state.restart()
+            state.asking = True
+        asked = {state.tp: (state.version, self.view.leader_epoch(*state.tp)) for state in states}
+        request = epoch_ends_request({state.tp: state.epoch for state in states}, self.view)
+
+        def then(outcome: Any, now_ms: float) -> None:
+            self.wants_advance = True
+            current = {
+                tp: s for tp, (version, _) in asked.items() if (s := self.positions.get(tp)) and s.version == version
+            }
+            for state in current.values():
+                state.asking = False
+                state.not_before_ms = now_ms + self.backoff.initial_ms
+            if isinstance(outcome, UnsupportedByBroker):  # so old a broker has no truth to offer
+                for tp, state in current.items():
+                    state.checked_epoch = asked[tp][1]
+                    state.not_before_ms = 0.0
+                return
+            if isinstance(outcome, ClientError):
+                self.view.invalidate()
+                return
+            for topic in outcome.topics:
+                for row in topic.partitions:
+                    found = current.get(TopicPartition(topic.topic, row.partition))
+                    if found is not None:
+                        self._checked(found, row, asked[found.tp][1])
+
+        self._effects.append(Send(node, request, then))
+
+    def _checked(self, state: PartitionState, row: EpochEndOffset, leader_epoch: int) -> None:
+        if row.error_code:
+            self.view.invalidate()
+            error = error_for(row.error_code, f"{state.tp}: {error_for(row.error_code)}")
+            if not error.retriable:
+                state.error = error
+            return
+        state.checked_epoch = leader_epoch
+        state.not_before_ms = 0.0
+        diverged_at = row.end_offset if row.end_offset >= 0 and row.leader_epoch >= 0 else None
+        if diverged_at is not None and diverged_at >= state.offset:
+            return
+        text = (
+            f"{state.tp}: the new leader's log "
+            + ("does not know what was read" if diverged_at is None else f"went another way at offset {diverged_at}")
+            + f", before the position {state.offset}: records that were read are lost"
+        )
+        if self._reset is None:
+            state.error = LogTruncated(
+                f"{text}; seek, to go on from there", topic=state.tp.topic, partition=state.tp.partition,
+                offset=state.offset, diverged_at=diverged_at,
+            )  # fmt: skip
+            return
+        logger.warning("%s; goes on there", text)
+        if diverged_at is None:
+            state.reset(self._reset)
+        else:
+            state.seek(diverged_at, row.leader_epoch)
+            state.checked_epoch = leader_epoch
 
     # -- fetching ----------------------------------------------------------------------------------------------
 
@@ -211,7 +289,7 @@ class Reading:
         wanted: dict[int, dict[TopicPartition, Wanted]] = {}
         full: set[int] = set()
         for state in self.positions:
-            if not state.fetchable:
+            if not state.fetchable or state.asking:
                 continue
             if now_ms < state.not_before_ms:
                 self._wait(state.not_before_ms)
@@ -220,8 +298,11 @@ class Reading:
             if leader is None:
                 continue
             node = leader
-            if state.preferred >= 0 and now_ms < state.preferred_until_ms and state.preferred in self.view.nodes:
-                node = state.preferred
+            if state.preferred >= 0:
+                if now_ms < state.preferred_until_ms and state.preferred in self.view.nodes:
+                    node = state.preferred
+                else:
+                    state.preferred = -1
             if state.buffered_bytes >= most:
                 full.add(node)
                 continue
@@ -240,6 +321,9 @@ class Reading:
                 session.failed()
                 session.not_before_ms = now_ms + self.backoff.initial_ms
                 self.view.invalidate()
+                for tp in asked:
+                    if (state := self.positions.get(tp)) is not None and state.preferred == node:
+                        state.preferred = -1
                 if not outcome.retriable:
                     self.error = outcome
                 return
@@ -261,17 +345,21 @@ class Reading:
         if not session.answered(response):
             session.not_before_ms = now_ms + (self.backoff.initial_ms if response.error_code not in _SESSION else 0)
             return
+        for node_row in response.node_endpoints:
+            self.view.add_node(Node(node_row.node_id, node_row.host, node_row.port, node_row.rack))
         for topic in response.responses:
             name = topic.topic or ids.get(topic.topic_id, "")
             for row in topic.partitions:
                 tp = TopicPartition(name, row.partition_index)
                 state = self.positions.get(tp)
-                if state is not None and tp in asked and state.version == asked[tp] and state.phase is Phase.FETCH:
+                if state is None or tp not in asked or state.version != asked[tp] or state.phase is not Phase.FETCH:
+                    continue
+                if rows[tp].offset == state.fetch_offset:  # else another broker was quicker, after a change of leaders
                     self._fetched_of(node, state, row, rows[tp].offset, now_ms)
 
     def _fetched_of(self, node: int, state: PartitionState, row: PartitionData, offset: int, now_ms: float) -> None:
         if row.error_code:
-            self._fetch_refused(node, state, row.error_code, offset, now_ms)
+            self._fetch_refused(node, state, row, offset, now_ms)
             return
         state.high_watermark, state.log_start_offset = row.high_watermark, row.log_start_offset
         state.last_stable_offset = row.last_stable_offset
@@ -296,11 +384,16 @@ class Reading:
         self._buffered_bytes += end
         state.fetch_offset = max(state.fetch_offset, next_offset)
 
-    def _fetch_refused(self, node: int, state: PartitionState, code: int, offset: int, now_ms: float) -> None:
+    def _fetch_refused(self, node: int, state: PartitionState, row: PartitionData, offset: int, now_ms: float) -> None:
+        code = row.error_code
         state.not_before_ms = now_ms + self.backoff.initial_ms
         if code in _LEADER_MOVED:
             state.preferred = -1
-            self.view.invalidate()
+            hint = row.current_leader
+            if self.view.set_leader(*state.tp, hint.leader_id, hint.leader_epoch):
+                state.not_before_ms = 0.0  # KIP-951: no need to ask who leads now
+            else:
+                self.view.invalidate()
         elif code == ErrorCode.OFFSET_OUT_OF_RANGE:
             if state.preferred == node and node != self.view.leader(*state.tp):
                 state.preferred = -1  # a follower may be behind: ask the leader

@@ -25,8 +25,14 @@ from ottla.protocol.messages.offset_fetch import (
     OffsetFetchRequestTopics,
     OffsetFetchResponse,
 )
+from ottla.protocol.messages.offset_for_leader_epoch import (
+    OffsetForLeaderEpochRequest,
+    OffsetForLeaderPartition,
+    OffsetForLeaderTopic,
+)
 
 NEWEST_OFFSETS_BY_NAME = 9
+CONSUMER = -1
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,8 +123,17 @@ def list_offsets_request(
         row = ListOffsetsPartition(partition_index=tp.partition, current_leader_epoch=epoch, timestamp=timestamp)
         topics.setdefault(tp.topic, []).append(row)
     return ListOffsetsRequest(
-        replica_id=-1,
+        replica_id=CONSUMER,
         isolation_level=isolation,
         topics=[ListOffsetsTopic(name=name, partitions=rows) for name, rows in topics.items()],
         timeout_ms=timeout_ms,
     )
+
+
+def epoch_ends_request(epochs: Mapping[TopicPartition, int], view: ClusterView) -> OffsetForLeaderEpochRequest:
+    """The request for where these leader epochs ended, to one leader (KIP-320)."""
+    topics: dict[str, list[OffsetForLeaderPartition]] = {}
+    for tp, epoch in epochs.items():
+        row = OffsetForLeaderPartition(tp.partition, view.leader_epoch(*tp), epoch)
+        topics.setdefault(tp.topic, []).append(row)
+    return OffsetForLeaderEpochRequest(CONSUMER, [OffsetForLeaderTopic(name, rows) for name, rows in topics.items()])

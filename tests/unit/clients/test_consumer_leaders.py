@@ -1,0 +1,253 @@
+"""The consumer's core when leaders change: who is asked, what is believed, what is handed over."""
+
+from __future__ import annotations
+
+import pytest
+
+from ottla.clients.cluster import ClusterView
+from ottla.clients.consumer.core import ConsumerCore
+from ottla.clients.consumer.effects import Refresh, Send
+from ottla.clients.consumer.options import read_consumer_options
+from ottla.clients.consumer.record import Record
+from ottla.clients.errors import ConnectionLost, LogTruncated, UnsupportedByBroker
+from ottla.common.errors import ErrorCode
+from ottla.common.ids import TopicPartition
+from ottla.protocol.messages.fetch import (
+    FetchableTopicResponse,
+    FetchRequest,
+    FetchResponse,
+    LeaderIdAndEpoch,
+    NodeEndpoint,
+    PartitionData,
+)
+from ottla.protocol.messages.offset_for_leader_epoch import (
+    EpochEndOffset,
+    OffsetForLeaderEpochRequest,
+    OffsetForLeaderEpochResponse,
+    OffsetForLeaderTopicResult,
+)
+from ottla.records import encode_batch
+
+from .metadata import metadata, topic_row
+
+T0 = TopicPartition("t", 0)
+T0_ID = b"t".ljust(16, b"\0")
+
+
+def batch(base: int, count: int, epoch: int) -> bytes:
+    return bytes(encode_batch([(0, None, b"v", [])] * count, base_offset=base, leader_epoch=epoch))
+
+
+class Hand:
+    """A consumer of one partition whose requests are answered by hand."""
+
+    def __init__(self, **options: object) -> None:
+        self.now_ms = 0.0
+        self.view = ClusterView()
+        settings = read_consumer_options({"bootstrap_servers": "h:1", "auto_offset_reset": "earliest", **options})
+        self.core = ConsumerCore(settings, self.view)
+        self.sent: list[Send] = []
+        self.refreshed = 0
+        self.leader, self.epoch = 1, 0
+        self.lead(1, 0)
+        self.core.assign([T0])
+        self.core.seek(T0, 0)
+        self.poll()
+
+    def lead(self, node: int, epoch: int) -> None:
+        """The next metadata names this leader."""
+        self.leader, self.epoch = node, epoch
+        self.view.apply(metadata(topic_row("t", leaders=[node], epoch=epoch)), self.now_ms)
+
+    def work(self, ms: float = 0.0) -> None:
+        self.now_ms += ms
+        for _ in range(5):
+            for effect in self.core.advance(self.now_ms):
+                if isinstance(effect, Send):
+                    self.sent.append(effect)
+                elif isinstance(effect, Refresh):
+                    self.refreshed += 1
+                    self.lead(self.leader, self.epoch)
+                    effect.then(None, self.now_ms)
+            self.core.validate()
+
+    def poll(self) -> list[int]:
+        self.core.begin_poll(self.now_ms)
+        try:
+            self.core.raise_error()
+            records: list[Record] = self.core.take(500)
+        finally:
+            self.core.end_poll(self.now_ms)
+        self.work()
+        return [record.offset for record in records]
+
+    def take_sent(self) -> Send:
+        """The only request that is not answered yet."""
+        (send,) = self.sent
+        self.sent.clear()
+        return send
+
+    def fetch(self) -> Send:
+        send = self.take_sent()
+        assert isinstance(send.request, FetchRequest)
+        return send
+
+    def check(self) -> Send:
+        send = self.take_sent()
+        assert isinstance(send.request, OffsetForLeaderEpochRequest)
+        return send
+
+    def answer(self, send: Send, **row: object) -> None:
+        data = PartitionData(partition_index=0, **row)  # type: ignore[arg-type]
+        topic = FetchableTopicResponse(topic_id=T0_ID, partitions=[data])
+        send.then(FetchResponse(session_id=7, responses=[topic]), self.now_ms)
+        self.work()
+
+    def answer_check(self, send: Send, epoch: int, end: int, code: int = 0) -> None:
+        row = EpochEndOffset(code, 0, epoch, end)
+        send.then(OffsetForLeaderEpochResponse(0, [OffsetForLeaderTopicResult("t", [row])]), self.now_ms)
+        self.work()
+
+    def read_five_of_epoch_0(self) -> Send:
+        """Read offsets 0 to 4, leave 5 to 9 in the buffer; the fetch that waits for more."""
+        self.answer(self.fetch(), records=memoryview(batch(0, 5, 0)), high_watermark=10)
+        assert self.poll() == [0, 1, 2, 3, 4]
+        self.answer(self.fetch(), records=memoryview(batch(5, 5, 0)), high_watermark=10)
+        return self.fetch()
+
+
+def test_new_leader_is_asked_whether_it_has_what_was_read() -> None:
+    hand = Hand()
+    waiting = hand.read_five_of_epoch_0()
+    hand.lead(2, 3)
+    hand.work()
+    check = hand.check()
+    (row,) = check.request.topics[0].partitions  # type: ignore[attr-defined]
+    assert (check.node, row.current_leader_epoch, row.leader_epoch) == (2, 3, 0)
+    assert hand.poll() == []
+    hand.answer_check(check, 0, 12)
+    after = hand.fetch()
+    assert after.node == 2
+    assert after.request.topics[0].partitions[0].fetch_offset == 5  # type: ignore[attr-defined]
+    hand.answer(waiting, records=memoryview(batch(10, 5, 0)))  # the old leader's, too late
+    hand.answer(after, records=memoryview(batch(5, 7, 0)), high_watermark=12)
+    assert hand.poll() == [5, 6, 7, 8, 9, 10, 11]
+    hand.work(1_000)
+    assert hand.fetch().node == 2, "once is enough"
+
+
+def test_truncated_log_goes_on_where_it_parted_or_raises() -> None:
+    resets, raises = Hand(), Hand(auto_offset_reset="none")
+    for hand in (resets, raises):
+        hand.read_five_of_epoch_0()
+        hand.lead(2, 3)
+        hand.work()
+        hand.answer_check(hand.check(), 0, 3)
+    fetch = resets.fetch()
+    assert fetch.request.topics[0].partitions[0].fetch_offset == 3  # type: ignore[attr-defined]
+    for _ in range(2):
+        with pytest.raises(LogTruncated, match="offset 3") as raised:
+            raises.poll()
+        error = raised.value
+        assert (error.topic, error.partition, error.offset, error.diverged_at) == ("t", 0, 5, 3)
+    raises.core.seek(T0, 3)
+    raises.poll()
+    assert raises.fetch().node == 2
+
+
+def test_leader_that_knows_nothing_of_the_epoch_means_a_reset() -> None:
+    hand = Hand(auto_offset_reset="latest")
+    hand.read_five_of_epoch_0()
+    hand.lead(2, 3)
+    hand.work()
+    hand.answer_check(hand.check(), -1, -1)
+    assert hand.take_sent().request.topics[0].partitions[0].timestamp == -1  # type: ignore[attr-defined]
+
+
+def test_question_that_fails_is_asked_again_and_one_that_is_not_served_is_not() -> None:
+    hand = Hand()
+    hand.read_five_of_epoch_0()
+    hand.lead(2, 3)
+    hand.work()
+    hand.answer_check(hand.check(), -1, -1, ErrorCode.FENCED_LEADER_EPOCH)
+    assert not hand.sent
+    hand.work(200)
+    hand.check().then(ConnectionLost("gone"), hand.now_ms)
+    hand.work(200)
+    hand.check().then(UnsupportedByBroker("old"), hand.now_ms)
+    hand.work()
+    assert hand.fetch().node == 2
+
+
+def test_refusal_that_names_the_new_leader_needs_no_metadata() -> None:
+    hand = Hand()
+    fetch = hand.fetch()
+    asked = hand.refreshed
+    response = FetchResponse(
+        session_id=7,
+        responses=[
+            FetchableTopicResponse(
+                topic_id=T0_ID,
+                partitions=[
+                    PartitionData(
+                        partition_index=0,
+                        error_code=ErrorCode.NOT_LEADER_OR_FOLLOWER,
+                        current_leader=LeaderIdAndEpoch(9, 4),
+                    )
+                ],
+            )
+        ],
+        node_endpoints=[NodeEndpoint(9, "host9", 9092)],
+    )
+    fetch.then(response, hand.now_ms)
+    hand.work()
+    assert hand.fetch().node == 9
+    assert (hand.view.nodes[9].host, hand.view.leader_epoch(*T0), hand.refreshed) == ("host9", 4, asked)
+
+
+def test_answers_of_two_leaders_to_the_same_question_are_one() -> None:
+    hand = Hand()
+    old = hand.fetch()
+    hand.lead(2, 1)
+    hand.work()
+    new = hand.fetch()
+    assert (old.node, new.node) == (1, 2)
+    hand.answer(new, records=memoryview(batch(0, 3, 0)), high_watermark=3)
+    hand.answer(old, records=memoryview(batch(0, 3, 0)), high_watermark=3)
+    assert hand.poll() == [0, 1, 2]
+    assert hand.poll() == []
+
+
+class TestRack:
+    """KIP-392: the leader names a replica that is nearer."""
+
+    def test_nearer_replica_serves_until_its_time_is_over(self) -> None:
+        hand = Hand(client_rack="r", metadata_max_age_ms=10_000)
+        first = hand.fetch()
+        assert first.request.rack_id == "r"  # type: ignore[attr-defined]
+        hand.answer(first, preferred_read_replica=2)
+        for offset in range(3):
+            follower = hand.fetch()
+            assert follower.node == 2
+            hand.answer(follower, records=memoryview(batch(offset, 1, 0)))
+            assert hand.poll() == [offset]
+        hand.now_ms += 10_001
+        hand.answer(hand.fetch(), records=memoryview(batch(3, 1, 0)))
+        assert hand.fetch().node == 1
+
+    @pytest.mark.parametrize("code", [ErrorCode.OFFSET_OUT_OF_RANGE, ErrorCode.NOT_LEADER_OR_FOLLOWER])
+    def test_replica_that_refuses_is_left_for_the_leader(self, code: ErrorCode) -> None:
+        hand = Hand(client_rack="r")
+        hand.answer(hand.fetch(), preferred_read_replica=2)
+        hand.answer(hand.fetch(), error_code=code)
+        hand.work(200)
+        assert hand.fetch().node == 1
+
+    def test_replica_that_is_gone_is_left_for_the_leader(self) -> None:
+        hand = Hand(client_rack="r")
+        hand.answer(hand.fetch(), preferred_read_replica=2)
+        follower = hand.fetch()
+        assert follower.node == 2
+        follower.then(ConnectionLost("gone"), hand.now_ms)
+        hand.work(200)
+        assert hand.fetch().node == 1
