@@ -7,8 +7,9 @@ from pathlib import Path
 
 from setuptools import Extension, setup
 
-ROOM = Path("src/ottla/records")
-KERNELS = ("_kernels",)
+RECORDS = Path("src/ottla/records")
+KERNELS = ("_kernels", "_encode_columns", "_decode_columns")  # each with a fallback in plain Python beside it
+PRODUCER = Path("src/ottla/clients/producer")  # its accumulator.py is both, and compiled under another name
 
 
 def extensions() -> list[Extension]:
@@ -17,11 +18,19 @@ def extensions() -> list[Extension]:
         from Cython.Build import cythonize
     except ImportError:
         return []
-    sources = [ROOM / f"{name}.py" for name in KERNELS]
+    declarations = [str(path) for path in sorted(RECORDS.glob("*.pxd"))]
     modules: list[Extension] = cythonize(
         [
-            Extension(f"ottla.records.{source.stem}", [str(source)], depends=[str(source.with_suffix(".pxd"))])
-            for source in sources
+            Extension(f"ottla.records.{name}", [str(RECORDS / f"{name}.py")], depends=declarations)
+            for name in KERNELS
+            if (RECORDS / f"{name}.py").exists()
+        ]
+        + [
+            Extension(
+                "ottla.clients.producer._accumulator",
+                [str(PRODUCER / "accumulator.py")],
+                depends=[str(PRODUCER / "_accumulator.pxd")],
+            )
         ],
         build_dir="build/cython",
         quiet=True,

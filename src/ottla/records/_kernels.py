@@ -10,7 +10,7 @@ C's types and declarations; the conformance suite over both modules checks inste
 
 import cython
 from cython.cimports.cpython.buffer import PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
-from cython.cimports.cpython.bytearray import PyByteArray_AS_STRING, PyByteArray_Resize
+from cython.cimports.cpython.bytearray import PyByteArray_AS_STRING, PyByteArray_GET_SIZE, PyByteArray_Resize
 from cython.cimports.cpython.bytes import PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
 from cython.cimports.cpython.object import PyTypeObject
 from cython.cimports.cpython.ref import Py_INCREF
@@ -18,6 +18,7 @@ from cython.cimports.cpython.tuple import PyTuple_SET_ITEM
 from cython.cimports.cpython.unicode import PyUnicode_DecodeUTF8
 from cython.cimports.libc.stdint import int32_t, int64_t, uint8_t, uint32_t, uint64_t
 from cython.cimports.libc.string import memcpy
+from cython.cimports.ottla.records._shapes import Shape, read_number, read_record
 
 from ottla.common.errors import ErrorCode, KafkaError
 
@@ -30,22 +31,6 @@ _MIN_RECORD_SIZE = cython.declare(cython.Py_ssize_t, 7)
 
 _Bytes = cython.typedef(cython.pointer(cython.const[uint8_t]))
 _Room = cython.typedef(cython.pointer(uint8_t))
-
-# What is known of a record after one pass over its fixed part. Null fields have a negative size.
-_Shape = cython.struct(
-    begin=cython.Py_ssize_t,
-    body=cython.Py_ssize_t,
-    after_timestamp=cython.Py_ssize_t,
-    end=cython.Py_ssize_t,
-    timestamp_delta=int64_t,
-    offset_delta=int32_t,
-    key=cython.Py_ssize_t,
-    key_size=cython.Py_ssize_t,
-    value=cython.Py_ssize_t,
-    value_size=cython.Py_ssize_t,
-    header_count=int32_t,
-    headers=cython.Py_ssize_t,
-)
 
 
 def _raise_malformed(index: cython.Py_ssize_t) -> None:
@@ -62,98 +47,6 @@ def _raise_left_over(left: object, count: object) -> None:
 
 @cython.cfunc
 @cython.inline
-@cython.exceptval(check=False)
-def _read_number(
-    data: _Bytes, position: cython.Py_ssize_t, end: cython.Py_ssize_t, bits: cython.int, out: cython.pointer(int64_t)
-) -> cython.Py_ssize_t:
-    """Zigzag number at `position` into `out`; the position after it, -1 if there is none."""
-    result: uint64_t = 0
-    shift: cython.int = 0
-    byte: uint8_t
-    while True:
-        if position >= end:
-            return -1
-        byte = data[position]
-        position += 1
-        result |= cython.cast(uint64_t, byte & 0x7F) << shift
-        if byte < 0x80:
-            break
-        shift += 7
-        if shift >= bits + 3:
-            return -1
-    if bits == 32:
-        result = cython.cast(uint32_t, result)
-    out[0] = cython.cast(int64_t, (result >> 1) ^ (0 - (result & 1)))
-    return position
-
-
-@cython.cfunc
-@cython.inline
-@cython.exceptval(check=False)
-def _read_shape(
-    data: _Bytes, position: cython.Py_ssize_t, end: cython.Py_ssize_t, s: cython.pointer(_Shape)
-) -> cython.bint:
-    """One record up to its headers; false if it is malformed."""
-    number: int64_t = 0
-    s.begin = position
-    position = _read_number(data, position, end, 32, cython.address(number))
-    if position < 0 or number <= 0 or number > end - position:
-        return False
-    end = position + number
-    s.body = position
-    s.end = end
-    position = _read_number(data, position + 1, end, 64, cython.address(s.timestamp_delta))
-    if position < 0:
-        return False
-    s.after_timestamp = position
-    position = _read_number(data, position, end, 32, cython.address(number))
-    if position < 0:
-        return False
-    s.offset_delta = cython.cast(int32_t, number)
-    position = _read_number(data, position, end, 32, cython.address(number))
-    if position < 0 or number > end - position:
-        return False
-    s.key = position
-    s.key_size = number
-    if number > 0:
-        position += number
-    position = _read_number(data, position, end, 32, cython.address(number))
-    if position < 0 or number > end - position:
-        return False
-    s.value = position
-    s.value_size = number
-    if number > 0:
-        position += number
-    position = _read_number(data, position, end, 32, cython.address(number))
-    if position < 0 or number < 0 or number > (end - position) // 2:
-        return False
-    s.header_count = cython.cast(int32_t, number)
-    s.headers = position
-    return True
-
-
-@cython.cfunc
-@cython.inline
-@cython.exceptval(check=False)
-def _headers_are_sound(data: _Bytes, s: cython.pointer(_Shape)) -> cython.bint:
-    """Whether the headers of a record fill it to its end."""
-    position: cython.Py_ssize_t = s.headers
-    number: int64_t = 0
-    _: int32_t
-    for _ in range(s.header_count):
-        position = _read_number(data, position, s.end, 32, cython.address(number))
-        if position < 0 or number < 0 or number > s.end - position:
-            return False
-        position = _read_number(data, position + number, s.end, 32, cython.address(number))
-        if position < 0 or number > s.end - position:
-            return False
-        if number > 0:
-            position += number
-    return position == s.end
-
-
-@cython.cfunc
-@cython.inline
 def _bytes_or_none(data: _Bytes, start: cython.Py_ssize_t, size: cython.Py_ssize_t) -> object:
     if size < 0:
         return None
@@ -161,18 +54,18 @@ def _bytes_or_none(data: _Bytes, start: cython.Py_ssize_t, size: cython.Py_ssize
 
 
 @cython.cfunc
-def _read_headers(data: _Bytes, s: cython.pointer(_Shape)) -> list:
+def _read_headers(data: _Bytes, s: cython.pointer(Shape)) -> list:
     """The headers, whose structure has been checked."""
     position: cython.Py_ssize_t = s.headers
     number: int64_t = 0
     _: int32_t
     headers: list = []
     for _ in range(s.header_count):
-        position = _read_number(data, position, s.end, 32, cython.address(number))
+        position = read_number(data, position, s.end, 32, cython.address(number))
         name: object = PyUnicode_DecodeUTF8(
             cython.cast(cython.p_char, data + position), cython.cast(cython.Py_ssize_t, number), b"replace"
         )
-        position = _read_number(data, position + number, s.end, 32, cython.address(number))
+        position = read_number(data, position + number, s.end, 32, cython.address(number))
         headers.append((name, _bytes_or_none(data, position, number)))
         if number > 0:
             position += number
@@ -216,7 +109,7 @@ def scan_batches(buffer: object, position: cython.Py_ssize_t = 0) -> object:
 def walk_records(buffer: object, start: cython.Py_ssize_t, end: cython.Py_ssize_t, count: object) -> object:
     """Check the structure of `count` records: (least, greatest timestamp delta, records without key, out of order)."""
     view: Py_buffer
-    s: _Shape
+    s: Shape
     least: int64_t = 0
     greatest: int64_t = 0
     null_keys: cython.Py_ssize_t = 0
@@ -229,9 +122,7 @@ def walk_records(buffer: object, start: cython.Py_ssize_t, end: cython.Py_ssize_
         total: cython.Py_ssize_t = count
         position: cython.Py_ssize_t = start
         for index in range(total):
-            if not _read_shape(data, position, end, cython.address(s)) or not _headers_are_sound(
-                data, cython.address(s)
-            ):
+            if not read_record(data, position, end, cython.address(s)):
                 _raise_malformed(index)
             position = s.end
             if index == 0 or s.timestamp_delta < least:
@@ -282,7 +173,7 @@ def _decode_records(
     make: type,
 ) -> list:
     view: Py_buffer
-    s: _Shape
+    s: Shape
     index: cython.Py_ssize_t
     rows: list = []
     row: object
@@ -294,9 +185,7 @@ def _decode_records(
         total: cython.Py_ssize_t = count
         position: cython.Py_ssize_t = start
         for index in range(total):
-            if not _read_shape(data, position, end, cython.address(s)) or not _headers_are_sound(
-                data, cython.address(s)
-            ):
+            if not read_record(data, position, end, cython.address(s)):
                 _raise_malformed(index)
             position = s.end
             # As tuple.__new__ does, without the tuple in between.
@@ -334,7 +223,7 @@ def decode_keys(
 ) -> list:
     """(offset, key, whether there is a value) of every record: what compaction asks."""
     view: Py_buffer
-    s: _Shape
+    s: Shape
     index: cython.Py_ssize_t
     offset: int64_t
     rows: list = []
@@ -345,9 +234,7 @@ def decode_keys(
         total: cython.Py_ssize_t = count
         position: cython.Py_ssize_t = start
         for index in range(total):
-            if not _read_shape(data, position, end, cython.address(s)) or not _headers_are_sound(
-                data, cython.address(s)
-            ):
+            if not read_record(data, position, end, cython.address(s)):
                 _raise_malformed(index)
             position = s.end
             offset = cython.cast(int64_t, cython.cast(uint64_t, base_offset) + cython.cast(uint64_t, s.offset_delta))
@@ -364,7 +251,7 @@ def keep_records(
 ) -> tuple:
     """The records whose byte in `mask` is not 0: (61 bytes for a header and the records, how many, deltas)."""
     view: Py_buffer
-    s: _Shape
+    s: Shape
     index: cython.Py_ssize_t
     rest: cython.Py_ssize_t
     moved: int64_t
@@ -387,9 +274,7 @@ def keep_records(
         room: _Room = cython.cast(_Room, PyByteArray_AS_STRING(out))
         used: cython.Py_ssize_t = _HEADER_SIZE
         for index in range(total):
-            if not _read_shape(data, position, end, cython.address(s)) or not _headers_are_sound(
-                data, cython.address(s)
-            ):
+            if not read_record(data, position, end, cython.address(s)):
                 _raise_malformed(index)
             position = s.end
             if not chosen[index]:
@@ -519,6 +404,23 @@ def encode_records(records: object, offset_deltas: object) -> tuple:
         used = _write_record(cython.cast(_Room, PyByteArray_AS_STRING(out)), used, body, delta, last, key, value, pairs)
     PyByteArray_Resize(out, used)
     return out, count, base_timestamp, max_timestamp, last
+
+
+def append_record(
+    out: bytearray, delta: int64_t, index: int32_t, key: object, value: object, headers: object
+) -> object:
+    """Add a record to those in `out`, which grows as it must: how many bytes it takes."""
+    pairs: object
+    key = _as_bytes(key)
+    value = _as_bytes(value)
+    pairs = _encoded_headers(headers) if headers else None
+    body: cython.Py_ssize_t = 1 + _size_of(delta) + _size_of(index) + _size_of_field(key) + _size_of_field(value)
+    body += _size_of_headers(pairs) if pairs is not None else 1
+    used: cython.Py_ssize_t = PyByteArray_GET_SIZE(out)
+    size: cython.Py_ssize_t = _size_of(body) + body
+    PyByteArray_Resize(out, used + size)
+    _write_record(cython.cast(_Room, PyByteArray_AS_STRING(out)), used, body, delta, index, key, value, pairs)
+    return size
 
 
 @cython.cfunc

@@ -270,20 +270,27 @@ def encode_records(
             max_timestamp = timestamp
         last = count if offset_deltas is None else offset_deltas[count]
         count += 1
-        body = [b"\0", _encoded(wrap64(timestamp - base_timestamp)), _encoded(last)]
-        _put(body, key)
-        _put(body, value)
-        if headers:
-            body.append(_encoded(len(headers)))
-            for name, header in headers:
-                _put(body, name.encode())
-                _put(body, header)
-        else:
-            body.append(b"\0")
-        joined = b"".join(body)
-        out += _encoded(len(joined))
-        out += joined
+        append_record(out, wrap64(timestamp - base_timestamp), last, key, value, headers)
     return out, count, base_timestamp, max_timestamp, last
+
+
+def append_record(out: bytearray, delta: int, index: int, key: Any, value: Any, headers: Any) -> int:
+    """Add a record to those in `out`: how many bytes it takes. Fields as for `encode_records`."""
+    body = [b"\0", _encoded(delta), _encoded(index)]
+    _put(body, key)
+    _put(body, value)
+    if headers:
+        body.append(_encoded(len(headers)))
+        for name, header in headers:
+            _put(body, name.encode())
+            _put(body, header)
+    else:
+        body.append(b"\0")
+    joined = b"".join(body)
+    length = _encoded(len(joined))
+    out += length
+    out += joined
+    return len(length) + len(joined)
 
 
 def _put(body: list[Any], field: Any) -> None:

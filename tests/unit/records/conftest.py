@@ -7,6 +7,7 @@ import pytest
 from ottla.records import _kernels_fallback, kernels
 
 KERNEL_FUNCTIONS = (
+    "append_record",
     "decode_keys",
     "decode_records",
     "encode_records",
