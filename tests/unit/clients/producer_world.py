@@ -13,13 +13,20 @@ from dataclasses import dataclass, field
 from random import Random
 
 from ottla.clients.errors import ConnectionLost, RequestTimedOut
-from ottla.clients.producer.batch import Delivery
+from ottla.clients.producer.batch import Batch, Delivery
 from ottla.clients.producer.core import ProducerCore
 from ottla.clients.producer.events import AskProducerId, Effect, Finished, Outcome, RefreshMetadata, Send, Wake
 from ottla.clients.producer.settings import ProducerSettings
 from ottla.common.errors import ErrorCode
+from ottla.records import Record, kernels
 
 LATENCY_MS = 3
+
+
+def values_of(batch: Batch) -> list[bytes | None]:
+    """The values of the records in a batch."""
+    records = kernels.decode_records(batch.out, 61, len(batch.out), batch.count, 0, 0, None, Record)
+    return [record.value for record in records]
 
 
 @dataclass
@@ -180,7 +187,7 @@ class World:
     def _transmit(self, send: Send) -> None:
         chance = self.random.random
         rows = [
-            (batch.queue.partition, [record[2] for record in batch.records], batch.producer_id, batch.epoch,
+            (batch.queue.partition, values_of(batch), batch.producer_id, batch.epoch,
              batch.sequence)
             for batch in send.batches
         ]  # fmt: skip

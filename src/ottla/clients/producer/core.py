@@ -28,15 +28,13 @@ from ottla.clients.errors import (
     UnsupportedByBroker,
     error_for,
 )
-from ottla.clients.producer.batch import HEADER_OVERHEAD, RECORD_OVERHEAD, Batch, Delivery, Encoded, Headers
+from ottla.clients.producer.batch import Accumulator, Batch, Delivery, Encoded, Headers, TopicQueues, bound
 from ottla.clients.producer.events import AskProducerId, Effect, Finished, Outcome, RefreshMetadata, Send, Wake
 from ottla.clients.producer.metadata_wish import FOREVER_MS, MetadataWish
 from ottla.clients.producer.partition import PartitionQueue
-from ottla.clients.producer.partitioner import TopicQueues
 from ottla.clients.producer.settings import ProducerSettings
 from ottla.common.errors import ErrorCode
 from ottla.records.batch import HEADER_SIZE
-from ottla.records.kernels import murmur2
 
 # The leader may be elsewhere by now: ask before the next attempt.
 STALE_METADATA = frozenset(
@@ -78,14 +76,13 @@ class ProducerCore:
         self.settings = settings
         self.hurry: Callable[[], object] = _nothing  # set by the shell: somebody waits for a batch, `step` soon
         self.woken = True  # False: something was appended that the shell has not looked at
-        self.used = 0  # bytes of records that have no end yet
+        self.wait: Callable[[Batch, float | None], object] = _wait_not  # set by a shell that blocks
+        self.accumulator = Accumulator(settings.batch_size, settings.buffer_memory)
         self.fatal: ClientError | None = None  # raised by every further append
         self._view = view
         self._random = random
-        self._batch_size = settings.batch_size
-        self._room = settings.buffer_memory
         self._topics: dict[str, TopicQueues] = {}
-        self._known: dict[str, TopicQueues] = {}  # those of which the partitions are known
+        self._known = self.accumulator.known
         self._unfinished: dict[Batch, None] = {}  # in order of creation, so of deadline
         self._fresh: list[Batch] = []  # whose time runs from the next step
         self._active: dict[PartitionQueue, None] = {}  # those with waiting batches
@@ -113,61 +110,40 @@ class ProducerCore:
         headers: Headers,
         timestamp_ms: int,
         make: type[D],
+        callback: Callable[[D], object] | None = None,
     ) -> D | None:
         """The future of the record, a `make`; None if there is no room or the topic is unknown (`wait_for_change`).
 
-        Raises MessageTooLarge if no request could hold the record, and what has stopped the producer.
+        Raises MessageTooLarge if no request could hold the record, and what has stopped the producer. What
+        `accumulator.try_append` does not take comes here.
         """
         queues = self._known.get(topic)
-        if queues is None:
+        queue = None if queues is None else queues.queue_for(partition, key)
+        if queues is None or queue is None:
             self._want(topic)
             return None
-        size = RECORD_OVERHEAD
-        if value is not None:
-            size += len(value)
-        if headers:
-            size += _size_of_headers(headers)
-        if key is not None:
-            size += len(key)
-            if partition is None:
-                partition = (murmur2(key) & 0x7FFFFFFF) % len(queues.queues)
-        if partition is None:
-            queue = queues.sticky
-        elif 0 <= partition < len(queues.queues):
-            queue = queues.queues[partition]
-        else:
-            self._want(topic)
-            return None
-        batch = queue.open
-        used = self.used + size
-        if batch is None or used > self._room or batch.size + size > self._batch_size:
-            if partition is None:
-                queue = queues.next_sticky()
-            batch = self._open(queue, size)
-            if batch is None:
-                return None
-        records = batch.records
-        index = len(records)
-        records.append((timestamp_ms, key, value, headers))
-        batch.size += size
-        self.used = used
-        return make(batch, index)
-
-    def _open(self, queue: PartitionQueue, size: int) -> Batch | None:
-        """The rare path of `append`: a batch that takes the record, or None if there is no room."""
         if self.fatal is not None:
             raise self.fatal
+        size = bound(key, value, headers)
         limit = self.settings.max_request_size
-        if size + HEADER_SIZE > limit or size > self._room:
+        if size + HEADER_SIZE > limit or size > self.accumulator.room:
             raise MessageTooLarge(
                 f"A record of {size} bytes for {queue} exceeds max.request.size ({limit}) or buffer.memory"
             )
-        if self.used + size > self._room:
+        if self.used + size > self.accumulator.room:
             return None
         batch = queue.open
-        if batch is None or batch.size + size > self._batch_size:
-            batch = self._add(queue)
-        return batch
+        if batch is None or not self.accumulator.has_room(batch, size):
+            if partition is None and key is None:
+                queue = queues.next_sticky()
+                batch = queue.open
+            if batch is None or not self.accumulator.has_room(batch, size):
+                batch = self._add(queue)
+        delivery = make.__new__(make)
+        self.accumulator.put(batch, delivery, key, value, headers, timestamp_ms)
+        if callback is not None:
+            batch.callbacks.append((delivery, callback))
+        return delivery
 
     def _add(self, queue: PartitionQueue) -> Batch:
         batch = queue.add()
@@ -185,16 +161,14 @@ class ProducerCore:
             return None
         if self.fatal is not None:
             raise self.fatal
-        size = len(body[0])
-        if self.used and self.used + size > self._room:
+        size = len(body[0]) - HEADER_SIZE
+        if self.used and self.used + size > self.accumulator.room:
             return None
         queue = queues.queues[partition]
         batch = self._add(queue)
-        batch.body = body
-        batch.count = body[1]
-        batch.size = size
         queue.close_open()
-        self.used += size
+        batch.fill(body)
+        self.accumulator.reserve(batch.size)
         return batch
 
     def partition_count(self, topic: str) -> int:
@@ -220,6 +194,11 @@ class ProducerCore:
         self._waiting_senders.append(wake)
         self._freed = False  # nothing that was freed before the failed `append` counts
         self.woken = False
+
+    @property
+    def used(self) -> int:
+        """Bytes of records that have no end yet."""
+        return self.accumulator.used
 
     @property
     def metadata_version(self) -> int:
@@ -259,8 +238,8 @@ class ProducerCore:
                 "address of the cluster right?"
             )
         return BufferExhausted(
-            f"No room for the record within max.block.ms: {self.used} of {self._room} bytes of buffer.memory wait "
-            "for brokers; send less, or raise buffer.memory"
+            f"No room for the record within max.block.ms: {self.used} of {self.accumulator.room} bytes of "
+            "buffer.memory wait for brokers; send less, or raise buffer.memory"
         )
 
     # --- the turn of the wheel ----------------------------------------------------------------------------------
@@ -352,6 +331,8 @@ class ProducerCore:
                 continue
             if not self._is_free(node, now_ms):
                 continue
+            if head is queue.open:
+                queue.close_open()
             size = head.size + HEADER_SIZE
             if node in plans and sizes[node] + size > settings.max_request_size:
                 continue
@@ -376,8 +357,6 @@ class ProducerCore:
         return True
 
     def _number(self, queue: PartitionQueue, head: Batch) -> bool:
-        if head is queue.open:
-            queue.close_open()
         if not self.settings.idempotent or queue.number(head, self._producer_id, self._epoch):
             return True
         self._producer_id = -1  # used up: the next step asks for another
@@ -494,10 +473,9 @@ class ProducerCore:
         """End the batch; False if it had its end already."""
         if batch.done:
             return False
-        batch.close()
         batch.finish(base_offset, log_append_time_ms, error)
         del self._unfinished[batch]
-        self.used -= batch.size
+        self.accumulator.release(batch.size)
         self._freed = True
         return True
 
@@ -563,7 +541,7 @@ class ProducerCore:
 
     def pending_records(self) -> int:
         """How many records have no end yet."""
-        return sum(batch.count or len(batch.records) for batch in self._unfinished)
+        return sum(batch.count for batch in self._unfinished)
 
     def stop(self, error: ClientError) -> list[Effect]:
         """Everything without an end fails with `error`, and so does every further `append`."""
@@ -595,5 +573,5 @@ def _nothing() -> None:
     """Until a shell says what."""
 
 
-def _size_of_headers(headers: Headers) -> int:
-    return sum(len(name) * 4 + len(value or b"") + HEADER_OVERHEAD for name, value in headers)
+def _wait_not(batch: Batch, timeout_s: float | None) -> None:  # noqa: ARG001
+    raise ClientError("This producer cannot block")

@@ -16,7 +16,16 @@ from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar
 
 from ottla.clients.driver import Driver
 from ottla.clients.errors import ClientError, Closed, ConfigurationError, RequestTimedOut
-from ottla.clients.producer.batch import AppendedRange, Batch, Batches, Delivery, Headers, RecordMetadata
+from ottla.clients.producer.batch import (
+    COMPILED,
+    AppendedRange,
+    Batch,
+    Batches,
+    BlockingDelivery,
+    Delivery,
+    Headers,
+    RecordMetadata,
+)
 from ottla.clients.producer.partitioner import Partitioner
 from ottla.clients.producer.sender import Sender
 from ottla.clients.producer.serializers import as_bytes, serialize, serializer_for
@@ -33,28 +42,6 @@ T = TypeVar("T")
 CLOSE_TIMEOUT_S = 30.0
 NO_HEADERS: Headers = ()
 MAX_TIMESTAMP_MS = 2**63 - 1
-
-
-class BlockingDelivery(Delivery):
-    """The future of one record: `result()` waits for it."""
-
-    __slots__ = ()
-
-    def result(self, timeout_s: float | None = None) -> RecordMetadata:
-        """Where the record is, once acknowledged. Blocks, and ends the linger of its batch.
-
-        Raises what the delivery failed with (see `errors`; its `retriable` says whether to send again), or
-        RequestTimedOut if nothing is known after `timeout_s` seconds: the record is still on its way.
-        """
-        if not self._batch.done:
-            _wait(self._batch, timeout_s)
-        return self.peek()
-
-    def exception(self, timeout_s: float | None = None) -> Exception | None:
-        """What the delivery failed with, None if it is acknowledged. Blocks as `result`."""
-        if not self._batch.done:
-            _wait(self._batch, timeout_s)
-        return self._batch.error_of(self._index)
 
 
 class BlockingBatches(Batches):
@@ -155,10 +142,7 @@ class _Face(Generic[D]):
             if not count:
                 return None
             partition = self._partitioner(topic, key, value, count)
-        delivery = self._core.append(topic, partition, key, value, headers, timestamp_ms, self._delivery)
-        if callback is not None and delivery is not None:
-            delivery._batch.callbacks.append((delivery, callback))  # type: ignore[arg-type] # noqa: SLF001
-        return delivery
+        return self._core.append(topic, partition, key, value, headers, timestamp_ms, self._delivery, callback)
 
     def _prepare(
         self, topic: str, key: object, value: object, headers: object, timestamp_ms: int | None
@@ -215,8 +199,10 @@ class Producer(_Face[BlockingDelivery]):
         super().__init__(config, **settings)
         self._driver = Driver("ottla-producer")
         self._core.hurry = self._hurry
-        # With none of these, send() has less to do.
+        self._core.wait = _wait
+        # With none of these, most records go straight into their batch.
         self._is_plain = self._key_serializer is None and self._value_serializer is None and self._partitioner is None
+        self._try_append = self._core.accumulator.try_append if COMPILED else self._try_append_locked
 
     def send(
         self,
@@ -238,28 +224,34 @@ class Producer(_Face[BlockingDelivery]):
         BufferExhausted, UnknownTopicOrPartition or BrokerUnavailable. Raises MessageTooLarge, SerializationFailed,
         Closed at once. What happens later is in the future.
         """
-        if (
-            self._is_plain
-            and timestamp_ms is None
-            and type(value) is bytes
-            and (key is None or type(key) is bytes)
-            and headers is NO_HEADERS
-            and callback is None
-        ):
-            timestamp_ms = time_ns() // 1_000_000
-            core = self._core
-            with self._lock:
-                delivery = core.append(topic, partition, key, value, NO_HEADERS, timestamp_ms, BlockingDelivery)
+        if self._is_plain and timestamp_ms is None and headers is NO_HEADERS:
+            delivery = self._try_append(
+                topic, partition, key, value, NO_HEADERS, time_ns() // 1_000_000, BlockingDelivery, callback
+            )
             if delivery is not None:
-                if not core.woken:
-                    self._wake()
                 return delivery
-            if self._closed:
-                raise Closed("The producer was closed")
+        return self._send_slowly(topic, value, key, partition, timestamp_ms, headers, callback)
+
+    def _send_slowly(
+        self,
+        topic: str,
+        value: Any,
+        key: Any,
+        partition: int | None,
+        timestamp_ms: int | None,
+        headers: Any,
+        callback: Callable[[BlockingDelivery], object] | None,
+    ) -> BlockingDelivery:
+        """Not part of `send`, for what a lambda refers to costs something at every call of what is around it."""
         key, value, checked, timestamp_ms = self._prepare(topic, key, value, headers, timestamp_ms)
         return self._wait_for_room(
             topic, partition, lambda: self._append(topic, partition, key, value, checked, timestamp_ms, callback)
         )
+
+    def _try_append_locked(self, *record: Any) -> BlockingDelivery | None:
+        with self._lock:
+            made: BlockingDelivery | None = self._core.accumulator.try_append(*record)
+        return made
 
     def send_batch(self, topic: str, rows: pa.Table | pa.RecordBatch) -> BlockingBatches:
         """The future of all rows, which keep their order within each partition.
@@ -292,7 +284,7 @@ class Producer(_Face[BlockingDelivery]):
                 if not batch.done:
                     _wait(batch, None if deadline is None else max(0.0, deadline - time.monotonic()))
         except RequestTimedOut:
-            return sum(batch.count or len(batch.records) for batch in batches if not batch.done)
+            return sum(batch.count for batch in batches if not batch.done)
         finally:
             with self._lock:
                 self._core.end_flush()
@@ -407,7 +399,7 @@ class AsyncProducer(_Face[AsyncDelivery]):
                     if not batch.done:
                         await _wait_async(batch)
         except TimeoutError:
-            return sum(batch.count or len(batch.records) for batch in batches if not batch.done)
+            return sum(batch.count for batch in batches if not batch.done)
         finally:
             with self._lock:
                 self._core.end_flush()

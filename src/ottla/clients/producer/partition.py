@@ -17,7 +17,7 @@ from __future__ import annotations
 from collections import deque
 from typing import TYPE_CHECKING
 
-from ottla.clients.producer.batch import Batch
+from ottla.clients.producer.batch import Batch, Queue
 
 if TYPE_CHECKING:
     from ottla.clients.producer.core import ProducerCore
@@ -26,7 +26,7 @@ MAX_EPOCH = 0x7FFF
 SEQUENCE_MASK = 0x7FFFFFFF
 
 
-class PartitionQueue:
+class PartitionQueue(Queue):
     """The batches of one partition: waiting (the last of them may be open), and in flight."""
 
     __slots__ = (
@@ -34,23 +34,16 @@ class PartitionQueue:
         "in_flight",
         "next_ordinal",
         "next_sequence",
-        "open",
-        "owner",
-        "partition",
         "producer_id",
         "renumber",
         "retry_at_ms",
-        "topic",
         "waiting",
     )
 
     def __init__(self, topic: str, partition: int, owner: ProducerCore) -> None:
-        self.owner = owner
-        self.topic = topic
-        self.partition = partition
+        super().__init__(topic, partition, owner)
         self.waiting: deque[Batch] = deque()
         self.in_flight: list[Batch] = []  # ascends by ordinal
-        self.open: Batch | None = None
         self.next_ordinal = 0
         self.retry_at_ms = 0
         self.producer_id = -1
@@ -70,12 +63,6 @@ class PartitionQueue:
         self.open = batch
         return batch
 
-    def close_open(self) -> None:
-        """Let no more records into the open batch, if there is one."""
-        if self.open is not None:
-            self.open.close()
-            self.open = None
-
     def may_send(self, limit: int) -> bool:
         """Whether the first waiting batch may go now, for all that the partition's order says.
 
@@ -90,8 +77,6 @@ class PartitionQueue:
     def take(self) -> Batch:
         """The first waiting batch, from now on in flight."""
         batch = self.waiting.popleft()
-        if batch is self.open:
-            self.close_open()
         batch.attempts += 1
         self.in_flight.append(batch)
         return batch

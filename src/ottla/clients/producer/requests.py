@@ -10,7 +10,6 @@ from ottla.clients.producer.batch import Batch
 from ottla.clients.producer.events import Outcome
 from ottla.clients.producer.settings import ProducerSettings
 from ottla.protocol.messages.produce import PartitionProduceData, ProduceRequest, ProduceResponse, TopicProduceData
-from ottla.records import kernels
 from ottla.records.batch import HEADER_SIZE, LOG_OVERHEAD, MAGIC, BatchHeader, Codec, write_header
 from ottla.records.codecs import compress
 
@@ -37,11 +36,9 @@ def encode(batch: Batch, codec: Codec, level: int | None) -> bytearray:
     """The batch as it goes over the wire, with its sequence as it is now."""
     wire = batch.wire
     if wire is None:
-        out, count, base_timestamp, max_timestamp, last_delta = batch.body or kernels.encode_records(
-            batch.records, None
-        )
+        out = batch.out
         if codec is not Codec.NONE:
-            out[HEADER_SIZE:] = compress(codec, memoryview(bytes(out))[HEADER_SIZE:], level)
+            out = out[:HEADER_SIZE] + compress(codec, memoryview(out)[HEADER_SIZE:], level)
         header = BatchHeader(
             base_offset=0,
             batch_length=len(out) - LOG_OVERHEAD,
@@ -49,13 +46,13 @@ def encode(batch: Batch, codec: Codec, level: int | None) -> bytearray:
             magic=MAGIC,
             crc=0,
             attributes=codec,
-            last_offset_delta=last_delta,
-            base_timestamp=base_timestamp,
-            max_timestamp=max_timestamp,
+            last_offset_delta=batch.count - 1,
+            base_timestamp=batch.base_timestamp,
+            max_timestamp=batch.max_timestamp,
             producer_id=batch.producer_id,
             producer_epoch=batch.epoch,
             base_sequence=batch.sequence,
-            record_count=count,
+            record_count=batch.count,
         )
     else:
         sent: bytearray = wire[0]

@@ -1,0 +1,333 @@
+# ruff: noqa: SLF001 - a future's fields are set here, and nowhere else
+# cython: language_level=3, annotation_typing=False
+"""The path of every record: its partition, its bytes into the open batch, and its future. Plain Python and C in one.
+
+Cython makes the extension `_accumulator` of this file, with the types of `_accumulator.pxd`; `batch` takes that where
+it was built and this otherwise. Where it is compiled, `try_append`, `release` and `Queue.close_open` need no lock: each
+runs from reading the open batch to the end without Python code or an allocation that could run any (the collector's),
+so with the interpreter's lock held throughout. (An interpreter without that lock takes it back when it imports the
+extension.) Everything else about batches is decided under the core's lock, by code that closes a batch before it looks
+at what is in it. In plain Python the caller takes the core's lock for these too.
+
+A batch is open (records are added), closed, in flight, and in the end done: acknowledged or failed, once. The core
+changes it; whoever runs the core calls `announce` on each batch that it reports as done, which wakes those who wait and
+runs callbacks. Records are encoded as they come: what waits for a broker is bytes. A future is three words.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Sequence
+from random import Random
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from ottla.clients.producer.results import RecordMetadata
+from ottla.records.kernels import append_record, murmur2
+
+if TYPE_CHECKING:
+    from ottla.clients.producer.core import ProducerCore
+    from ottla.clients.producer.partition import PartitionQueue
+
+logger = logging.getLogger("ottla.clients.producer")
+
+Headers = Sequence[tuple[str, bytes | None]]
+# What the encoders make of records: 61 bytes of room and the records, count, base and max timestamp, last delta.
+Encoded = tuple[bytearray, int, int, int, int]
+
+HEADER_SIZE = 61
+RECORD_OVERHEAD = 21  # a record's own fields at their longest, as Kafka reckons
+HEADER_OVERHEAD = 10
+UNKNOWN_OFFSET = -1
+NOT_YET_MS: float = 1 << 62
+
+
+class Batch:
+    """Records for one partition that are sent, acknowledged or refused together."""
+
+    __slots__ = (
+        "attempts",
+        "base_offset",
+        "base_timestamp",
+        "callbacks",
+        "count",
+        "deadline_ms",
+        "done",
+        "epoch",
+        "error",
+        "linger_until_ms",
+        "log_append_time_ms",
+        "max_timestamp",
+        "ordinal",
+        "out",
+        "producer_id",
+        "queue",
+        "record_errors",
+        "sequence",
+        "size",
+        "urgent",
+        "waiters",
+        "wire",
+    )
+
+    def __init__(self, queue: PartitionQueue, ordinal: int) -> None:
+        self.queue = queue
+        self.ordinal = ordinal  # ascends within a partition: the order that retries keep
+        self.linger_until_ms = self.deadline_ms = NOT_YET_MS  # until the core first looks at it
+        self.out = bytearray(HEADER_SIZE)  # room for a header, and the records
+        self.wire: tuple[Any, ...] | None = None  # (encoded batch, its header), once encoded
+        self.count = 0
+        self.size = 0  # of the records, in bytes
+        self.base_timestamp = self.max_timestamp = -1
+        self.attempts = 0
+        self.producer_id = self.epoch = self.sequence = -1
+        self.urgent = False  # somebody waits: do not linger
+        self.done = False
+        self.error: Exception | None = None
+        self.record_errors: dict[int, Exception] | None = None
+        self.base_offset = UNKNOWN_OFFSET
+        self.log_append_time_ms = -1
+        self.callbacks: list[tuple[Any, Callable[[Any], object]]] = []
+        self.waiters: list[Callable[[], object]] = []
+
+    def fill(self, body: Encoded) -> None:
+        """Take records that are encoded already instead of adding one by one."""
+        self.out, self.count, self.base_timestamp, self.max_timestamp, _ = body
+        self.size = len(self.out) - HEADER_SIZE
+
+    def finish(self, base_offset: int, log_append_time_ms: int, error: Exception | None) -> None:
+        """The end, for the core only: keeps what futures may ask and lets the records go."""
+        self.base_offset = base_offset
+        self.log_append_time_ms = log_append_time_ms
+        self.error = error
+        self.out = bytearray()
+        self.wire = None
+        self.done = True
+
+    def announce(self) -> None:
+        """Wake who waits for the batch, then run the callbacks of its records in order."""
+        while self.waiters:
+            self.waiters.pop()()
+        callbacks, self.callbacks = self.callbacks, []
+        for delivery, callback in callbacks:
+            try:
+                callback(delivery)
+            except Exception:
+                logger.exception("A delivery callback failed for %s", self.queue)
+
+    def wait_with(self, wake: Callable[[], object]) -> bool:
+        """Have `wake()` called when the batch is done; False if it is done already (wake may then be called or not)."""
+        self.urgent = True
+        self.waiters.append(wake)
+        return not self.done
+
+    def error_of(self, index: int) -> Exception | None:
+        """What the record at `index` failed with, None if it did not."""
+        if self.record_errors is not None and index in self.record_errors:
+            return self.record_errors[index]
+        return self.error
+
+
+class Delivery:
+    """The future of one record: done when the broker has acknowledged it, or it has failed for good."""
+
+    __slots__ = ("_batch", "_index", "_timestamp")
+
+    _batch: Batch
+    _index: int
+    _timestamp: int
+
+    @property
+    def topic(self) -> str:
+        """Where the record goes."""
+        return self._batch.queue.topic
+
+    @property
+    def partition(self) -> int:
+        """The partition that was chosen for the record."""
+        return self._batch.queue.partition
+
+    def done(self) -> bool:
+        """Whether the record is acknowledged or failed."""
+        return self._batch.done
+
+    def peek(self) -> RecordMetadata:
+        """The result of a delivery that is done; raises what it failed with."""
+        batch = self._batch
+        error = batch.error_of(self._index)
+        if error is not None:
+            raise error
+        timestamp = self._timestamp if batch.log_append_time_ms < 0 else batch.log_append_time_ms
+        offset = batch.base_offset + self._index if batch.base_offset >= 0 else UNKNOWN_OFFSET
+        return RecordMetadata(batch.queue.topic, batch.queue.partition, offset, timestamp)
+
+    def __repr__(self) -> str:
+        state = "pending"
+        if self._batch.done:
+            state = repr(self._batch.error_of(self._index) or self.peek())
+        return f"<{type(self).__name__} {self._batch.queue} {state}>"
+
+
+class BlockingDelivery(Delivery):
+    """The future of one record: `result()` waits for it."""
+
+    __slots__ = ()
+
+    def result(self, timeout_s: float | None = None) -> RecordMetadata:
+        """Where the record is, once acknowledged. Blocks, and ends the linger of its batch.
+
+        Raises what the delivery failed with (see `errors`; its `retriable` says whether to send again), or
+        RequestTimedOut if nothing is known after `timeout_s` seconds: the record is still on its way.
+        """
+        if not self._batch.done:
+            self._batch.queue.owner.wait(self._batch, timeout_s)
+        return self.peek()
+
+    def exception(self, timeout_s: float | None = None) -> Exception | None:
+        """What the delivery failed with, None if it is acknowledged. Blocks as `result`."""
+        if not self._batch.done:
+            self._batch.queue.owner.wait(self._batch, timeout_s)
+        return self._batch.error_of(self._index)
+
+
+D = TypeVar("D", bound=Delivery)
+
+
+class Queue:
+    """Of one partition's batches, the one that takes records."""
+
+    __slots__ = ("open", "owner", "partition", "topic")
+
+    def __init__(self, topic: str, partition: int, owner: ProducerCore) -> None:
+        self.topic = topic
+        self.partition = partition
+        self.owner = owner
+        self.open: Batch | None = None
+
+    def close_open(self) -> None:
+        """Let no more records into the open batch, if there is one."""
+        self.open = None
+
+
+class TopicQueues:
+    """The partitions of one topic, and the one that takes records without a key now."""
+
+    __slots__ = ("available", "queues", "random", "sticky")
+
+    def __init__(self, random: Random) -> None:
+        self.random = random
+        self.queues: list[PartitionQueue] = []
+        self.available: list[PartitionQueue] = []
+        self.sticky: PartitionQueue | None = None  # until there are queues
+
+    def queue_for(self, partition: int | None, key: bytes | None) -> PartitionQueue | None:
+        """Where a record goes; None if there is no such partition (yet)."""
+        if partition is None:
+            if key is None:
+                return self.sticky
+            partition = (murmur2(key) & 0x7FFFFFFF) % len(self.queues)
+        return self.queues[partition] if 0 <= partition < len(self.queues) else None
+
+    def next_sticky(self) -> PartitionQueue:
+        """Another partition for records without a key: any that has a leader, or any at all."""
+        choice = self.available or self.queues
+        while True:
+            chosen = choice[int(self.random.random() * len(choice))]
+            if chosen is not self.sticky or len(choice) == 1:
+                self.sticky = chosen
+                return chosen
+
+    def leave(self, queue: PartitionQueue) -> None:
+        """A batch of `queue` was sent: records without a key go on elsewhere, also where keyed ones keep it busy."""
+        if self.sticky is queue:
+            self.next_sticky()
+
+
+class Accumulator:
+    """The part of the producer's core that every record passes through, and the memory that records take."""
+
+    def __init__(self, batch_size: int, room: int) -> None:
+        self.batch_size = batch_size
+        self.room = room
+        self.used = 0  # bytes of records that have no end yet
+        self.known: dict[str, TopicQueues] = {}  # topics of which the partitions are known
+
+    def try_append(
+        self,
+        topic: str,
+        partition: int | None,
+        key: bytes | None,
+        value: bytes | None,
+        headers: Headers,
+        timestamp_ms: int,
+        make: type[D],
+        callback: Callable[[D], object] | None,
+    ) -> D | None:
+        """The future of the record, a `make`; None unless there is an open batch that has room for it.
+
+        None also if key or value are not exactly bytes: they need a serializer, or an error.
+        """
+        if (value is not None and type(value) is not bytes) or (key is not None and type(key) is not bytes):
+            return None
+        queues = self.known.get(topic)
+        if queues is None:
+            return None
+        delivery = make.__new__(make) if make is not BlockingDelivery else BlockingDelivery.__new__(BlockingDelivery)
+        pair = None if callback is None else (delivery, callback)
+        size = bound(key, value, headers)
+        queue = queues.queue_for(partition, key)
+        if queue is None:
+            return None
+        # From here on nothing may run Python code: see above.
+        batch = queue.open
+        if batch is None or not self.has_room(batch, size):
+            return None
+        self.put(batch, delivery, key, value, headers, timestamp_ms)
+        if pair is not None:
+            batch.callbacks.append(pair)
+        return delivery  # type: ignore[return-value]
+
+    def has_room(self, batch: Batch, size: int) -> bool:
+        """Whether a record of `size` bytes fits in the memory and in the batch; the first always does in a batch."""
+        return self.used + size <= self.room and (batch.count == 0 or batch.size + size <= self.batch_size)
+
+    def put(
+        self,
+        batch: Batch,
+        delivery: Delivery,
+        key: bytes | None,
+        value: bytes | None,
+        headers: Headers,
+        timestamp_ms: int,
+    ) -> None:
+        """Add the record to the batch, which is open, and make `delivery` its future."""
+        if batch.count == 0:
+            batch.base_timestamp = batch.max_timestamp = timestamp_ms
+        elif timestamp_ms > batch.max_timestamp:
+            batch.max_timestamp = timestamp_ms
+        added = append_record(batch.out, timestamp_ms - batch.base_timestamp, batch.count, key, value, headers)
+        delivery._batch = batch
+        delivery._index = batch.count
+        delivery._timestamp = timestamp_ms
+        batch.count += 1
+        batch.size += added
+        self.used += added
+
+    def reserve(self, size: int) -> None:
+        """Count bytes as used."""
+        self.used += size
+
+    def release(self, size: int) -> None:
+        """Count bytes as free again."""
+        self.used -= size
+
+
+def bound(key: bytes | None, value: bytes | None, headers: Headers) -> int:
+    """The most bytes that the record may take."""
+    size = RECORD_OVERHEAD
+    if key is not None:
+        size += len(key)
+    if value is not None:
+        size += len(value)
+    for name, content in headers:
+        size += len(name) * 4 + len(content or b"") + HEADER_OVERHEAD
+    return size
