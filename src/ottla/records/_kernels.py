@@ -423,23 +423,6 @@ def append_record(
     return size
 
 
-def append_record(
-    out: bytearray, delta: int64_t, index: int32_t, key: object, value: object, headers: object
-) -> object:
-    """Add a record to those in `out`, which grows as it must: how many bytes it takes."""
-    pairs: object
-    key = _as_bytes(key)
-    value = _as_bytes(value)
-    pairs = _encoded_headers(headers) if headers else None
-    body: cython.Py_ssize_t = 1 + _size_of(delta) + _size_of(index) + _size_of_field(key) + _size_of_field(value)
-    body += _size_of_headers(pairs) if pairs is not None else 1
-    used: cython.Py_ssize_t = PyByteArray_GET_SIZE(out)
-    size: cython.Py_ssize_t = _size_of(body) + body
-    PyByteArray_Resize(out, used + size)
-    _write_record(cython.cast(_Room, PyByteArray_AS_STRING(out)), used, body, delta, index, key, value, pairs)
-    return size
-
-
 @cython.cfunc
 @cython.inline
 @cython.exceptval(check=False)
