@@ -1,6 +1,6 @@
-"""Runs the races: Ottla and stock Apache Kafka in turn, same machine, same client, same records.
+"""Runs the races: brokers (Ottla and stock Kafka in turn, same client), and Python's clients.
 
-    python -m benchmarks [RACE ...] [--rounds N] [--quick]
+    python -m benchmarks [RACE ...] [--rounds N] [--quick]     also: brokers, clients for all races of a kind
 
 Each race warms both brokers up, then alternates them for some rounds and prints the median of each, with the ratio.
 CPU is the broker process's own (user and system), the client excluded. Nothing here is a test: figures depend on the
@@ -21,6 +21,7 @@ from pathlib import Path
 from rich.console import Console
 from rich.table import Table
 
+from benchmarks import clients
 from benchmarks.brokers import Broker, start_kafka, start_ottla
 from benchmarks.races import RACES, TWICE
 from benchmarks.wire import Figures
@@ -30,14 +31,17 @@ console = Console()
 
 def main() -> None:
     """Run the races that were asked for."""
+    names = [*RACES, *clients.RACES]
+    kinds = {"brokers": list(RACES), "clients": list(clients.RACES)}
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("races", nargs="*", metavar="RACE", help=f"one of: {', '.join(RACES)}; default: all")
+    parser.add_argument("races", nargs="*", metavar="RACE", help="default: all; the names: " + ", ".join(names))
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--quick", action="store_true", help="a tenth of the records")
     arguments = parser.parse_args()
-    unknown = [race for race in arguments.races if race not in RACES]
+    chosen = [name for race in arguments.races or names for name in kinds.get(race, [race])]
+    unknown = [race for race in chosen if race not in names]
     if unknown:
-        parser.error(f"no such race: {', '.join(unknown)}; there are: {', '.join(RACES)}")
+        parser.error(f"no such race: {', '.join(unknown)}; there are: {', '.join(names)}")
     os.environ.pop("PYTHONDONTWRITEBYTECODE", None)  # what is installed has its bytecode
     scale = 0.1 if arguments.quick else 1.0
     console.print(
@@ -46,9 +50,15 @@ def main() -> None:
     )
     with tempfile.TemporaryDirectory(prefix="ottla-bench-") as directory:
         home = Path(directory)
-        with start_ottla(home / "ottla") as ottla, start_kafka(home / "kafka") as kafka:
-            for name in arguments.races or list(RACES):
-                run_race(name, RACES[name], [ottla, kafka], arguments.rounds, scale)
+        with start_ottla(home / "ottla") as ottla:
+            for name in chosen:
+                if name in clients.RACES:
+                    clients.run_race(name, clients.RACES[name], ottla, arguments.rounds, scale, console)
+        between_brokers = [name for name in chosen if name in RACES]
+        if between_brokers:
+            with start_ottla(home / "ottla2") as ottla, start_kafka(home / "kafka") as kafka:
+                for name in between_brokers:
+                    run_race(name, RACES[name], [ottla, kafka], arguments.rounds, scale)
 
 
 def run_race(

@@ -25,6 +25,7 @@ def fill(broker: Broker, topic: str, count: int, size: int, acks: str) -> None:
         {
             "bootstrap.servers": broker.bootstrap,
             "acks": acks,
+            "message.max.bytes": 1_048_576,
             "linger.ms": 20,
             "batch.size": 900_000,
             "batch.num.messages": 100_000,

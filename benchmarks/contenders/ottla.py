@@ -1,0 +1,120 @@
+"""Ottla's own clients."""
+
+from __future__ import annotations
+
+import time
+
+STARTED = time.process_time()
+
+from benchmarks.contenders.task import WINDOW, Task, run  # noqa: E402
+from ottla.clients import Consumer, Producer  # noqa: E402
+
+
+def _producer(task: Task, **settings: object) -> Producer:
+    return Producer(bootstrap_servers=task.bootstrap, compression_type=task.compression, **settings)
+
+
+def _consumer(task: Task) -> Consumer:
+    consumer = Consumer(
+        bootstrap_servers=task.bootstrap, group_id=task.group, auto_offset_reset="earliest", enable_auto_commit=False
+    )
+    consumer.subscribe([task.topic])
+    return consumer
+
+
+def send(task: Task) -> int:
+    """A call for each record; every future is looked at."""
+    value, done = task.value, 0
+    with _producer(task) as producer:
+        before: list[object] = []
+        while done < task.count:
+            window = [producer.send(task.topic, value) for _ in range(WINDOW)]
+            for future in before:
+                future.result(60)  # type: ignore[attr-defined]
+            done += WINDOW
+            before = window
+        for future in before:
+            future.result(60)  # type: ignore[attr-defined]
+    return done
+
+
+def send_batch(task: Task) -> int:
+    """Tables of a hundred thousand rows."""
+    import pyarrow as pa
+
+    rows = 100_000
+    columns = {"value": pa.array([task.value] * rows, pa.binary())}
+    if task.keyed:
+        columns["key"] = pa.array([b"key-%08d" % number for number in range(rows)], pa.binary())
+    table = pa.table(columns)
+    done = 0
+    with _producer(task) as producer:
+        before = None
+        while done < task.count:
+            delivery = producer.send_batch(task.topic, table)
+            if before is not None:
+                before.result(60)
+            before = delivery
+            done += rows
+        assert before is not None
+        before.result(60)
+    return done
+
+
+def poll(task: Task) -> int:
+    """Records one by one, key and value read."""
+    got = size = 0
+    with _consumer(task) as consumer:
+        deadline = time.monotonic() + 120
+        while got < task.count and time.monotonic() < deadline:
+            for record in consumer.poll(1.0):
+                if record.key is not None:
+                    size += len(record.key)
+                if record.value is not None:
+                    size += len(record.value)
+                got += 1
+    return got
+
+
+def poll_arrow(task: Task) -> int:
+    """Arrow batches, key and value columns touched."""
+    import pyarrow.compute as pc
+
+    got = size = 0
+    with _consumer(task) as consumer:
+        deadline = time.monotonic() + 120
+        while got < task.count and time.monotonic() < deadline:
+            batch = consumer.poll_arrow(1.0)
+            if batch.num_rows:
+                size += pc.sum(pc.binary_length(batch.column("value"))).as_py() or 0
+                got += batch.num_rows
+    return got
+
+
+def single(task: Task) -> list[float]:
+    """One record at a time, each waited for."""
+    value = task.value
+    times = []
+    with _producer(task, acks=1, enable_idempotence=False) as producer:
+        for number in range(task.count + 500):
+            start = time.perf_counter()
+            producer.send(task.topic, value).result(30)
+            if number >= 500:
+                times.append(time.perf_counter() - start)
+    return times
+
+
+def cold(task: Task) -> int:
+    """The first record from a cold interpreter."""
+    with _producer(task) as producer:
+        producer.send(task.topic, task.value).result(30)
+    return 1
+
+
+RACES = {
+    "send": send, "send-batch": send_batch, "poll": poll, "poll-arrow": poll_arrow, "single": single, "cold": cold,
+    "memory": poll,
+}  # fmt: skip
+
+if __name__ == "__main__":
+    run(RACES, STARTED)
