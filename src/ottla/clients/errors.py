@@ -4,6 +4,7 @@
     ├── ConfigurationError            (also a ValueError) a setting is unknown, or its value is wrong
     ├── Closed                        the client was closed
     ├── BrokerUnavailable             no broker of the cluster could be reached
+    │   └── TlsFailed                 something listens, but a TLS connection to it is not to be had as configured
     ├── ConnectionLost                retriable: the connection ended before the answer
     ├── RequestTimedOut               retriable: no answer in time
     ├── UnsupportedByBroker           the broker is too old for what was asked
@@ -21,6 +22,9 @@
         ├── OffsetOutOfRange          LogTruncated: what was read is not in the log any more; .offset .diverged_at
         ├── GroupNotFound, NonEmptyGroup, GroupSubscribedToTopic, RebalanceInProgress, IllegalGeneration,
         │   UnknownMember, FencedInstance, InconsistentGroupProtocol
+        ├── AuthenticationFailed          the broker does not believe who this client is
+        │   └── UnsupportedMechanism      it does not log anybody in by this SASL mechanism
+        ├── ResourceNotFound, DuplicateResource
         └── NotAuthorized             TopicAuthorizationFailed, GroupAuthorizationFailed, ClusterAuthorizationFailed
 
 Where the broker's answer came with an error code, the exception is a BrokerError: of its own class if people catch it,
@@ -57,6 +61,16 @@ class BrokerUnavailable(ClientError):
     def __init__(self, message: str, *, retriable: bool = True) -> None:
         super().__init__(message)
         self.retriable = retriable
+
+
+class TlsFailed(BrokerUnavailable):
+    """No TLS connection: a certificate that is not trusted, not for this host, or out of date, or no TLS at all.
+
+    The message says what is wrong and which setting is about it. Not retriable.
+    """
+
+    def __init__(self, message: str, *, retriable: bool = False) -> None:
+        super().__init__(message, retriable=retriable)
 
 
 class ConnectionLost(ClientError):
@@ -102,7 +116,13 @@ class _AtOffset(ClientError):
 
 
 class DeserializationFailed(_AtOffset):
-    """A deserializer raised (the cause) on the key or value of the record at topic, partition, offset."""
+    """A deserializer raised (the cause) on the key or value (`what`) of the record at topic, partition, offset.
+
+    `record` is that record with its bytes, for a topic of such records.
+    """
+
+    what: str = ""
+    record: object = None
 
 
 class CorruptRecords(_AtOffset):
@@ -238,6 +258,22 @@ class FencedInstance(BrokerError, code=ErrorCode.FENCED_INSTANCE_ID):
 
 class InconsistentGroupProtocol(BrokerError, code=ErrorCode.INCONSISTENT_GROUP_PROTOCOL):
     """The members have no assignor in common, or the group is of another kind."""
+
+
+class AuthenticationFailed(BrokerError, code=ErrorCode.SASL_AUTHENTICATION_FAILED):
+    """The broker does not believe who this client is: a wrong user name, password or token. Not retriable."""
+
+
+class UnsupportedMechanism(AuthenticationFailed, code=ErrorCode.UNSUPPORTED_SASL_MECHANISM):
+    """The broker does not log anybody in by this SASL mechanism; the message names those that it offers."""
+
+
+class ResourceNotFound(BrokerError, code=ErrorCode.RESOURCE_NOT_FOUND):
+    """There is nothing of that name: for SCRAM, no credential of that user and mechanism."""
+
+
+class DuplicateResource(BrokerError, code=ErrorCode.DUPLICATE_RESOURCE):
+    """The same thing is named twice in one request."""
 
 
 class NotAuthorized(BrokerError):

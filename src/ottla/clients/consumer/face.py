@@ -36,6 +36,7 @@ class ConsumerFace:
         self._deserializers = Deserializers(
             deserializer(options["key_deserializer"], "key.deserializer"),
             deserializer(options["value_deserializer"], "value.deserializer"),
+            skip=options["on_deserialization_error"] == "skip",
         )
         self._engine = Engine(options, self._notify)
         self._listeners: dict[str, Listener] = {}

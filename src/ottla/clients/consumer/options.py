@@ -44,8 +44,13 @@ CONSUMER_OPTIONS: Final[tuple[Option, ...]] = (
     Option("client.rack", "str", "", "Where this client is: a replica in the same rack may serve it (KIP-392)."),
     Option("allow.auto.create.topics", "bool", True, "Whether asking for a topic may create it."),
     Option("exclude.internal.topics", "bool", True, "Whether a pattern leaves out the cluster's own topics."),
-    Option("key.deserializer", "object", None, 'A function of bytes, or "str" or "json"; None leaves bytes.'),
-    Option("value.deserializer", "object", None, 'A function of bytes, or "str" or "json"; None leaves bytes.'),
+    Option("key.deserializer", "object", None, 'A function of bytes, or a format: "string", "json", "int64", ...'),
+    Option("value.deserializer", "object", None, 'A function of bytes, or a format: "string", "json", "int64", ...'),
+    Option(
+        "on.deserialization.error", "str", "raise",
+        "Whether poll raises DeserializationFailed, once, or logs the record and leaves it out.",
+        choices=("raise", "skip"),
+    ),
     Option("queued.max.bytes", "int", 67_108_864, "Fetched bytes that may wait to be polled.", low=1),
     Option(
         "on.corrupt.records", "str", "raise", "Whether poll raises CorruptRecords or logs and goes on after the batch.",

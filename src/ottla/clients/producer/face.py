@@ -23,6 +23,7 @@ from ottla.clients.producer.batch import (
     Batches,
     BlockingDelivery,
     Delivery,
+    Front,
     Headers,
     RecordMetadata,
 )
@@ -153,9 +154,9 @@ class _Face(Generic[D]):
         if not isinstance(topic, str):
             raise TypeError(f"A topic must be a str, not {type(topic).__name__}")
         if self._key_serializer is not None:
-            key = serialize(self._key_serializer, "key", topic, key)
+            key = serialize(self._key_serializer, "key", topic, key, headers)
         if self._value_serializer is not None:
-            value = serialize(self._value_serializer, "value", topic, value)
+            value = serialize(self._value_serializer, "value", topic, value, headers)
         if timestamp_ms is None:
             timestamp_ms = time_ns() // 1_000_000
         elif not isinstance(timestamp_ms, int) or not 0 <= timestamp_ms <= MAX_TIMESTAMP_MS:
@@ -184,7 +185,7 @@ def _checked_headers(headers: Any) -> Headers:
     return checked
 
 
-class Producer(_Face[BlockingDelivery]):
+class Producer(Front, _Face[BlockingDelivery]):
     """Sends records to topics; made of settings by Kafka's names or Python's.
 
         with Producer(bootstrap_servers="localhost:9092") as producer:
@@ -200,37 +201,10 @@ class Producer(_Face[BlockingDelivery]):
         self._driver = Driver("ottla-producer")
         self._core.hurry = self._hurry
         self._core.wait = _wait
-        # With none of these, most records go straight into their batch.
-        self._is_plain = self._key_serializer is None and self._value_serializer is None and self._partitioner is None
-        self._try_append = self._core.accumulator.try_append if COMPILED else self._try_append_locked
-
-    def send(
-        self,
-        topic: str,
-        value: Any = None,
-        key: Any = None,
-        *,
-        partition: int | None = None,
-        timestamp_ms: int | None = None,
-        headers: Mapping[str, bytes | None] | Iterable[tuple[str, bytes | None]] = NO_HEADERS,
-        callback: Callable[[BlockingDelivery], object] | None = None,
-    ) -> BlockingDelivery:
-        """The future of the record: `.result()` waits until it is acknowledged.
-
-        Keys decide the partition unless one is given; `timestamp_ms` is since the epoch, default now. `callback` gets
-        the future when it is done, in the producer's own thread: it must be short and must not wait.
-
-        Blocks only while buffer.memory is full or the topic is not known yet, at most max.block.ms, and then raises
-        BufferExhausted, UnknownTopicOrPartition or BrokerUnavailable. Raises MessageTooLarge, SerializationFailed,
-        Closed at once. What happens later is in the future.
-        """
-        if self._is_plain and timestamp_ms is None and headers is NO_HEADERS:
-            delivery = self._try_append(
-                topic, partition, key, value, NO_HEADERS, time_ns() // 1_000_000, BlockingDelivery, callback
-            )
-            if delivery is not None:
-                return delivery
-        return self._send_slowly(topic, value, key, partition, timestamp_ms, headers, callback)
+        self._accumulator = self._core.accumulator
+        self._clock = time_ns
+        # Records go straight into their batch unless something of the user's has to see them, or a lock is needed.
+        self._is_direct = COMPILED and not (self._key_serializer or self._value_serializer or self._partitioner)
 
     def _send_slowly(
         self,
@@ -242,16 +216,11 @@ class Producer(_Face[BlockingDelivery]):
         headers: Any,
         callback: Callable[[BlockingDelivery], object] | None,
     ) -> BlockingDelivery:
-        """Not part of `send`, for what a lambda refers to costs something at every call of what is around it."""
+        """What `send` does not do itself."""
         key, value, checked, timestamp_ms = self._prepare(topic, key, value, headers, timestamp_ms)
         return self._wait_for_room(
             topic, partition, lambda: self._append(topic, partition, key, value, checked, timestamp_ms, callback)
         )
-
-    def _try_append_locked(self, *record: Any) -> BlockingDelivery | None:
-        with self._lock:
-            made: BlockingDelivery | None = self._core.accumulator.try_append(*record)
-        return made
 
     def send_batch(self, topic: str, rows: pa.Table | pa.RecordBatch) -> BlockingBatches:
         """The future of all rows, which keep their order within each partition.

@@ -40,8 +40,8 @@ PRODUCER_OPTIONS = (
            low=0, high=INT_MAX),
     Option("allow.auto.create.topics", "bool", True, "Let brokers that may do so make a topic that is not there."),
     Option("partitioner", "object", None, "Callable of topic, key, value, partition count; default: murmur2, sticky."),
-    Option("key.serializer", "object", None, 'Callable, or "str" or "json": makes bytes of a key.'),
-    Option("value.serializer", "object", None, 'Callable, or "str" or "json": makes bytes of a value.'),
+    Option("key.serializer", "object", None, 'Makes bytes of a key: a function, or "string", "json", "int64" ...'),
+    Option("value.serializer", "object", None, 'Makes bytes of a value: a function, or "string", "json", "int64" ...'),
 )  # fmt: skip
 
 
