@@ -1,8 +1,9 @@
 """The record kernels: the compiled ones where they were built, otherwise those in plain Python.
 
 `_kernels.py` and its like are source for Cython and not meant to run as they are (that would need Cython at run time
-and be slower than the fallback), so only an extension module of that name counts. An extension beside the `.py` wins in
-the import system. OTTLA_KERNELS=fallback forces plain Python; OTTLA_KERNELS=compiled makes their absence an ImportError.
+and be slower than the fallback), so only an extension module of that name counts. An extension beside the `.py` wins
+in the import system. OTTLA_KERNELS=fallback forces plain Python; OTTLA_KERNELS=compiled makes their absence an
+ImportError.
 """
 
 import os
@@ -41,6 +42,6 @@ scan_batches = _chosen.scan_batches
 walk_records = _chosen.walk_records
 
 if TYPE_CHECKING:
-    from ottla.records._decode_columns_fallback import Columns
+    from ottla.records._decode_columns_fallback import Columns as Columns  # noqa: PLC0414 - exported
 else:
     Columns = _choose("_decode_columns").Columns

@@ -1,20 +1,22 @@
-"""Records as one Arrow batch: key, value, topic, partition, offset, timestamp (ms, UTC), headers.
+"""Columns as one Arrow batch: key, value, topic, partition, offset, timestamp (ms, UTC), headers.
 
-pyarrow is imported on first use.
+The batch takes over the memory that the records were decoded into. pyarrow is imported on first use.
 """
 
 from __future__ import annotations
 
-from itertools import groupby
+from functools import cache
 from typing import TYPE_CHECKING, Any
 
-from ottla.clients.consumer.decoding import without_collection
-from ottla.clients.consumer.record import Record
+from ottla.clients.consumer.sinks import ColumnSink
+from ottla.common.ids import TopicPartition
+from ottla.records.columns import BinaryColumn, RecordColumns
 
 if TYPE_CHECKING:
     import pyarrow as pa  # type: ignore[import-untyped]
 
 
+@cache
 def schema() -> pa.Schema:
     """The columns of `poll_arrow`."""
     import pyarrow as pa
@@ -33,60 +35,67 @@ def schema() -> pa.Schema:
     )
 
 
-def to_arrow(records: list[Record]) -> pa.RecordBatch:
-    """One batch of `schema()` with a row for each record, in order; the list is empty then."""
+def to_arrow(sink: ColumnSink) -> pa.RecordBatch:
+    """One batch of `schema()` with a row for each record, in order; the sink is closed then."""
     import pyarrow as pa
 
-    columns = schema()
-    if not records:
-        return pa.RecordBatch.from_arrays([pa.array([], field.type) for field in columns], schema=columns)
-    with without_collection():
-        arrays = _arrays(records, columns)
-        records.clear()
-    return pa.RecordBatch.from_arrays(arrays, schema=columns)
+    columns = sink.close()
+    if columns is None:
+        return pa.RecordBatch.from_arrays([pa.array([], field.type) for field in schema()], schema=schema())
+    return pa.RecordBatch.from_arrays(_arrays(columns, sink.runs), schema=schema())
 
 
-def _arrays(records: list[Record], columns: Any) -> list[Any]:
+def _arrays(columns: RecordColumns, runs: list[tuple[TopicPartition, int]]) -> list[Any]:
     import pyarrow as pa
 
-    # Not zip(*records): that makes an object per record for the garbage collector to look at, ten times the work.
-    offsets, timestamps, keys, values, headers = _columns(records)
-    topics: list[Any] = []
-    partitions: list[Any] = []
-    kind: type[Record]
-    for kind, run in groupby(records, type):
-        count = len(list(run))
-        topics.append(pa.repeat(kind.topic, count))
-        partitions.append(pa.repeat(pa.scalar(kind.partition, pa.int32()), count))
+    kinds = schema()
+    rows = columns.rows
+    timestamp, headers = kinds.field("timestamp").type, kinds.field("headers").type
     return [
-        pa.array(keys, pa.binary()),
-        pa.array(values, pa.binary()),
-        pa.concat_arrays(topics),
-        pa.concat_arrays(partitions),
-        pa.array(offsets, pa.int64()),
-        pa.array(timestamps, pa.int64()).cast(columns.field("timestamp").type),
-        _headers(headers, columns.field("headers").type),
+        _binary(pa.binary(), rows, columns.keys),
+        _binary(pa.binary(), rows, columns.values),
+        _topics(runs),
+        _joined([pa.repeat(pa.scalar(tp.partition, pa.int32()), count) for tp, count in runs]),
+        pa.Array.from_buffers(pa.int64(), rows, [None, pa.py_buffer(columns.offsets)], 0),
+        pa.Array.from_buffers(timestamp, rows, [None, pa.py_buffer(columns.timestamps)], 0),
+        _headers(headers, columns),
     ]
 
 
-def _columns(records: list[Record]) -> list[list[Any]]:
-    return [[row[column] for row in records] for column in range(5)]
-
-
-def _headers(rows: list[list[tuple[str, bytes | None]]], kind: Any) -> Any:
+def _binary(kind: Any, rows: int, column: BinaryColumn) -> Any:
     import pyarrow as pa
 
-    ends = [0]
-    flat: list[tuple[str, bytes | None]] = []
-    if any(rows):
-        for row in rows:
-            flat += row
-            ends.append(len(flat))
-    else:
-        ends *= len(rows) + 1
-    names = pa.array([name for name, _ in flat], pa.string())
-    values = pa.array([value for _, value in flat], pa.binary())
-    fields = [kind.value_type.field(0), kind.value_type.field(1)]
-    return pa.ListArray.from_arrays(
-        pa.array(ends, pa.int32()), pa.StructArray.from_arrays([names, values], fields=fields), type=kind
-    )
+    validity = pa.py_buffer(column.validity) if column.nulls else None
+    buffers = [validity, pa.py_buffer(column.ends), pa.py_buffer(column.data)]
+    return pa.Array.from_buffers(kind, rows, buffers, column.nulls)
+
+
+def _headers(kind: Any, columns: RecordColumns) -> Any:
+    import pyarrow as pa
+
+    pair = kind.value_type
+    count = len(columns.header_names.ends) // 4 - 1
+    children = [
+        _binary(pair.field(0).type, count, columns.header_names),
+        _binary(pair.field(1).type, count, columns.header_values),
+    ]
+    pairs = pa.Array.from_buffers(pair, count, [None], 0, children=children)
+    return pa.Array.from_buffers(kind, columns.rows, [None, pa.py_buffer(columns.header_ends)], 0, children=[pairs])
+
+
+def _topics(runs: list[tuple[TopicPartition, int]]) -> Any:
+    import pyarrow as pa
+
+    counts: list[tuple[str, int]] = []
+    for tp, count in runs:
+        if counts and counts[-1][0] == tp.topic:
+            counts[-1] = tp.topic, counts[-1][1] + count
+        else:
+            counts.append((tp.topic, count))
+    return _joined([pa.repeat(topic, count) for topic, count in counts])
+
+
+def _joined(arrays: list[Any]) -> Any:
+    import pyarrow as pa
+
+    return arrays[0] if len(arrays) == 1 else pa.concat_arrays(arrays)

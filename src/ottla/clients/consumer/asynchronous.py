@@ -14,6 +14,7 @@ from ottla.clients.consumer.face import ARROW_RECORDS, ON_TIME_S, ConsumerFace, 
 from ottla.clients.consumer.membership import Duty
 from ottla.clients.consumer.record import Record
 from ottla.clients.consumer.requests import OffsetAndMetadata
+from ottla.clients.consumer.sinks import ColumnSink, RecordSink, Sink
 from ottla.clients.errors import ClientError
 from ottla.common.ids import TopicPartition
 
@@ -48,7 +49,9 @@ class AsyncConsumer(ConsumerFace):
             records, self._left = list(self._left), type(self._left)()
             return records
         limit = self._options["max_poll_records"] if max_records is None else max_records
-        return self._deserialized(await self._poll(timeout_s, limit))
+        sink = RecordSink(limit)
+        await self._poll(timeout_s, sink)
+        return self._deserialized(sink.records)
 
     async def poll_arrow(self, timeout_s: float = 1.0, *, max_records: int = ARROW_RECORDS) -> pa.RecordBatch:
         """The next records as one Arrow batch; no rows after `timeout_s` seconds. As `Consumer.poll_arrow`."""
@@ -57,24 +60,26 @@ class AsyncConsumer(ConsumerFace):
         if self._left:
             self._engine.change(lambda core: core.give_back(self._left))
             self._left.clear()
-        return to_arrow(await self._poll(timeout_s, max_records))
+        sink = ColumnSink(max_records)
+        await self._poll(timeout_s, sink)
+        return to_arrow(sink)
 
-    async def _poll(self, timeout_s: float, limit: int) -> list[Record]:
+    async def _poll(self, timeout_s: float, sink: Sink) -> None:
         deadline = time.monotonic() + timeout_s
         engine = self._engine
         engine.begin_poll()
         try:
             while True:
                 self._ready.clear()
-                step = engine.step(limit)
-                if isinstance(step, Duty):
-                    await self._do(step)
-                elif step:
-                    return step
+                duty = engine.step(sink)
+                if duty is not None:
+                    await self._do(duty)
+                elif len(sink):
+                    return
                 else:
                     left_s = deadline - time.monotonic()
                     if left_s <= 0 or engine.closed:
-                        return []
+                        return
                     try:
                         async with asyncio.timeout(left_s):
                             await self._ready.wait()
@@ -116,8 +121,8 @@ class AsyncConsumer(ConsumerFace):
         """Give up what it reads, and leave the group. May commit, and calls `on_revoked`."""
         self._settle()
         self._engine.change(lambda core: core.unsubscribe())
-        while isinstance(step := self._engine.step(0), Duty):
-            await self._do(step)
+        while (duty := self._engine.step(None)) is not None:
+            await self._do(duty)
         self._listeners = {}
 
     # -- positions -----------------------------------------------------------------------------------------------

@@ -17,6 +17,7 @@ from ottla.clients.consumer.face import ARROW_RECORDS, ON_TIME_S, ConsumerFace, 
 from ottla.clients.consumer.membership import Duty
 from ottla.clients.consumer.record import Record
 from ottla.clients.consumer.requests import OffsetAndMetadata
+from ottla.clients.consumer.sinks import ColumnSink, RecordSink, Sink
 from ottla.clients.driver import Driver
 from ottla.clients.errors import ClientError, Closed
 from ottla.common.ids import TopicPartition
@@ -58,7 +59,9 @@ class Consumer(ConsumerFace):
             records, self._left = list(self._left), type(self._left)()
             return records
         limit = self._options["max_poll_records"] if max_records is None else max_records
-        return self._deserialized(self._poll(timeout_s, limit))
+        sink = RecordSink(limit)
+        self._poll(timeout_s, sink)
+        return self._deserialized(sink.records)
 
     def poll_arrow(self, timeout_s: float = 1.0, *, max_records: int = ARROW_RECORDS) -> pa.RecordBatch:
         """The next records as one Arrow batch; no rows after `timeout_s` seconds. Otherwise as `poll`.
@@ -70,28 +73,30 @@ class Consumer(ConsumerFace):
 
         if self._left:
             self._settle_left()
-        return to_arrow(self._poll(timeout_s, max_records))
+        sink = ColumnSink(max_records)
+        self._poll(timeout_s, sink)
+        return to_arrow(sink)
 
     def _settle_left(self) -> None:
         self._engine.change(lambda core: core.give_back(self._left))
         self._left.clear()
 
-    def _poll(self, timeout_s: float, limit: int) -> list[Record]:
+    def _poll(self, timeout_s: float, sink: Sink) -> None:
         deadline = time.monotonic() + timeout_s
         engine = self._engine
         engine.begin_poll()
         try:
             while True:
                 self._ready.clear()
-                step = engine.step(limit)
-                if isinstance(step, Duty):
-                    self._do(step)
-                elif step:
-                    return step
+                duty = engine.step(sink)
+                if duty is not None:
+                    self._do(duty)
+                elif len(sink):
+                    return
                 else:
                     left_s = deadline - time.monotonic()
                     if left_s <= 0 or engine.closed:
-                        return []
+                        return
                     self._ready.wait(left_s)
         finally:
             engine.end_poll()
@@ -127,8 +132,8 @@ class Consumer(ConsumerFace):
         """Give up what it reads, and leave the group. May commit, and calls `on_revoked`: blocks for that."""
         self._settle()
         self._engine.change(lambda core: core.unsubscribe())
-        while isinstance(step := self._engine.step(0), Duty):
-            self._do(step)
+        while (duty := self._engine.step(None)) is not None:
+            self._do(duty)
         self._listeners = {}
 
     # -- positions -----------------------------------------------------------------------------------------------

@@ -2,7 +2,7 @@
 
 The caller holds one lock around every call. On the network's side: `advance` after each event and at `next_timer_ms`;
 obey the effects in order, hand each outcome to its `then`. On the user's side, in each poll: `begin_poll`; then until
-there are records or time is up: `duty` (do it, `duty_done`), `raise_error`, `take`, else wait for `ready`; `end_poll`.
+there are records or time is up: `duty` (do it, `duty_done`), `raise_error`, `fill`, else wait for `ready`; `end_poll`.
 
 Invariants (`validate`): what is committed automatically was handed over by an earlier poll; what is buffered is bounded
 by queued.max.bytes and one fetch of each broker; a partition that is not assigned has neither position nor buffer.
@@ -23,6 +23,7 @@ from ottla.clients.consumer.positions import PartitionState, Phase
 from ottla.clients.consumer.reading import Reading
 from ottla.clients.consumer.record import Record
 from ottla.clients.consumer.requests import NEWEST_OFFSETS_BY_NAME, Committer, OffsetAndMetadata, commit_request
+from ottla.clients.consumer.sinks import RecordSink, Sink
 from ottla.clients.errors import (
     BrokerError,
     ClientError,
@@ -226,45 +227,52 @@ class ConsumerCore(Reading):
         return any((s.buffered or s.error) and not s.paused for s in self.positions)
 
     def take(self, limit: int) -> list[Record]:
-        """Up to `limit` records that have arrived; their position moves. Raises CorruptRecords, a position's error."""
-        with without_collection():
-            return self._take(limit)
+        """Up to `limit` records that have arrived; otherwise as `fill`."""
+        sink = RecordSink(limit)
+        self.fill(sink)
+        return sink.records
 
-    def _take(self, limit: int) -> list[Record]:
-        taken: list[Record] = []
+    def fill(self, sink: Sink) -> None:
+        """Give `sink` what has arrived; the positions move. Raises CorruptRecords, a position's error."""
+        sink.expect(self._buffered_bytes)
+        with without_collection():
+            self._fill(sink)
+
+    def _fill(self, sink: Sink) -> None:
+        last: TopicPartition | None = None
         for state in self.positions:
             if state.paused:
                 continue
             if state.error is not None:
-                if taken:
+                if len(sink):
                     break
                 raise state.error
             if state.buffered:
+                before = len(sink)
                 try:
-                    self._take_of(state, limit, taken)
+                    self._fill_from(state, sink)
                 except CorruptRecords as error:
-                    if not taken:
+                    if not len(sink):
                         raise
                     self.error = error
-                if len(taken) >= limit or self.error is not None:
+                if len(sink) > before:
+                    last = state.tp
+                if sink.full or self.error is not None:
                     break
-        if taken:
-            self._rotate(taken[-1].topic_partition)
-        return taken
+        if last is not None:
+            self._rotate(last)
 
-    def _take_of(self, state: PartitionState, limit: int, taken: list[Record]) -> None:
-        while state.buffered and len(taken) < limit:
+    def _fill_from(self, state: PartitionState, sink: Sink) -> None:
+        while state.buffered and not sink.full:
             fetched = state.buffered[0]
             try:
-                rows = fetched.take(limit - len(taken))
+                sink.take(fetched)
             except CorruptRecords as error:
                 self._corrupt(state, fetched, error)
                 continue
             state.offset = fetched.next_offset
             if fetched.epoch >= 0:
                 state.epoch = fetched.epoch
-            if rows:
-                taken += rows
             self._touched.add(state.tp)
             if fetched.exhausted:
                 self._finish(state)

@@ -1,6 +1,6 @@
-"""Fetched bytes to records, batch by batch and only as far as a poll needs.
+"""Fetched bytes to records or columns, batch by batch and only as far as a poll needs.
 
-`Fetched` is one partition's part of one fetch. `take` never hands over a record twice nor one that is not wanted: those
+`Fetched` is one partition's part of one fetch. Taking never hands over a record twice nor one that is not wanted: those
 before the wanted offset, control records, and with read_committed what was aborted. Bytes that are no batch, or whose
 checksum is wrong, raise CorruptRecords once; after that the batch counts as read. KIP-98, KIP-101.
 """
@@ -11,12 +11,14 @@ import gc
 import struct
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from typing import NamedTuple
 
 from ottla.clients.consumer.record import Record
 from ottla.clients.errors import CorruptRecords
 from ottla.common.errors import KafkaError
 from ottla.common.ids import TopicPartition
-from ottla.records import BatchHeader, check_crc, kernels, read_header
+from ottla.records import BatchHeader, Buffer, check_crc, kernels, read_header
+from ottla.records.kernels import Columns
 from ottla.records.reader import payload
 
 _START = struct.Struct(">qi")
@@ -53,10 +55,31 @@ def span(buffer: memoryview) -> tuple[int, int]:
     return next_offset, position
 
 
-class Fetched:
-    """What one fetch brought of one partition."""
+class _Opened(NamedTuple):
+    """A batch that has something for the user: its checksum is right and it is decompressed."""
 
-    __slots__ = ("_aborted", "_aborted_now", "_batch_next", "_buffer", "_check", "_index", "_make", "_position",
+    header: BatchHeader
+    data: Buffer
+    start: int
+    end: int
+
+    def arguments(self) -> tuple[Buffer, int, int, int, int, int, int | None]:
+        """What a kernel asks to decode it."""
+        header = self.header
+        append_time = header.max_timestamp if header.is_log_append_time else None
+        return (
+            self.data, self.start, self.end, header.record_count, header.base_offset, header.base_timestamp, append_time
+        )  # fmt: skip
+
+
+class Fetched:
+    """What one fetch brought of one partition.
+
+    Where it stands is `_position`, of the batch that is next or has been taken in part, and `next_offset`; `_opened`
+    and `_rows` only save doing what was done already. So records and columns may be taken in turn.
+    """
+
+    __slots__ = ("_aborted", "_aborted_now", "_buffer", "_check", "_index", "_make", "_opened", "_position",
                  "_rows", "epoch", "exhausted", "next_offset", "size", "tp")  # fmt: skip
 
     def __init__(
@@ -81,66 +104,101 @@ class Fetched:
         self._buffer = buffer
         self._position = 0
         self._check = check_crcs
+        self._opened: _Opened | None = None
         self._rows: list[Record] = []
         self._index = 0
-        self._batch_next = offset
         self._aborted = sorted(aborted, key=lambda row: -row[1])  # the next one last
         self._aborted_now: set[int] = set()
 
     def take(self, limit: int) -> list[Record]:
         """Up to `limit` records, all of one batch; none if there are no more. Raises CorruptRecords."""
         while self._index >= len(self._rows):
-            if self._position >= len(self._buffer):
-                self.exhausted = True
+            opened = self._open()
+            if opened is None:
                 return []
-            self._rows, self._index = self._decode_next(), 0
+            self._rows, self._index = self._decoded(opened), 0
             if not self._rows:
-                self.next_offset = max(self.next_offset, self._batch_next)
+                self._pass(opened.header)
         end = self._index + limit
         taken = self._rows if self._index == 0 and end >= len(self._rows) else self._rows[self._index : end]
         self._index += len(taken)
         if self._index < len(self._rows):
             self.next_offset = taken[-1].offset + 1
         else:
-            self.next_offset = self._batch_next
             self._rows, self._index = [], 0
-            self.exhausted = self._position >= len(self._buffer)
+            assert self._opened is not None
+            self._pass(self._opened.header)
         return taken
 
-    def _decode_next(self) -> list[Record]:
+    def take_columns(self, columns: Columns) -> None:
+        """As much as fits into `columns` of one batch, or of a run of plain ones; nothing if there are no more.
+
+        Raises CorruptRecords, but never for a batch that it has taken from.
+        """
+        self._rows, self._index = [], 0
+        if self._opened is None and not self._aborted and not self._aborted_now:
+            position, next_offset, epoch = columns.add_batches(
+                self._buffer, self._position, self.next_offset, self._check
+            )
+            if (position, next_offset) != (self._position, self.next_offset):
+                self._position, self.next_offset = position, next_offset
+                self.epoch = epoch if epoch >= 0 else self.epoch
+                self.exhausted = position >= len(self._buffer)
+                return
+        opened = self._open()
+        if opened is None:
+            return
+        try:
+            next_offset_or_none = columns.add_records(*opened.arguments(), self.next_offset)
+        except KafkaError as error:
+            raise self._given_up(opened.header, error) from error
+        if next_offset_or_none is None:
+            self._pass(opened.header)
+        else:
+            self.next_offset = next_offset_or_none
+
+    def _open(self) -> _Opened | None:
+        """The batch at the position, or the first after it that has something for the user; None at the end."""
+        if self._opened is not None:
+            return self._opened
+        while self._position < len(self._buffer):
+            position = self._position
+            try:
+                header = read_header(self._buffer, position)
+            except KafkaError as error:
+                # Without a header nobody knows where the next batch is.
+                self._position = len(self._buffer)
+                self.exhausted = True
+                raise self._corrupt(self.next_offset, str(error)) from error
+            if header.next_offset > self.next_offset:
+                self.epoch = header.partition_leader_epoch
+                if self._check and not check_crc(self._buffer, position, header.size):
+                    raise self._given_up(header, "its checksum is wrong")
+                try:
+                    if not self._is_left_out(header, position):
+                        self._opened = _Opened(header, *payload(self._buffer, position, header))
+                        return self._opened
+                except KafkaError as error:
+                    raise self._given_up(header, error) from error
+            self._pass(header)
+        self.exhausted = True
+        return None
+
+    def _pass(self, header: BatchHeader) -> None:
+        """Go to the next batch."""
+        self._opened = None
+        self._position += header.size
+        self.next_offset = max(self.next_offset, header.next_offset)
+        self.exhausted = self._position >= len(self._buffer)
+
+    def _decoded(self, opened: _Opened) -> list[Record]:
         wanted = self.next_offset
         try:
-            header = read_header(self._buffer, self._position)
+            rows: list[Record] = kernels.decode_records(*opened.arguments(), self._make)
         except KafkaError as error:
-            # Without a header nobody knows where the next batch is.
-            self._position = len(self._buffer)
-            raise self._corrupt(wanted, str(error)) from error
-        position = self._position
-        self._position += header.size
-        self._batch_next = header.next_offset
-        if header.next_offset <= wanted:
-            return []
-        self.epoch = header.partition_leader_epoch
-        if self._check and not check_crc(self._buffer, position, header.size):
-            self._skip()
-            raise self._corrupt(max(wanted, header.base_offset), "its checksum is wrong")
-        try:
-            if self._is_left_out(header, position):
-                return []
-            rows = self._decode(header, position)
-        except KafkaError as error:
-            self._skip()
-            raise self._corrupt(max(wanted, header.base_offset), str(error)) from error
+            raise self._given_up(opened.header, error) from error
         if rows and rows[0].offset < wanted:
             rows = [row for row in rows if row.offset >= wanted]
-        return rows
-
-    def _decode(self, header: BatchHeader, position: int) -> list[Record]:
-        data, start, end = payload(self._buffer, position, header)
-        append_time = header.max_timestamp if header.is_log_append_time else None
-        rows: list[Record] = kernels.decode_records(
-            data, start, end, header.record_count, header.base_offset, header.base_timestamp, append_time, self._make
-        )
         return rows
 
     def _is_left_out(self, header: BatchHeader, position: int) -> bool:
@@ -153,13 +211,17 @@ class Fetched:
         return header.is_transactional and header.producer_id in self._aborted_now
 
     def _is_abort_marker(self, header: BatchHeader, position: int) -> bool:
-        rows = self._decode(header, position)
+        rows = kernels.decode_records(
+            *_Opened(header, *payload(self._buffer, position, header)).arguments(), self._make
+        )
         key = rows[0].key if rows else None
         return key is not None and len(key) >= 4 and int.from_bytes(key[2:4], "big") == _ABORT
 
-    def _skip(self) -> None:
-        self.next_offset = max(self.next_offset, self._batch_next)
-        self.exhausted = self._position >= len(self._buffer)
+    def _given_up(self, header: BatchHeader, why: object) -> CorruptRecords:
+        """The error of the batch at the position, which counts as read."""
+        offset = max(self.next_offset, header.base_offset)
+        self._pass(header)
+        return self._corrupt(offset, str(why))
 
     def _corrupt(self, offset: int, why: str) -> CorruptRecords:
         return CorruptRecords(

@@ -19,8 +19,8 @@ from ottla.clients.consumer.core import ConsumerCore
 from ottla.clients.consumer.effects import COORDINATOR, ForgetCoordinator, Refresh, Send
 from ottla.clients.consumer.membership import COORDINATOR_MOVED, Duty
 from ottla.clients.consumer.positions import Phase
-from ottla.clients.consumer.record import Record
 from ottla.clients.consumer.requests import NEWEST_OFFSETS_BY_NAME, OffsetAndMetadata, read_offsets
+from ottla.clients.consumer.sinks import Sink
 from ottla.clients.errors import (
     BrokerError,
     ClientError,
@@ -150,23 +150,26 @@ class Engine:
 
     # -- the user's side, in any thread ------------------------------------------------------------------------
 
-    def step(self, limit: int) -> Duty | list[Record]:
-        """What a poll has to do next: a duty, or hand over records (none: wait). Raises what stands in the way."""
+    def step(self, sink: Sink | None) -> Duty | None:
+        """What a poll has to do next: a duty, or hand over what `sink` has now (nothing: wait).
+
+        Raises what stands in the way.
+        """
         with self.lock:
             core = self.core
             duty = core.duty()
-            records: list[Record] = []
             try:
                 if duty is not None:
                     core.begin_duty(duty)
                 else:
                     core.raise_error()
-                    records = core.take(limit)
+                    if sink is not None:
+                        core.fill(sink)
             finally:
                 wants = core.wants_advance
         if wants:
             self.wake()
-        return records if duty is None else duty
+        return duty
 
     def duty_done(self, duty: Duty) -> None:
         """The listener was told."""
