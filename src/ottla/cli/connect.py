@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from ottla.clients.admin import Admin
 
 DEFAULT_BOOTSTRAP = "127.0.0.1:9092"
+REFUSED_S, SILENT_S = 2.0, 15.0
 
 
 def add_connection_arguments(parser: argparse.ArgumentParser) -> None:
@@ -63,11 +64,25 @@ def client_settings(options: argparse.Namespace, kind: str = "admin") -> dict[st
 
 @contextmanager
 def open_admin(options: argparse.Namespace) -> Iterator["Admin"]:
-    """An admin client of that cluster, connected; raises what its calls raise."""
-    from ottla.clients.admin import Admin
+    """An admin client of that cluster, connected; raises what its calls raise.
 
-    with Admin(client_settings(options)) as admin:
+    Brokers that are slow get 15 seconds, but where nothing listens a person need not wait for what is not there.
+    """
+    from ottla.clients.admin import Admin
+    from ottla.clients.errors import BrokerUnavailable
+
+    admin = Admin(client_settings(options))
+    try:
+        try:
+            admin.start(REFUSED_S)
+        except BrokerUnavailable as error:
+            problems = str(error).partition(": ")[2].split("; ")
+            if not error.retriable or all("refused" in problem for problem in problems):
+                raise
+            admin.start(SILENT_S - REFUSED_S)
         yield admin
+    finally:
+        admin.close()
 
 
 def _of_profile(options: argparse.Namespace) -> dict[str, object]:

@@ -1,8 +1,12 @@
 """Numbers for people: sizes, counts, moments and durations as text, and back."""
 
+import re
 import time
 
 _UNITS = ("B", "KiB", "MiB", "GiB", "TiB", "PiB")
+UNITS_MS = {"ms": 1, "s": 1000, "m": 60_000, "min": 60_000, "h": 3_600_000, "d": 86_400_000, "w": 604_800_000}
+_AMOUNT = re.compile(r"(\d+(?:\.\d+)?)\s*([A-Za-z]+)")
+_ISO_DURATION = re.compile(r"P(?:([\d.]+)W)?(?:([\d.]+)D)?(?:T(?:([\d.]+)H)?(?:([\d.]+)M)?(?:([\d.]+)S)?)?", re.ASCII)
 
 
 def size(count: int | None) -> str:
@@ -50,3 +54,24 @@ def duration(milliseconds: float | None) -> str:
 def plural(number: int, noun: str, nouns: str | None = None) -> str:
     """`1 topic`, `2 topics`."""
     return f"{number:,} {noun if number == 1 else nouns or noun + 's'}"
+
+
+def parse_duration(text: str) -> int:
+    """Milliseconds of `90s`, `1h30min`, `7d` or ISO 8601's `PT1H30M`, `P7D`; raises ValueError."""
+    iso = _ISO_DURATION.fullmatch(text.strip().upper())
+    if iso is not None and any(iso.groups()):
+        parts = zip(iso.groups(), ("w", "d", "h", "m", "s"), strict=True)
+        return round(sum(float(number) * UNITS_MS[unit] for number, unit in parts if number))
+    amounts = _AMOUNT.findall(text)
+    if not amounts or "".join(number + unit for number, unit in amounts) != text.replace(" ", ""):
+        raise ValueError(f"{text!r} is no duration; 90s, 1h30min, 7d and PT1H30M are")
+    try:
+        return round(sum(float(number) * UNITS_MS[unit.lower()] for number, unit in amounts))
+    except KeyError as error:
+        raise ValueError(f"{text!r} is no duration: {error.args[0]!r} is none of {', '.join(UNITS_MS)}") from None
+
+
+def moment_utc(timestamp_ms: int) -> str:
+    """Milliseconds since the epoch as `2026-01-31 12:00:00.123 UTC`."""
+    text = time.strftime("%Y-%m-%d %H:%M:%S", time.gmtime(timestamp_ms // 1000))
+    return f"{text}.{timestamp_ms % 1000:03d} UTC"

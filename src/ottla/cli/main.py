@@ -22,10 +22,18 @@ GROUPS: dict[str, dict[str, tuple[str, str]]] = {
         "up": ("ottla.cli.up", "start a broker here and now"),
         "format": ("ottla.cli.format", "give a data directory its cluster and node"),
     },
-    "records": {},
+    "records": {
+        "produce": ("ottla.cli.produce", "send records: lines, files, JSON"),
+        "consume": ("ottla.cli.consume", "print records from anywhere to anywhere"),
+        "tail": ("ottla.cli.tail", "show the last records, then what comes"),
+        "log": ("ottla.cli.log", "read segments, indices and checkpoints without a broker"),
+        "bench": ("ottla.cli.bench", "measure producing, consuming and the way through"),
+    },
     "topics and groups": {
         "topic": ("ottla.cli.topic", "create, list, describe, alter and delete topics"),
-        "config": ("ottla.cli.config", "settings of topics, brokers, groups"),
+        "group": ("ottla.cli.group", "list, describe, reset and delete groups, show their lag"),
+        "config": ("ottla.cli.config", "show and change settings of topics, brokers, groups"),
+        "cluster": ("ottla.cli.cluster", "show brokers, features, quorum, log directories"),
     },
     "this command": {
         "version": ("ottla.cli.version", "show the versions of Ottla and of what it runs on"),
@@ -51,27 +59,28 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command; returns the exit code."""
     words = list(sys.argv[1:] if arguments is None else arguments)
     chosen = next((word for word in words if not word.startswith("-")), None)
-    try:
-        with quiet_pipe():
+    with quiet_pipe():
+        try:
             options = parser_for(chosen).parse_args(words)
             if options.command is None:
                 parser_for(None).print_help()
                 return 2
             return int(importlib.import_module(COMMANDS[options.command][0]).run(options))
-    except Failure as failure:
-        return _tell(failure)
-    except KeyboardInterrupt:
-        return 130
-    except Exception as error:
-        clients = sys.modules.get("ottla.clients.errors")
-        if clients is None or not isinstance(error, clients.ClientError):
-            raise
-        from ottla.cli.failures import explain
+        except Failure as failure:
+            return _tell(failure)
+        except KeyboardInterrupt:
+            return 130
+        except Exception as error:
+            clients = sys.modules.get("ottla.clients.errors")
+            if clients is None or not isinstance(error, clients.ClientError):
+                raise
+            from ottla.cli.failures import explain
 
-        return _tell(explain(error))
+            return _tell(explain(error))
 
 
 def _tell(failure: Failure) -> int:
+    sys.stdout.flush()  # what was done before it comes first
     print(Style.of(sys.stderr).red(f"ottla: {failure.problem}"), file=sys.stderr)
     for line in failure.advice:
         print(f"       {line}", file=sys.stderr)

@@ -148,10 +148,12 @@ class Output:
     def note(self, text: str) -> None:
         """Tell people something that is not part of the result, on standard error."""
         if not self.json:
+            self.stream.flush()
             print(Style.of(sys.stderr).dim(text), file=sys.stderr)
 
     def warn(self, text: str) -> None:
         """Tell people and whoever keeps a program's log what deserves a look, on standard error."""
+        self.stream.flush()
         print(Style.of(sys.stderr).yellow(f"ottla: {text}"), file=sys.stderr)
 
     def progress(self, total: int | None, unit: str) -> "_Bars":

@@ -9,7 +9,6 @@ from collections.abc import Iterable
 from ottla.cli import human
 from ottla.cli.terminal import Failure
 
-_MILLISECONDS = {"ms": 1, "s": 1000, "m": 60_000, "min": 60_000, "h": 3_600_000, "d": 86_400_000, "w": 604_800_000}
 _BYTES = {"b": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30, "t": 1 << 40}
 _AMOUNT = re.compile(r"(\d+(?:\.\d+)?)\s*([A-Za-z]+)")
 
@@ -31,8 +30,8 @@ def broker_value(name: str, value: str) -> str:
     if amount is None:
         return value
     count, unit = float(amount[1]), amount[2].lower()
-    if is_time(name) and unit in _MILLISECONDS:
-        return str(round(count * _MILLISECONDS[unit]))
+    if is_time(name) and unit in human.UNITS_MS:
+        return str(round(count * human.UNITS_MS[unit]))
     if is_size(name):
         factor = _BYTES.get(unit.removesuffix("ib").removesuffix("b") or "b")
         if factor is not None:

@@ -1,0 +1,227 @@
+"""Show the cluster: its id and controller, brokers, features, the metadata quorum, log directories."""
+
+import argparse
+from typing import TYPE_CHECKING, Any
+
+from ottla.cli import human
+from ottla.cli.connect import add_connection_arguments, open_admin
+from ottla.cli.output import Column, Output, add_output_arguments, moment, number, size
+
+if TYPE_CHECKING:
+    from ottla.clients.admin import Admin
+
+EXAMPLES = """
+ottla cluster
+ottla cluster -b broker1:9092 --json | jq '.brokers[].host'
+ottla cluster --only log-dirs
+"""
+
+_PARTS = ("brokers", "features", "quorum", "log-dirs")
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The options of `ottla cluster`."""
+    parser.add_argument(
+        "--only", choices=_PARTS, metavar="PART", action="append", help=f"one part: {', '.join(_PARTS)}"
+    )
+    add_output_arguments(parser)
+    add_connection_arguments(parser)
+
+
+def run(options: argparse.Namespace) -> int:
+    """Ask and show."""
+    output = Output(options)
+    with open_admin(options) as admin:
+        facts = _facts(admin)
+    if output.json:
+        output.object(facts if not options.only else {name: facts[name.replace("-", "_")] for name in options.only})
+        return 0
+    shown = options.only or _PARTS
+    if not options.only:
+        output.line(
+            f"{output.style.bold(facts['cluster_id'])}  {human.plural(len(facts['brokers']), 'broker')}, "
+            f"{human.plural(facts['topic_count'], 'topic')}, {human.plural(facts['partition_count'], 'partition')}"
+            + (f", {facts['release']}" if facts["release"] else "")
+        )
+    for name in shown:
+        if len(shown) > 1:
+            output.line()
+        _SHOW[name](output, facts)
+    for part, problem in facts["unknown"].items():
+        output.note(f"{part}: {problem}")
+    return 0
+
+
+def _facts(admin: "Admin") -> dict[str, Any]:
+    from ottla.clients.errors import BrokerError, UnsupportedByBroker
+
+    unknown: dict[str, str] = {}
+
+    def told(part: str, call: Any) -> Any:
+        # Old brokers lack some, and not everybody may ask for all.
+        try:
+            return call()
+        except (BrokerError, UnsupportedByBroker) as error:
+            unknown[part] = " ".join(str(error).split())
+            return None
+
+    try:
+        cluster = admin.describe_cluster(include_fenced=True)
+    except UnsupportedByBroker:
+        cluster = admin.describe_cluster()
+    topics = admin.list_topics(include_internal=True)
+    described = told("leaders", lambda: admin.describe_topics([topic.name for topic in topics])) if topics else {}
+    partitions = [partition for topic in (described or {}).values() for partition in topic.partitions]
+    directories = told("log directories", admin.describe_log_dirs) or {}
+    features = told("features", admin.describe_features)
+    quorum = told("quorum", admin.describe_quorum)
+    brokers = [
+        {
+            "node_id": broker.node_id,
+            "host": broker.host,
+            "port": broker.port,
+            "rack": broker.rack,
+            "controller": broker.node_id == cluster.controller,
+            "fenced": broker.is_fenced,
+            "leader_count": sum(partition.leader == broker.node_id for partition in partitions),
+            "replica_count": sum(broker.node_id in partition.replicas for partition in partitions),
+            "size": _used(directories.get(broker.node_id)),
+        }
+        for broker in cluster.brokers
+    ]
+    level = features.finalized.get("metadata.version") if features else None
+    return {
+        "cluster_id": cluster.cluster_id,
+        "controller": cluster.controller,
+        "release": _release(level.highest) if level else None,
+        "topic_count": len(topics),
+        "partition_count": sum(topic.partitions for topic in topics),
+        "brokers": brokers,
+        "features": _feature_rows(features),
+        "quorum": _quorum_rows(quorum),
+        "log_dirs": _directory_rows(directories),
+        "unknown": unknown,
+    }
+
+
+def _used(directories: Any) -> int | None:
+    if directories is None:
+        return None
+    return sum(int(replica.size) for directory in directories for replica in directory.replicas.values())
+
+
+def _release(level: int) -> str | None:
+    """What a level of metadata.version is called."""
+    from ottla.metadata.features import METADATA_VERSION_NAMES
+
+    name = METADATA_VERSION_NAMES.get(level)
+    return f"metadata.version {name}" if name else None
+
+
+def _feature_rows(features: Any) -> list[dict[str, Any]]:
+    if features is None:
+        return []
+    return [
+        {
+            "feature": name,
+            "level": features.finalized[name].highest if name in features.finalized else 0,
+            "lowest": supported.lowest,
+            "highest": supported.highest,
+        }
+        for name, supported in sorted(features.supported.items())
+    ]
+
+
+def _quorum_rows(quorum: Any) -> list[dict[str, Any]]:
+    if quorum is None:
+        return []
+    roles = (("voter", quorum.voters), ("observer", quorum.observers))
+    end = max((replica.log_end_offset for replica in quorum.voters), default=0)
+    return [
+        {
+            "node_id": replica.node_id,
+            "role": "leader" if replica.node_id == quorum.leader else role,
+            "leader_epoch": quorum.leader_epoch,
+            "high_watermark": quorum.high_watermark,
+            "log_end_offset": replica.log_end_offset,
+            "lag": end - replica.log_end_offset,
+            "last_fetch_ms": replica.last_fetch_ms if replica.last_fetch_ms >= 0 else None,
+            "last_caught_up_ms": replica.last_caught_up_ms if replica.last_caught_up_ms >= 0 else None,
+        }
+        for role, replicas in roles
+        for replica in replicas
+    ]
+
+
+def _directory_rows(directories: Any) -> list[dict[str, Any]]:
+    return [
+        {
+            "node_id": node_id,
+            "path": directory.path,
+            "replica_count": len(directory.replicas),
+            "size": sum(replica.size for replica in directory.replicas.values()),
+            "free": directory.usable_bytes if directory.usable_bytes >= 0 else None,
+            "total": directory.total_bytes if directory.total_bytes >= 0 else None,
+        }
+        for node_id, rows in sorted(directories.items())
+        for directory in rows
+    ]
+
+
+def _show_brokers(output: Output, facts: dict[str, Any]) -> None:
+    def address(row: Any) -> str:
+        return f"[{row['host']}]:{row['port']}" if ":" in row["host"] else f"{row['host']}:{row['port']}"
+
+    def state(row: Any) -> str:
+        return "fenced" if row["fenced"] else "up, controller" if row["controller"] else "up"
+
+    columns = [Column("node_id", "BROKER", right=True), Column("host", "ADDRESS", cell=address)]
+    if any(row["rack"] for row in facts["brokers"]):
+        columns.append(Column("rack"))
+    columns += [
+        Column("fenced", "STATE", cell=state, colour=lambda fenced: "red" if fenced else "green"),
+        number("leader_count", "LEADS"),
+        number("replica_count", "REPLICAS"),
+        size("size"),
+    ]
+    output.table(columns, facts["brokers"])
+
+
+def _show_features(output: Output, facts: dict[str, Any]) -> None:
+    if facts["features"]:
+        able = Column("highest", "SUPPORTED", right=True, cell=lambda row: f"{row['lowest']}-{row['highest']}")
+        output.table([Column("feature"), Column("level", right=True), able], facts["features"])
+
+
+def _show_quorum(output: Output, facts: dict[str, Any]) -> None:
+    if facts["quorum"]:
+        columns = [
+            Column("node_id", "QUORUM", right=True),
+            Column("role", colour=lambda role: "green" if role == "leader" else None),
+            number("leader_epoch", "EPOCH"),
+            number("log_end_offset", "END"),
+            number("lag"),
+            moment("last_caught_up_ms", "CAUGHT UP"),
+        ]
+        output.table(columns, facts["quorum"])
+
+
+def _show_directories(output: Output, facts: dict[str, Any]) -> None:
+    if facts["log_dirs"]:
+        columns = [
+            Column("node_id", "BROKER", right=True),
+            Column("path", "LOG DIRECTORY", narrow=True),
+            number("replica_count", "REPLICAS"),
+            size("size"),
+            size("free"),
+            size("total", "DISK"),
+        ]
+        output.table(columns, facts["log_dirs"])
+
+
+_SHOW = {
+    "brokers": _show_brokers,
+    "features": _show_features,
+    "quorum": _show_quorum,
+    "log-dirs": _show_directories,
+}

@@ -1,0 +1,271 @@
+"""List and describe consumer groups, show how far they are behind, reset and delete what they committed."""
+
+import argparse
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, Any
+
+from ottla.cli import group_lag, group_reset, human
+from ottla.cli.connect import add_connection_arguments, open_admin
+from ottla.cli.names import add_name_arguments, choose, confirmed, enumerated, names_of
+from ottla.cli.output import Column, Output, add_output_arguments, number
+from ottla.cli.parsing import Verb, add_verbs, nearest, run_verb
+from ottla.cli.terminal import Failure
+
+if TYPE_CHECKING:
+    from ottla.clients.admin import Admin
+    from ottla.common.ids import TopicPartition
+
+EXAMPLES = """
+ottla group list
+ottla group lag billing --watch
+ottla group describe billing
+ottla group reset billing --to-earliest --topic orders
+"""
+
+run = run_verb
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The verbs of `ottla group`."""
+    add_verbs(
+        parser,
+        {
+            "list": Verb(
+                _list,
+                _list_arguments,
+                "list groups",
+                examples="""
+                ottla group list
+                ottla group list --state Empty --long     with members and lag
+                ottla group list 'billing-*' --quiet
+                """,
+                names=("ls",),
+            ),
+            "describe": Verb(
+                _describe,
+                _describe_arguments,
+                "show members, what each reads, and offsets",
+                examples="""
+                ottla group describe billing
+                ottla group describe billing --members
+                """,
+            ),
+            "lag": group_lag.VERB,
+            "reset": group_reset.VERB,
+            "delete": Verb(
+                _delete,
+                _delete_arguments,
+                "delete groups, or what they committed for a topic",
+                description="Delete groups with what they committed; with --topic only what they committed for it.\n"
+                "A group that has members stays. At a terminal it asks first.",
+                examples="""
+                ottla group delete billing
+                ottla group delete 'test-*' --yes
+                ottla group delete billing --topic orders
+                """,
+                names=("rm",),
+            ),
+        },
+    )
+
+
+# -- list --------------------------------------------------------------------------------------------------------
+
+
+def _list_arguments(parser: argparse.ArgumentParser) -> None:
+    add_name_arguments(parser, "group", optional=True)
+    parser.add_argument(
+        "--state", metavar="STATE", action="append", default=[], help="only in this state: Stable, Empty, ..."
+    )
+    parser.add_argument(
+        "--type", metavar="TYPE", action="append", default=[], help="only of this type: classic, consumer, ..."
+    )
+    parser.add_argument("-l", "--long", action="store_true", help="with members, partitions and lag")
+    parser.add_argument("-q", "--quiet", action="store_true", help="names only, one a line")
+    add_output_arguments(parser)
+    add_connection_arguments(parser)
+
+
+def _list(options: argparse.Namespace) -> int:
+    from ottla.clients.admin import GroupState, GroupType
+
+    output = Output(options)
+    states, types = _members_of(GroupState, options.state), _members_of(GroupType, options.type)
+    with open_admin(options) as admin:
+        listed = {group.group_id: group for group in admin.list_groups(states=states, types=types)}
+        wanted = names_of(options, "group", optional=True)
+        names = choose(wanted, listed, "group", regex=options.regex) if wanted else list(listed)
+        rows: list[dict[str, Any]] = [
+            {
+                "group": name,
+                "state": listed[name].state.value,
+                "type": listed[name].type.value,
+                "protocol": listed[name].protocol_type,
+            }
+            for name in names
+        ]
+        if options.long:
+            rows = [{**row, **group_lag.look(admin, row["group"]).summary()} for row in rows]
+    if options.quiet and not output.json:
+        for name in names:
+            output.line(name)
+        return 0
+    if not rows and not output.json:
+        output.note("No group is like that." if wanted or states or types else "There is no group yet.")
+        return 0
+    columns = [Column("group", narrow=True), Column("state", colour=group_lag.state_colour), Column("type")]
+    columns += [Column("protocol", show=lambda text: text or "-")]
+    if options.long:
+        columns += [number("member_count", "MEMBERS"), number("partition_count", "PARTITIONS"), number("lag")]
+    output.table(columns, rows)
+    return 0
+
+
+def _members_of(kind: Any, words: Iterable[str]) -> list[Any]:
+    by_name = {member.value.lower(): member for member in kind if member.value != "Unknown"}
+    chosen = []
+    for word in words:
+        for each in word.split(","):
+            plain = each.strip().lower().replace("-", "").replace("_", "")
+            if plain not in by_name:
+                known = [member.value for member in by_name.values()]
+                near = nearest(each, known)
+                advice = f"Did you mean {near}?" if near else f"It may be {', '.join(known)}."
+                raise Failure(f"no group is {each!r}", advice, exit_code=2)
+            chosen.append(by_name[plain])
+    return chosen
+
+
+# -- describe ----------------------------------------------------------------------------------------------------
+
+
+def _describe_arguments(parser: argparse.ArgumentParser) -> None:
+    add_name_arguments(parser, "group", optional=True)
+    parser.add_argument("--members", action="store_true", help="members only")
+    parser.add_argument("--offsets", action="store_true", help="offsets and lag only")
+    parser.add_argument("--state", action="store_true", help="the state only")
+    parser.add_argument("--all-groups", action="store_true", help=argparse.SUPPRESS)
+    add_output_arguments(parser)
+    add_connection_arguments(parser)
+
+
+def _describe(options: argparse.Namespace) -> int:
+    output = Output(options)
+    everything = not (options.members or options.offsets or options.state)
+    with open_admin(options) as admin:
+        for index, name in enumerate(existing(admin, options, optional=True)):
+            look = group_lag.look(admin, name)
+            members = [_member_row(member) for member in look.group.members]
+            if output.json:
+                output.object({**look.summary(), "members": members, "offsets": look.rows})
+                continue
+            if index:
+                output.line()
+            group_lag.headline(output, look)
+            if options.members or (everything and members):
+                output.line()
+                output.table(_member_columns(members), members)
+            if options.offsets or (everything and look.rows):
+                output.line()
+                output.table(group_lag.columns(look.rows), look.rows)
+    return 0
+
+
+def _member_row(member: Any) -> dict[str, Any]:
+    by_topic: dict[str, list[int]] = {}
+    for partition in member.assignment:
+        by_topic.setdefault(partition.topic, []).append(partition.partition)
+    return {
+        "member": member.member_id,
+        "client": member.client_id,
+        "host": member.host.removeprefix("/"),
+        "instance": member.instance_id,
+        "topics": list(member.topics),
+        "partition_count": len(member.assignment),
+        "assignment": by_topic,
+    }
+
+
+def _member_columns(rows: Sequence[dict[str, Any]]) -> list[Column]:
+    columns = [Column("client", narrow=True), Column("host")]
+    if any(row["instance"] for row in rows):
+        columns.append(Column("instance", narrow=True))
+    columns.append(number("partition_count", "PARTITIONS"))
+    columns.append(Column("assignment", "READS", narrow=True, show=_ranges))
+    columns.append(Column("member", "MEMBER ID", narrow=True, colour=lambda _: "dim"))
+    return columns
+
+
+def _ranges(by_topic: dict[str, list[int]]) -> str:
+    """`orders 0-2,5  payments 1`."""
+    texts = []
+    for topic, partitions in by_topic.items():
+        runs: list[list[int]] = []
+        for partition in sorted(partitions):
+            if runs and partition == runs[-1][-1] + 1:
+                runs[-1][1:] = [partition]
+            else:
+                runs.append([partition])
+        texts.append(f"{topic} {','.join('-'.join(map(str, run)) for run in runs)}")
+    return "; ".join(texts) or "nothing"
+
+
+# -- delete ------------------------------------------------------------------------------------------------------
+
+
+def _delete_arguments(parser: argparse.ArgumentParser) -> None:
+    add_name_arguments(parser, "group")
+    parser.add_argument("--topic", metavar="TOPIC", action="append", default=[], help="only what it committed for it")
+    parser.add_argument("--if-exists", action="store_true", help="pass over groups that are not there")
+    parser.add_argument("-y", "--yes", action="store_true", help="do not ask")
+    add_output_arguments(parser)
+    add_connection_arguments(parser)
+
+
+def _delete(options: argparse.Namespace) -> int:
+    from ottla.clients.admin import PartialFailure
+
+    output = Output(options)
+    with open_admin(options) as admin:
+        names = existing(admin, options, missing_ok=options.if_exists)
+        what = f"what {enumerated(names)} committed for {enumerated(options.topic)}" if options.topic else ""
+        what = what or f"{human.plural(len(names), 'group')} with what they committed: {enumerated(names)}"
+        if names and not confirmed(f"Delete {what}?", yes=options.yes):
+            raise Failure("nothing was deleted", "--yes deletes without a question.")
+        if options.topic:
+            for name in names:
+                partitions = _committed(admin, name, options.topic)
+                admin.delete_group_offsets(name, partitions)
+                for topic in options.topic:
+                    row = {"group": name, "topic": topic, "deleted": True}
+                    output.done(output.style.green(f"{name}: offsets for {topic} deleted"), row)
+            return 0
+        errors: dict[Any, Any] = {}
+        try:
+            admin.delete_groups(names)
+        except PartialFailure as failure:
+            errors = dict(failure.errors)
+        for name in names:
+            if name not in errors:
+                output.done(output.style.green(f"{name}: deleted"), {"group": name, "deleted": True})
+        if errors:
+            raise PartialFailure.of(errors, {name: None for name in names if name not in errors})
+    return 0
+
+
+def _committed(admin: "Admin", group: str, topics: Sequence[str]) -> "list[TopicPartition]":
+    committed = admin.list_group_offsets(group)
+    for topic in topics:
+        if not any(partition.topic == topic for partition in committed):
+            known = sorted({partition.topic for partition in committed})
+            raise Failure(f"{group} committed nothing for {topic!r}", f"It did for {enumerated(known) or 'no topic'}.")
+    return [partition for partition in committed if partition.topic in topics]
+
+
+def existing(
+    admin: "Admin", options: argparse.Namespace, *, optional: bool = False, missing_ok: bool = False
+) -> list[str]:
+    """The groups that are meant; all if none is named and `optional`."""
+    wanted = names_of(options, "group", optional=optional)
+    known = [group.group_id for group in admin.list_groups()]
+    return choose(wanted, known, "group", regex=options.regex, missing_ok=missing_ok) if wanted else known

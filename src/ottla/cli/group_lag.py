@@ -1,0 +1,216 @@
+"""How far groups are behind: committed and end offsets of each partition, who reads it, and totals.
+
+A partition that a member has but that the group committed nothing for is shown without lag.
+"""
+
+import argparse
+import time
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from ottla.cli import human
+from ottla.cli.connect import add_connection_arguments, open_admin
+from ottla.cli.names import add_name_arguments
+from ottla.cli.output import Column, Output, add_output_arguments, number
+from ottla.cli.parsing import Verb
+from ottla.cli.terminal import Failure
+
+if TYPE_CHECKING:
+    from ottla.clients.admin import Admin, GroupDescription
+
+
+class Look(NamedTuple):
+    """A group as it is now, with a row for each partition."""
+
+    group: "GroupDescription"
+    rows: list[dict[str, Any]]
+
+    def summary(self) -> dict[str, Any]:
+        """The group in one row."""
+        return {
+            "group": self.group.group_id,
+            "state": self.group.state.value,
+            "type": self.group.type.value,
+            "assignor": self.group.assignor or None,
+            "member_count": len(self.group.members),
+            "partition_count": len(self.rows),
+            "lag": sum(row["lag"] or 0 for row in self.rows),
+        }
+
+
+def _arguments(parser: argparse.ArgumentParser) -> None:
+    add_name_arguments(parser, "group", optional=True)
+    parser.add_argument("-t", "--total", action="store_true", help="one row per group")
+    parser.add_argument("--by-topic", action="store_true", help="one row per topic")
+    parser.add_argument("-w", "--watch", action="store_true", help="look again and again, until Ctrl-C")
+    parser.add_argument("--interval", type=float, default=2.0, metavar="SECONDS", help="how often; default: 2")
+    parser.add_argument(
+        "--fail-above", type=int, metavar="N", help="exit code 1 if a group is more than N records behind"
+    )
+    add_output_arguments(parser)
+    add_connection_arguments(parser)
+
+
+def _lag(options: argparse.Namespace) -> int:
+    from ottla.cli.group import existing
+
+    output = Output(options)
+    if options.interval < 0.1:
+        raise Failure(f"--interval is {options.interval:g}; it must be at least 0.1 seconds", exit_code=2)
+    with open_admin(options) as admin:
+        names = existing(admin, options, optional=True)
+        if not options.watch:
+            looks = [look(admin, name) for name in names]
+            _show(output, looks, options)
+            return _verdict(looks, options.fail_above)
+        before: dict[Any, tuple[float, int]] = {}
+        try:
+            while True:
+                looks = [look(admin, name) for name in names]
+                _add_rates(looks, before)
+                if output.stream.isatty():
+                    output.line("\x1b[H\x1b[2J" + output.style.dim(f"{human.moment(_now_ms())}  Ctrl-C ends"))
+                _show(output, looks, options)
+                output.stream.flush()
+                time.sleep(options.interval)
+        except KeyboardInterrupt:
+            return 0
+
+
+VERB = Verb(
+    _lag,
+    _arguments,
+    "show how far groups are behind",
+    description=f"Show how far groups are behind.\n\n{__doc__}",
+    examples="""
+    ottla group lag billing
+    ottla group lag billing --watch
+    ottla group lag --total                    every group
+    ottla group lag billing --fail-above 1000  for a health check
+    """,
+)
+
+
+def look(admin: "Admin", name: str) -> Look:
+    """The group as it is now: its members, what is committed, where partitions end."""
+    from ottla.clients.admin import OffsetSpec, PartialFailure
+    from ottla.common.ids import TopicPartition
+
+    def ends_of(partitions: Sequence[TopicPartition]) -> Mapping[TopicPartition, Any]:
+        try:
+            return admin.list_offsets(dict.fromkeys(partitions, OffsetSpec.LATEST)) if partitions else {}
+        except PartialFailure as failure:
+            return failure.results  # topics may be gone that something was committed for
+
+    group = admin.describe_group(name)
+    readers = {partition: member for member in group.members for partition in member.assignment}
+    committed = admin.list_group_offsets(name)
+    partitions = sorted({*committed, *readers})
+    ends = ends_of(partitions)
+    rows: list[dict[str, Any]] = []
+    for partition in partitions:
+        reader, end = readers.get(partition), ends.get(partition)
+        at = committed[partition].offset if partition in committed else None
+        rows.append(
+            {
+                "group": name,
+                "topic": partition.topic,
+                "partition": partition.partition,
+                "committed": at,
+                "end": end.offset if end else None,
+                "lag": max(0, end.offset - at) if end and at is not None else None,
+                "member": reader.member_id if reader else None,
+                "client": reader.client_id if reader else None,
+                "host": reader.host.removeprefix("/") if reader else None,
+            }
+        )
+    return Look(group, rows)
+
+
+def columns(rows: Sequence[Mapping[str, Any]]) -> list[Column]:
+    """The columns of a group's partitions."""
+    found = [Column("topic", narrow=True), number("partition"), number("committed"), number("end"), LAG]
+    if any("per_second" in row for row in rows):
+        found.append(number("per_second", "READ/S"))
+    if any(row["client"] for row in rows):
+        found += [Column("client", narrow=True), Column("host")]
+    return found
+
+
+def headline(output: Output, seen: Look) -> None:
+    """A line about the whole group."""
+    summary, style = seen.summary(), output.style
+    state = summary["state"]
+    colour = state_colour(state)
+    parts = [getattr(style, colour)(state) if colour else state, human.plural(summary["member_count"], "member")]
+    if summary["assignor"]:
+        parts.append(summary["assignor"])
+    parts.append(f"lag {human.count(summary['lag'])} in {human.plural(summary['partition_count'], 'partition')}")
+    output.line(f"{style.bold(summary['group'])}  {', '.join(parts)}")
+
+
+def state_colour(state: str) -> str | None:
+    """How a group's state looks."""
+    return {"Stable": "green", "Empty": "dim", "Dead": "red"}.get(state, "yellow")
+
+
+LAG = Column("lag", right=True, show=human.count, colour=lambda lag: "yellow" if lag else None)
+
+
+def _show(output: Output, looks: Sequence[Look], options: argparse.Namespace) -> None:
+    if options.total:
+        columns_of = [Column("group", narrow=True), Column("state", colour=state_colour)]
+        columns_of += [number("member_count", "MEMBERS"), number("partition_count", "PARTITIONS"), LAG]
+        output.table(columns_of, [seen.summary() for seen in looks])
+        return
+    if output.json:
+        output.table([], [row for seen in looks for row in (_topics(seen) if options.by_topic else seen.rows)])
+        return
+    for index, seen in enumerate(looks):
+        if index:
+            output.line()
+        headline(output, seen)
+        if seen.rows:
+            output.line()
+            if options.by_topic:
+                by_topic = [Column("topic", narrow=True), number("partition_count", "PARTITIONS"), LAG]
+                output.table(by_topic, _topics(seen))
+            else:
+                output.table(columns(seen.rows), seen.rows)
+
+
+def _topics(seen: Look) -> list[dict[str, Any]]:
+    totals: dict[str, dict[str, Any]] = {}
+    for row in seen.rows:
+        topic = row["topic"]
+        each = totals.setdefault(topic, {"group": row["group"], "topic": topic, "partition_count": 0, "lag": 0})
+        each["partition_count"] += 1
+        each["lag"] += row["lag"] or 0
+    return list(totals.values())
+
+
+def _add_rates(looks: Sequence[Look], before: dict[Any, tuple[float, int]]) -> None:
+    """How many records a second each partition's reader got through since the last look."""
+    now = time.monotonic()
+    for seen in looks:
+        for row in seen.rows:
+            key, committed = (row["group"], row["topic"], row["partition"]), row["committed"]
+            if committed is None:
+                continue
+            then, at = before.get(key, (now, committed))
+            row["per_second"] = round((committed - at) / (now - then)) if now > then else None
+            before[key] = (now, committed)
+
+
+def _verdict(looks: Sequence[Look], limit: int | None) -> int:
+    behind = {seen.group.group_id: seen.summary()["lag"] for seen in looks}
+    late = {name: lag for name, lag in behind.items() if limit is not None and lag > limit}
+    if late:
+        first, lag = next(iter(late.items()))
+        more = f", and {human.plural(len(late) - 1, 'other group')}" if len(late) > 1 else ""
+        raise Failure(f"{first} is {lag:,} records behind, more than {limit:,}{more}")
+    return 0
+
+
+def _now_ms() -> int:
+    return time.time_ns() // 1_000_000

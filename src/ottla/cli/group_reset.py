@@ -1,0 +1,275 @@
+"""Move a group to other offsets. Without --execute it only shows what would change, as Kafka's tool does.
+
+The group must have no members: stop its consumers first. Without --topic every topic that it committed for is meant.
+A moment without a time zone is local (for Kafka's tool it is UTC); offsets beyond a partition's ends become its ends.
+"""
+
+import argparse
+import sys
+import time
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from ottla.cli import human
+from ottla.cli.connect import add_connection_arguments, open_admin
+from ottla.cli.names import missing
+from ottla.cli.output import Column, Output, add_output_arguments, number
+from ottla.cli.parsing import Verb, nearest
+from ottla.cli.terminal import Failure
+
+if TYPE_CHECKING:
+    from ottla.clients.admin import Admin
+    from ottla.common.ids import TopicPartition
+
+
+class Places(NamedTuple):
+    """What is known of a partition: the group's offset (None: nothing committed), where its log begins and ends."""
+
+    current: int | None
+    earliest: int
+    latest: int
+
+
+def _arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("names", metavar="GROUP", nargs="*", help="the group")
+    parser.add_argument("--group", dest="more_names", action="append", default=[], help=argparse.SUPPRESS)
+    parser.add_argument(
+        "--topic", metavar="TOPIC[:0,1]", action="append", default=[], help="a topic, or some of its partitions"
+    )
+    parser.add_argument("--all-topics", action="store_true", help="every topic that it committed for; the default")
+    to = parser.add_argument_group("where to").add_mutually_exclusive_group(required=True)
+    to.add_argument("--to-earliest", action="store_true", help="the first record that there is")
+    to.add_argument("--to-latest", action="store_true", help="behind the last record: what is written from now on")
+    to.add_argument("--to-current", action="store_true", help="where it is; latest where nothing is committed")
+    to.add_argument("--to-offset", type=int, metavar="N", help="this offset")
+    to.add_argument("--shift-by", type=int, metavar="N", help="so many records on, or back with a minus")
+    to.add_argument("--to-datetime", metavar="TIME", help="the first record since then: 2026-01-31T12:00, now-1h")
+    to.add_argument("--by-duration", metavar="DURATION", help="the first record since so long ago: 1h30min, PT1H30M")
+    to.add_argument("--from-file", metavar="FILE", help="lines of topic,partition,offset; - is standard input")
+    parser.add_argument("--execute", action="store_true", help="do it")
+    parser.add_argument("--dry-run", action="store_true", help="only show what would change; the default")
+    parser.add_argument("--export", action="store_true", help="print lines for --from-file; changes nothing")
+    add_output_arguments(parser)
+    add_connection_arguments(parser)
+
+
+def _reset(options: argparse.Namespace) -> int:
+    from ottla.clients.admin import GroupOffset
+
+    output = Output(options)
+    group = _group_of(options)
+    if options.execute and (options.dry_run or options.export):
+        raise Failure("--execute changes offsets, --dry-run and --export change nothing: give one", exit_code=2)
+    if options.from_file and (options.topic or options.all_topics):
+        raise Failure("--from-file already says which partitions are meant", exit_code=2)
+    moment_ms = _moment_of(options)
+    given = _read_file(options.from_file) if options.from_file else None
+    with open_admin(options) as admin:
+        members = _members(admin, group, output)
+        if members and options.execute:
+            raise Failure(*_active(group, members))
+        committed = admin.list_group_offsets(group)
+        partitions = list(given) if given is not None else _scope(admin, group, options.topic, committed)
+        places = _places(admin, partitions, {p: offset.offset for p, offset in committed.items()})
+        if moment_ms is not None:
+            found = admin.list_offsets(dict.fromkeys(partitions, moment_ms))
+            wanted = {p: at.offset if at.offset >= 0 else places[p].latest for p, at in found.items()}
+        else:
+            move = _move(options, given)
+            wanted = {partition: move(partition, places[partition]) for partition in partitions}
+        plan = {p: min(max(offset, places[p].earliest), places[p].latest) for p, offset in wanted.items()}
+        if options.export:
+            _export(output, plan)
+            return 0
+        if options.execute:
+            admin.alter_group_offsets(group, {p: GroupOffset(offset) for p, offset in plan.items()})
+    _tell(output, group, plan, wanted, places, executed=options.execute)
+    if moment_ms is not None:
+        output.note(f"First records at or after {human.moment_utc(moment_ms)}; latest where there is none.")
+    if not options.execute:
+        output.note("Nothing was changed: --execute does it.")
+        if members:
+            output.warn(f"{_active(group, members)[0]}, so --execute would refuse")
+    return 0
+
+
+VERB = Verb(
+    _reset,
+    _arguments,
+    "move a group to other offsets",
+    description=__doc__,
+    examples="""
+    ottla group reset billing --to-earliest                      shows what would change
+    ottla group reset billing --to-earliest --execute            does it
+    ottla group reset billing --topic orders:0,3 --shift-by -100 --execute
+    ottla group reset billing --to-datetime 2026-01-31T12:00+01:00
+    ottla group reset billing --to-current --export > saved.csv
+    ottla group reset billing --from-file saved.csv --execute
+    """,
+)
+
+
+def _group_of(options: argparse.Namespace) -> str:
+    names = [*options.names, *options.more_names]
+    if len(names) != 1:
+        problem = f"one group at a time, not {len(names)}" if names else "which group?"
+        raise Failure(problem, "`ottla group reset --help` has examples.", exit_code=2)
+    return str(names[0])
+
+
+def _moment_of(options: argparse.Namespace) -> int | None:
+    if options.to_datetime:
+        from ottla.cli.where import parse_moment
+
+        text = options.to_datetime
+        return parse_moment(text.removeprefix("now") if text.startswith("now-") else text)
+    if not options.by_duration:
+        return None
+    try:
+        return time.time_ns() // 1_000_000 - human.parse_duration(options.by_duration)
+    except ValueError as error:
+        raise Failure(str(error), exit_code=2) from error
+
+
+def _move(
+    options: argparse.Namespace, given: "Mapping[TopicPartition, int] | None"
+) -> "Callable[[TopicPartition, Places], int]":
+    """From a partition to the offset that is asked for, before it is held within the log."""
+    if given is not None:
+        return lambda partition, _: given[partition]
+    if options.to_earliest:
+        return lambda _, places: places.earliest
+    if options.to_latest:
+        return lambda _, places: places.latest
+    if options.to_offset is not None:
+        return lambda _, __: int(options.to_offset)
+    shift = options.shift_by or 0  # --to-current is a shift by nothing
+
+    def shifted(partition: "TopicPartition", places: Places) -> int:
+        if places.current is None and options.shift_by is not None:
+            advice = "--to-offset, --to-earliest and --to-latest need no offset to start from."
+            raise Failure(f"nothing is committed for {partition}, so there is nothing to shift", advice)
+        return (places.latest if places.current is None else places.current) + shift
+
+    return shifted
+
+
+def _members(admin: "Admin", group: str, output: Output) -> int:
+    from ottla.clients.errors import GroupNotFound
+
+    try:
+        return len(admin.describe_group(group).members)
+    except GroupNotFound:
+        near = nearest(group, [each.group_id for each in admin.list_groups()])
+        meant = f" Did you mean {near!r}?" if near else ""
+        output.note(f"There is no group {group!r} yet.{meant}")
+        return 0
+
+
+def _active(group: str, members: int) -> tuple[str, str]:
+    return (
+        f"{group} has {human.plural(members, 'member')}: offsets can be reset only while nobody reads",
+        f"Stop its consumers first; `ottla group describe {group}` shows who they are.",
+    )
+
+
+def _scope(
+    admin: "Admin", group: str, topics: list[str], committed: "Mapping[TopicPartition, object]"
+) -> "list[TopicPartition]":
+    from ottla.common.ids import TopicPartition
+
+    if not topics:
+        if not committed:
+            raise Failure(f"{group} has committed nothing", "--topic TOPIC names what it should read.")
+        return sorted(committed)
+    counts = {topic.name: topic.partitions for topic in admin.list_topics(include_internal=True)}
+    chosen: dict[TopicPartition, None] = {}
+    for word in topics:
+        name, _, numbers = word.partition(":")
+        if name not in counts:
+            raise Failure(*missing(name, counts, "topic"))
+        for number_text in numbers.split(",") if numbers else map(str, range(counts[name])):
+            if not number_text.strip().isdecimal() or int(number_text) >= counts[name]:
+                raise Failure(f"{name} has {human.plural(counts[name], 'partition')}, and no {number_text!r}")
+            chosen[TopicPartition(name, int(number_text))] = None
+    return sorted(chosen)
+
+
+def _places(
+    admin: "Admin", partitions: "list[TopicPartition]", current: "Mapping[TopicPartition, int]"
+) -> "dict[TopicPartition, Places]":
+    from ottla.clients.admin import OffsetSpec
+
+    earliest = admin.list_offsets(dict.fromkeys(partitions, OffsetSpec.EARLIEST))
+    latest = admin.list_offsets(dict.fromkeys(partitions, OffsetSpec.LATEST))
+    return {p: Places(current.get(p), earliest[p].offset, latest[p].offset) for p in partitions}
+
+
+def _read_file(path: str) -> "dict[TopicPartition, int]":
+    """Offsets from lines of `topic,partition,offset`, as `--export` and Kafka's tool print them."""
+    import csv
+
+    from ottla.common.ids import TopicPartition
+
+    try:
+        if path == "-":
+            rows = list(csv.reader(sys.stdin))
+        else:
+            with open(path, encoding="utf-8", newline="") as file:
+                rows = list(csv.reader(file))
+    except OSError as error:
+        raise Failure(f"the file {path} cannot be read: {error.strerror}", exit_code=2) from error
+    offsets: dict[TopicPartition, int] = {}
+    for line, row in enumerate(rows, 1):
+        if not row or row[0].lstrip().startswith("#"):
+            continue
+        try:
+            topic, partition, offset = (cell.strip() for cell in row)
+            offsets[TopicPartition(topic, int(partition))] = int(offset)
+        except ValueError:
+            advice = f"It is {','.join(row)!r}; each line must be topic,partition,offset."
+            raise Failure(f"{path}, line {line} cannot be read", advice, exit_code=2) from None
+    if not offsets:
+        raise Failure(f"{path} has no offsets", "Each line must be topic,partition,offset.", exit_code=2)
+    return offsets
+
+
+def _export(output: Output, plan: "Mapping[TopicPartition, int]") -> None:
+    for partition, offset in plan.items():
+        row = {"topic": partition.topic, "partition": partition.partition, "offset": offset}
+        output.done(f"{partition.topic},{partition.partition},{offset}", row)
+
+
+def _tell(
+    output: Output,
+    group: str,
+    plan: "Mapping[TopicPartition, int]",
+    wanted: "Mapping[TopicPartition, int]",
+    places: "Mapping[TopicPartition, Places]",
+    *,
+    executed: bool,
+) -> None:
+    rows: list[dict[str, Any]] = []
+    for partition, offset in plan.items():
+        place = places[partition]
+        rows.append(
+            {
+                "group": group,
+                "topic": partition.topic,
+                "partition": partition.partition,
+                "before": place.current,
+                "offset": offset,
+                "change": None if place.current is None else offset - place.current,
+                "lag": place.latest - offset,
+                "changed": executed,
+            }
+        )
+        if offset != wanted[partition]:
+            text = (
+                f"{partition} has offsets {place.earliest} to {place.latest}: {offset} instead of {wanted[partition]}"
+            )
+            output.warn(text)
+    heading = "NOW" if executed else "WOULD BE"
+    change = Column("change", right=True, show=lambda n: "-" if n is None else f"{n:+,}" if n else "0")
+    columns = [Column("topic", narrow=True), number("partition"), number("before"), number("offset", heading)]
+    output.table([*columns, change, number("lag", "LAG THEN")], rows)
