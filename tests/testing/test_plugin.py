@@ -1,0 +1,163 @@
+"""The plugin as pytest runs it, in a pytest of its own: reports, options, workers, and no cost for those without it."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+FIXTURE_TEST = """
+    def test_it(ottla):
+        topic = ottla.topic()
+        ottla.produce(topic, "x")
+        assert ottla.consume(topic)[0].value == b"x"
+"""
+
+
+class Run:
+    """Runs pytest on a file in a directory of its own; warnings are errors there."""
+
+    def __init__(self, directory: Path) -> None:
+        self._directory = directory
+
+    def __call__(self, text: str, *options: str, ini: str = "") -> tuple[int, str]:
+        import textwrap
+
+        (self._directory / "test_it.py").write_text(textwrap.dedent(text))
+        (self._directory / "pytest.ini").write_text(f"[pytest]\naddopts = -p no:cacheprovider -W error\n{ini}")
+        done = subprocess.run(
+            [sys.executable, "-m", "pytest", "test_it.py", *options],
+            cwd=self._directory,
+            capture_output=True,
+            text=True,
+            timeout=60,
+            check=False,
+        )
+        return done.returncode, done.stdout + done.stderr
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> Run:
+    return Run(tmp_path)
+
+
+@pytest.mark.parametrize("options", [(), ("--ottla=process",), ("-n2",)], ids=["thread", "process", "xdist"])
+def test_it_gives_a_broker_wherever_it_is_to_run(run: Run, options: tuple[str, ...]) -> None:
+    code, out = run(FIXTURE_TEST + FIXTURE_TEST.replace("test_it", "test_again"), *options)
+    assert code == 0, out
+    assert "2 passed" in out
+
+
+def test_a_failed_test_tells_what_was_injected_and_what_it_hit(run: Run) -> None:
+    code, out = run(
+        """
+        from ottla.clients import Producer
+
+        def test_it(ottla):
+            topic = ottla.topic("orders")
+            ottla.faults.fail("Produce", "NOT_LEADER_OR_FOLLOWER", times=2, topic=topic)
+            ottla.faults.delay("Metadata", 5, client_id="somebody-else")
+            with Producer(bootstrap_servers=ottla.bootstrap, client_id="shop", retry_backoff_ms=10) as producer:
+                producer.send(topic, b"x").result(10)
+            ottla.clock.advance(5)
+            assert ottla.records(topic) == []
+        """
+    )
+    assert code == 1
+    assert "ottla: injected faults" in out
+    assert "fail(Produce, NOT_LEADER_OR_FOLLOWER, topic='orders', times=2): hit 2 times" in out
+    assert "Produce of orders-0 by client 'shop'" in out
+    assert "delay(Metadata, 5 s, client_id='somebody-else', times=1): hit NOTHING" in out
+    assert "clock.advance(5 s)" in out
+    assert "1 failed" in out
+    assert "error" not in out.rpartition("short test summary")[2], (
+        "a failed test is not told of its missed faults twice"
+    )
+
+
+MISSED = """
+    def test_it(ottla):
+        ottla.faults.fail("Produce", "NOT_LEADER_OR_FOLLOWER")
+"""
+
+
+def test_a_fault_that_hit_nothing_is_reported_loudly(run: Run) -> None:
+    code, out = run(MISSED)
+    assert code == 1
+    assert "Injected faults that hit nothing" in out
+    assert "fail(Produce, NOT_LEADER_OR_FOLLOWER, times=1)" in out
+    code, out = run(MISSED, "--ottla-missed-faults=ignore")
+    assert code == 0, out
+    code, out = run(MISSED, "-W", "default", ini="ottla_missed_faults = warn\n")
+    assert code == 0, out
+    assert "1 warning" in out
+    code, out = run(MISSED.replace('")\n', '", may_miss=True)\n'))
+    assert code == 0, out
+
+
+def test_properties_from_the_ini_file(run: Run) -> None:
+    text = """
+        from ottla.clients import Admin
+
+        def test_it(ottla):
+            with Admin(bootstrap_servers=ottla.bootstrap) as admin:
+                assert len(admin.describe_topic(ottla.topic(partitions=-1)).partitions) == 7
+    """
+    code, out = run(text, ini="ottla_properties =\n    num.partitions=7\n")
+    assert code == 0, out
+
+
+def test_a_broker_that_a_test_killed_is_there_for_the_next(run: Run) -> None:
+    code, out = run("""
+        def test_kill(ottla):
+            ottla.kill()
+
+        def test_pause(ottla):
+            ottla.pause()
+
+        def test_fine(ottla):
+            topic = ottla.topic()
+            ottla.produce(topic, "x")
+            assert len(ottla.records(topic)) == 1
+    """)
+    assert code == 0, out
+    assert "3 passed" in out
+
+
+def test_a_crash_of_the_tests_takes_the_broker_beside_them_with_it(run: Run, tmp_path: Path) -> None:
+    code, _ = run(
+        """
+        import os
+
+        def test_it(ottla_session_broker):
+            open("pid", "w").write(str(ottla_session_broker.pid))
+            os._exit(3)
+        """,
+        "--ottla=process",
+    )
+    assert code == 3
+    pid = int((tmp_path / "pid").read_text())
+    from ottla.testing.waiting import wait_until
+
+    wait_until(lambda: not _alive(pid), what=f"process {pid} to end")
+
+
+def _alive(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().split()[2] != "Z"
+    except FileNotFoundError:
+        return False
+
+
+def test_who_does_not_use_it_does_not_pay_for_it(run: Run) -> None:
+    code, out = run("""
+        import sys
+
+        def test_it():
+            loaded = {name for name in sys.modules if name.split(".")[0] == "ottla"}
+            assert loaded <= {"ottla", "ottla.testing", "ottla.testing.plugin"}, loaded
+    """)
+    assert code == 0, out
+    assert "1 passed" in out
