@@ -36,6 +36,7 @@ GROUPS: dict[str, dict[str, tuple[str, str]]] = {
         "cluster": ("ottla.cli.cluster", "show brokers, features, quorum, log directories"),
     },
     "this command": {
+        "profile": ("ottla.cli.profile", "keep the addresses and settings of several clusters"),
         "version": ("ottla.cli.version", "show the versions of Ottla and of what it runs on"),
     },
 }

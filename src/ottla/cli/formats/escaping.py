@@ -66,3 +66,11 @@ def for_terminal(text: str) -> str:
 def _json_escape(character: str) -> str:
     units = character.encode("utf-16-be", "surrogatepass")
     return "".join(f"\\u{units[i] << 8 | units[i + 1]:04x}" for i in range(0, len(units), 2))
+
+
+def visible(data: bytes) -> bytes:
+    """The bytes as a terminal may have them: as `escaped`, but line breaks, tabs and backslashes stay."""
+    text = data.decode("utf-8", "surrogateescape")
+    if text.isprintable():
+        return data
+    return "".join(c if c in "\n\t\\" else _as_it_is(c, "") for c in text).encode()

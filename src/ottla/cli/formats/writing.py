@@ -11,9 +11,9 @@ from collections.abc import Callable, Iterable, Sequence
 from datetime import UTC, datetime
 from itertools import groupby
 from operator import itemgetter
-from typing import Any, Protocol
+from typing import Any, ClassVar, Protocol
 
-from ottla.cli.formats.escaping import NULL, escaped
+from ottla.cli.formats.escaping import NULL, escaped, visible
 from ottla.cli.formats.template import Field, Part
 
 Put = Callable[["Readable"], bytes]
@@ -22,8 +22,8 @@ Put = Callable[["Readable"], bytes]
 class Readable(Protocol):
     """What a writer wants to know of a record: `ottla.clients.Record` has it."""
 
-    topic: Any
-    partition: Any
+    topic: ClassVar[str]
+    partition: ClassVar[int]
 
     @property
     def offset(self) -> int: ...
@@ -36,6 +36,9 @@ class Readable(Protocol):
     @property
     def headers(self) -> list[tuple[str, bytes | None]]: ...
 
+
+VISIBLE = "visible"
+"""An encoding that no format string asks for: see `for_terminal_only`."""
 
 _INDEX = {"offset": 0, "timestamp": 1, "key": 2, "value": 3}
 _DIRECT = {"key": b"%b", "value": b"%b", "offset": b"%d", "timestamp": b"%d"}
@@ -133,6 +136,8 @@ def bytes_writer(encoding: str, null: bytes, stop: str = "") -> Callable[[bytes 
     """How bytes are written in an encoding of the template's."""
     if encoding == "escaped":
         return lambda data: NULL if data is None else escaped(data, stop)
+    if encoding == VISIBLE:
+        return lambda data: null if data is None else visible(data)
     if encoding == "hex":
         return lambda data: null if data is None else data.hex().encode()
     if encoding == "base64":
@@ -198,10 +203,24 @@ def header_text(name: str, value: bytes | None, stop: str = "") -> bytes:
 class _Header:
     """A header in the clothes of a record, for the parts of `%h{...}`."""
 
-    topic = ""
-    partition = offset = timestamp = -1
+    topic: ClassVar[str] = ""
+    partition: ClassVar[int] = -1
+    offset = timestamp = -1
     headers: list[tuple[str, bytes | None]] = []
 
     def __init__(self, name: str, value: bytes | None) -> None:
         self.key = name.encode()
         self.value = value
+
+
+def for_terminal_only(parts: Sequence[Part]) -> tuple[Part, ...]:
+    """The template with fields that cannot play with a terminal where they would be written as they are."""
+    return tuple(
+        part._replace(
+            encoding=part.encoding or (VISIBLE if part.name in ("key", "value", "topic") else ""),
+            inner=None if part.inner is None else for_terminal_only(part.inner),
+        )
+        if isinstance(part, Field)
+        else part
+        for part in parts
+    )

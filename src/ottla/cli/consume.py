@@ -1,0 +1,276 @@
+"""Print the records of topics: from where you say (default: the beginning, and on as they come) to where you say.
+
+No group's positions are touched unless --group names one, which is then joined and committed to. On a terminal records
+are laid out for people; elsewhere the default is the value and a line break.
+"""
+
+from __future__ import annotations
+
+import argparse
+import re
+import sys
+import time
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from ottla.cli.connect import add_connection_arguments, client_settings
+from ottla.cli.names import choose, is_pattern, missing
+from ottla.cli.terminal import Failure, Style
+
+if TYPE_CHECKING:
+    from ottla.cli.follow import Limits, Sink, Stopping
+    from ottla.clients import Consumer, Record
+    from ottla.common.ids import TopicPartition
+
+EXAMPLES = r"""
+ottla consume orders                            all there is, then what comes; Ctrl-C ends it
+ottla consume orders -e --json | jq .value      all there is, as JSON lines, then end
+ottla consume orders -o @-1h -n 20              20 records of the last hour
+ottla consume orders -o @2026-01-31T12:00 --until 2026-01-31T13:00
+ottla consume 'orders-*' payments -e -f '%t[%p]@%o %T{iso} %k=%v\n'
+ottla consume orders --partition 0,2-3 -o +100
+ottla consume orders --group billing -n 10      10 records for the group, and its position after them
+ottla consume old -e -f '%K{big32}%k%V{big32}%v' | ottla produce new -f '%K{big32}%k%V{big32}%v'
+"""
+
+FORMAT_HELP = r"""how a record is written: %%t topic %%p partition %%o offset %%T timestamp %%k key %%v value
+(or %%s) %%h headers %%K %%V sizes %%H number of headers; %%k{hex} {base64} {escaped} %%T{iso} {strftime[..]}
+%%o{big32} and others; \n \t \xNN; default: %%v\n"""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The options of `ottla consume`."""
+    add_topic_arguments(parser)
+    parser.add_argument(
+        "-o", "--offset", default=None, metavar="WHERE",
+        help="beginning (default), end, N, +N after the beginning, -N before the end of each partition, or @WHEN: "
+        "@2026-01-31T12:00, @1769860800000, @-1h",
+    )  # fmt: skip
+    parser.add_argument("-n", "--count", type=whole, metavar="N", help="end after so many records")
+    parser.add_argument("--last", type=whole, metavar="N", help="begin with the last N of all partitions together")
+    parser.add_argument("--group", "-g", metavar="GROUP", help="join this group, begin at its position, and commit")
+    add_reading_arguments(parser)
+
+
+def add_topic_arguments(parser: argparse.ArgumentParser) -> None:
+    """Which topics and partitions."""
+    parser.add_argument("topics", nargs="+", metavar="TOPIC", help="topics; * ? [abc] are wildcards (quote them)")
+    parser.add_argument("-r", "--regex", action="store_true", help="the topics are regular expressions of whole names")
+    parser.add_argument(
+        "-p", "--partition", action="append", default=[], metavar="P,..", help="only these partitions: 0,2,4-6"
+    )
+
+
+def add_reading_arguments(parser: argparse.ArgumentParser) -> None:
+    """What consume and tail share: where to end, what to show, and how."""
+    parser.add_argument("-e", "--exit-at-end", action="store_true", help="end where the topics ended at the start")
+    parser.add_argument("--until", metavar="WHEN", help="only records older than that moment, which ends it")
+    parser.add_argument("--grep", metavar="REGEX", help="only records whose value or key matches")
+    parser.add_argument(
+        "--isolation", choices=("read_uncommitted", "read_committed"), default=None,
+        help="whether records of open and aborted transactions are shown; default: read_uncommitted",
+    )  # fmt: skip
+    group = parser.add_argument_group("output")
+    group.add_argument("-f", "--format", metavar="FORMAT", help=FORMAT_HELP)
+    group.add_argument("--null", metavar="TEXT", default="", help="what -f writes for a null key or value")
+    group.add_argument("--json", "-J", action="store_true", help="a JSON object per line; not UTF-8: value_base64")
+    group.add_argument("--json-value", action="store_true", help="the same, with values that are JSON as they are")
+    add_connection_arguments(parser)
+
+
+def whole(text: str) -> int:
+    """A number from 0 on, for argparse."""
+    if not (text.isascii() and text.isdigit()):
+        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number")
+    return int(text)
+
+
+def run(options: argparse.Namespace) -> int:
+    """Read and print."""
+    _check(options)
+    return read(options, offset=options.offset or "beginning", last=options.last, count=options.count)
+
+
+def _check(options: argparse.Namespace) -> None:
+    if options.last is not None and options.offset is not None:
+        raise Failure("--last and -o both say where to begin", exit_code=2)
+    if not options.group:
+        return
+    for name in ("partition", "last", "until", "exit_at_end"):
+        if getattr(options, name) not in (None, [], False):
+            raise Failure(
+                f"--{name.replace('_', '-')} does not go with --group: the group decides who reads what from where",
+                exit_code=2,
+            )
+    if options.offset is not None and options.offset not in ("beginning", "end"):
+        raise Failure(
+            f"-o {options.offset} does not go with --group",
+            "beginning and end say where a group begins that has no position yet; `ottla group reset` moves it.",
+            exit_code=2,
+        )
+
+
+def read(options: argparse.Namespace, *, offset: str, last: int | None, count: int | None) -> int:
+    """What consume and tail do: read from `offset`, or the last so many, and print. The exit code."""
+    from ottla.cli.follow import Follower, Limits, stopping_on_interrupt
+    from ottla.cli.where import offsets_at, parse_moment, parse_partitions, parse_where, start_offsets
+
+    where = parse_where(offset)
+    until_ms = parse_moment(options.until) if options.until else None
+    limits = Limits(count, None, until_ms, _pattern(options.grep))
+    partitions = parse_partitions(options.partition)
+    sink_for = _sinks(options)
+    with _consumer(options, where.kind) as consumer:
+        if getattr(options, "group", None):
+            return _in_group(consumer, options, sink_for, limits)
+        tps = _partitions(consumer, options, partitions)
+        sink = sink_for(len({tp.topic for tp in tps}) > 1)
+        first, end = consumer.beginning_offsets(tps), consumer.end_offsets(tps)
+        is_over = until_ms is not None and until_ms <= time.time_ns() // 1_000_000
+        if until_ms is not None and is_over:
+            end = {tp: max(first[tp], offset) for tp, offset in offsets_at(consumer, until_ms, end).items()}
+        starts = start_offsets(consumer, where, first, end)
+        with stopping_on_interrupt() as stopping:
+            corrupt = 0
+            if last is not None:
+                written, corrupt = _show_last(consumer, last, limits._replace(ends=end), first, sink, stopping)
+                starts = end
+                limits = limits._replace(most=None if count is None else count - written)
+            if options.exit_at_end or is_over:
+                limits = limits._replace(ends=end)
+            follower = Follower(consumer, sink, limits, stopping)
+            follower.run(starts)
+        return 130 if stopping.asked else 1 if corrupt + follower.corrupt else 0
+
+
+def _show_last(
+    consumer: Consumer, last: int, limits: Limits, first: Mapping[TopicPartition, int], sink: Sink, stopping: Stopping
+) -> tuple[int, int]:
+    """Print the last records before the ends; how many, and how many batches were corrupt."""
+    from ottla.cli.follow import Follower, Limits, newest
+
+    kept: list[Record] = []
+    ends = limits.ends or {}
+    follower = Follower(consumer, kept.extend, Limits(ends=ends), stopping)
+    follower.run({tp: max(first[tp], end - last) for tp, end in ends.items()})
+    chosen = newest(kept, last)
+    if limits.grep is not None:
+        found = limits.grep.search
+        chosen = [r for r in chosen if (r.value and found(r.value)) or (r.key and found(r.key))]
+    chosen = chosen if limits.most is None else chosen[: limits.most]
+    if chosen:
+        sink(chosen)
+    return len(chosen), follower.corrupt
+
+
+def _in_group(consumer: Consumer, options: argparse.Namespace, sink_for: Callable[[bool], Sink], limits: Limits) -> int:
+    from ottla.cli.follow import Follower, stopping_on_interrupt
+
+    topics: list[str] | None = None
+    pattern = None
+    if any(is_pattern(name, regex=options.regex) for name in options.topics):
+        from fnmatch import translate
+
+        pattern = "|".join(f"(?:{name})" if options.regex else translate(name) for name in options.topics)
+        _compiled(pattern, "a topic")
+    else:
+        topics = sorted({tp.topic for tp in _partitions(consumer, options, [])})
+    sink = sink_for(topics is None or len(topics) > 1)
+    with stopping_on_interrupt() as stopping:
+        follower = Follower(consumer, sink, limits, stopping)
+        follower.run_in_group(topics, pattern)
+    return 130 if stopping.asked else 1 if follower.corrupt else 0
+
+
+def _consumer(options: argparse.Namespace, place: str) -> Consumer:
+    settings = client_settings(options, "consumer")
+    for name in ("group.id", "group.instance.id"):
+        settings.pop(name, None)  # of a profile: without --group no group is touched
+    group = getattr(options, "group", None)
+    if group:
+        settings["group.id"] = group
+    settings["enable.auto.commit"] = False
+    settings["allow.auto.create.topics"] = False
+    settings["auto.offset.reset"] = "latest" if group and place == "end" else "earliest"
+    if options.isolation:
+        settings["isolation.level"] = options.isolation
+    # A round trip then brings more than one poll takes.
+    settings.setdefault("max.partition.fetch.bytes", 4 << 20)
+    from ottla.clients import Consumer
+
+    return Consumer(settings)
+
+
+def _partitions(consumer: Consumer, options: argparse.Namespace, wanted: Sequence[int]) -> list[TopicPartition]:
+    """The partitions to read; raises Failure for a topic or partition that is not there."""
+    from ottla.clients.errors import UnknownTopicOrPartition
+    from ottla.common.ids import TopicPartition
+
+    known = consumer.topics()
+    for name in options.topics:
+        if name not in known and not is_pattern(name, regex=options.regex):
+            try:
+                known[name] = consumer.partitions_of(name)  # the cluster's own topics are in no list
+            except UnknownTopicOrPartition:
+                raise Failure(*missing(name, known, "topic")) from None
+    chosen = []
+    for topic in choose(options.topics, known, "topic", regex=options.regex):
+        for partition in wanted or known[topic]:
+            if partition not in known[topic]:
+                there = f"0 to {len(known[topic]) - 1}" if len(known[topic]) > 1 else "0 only"
+                raise Failure(f"topic {topic!r} has no partition {partition}; it has {there}")
+            chosen.append(TopicPartition(topic, partition))
+    return chosen
+
+
+def _pattern(text: str | None) -> re.Pattern[bytes] | None:
+    return None if text is None else re.compile(_compiled(text, "--grep").pattern.encode())
+
+
+def _compiled(text: str, what: str) -> re.Pattern[str]:
+    try:
+        return re.compile(text)
+    except re.error as error:
+        raise Failure(f"{what}: {text!r} is not a regular expression: {error}", exit_code=2) from error
+
+
+def _sinks(options: argparse.Namespace) -> Callable[[bool], Sink]:
+    """What makes the sink, once it is known whether there are several topics; raises Failure for a wrong format."""
+    out = sys.stdout.buffer
+    on_terminal = sys.stdout.isatty()
+
+    def sink(lines: Callable[[Sequence[Record]], bytes]) -> Sink:
+        def put(records: Sequence[Record]) -> None:
+            out.write(lines(records))
+            out.flush()
+
+        return put
+
+    if options.json or options.json_value:
+        if options.format:
+            raise Failure("--json and -f both say how records are written", exit_code=2)
+        from ottla.cli.formats.escaping import for_terminal
+        from ottla.cli.formats.json_lines import write_lines
+
+        def as_json(records: Sequence[Record]) -> bytes:
+            text = write_lines(records, inline=options.json_value)
+            return (for_terminal(text) if on_terminal else text).encode()
+
+        return lambda _: sink(as_json)
+    if on_terminal and not options.format:
+        from ottla.cli.formats.people import PeopleWriter
+
+        def for_people(with_topic: bool) -> Sink:
+            writer = PeopleWriter(Style.of(sys.stdout), with_topic=with_topic)
+            return sink(lambda records: writer.lines(records).encode())
+
+        return for_people
+    from ottla.cli.formats.template import FormatError, parse
+    from ottla.cli.formats.writing import Writer, for_terminal_only
+
+    try:
+        parts = parse(options.format or r"%v\n")
+    except FormatError as error:
+        raise Failure(str(error), exit_code=2) from error
+    writer = Writer(for_terminal_only(parts) if on_terminal else parts, null=options.null.encode())
+    return lambda _: sink(writer.lines)

@@ -1,0 +1,231 @@
+"""Reads with a Consumer until something says stop, and hands what it reads to a sink: the loop of consume and tail.
+
+Without a group it assigns itself partitions and never commits. With one it commits what the sink has taken, and
+nothing else: regularly, before partitions are given up, and at the end.
+"""
+
+from __future__ import annotations
+
+import re
+import select
+import signal
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from itertools import groupby
+from types import FrameType
+from typing import TYPE_CHECKING, NamedTuple
+
+from ottla.cli.terminal import Style
+
+if TYPE_CHECKING:
+    from ottla.clients import Consumer, Record
+    from ottla.common.ids import TopicPartition
+
+POLL_S = 0.25
+"""How long one poll waits: an interrupt is seen after so long at the latest."""
+RECORDS = 10_000
+COMMIT_EVERY_S = 5.0
+Sink = Callable[[Sequence["Record"]], None]
+
+
+class Stopping:
+    """Whether an interrupt asked to stop."""
+
+    def __init__(self) -> None:
+        self.asked = False
+
+    def ask(self, number: int, frame: FrameType | None) -> None:
+        """A signal handler: the first time it asks, the second time it raises KeyboardInterrupt."""
+        if self.asked:
+            signal.default_int_handler(number, frame)
+        self.asked = True
+
+
+@contextmanager
+def stopping_on_interrupt() -> Iterator[Stopping]:
+    """Ctrl-C (and SIGTERM) ask politely meanwhile, so that what was read is written and committed."""
+    stopping = Stopping()
+    before = {number: signal.signal(number, stopping.ask) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield stopping
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+class Limits(NamedTuple):
+    """When to stop: after `most` records, at the offset `ends` of each partition, at a timestamp. `grep` filters."""
+
+    most: int | None = None
+    ends: Mapping[TopicPartition, int] | None = None
+    until_ms: int | None = None
+    grep: re.Pattern[bytes] | None = None
+
+
+class Follower:
+    """One reading from start to end. `written` counts what the sink got."""
+
+    def __init__(self, consumer: Consumer, sink: Sink, limits: Limits, stopping: Stopping) -> None:
+        self._consumer = consumer
+        self._sink = sink
+        self._limits = limits
+        self._stopping = stopping
+        self._left: dict[TopicPartition, int] = dict(limits.ends or {})
+        self._next: dict[TopicPartition, int] = {}
+        self._commit_at_s = time.monotonic() + COMMIT_EVERY_S
+        self.written = 0
+        self.corrupt = 0
+        self.in_group = False
+
+    def run(self, starts: Mapping[TopicPartition, int]) -> None:
+        """Read these partitions from there. Blocks until the limits or an interrupt say stop."""
+        self._left = {tp: end for tp, end in self._left.items() if end > starts[tp]}
+        wanted = starts if self._limits.ends is None else self._left
+        if not wanted or self._limits.most == 0 or self._stopping.asked:
+            return
+        self._consumer.assign(wanted)
+        self._consumer.resume(wanted)
+        for tp in wanted:
+            self._consumer.seek(tp, starts[tp])
+        self._read()
+
+    def run_in_group(self, topics: Sequence[str] | None, pattern: str | None) -> None:
+        """Share the topics with the group, beginning where it has committed. Blocks likewise."""
+        self.in_group = True
+        self._consumer.subscribe(topics, pattern=pattern, on_revoked=self._give_up, on_lost=self._lose)
+        self._read()
+        if self._next:
+            self._consumer.commit(self._next)
+
+    def _read(self) -> None:
+        from ottla.clients.errors import CorruptRecords
+
+        until_ms = self._limits.until_ms
+        while not self._stopping.asked:
+            room = None if self._limits.most is None else self._limits.most - self.written
+            try:
+                most = RECORDS if room is None or self._limits.grep is not None else min(RECORDS, room)
+                records = self._consumer.poll(POLL_S, max_records=most)
+            except CorruptRecords as error:
+                self.corrupt += 1
+                print(Style.of(sys.stderr).red(f"ottla: {error}"), file=sys.stderr)
+                continue
+            if records:
+                self._take(records, room)
+            elif self._limits.ends is not None:
+                self._look_at_positions()
+            if self._is_done(room_taken=bool(records)):
+                return
+            if until_ms is not None and not records and time.time_ns() // 1_000_000 >= until_ms:
+                return
+            if not records and _nobody_reads():
+                raise BrokenPipeError
+            self._commit_now_and_then()
+
+    def _is_done(self, *, room_taken: bool) -> bool:
+        if self._limits.most is not None and self.written >= self._limits.most:
+            return True
+        return self._limits.ends is not None and not self._left and (room_taken or not self.in_group)
+
+    def _take(self, records: list[Record], room: int | None) -> None:
+        """Hand over what is wanted of a poll; notes how far each partition was read."""
+        wanted = self._within_ends(records) if self._limits.ends is not None else records
+        if self._limits.until_ms is not None:
+            wanted = [record for record in wanted if record.timestamp < self._limits.until_ms]
+        if self._limits.grep is not None:
+            found = self._limits.grep.search
+            wanted = [r for r in wanted if (r.value and found(r.value)) or (r.key and found(r.key))]
+        if room is not None:
+            wanted = wanted[:room]
+        if wanted:
+            self._sink(wanted)
+            self.written += len(wanted)
+        if self.in_group:
+            full = self._limits.most is not None and self.written >= self._limits.most
+            for _, run in groupby(_up_to(records, wanted[-1]) if full else records, type):
+                *_, last = run
+                self._next[last.topic_partition] = last.offset + 1
+
+    def _within_ends(self, records: list[Record]) -> list[Record]:
+        kept: list[Record] = []
+        for _, run in groupby(records, type):
+            batch = list(run)
+            tp = batch[0].topic_partition
+            end = self._left.get(tp)
+            if end is None:
+                continue
+            if batch[-1].offset + 1 >= end:
+                batch = [record for record in batch if record.offset < end]
+                self._finish(tp)
+            kept += batch
+        return kept
+
+    def _finish(self, tp: TopicPartition) -> None:
+        del self._left[tp]
+        if self._left:
+            self._consumer.pause([tp])
+
+    def _look_at_positions(self) -> None:
+        """A partition may end in what a consumer never sees: markers of transactions, records that compaction took."""
+        for tp, end in list(self._left.items()):
+            if self._consumer.position(tp) >= end:
+                self._finish(tp)
+
+    def _commit_now_and_then(self) -> None:
+        if self.in_group and self._next and time.monotonic() >= self._commit_at_s:
+            self._commit_at_s = time.monotonic() + COMMIT_EVERY_S
+            self._consumer.commit_async(dict(self._next))
+
+    def _give_up(self, partitions: list[TopicPartition]) -> None:
+        mine = {tp: self._next[tp] for tp in partitions if tp in self._next}
+        if mine:
+            self._consumer.commit(mine)
+        self._lose(partitions)
+
+    def _lose(self, partitions: list[TopicPartition]) -> None:
+        for tp in partitions:
+            self._next.pop(tp, None)
+
+
+def _up_to(records: Sequence[Record], last: Record) -> list[Record]:
+    """The records up to the one that was handed over last."""
+    for index in range(len(records) - 1, -1, -1):
+        if records[index] is last:
+            return list(records[: index + 1])
+    return list(records)
+
+
+def newest(records: Sequence[Record], count: int) -> list[Record]:
+    """The last `count` records of all partitions together, in the order of their timestamps.
+
+    Each partition keeps its own order: of each it is a number of records at the end, whatever their timestamps.
+    """
+    import heapq
+
+    ends: dict[TopicPartition, list[Record]] = {}
+    for record in records:
+        ends.setdefault(record.topic_partition, []).append(record)
+    chosen: dict[TopicPartition, int] = {}
+    heap = [(-rows[-1].timestamp, tp) for tp, rows in ends.items()]
+    heapq.heapify(heap)
+    for _ in range(min(count, len(records))):
+        _, tp = heap[0]
+        taken = chosen[tp] = chosen.get(tp, 0) + 1
+        if taken < len(ends[tp]):
+            heapq.heapreplace(heap, (-ends[tp][-taken - 1].timestamp, tp))
+        else:
+            heapq.heappop(heap)
+    runs = [ends[tp][-taken:] for tp, taken in chosen.items()]
+    return list(heapq.merge(*runs, key=lambda record: record.timestamp))
+
+
+def _nobody_reads() -> bool:
+    """Whether standard output is a pipe whose reader has gone: noticed although there is nothing to write."""
+    poller = select.poll()
+    try:
+        poller.register(sys.stdout.fileno(), 0)
+    except (OSError, ValueError):
+        return False
+    return any(event & select.POLLERR for _, event in poller.poll(0))

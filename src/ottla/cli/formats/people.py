@@ -1,0 +1,56 @@
+"""Records for a person at a terminal: one line each, where and when in dim, the key in colour, then value and headers.
+
+Nothing in a record reaches the terminal unescaped. A very long value is cut, and says so.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from ottla.cli import human
+from ottla.cli.formats.escaping import escaped_text
+from ottla.cli.formats.writing import Readable, header_text
+from ottla.cli.terminal import Style
+
+LONGEST = 4096
+
+
+class PeopleWriter:
+    """Writes records for a person; `with_topic` where there are several topics."""
+
+    def __init__(self, style: Style, *, with_topic: bool) -> None:
+        self._style = style
+        self._with_topic = with_topic
+        self._width = 0
+
+    def lines(self, records: Iterable[Readable]) -> str:
+        """A line for each record."""
+        return "".join([self._line(record) for record in records])
+
+    def _line(self, record: Readable) -> str:
+        style = self._style
+        place = f"{record.partition}:{record.offset}"
+        if self._with_topic:
+            place = f"{record.topic}:{place}"
+        self._width = max(self._width, len(place))
+        words = [style.dim(f"{place:<{self._width}}  {human.moment(record.timestamp)}")]
+        if record.key is not None:
+            words.append(style.green(_shown(record.key)) or style.dim('""'))
+        words.append(style.dim("null") if record.value is None else _shown(record.value) or style.dim('""'))
+        if record.headers:
+            texts = (_cut(header_text(name, value).decode(), 0) for name, value in record.headers)
+            words.append(style.yellow(f"[{', '.join(texts)}]"))
+        return "  ".join(words) + "\n"
+
+
+def _shown(data: bytes) -> str:
+    if len(data) <= LONGEST:
+        # A backslash of the record's own is shown as it is: this is to be looked at, not to be read back.
+        return escaped_text(data).replace("\\\\", "\\")
+    return _cut(escaped_text(data[:LONGEST]).replace("\\\\", "\\"), len(data) - LONGEST)
+
+
+def _cut(text: str, left_out: int) -> str:
+    if left_out or len(text) > LONGEST:
+        return f"{text[:LONGEST]}… and {human.size(left_out or len(text) - LONGEST)} more"
+    return text

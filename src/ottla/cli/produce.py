@@ -1,0 +1,279 @@
+"""Send records to a topic: lines of standard input or of files, whole files, JSON lines, or what a format says.
+
+Ends when all are acknowledged; exit code 1 if one was not, or if a line did not fit, which is named. The summary goes
+to standard error, -v prints where each record is.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, nullcontext
+from typing import TYPE_CHECKING, BinaryIO
+
+from ottla.cli.connect import add_connection_arguments, client_settings, open_admin
+from ottla.cli.consume import whole
+from ottla.cli.deliveries import Deliveries
+from ottla.cli.names import missing
+from ottla.cli.output import Bar
+from ottla.cli.terminal import Failure, Style
+
+if TYPE_CHECKING:
+    from ottla.cli.formats.reading import BadRecord, NewRecord
+    from ottla.clients import Producer
+
+EXAMPLES = r"""
+echo hello | ottla produce greetings               each line is a record
+echo JFK:1 | ottla produce orders -K :             key and value
+ottla produce orders -f '%k\t%h\t%v\n' day.tsv     as `consume -f` wrote it
+ottla produce orders --json < orders.jsonl         as `consume --json` wrote it
+ottla produce images --key logo --file logo.png    a file is one value
+ottla produce orders --key JFK --tombstone         a null value
+ottla produce orders -z zstd -H source=import day1.txt day2.txt
+seq 1000000 | ottla produce numbers --rate 10000
+"""
+
+_CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
+Numbered = tuple[str, int, "NewRecord | BadRecord"]
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The options of `ottla produce`."""
+    parser.add_argument("topic", metavar="TOPIC", help="where to; - is each record's own: %%t, or topic in JSON")
+    parser.add_argument("files", nargs="*", metavar="FILE", help="read these instead of standard input")
+    what = parser.add_argument_group("what a record is")
+    what.add_argument(
+        "-f", "--format", metavar="FORMAT",
+        help=r"%%k key %%v value (or %%s) %%h headers %%p partition %%T timestamp %%t topic %%o passed over %%K %%V "
+        r"sizes %%H number of headers; %%k{hex} {base64} {escaped}; \n \t \xNN; default: %%v\n",
+    )  # fmt: skip
+    what.add_argument("-K", "--key-delimiter", metavar="TEXT", help="what stands between key and value of a line")
+    what.add_argument("--null", metavar="TEXT", help="a key or value that is exactly this is null")
+    what.add_argument("-J", "--json", action="store_true", help="JSON lines: key value headers partition timestamp")
+    what.add_argument("--json-value", action="store_true", help="the same, and every value is JSON as it stands there")
+    what.add_argument("--file", action="append", default=[], metavar="FILE", help="this file is one value")
+    what.add_argument("--tombstone", action="store_true", help="one record without a value, for --key")
+    every = parser.add_argument_group("for every record that does not say it itself")
+    every.add_argument("-k", "--key", metavar="KEY", help="the key")
+    every.add_argument("--timestamp", metavar="WHEN", help="2026-01-31T12:00, ms since 1970, -1h; default: now")
+    every.add_argument("-H", "--header", action="append", default=[], metavar="NAME=VALUE", help="one more header")
+    every.add_argument(
+        "-p", "--partition", type=_partition, metavar="N",
+        help="the partition, whatever the record says; `any` leaves it to the key",
+    )  # fmt: skip
+    how = parser.add_argument_group("how")
+    how.add_argument("-z", "--compression", choices=_CODECS, help="compress the batches")
+    how.add_argument("--acks", choices=("0", "1", "all"), help="who must have it before it counts; default: all")
+    how.add_argument("--rate", type=_rate, metavar="N", help="at most so many records in a second")
+    how.add_argument("--create", action="store_true", help="let the broker make a topic that is not there")
+    how.add_argument("-v", "--verbose", action="store_true", help="print topic, partition and offset of each record")
+    how.add_argument("-q", "--quiet", action="store_true", help="no summary")
+    add_connection_arguments(parser)
+
+
+def _partition(text: str) -> int:
+    return -1 if text == "any" else whole(text)
+
+
+def _rate(text: str) -> float:
+    try:
+        rate = float(text)
+    except ValueError:
+        rate = 0.0
+    if not 0 < rate < float("inf"):
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number above 0")
+    return rate
+
+
+def run(options: argparse.Namespace) -> int:
+    """Send everything and wait for it."""
+    records = _records(options)
+    defaults = _Defaults(options)
+    settings = client_settings(options, "producer")
+    settings["allow.auto.create.topics"] = options.create
+    for name, value in (("compression.type", options.compression), ("acks", options.acks)):
+        if value is not None:
+            settings[name] = value
+    topics = None if options.create else _topics(options)
+    from ottla.clients import Producer
+
+    deliveries = Deliveries(sys.stdout.buffer, verbose=options.verbose, as_json=options.json or options.json_value)
+    started_s = time.monotonic()
+    interrupted = False
+    with Producer(settings) as producer:
+        sending = _Sending(producer, options.topic, topics, defaults, deliveries)
+        bar = Bar(None, "records", shown=_shows_progress(options))
+        try:
+            sending.all(records, options.rate, bar)
+        except KeyboardInterrupt:
+            interrupted = True  # what was read is sent all the same
+        deliveries.finish()
+        bar.clear()
+    if not options.quiet:
+        print(Style.of(sys.stderr).dim(deliveries.summary(time.monotonic() - started_s)), file=sys.stderr)
+    return 130 if interrupted else 1 if deliveries.failed else 0
+
+
+def _shows_progress(options: argparse.Namespace) -> bool:
+    return sys.stderr.isatty() and not options.verbose and not options.quiet and not sys.stdin.isatty()
+
+
+def _topics(options: argparse.Namespace) -> set[str]:
+    """The topics that there are; raises Failure if the one that is meant is none of them."""
+    with open_admin(options) as admin:
+        known = {topic.name for topic in admin.list_topics(include_internal=True)}
+    if options.topic != "-" and options.topic not in known:
+        problem, advice = missing(options.topic, known, "topic")
+        raise Failure(
+            problem, advice, f"`ottla topic create {options.topic}` makes it, --create lets the broker do it."
+        )
+    return known
+
+
+class _Defaults:
+    """What the options say about every record."""
+
+    def __init__(self, options: argparse.Namespace) -> None:
+        from ottla.cli.where import parse_moment
+
+        self.key = None if options.key is None else options.key.encode("utf-8", "surrogateescape")
+        self.timestamp = parse_moment(options.timestamp) if options.timestamp else None
+        self.partition: int | None = options.partition
+        self.headers: list[tuple[str, bytes | None]] = []
+        for text in options.header:
+            name, equals, value = text.partition("=")
+            self.headers.append((name, value.encode("utf-8", "surrogateescape") if equals else None))
+
+
+class _Sending:
+    """Hands records to the producer, one after another."""
+
+    def __init__(
+        self, producer: Producer, topic: str, topics: set[str] | None, defaults: _Defaults, deliveries: Deliveries
+    ) -> None:
+        self._producer = producer
+        self._topic = topic
+        self._topics = topics
+        self._defaults = defaults
+        self._deliveries = deliveries
+
+    def all(self, records: Iterator[Numbered], rate: float | None, bar: Bar) -> None:
+        """Send them; those that fail are told to the deliveries. Raises ClientError where going on makes no sense."""
+        from ottla.cli.formats.reading import BadRecord
+
+        started_s = time.monotonic()
+        deliveries = self._deliveries
+        count = 0
+        for source, number, record in records:
+            if isinstance(record, BadRecord):
+                deliveries.refused(source, number, str(record))
+                continue
+            self._send(source, number, record)
+            count += 1
+            if count % 256 == 0:
+                bar.advance(256)
+            if rate is not None:
+                ahead_s = count / rate - (time.monotonic() - started_s)
+                if ahead_s > 0.005:
+                    deliveries.look()
+                    time.sleep(ahead_s)
+
+    def _send(self, source: str, number: int, record: NewRecord) -> None:
+        from ottla.clients.errors import BrokerUnavailable, BufferExhausted, ClientError, Closed
+
+        key, value, headers, partition, timestamp, topic = record
+        defaults = self._defaults
+        if key is None:
+            key = defaults.key
+        if timestamp is None:
+            timestamp = defaults.timestamp
+        if defaults.partition is not None:
+            partition = None if defaults.partition < 0 else defaults.partition
+        if self._topic != "-":
+            topic = self._topic
+        elif topic is None or (self._topics is not None and topic not in self._topics):
+            why = "it says no topic" if topic is None else missing(topic, self._topics or (), "topic")[0]
+            self._deliveries.refused(source, number, why)
+            return
+        if defaults.headers:
+            headers = [*headers, *defaults.headers]
+        try:
+            if headers or timestamp is not None:
+                delivery = self._producer.send(
+                    topic, value, key, partition=partition, timestamp_ms=timestamp, headers=headers
+                )
+            else:
+                delivery = self._producer.send(topic, value, key, partition=partition)
+        except (BrokerUnavailable, BufferExhausted, Closed):
+            raise
+        except ClientError as error:
+            self._deliveries.refused(source, number, " ".join(str(error).split()))
+            return
+        self._deliveries.add(source, number, delivery)
+
+
+def _records(options: argparse.Namespace) -> Iterator[Numbered]:
+    """The records of the input, each with where it is from. Raises Failure for options that contradict."""
+    from ottla.cli.formats.reading import NewRecord, Template
+    from ottla.cli.formats.template import FormatError, parse
+
+    as_json = options.json or options.json_value
+    ways = {"-f": options.format, "--key-delimiter": options.key_delimiter, "--json": as_json, "--file": options.file,
+            "--tombstone": options.tombstone}  # fmt: skip
+    given = [name for name, value in ways.items() if value]
+    if len(given) > 1:
+        raise Failure(f"{given[0]} and {given[1]} both say what a record is", exit_code=2)
+    if options.tombstone:
+        if options.key is None:
+            raise Failure("--tombstone needs the --key that it deletes", exit_code=2)
+        return iter([("line ", 1, NewRecord())])
+    if options.file:
+        return _whole_files(options.file)
+    if as_json:
+        return _from_files(options, None)
+    text = options.format or r"%v\n"
+    if options.key_delimiter:
+        delimiter = "".join(f"\\x{byte:02x}" for byte in options.key_delimiter.encode("utf-8", "surrogateescape"))
+        text = rf"%k{delimiter}%v\n"
+    try:
+        template = Template(parse(text), null=None if options.null is None else options.null.encode())
+    except FormatError as error:
+        raise Failure(str(error), exit_code=2) from error
+    return _from_files(options, template)
+
+
+def _from_files(options: argparse.Namespace, template: object) -> Iterator[Numbered]:
+    from ottla.cli.formats.json_lines import read_lines
+    from ottla.cli.formats.reading import Template, read_records
+
+    for path in options.files or ["-"]:
+        prefix = "" if path == "-" else f"{path}: "
+        with _opened(path) as stream:
+            if isinstance(template, Template):
+                noun = "line " if template.lines else "record "
+                rows = read_records(template, stream)
+            else:
+                noun = "line "
+                rows = read_lines(stream, inline=options.json_value)
+            source = prefix + noun
+            for number, record in rows:
+                yield source, number, record
+
+
+def _whole_files(paths: list[str]) -> Iterator[Numbered]:
+    from ottla.cli.formats.reading import NewRecord
+
+    for number, path in enumerate(paths, 1):
+        with _opened(path) as stream:
+            yield f"{path}: file ", number, NewRecord(value=stream.read())
+
+
+def _opened(path: str) -> AbstractContextManager[BinaryIO]:
+    if path == "-":
+        return nullcontext(sys.stdin.buffer)
+    try:
+        return open(path, "rb")
+    except OSError as error:
+        raise Failure(f"{path} cannot be read: {error.strerror}", exit_code=2) from error

@@ -1,0 +1,105 @@
+"""Where reading begins and ends: `-o beginning|end|N|+N|-N|@WHEN`, and what these are in each partition."""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Iterable, Mapping
+from datetime import datetime
+from typing import TYPE_CHECKING, NamedTuple
+
+from ottla.cli.terminal import Failure
+
+if TYPE_CHECKING:
+    from ottla.clients import Consumer
+    from ottla.common.ids import TopicPartition
+
+_DURATION = re.compile(r"-((?:\d+(?:\.\d+)?(?:ms|s|m|min|h|d|w))+)")
+_AMOUNT = re.compile(r"(\d+(?:\.\d+)?)(ms|s|min|m|h|d|w)")
+_UNIT_MS = {"ms": 1, "s": 1000, "m": 60_000, "min": 60_000, "h": 3_600_000, "d": 86_400_000, "w": 604_800_000}
+_MOST_SECONDS = 10**11
+MAX_OFFSET = 2**63 - 1
+_FORMS = "beginning, end, N, +N (after the beginning), -N (before the end), or @WHEN"
+
+
+class Where(NamedTuple):
+    """A place in every partition: `kind` is beginning, end, offset, after, before or time; `number` says which."""
+
+    kind: str
+    number: int = 0
+
+
+def parse_where(text: str, now_ms: int | None = None) -> Where:
+    """The place that `-o` names; raises Failure with exit code 2."""
+    word = {"earliest": "beginning", "start": "beginning", "latest": "end"}.get(text.lower(), text.lower())
+    if word in ("beginning", "end"):
+        return Where(word)
+    if text.startswith("@"):
+        return Where("time", parse_moment(text[1:], now_ms))
+    sign, digits = (text[0], text[1:]) if text[:1] in ("+", "-") else ("", text)
+    if not (digits.isascii() and digits.isdigit()) or int(digits) > MAX_OFFSET:
+        raise Failure(f"-o {text!r} is no place to begin", f"It may be {_FORMS}.", exit_code=2)
+    return Where({"": "offset", "+": "after", "-": "before"}[sign], int(digits))
+
+
+def parse_moment(text: str, now_ms: int | None = None) -> int:
+    """Milliseconds since the epoch of a date and time (local, unless it has a zone), a number of seconds or ms since
+    the epoch, or a time ago such as `-1h30m`. Raises Failure with exit code 2."""
+    now = time.time_ns() // 1_000_000 if now_ms is None else now_ms
+    ago = _DURATION.fullmatch(text)
+    if ago:
+        return max(0, now - round(sum(float(n) * _UNIT_MS[unit] for n, unit in _AMOUNT.findall(ago[1]))))
+    if text.isascii() and text.isdigit() and len(text) not in (8, 4):  # 8 digits are a date, 20260131
+        number = int(text)
+        if number <= MAX_OFFSET:
+            return number * 1000 if number < _MOST_SECONDS else number
+    if text.lower() == "now":
+        return now
+    try:
+        return max(0, round(datetime.fromisoformat(text).timestamp() * 1000))
+    except (ValueError, OverflowError, OSError) as error:
+        raise Failure(
+            f"{text!r} is no moment",
+            "It may be 2026-01-31, 2026-01-31T12:00 (with Z or +01:00 if not local), ms or s since 1970, or -1h30m.",
+            exit_code=2,
+        ) from error
+
+
+def parse_partitions(words: Iterable[str]) -> list[int]:
+    """Partitions from `0,2,4-6`; empty if none are given. Raises Failure with exit code 2."""
+    chosen: dict[int, None] = {}
+    for word in ",".join(words).split(",") if words else ():
+        first, dash, last = word.strip().partition("-")
+        if not (first.isascii() and first.isdigit()) or (dash and not (last.isascii() and last.isdigit())):
+            raise Failure(f"--partition {word!r} is not a number or a range such as 4-6", exit_code=2)
+        low, high = int(first), int(last or first)
+        if high - low >= 1 << 20:
+            raise Failure(f"--partition {word!r} is more than anybody has", exit_code=2)
+        chosen.update(dict.fromkeys(range(low, high + 1)))
+    return list(chosen)
+
+
+def start_offsets(
+    consumer: Consumer, where: Where, first: Mapping[TopicPartition, int], end: Mapping[TopicPartition, int]
+) -> dict[TopicPartition, int]:
+    """Where to begin in each partition, between its first record and its end."""
+    if where.kind == "time":
+        at = offsets_at(consumer, where.number, end)
+    else:
+        at = {
+            tp: {
+                "beginning": first[tp],
+                "end": end[tp],
+                "offset": where.number,
+                "after": first[tp] + where.number,
+                "before": end[tp] - where.number,
+            }[where.kind]
+            for tp in end
+        }
+    return {tp: min(max(offset, first[tp]), end[tp]) for tp, offset in at.items()}
+
+
+def offsets_at(consumer: Consumer, timestamp_ms: int, end: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
+    """The first record not older than that in each partition; its end if all are older."""
+    found = consumer.offsets_for_times(dict.fromkeys(end, timestamp_ms))
+    return {tp: end[tp] if (row := found.get(tp)) is None else row[0] for tp in end}
