@@ -5,3 +5,6 @@ cdef extern from "Python.h":
     object PyType_GenericAlloc(PyTypeObject* cls, Py_ssize_t items)
     int PyGC_Disable()
     int PyGC_Enable()
+
+    ctypedef struct PyByteArrayObject:
+        Py_ssize_t ob_alloc

@@ -418,6 +418,8 @@ def append_record(
     body += _size_of_headers(pairs) if pairs is not None else 1
     used: cython.Py_ssize_t = PyByteArray_GET_SIZE(out)
     size: cython.Py_ssize_t = _size_of(body) + body
+    if cython.cast(cython.pointer(PyByteArrayObject), out).ob_alloc <= used + size:
+        PyByteArray_Resize(out, 2 * (used + size))  # by itself it would grow by an eighth
     PyByteArray_Resize(out, used + size)
     _write_record(cython.cast(_Room, PyByteArray_AS_STRING(out)), used, body, delta, index, key, value, pairs)
     return size

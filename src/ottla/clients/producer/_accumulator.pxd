@@ -69,13 +69,19 @@ cdef class Accumulator:
     cdef public Py_ssize_t used
     cdef public dict known
 
-    @cython.locals(queues=TopicQueues, delivery=Delivery, size=Py_ssize_t, queue=Queue, batch=Batch, timestamp_ms=cython.longlong)
-    cpdef object try_append(self, object topic, object partition, object key, object value, object headers, object timestamp_ms, object make, object callback)
+    @cython.locals(queues=TopicQueues, delivery=Delivery, size=Py_ssize_t, queue=Queue, batch=Batch)
+    cpdef object try_append(self, object topic, object partition, object key, object value, object headers, long long timestamp_ms, object make, object callback)
 
     cpdef bint has_room(self, Batch batch, Py_ssize_t size)
 
     @cython.locals(added=Py_ssize_t)
     cpdef object put(self, Batch batch, Delivery delivery, object key, object value, object headers, long long timestamp_ms)
+
+
+cdef class Front:
+    cdef public Accumulator _accumulator
+    cdef public object _clock
+    cdef public bint _is_direct
 
 
 @cython.locals(size=Py_ssize_t)

@@ -17,7 +17,7 @@ runs callbacks. Records are encoded as they come: what waits for a broker is byt
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from random import Random
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -38,6 +38,7 @@ HEADER_SIZE = 61
 RECORD_OVERHEAD = 21  # a record's own fields at their longest, as Kafka reckons
 HEADER_OVERHEAD = 10
 UNKNOWN_OFFSET = -1
+NO_HEADERS: Headers = ()
 NOT_YET_MS: float = 1 << 62
 
 
@@ -86,7 +87,7 @@ class Batch:
         self.record_errors: dict[int, Exception] | None = None
         self.base_offset = UNKNOWN_OFFSET
         self.log_append_time_ms = -1
-        self.callbacks: list[tuple[Any, Callable[[Any], object]]] = []
+        self.callbacks: list[Any] = []  # a future, its callback, the next future, and so on
         self.waiters: list[Callable[[], object]] = []
 
     def fill(self, body: Encoded) -> None:
@@ -108,9 +109,9 @@ class Batch:
         while self.waiters:
             self.waiters.pop()()
         callbacks, self.callbacks = self.callbacks, []
-        for delivery, callback in callbacks:
+        for index in range(0, len(callbacks), 2):
             try:
-                callback(delivery)
+                callbacks[index + 1](callbacks[index])
             except Exception:
                 logger.exception("A delivery callback failed for %s", self.queue)
 
@@ -272,7 +273,6 @@ class Accumulator:
         if queues is None:
             return None
         delivery = make.__new__(make) if make is not BlockingDelivery else BlockingDelivery.__new__(BlockingDelivery)
-        pair = None if callback is None else (delivery, callback)
         size = bound(key, value, headers)
         queue = queues.queue_for(partition, key)
         if queue is None:
@@ -282,8 +282,9 @@ class Accumulator:
         if batch is None or not self.has_room(batch, size):
             return None
         self.put(batch, delivery, key, value, headers, timestamp_ms)
-        if pair is not None:
-            batch.callbacks.append(pair)
+        if callback is not None:
+            batch.callbacks.append(delivery)
+            batch.callbacks.append(callback)
         return delivery  # type: ignore[return-value]
 
     def has_room(self, batch: Batch, size: int) -> bool:
@@ -319,6 +320,56 @@ class Accumulator:
     def release(self, size: int) -> None:
         """Count bytes as free again."""
         self.used -= size
+
+
+class Front:
+    """The part of the blocking face that every record passes through."""
+
+    _accumulator: Accumulator
+    _clock: Callable[[], int]  # ns since the epoch
+    _is_direct: bool
+
+    def send(
+        self,
+        topic: str,
+        value: Any = None,
+        key: Any = None,
+        *,
+        partition: int | None = None,
+        timestamp_ms: int | None = None,
+        headers: Mapping[str, bytes | None] | Iterable[tuple[str, bytes | None]] = NO_HEADERS,
+        callback: Callable[[BlockingDelivery], object] | None = None,
+    ) -> BlockingDelivery:
+        """The future of the record: `.result()` waits until it is acknowledged.
+
+        Keys decide the partition unless one is given; `timestamp_ms` is since the epoch, default now. `callback` gets
+        the future when it is done, in the producer's own thread: it must be short and must not wait.
+
+        Blocks only while buffer.memory is full or the topic is not known yet, at most max.block.ms, and then raises
+        BufferExhausted, UnknownTopicOrPartition or BrokerUnavailable. Raises MessageTooLarge, SerializationFailed,
+        Closed at once. What happens later is in the future.
+        """
+        if self._is_direct and timestamp_ms is None and headers is NO_HEADERS:
+            now_ns = self._clock()
+            delivery = self._accumulator.try_append(
+                topic, partition, key, value, NO_HEADERS, now_ns // 1_000_000, BlockingDelivery, callback
+            )
+            if delivery is not None:
+                return delivery
+        return self._send_slowly(topic, value, key, partition, timestamp_ms, headers, callback)
+
+    def _send_slowly(
+        self,
+        topic: str,
+        value: Any,
+        key: Any,
+        partition: int | None,
+        timestamp_ms: int | None,
+        headers: Any,
+        callback: Callable[[BlockingDelivery], object] | None,
+    ) -> BlockingDelivery:
+        """Everything that `send` does not do itself."""
+        raise NotImplementedError
 
 
 def bound(key: bytes | None, value: bytes | None, headers: Headers) -> int:

@@ -9,8 +9,8 @@ from ottla.clients.producer.results import AppendedRange, RecordMetadata
 from ottla.records import kernels
 
 __all__ = [
-    "COMPILED", "RECORD_OVERHEAD", "Accumulator", "AppendedRange", "Batch", "Batches", "BlockingDelivery", "Delivery",
-    "Encoded", "Headers", "Queue", "RecordMetadata", "TopicQueues", "bound",
+    "COMPILED", "NO_HEADERS", "RECORD_OVERHEAD", "Accumulator", "AppendedRange", "Batch", "Batches", "BlockingDelivery",
+    "Delivery", "Encoded", "Front", "Headers", "Queue", "RecordMetadata", "TopicQueues", "bound",
 ]  # fmt: skip
 
 
@@ -31,12 +31,14 @@ if TYPE_CHECKING or not COMPILED:
 else:
     from ottla.clients.producer import _accumulator as _chosen
 
+NO_HEADERS = _chosen.NO_HEADERS
 RECORD_OVERHEAD = _chosen.RECORD_OVERHEAD
 Accumulator = _chosen.Accumulator
 Batch = _chosen.Batch
 BlockingDelivery = _chosen.BlockingDelivery
 Delivery = _chosen.Delivery
 Encoded = _chosen.Encoded
+Front = _chosen.Front
 Headers = _chosen.Headers
 Queue = _chosen.Queue
 TopicQueues = _chosen.TopicQueues

@@ -142,7 +142,7 @@ class ProducerCore:
         delivery = make.__new__(make)
         self.accumulator.put(batch, delivery, key, value, headers, timestamp_ms)
         if callback is not None:
-            batch.callbacks.append((delivery, callback))
+            batch.callbacks.extend((delivery, callback))
         return delivery
 
     def _add(self, queue: PartitionQueue) -> Batch:

@@ -18,6 +18,7 @@ from ottla.clients.driver import Driver
 from ottla.clients.errors import ClientError, Closed, ConfigurationError, RequestTimedOut
 from ottla.clients.producer.batch import (
     COMPILED,
+    NO_HEADERS,
     AppendedRange,
     Batch,
     Batches,
@@ -41,7 +42,6 @@ D = TypeVar("D", bound=Delivery)
 T = TypeVar("T")
 
 CLOSE_TIMEOUT_S = 30.0
-NO_HEADERS: Headers = ()
 MAX_TIMESTAMP_MS = 2**63 - 1
 
 
