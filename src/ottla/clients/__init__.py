@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from ottla.clients.consumer import Consumer as Consumer
     from ottla.clients.consumer import OffsetAndMetadata as OffsetAndMetadata
     from ottla.clients.consumer import Record as Record
+    from ottla.clients.errors import AuthenticationFailed as AuthenticationFailed
     from ottla.clients.errors import BrokerError as BrokerError
     from ottla.clients.errors import BrokerUnavailable as BrokerUnavailable
     from ottla.clients.errors import BufferExhausted as BufferExhausted
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
     from ottla.clients.errors import CorruptRecords as CorruptRecords
     from ottla.clients.errors import DeliveryTimedOut as DeliveryTimedOut
     from ottla.clients.errors import DeserializationFailed as DeserializationFailed
+    from ottla.clients.errors import DuplicateResource as DuplicateResource
     from ottla.clients.errors import FencedInstance as FencedInstance
     from ottla.clients.errors import GroupAuthorizationFailed as GroupAuthorizationFailed
     from ottla.clients.errors import GroupNotFound as GroupNotFound
@@ -51,7 +53,9 @@ if TYPE_CHECKING:
     from ottla.clients.errors import ProducerFenced as ProducerFenced
     from ottla.clients.errors import RebalanceInProgress as RebalanceInProgress
     from ottla.clients.errors import RequestTimedOut as RequestTimedOut
+    from ottla.clients.errors import ResourceNotFound as ResourceNotFound
     from ottla.clients.errors import SerializationFailed as SerializationFailed
+    from ottla.clients.errors import TlsFailed as TlsFailed
     from ottla.clients.errors import TopicAlreadyExists as TopicAlreadyExists
     from ottla.clients.errors import TopicAuthorizationFailed as TopicAuthorizationFailed
     from ottla.clients.errors import UnknownMember as UnknownMember
@@ -59,6 +63,7 @@ if TYPE_CHECKING:
     from ottla.clients.errors import UnknownTopicId as UnknownTopicId
     from ottla.clients.errors import UnknownTopicOrPartition as UnknownTopicOrPartition
     from ottla.clients.errors import UnsupportedByBroker as UnsupportedByBroker
+    from ottla.clients.errors import UnsupportedMechanism as UnsupportedMechanism
     from ottla.clients.producer import AsyncProducer as AsyncProducer
     from ottla.clients.producer import Producer as Producer
     from ottla.clients.producer import RecordMetadata as RecordMetadata

@@ -14,22 +14,29 @@ from typing import Any, NamedTuple
 
 from ottla.clients.cluster import Backoff, ClusterView, Node
 from ottla.clients.errors import (
+    AuthenticationFailed,
     BrokerUnavailable,
     ClientError,
     Closed,
     ConnectionLost,
     RequestTimedOut,
+    TlsFailed,
     UnsupportedByBroker,
+    UnsupportedMechanism,
     error_for,
 )
 from ottla.clients.options import parse_servers
+from ottla.clients.security import read_security
 from ottla.network.client import (
+    AuthenticationRefused,
     ClientConnection,
     ConnectFailed,
     ConnectionClosed,
+    MechanismRefused,
     NetworkError,
     NoAnswer,
     NotKafka,
+    TlsRefused,
     UnknownHost,
     UnsupportedRequest,
 )
@@ -65,6 +72,10 @@ def client_error(error: BaseException) -> ClientError:
         return RequestTimedOut(str(error))
     if isinstance(error, UnsupportedRequest):
         return UnsupportedByBroker(str(error))
+    if isinstance(error, AuthenticationRefused):
+        return (UnsupportedMechanism if isinstance(error, MechanismRefused) else AuthenticationFailed)(str(error))
+    if isinstance(error, TlsRefused):
+        return TlsFailed(str(error))
     if isinstance(error, (NotKafka, UnknownHost)):
         return BrokerUnavailable(str(error), retriable=False)
     if isinstance(error, ConnectFailed):
@@ -99,6 +110,7 @@ class Cluster:
         self._coordinators: dict[tuple[int, str], int] = {}
         self._refreshes: dict[tuple[frozenset[str] | None, bool], asyncio.Task[None]] = {}
         self._random = random.Random()
+        self._security = read_security(options)
 
     # -- life --------------------------------------------------------------------------------------------------
 
@@ -140,7 +152,8 @@ class Cluster:
     async def any_connection(self, *, timeout_s: float | None = None) -> ClientConnection:
         """A connection to whichever broker is easiest to reach, the least busy open one first.
 
-        All known brokers and then the bootstrap addresses are tried. Raises BrokerUnavailable naming each.
+        All known brokers and then the bootstrap addresses are tried. Raises BrokerUnavailable naming each, and
+        AuthenticationFailed at once: what one broker does not believe the next will not either.
         """
         self._check_open()
         open_now = [c for (_, purpose), c in self._connections.items() if not purpose and not c.closed]
@@ -160,6 +173,8 @@ class Cluster:
             except (BrokerUnavailable, RequestTimedOut, ConnectionLost) as error:
                 problems.append(error)
         text = "; ".join(dict.fromkeys(str(problem) for problem in problems))
+        if all(isinstance(problem, TlsFailed) for problem in problems):
+            raise TlsFailed(f"No broker can be reached: {text}")
         raise BrokerUnavailable(f"No broker can be reached: {text}", retriable=any(p.retriable for p in problems))
 
     async def _reach(self, target: int | _Bootstrap, purpose: str, timeout_s: float | None) -> ClientConnection:
@@ -205,7 +220,12 @@ class Cluster:
             raise ConnectFailed(f"Broker {target} left the cluster")
         try:
             connection = await ClientConnection.connect(
-                node.host, node.port, client_id=self._client_id, timeout_s=self._connect_timeout_s
+                node.host,
+                node.port,
+                client_id=self._client_id,
+                timeout_s=self._connect_timeout_s,
+                tls=self._security.tls,
+                sasl=self._security.sasl,
             )
         except NetworkError as error:
             self._failed(target, loop.time(), str(error))

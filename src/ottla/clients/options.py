@@ -25,7 +25,8 @@ class Option:
     """One setting: Kafka's `name`, the type of its value, its default (or REQUIRED), and what it does.
 
     "list" takes a sequence of strings or one string with commas, "object" anything (None where that is the default).
-    `python_name` is the keyword: dots become underscores.
+    `python_name` is the keyword: dots become underscores. `aliases` are other clients' names for the same. What is
+    `secret` is not repeated in an error.
     """
 
     name: str
@@ -35,6 +36,8 @@ class Option:
     low: float | None = None
     high: float | None = None
     choices: tuple[str, ...] = ()
+    aliases: tuple[str, ...] = ()
+    secret: bool = False
 
     @property
     def python_name(self) -> str:
@@ -47,7 +50,10 @@ class Option:
             return None
         read = _READERS[self.kind](value)
         if read is None:
-            raise ConfigurationError(f"{self.name} is {value!r}; it must be {_KIND_TEXT[self.kind]}")
+            shown = f"a {type(value).__name__}" if self.secret else repr(value)
+            raise ConfigurationError(f"{self.name} is {shown}; it must be {_KIND_TEXT[self.kind]}")
+        if self.kind == "str" and self.choices:
+            read = next((choice for choice in self.choices if choice.lower() == read.strip().lower()), read)
         if self.choices and any(item not in self.choices for item in (read if self.kind == "list" else [read])):
             raise ConfigurationError(f"{self.name} is {value!r}; it must be one of {', '.join(self.choices)}")
         if self.low is not None and read < self.low:
@@ -115,6 +121,84 @@ _KIND_TEXT: Final = {
     "object": "something other than None",
 }
 
+SECURITY_OPTIONS: Final[tuple[Option, ...]] = (
+    Option(
+        "security.protocol",
+        "str",
+        "PLAINTEXT",
+        "How to talk to the brokers.",
+        choices=("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"),
+    ),
+    Option("ssl.context", "object", None, "A ready ssl.SSLContext, in place of the other ssl settings."),
+    Option(
+        "ssl.truststore.location",
+        "str",
+        None,
+        "A PEM file (or directory) of the authorities to trust; else the system's.",
+        aliases=("ssl.ca.location",),
+    ),
+    Option("ssl.truststore.certificates", "str", None, "The same as PEM text.", aliases=("ssl.ca.pem",)),
+    Option("ssl.truststore.type", "str", "PEM", "The kind of that file: PEM only."),
+    Option("ssl.truststore.password", "str", None, "PEM files of certificates have none.", secret=True),
+    Option("ssl.keystore.location", "str", None, "A PEM file with this client's private key and certificates."),
+    Option(
+        "ssl.keystore.certificate.chain",
+        "str",
+        None,
+        "This client's certificates as PEM text.",
+        aliases=("ssl.certificate.pem",),
+    ),
+    Option("ssl.keystore.key", "str", None, "Its private key as PEM text.", aliases=("ssl.key.pem",), secret=True),
+    Option("ssl.keystore.type", "str", "PEM", "The kind of that file: PEM only."),
+    Option("ssl.keystore.password", "str", None, "PEM files have ssl.key.password.", secret=True),
+    Option("ssl.certificate.location", "str", None, "A PEM file with this client's certificates alone."),
+    Option("ssl.key.location", "str", None, "A PEM file with its private key."),
+    Option("ssl.key.password", "str", None, "The password of the private key.", secret=True),
+    Option(
+        "ssl.endpoint.identification.algorithm",
+        "str",
+        "https",
+        "https: a broker's certificate must name its host. Empty: it need not.",
+        choices=("https", "none", ""),
+    ),
+    Option("enable.ssl.certificate.verification", "bool", True, "False: any certificate will do. Not safe."),
+    Option(
+        "sasl.mechanism",
+        "str",
+        None,
+        "How to log in.",
+        choices=("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER"),
+        aliases=("sasl.mechanisms",),
+    ),
+    Option("sasl.username", "str", None, "The user's name, for PLAIN and SCRAM."),
+    Option("sasl.password", "str", None, "The user's password.", secret=True),
+    Option("sasl.jaas.config", "str", None, "The same as a line of Kafka's Java clients.", secret=True),
+    Option(
+        "sasl.oauth.token.provider",
+        "object",
+        None,
+        "A function that returns an OAUTHBEARER token, as a string or OAuthToken. It may block.",
+    ),
+    Option("sasl.oauthbearer.token.endpoint.url", "str", None, "Where to ask for tokens (KIP-768)."),
+    Option(
+        "sasl.oauthbearer.client.credentials.client.id",
+        "str",
+        None,
+        "The name that asks there.",
+        aliases=("sasl.oauthbearer.client.id",),
+    ),
+    Option(
+        "sasl.oauthbearer.client.credentials.client.secret",
+        "str",
+        None,
+        "Its secret.",
+        aliases=("sasl.oauthbearer.client.secret",),
+        secret=True,
+    ),
+    Option("sasl.oauthbearer.scope", "str", None, "The scope to ask for."),
+    Option("sasl.oauthbearer.extensions", "list", (), "What goes beside the token: name=value, ... (KIP-342)."),
+)
+
 COMMON_OPTIONS: Final[tuple[Option, ...]] = (
     Option("bootstrap.servers", "list", REQUIRED, "Some brokers of the cluster as host:port; the others are found."),
     Option("client.id", "str", "", "A name for this client in the brokers' logs, metrics and quotas."),
@@ -127,7 +211,7 @@ COMMON_OPTIONS: Final[tuple[Option, ...]] = (
     Option("retry.backoff.ms", "int", 100, "How long to wait before a request is sent again.", low=0),
     Option("retry.backoff.max.ms", "int", 1_000, "The longest such wait; it doubles up to here.", low=0),
     Option("metadata.max.age.ms", "int", 300_000, "Topics and leaders are asked for again after so long.", low=0),
-    Option("security.protocol", "str", "PLAINTEXT", "How to talk to the brokers.", choices=("PLAINTEXT",)),
+    *SECURITY_OPTIONS,
 )
 
 
@@ -136,17 +220,19 @@ def read_options(rows: Iterable[Option], given: Mapping[str, object]) -> dict[st
 
     Raises ConfigurationError for a name that is unknown or given twice, a value that is wrong, one that is missing.
     """
-    by_name = {row.python_name: row for row in rows}
+    own = {row.python_name: row for row in rows}
+    by_name = {alias.replace(".", "_"): row for row in own.values() for alias in row.aliases} | own
     values: dict[str, Any] = {}
     for name, value in given.items():
-        python_name = name.replace(".", "_")
-        row = by_name.get(python_name)
+        row = by_name.get(name.replace(".", "_"))
         if row is None:
             raise ConfigurationError(_unknown(name, by_name))
+        python_name = row.python_name
         if python_name in values:
-            raise ConfigurationError(f"{row.name} is given twice, as {row.name!r} and as {row.python_name!r}")
+            names = [each for each in given if by_name.get(each.replace(".", "_")) is row]
+            raise ConfigurationError(f"{row.name} is given twice, as {' and as '.join(map(repr, names))}")
         values[python_name] = row.read(value)
-    for python_name, row in by_name.items():
+    for python_name, row in own.items():
         if python_name not in values:
             if row.default is REQUIRED:
                 raise ConfigurationError(f"{row.name} is missing: {row.doc}")

@@ -1,7 +1,8 @@
 """The client side of a connection: requests out, pipelined; responses in, matched by correlation id.
 
 `ClientConnection.connect` opens the socket and asks for ApiVersions (version 4, or 0 if the broker is too old for that:
-KIP-511), so that every later request goes in the highest version that both speak. Requests leave in the order of the
+KIP-511), so that every later request goes in the highest version that both speak. With `sasl` it logs in then, and
+again before the session ends (KIP-368): what is sent meanwhile waits for that. Requests leave in the order of the
 calls and a broker answers in that order; nothing here bounds how many are in flight, the caller does.
 
 A request that is not answered within its timeout ends the connection, as in Kafka: what stands behind it would wait
@@ -14,17 +15,47 @@ All methods belong to the loop that connected.
 from __future__ import annotations
 
 import asyncio
-import socket
+import random
 import ssl
 import struct
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any, Final, cast
 
+from ottla.network.errors import (
+    AuthenticationRefused,
+    ConnectFailed,
+    ConnectionClosed,
+    MechanismRefused,
+    NetworkError,
+    NoAnswer,
+    NotKafka,
+    TlsRefused,
+    UnknownHost,
+    UnsupportedRequest,
+    connect_error,
+    tls_problem,
+)
+from ottla.network.sasl import SaslSource, log_in, renewal_delay_s
 from ottla.protocol.frames import decode_response_header, encode_request
 from ottla.protocol.message import Message
 from ottla.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from ottla.protocol.registry import API, response_class
 from ottla.protocol.wire import DecodeError
+from ottla.security.mechanism import SaslClient
+
+__all__ = [
+    "AuthenticationRefused",
+    "ClientConnection",
+    "ConnectFailed",
+    "ConnectionClosed",
+    "MechanismRefused",
+    "NetworkError",
+    "NoAnswer",
+    "NotKafka",
+    "TlsRefused",
+    "UnknownHost",
+    "UnsupportedRequest",
+]
 
 SIZE_BYTES: Final = 4
 SCRATCH_BYTES: Final = 64 * 1024
@@ -34,36 +65,9 @@ LARGEST_FRAME_BYTES: Final = 1024 * 1024 * 1024
 # Before ApiVersions is answered nobody knows that this is Kafka; what HTTP or TLS answer reads as a huge size.
 LARGEST_FIRST_FRAME_BYTES: Final = 1024 * 1024
 UNSUPPORTED_VERSION: Final = 35
+RENEWAL_TIMEOUT_S: Final = 30.0
 PRODUCE: Final = 0
 _read_size = struct.Struct(">i").unpack_from
-
-
-class NetworkError(Exception):
-    """What may go wrong between a client and one broker; the message names the broker."""
-
-
-class ConnectFailed(NetworkError):
-    """There is no connection: refused, no such name, no answer in time."""
-
-
-class UnknownHost(ConnectFailed):
-    """The name of the host resolves to nothing."""
-
-
-class NotKafka(ConnectFailed):
-    """Something listens there, but it does not speak Kafka's protocol (or wants TLS)."""
-
-
-class ConnectionClosed(NetworkError):
-    """The connection ended before the answer; the broker may have done what was asked, or not."""
-
-
-class NoAnswer(NetworkError):
-    """No answer within the request's timeout; the broker may have done what was asked, or not."""
-
-
-class UnsupportedRequest(NetworkError):
-    """The broker does not know the API, or none of the versions that we speak."""
 
 
 class _InFlight:
@@ -76,6 +80,28 @@ class _InFlight:
         self.version = version
         self.future = future
         self.timer = timer
+
+
+class _Held(asyncio.Transport):
+    """Stands in for a transport while a session is renewed, since the broker takes nothing else then."""
+
+    def __init__(self, transport: asyncio.Transport) -> None:
+        super().__init__()
+        self.transport = transport
+        self.parts: list[bytes] = []
+
+    def write(self, data: bytes | bytearray | memoryview[Any]) -> None:
+        self.parts.append(bytes(data))
+
+    def writelines(self, list_of_data: Iterable[bytes | bytearray | memoryview[Any]]) -> None:
+        # Copied: with acks=0 the caller may use its buffers again.
+        self.parts.append(b"".join(list_of_data))
+
+    def close(self) -> None:
+        self.transport.close()
+
+    def abort(self) -> None:
+        self.transport.abort()
 
 
 class ClientConnection(asyncio.BufferedProtocol):
@@ -91,9 +117,15 @@ class ClientConnection(asyncio.BufferedProtocol):
         "_in_flight",
         "_largest_frame",
         "_loop",
+        "_loss",
         "_problem",
+        "_ready_id",
+        "_renewal",
+        "_renewal_timer",
+        "_sasl",
         "_scratch",
         "_scratch_filled",
+        "_session_began",
         "_transport",
         "address",
         "closed",
@@ -122,32 +154,55 @@ class ClientConnection(asyncio.BufferedProtocol):
         self._largest_frame = LARGEST_FIRST_FRAME_BYTES
         self._problem: NetworkError | None = None
         self._close_callbacks: list[Callable[[], None]] = []
+        self._loss: Exception | None = None
+        self._ready_id = 0  # the last correlation id of the handshake
+        self._sasl: SaslSource | None = None
+        self._session_began = 0.0
+        self._renewal_timer: asyncio.TimerHandle | None = None
+        self._renewal: asyncio.Task[None] | None = None
 
     # -- life --------------------------------------------------------------------------------------------------
 
     @classmethod
     async def connect(
-        cls, host: str, port: int, *, client_id: str | None, timeout_s: float, tls: ssl.SSLContext | None = None
+        cls,
+        host: str,
+        port: int,
+        *,
+        client_id: str | None,
+        timeout_s: float,
+        tls: ssl.SSLContext | None = None,
+        sasl: SaslSource | None = None,
     ) -> ClientConnection:
-        """A connection that is ready for requests, within `timeout_s` seconds.
+        """A connection that is ready for requests, logged in if `sasl` is given, within `timeout_s` seconds.
 
-        Raises ConnectFailed; its subclasses UnknownHost and NotKafka will not pass by themselves.
+        Raises ConnectFailed; its subclasses will not pass by themselves.
         """
         loop = asyncio.get_running_loop()
         address = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
         connection: ClientConnection | None = None
         is_ready = False
+        stage = "no token to log in with"
         try:
             async with asyncio.timeout(timeout_s):
+                exchange = None if sasl is None else await sasl()
+                stage = "no connection"
                 _, connection = await loop.create_connection(
                     lambda: cls(address, client_id, loop), host, port, ssl=tls, server_hostname=host if tls else None
                 )
+                stage = "it accepts connections but does not answer"
                 await connection._ask_versions(timeout_s)  # noqa: SLF001 - its own class
+                if exchange is not None:
+                    connection._sasl = sasl  # noqa: SLF001
+                    await connection._log_in(exchange, timeout_s)  # noqa: SLF001
+                connection._ready()  # noqa: SLF001
             is_ready = True
         except (OSError, NetworkError, UnicodeError) as error:
             if isinstance(error, ConnectFailed):
                 raise
-            raise _connect_error(address, error, timeout_s, is_open=connection is not None) from error
+            loss = connection._loss if connection is not None else None  # noqa: SLF001
+            cause = loss if isinstance(loss, ssl.SSLError) else error
+            raise connect_error(address, cause, timeout_s, stage=stage, is_tls=tls is not None) from error
         finally:
             if connection is not None and not is_ready:
                 connection.abort()
@@ -163,7 +218,60 @@ class ClientConnection(asyncio.BufferedProtocol):
         if answer.error_code or not answer.api_keys:
             raise NotKafka(f"{self.address} answered ApiVersions with error {answer.error_code}")
         self.versions = {row.api_key: (row.min_version, row.max_version) for row in answer.api_keys}
+
+    def _ready(self) -> None:
         self._largest_frame = LARGEST_FRAME_BYTES
+        self._ready_id = self._correlation_id
+
+    # -- who we are --------------------------------------------------------------------------------------------
+
+    async def _log_in(self, exchange: SaslClient, timeout_s: float) -> None:
+        """Take part in the exchange; sets the timer of the session's renewal. Raises AuthenticationRefused."""
+
+        def ask(request: Message, version: int) -> asyncio.Future[Message | None]:
+            held = self._transport
+            if isinstance(held, _Held):
+                self._transport = held.transport
+            try:
+                return self.send_nowait(request, version=version, timeout_s=timeout_s)
+            finally:
+                self._transport = held
+
+        lifetime_ms = await log_in(self.address, exchange, self.highest_version, ask)
+        self._session_began = self._loop.time()
+        if lifetime_ms > 0:
+            delay_s = renewal_delay_s(lifetime_ms, random.random())
+            self._renewal_timer = self._loop.call_later(delay_s, self._renew)
+
+    def _renew(self) -> None:
+        if self.closed:
+            return
+        if not self._in_flight and self.last_used <= self._session_began:
+            # Nobody used it for a whole session: the next who needs one connects.
+            self.close()
+            return
+        self._renewal = self._loop.create_task(self._log_in_again(), name=f"log in again at {self.address}")
+
+    async def _log_in_again(self) -> None:
+        """Renew the session (KIP-368); the connection ends if that fails."""
+        assert self._sasl is not None
+        try:
+            async with asyncio.timeout(RENEWAL_TIMEOUT_S):
+                exchange = await self._sasl()
+                if self.closed or self._transport is None:
+                    return
+                held = self._transport = _Held(self._transport)
+                await self._log_in(exchange, RENEWAL_TIMEOUT_S)
+        except AuthenticationRefused as error:
+            self._end(error)
+            self.abort()
+        except (NetworkError, TimeoutError) as error:
+            self._end(ConnectionClosed(f"The session with {self.address} could not be renewed: {error}"))
+            self.abort()
+        else:
+            self._transport = held.transport
+            if not self.closed:
+                held.transport.writelines(held.parts)
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Called by the loop."""
@@ -172,9 +280,14 @@ class ClientConnection(asyncio.BufferedProtocol):
     def connection_lost(self, exc: Exception | None) -> None:
         """Called by the loop."""
         self.closed = True
+        self._loss = exc
+        if self._renewal_timer is not None:
+            self._renewal_timer.cancel()
         problem = self._problem
         if problem is None:
-            why = f": {exc}" if exc else ""
+            why = f": {tls_problem(exc) if isinstance(exc, ssl.SSLError) else exc}" if exc else ""
+            if self._sasl is None and 0 < self._correlation_id - self._ready_id == len(self._in_flight):
+                why += "; it never answered after the handshake: does this listener want SASL (security.protocol)?"
             problem = ConnectionClosed(f"{self.address} closed the connection{why}")
         in_flight, self._in_flight = self._in_flight, {}
         for request in in_flight.values():
@@ -344,7 +457,7 @@ class ClientConnection(asyncio.BufferedProtocol):
         elif data.startswith((b"HTTP/", b"<")):
             self._fail(NotKafka, "answers as a web server does, not as Kafka")
         elif data[:2] in {b"\x15\x03", b"\x16\x03"}:
-            self._fail(NotKafka, "wants TLS")
+            self._fail(TlsRefused, "wants TLS: set security.protocol to SSL or SASL_SSL")
         else:
             self._fail(NotKafka, f"does not answer as Kafka does (it sent {data[:16]!r})")
 
@@ -376,21 +489,3 @@ class ClientConnection(asyncio.BufferedProtocol):
 def _is_refused(frame: memoryview, position: int) -> bool:
     """A broker that does not know our version of ApiVersions says so in version 0."""
     return int.from_bytes(frame[position : position + 2], "big") == UNSUPPORTED_VERSION
-
-
-def _connect_error(address: str, error: Exception, timeout_s: float, *, is_open: bool) -> ConnectFailed:
-    """What to raise when connecting failed with `error`."""
-    if isinstance(error, (TimeoutError, NoAnswer)):
-        what = "it accepts connections but does not answer" if is_open else "no connection"
-        return ConnectFailed(f"{address}: {what} within {timeout_s:g} s")
-    if isinstance(error, (socket.gaierror, UnicodeError)):
-        return UnknownHost(f"{address}: the name resolves to nothing ({getattr(error, 'strerror', error)})")
-    if isinstance(error, ConnectionClosed):
-        # Or a broker that stops, or has too many connections: that passes.
-        why = "closed the connection at the first request: does it want TLS, or is it not Kafka?"
-        return ConnectFailed(f"{address} {why}")
-    if isinstance(error, ConnectionRefusedError):
-        return ConnectFailed(f"{address}: connection refused, nothing listens there")
-    if isinstance(error, ssl.SSLError):
-        return NotKafka(f"{address}: no TLS connection ({error.reason or error})")
-    return ConnectFailed(f"{address}: {getattr(error, 'strerror', None) or error}")

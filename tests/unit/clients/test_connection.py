@@ -17,6 +17,7 @@ from ottla.network.client import (
     ConnectionClosed,
     NoAnswer,
     NotKafka,
+    TlsRefused,
     UnknownHost,
     UnsupportedRequest,
 )
@@ -209,7 +210,7 @@ def test_a_version_that_the_broker_lacks_is_refused_before_it_is_sent(run: Calla
 
 NOT_KAFKA = [
     (b"HTTP/1.1 400 Bad Request\r\n\r\n", NotKafka, "as a web server does"),
-    (bytes.fromhex("15030300020246"), NotKafka, "wants TLS"),
+    (bytes.fromhex("15030300020246"), TlsRefused, "wants TLS: set security.protocol"),
     (b"SSH-2.0-OpenSSH_9.0\r\n", NotKafka, "does not answer as Kafka does"),
     (pack(">ii", 4, 99), NotKafka, "correlation id 99"),
     (pack(">iih", 6, 1, 0), NotKafka, "with what is none"),

@@ -1,0 +1,241 @@
+"""The sasl settings of a client as a source of exchanges: one `SaslClient` for each connection or re-authentication.
+
+`sasl_source(options)` checks the settings and reads no network. The source it returns may ask for a token first: the
+user's function and the token endpoint run in a thread, for they block. Nonces come from `secrets`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import re
+import secrets
+import time
+import urllib.parse
+from base64 import b64encode
+from collections.abc import Callable, Mapping
+from typing import Any, Final, TypeAlias
+
+from ottla.clients.errors import AuthenticationFailed, ConfigurationError
+from ottla.network.errors import AuthenticationRefused, ConnectFailed
+from ottla.network.sasl import SaslSource
+from ottla.security import oauthbearer, plain, scram
+from ottla.security.mechanism import SaslClient, SaslError
+from ottla.security.oauthbearer import OAuthToken, TokenCache
+
+TokenProvider: TypeAlias = Callable[[], OAuthToken | str]
+
+TOKEN_ENDPOINT_TIMEOUT_S: Final = 10.0
+LARGEST_TOKEN_ANSWER_BYTES: Final = 256 * 1024
+NONCE_BYTES: Final = 24
+_CLAIM = re.compile(r"unsecuredLogin(?P<kind>String|Number|List)Claim_(?P<name>.+)")
+_QUOTED = r'"(?:[^"\\]|\\.)*"|' + r"'(?:[^'\\]|\\.)*'"
+_JAAS = re.compile(
+    rf"\s*(?P<module>[\w.$]+)\s+(?:required|requisite|sufficient|optional)"
+    rf"(?P<options>(?:\s+[\w.]+\s*=\s*(?:{_QUOTED}|[^\s;\"']+))*)\s*;?\s*",
+    re.IGNORECASE,
+)
+_JAAS_OPTION = re.compile(rf"([\w.]+)\s*=\s*({_QUOTED}|[^\s;\"']+)")
+_MECHANISM_OF_MODULE: Final = {"PlainLoginModule": "PLAIN", "OAuthBearerLoginModule": "OAUTHBEARER"}
+
+
+def sasl_source(options: Mapping[str, Any]) -> SaslSource:
+    """Where exchanges come from, by these settings (see `options.SECURITY_OPTIONS`). Raises ConfigurationError."""
+    module, jaas = parse_jaas(options["sasl_jaas_config"]) if options["sasl_jaas_config"] else ("", {})
+    mechanism = options["sasl_mechanism"] or _MECHANISM_OF_MODULE.get(module)
+    if mechanism is None:
+        raise ConfigurationError(
+            "sasl.mechanism is missing: PLAIN, SCRAM-SHA-256, SCRAM-SHA-512 or OAUTHBEARER, as the brokers have it"
+        )
+    expected = "ScramLoginModule" if mechanism in scram.NAMES else f"{_module_of(mechanism)}"
+    if module and module != expected:
+        raise ConfigurationError(f"sasl.jaas.config has {module}, but {mechanism} needs {expected}")
+    if mechanism == oauthbearer.NAME:
+        return _token_source(options, jaas)
+    username, password = options["sasl_username"] or jaas.get("username"), options["sasl_password"]
+    password = jaas.get("password") if password is None else password
+    if not username or password is None:
+        what = "sasl.username" if not username else "sasl.password"
+        raise ConfigurationError(f"{mechanism} needs {what} (or a sasl.jaas.config that has it)")
+    token_auth = jaas.get("tokenauth", "").lower() == "true"
+
+    def exchange() -> SaslClient:
+        if mechanism == plain.NAME:
+            return plain.PlainClient(username, password)
+        nonce = secrets.token_urlsafe(NONCE_BYTES)
+        return scram.ScramClient(mechanism, username, password, nonce, token_auth=token_auth)
+
+    try:
+        exchange()
+    except SaslError as error:
+        raise ConfigurationError(str(error)) from error
+
+    async def source() -> SaslClient:
+        return exchange()
+
+    return source
+
+
+def _module_of(mechanism: str) -> str:
+    return next(module for module, name in _MECHANISM_OF_MODULE.items() if name == mechanism)
+
+
+def parse_jaas(line: str) -> tuple[str, dict[str, str]]:
+    """Login module (without its package) and options of a sasl.jaas.config. Raises ConfigurationError."""
+    match = _JAAS.fullmatch(line)
+    if match is None:
+        raise ConfigurationError(
+            "sasl.jaas.config is not of the form: "
+            'org.apache.kafka.common.security.scram.ScramLoginModule required username="..." password="...";'
+        )
+    module = match["module"].rpartition(".")[2]
+    if module not in {*_MECHANISM_OF_MODULE, "ScramLoginModule"}:
+        raise ConfigurationError(
+            f"sasl.jaas.config has {module}; known are PlainLoginModule, ScramLoginModule and OAuthBearerLoginModule"
+        )
+    return module, {name: _unquoted(value) for name, value in _JAAS_OPTION.findall(match["options"])}
+
+
+def _unquoted(value: str) -> str:
+    return re.sub(r"\\(.)", r"\1", value[1:-1]) if value[0] in "\"'" else value
+
+
+# -- tokens ----------------------------------------------------------------------------------------------------
+
+
+def _token_source(options: Mapping[str, Any], jaas: Mapping[str, str]) -> SaslSource:
+    provider, where = _token_provider(options, jaas)
+    cache = TokenCache()
+    asking = asyncio.Lock()
+
+    async def source() -> SaslClient:
+        async with asking:  # many connections, one question
+            token = cache.get(time.time() * 1000)
+            if token is None:
+                token = await asyncio.to_thread(_ask, provider, where)
+                cache.put(token, time.time() * 1000)
+        try:
+            return oauthbearer.OAuthBearerClient(token)
+        except SaslError as error:
+            raise AuthenticationRefused(f"{where}: {error}") from error
+
+    return source
+
+
+def _ask(provider: TokenProvider, where: str) -> OAuthToken:
+    try:
+        token = provider()
+    except (AuthenticationFailed, AuthenticationRefused) as error:
+        raise AuthenticationRefused(str(error)) from error
+    except ConnectFailed:
+        raise
+    except Exception as error:  # whatever a user's function raises; it may pass
+        raise ConnectFailed(f"{where} gave no token: {error!r}") from error
+    if isinstance(token, str):
+        return OAuthToken(token)
+    if not isinstance(token, OAuthToken):
+        raise AuthenticationRefused(f"{where} returned a {type(token).__name__}, not a string or OAuthToken")
+    return token
+
+
+def _token_provider(options: Mapping[str, Any], jaas: Mapping[str, str]) -> tuple[TokenProvider, str]:
+    provider, url = options["sasl_oauth_token_provider"], options["sasl_oauthbearer_token_endpoint_url"]
+    extensions = dict(_pair(item) for item in options["sasl_oauthbearer_extensions"])
+    extensions |= {k.removeprefix("extension_"): v for k, v in jaas.items() if k.startswith("extension_")}
+    if provider is not None:
+        if not callable(provider):
+            raise ConfigurationError("sasl.oauth.token.provider must be a function without arguments")
+        return provider, "sasl.oauth.token.provider"
+    if url is not None:
+        prefix = "sasl_oauthbearer_client_credentials_client"
+        name = options[f"{prefix}_id"] or jaas.get("clientId")
+        secret = options[f"{prefix}_secret"] or jaas.get("clientSecret")
+        scope = options["sasl_oauthbearer_scope"] or jaas.get("scope")
+        if not name or not secret:
+            raise ConfigurationError(
+                "sasl.oauthbearer.token.endpoint.url needs sasl.oauthbearer.client.credentials.client.id and .secret"
+            )
+        if urllib.parse.urlsplit(url).scheme not in {"http", "https"}:
+            raise ConfigurationError(f"sasl.oauthbearer.token.endpoint.url is {url!r}; it must be an http(s) address")
+        return lambda: ask_token_endpoint(url, name, secret, scope, extensions), f"The token endpoint {url}"
+    claims = _unsecured_claims(jaas)
+    subject = claims.pop("sub", None)
+    if subject is None:
+        raise ConfigurationError(
+            "OAUTHBEARER needs sasl.oauth.token.provider, or sasl.oauthbearer.token.endpoint.url with a client's id "
+            'and secret, or (for tests) a sasl.jaas.config with unsecuredLoginStringClaim_sub="..."'
+        )
+    lifetime_s = _number(jaas.get("unsecuredLoginLifetimeSeconds", "3600"))
+
+    def unsecured() -> OAuthToken:
+        token = oauthbearer.unsecured_jws(str(subject), now_s=time.time(), lifetime_s=lifetime_s, claims=claims)
+        return OAuthToken(token.value, token.expires_at_ms, extensions)
+
+    return unsecured, "sasl.jaas.config"
+
+
+def _pair(item: str) -> tuple[str, str]:
+    name, equals, value = item.partition("=")
+    if not equals or not name:
+        raise ConfigurationError(f"sasl.oauthbearer.extensions has {item!r}; each must be name=value")
+    return name.strip(), value.strip()
+
+
+def _number(text: str) -> float:
+    try:
+        return float(text)
+    except ValueError:
+        raise ConfigurationError(f"sasl.jaas.config has {text!r} where a number belongs") from None
+
+
+def _unsecured_claims(jaas: Mapping[str, str]) -> dict[str, object]:
+    claims: dict[str, object] = {}
+    for option, text in jaas.items():
+        match = _CLAIM.fullmatch(option)
+        if match is None:
+            continue
+        value: object = text
+        if match["kind"] == "Number":
+            value = _number(text)
+        elif match["kind"] == "List":  # the first character is what separates the others
+            value = text[1:].split(text[0]) if text else []
+        claims[match["name"]] = value
+    return claims
+
+
+def ask_token_endpoint(
+    url: str, client_id: str, client_secret: str, scope: str | None, extensions: Mapping[str, str]
+) -> OAuthToken:
+    """A token by OAuth's client credentials grant (RFC 6749, 4.4). Blocks for at most 10 s.
+
+    Raises AuthenticationRefused if the endpoint refuses the client, ConnectFailed if it does not answer.
+    """
+    # Slow to import, and few need it.
+    import urllib.error
+    import urllib.request
+
+    form = {"grant_type": "client_credentials"} | ({"scope": scope} if scope else {})
+    quoted = f"{urllib.parse.quote(client_id, safe='')}:{urllib.parse.quote(client_secret, safe='')}"
+    headers = {"Authorization": f"Basic {b64encode(quoted.encode()).decode()}", "Accept": "application/json"}
+    request = urllib.request.Request(url, urllib.parse.urlencode(form).encode(), headers)  # noqa: S310 - checked
+    asked_ms = time.time() * 1000
+    try:
+        with urllib.request.urlopen(request, timeout=TOKEN_ENDPOINT_TIMEOUT_S) as response:  # noqa: S310
+            answer = json.loads(response.read(LARGEST_TOKEN_ANSWER_BYTES))
+        value, lifetime_s = answer["access_token"], answer.get("expires_in")
+    except urllib.error.HTTPError as error:
+        with error:
+            text = error.read(500).decode(errors="replace").strip()
+        what = f"The token endpoint {url} answered {error.code} {error.reason}: {text}"
+        raise (AuthenticationRefused if 400 <= error.code < 500 and error.code != 429 else ConnectFailed)(
+            what
+        ) from None
+    except OSError as error:
+        raise ConnectFailed(f"The token endpoint {url} does not answer: {error}") from error
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise AuthenticationRefused(f"The token endpoint {url} answered without an access_token") from error
+    if not isinstance(value, str):
+        raise AuthenticationRefused(f"The token endpoint {url} answered without an access_token")
+    if isinstance(lifetime_s, (int, float)):
+        return OAuthToken(value, int(asked_ms + lifetime_s * 1000), extensions)
+    return OAuthToken(value, oauthbearer.expiry_of(value), extensions)

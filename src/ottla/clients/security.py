@@ -1,0 +1,63 @@
+"""How a client talks to its brokers, from security.protocol and what goes with it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+from ottla.clients.errors import ConfigurationError
+
+if TYPE_CHECKING:
+    import ssl
+
+    from ottla.network.sasl import SaslSource
+
+# Who sets one of these wants TLS or SASL; silence about a protocol that has none would leave secrets in the open.
+_NEED_TLS: Final = (
+    "ssl.context",
+    "ssl.truststore.location",
+    "ssl.truststore.certificates",
+    "ssl.keystore.location",
+    "ssl.keystore.certificate.chain",
+    "ssl.certificate.location",
+)
+_NEED_SASL: Final = (
+    "sasl.mechanism",
+    "sasl.username",
+    "sasl.password",
+    "sasl.jaas.config",
+    "sasl.oauth.token.provider",
+)
+
+
+class Security(NamedTuple):
+    """What every connection of a client is made with."""
+
+    tls: ssl.SSLContext | None = None
+    sasl: SaslSource | None = None
+
+
+def read_security(options: Mapping[str, Any]) -> Security:
+    """The security of these settings (see `options.SECURITY_OPTIONS`); reads key files. Raises ConfigurationError."""
+    protocol = options["security_protocol"]
+    is_tls, is_sasl = protocol.endswith("SSL"), protocol.startswith("SASL")
+    for is_used, names, instead in (
+        (is_tls, _NEED_TLS, "SASL_SSL" if is_sasl else "SSL"),
+        (is_sasl, _NEED_SASL, "SASL_SSL"),
+    ):
+        for name in () if is_used else names:
+            if options[name.replace(".", "_")] is not None:
+                raise ConfigurationError(
+                    f"{name} is set, but security.protocol is {protocol}, which does not use it: set it to {instead}"
+                )
+    # Few need either: a client without does not pay for the import.
+    tls = sasl = None
+    if is_tls:
+        from ottla.clients.tls import tls_context
+
+        tls = tls_context(options)
+    if is_sasl:
+        from ottla.clients.sasl import sasl_source
+
+        sasl = sasl_source(options)
+    return Security(tls, sasl)

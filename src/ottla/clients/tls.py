@@ -1,0 +1,190 @@
+"""The ssl settings of a client as an ssl.SSLContext, checked before anybody connects.
+
+Files are PEM. What cannot be read, does not fit together or is of another kind is a ConfigurationError that names the
+setting and says what to do; Java's key stores come with the command that converts them.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import ssl
+import tempfile
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any, Final
+
+from ottla.clients.errors import ConfigurationError
+
+_JKS: Final = (b"\xfe\xed\xfe\xed", b"\xce\xce\xce\xce")
+_PEM_BLOCK = re.compile(r"-----BEGIN ([A-Z0-9 ]+)-----(.*?)-----END \1-----", re.DOTALL)
+_STORES: Final = ("PEM", "JKS", "PKCS12")
+
+
+def tls_context(options: Mapping[str, Any]) -> ssl.SSLContext:
+    """The context for these settings (see `options.SECURITY_OPTIONS`); reads files. Raises ConfigurationError."""
+    given = options["ssl_context"]
+    if given is not None:
+        if not isinstance(given, ssl.SSLContext):
+            raise ConfigurationError(f"ssl.context is a {type(given).__name__}; it must be an ssl.SSLContext")
+        return given
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.minimum_version = ssl.TLSVersion.TLSv1_2
+    context.check_hostname = options["ssl_endpoint_identification_algorithm"] == "https"
+    if not options["enable_ssl_certificate_verification"]:
+        context.check_hostname = False
+        context.verify_mode = ssl.CERT_NONE
+    _trust(context, options)
+    _identify(context, options)
+    return context
+
+
+def _trust(context: ssl.SSLContext, options: Mapping[str, Any]) -> None:
+    location, text = options["ssl_truststore_location"], options["ssl_truststore_certificates"]
+    _check_kind("truststore", location, options["ssl_truststore_type"])
+    if options["ssl_truststore_password"] is not None:
+        raise ConfigurationError(
+            f"ssl.truststore.password is set, but PEM has none. {_conversion('truststore', location)}"
+        )
+    if location and text:
+        raise ConfigurationError("ssl.truststore.location and ssl.truststore.certificates are both set: choose one")
+    if text:
+        _load_authorities(context, "ssl.truststore.certificates", cadata=_normal_pem(text))
+    elif location and Path(location).is_dir():
+        context.load_verify_locations(capath=location)
+    elif location:
+        _check_readable("ssl.truststore.location", location)
+        _load_authorities(context, f"ssl.truststore.location {location!r}", cafile=location)
+    else:
+        context.load_default_certs()
+
+
+def _load_authorities(context: ssl.SSLContext, where: str, **what: str) -> None:
+    try:
+        context.load_verify_locations(**what)
+    except (ssl.SSLError, ValueError) as error:
+        raise ConfigurationError(f"{where} holds no PEM certificates that can be read ({_reason(error)})") from error
+
+
+def _identify(context: ssl.SSLContext, options: Mapping[str, Any]) -> None:
+    """Load the client's own key and certificates, if there are any."""
+    store, chain, key = (options[f"ssl_keystore_{name}"] for name in ("location", "certificate_chain", "key"))
+    chain_file, key_file = options["ssl_certificate_location"], options["ssl_key_location"]
+    _check_kind("keystore", store, options["ssl_keystore_type"])
+    if options["ssl_keystore_password"] is not None:
+        raise ConfigurationError(
+            "ssl.keystore.password is set, but PEM has only ssl.key.password, for the key. "
+            + _conversion("keystore", store)
+        )
+    ways = {
+        "ssl.keystore.location": store,
+        "ssl.keystore.certificate.chain": chain,
+        "ssl.certificate.location": chain_file,
+    }
+    chosen = [name for name, value in ways.items() if value]
+    if len(chosen) > 1:
+        raise ConfigurationError(f"{' and '.join(chosen)} are both set: choose one")
+    password = options["ssl_key_password"]
+    if not chosen:
+        for name, value in (("ssl.keystore.key", key), ("ssl.key.location", key_file)):
+            if value:
+                raise ConfigurationError(f"{name} is set, but not the certificate that goes with it")
+        return
+    if chain and not (key or key_file):
+        raise ConfigurationError("ssl.keystore.certificate.chain is set, but not ssl.keystore.key, its private key")
+    for name, path in (*ways.items(), ("ssl.key.location", key_file)):
+        if path and name.endswith("location"):
+            _check_readable(name, path)
+    with contextlib.ExitStack() as files:
+        cert_path = files.enter_context(_as_file(chain)) if chain else (store or chain_file)
+        key_path = files.enter_context(_as_file(key)) if key else key_file
+        _load_chain(context, chosen[0], cert_path, key_path, password)
+
+
+def _load_chain(context: ssl.SSLContext, name: str, cert: str, key: str | None, password: str | None) -> None:
+    def ask() -> str:
+        # Without this OpenSSL would ask at the terminal.
+        if password is None:
+            raise ConfigurationError("The private key is encrypted: set ssl.key.password")
+        return password
+
+    try:
+        context.load_cert_chain(cert, key, password=ask)
+    except ssl.SSLError as error:
+        reason = _reason(error)
+        if "KEY_VALUES_MISMATCH" in reason:
+            what = "and the private key do not belong together"
+        elif "DECRYPT" in reason or "PASSWORD" in reason or "PKCS12" in reason:
+            what = "comes with a private key that ssl.key.password does not open"
+        else:
+            what = f"holds no PEM certificate with its private key that can be read ({reason})"
+        raise ConfigurationError(f"{name} {what}") from error
+
+
+@contextlib.contextmanager
+def _as_file(pem: str) -> Iterator[str]:
+    """A file that only we can read, for as long as OpenSSL, which takes nothing else, needs it."""
+    descriptor, path = tempfile.mkstemp(suffix=".pem")
+    try:
+        with os.fdopen(descriptor, "w") as file:
+            file.write(_normal_pem(pem))
+        yield path
+    finally:
+        Path(path).unlink()
+
+
+def _normal_pem(text: str) -> str:
+    """PEM with its line breaks, which a properties file may have taken away."""
+
+    def block(match: re.Match[str]) -> str:
+        label, body = match.groups()
+        if "\n" not in body.strip():
+            body = "\n" + "\n".join(body.split()) + "\n"
+        return f"-----BEGIN {label}-----{body}-----END {label}-----\n"
+
+    return _PEM_BLOCK.sub(block, text.replace("\\n", "\n"))
+
+
+def _reason(error: Exception) -> str:
+    return str(getattr(error, "reason", None) or error)
+
+
+def _check_readable(name: str, path: str) -> None:
+    try:
+        with Path(path).open("rb"):
+            pass
+    except OSError as error:
+        raise ConfigurationError(f"{name} {path!r} cannot be read: {error.strerror}") from error
+
+
+def _check_kind(store: str, location: str | None, kind: str) -> None:
+    """Refuse what is not PEM, by its name or by its first bytes."""
+    name = kind.upper()
+    if name not in _STORES:
+        raise ConfigurationError(f"ssl.{store}.type is {kind!r}; it must be PEM")
+    if location and name == "PEM" and Path(location).is_file():
+        _check_readable(f"ssl.{store}.location", location)
+        with Path(location).open("rb") as file:
+            start = file.read(4)
+        if start in _JKS:
+            name = "JKS"
+        elif start[:1] == b"\x30":
+            name = "PKCS12"
+    if name != "PEM":
+        where = f"ssl.{store}.location {location!r}" if location else f"ssl.{store}.type"
+        raise ConfigurationError(f"{where} is {name}; this client reads PEM. {_conversion(store, location, name)}")
+
+
+def _conversion(store: str, location: str | None, kind: str = "JKS") -> str:
+    path = location or f"{store}.{'p12' if kind == 'PKCS12' else 'jks'}"
+    pem = Path(path).with_suffix(".pem")
+    if store == "truststore":
+        return f"Convert it: keytool -list -rfc -keystore {path} > {pem}"
+    if kind == "PKCS12":
+        return f"Convert it: openssl pkcs12 -in {path} -nodes -out {pem}"
+    p12 = Path(path).with_suffix(".p12")
+    return (
+        f"Convert it: keytool -importkeystore -srckeystore {path} -destkeystore {p12} -deststoretype PKCS12 && "
+        f"openssl pkcs12 -in {p12} -nodes -out {pem}"
+    )

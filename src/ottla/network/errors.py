@@ -1,0 +1,112 @@
+"""What may go wrong between a client and one broker, and how to say it in one line.
+
+`connect_error` and `tls_problem` turn what the system, OpenSSL or the other side says into a line that tells a person
+what to change.
+"""
+
+from __future__ import annotations
+
+import socket
+import ssl
+from typing import Final
+
+
+class NetworkError(Exception):
+    """What may go wrong between a client and one broker; the message names the broker."""
+
+
+class ConnectFailed(NetworkError):
+    """There is no connection: refused, no such name, no answer in time."""
+
+
+class UnknownHost(ConnectFailed):
+    """The name of the host resolves to nothing."""
+
+
+class NotKafka(ConnectFailed):
+    """Something listens there, but it does not speak Kafka's protocol."""
+
+
+class TlsRefused(ConnectFailed):
+    """No TLS connection as configured: a certificate that one side does not take, or TLS on one side only."""
+
+
+class AuthenticationRefused(ConnectFailed):
+    """The broker does not believe who this client is, or could not prove itself to it."""
+
+
+class MechanismRefused(AuthenticationRefused):
+    """The broker does not log anybody in by this SASL mechanism."""
+
+
+class ConnectionClosed(NetworkError):
+    """The connection ended before the answer; the broker may have done what was asked, or not."""
+
+
+class NoAnswer(NetworkError):
+    """No answer within the request's timeout; the broker may have done what was asked, or not."""
+
+
+class UnsupportedRequest(NetworkError):
+    """The broker does not know the API, or none of the versions that we speak."""
+
+
+# OpenSSL's numbers for why a certificate is not trusted.
+_NOT_YET_VALID, _EXPIRED, _WRONG_HOST, _WRONG_ADDRESS = 9, 10, 62, 64
+_NOT_TRUSTED: Final = frozenset({2, 18, 19, 20, 21, 27})
+_PLAINTEXT_REASONS: Final = frozenset({"WRONG_VERSION_NUMBER", "PACKET_LENGTH_TOO_LONG", "RECORD_LAYER_FAILURE"})
+_NO_COMMON_VERSION: Final = frozenset(
+    {"UNSUPPORTED_PROTOCOL", "TLSV1_ALERT_PROTOCOL_VERSION", "SSLV3_ALERT_HANDSHAKE_FAILURE", "NO_PROTOCOLS_AVAILABLE"}
+)
+
+
+def connect_error(address: str, error: Exception, timeout_s: float, *, stage: str, is_tls: bool) -> ConnectFailed:
+    """What to raise when connecting failed with `error`; `stage` says what was missing when the time was up."""
+    if isinstance(error, (TimeoutError, NoAnswer)):
+        return ConnectFailed(f"{address}: {stage} within {timeout_s:g} s")
+    if isinstance(error, (socket.gaierror, UnicodeError)):
+        return UnknownHost(f"{address}: the name resolves to nothing ({getattr(error, 'strerror', error)})")
+    if isinstance(error, ConnectionClosed):
+        # Or a broker that stops, or has too many connections: that passes.
+        why = "closed the connection at the first request: does it want TLS, or is it not Kafka?"
+        if is_tls:
+            why = "closed the connection at the first request, after the TLS handshake: is it not Kafka?"
+        return ConnectFailed(f"{address} {why}")
+    if isinstance(error, ConnectionRefusedError):
+        return ConnectFailed(f"{address}: connection refused, nothing listens there")
+    if is_tls and isinstance(error, (ssl.SSLEOFError, ConnectionResetError, ConnectionAbortedError, BrokenPipeError)):
+        why = "the connection was closed in the TLS handshake: does this listener speak TLS (security.protocol)?"
+        return ConnectFailed(f"{address}: {why}")
+    if isinstance(error, ssl.SSLError):
+        return TlsRefused(f"{address}: {tls_problem(error)}")
+    return ConnectFailed(f"{address}: {getattr(error, 'strerror', None) or error}")
+
+
+def tls_problem(error: ssl.SSLError) -> str:
+    """What went wrong in TLS, and which setting is about it."""
+    if isinstance(error, ssl.SSLCertVerificationError):
+        text, code = error.verify_message, error.verify_code
+        if code in (_WRONG_HOST, _WRONG_ADDRESS):
+            return (
+                f"the broker's certificate is for another host ({text}): connect by the name that it has, or leave "
+                "ssl.endpoint.identification.algorithm empty"
+            )
+        if code == _EXPIRED:
+            return "the broker's certificate has expired: it needs a new one (or this machine's clock is wrong)"
+        if code == _NOT_YET_VALID:
+            return "the broker's certificate is not valid yet: is this machine's clock right?"
+        if code in _NOT_TRUSTED:
+            return f"the broker's certificate is not trusted ({text}): set ssl.truststore.location to its authority"
+        return f"the broker's certificate was refused: {text}"
+    reason = error.reason or str(error)
+    if "CERTIFICATE_REQUIRED" in reason or reason == "SSLV3_ALERT_BAD_CERTIFICATE":
+        return "the broker wants a certificate of this client: set ssl.keystore.location to one that it trusts"
+    if "ALERT_UNKNOWN_CA" in reason or "CERTIFICATE_UNKNOWN" in reason or "ALERT_CERTIFICATE" in reason:
+        return f"the broker does not take this client's certificate ({reason}): it needs one of an authority it trusts"
+    if reason in _PLAINTEXT_REASONS:
+        return (
+            f"no TLS there ({reason}): set security.protocol to PLAINTEXT or SASL_PLAINTEXT, or choose the TLS listener"
+        )
+    if reason in _NO_COMMON_VERSION:
+        return f"the broker and this client have no version or cipher of TLS in common ({reason})"
+    return f"no TLS connection ({reason})"

@@ -1,0 +1,65 @@
+"""A client logs in: SaslHandshake, then tokens in SaslAuthenticate until both sides are content. KIP-43, 152, 368.
+
+`log_in` is told how to ask, so that it serves a new connection and the renewal of a session alike.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import Final, TypeAlias, cast
+
+from ottla.network.errors import AuthenticationRefused, MechanismRefused
+from ottla.protocol.message import Message
+from ottla.protocol.messages.sasl_authenticate import SaslAuthenticateRequest, SaslAuthenticateResponse
+from ottla.protocol.messages.sasl_handshake import SaslHandshakeRequest, SaslHandshakeResponse
+from ottla.security.mechanism import SaslClient, SaslError
+
+# Where exchanges come from: a new one each time, perhaps after waiting for a token. Raises NetworkError.
+SaslSource: TypeAlias = Callable[[], Awaitable[SaslClient]]
+
+# No mechanism needs more than three.
+MOST_TOKENS: Final = 10
+UNSUPPORTED_SASL_MECHANISM: Final = 33
+ILLEGAL_SASL_STATE: Final = 34
+
+
+async def log_in(
+    address: str,
+    exchange: SaslClient,
+    highest_version: Callable[[int], int],
+    ask: Callable[[Message, int], Awaitable[Message | None]],
+) -> int:
+    """Have the broker at `address` believe who we are; how long it will (ms), 0 for as long as the connection lasts.
+
+    Raises AuthenticationRefused, or what `ask` raises.
+    """
+    if highest_version(SaslHandshakeRequest.API_KEY) < 1:
+        raise AuthenticationRefused(f"{address} is too old to log in to: it has no SaslAuthenticate (Kafka 1.0)")
+    handshake = cast("SaslHandshakeResponse", await ask(SaslHandshakeRequest(exchange.name), 1))
+    if handshake.error_code == UNSUPPORTED_SASL_MECHANISM:
+        offered = ", ".join(handshake.mechanisms) or "none"
+        raise MechanismRefused(f"{address} does not take {exchange.name}; it offers {offered}: set sasl.mechanism")
+    if handshake.error_code == ILLEGAL_SASL_STATE:
+        raise AuthenticationRefused(f"{address} does not use SASL: set security.protocol to PLAINTEXT or SSL")
+    if handshake.error_code:
+        raise AuthenticationRefused(f"{address} refuses to begin {exchange.name}: error {handshake.error_code}")
+    version = highest_version(SaslAuthenticateRequest.API_KEY)
+    try:
+        token: bytes | None = exchange.start()
+        for _ in range(MOST_TOKENS):
+            request = SaslAuthenticateRequest(token or b"")
+            answer = cast("SaslAuthenticateResponse", await ask(request, version))
+            if answer.error_code:
+                text = answer.error_message or f"error {answer.error_code}"
+                raise AuthenticationRefused(f"{address} refuses to log in by {exchange.name}: {text}")
+            token = exchange.answer(answer.auth_bytes)
+            if token is None and exchange.is_complete:
+                return answer.session_lifetime_ms
+    except SaslError as error:
+        raise AuthenticationRefused(f"{address}: {error}") from error
+    raise AuthenticationRefused(f"{address} does not come to an end of {exchange.name}")
+
+
+def renewal_delay_s(lifetime_ms: int, chance: float) -> float:
+    """When to log in again: after 85 to 95 % of the session, by `chance` in [0, 1), so that not all come at once."""
+    return lifetime_ms / 1000 * (0.85 + 0.1 * chance)
