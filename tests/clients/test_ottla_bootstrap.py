@@ -1,0 +1,97 @@
+"""A bootstrap address that is no broker: one clear line from Producer, Consumer and Admin alike."""
+
+from __future__ import annotations
+
+import contextlib
+import socket
+import threading
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from ottla.clients import Admin, BrokerUnavailable, Consumer, Producer
+
+SHORT = {"request_timeout_ms": 1_000}
+TLS_ALERT = b"\x15\x03\x03\x00\x02\x02\x46"
+HTTP = b"HTTP/1.1 400 Bad Request\r\nContent-Length: 0\r\n\r\n"
+
+
+@pytest.fixture
+def answering() -> Iterator[Callable[[bytes], str]]:
+    """Listen on a port and answer whatever comes with these bytes, then close the connection."""
+    made: list[socket.socket] = []
+
+    def serve(listener: socket.socket, answer: bytes) -> None:
+        with contextlib.suppress(OSError):  # closed at the end of the test
+            while True:
+                connection, _ = listener.accept()
+                with connection, contextlib.suppress(OSError):
+                    connection.settimeout(5)
+                    connection.recv(65_536)
+                    connection.sendall(answer)
+
+    def make(answer: bytes) -> str:
+        listener = socket.create_server(("127.0.0.1", 0))
+        made.append(listener)
+        threading.Thread(target=serve, args=(listener, answer), daemon=True).start()
+        return f"127.0.0.1:{listener.getsockname()[1]}"
+
+    yield make
+    for listener in made:
+        with contextlib.suppress(OSError):
+            listener.shutdown(socket.SHUT_RDWR)
+        listener.close()
+
+
+def produce(bootstrap: str) -> None:
+    with Producer(bootstrap_servers=bootstrap, max_block_ms=1_000, **SHORT) as producer:
+        producer.send("t", b"v").result(10)
+
+
+def consume(bootstrap: str) -> None:
+    with Consumer(bootstrap_servers=bootstrap, **SHORT) as consumer:
+        consumer.assign([("t", 0)])
+        consumer.poll(10)
+
+
+def consume_in_a_group(bootstrap: str) -> None:
+    with Consumer(bootstrap_servers=bootstrap, group_id="g", **SHORT) as consumer:
+        consumer.subscribe("t")
+        consumer.poll(10)
+
+
+def administer(bootstrap: str) -> None:
+    with Admin(bootstrap_servers=bootstrap, default_api_timeout_ms=1_000, **SHORT) as admin:
+        admin.list_topics()
+
+
+@pytest.mark.parametrize("call", [produce, consume, consume_in_a_group, administer])
+@pytest.mark.parametrize("there", ["nothing", "a name of nobody", "TLS", "a web server", "another protocol", "silence"])
+def test_bootstrap_that_is_no_broker_is_one_clear_line(
+    there: str, call: Callable[[str], None], answering: Callable[[bytes], str]
+) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        closed = f"127.0.0.1:{free.getsockname()[1]}"
+    bootstrap, says, retriable = {
+        "nothing": (closed, "connection refused, nothing listens there", True),
+        "a name of nobody": ("nobody.invalid:9092", "the name resolves to nothing", False),
+        "TLS": (answering(TLS_ALERT), "wants TLS", False),
+        "a web server": (answering(HTTP), "answers as a web server does, not as Kafka", False),
+        "another protocol": (answering(b"SSH-2.0-x\r\n"), "does not answer as Kafka does", False),
+        "silence": (answering(b""), "does it want TLS, or is it not Kafka?", True),
+    }[there]
+    with pytest.raises(BrokerUnavailable) as raised:
+        call(bootstrap)
+    text = str(raised.value)
+    assert bootstrap in text
+    assert says in text
+    assert "\n" not in text
+    assert raised.value.retriable == retriable
+
+
+def test_each_address_is_named_with_its_own_problem(answering: Callable[[bytes], str]) -> None:
+    bootstrap = f"nobody.invalid:9092,{answering(HTTP)}"
+    with pytest.raises(BrokerUnavailable) as raised:
+        administer(bootstrap)
+    assert "resolves to nothing" in str(raised.value)
+    assert "web server" in str(raised.value)
