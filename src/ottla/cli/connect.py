@@ -48,7 +48,7 @@ def client_settings(options: argparse.Namespace, kind: str = "admin") -> dict[st
     """
     shared = _of_profile(options)
     if options.command_config:
-        shared.update(_from_file(options.command_config))
+        shared.update(settings_of_file(options.command_config))
     settings = _for_kind(shared, kind)
     if options.bootstrap_server:
         settings["bootstrap.servers"] = options.bootstrap_server
@@ -71,15 +71,18 @@ def open_admin(options: argparse.Namespace) -> Iterator["Admin"]:
     from ottla.clients.admin import Admin
     from ottla.clients.errors import BrokerUnavailable
 
-    admin = Admin(client_settings(options))
+    settings = client_settings(options)
+    admin = Admin(settings)
+    # Whoever allows a call less time has no more for this one.
+    most_s = float(str(settings.get("default.api.timeout.ms", 1000 * SILENT_S))) / 1000
     try:
         try:
-            admin.start(REFUSED_S)
+            admin.start(min(REFUSED_S, most_s))
         except BrokerUnavailable as error:
             problems = str(error).partition(": ")[2].split("; ")
             if not error.retriable or all("refused" in problem for problem in problems):
                 raise
-            admin.start(SILENT_S - REFUSED_S)
+            admin.start(max(0.001, min(SILENT_S, most_s) - REFUSED_S))
         yield admin
     finally:
         admin.close()
@@ -97,7 +100,8 @@ def _of_profile(options: argparse.Namespace) -> dict[str, object]:
     return profiles.settings_in_use()
 
 
-def _from_file(path: str) -> dict[str, str]:
+def settings_of_file(path: str) -> dict[str, str]:
+    """The settings of a properties file; raises Failure with exit code 2."""
     from pathlib import Path
 
     from ottla.config.properties import load_properties

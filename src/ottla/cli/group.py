@@ -107,8 +107,7 @@ def _list(options: argparse.Namespace) -> int:
         if options.long:
             rows = [{**row, **group_lag.look(admin, row["group"]).summary()} for row in rows]
     if options.quiet and not output.json:
-        for name in names:
-            output.line(name)
+        output.names(names)
         return 0
     if not rows and not output.json:
         output.note("No group is like that." if wanted or states or types else "There is no group yet.")

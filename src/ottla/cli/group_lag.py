@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from ottla.cli import human
 from ottla.cli.connect import add_connection_arguments, open_admin
 from ottla.cli.names import add_name_arguments
-from ottla.cli.output import Column, Output, add_output_arguments, number
+from ottla.cli.output import Column, Output, add_output_arguments, number, one_line
 from ottla.cli.parsing import Verb
 from ottla.cli.terminal import Failure
 
@@ -146,7 +146,7 @@ def headline(output: Output, seen: Look) -> None:
     if summary["assignor"]:
         parts.append(summary["assignor"])
     parts.append(f"lag {human.count(summary['lag'])} in {human.plural(summary['partition_count'], 'partition')}")
-    output.line(f"{style.bold(summary['group'])}  {', '.join(parts)}")
+    output.line(f"{style.bold(one_line(summary['group']))}  {', '.join(parts)}")
 
 
 def state_colour(state: str) -> str | None:

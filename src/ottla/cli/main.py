@@ -37,6 +37,7 @@ GROUPS: dict[str, dict[str, tuple[str, str]]] = {
     },
     "this command": {
         "profile": ("ottla.cli.profile", "keep the addresses and settings of several clusters"),
+        "completion": ("ottla.cli.completion", "print what makes bash, zsh or fish complete `ottla`"),
         "version": ("ottla.cli.version", "show the versions of Ottla and of what it runs on"),
     },
 }

@@ -145,6 +145,12 @@ class Output:
         if not self.json:
             self._write(text)
 
+    def names(self, names: Iterable[str]) -> None:
+        """Print names, one a line: as they are for scripts, without control characters for a terminal."""
+        safe = self.stream.isatty()
+        for name in names:
+            self._write(one_line(name) if safe else name)
+
     def note(self, text: str) -> None:
         """Tell people something that is not part of the result, on standard error."""
         if not self.json:

@@ -5,10 +5,12 @@
     [profiles.staging]
     "bootstrap.servers" = "broker1:9092,broker2:9092"
 
-It may hold passwords: it is written with mode 0600, and whole or not at all.
+It may hold passwords: it is written with mode 0600, and whole or not at all. What people wrote into it besides stays,
+comments too, but for the profile that changes.
 """
 
 import os
+import re
 from typing import Any
 
 from ottla.cli.terminal import Failure
@@ -66,3 +68,120 @@ def flat(table: dict[str, Any], prefix: str = "") -> dict[str, object]:
         else:
             settings[f"{prefix}{name}"] = str(value).lower() if isinstance(value, bool) else value
     return settings
+
+
+_SECRET = re.compile(r"password|secret|jaas|token$|keystore\.key|credential", re.IGNORECASE)
+_HEADER = re.compile(r"^\s*\[", re.MULTILINE)
+
+
+def looks_secret(setting: str) -> bool:
+    """Whether a setting by its name is nothing to print."""
+    return _SECRET.search(setting) is not None
+
+
+def store(name: str, settings: dict[str, object] | None) -> None:
+    """Write a profile, or take it out (None). Raises Failure if the file cannot be written."""
+    document = load()
+    table = document.setdefault("profiles", {})
+    if settings is None:
+        table.pop(name, None)
+        if document.get("current") == name:
+            use(None)
+            document.pop("current")
+    else:
+        table[name] = settings
+    header = f"[profiles.{_key(name)}]"
+    section = None if settings is None else "\n".join([header, *(_row(*item) for item in settings.items())]) + "\n"
+    parts = _sections(_text())
+    found = [index for index, part in enumerate(parts) if part.split("\n", 1)[0].strip() == header]
+    if section is None:
+        parts = [part for index, part in enumerate(parts) if index not in found]
+    elif found:
+        parts[found[0]] = section + "\n" * (found[0] < len(parts) - 1)
+    else:
+        if parts and parts[-1].strip():
+            parts[-1] = parts[-1].rstrip("\n") + "\n\n"
+        parts.append(section)
+    _write("".join(parts), document)
+
+
+def use(name: str | None) -> None:
+    """Make a profile the one that is used; None: no profile is."""
+    document = load()
+    document.pop("current", None)
+    if name is not None:
+        document["current"] = name
+    parts = _sections(_text())
+    lines = [line for line in parts[0].splitlines() if not re.match(r"\s*current\s*=", line)]
+    if name is not None:
+        lines.insert(0, _row("current", name))
+    parts[0] = "".join(f"{line}\n" for line in lines)
+    if name is not None and parts[1:] and not parts[0].endswith("\n\n"):
+        parts[0] += "\n"
+    _write("".join(parts), document)
+
+
+def _text() -> str:
+    try:
+        with open(path(), encoding="utf-8") as file:
+            return file.read()
+    except FileNotFoundError:
+        return ""
+
+
+def _sections(text: str) -> list[str]:
+    """What comes before the first table, then each table with its header."""
+    starts = [match.start() for match in _HEADER.finditer(text)]
+    ends = [*starts, len(text)]
+    return [text[: ends[0]], *(text[start:end] for start, end in zip(starts, ends[1:], strict=True))]
+
+
+def _write(text: str, document: dict[str, Any]) -> None:
+    import tomllib
+
+    try:
+        parsed = tomllib.loads(text)
+    except ValueError:
+        parsed = None
+    if parsed is None or _plain(parsed) != _plain(document):
+        text = _whole(document)  # written in a way that could not be edited in place
+    target = path()
+    try:
+        os.makedirs(target.rpartition("/")[0], mode=0o700, exist_ok=True)  # noqa: PTH103 - no pathlib for one call
+        draft = f"{target}.{os.getpid()}.new"
+        with open(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w", encoding="utf-8") as file:
+            file.write(text)
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(draft, target)
+    except OSError as error:
+        raise Failure(f"{target} cannot be written: {error.strerror}") from error
+
+
+def _plain(document: dict[str, Any]) -> dict[str, Any]:
+    """The document with each profile's settings by Kafka's names, for comparison."""
+    profiles = {name: flat(table) for name, table in document.get("profiles", {}).items()}
+    return {**document, "profiles": profiles}
+
+
+def _whole(document: dict[str, Any]) -> str:
+    parts = [_row("current", document["current"]) + "\n"] if document.get("current") else []
+    for name, table in document.get("profiles", {}).items():
+        parts.append("\n".join([f"[profiles.{_key(name)}]", *(_row(*item) for item in flat(table).items())]) + "\n")
+    return "\n".join(parts)
+
+
+def _key(name: str) -> str:
+    return name if re.fullmatch(r"[A-Za-z0-9_-]+", name) else _quoted(name)
+
+
+def _row(name: str, value: object) -> str:
+    if isinstance(value, list):
+        return f"{_key(name)} = [{', '.join(_quoted(str(item)) for item in value)}]"
+    return f"{_key(name)} = {_quoted(str(value))}"
+
+
+def _quoted(text: str) -> str:
+    import json
+
+    return json.dumps(text, ensure_ascii=False).replace("\x7f", "\\u007f")

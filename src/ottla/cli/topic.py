@@ -197,8 +197,7 @@ def _list(options: argparse.Namespace) -> int:
         known = list(dict.fromkeys([*usual, *exact]))
         names = choose(wanted, known, "topic", regex=options.regex) if wanted else usual
         if options.quiet and not output.json:
-            for name in names:
-                output.line(name)
+            output.names(names)
             return 0
         rows: list[dict[str, Any]] = [
             {"topic": name, "partition_count": listed[name].partitions, "internal": listed[name].is_internal}

@@ -1,0 +1,231 @@
+"""Keep the addresses and settings of several clusters under names, in ~/.config/ottla/config.toml.
+
+--profile NAME or $OTTLA_PROFILE choose one for a command, `ottla profile use` for all commands from then on. Settings
+are Kafka's client settings; passwords are never printed.
+"""
+
+import argparse
+import sys
+from typing import Any
+
+from ottla.cli import profiles
+from ottla.cli.names import confirmed
+from ottla.cli.output import Column, Output, add_output_arguments
+from ottla.cli.parsing import Verb, add_verbs, nearest, run_verb
+from ottla.cli.terminal import Failure
+
+EXAMPLES = """
+ottla profile set staging bootstrap.servers=broker1:9092,broker2:9092
+ottla profile use staging
+ottla topic list --profile staging
+"""
+
+run = run_verb
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The verbs of `ottla profile`."""
+    add_verbs(
+        parser,
+        {
+            "list": Verb(_list, _list_arguments, "list profiles", examples="ottla profile list", names=("ls",)),
+            "show": Verb(
+                _show,
+                _show_arguments,
+                "show a profile's settings",
+                description="Show a profile's settings, those that are secret hidden.",
+                examples="ottla profile show staging",
+            ),
+            "set": Verb(
+                _set,
+                _set_arguments,
+                "create a profile or change its settings",
+                description="Create a profile or change its settings. The value - is asked for, or read from standard\n"
+                "input: a password on a command line is seen by others and kept by the shell.",
+                examples="""
+                ottla profile set local bootstrap.servers=127.0.0.1:9092
+                ottla profile set prod security.protocol=SASL_SSL sasl.mechanism=SCRAM-SHA-512 sasl.username=ann
+                ottla profile set prod sasl.password=-
+                ottla profile set prod --unset client.id
+                """,
+            ),
+            "use": Verb(
+                _use,
+                _use_arguments,
+                "make a profile the one that is used",
+                examples="""
+                ottla profile use staging
+                ottla profile use --none
+                """,
+            ),
+            "delete": Verb(
+                _delete, _delete_arguments, "delete a profile", examples="ottla profile delete old", names=("rm",)
+            ),
+        },
+    )
+
+
+def _name(parser: argparse.ArgumentParser, **settings: Any) -> None:
+    parser.add_argument("name", metavar="PROFILE", help="the profile", **settings)
+
+
+def _list_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("-q", "--quiet", action="store_true", help="names only, one a line")
+    add_output_arguments(parser)
+
+
+def _show_arguments(parser: argparse.ArgumentParser) -> None:
+    _name(parser, nargs="?")
+    add_output_arguments(parser)
+
+
+def _set_arguments(parser: argparse.ArgumentParser) -> None:
+    _name(parser)
+    parser.add_argument("changes", metavar="SETTING=VALUE", nargs="*", help="settings of Kafka's clients")
+    parser.add_argument("--unset", metavar="SETTING", action="append", default=[], help="take a setting out")
+    parser.add_argument("--from-file", metavar="FILE", help="take the settings of a properties file")
+
+
+def _use_arguments(parser: argparse.ArgumentParser) -> None:
+    _name(parser, nargs="?")
+    parser.add_argument("--none", action="store_true", help="use none")
+
+
+def _delete_arguments(parser: argparse.ArgumentParser) -> None:
+    _name(parser)
+    parser.add_argument("-y", "--yes", action="store_true", help="do not ask")
+
+
+def _list(options: argparse.Namespace) -> int:
+    output = Output(options)
+    document = profiles.load()
+    rows = [
+        {
+            "profile": name,
+            "in_use": name == document.get("current"),
+            "bootstrap_servers": _text(settings.get("bootstrap.servers")),
+            "security_protocol": settings.get("security.protocol", "PLAINTEXT"),
+        }
+        for name, settings in ((name, profiles.flat(table)) for name, table in document.get("profiles", {}).items())
+    ]
+    if options.quiet and not output.json:
+        for row in rows:
+            output.line(str(row["profile"]))
+        return 0
+    if not rows and not output.json:
+        output.note("There is no profile yet. `ottla profile set NAME bootstrap.servers=HOST:PORT` makes one.")
+        return 0
+    columns = [
+        Column("in_use", "", show=lambda used: "*" if used else "", colour=lambda used: "green" if used else None),
+        Column("profile"),
+        Column("bootstrap_servers", "BOOTSTRAP SERVERS", narrow=True),
+        Column("security_protocol", "SECURITY"),
+    ]
+    output.table(columns, rows)
+    return 0
+
+
+def _show(options: argparse.Namespace) -> int:
+    output = Output(options)
+    name = options.name or profiles.load().get("current")
+    if not name:
+        raise Failure("no profile is in use", "`ottla profile list` shows the profiles that there are.", exit_code=2)
+    secret = _secrets()
+    shown = {
+        setting: "(hidden)" if setting in secret or profiles.looks_secret(setting) else _text(value)
+        for setting, value in sorted(profiles.settings_of(name).items())
+    }
+    if output.json:
+        output.object({"profile": name, "settings": shown})
+        return 0
+    output.line(output.style.bold(name))
+    output.record(shown, [Column(setting, setting) for setting in shown])
+    return 0
+
+
+def _set(options: argparse.Namespace) -> int:
+    if not options.name.strip() or options.name.startswith("-"):
+        raise Failure(f"a profile cannot be called {options.name!r}", exit_code=2)
+    changes: dict[str, object] = dict.fromkeys(options.unset)
+    if options.from_file:
+        from ottla.cli.connect import settings_of_file
+
+        changes.update(settings_of_file(options.from_file))
+    for word in options.changes:
+        name, separator, value = word.partition("=")
+        if not separator or not name.strip():
+            raise Failure(f"{word!r} is not of the form SETTING=VALUE", exit_code=2)
+        changes[name.strip()] = _asked_for(name.strip()) if value == "-" else value
+    if not changes:
+        raise Failure("nothing to set", "`ottla profile set --help` has examples.", exit_code=2)
+    document = profiles.load()
+    settings = profiles.flat(document.get("profiles", {}).get(options.name, {}))
+    for name, value in ((name.replace("_", "."), value) for name, value in changes.items()):
+        if value is None:
+            settings.pop(name, None)
+        else:
+            _check(name, value)
+            settings[name] = value
+    is_new = options.name not in document.get("profiles", {})
+    profiles.store(options.name, settings)
+    print(f"{options.name}: {'created' if is_new else 'changed'} in {profiles.path()}")
+    return 0
+
+
+def _use(options: argparse.Namespace) -> int:
+    if bool(options.name) == options.none:
+        raise Failure("name one profile, or give --none", exit_code=2)
+    if options.name:
+        profiles.settings_of(options.name)
+    profiles.use(options.name)
+    print(f"{options.name}: in use" if options.name else "no profile is in use")
+    return 0
+
+
+def _delete(options: argparse.Namespace) -> int:
+    profiles.settings_of(options.name)
+    if not confirmed(f"Delete the profile {options.name}?", yes=options.yes):
+        raise Failure("nothing was deleted", "--yes deletes without a question.")
+    profiles.store(options.name, None)
+    print(f"{options.name}: deleted")
+    return 0
+
+
+def _rows() -> dict[str, Any]:
+    """Every setting that some client has, by its name."""
+    from ottla.clients.consumer.options import CONSUMER_OPTIONS
+    from ottla.clients.producer.settings import PRODUCER_OPTIONS
+
+    rows: dict[str, Any] = {}
+    for row in (*CONSUMER_OPTIONS, *PRODUCER_OPTIONS):
+        rows.update(dict.fromkeys((row.name, *getattr(row, "aliases", ())), row))
+    return rows
+
+
+def _secrets() -> frozenset[str]:
+    return frozenset(name for name, row in _rows().items() if getattr(row, "secret", False))
+
+
+def _check(name: str, value: object) -> None:
+    from ottla.clients.errors import ConfigurationError
+
+    rows = _rows()
+    if name not in rows:
+        near = nearest(name, rows)
+        raise Failure(f"no client has a setting {name!r}", *([f"Did you mean {near}?"] if near else []), exit_code=2)
+    try:
+        rows[name].read(value)
+    except ConfigurationError as error:
+        raise Failure(str(error), exit_code=2) from error
+
+
+def _asked_for(name: str) -> str:
+    if sys.stdin.isatty():
+        import getpass
+
+        return getpass.getpass(f"{name}: ")
+    return sys.stdin.readline().rstrip("\n")
+
+
+def _text(value: object) -> str | None:
+    return ",".join(map(str, value)) if isinstance(value, list) else None if value is None else str(value)
