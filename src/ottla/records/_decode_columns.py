@@ -510,3 +510,32 @@ def _is_unharmed(data: _Bytes, size: cython.Py_ssize_t) -> cython.int:
         PyMemoryView_FromMemory(cython.cast(cython.p_char, data + _CRC_START), size - _CRC_START, _READ_ONLY)
     )
     return checksum == _uint32(data + 17)
+
+
+def repeat_texts(runs: list) -> object:
+    """Each of the (bytes, how often) so often, as one column without nulls."""
+    text: bytes
+    count: cython.Py_ssize_t
+    size: cython.Py_ssize_t = 0
+    rows: cython.Py_ssize_t = 0
+    for text, count in runs:
+        if count < 0:
+            raise ValueError(f"{count} times is not possible")
+        if PyBytes_GET_SIZE(text) > 0 and count > (_LARGEST_DATA - size) // PyBytes_GET_SIZE(text):
+            raise ValueError("So many texts are larger than a column holds")
+        size += PyBytes_GET_SIZE(text) * count
+        rows += count
+    ends: _Store = _Store(4 * (rows + 1))
+    end: _Int32s = cython.cast(_Int32s, ends.at)
+    index: cython.Py_ssize_t = 0
+    position: int32_t = 0
+    _: cython.Py_ssize_t
+    end[0] = 0
+    for text, count in runs:
+        for _ in range(count):
+            index += 1
+            position += cython.cast(int32_t, PyBytes_GET_SIZE(text))
+            end[index] = position
+    return BinaryColumn(
+        bytearray(), ends.closed(4 * (rows + 1)), bytearray().join([text * count for text, count in runs]), 0
+    )

@@ -203,3 +203,18 @@ class Columns:
     def _check_open(self) -> None:
         if self._closed:
             raise ValueError("These columns were handed out")
+
+
+def repeat_texts(runs: list[tuple[bytes, int]]) -> BinaryColumn:
+    """Each of the (bytes, how often) so often, as one column without nulls. Raises ValueError beyond 2 GiB."""
+    if any(count < 0 for _, count in runs):
+        raise ValueError(f"{min(count for _, count in runs)} times is not possible")
+    if sum(len(text) * count for text, count in runs) > _LARGEST_DATA:
+        raise ValueError("So many texts are larger than a column holds")
+    ends, end = array("i", [0]), 0
+    for text, count in runs:
+        ends.extend(end + len(text) * number for number in range(1, count + 1))
+        end += len(text) * count
+    return BinaryColumn(
+        bytearray(), bytearray(ends.tobytes()), bytearray().join([text * count for text, count in runs]), 0
+    )

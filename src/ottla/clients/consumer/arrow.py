@@ -1,16 +1,19 @@
 """Columns as one Arrow batch: key, value, topic, partition, offset, timestamp (ms, UTC), headers.
 
-The batch takes over the memory that the records were decoded into. pyarrow is imported on first use.
+The batch takes over the memory that the records were decoded into. pyarrow is imported on first use; nothing here
+makes it look at a Python value, for which it would import pandas (a quarter of a second).
 """
 
 from __future__ import annotations
 
+from array import array
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from ottla.clients.consumer.sinks import ColumnSink
 from ottla.common.ids import TopicPartition
 from ottla.records.columns import BinaryColumn, RecordColumns
+from ottla.records.kernels import repeat_texts
 
 if TYPE_CHECKING:
     import pyarrow as pa  # type: ignore[import-untyped]
@@ -41,7 +44,7 @@ def to_arrow(sink: ColumnSink) -> pa.RecordBatch:
 
     columns = sink.close()
     if columns is None:
-        return pa.RecordBatch.from_arrays([pa.array([], field.type) for field in schema()], schema=schema())
+        return pa.RecordBatch.from_arrays([pa.nulls(0, field.type) for field in schema()], schema=schema())
     return pa.RecordBatch.from_arrays(_arrays(columns, sink.runs), schema=schema())
 
 
@@ -54,8 +57,8 @@ def _arrays(columns: RecordColumns, runs: list[tuple[TopicPartition, int]]) -> l
     return [
         _binary(pa.binary(), rows, columns.keys),
         _binary(pa.binary(), rows, columns.values),
-        _topics(runs),
-        _joined([pa.repeat(pa.scalar(tp.partition, pa.int32()), count) for tp, count in runs]),
+        _binary(pa.string(), rows, repeat_texts([(tp.topic.encode(), count) for tp, count in runs])),
+        pa.Array.from_buffers(pa.int32(), rows, [None, pa.py_buffer(_partitions(runs))], 0),
         pa.Array.from_buffers(pa.int64(), rows, [None, pa.py_buffer(columns.offsets)], 0),
         pa.Array.from_buffers(timestamp, rows, [None, pa.py_buffer(columns.timestamps)], 0),
         _headers(headers, columns),
@@ -83,19 +86,8 @@ def _headers(kind: Any, columns: RecordColumns) -> Any:
     return pa.Array.from_buffers(kind, columns.rows, [None, pa.py_buffer(columns.header_ends)], 0, children=[pairs])
 
 
-def _topics(runs: list[tuple[TopicPartition, int]]) -> Any:
-    import pyarrow as pa
-
-    counts: list[tuple[str, int]] = []
+def _partitions(runs: list[tuple[TopicPartition, int]]) -> array[int]:
+    column = array("i")
     for tp, count in runs:
-        if counts and counts[-1][0] == tp.topic:
-            counts[-1] = tp.topic, counts[-1][1] + count
-        else:
-            counts.append((tp.topic, count))
-    return _joined([pa.repeat(topic, count) for topic, count in counts])
-
-
-def _joined(arrays: list[Any]) -> Any:
-    import pyarrow as pa
-
-    return arrays[0] if len(arrays) == 1 else pa.concat_arrays(arrays)
+        column += array("i", [tp.partition]) * count
+    return column

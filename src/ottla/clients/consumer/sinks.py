@@ -16,6 +16,8 @@ from ottla.records.kernels import Columns
 ARROW_BYTES: Final = 64 * 1024 * 1024
 """So many bytes of records fit into the columns of one poll, or one record that is larger."""
 
+_MOST_ROWS: Final = 8_000_000  # the names of their topics, of 249 characters at most, fit into a column
+
 
 class RecordSink:
     """At most `limit` records."""
@@ -64,7 +66,7 @@ class ColumnSink:
     def expect(self, size: int) -> None:
         """So many bytes are there to be taken."""
         if self._columns is None and size > 0 and self._limit > 0:
-            self._columns = Columns(self._limit, ARROW_BYTES, size)
+            self._columns = Columns(min(self._limit, _MOST_ROWS), ARROW_BYTES, size)
 
     def take(self, fetched: Fetched) -> None:
         """Take what one step gives; nothing if there is no more. Raises CorruptRecords."""
