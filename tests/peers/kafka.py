@@ -18,7 +18,7 @@ import subprocess
 import threading
 import time
 import uuid
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import IO, Self
@@ -197,6 +197,7 @@ class StockKafka:
         overrides: Mapping[str, object] | None = None,
         *,
         for_speed: bool = False,
+        format_options: Sequence[str] = (),
     ) -> None:
         self.directory = directory.resolve()
         self._options = FULL_SPEED if for_speed else QUICK_START
@@ -205,6 +206,7 @@ class StockKafka:
         self.bootstrap = ""
         self._brokers = brokers
         self._overrides = dict(overrides or {})
+        self._format_options = format_options
         self._processes: list[subprocess.Popen[str]] = []
 
     def __enter__(self) -> Self:
@@ -255,7 +257,8 @@ class StockKafka:
         home.mkdir(parents=True, exist_ok=True)
         properties = home / "server.properties"
         properties.write_text("".join(f"{k}={v}\n" for k, v in self._settings(index, ports).items()))
-        formatted = tool("storage", "format", "-t", self.cluster_id, "-c", properties, "--ignore-formatted")
+        how = ("-t", self.cluster_id, "-c", properties, "--ignore-formatted", *self._format_options)
+        formatted = tool("storage", "format", *how)
         if formatted.returncode:
             raise RuntimeError(f"cannot format {home}: {formatted.stdout}{formatted.stderr}")
         with (home / "server.log").open("a") as log:

@@ -46,6 +46,7 @@ from ottla.protocol.messages.metadata import MetadataRequest, MetadataRequestTop
 
 GROUP, TRANSACTION = 0, 1
 GRACE_S = 0.25
+CLOSE_S = 0.5
 
 
 class _Bootstrap(NamedTuple):
@@ -130,6 +131,8 @@ class Cluster:
         connections, self._connections = self._connections, {}
         for connection in connections.values():
             connection.close()
+        # TLS says goodbye to the broker, which takes a moment; a loop that ends before that complains.
+        await asyncio.gather(*(connection.wait_lost(CLOSE_S) for connection in connections.values()))
         if tasks:
             await asyncio.wait(tasks, timeout=1.0)
 

@@ -66,6 +66,7 @@ LARGEST_FRAME_BYTES: Final = 1024 * 1024 * 1024
 LARGEST_FIRST_FRAME_BYTES: Final = 1024 * 1024
 UNSUPPORTED_VERSION: Final = 35
 RENEWAL_TIMEOUT_S: Final = 30.0
+ABORT_S: Final = 1.0  # an abort needs no more than a few turns of the loop
 PRODUCE: Final = 0
 _read_size = struct.Struct(">i").unpack_from
 
@@ -115,6 +116,7 @@ class ClientConnection(asyncio.BufferedProtocol):
         "_frame",
         "_frame_size",
         "_in_flight",
+        "_is_lost",
         "_largest_frame",
         "_loop",
         "_loss",
@@ -154,6 +156,7 @@ class ClientConnection(asyncio.BufferedProtocol):
         self._largest_frame = LARGEST_FIRST_FRAME_BYTES
         self._problem: NetworkError | None = None
         self._close_callbacks: list[Callable[[], None]] = []
+        self._is_lost = False
         self._loss: Exception | None = None
         self._ready_id = 0  # the last correlation id of the handshake
         self._sasl: SaslSource | None = None
@@ -279,7 +282,7 @@ class ClientConnection(asyncio.BufferedProtocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Called by the loop."""
-        self.closed = True
+        self.closed = self._is_lost = True
         self._loss = exc
         if self._renewal_timer is not None:
             self._renewal_timer.cancel()
@@ -317,6 +320,20 @@ class ClientConnection(asyncio.BufferedProtocol):
         if self._transport is not None:
             self._transport.abort()
 
+    async def wait_lost(self, timeout_s: float) -> None:
+        """After `close`: wait until the other side was told, for so long at most; then the connection is aborted."""
+        if self._is_lost:
+            return
+        lost: asyncio.Future[None] = self._loop.create_future()
+        self._close_callbacks.append(lambda: None if lost.done() else lost.set_result(None))
+        try:
+            async with asyncio.timeout(timeout_s):
+                await asyncio.shield(lost)
+        except TimeoutError:
+            self.abort()
+            async with asyncio.timeout(ABORT_S):
+                await lost
+
     def _end(self, problem: NetworkError) -> None:
         self.closed = True
         if self._problem is None:
@@ -329,6 +346,12 @@ class ClientConnection(asyncio.BufferedProtocol):
     def resume_writing(self) -> None:
         """Called by the loop."""
         self.write_paused = False
+
+    @property
+    def peer(self) -> tuple[str, int] | None:
+        """The broker's address as the socket has it; None once the connection is closed."""
+        found = None if self._transport is None else self._transport.get_extra_info("peername")
+        return None if found is None else (found[0], found[1])
 
     def loop_time(self) -> float:
         """The clock of its loop, in seconds."""
