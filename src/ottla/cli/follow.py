@@ -98,6 +98,7 @@ class Follower:
         self._read()
         if self._next:
             self._consumer.commit(self._next)
+            self._next.clear()
 
     def _read(self) -> None:
         from ottla.clients.errors import CorruptRecords

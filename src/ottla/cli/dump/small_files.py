@@ -1,0 +1,86 @@
+"""Checkpoints, producer snapshots and the one-page text files of log directories, as rows."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from ottla.cli.dump.rows import Row, Rows, damage
+from ottla.log import checkpoints
+from ottla.log.files import Files
+from ottla.log.producers import CorruptSnapshotError, decode_snapshot
+
+_LARGEST = 256 << 20
+OFFSETS = frozenset(
+    {
+        checkpoints.RECOVERY_POINTS,
+        checkpoints.LOG_STARTS,
+        checkpoints.HIGH_WATERMARKS,
+        checkpoints.CLEANER_OFFSETS,
+    }
+)
+TEXTS = frozenset({"meta.properties", checkpoints.PARTITION_METADATA, "quorum-state", ".kafka_cleanshutdown"})
+
+
+def dump_offsets(directory: Path, name: str) -> Rows:
+    """A checkpoint of offsets by partition."""
+    try:
+        rows = checkpoints.read_offsets(Files(), str(directory), name)
+    except checkpoints.CorruptCheckpointError as error:
+        yield damage(str(error))
+        return
+    for tp, offset in rows.items():
+        yield Row("entry", {"topic": tp.topic, "partition": tp.partition, "offset": offset})
+    yield Row("end", {"entries": len(rows)})
+
+
+def dump_epochs(path: Path) -> Rows:
+    """A leader-epoch checkpoint."""
+    try:
+        lines = checkpoints.read_lines(Files(), str(path), 2)
+        rows = [(int(epoch), int(start)) for epoch, start in lines]
+    except (checkpoints.CorruptCheckpointError, ValueError) as error:
+        yield damage(str(error))
+        return
+    before = (-1, -1)
+    bad = 0
+    for epoch, start in rows:
+        yield Row("entry", {"leader_epoch": epoch, "start_offset": start})
+        if epoch <= before[0] or start <= before[1]:
+            yield damage(f"the epoch {epoch} from {start:,} on does not rise above the one before it")
+            bad += 1
+        before = (epoch, start)
+    yield Row("end", {"entries": len(rows), "damaged": bad})
+
+
+def dump_producers(path: Path) -> Rows:
+    """A snapshot of a partition's producers."""
+    try:
+        entries = decode_snapshot(_read(path))
+    except CorruptSnapshotError as error:
+        yield damage(str(error))
+        return
+    for entry in entries:
+        yield Row(
+            "entry",
+            {
+                "producer_id": entry.producer_id,
+                "producer_epoch": entry.epoch,
+                "last_sequence": entry.last_sequence,
+                "last_offset": entry.last_offset,
+                "last_timestamp": entry.last_timestamp,
+                "coordinator_epoch": entry.coordinator_epoch,
+                "transaction_start": None if entry.transaction_start < 0 else entry.transaction_start,
+            },
+        )
+    yield Row("end", {"entries": len(entries)})
+
+
+def dump_text(path: Path) -> Rows:
+    """A small text file, line by line."""
+    for line in _read(path).decode("utf-8", "replace").splitlines():
+        yield Row("line", {"text": line})
+
+
+def _read(path: Path) -> bytes:
+    with open(path, "rb") as file:
+        return file.read(_LARGEST)

@@ -1,0 +1,169 @@
+"""Read the files of a log: segments, indices, checkpoints. Needs no broker, and changes nothing."""
+
+from __future__ import annotations
+
+import argparse
+import base64
+import json
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from ottla.cli import human
+from ottla.cli.output import Bar, add_output_arguments
+from ottla.cli.parsing import Verb, add_verbs, run_verb
+from ottla.cli.terminal import Failure, Style
+
+if TYPE_CHECKING:
+    from ottla.cli.dump.files import Found
+    from ottla.cli.dump.rows import Row
+    from ottla.cli.dump.segment import Depth
+
+EXAMPLES = """
+ottla log dump data/orders-0                              every batch and index entry
+ottla log dump data/orders-0/00000000000000000000.log --deep
+ottla log dump data --verify                              the whole directory: what is damaged?
+"""
+DUMP_EXAMPLES = """
+ottla log dump data/orders-0                       batches, indices, checkpoints of a partition
+ottla log dump data/orders-0 --deep                their records too
+ottla log dump data --verify                       check everything; exit code 1 if something is damaged
+ottla log dump data/__consumer_offsets-12 --deep   committed offsets and groups in words
+ottla log dump data/__cluster_metadata-0 --deep --json | jq .record
+"""
+_KINDS = ("data", "metadata", "offsets", "transactions")
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The verbs of `ottla log`."""
+    description = (
+        "Show segments, indices, snapshots and checkpoints.\n\nFiles that a running broker writes may end in a batch "
+        "that is not whole yet, which reads as damage."
+    )
+    add_verbs(
+        parser, {"dump": Verb(_dump, _dump_arguments, "show and check files of a log", description, DUMP_EXAMPLES)}
+    )
+
+
+run = run_verb
+
+
+def _dump_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "paths", nargs="+", metavar="FILE|DIR", help="files, directories of partitions, data directories"
+    )
+    parser.add_argument("--deep", action="store_true", help="show the records of each batch")
+    parser.add_argument(
+        "--verify", action="store_true",
+        help="check checksums, records, offsets and indices; without --deep shows only totals and what is wrong",
+    )  # fmt: skip
+    parser.add_argument("--as", dest="kind", choices=_KINDS, help="what records are; default: by the directory's name")
+    add_output_arguments(parser)
+
+
+def _dump(options: argparse.Namespace) -> int:
+    from ottla.cli.dump.files import files_below
+
+    found: list[Found] = []
+    for path in options.paths:
+        try:
+            below = list(files_below(Path(path)))
+            if not below:
+                Path(path).stat()
+                raise Failure(f"{path} is nothing that a log consists of", exit_code=2)
+        except OSError as error:
+            raise Failure(f"{path} cannot be read: {error.strerror}", exit_code=2) from error
+        found += below
+    dump = _Dump(options)
+    sizes = [_size(each.path) for each in found]
+    bar = Bar(
+        sum(sizes), "B", shown=options.verify and not options.deep and sys.stderr.isatty() and not sys.stdout.isatty()
+    )
+    for each, size in zip(found, sizes, strict=True):
+        dump.file(each)
+        bar.advance(size)
+    bar.clear()
+    return dump.end(len(found))
+
+
+def _size(path: Path) -> int:
+    try:
+        return path.stat().st_size
+    except OSError:
+        return 0  # reading it says why
+
+
+class _Dump:
+    """Prints file after file and keeps count of what is wrong."""
+
+    def __init__(self, options: argparse.Namespace) -> None:
+        from ottla.cli.dump.printing import Printer
+
+        self._options = options
+        self._out = sys.stdout
+        self._style = Style.of(sys.stdout)
+        self._printer = Printer(self._style, entries=options.deep or not options.verify)
+        self._damaged = 0
+        self._follows: tuple[Path, int] | None = None
+
+    def file(self, found: Found) -> None:
+        """Print one file."""
+        from ottla.cli.dump.files import dump_file
+        from ottla.cli.dump.rows import damage
+
+        if not self._options.json:
+            self._out.write(self._printer.heading(str(found.path)))
+        directory = found.path.parent
+        follows = self._follows[1] if found.kind == "log" and self._follows and self._follows[0] == directory else None
+        try:
+            for row in dump_file(found, self._depth(found), follows):
+                self._row(found, row)
+                if row.kind == "end" and found.kind == "log" and row.fields["next_offset"] is not None:
+                    self._follows = (directory, row.fields["next_offset"])
+        except OSError as error:
+            self._row(found, damage(f"it cannot be read: {error.strerror}"))
+
+    def _depth(self, found: Found) -> Depth:
+        from ottla.cli.dump.files import topic_of
+        from ottla.cli.dump.meaning import TOPICS, meaning_for
+        from ottla.cli.dump.segment import Depth
+
+        kind = self._options.kind
+        if kind is None:
+            kind = "metadata" if found.kind == "metadata snapshot" else TOPICS.get(topic_of(found.path) or "", "data")
+        return Depth(self._options.deep, self._options.verify, meaning_for(kind))
+
+    def _row(self, found: Found, row: Row) -> None:
+        self._damaged += row.kind == "damage"
+        if not self._options.json:
+            self._out.write(self._printer.text(row))
+        elif self._options.deep or not self._options.verify or row.kind in ("damage", "warning", "end"):
+            fields = {"file": str(found.path), "kind": row.kind, **_plain(row.fields)}
+            self._out.write(json.dumps(fields, ensure_ascii=not self._out.isatty(), separators=(",", ":")) + "\n")
+
+    def end(self, files: int) -> int:
+        """Say how it went; the exit code."""
+        if self._options.verify and not self._options.json:
+            found = f"{self._damaged:,} damaged places" if self._damaged != 1 else "1 damaged place"
+            text = f"{human.plural(files, 'file')}, {found if self._damaged else 'nothing damaged'}"
+            self._out.write((self._style.red if self._damaged else self._style.green)(text) + "\n")
+        return 1 if self._damaged and self._options.verify else 0
+
+
+def _plain(fields: Mapping[str, Any]) -> dict[str, Any]:
+    """The fields as JSON can have them: text if it is UTF-8, else base64."""
+    made: dict[str, Any] = {}
+    for name, value in fields.items():
+        if name == "headers":
+            made[name] = [_plain({"name": key, "value": each}) for key, each in value]
+        elif isinstance(value, bytes):
+            try:
+                made[name] = value.decode()
+            except UnicodeDecodeError:
+                made[f"{name}_base64"] = base64.b64encode(value).decode()
+        elif name == "meaning":
+            made["record"] = value
+        else:
+            made[name] = value
+    return made
