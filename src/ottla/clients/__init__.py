@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from ottla.clients.errors import ClientError as ClientError
     from ottla.clients.errors import Closed as Closed
     from ottla.clients.errors import ClusterAuthorizationFailed as ClusterAuthorizationFailed
+    from ottla.clients.errors import ConcurrentUse as ConcurrentUse
     from ottla.clients.errors import ConfigurationError as ConfigurationError
     from ottla.clients.errors import ConnectionLost as ConnectionLost
     from ottla.clients.errors import CorruptRecords as CorruptRecords
@@ -64,6 +65,7 @@ if TYPE_CHECKING:
     from ottla.clients.errors import UnknownTopicOrPartition as UnknownTopicOrPartition
     from ottla.clients.errors import UnsupportedByBroker as UnsupportedByBroker
     from ottla.clients.errors import UnsupportedMechanism as UnsupportedMechanism
+    from ottla.clients.errors import Wakeup as Wakeup
     from ottla.clients.producer import AsyncProducer as AsyncProducer
     from ottla.clients.producer import Producer as Producer
     from ottla.clients.producer import RecordMetadata as RecordMetadata

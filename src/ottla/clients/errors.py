@@ -10,6 +10,8 @@
     ├── UnsupportedByBroker           the broker is too old for what was asked
     ├── BufferExhausted               retriable: buffer.memory is full and stayed so for max.block.ms
     ├── DeliveryTimedOut              not delivered within delivery.timeout.ms; it may have been written all the same
+    ├── ConcurrentUse                 a poll of this consumer is under way, in another thread or around a listener
+    ├── Wakeup                        the poll was ended by wakeup()
     ├── NotAssigned                   the partition does not belong to this consumer
     ├── SerializationFailed           a serializer refused a key or value
     ├── DeserializationFailed         a deserializer refused a key or value; .topic .partition .offset
@@ -97,6 +99,14 @@ class BufferExhausted(ClientError):
 
 class DeliveryTimedOut(ClientError):
     """Not acknowledged within delivery.timeout.ms. It may be in the log all the same: sending again may double it."""
+
+
+class ConcurrentUse(ClientError):
+    """Only one poll of a consumer at a time: one is under way in another thread or task, or calls this listener."""
+
+
+class Wakeup(ClientError):
+    """The poll ended because somebody called `wakeup`; nothing is lost, the next poll goes on."""
 
 
 class NotAssigned(ClientError):

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
-from ottla.clients.consumer.face import ARROW_RECORDS, ON_TIME_S, ConsumerFace, Offsets
+from ottla.clients.consumer.face import ARROW_RECORDS, CLOSE_S, ON_TIME_S, ConsumerFace, Offsets
 from ottla.clients.consumer.membership import Duty
 from ottla.clients.consumer.record import Record
 from ottla.clients.consumer.requests import OffsetAndMetadata
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     import pyarrow as pa  # type: ignore[import-untyped]
 
 logger = logging.getLogger("ottla.clients.consumer")
+TURN_S = 0.005
 
 
 class AsyncConsumer(ConsumerFace):
@@ -38,6 +39,9 @@ class AsyncConsumer(ConsumerFace):
     def _notify(self) -> None:
         self._ready.set()
 
+    def _me(self) -> object:
+        return asyncio.current_task()
+
     # -- reading -------------------------------------------------------------------------------------------------
 
     async def poll(self, timeout_s: float = 1.0, *, max_records: int | None = None) -> list[Record]:
@@ -45,23 +49,30 @@ class AsyncConsumer(ConsumerFace):
 
         As `Consumer.poll`.
         """
-        if self._left:
-            records, self._left = list(self._left), type(self._left)()
-            return records
-        limit = self._options["max_poll_records"] if max_records is None else max_records
-        sink = RecordSink(limit)
-        await self._poll(timeout_s, sink)
-        return self._deserialized(sink.records)
+        self._begin()
+        try:
+            if self._left:
+                records, self._left = list(self._left), type(self._left)()
+                return records
+            sink = RecordSink(self._options["max_poll_records"] if max_records is None else max_records)
+            await self._poll(timeout_s, sink)
+            return self._deserialized(sink.records)
+        finally:
+            self._done()
 
     async def poll_arrow(self, timeout_s: float = 1.0, *, max_records: int = ARROW_RECORDS) -> pa.RecordBatch:
         """The next records as one Arrow batch; no rows after `timeout_s` seconds. As `Consumer.poll_arrow`."""
         from ottla.clients.consumer.arrow import to_arrow
 
-        if self._left:
-            self._engine.change(lambda core: core.give_back(self._left))
-            self._left.clear()
-        sink = ColumnSink(max_records)
-        await self._poll(timeout_s, sink)
+        self._begin()
+        try:
+            if self._left:
+                self._engine.change(lambda core: core.give_back(self._left))
+                self._left.clear()
+            sink = ColumnSink(max_records)
+            await self._poll(timeout_s, sink)
+        finally:
+            self._done()
         return to_arrow(sink)
 
     async def _poll(self, timeout_s: float, sink: Sink) -> None:
@@ -71,6 +82,7 @@ class AsyncConsumer(ConsumerFace):
         try:
             while True:
                 self._ready.clear()
+                self._look_around()
                 duty = engine.step(sink)
                 if duty is not None:
                     await self._do(duty)
@@ -78,7 +90,7 @@ class AsyncConsumer(ConsumerFace):
                     return
                 else:
                     left_s = deadline - time.monotonic()
-                    if left_s <= 0 or engine.closed:
+                    if left_s <= 0 or self._ending:
                         return
                     try:
                         async with asyncio.timeout(left_s):
@@ -88,9 +100,9 @@ class AsyncConsumer(ConsumerFace):
         finally:
             engine.end_poll()
 
-    async def _do(self, duty: Duty) -> None:
+    async def _do(self, duty: Duty, limit_s: float = ON_TIME_S) -> None:
         if duty.kind == "revoked" and self._engine.core.commits_by_itself:
-            await self._commit_processed()
+            await self._commit_processed(limit_s)
         listener = self._listeners.get(duty.kind)
         try:
             if listener is not None:
@@ -100,9 +112,9 @@ class AsyncConsumer(ConsumerFace):
         finally:
             self._engine.duty_done(duty)
 
-    async def _commit_processed(self) -> None:
+    async def _commit_processed(self, limit_s: float) -> None:
         try:
-            await self._engine.commit(None, ON_TIME_S)
+            await self._engine.commit(None, limit_s)
         except ClientError as error:
             logger.warning("Positions are not committed before partitions are given up: %s", error)
 
@@ -112,18 +124,22 @@ class AsyncConsumer(ConsumerFace):
 
     async def __anext__(self) -> Record:
         while not self._left:
-            if self._engine.closed:
+            if self._ending:
                 raise StopAsyncIteration
             self._left.extend(await self.poll(1.0))
         return self._left.popleft()
 
     async def unsubscribe(self) -> None:
         """Give up what it reads, and leave the group. May commit, and calls `on_revoked`."""
-        self._settle()
-        self._engine.change(lambda core: core.unsubscribe())
-        while (duty := self._engine.step(None)) is not None:
-            await self._do(duty)
-        self._listeners = {}
+        self._begin()
+        try:
+            self._settle()
+            self._engine.change(lambda core: core.unsubscribe())
+            while (duty := self._engine.step(None)) is not None:
+                await self._do(duty)
+            self._listeners = {}
+        finally:
+            self._done()
 
     # -- positions -----------------------------------------------------------------------------------------------
 
@@ -182,24 +198,39 @@ class AsyncConsumer(ConsumerFace):
 
     # -- the end -------------------------------------------------------------------------------------------------
 
-    async def close(self) -> None:
-        """Commit what was handed over (with auto-commit), call `on_revoked`, leave the group, end all connections."""
-        if not self._engine.closed:
-            self._settle()
-        await self._close()
+    async def close(self, timeout_s: float = CLOSE_S) -> None:
+        """Commit what was handed over (with auto-commit), call `on_revoked`, leave the group, end all connections.
 
-    async def _close(self) -> None:
-        if self._engine.closed:
+        As `Consumer.close`.
+        """
+        await self._close(timeout_s, settle=True)
+
+    async def _close(self, timeout_s: float, *, settle: bool) -> None:
+        if not self._begin_to_end():
+            return
+        deadline = time.monotonic() + timeout_s
+        while not (has_turn := self._turn.acquire(blocking=False)) and time.monotonic() < deadline - timeout_s / 2:
+            await asyncio.sleep(TURN_S)
+        if has_turn and self._engine.closed:  # another task's close was quicker
+            self._turn.release()
             return
         try:
-            duty = self._last_duty()
-            if duty is not None:
-                await self._do(duty)
-            elif self._engine.core.commits_by_itself:
-                await self._commit_processed()
+            if has_turn:
+                await self._give_up(min(ON_TIME_S, max(0.0, deadline - time.monotonic()) / 2), settle=settle)
         finally:
-            await self._engine.close()
+            await self._engine.close(max(0.0, deadline - time.monotonic()))
             self._ready.set()
+            if has_turn:
+                self._turn.release()
+
+    async def _give_up(self, limit_s: float, *, settle: bool) -> None:
+        if settle:
+            self._settle()
+        duty = self._last_duty()
+        if duty is not None:
+            await self._do(duty, limit_s)
+        elif self._engine.core.commits_by_itself:
+            await self._commit_processed(limit_s)
 
     async def __aenter__(self) -> Self:
         return self
@@ -207,7 +238,4 @@ class AsyncConsumer(ConsumerFace):
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        if error is None:
-            await self.close()
-        else:
-            await self._close()
+        await self._close(CLOSE_S, settle=error is None)

@@ -1,6 +1,6 @@
 """The consumer for threads. Its network runs in a thread of its own, so heartbeats do not depend on who polls.
 
-A consumer belongs to one thread at a time. Fetched bytes are decoded in the thread that polls.
+One thread polls, all else may be called from any thread. Fetched bytes are decoded in the thread that polls.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
-from ottla.clients.consumer.face import ARROW_RECORDS, ON_TIME_S, ConsumerFace, Offsets
+from ottla.clients.consumer.face import ARROW_RECORDS, CLOSE_S, ON_TIME_S, ConsumerFace, Offsets
 from ottla.clients.consumer.membership import Duty
 from ottla.clients.consumer.record import Record
 from ottla.clients.consumer.requests import OffsetAndMetadata
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger("ottla.clients.consumer")
 R = TypeVar("R")
+GRACE_S = 1.0
 
 
 class Consumer(ConsumerFace):
@@ -46,6 +47,9 @@ class Consumer(ConsumerFace):
     def _notify(self) -> None:
         self._ready.set()
 
+    def _me(self) -> int:
+        return threading.get_ident()
+
     # -- reading -------------------------------------------------------------------------------------------------
 
     def poll(self, timeout_s: float = 1.0, *, max_records: int | None = None) -> list[Record]:
@@ -53,15 +57,19 @@ class Consumer(ConsumerFace):
 
         Also takes part in rebalances and calls the listeners. With auto-commit it says that all records of earlier
         polls are processed. Raises CorruptRecords or DeserializationFailed once for what cannot be read, and what
-        keeps the consumer from reading: errors of the group, of authorization, or of a position.
+        keeps the consumer from reading: errors of the group, of authorization, or of a position. Wakeup after
+        `wakeup`; ConcurrentUse if another thread polls, or from within a listener.
         """
-        if self._left:
-            records, self._left = list(self._left), type(self._left)()
-            return records
-        limit = self._options["max_poll_records"] if max_records is None else max_records
-        sink = RecordSink(limit)
-        self._poll(timeout_s, sink)
-        return self._deserialized(sink.records)
+        self._begin()
+        try:
+            if self._left:
+                records, self._left = list(self._left), type(self._left)()
+                return records
+            sink = RecordSink(self._options["max_poll_records"] if max_records is None else max_records)
+            self._poll(timeout_s, sink)
+            return self._deserialized(sink.records)
+        finally:
+            self._done()
 
     def poll_arrow(self, timeout_s: float = 1.0, *, max_records: int = ARROW_RECORDS) -> pa.RecordBatch:
         """The next records as one Arrow batch; no rows after `timeout_s` seconds. Otherwise as `poll`.
@@ -71,10 +79,14 @@ class Consumer(ConsumerFace):
         """
         from ottla.clients.consumer.arrow import to_arrow
 
-        if self._left:
-            self._settle_left()
-        sink = ColumnSink(max_records)
-        self._poll(timeout_s, sink)
+        self._begin()
+        try:
+            if self._left:
+                self._settle_left()
+            sink = ColumnSink(max_records)
+            self._poll(timeout_s, sink)
+        finally:
+            self._done()
         return to_arrow(sink)
 
     def _settle_left(self) -> None:
@@ -88,6 +100,7 @@ class Consumer(ConsumerFace):
         try:
             while True:
                 self._ready.clear()
+                self._look_around()
                 duty = engine.step(sink)
                 if duty is not None:
                     self._do(duty)
@@ -95,15 +108,15 @@ class Consumer(ConsumerFace):
                     return
                 else:
                     left_s = deadline - time.monotonic()
-                    if left_s <= 0 or engine.closed:
+                    if left_s <= 0 or self._ending:
                         return
                     self._ready.wait(left_s)
         finally:
             engine.end_poll()
 
-    def _do(self, duty: Duty) -> None:
+    def _do(self, duty: Duty, limit_s: float = ON_TIME_S) -> None:
         if duty.kind == "revoked" and self._engine.core.commits_by_itself:
-            self._commit_processed()
+            self._commit_processed(limit_s)
         listener = self._listeners.get(duty.kind)
         try:
             if listener is not None:
@@ -111,9 +124,9 @@ class Consumer(ConsumerFace):
         finally:
             self._engine.duty_done(duty)
 
-    def _commit_processed(self) -> None:
+    def _commit_processed(self, limit_s: float) -> None:
         try:
-            self._driver.run(self._engine.commit(None, ON_TIME_S))
+            self._driver.run(self._engine.commit(None, limit_s))
         except ClientError as error:
             logger.warning("Positions are not committed before partitions are given up: %s", error)
 
@@ -123,18 +136,22 @@ class Consumer(ConsumerFace):
 
     def __next__(self) -> Record:
         while not self._left:
-            if self._engine.closed:
+            if self._ending:
                 raise StopIteration
             self._left.extend(self.poll(1.0))
         return self._left.popleft()
 
     def unsubscribe(self) -> None:
         """Give up what it reads, and leave the group. May commit, and calls `on_revoked`: blocks for that."""
-        self._settle()
-        self._engine.change(lambda core: core.unsubscribe())
-        while (duty := self._engine.step(None)) is not None:
-            self._do(duty)
-        self._listeners = {}
+        self._begin()
+        try:
+            self._settle()
+            self._engine.change(lambda core: core.unsubscribe())
+            while (duty := self._engine.step(None)) is not None:
+                self._do(duty)
+            self._listeners = {}
+        finally:
+            self._done()
 
     # -- positions -----------------------------------------------------------------------------------------------
 
@@ -149,21 +166,12 @@ class Consumer(ConsumerFace):
     def commit_async(
         self, offsets: Offsets | None = None, callback: Callable[[ClientError | None], Any] | None = None
     ) -> None:
-        """Commit without waiting; `callback` gets None or the error, in the network's thread: it must not block."""
-        chosen = self._to_commit(offsets)
+        """Commit without waiting; `callback` gets None or the error, in the network's thread: it must not block.
 
-        async def commit() -> None:
-            problem: ClientError | None = None
-            try:
-                await self._engine.commit(chosen)
-            except ClientError as error:
-                problem = error
-            if callback is not None:
-                callback(problem)
-            elif problem is not None:
-                logger.warning("Commit failed: %s", problem)
-
-        self._driver.call_soon(lambda: self._engine.spawn(commit()))
+        Commits are done one after another, those of `commit` included, in the order of the calls; `close` waits for
+        them.
+        """
+        self._driver.call_soon(self._engine.commit_later, self._to_commit(offsets), callback)
 
     def committed(
         self, partitions: Iterable[TopicPartition | tuple[str, int]], timeout_s: float | None = None
@@ -215,30 +223,42 @@ class Consumer(ConsumerFace):
 
     # -- the end -------------------------------------------------------------------------------------------------
 
-    def close(self) -> None:
+    def close(self, timeout_s: float = CLOSE_S) -> None:
         """Commit what was handed over (with auto-commit), call `on_revoked`, leave the group, end all connections.
 
-        Blocks a few seconds at most, also if no broker answers. Does nothing the second time.
+        Blocks for `timeout_s` seconds at most, also if no broker answers. Another thread's poll returns what it has and
+        its iteration ends. Does nothing the second time. Raises ConcurrentUse in a listener.
         """
-        if not self._engine.closed:
-            self._settle()
-        self._close()
+        self._close(timeout_s, settle=True)
 
-    def _close(self) -> None:
-        if self._engine.closed:
+    def _close(self, timeout_s: float, *, settle: bool) -> None:
+        if not self._begin_to_end():
+            return
+        deadline = time.monotonic() + timeout_s
+        has_turn = self._turn.acquire(timeout=timeout_s / 2)
+        if has_turn and self._engine.closed:  # another thread's close was quicker
+            self._turn.release()
             return
         try:
-            duty = self._last_duty()
-            if duty is not None:
-                self._do(duty)
-            elif self._engine.core.commits_by_itself:
-                self._commit_processed()
+            if has_turn:
+                self._give_up(min(ON_TIME_S, max(0.0, deadline - time.monotonic()) / 2), settle=settle)
         finally:
             try:
-                self._driver.run(self._engine.close(), ON_TIME_S)
+                left_s = max(0.0, deadline - time.monotonic())
+                self._driver.run(self._engine.close(left_s), left_s + GRACE_S)
             finally:
                 self._driver.close()
-                self._ready.set()
+                if has_turn:
+                    self._turn.release()
+
+    def _give_up(self, limit_s: float, *, settle: bool) -> None:
+        if settle:
+            self._settle()
+        duty = self._last_duty()
+        if duty is not None:
+            self._do(duty, limit_s)
+        elif self._engine.core.commits_by_itself:
+            self._commit_processed(limit_s)
 
     def __enter__(self) -> Self:
         return self
@@ -246,8 +266,5 @@ class Consumer(ConsumerFace):
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        if error is None:
-            self.close()
-            return
         with contextlib.suppress(Closed):
-            self._close()
+            self._close(CLOSE_S, settle=error is None)

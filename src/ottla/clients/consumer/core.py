@@ -115,11 +115,11 @@ class ConsumerCore(Reading):
         self._committed = {tp: offset for tp, offset in self._committed.items() if tp in self.positions}
         self.wants_advance = True
 
-    def seek(self, tp: TopicPartition, offset: int) -> None:
-        """Read `tp` from `offset` on."""
+    def seek(self, tp: TopicPartition, offset: int, epoch: int = -1) -> None:
+        """Read `tp` from `offset` on; `epoch` is the leader epoch of the record before it, if that is known."""
         if offset < 0:
             raise ValueError(f"An offset is 0 or more, not {offset}")
-        self._drop(tp).seek(offset)
+        self._drop(tp).seek(offset, epoch)
 
     def reset(self, tp: TopicPartition, timestamp: int) -> None:
         """Read `tp` from a timestamp on; -1 is the end, -2 the beginning."""

@@ -42,6 +42,7 @@ R = TypeVar("R")
 # By API key: Fetch; JoinGroup, SyncGroup and Heartbeat.
 _PURPOSES = {1: "fetch", 11: "group", 14: "group", 12: "group"}
 LEAVE_TIMEOUT_S = 2.0
+THROTTLE_LIMIT_S = 60.0
 
 
 def now_ms() -> float:
@@ -63,6 +64,10 @@ class Engine:
         self._timer: asyncio.TimerHandle | None = None
         self._tasks: set[asyncio.Task[None]] = set()
         self._awake = False
+        # Until when (loop time) a broker asked to be left alone, by node and purpose (KIP-219).
+        self._throttled: dict[tuple[int, str], float] = {}
+        self._commit_turn = asyncio.Lock()
+        self._commits: set[asyncio.Task[None]] = set()
         self._changed: asyncio.Event | None = None
 
     # -- the core's effects ------------------------------------------------------------------------------------
@@ -144,9 +149,24 @@ class Engine:
             connection = await self.cluster.connection(node, purpose=purpose, timeout_s=connect_s)
         try:
             version = connection.highest_version(request.API_KEY, max_version)
-            return await connection.send(request, version=version, timeout_s=deadline_s)
+            if self._throttled:
+                await self._wait_throttled((node, purpose))
+            response = await connection.send(request, version=version, timeout_s=deadline_s)
         except NetworkError as error:
             raise client_error(error) from error
+        throttle_ms: int = getattr(response, "throttle_time_ms", 0)
+        if throttle_ms > 0:
+            logger.debug("%s asks for %d ms without requests", connection.address, throttle_ms)
+            self._throttled[node, purpose] = connection.loop_time() + throttle_ms / 1000
+        return response
+
+    async def _wait_throttled(self, key: tuple[int, str]) -> None:
+        """Leave a broker alone for as long as it asked for, at most THROTTLE_LIMIT_S."""
+        left_s = self._throttled.get(key, 0.0) - asyncio.get_running_loop().time()
+        if left_s > 0:
+            await asyncio.sleep(min(left_s, THROTTLE_LIMIT_S))
+        else:
+            self._throttled.pop(key, None)
 
     # -- the user's side, in any thread ------------------------------------------------------------------------
 
@@ -244,7 +264,48 @@ class Engine:
     async def commit(
         self, offsets: Mapping[TopicPartition, OffsetAndMetadata] | None, timeout_s: float | None = None
     ) -> None:
-        """Commit these; None: what earlier polls handed over and is not committed yet."""
+        """Commit these; None: what earlier polls handed over and is not committed yet.
+
+        One after another, in the order of the calls: an older position never comes after a newer one.
+        """
+        limit_s = self.options["default_api_timeout_ms"] / 1000 if timeout_s is None else timeout_s
+        deadline = time.monotonic() + limit_s
+        try:
+            async with asyncio.timeout(limit_s):
+                await self._commit_turn.acquire()
+        except TimeoutError as error:
+            raise RequestTimedOut(f"An earlier commit is not done within {limit_s:g} s") from error
+        try:
+            await self._commit(offsets, max(0.0, deadline - time.monotonic()))
+        finally:
+            self._commit_turn.release()
+            self.wake()
+
+    def commit_later(
+        self, offsets: Mapping[TopicPartition, OffsetAndMetadata], callback: Callable[[ClientError | None], Any] | None
+    ) -> None:
+        """Commit, and call `callback` with None or the error; on the loop."""
+
+        async def commit() -> None:
+            problem: ClientError | None = None
+            try:
+                await self.commit(offsets)
+            except ClientError as error:
+                problem = error
+            if callback is None:
+                if problem is not None:
+                    logger.warning("Commit failed: %s", problem)
+                return
+            try:
+                callback(problem)
+            except Exception:
+                logger.exception("The callback of a commit failed")
+
+        task = self.spawn(commit())
+        self._commits.add(task)
+        task.add_done_callback(self._commits.discard)
+
+    async def _commit(self, offsets: Mapping[TopicPartition, OffsetAndMetadata] | None, timeout_s: float) -> None:
         if offsets is None:
             with self.lock:
                 offsets = self.core.processed()
@@ -260,10 +321,7 @@ class Engine:
                 error = self.core.committed(chosen, response)
             self._check_coordinator(error)
 
-        try:
-            await self._retry(attempt, timeout_s)
-        finally:
-            self.wake()
+        await self._retry(attempt, timeout_s)
 
     async def committed(
         self, partitions: Iterable[TopicPartition], timeout_s: float | None = None
@@ -361,17 +419,22 @@ class Engine:
 
     # -- the end -----------------------------------------------------------------------------------------------
 
-    async def close(self) -> None:
-        """Leave the group, end every connection. Never raises for a broker that does not answer."""
+    async def close(self, timeout_s: float) -> None:
+        """Wait for commits that are under way, leave the group, end every connection.
+
+        Never raises for a broker that does not answer.
+        """
         if self.closed:
             return
+        if self._commits:
+            await asyncio.wait(self._commits, timeout=timeout_s / 2)
         with self.lock:
             effects = self.core.membership.leave() if self.core.membership is not None else []
             self.closed = True
         for effect in effects:
             if isinstance(effect, Send):
                 try:
-                    async with asyncio.timeout(LEAVE_TIMEOUT_S):
+                    async with asyncio.timeout(min(LEAVE_TIMEOUT_S, timeout_s)):
                         await self.send(effect.node, effect.request, LEAVE_TIMEOUT_S)
                 except (ClientError, TimeoutError) as error:
                     logger.info("Left the group without an answer: %s", error)

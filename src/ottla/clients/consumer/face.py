@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import re
+import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
@@ -17,9 +18,11 @@ from ottla.clients.consumer.membership import Duty
 from ottla.clients.consumer.options import read_consumer_options
 from ottla.clients.consumer.record import Record
 from ottla.clients.consumer.requests import OffsetAndMetadata
-from ottla.clients.errors import ConfigurationError
+from ottla.clients.errors import Closed, ConcurrentUse, ConfigurationError, Wakeup
 from ottla.common.ids import TopicPartition
 
+CLOSE_S = 10.0
+"""How long close may take, all in all."""
 ON_TIME_S = 5.0
 """How long a commit before a partition is given up may take."""
 ARROW_RECORDS = 65_536
@@ -42,9 +45,53 @@ class ConsumerFace:
         self._listeners: dict[str, Listener] = {}
         # Records that an iteration has taken and not yielded yet.
         self._left: deque[Record] = deque()
+        # Held by who polls or closes. Taken without waiting, but by close.
+        self._turn = threading.Lock()
+        self._polls: object = None
+        self._ending = False
+        self._woken = False
 
     def _notify(self) -> None:
         raise NotImplementedError
+
+    def _me(self) -> object:
+        """Who calls: the thread, or the task."""
+        raise NotImplementedError
+
+    def _begin(self) -> None:
+        if self._ending:
+            raise Closed("The consumer was closed")
+        if not self._turn.acquire(blocking=False):
+            raise ConcurrentUse("A poll of this consumer is under way, in another thread or around this listener")
+        self._polls = self._me()
+
+    def _done(self) -> None:
+        self._polls = None
+        self._turn.release()
+
+    def _begin_to_end(self) -> bool:
+        """Have who polls stop; False if there is nothing left to close."""
+        if self._engine.closed:
+            return False
+        if self._polls is not None and self._polls == self._me():
+            raise ConcurrentUse("A listener cannot close its consumer: leave the loop that polls, then close")
+        self._ending = True
+        self._notify()
+        return True
+
+    def wakeup(self) -> None:
+        """End the poll that is under way, or else the next, with Wakeup. From any thread (of AsyncConsumer: its own).
+
+        A poll that has records already may hand them over first; nothing is lost.
+        """
+        self._woken = True
+        self._notify()
+
+    def _look_around(self) -> None:
+        """In a poll, before it waits."""
+        if self._woken:
+            self._woken = False
+            raise Wakeup("The poll was ended by wakeup()")
 
     # -- what to read --------------------------------------------------------------------------------------------
 
@@ -88,14 +135,16 @@ class ConsumerFace:
 
     # -- where to read -------------------------------------------------------------------------------------------
 
-    def seek(self, partition: TopicPartition | tuple[str, int], offset: int) -> None:
+    def seek(self, partition: TopicPartition | tuple[str, int], offset: int | OffsetAndMetadata) -> None:
         """Start the next poll of `partition` at `offset`; what is buffered is dropped, nothing is committed.
 
+        With an OffsetAndMetadata that has a leader epoch it is found out whether the log was truncated since.
         Raises NotAssigned (not retriable) if the partition is not this consumer's.
         """
         tp = TopicPartition(*partition)
+        row = offset if isinstance(offset, OffsetAndMetadata) else OffsetAndMetadata(offset)
         self._drop_left([tp])
-        self._engine.change(lambda core: core.seek(tp, offset))
+        self._engine.change(lambda core: core.seek(tp, row.offset, row.leader_epoch))
 
     def seek_to_beginning(self, partitions: Iterable[TopicPartition | tuple[str, int]] | None = None) -> None:
         """Start the next poll of these (None: all assigned) at the first record. Raises NotAssigned."""
