@@ -63,14 +63,33 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "-p", "--partition", type=_partition, metavar="N",
         help="the partition, whatever the record says; `any` leaves it to the key",
     )  # fmt: skip
-    how = parser.add_argument_group("how")
-    how.add_argument("-z", "--compression", choices=_CODECS, help="compress the batches")
-    how.add_argument("--acks", choices=("0", "1", "all"), help="who must have it before it counts; default: all")
-    how.add_argument("--rate", type=_rate, metavar="N", help="at most so many records in a second")
-    how.add_argument("--create", action="store_true", help="let the broker make a topic that is not there")
+    how = add_sending_arguments(parser)
     how.add_argument("-v", "--verbose", action="store_true", help="print topic, partition and offset of each record")
     how.add_argument("-q", "--quiet", action="store_true", help="no summary")
     add_connection_arguments(parser)
+
+
+def add_sending_arguments(
+    parser: argparse.ArgumentParser, *, with_rate: bool = True
+) -> argparse._ArgumentGroup:  # argparse has no other name for it
+    """How records are sent; `bench` has these too."""
+    how = parser.add_argument_group("how")
+    how.add_argument("-z", "--compression", choices=_CODECS, help="compress the batches")
+    how.add_argument("--acks", choices=("0", "1", "all"), help="who must have it before it counts; default: all")
+    if with_rate:
+        how.add_argument("--rate", type=_rate, metavar="N", help="at most so many records in a second")
+    how.add_argument("--create", action="store_true", help="let the broker make a topic that is not there")
+    return how
+
+
+def sending_settings(options: argparse.Namespace) -> dict[str, object]:
+    """The producer's settings that these options ask for."""
+    settings = client_settings(options, "producer")
+    settings["allow.auto.create.topics"] = options.create
+    for name, value in (("compression.type", options.compression), ("acks", options.acks)):
+        if value is not None:
+            settings[name] = value
+    return settings
 
 
 def _partition(text: str) -> int:
@@ -91,12 +110,8 @@ def run(options: argparse.Namespace) -> int:
     """Send everything and wait for it."""
     records = _records(options)
     defaults = _Defaults(options)
-    settings = client_settings(options, "producer")
-    settings["allow.auto.create.topics"] = options.create
-    for name, value in (("compression.type", options.compression), ("acks", options.acks)):
-        if value is not None:
-            settings[name] = value
-    topics = None if options.create else _topics(options)
+    settings = sending_settings(options)
+    topics = None if options.create else existing_topics(options)
     from ottla.clients import Producer
 
     deliveries = Deliveries(sys.stdout.buffer, verbose=options.verbose, as_json=options.json or options.json_value)
@@ -120,7 +135,7 @@ def _shows_progress(options: argparse.Namespace) -> bool:
     return sys.stderr.isatty() and not options.verbose and not options.quiet and not sys.stdin.isatty()
 
 
-def _topics(options: argparse.Namespace) -> set[str]:
+def existing_topics(options: argparse.Namespace) -> set[str]:
     """The topics that there are; raises Failure if the one that is meant is none of them."""
     with open_admin(options) as admin:
         known = {topic.name for topic in admin.list_topics(include_internal=True)}

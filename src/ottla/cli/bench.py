@@ -1,0 +1,322 @@
+"""Measure a cluster with Ottla's clients: how fast it takes records, gives them, and passes one on.
+
+Figures are of this machine, this network and these settings together; the CPU time is that of this process.
+"""
+
+from __future__ import annotations
+
+import argparse
+import random
+import sys
+import time
+from array import array
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from ottla.cli.connect import add_connection_arguments, client_settings
+from ottla.cli.consume import whole
+from ottla.cli.output import Bar, Column, Output, add_output_arguments
+from ottla.cli.parsing import Verb, add_verbs, run_verb
+from ottla.cli.produce import add_sending_arguments, existing_topics, sending_settings
+from ottla.cli.terminal import Failure
+
+if TYPE_CHECKING:
+    from ottla.clients import Consumer
+
+EXAMPLES = """
+ottla bench produce test --records 1000000 --size 100
+ottla bench consume test
+ottla bench e2e test --records 1000
+"""
+_PRODUCE_EXAMPLES = """
+ottla bench produce test                                a million records of 100 bytes, as fast as it goes
+ottla bench produce test --rate 10000 --records 100000  latency under a steady load
+ottla bench produce test --size 1000 -z zstd --acks 1 -X linger.ms=20
+ottla bench produce test --json | jq .records_per_second
+"""
+_CONSUME_EXAMPLES = """
+ottla bench consume test                          all that is there
+ottla bench consume test --records 100000
+ottla bench consume test --arrow                  as Arrow batches
+"""
+_E2E_EXAMPLES = """
+ottla bench e2e test                              1,000 records, one at a time
+ottla bench e2e test --records 100 --acks 1 --json
+"""
+_SAMPLES = 200_000
+_PERCENTILES = (50.0, 95.0, 99.0, 99.9)
+_PATTERNS = 512
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The verbs of `ottla bench`."""
+    add_verbs(
+        parser,
+        {
+            "produce": Verb(_produce, _produce_arguments, "send records, as fast as it goes or at a rate",
+                            examples=_PRODUCE_EXAMPLES),
+            "consume": Verb(_consume, _consume_arguments, "read what is there, as fast as it goes",
+                            examples=_CONSUME_EXAMPLES),
+            "e2e": Verb(_e2e, _e2e_arguments, "send one record at a time and wait until it is read",
+                        examples=_E2E_EXAMPLES),
+        },
+    )  # fmt: skip
+
+
+run = run_verb
+
+
+def _produce_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("topic", metavar="TOPIC")
+    parser.add_argument("--records", type=whole, default=1_000_000, metavar="N", help="default: %(default)s")
+    parser.add_argument("--size", type=whole, default=100, metavar="BYTES", help="of a value; default: %(default)s")
+    parser.add_argument("--keys", type=whole, default=0, metavar="N", help="so many different keys; default: none")
+    add_sending_arguments(parser)
+    add_output_arguments(parser)
+    add_connection_arguments(parser)
+
+
+def _consume_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("topic", metavar="TOPIC")
+    parser.add_argument("--records", type=whole, metavar="N", help="end after so many; default: all that is there")
+    parser.add_argument("--arrow", action="store_true", help="read Arrow batches (needs pyarrow)")
+    add_output_arguments(parser)
+    add_connection_arguments(parser)
+
+
+def _e2e_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("topic", metavar="TOPIC")
+    parser.add_argument("--records", type=whole, default=1_000, metavar="N", help="default: %(default)s")
+    parser.add_argument("--size", type=whole, default=100, metavar="BYTES", help="of a value; default: %(default)s")
+    add_sending_arguments(parser, with_rate=False)
+    add_output_arguments(parser)
+    add_connection_arguments(parser)
+
+
+def _produce(options: argparse.Namespace) -> int:
+    from ottla.clients import Producer
+
+    if not options.create:
+        existing_topics(options)
+    values = _values(options.size)
+    latencies = array("d")
+    sent = _Sent(latencies)
+    with Producer(sending_settings(options)) as producer:
+        producer.send(options.topic, b"warm-up").result()
+        bar = _bar(options, options.records)
+        started_s, started_cpu_s = time.perf_counter(), time.process_time()
+        try:
+            sent.run(producer, options, values, bar, started_s)
+        finally:
+            bar.clear()
+        producer.flush()
+        took_s, cpu_s = time.perf_counter() - started_s, time.process_time() - started_cpu_s
+    _report(options, options.records, options.records * options.size, took_s, cpu_s, latencies, failed=sent.failed)
+    return 1 if sent.failed else 0
+
+
+class _Sent:
+    """Sends the records of one run; every so many are timed from `send` to the acknowledgement."""
+
+    def __init__(self, latencies: array[float]) -> None:
+        self._latencies = latencies
+        self.failed = 0
+
+    def run(
+        self, producer: Any, options: argparse.Namespace, values: Sequence[bytes], bar: Bar, start_s: float
+    ) -> None:
+        every = max(1, options.records // _SAMPLES)
+        send, topic, rate, clock = producer.send, options.topic, options.rate, time.perf_counter
+        keys = [b"key-%d" % number for number in range(options.keys)]
+        for number in range(options.records):
+            value = values[number % _PATTERNS]
+            key = keys[number % len(keys)] if keys else None
+            if number % every == 0:
+                send(topic, value, key, callback=self._timed(clock(), every))
+            else:
+                send(topic, value, key)
+            if number % 1024 == 0:
+                bar.advance(1024)
+            if rate is not None and (ahead_s := number / rate - (clock() - start_s)) > 0.001:
+                time.sleep(ahead_s)
+
+    def _timed(self, sent_s: float, stands_for: int) -> Any:
+        def done(delivery: Any) -> None:
+            if delivery.exception() is None:
+                self._latencies.append(time.perf_counter() - sent_s)
+            else:
+                self.failed += stands_for  # the records of a batch fail together
+
+        return done
+
+
+def _consume(options: argparse.Namespace) -> int:
+    existing_topics(options)
+    with _reader(options) as consumer:
+        tps = _assign(consumer, options.topic)
+        end = consumer.end_offsets(tps)
+        first = consumer.beginning_offsets(tps)
+        there = sum(end[tp] - first[tp] for tp in tps)
+        consumer.seek_to_beginning()
+        wanted = there if options.records is None else min(options.records, there)
+        poll = _arrow_poll(consumer) if options.arrow else _poll(consumer)
+        bar = _bar(options, wanted)
+        started_s, started_cpu_s = time.perf_counter(), time.process_time()
+        records = size = 0
+        first_s = None
+        quiet_since_s = started_s
+        while records < wanted:
+            count, amount = poll()
+            now_s = time.perf_counter()
+            if count:
+                first_s = now_s - started_s if first_s is None else first_s
+                records, size, quiet_since_s = records + count, size + amount, now_s
+                bar.advance(count)
+            elif now_s - quiet_since_s > 5 or all(consumer.position(tp) >= end[tp] for tp in tps):
+                break  # the offsets that are left hold no records: markers, or compacted away
+        took_s, cpu_s = time.perf_counter() - started_s, time.process_time() - started_cpu_s
+        bar.clear()
+    _report(
+        options, records, size, took_s, cpu_s, array("d"), first_record_ms=None if first_s is None else first_s * 1e3
+    )
+    return 0
+
+
+def _poll(consumer: Consumer) -> Any:
+    def poll() -> tuple[int, int]:
+        rows = consumer.poll(1.0, max_records=10_000)
+        return len(rows), sum([len(row.value or b"") + len(row.key or b"") for row in rows])
+
+    return poll
+
+
+def _arrow_poll(consumer: Consumer) -> Any:
+    try:
+        import pyarrow.compute as pc  # type: ignore[import-untyped,unused-ignore]
+    except ImportError as error:
+        raise Failure("--arrow needs pyarrow", "`pip install pyarrow` brings it.", exit_code=2) from error
+
+    def poll() -> tuple[int, int]:
+        batch = consumer.poll_arrow(1.0)
+        sizes = (pc.sum(pc.binary_length(batch.column(name))).as_py() or 0 for name in ("key", "value"))
+        return batch.num_rows, sum(sizes)
+
+    return poll
+
+
+def _e2e(options: argparse.Namespace) -> int:
+    from ottla.clients import Producer
+
+    if options.create is False:
+        existing_topics(options)
+    values = _values(max(options.size, 8))
+    latencies = array("d")
+    bar = _bar(options, options.records)
+    with Producer({"linger.ms": 0, **sending_settings(options)}) as producer, _reader(options) as consumer:
+        place = producer.send(options.topic, b"warm-up").result()
+        consumer.assign([(options.topic, place.partition)])
+        consumer.seek_to_end()
+        consumer.position((options.topic, place.partition))
+        started_s, started_cpu_s = time.perf_counter(), time.process_time()
+        for number in range(options.records):
+            value = b"%08d" % number + values[number % _PATTERNS][8:]
+            sent_s = time.perf_counter()
+            producer.send(options.topic, value, partition=place.partition).result()
+            _await(consumer, value)
+            latencies.append(time.perf_counter() - sent_s)
+            bar.advance()
+        took_s, cpu_s = time.perf_counter() - started_s, time.process_time() - started_cpu_s
+        bar.clear()
+    _report(options, options.records, options.records * len(values[0]), took_s, cpu_s, latencies)
+    return 0
+
+
+def _await(consumer: Consumer, value: bytes) -> None:
+    deadline_s = time.monotonic() + 30
+    while time.monotonic() < deadline_s:
+        if any(record.value == value for record in consumer.poll(1.0)):
+            return
+    raise Failure("a record that was acknowledged could not be read within 30 s", "Does somebody else use the topic?")
+
+
+def _reader(options: argparse.Namespace) -> Consumer:
+    from ottla.clients import Consumer
+
+    settings = client_settings(options, "consumer")
+    for name in ("group.id", "group.instance.id"):
+        settings.pop(name, None)
+    settings["allow.auto.create.topics"] = False
+    settings["enable.auto.commit"] = False
+    settings.setdefault("max.partition.fetch.bytes", 4 << 20)
+    return Consumer(settings)
+
+
+def _assign(consumer: Consumer, topic: str) -> list[Any]:
+    from ottla.common.ids import TopicPartition
+
+    tps = [TopicPartition(topic, partition) for partition in consumer.partitions_of(topic)]
+    consumer.assign(tps)
+    return tps
+
+
+def _values(size: int) -> list[bytes]:
+    """Values that a codec cannot make nothing of: random letters, always the same ones."""
+    chance = random.Random(1)
+    letters = bytes(range(97, 123)) + bytes(range(65, 91)) + b"0123456789-_"
+    return [bytes(chance.choices(letters, k=size)) for _ in range(_PATTERNS)]
+
+
+def _bar(options: argparse.Namespace, total: int) -> Bar:
+    return Bar(total, "records", shown=not options.json and sys.stderr.isatty())
+
+
+def _report(
+    options: argparse.Namespace,
+    records: int,
+    size: int,
+    took_s: float,
+    cpu_s: float,
+    latencies: Sequence[float],
+    **more: object,
+) -> None:
+    row: dict[str, Any] = {
+        "records": records,
+        "bytes": size,
+        "seconds": round(took_s, 4),
+        "records_per_second": round(records / took_s) if took_s else 0,
+        "mb_per_second": round(size / took_s / 1e6, 2) if took_s else 0.0,
+        "cpu_seconds": round(cpu_s, 4),
+    }
+    if latencies:
+        row.update(_percentiles(latencies))
+    row.update({name: value for name, value in more.items() if value})
+    Output(options).record(row, [_column(name) for name in row])
+
+
+def _percentiles(latencies: Sequence[float]) -> Mapping[str, float]:
+    ordered = sorted(latencies)
+    row = {
+        f"p{percent:g}_ms".replace(".", "_"): ordered[min(len(ordered) - 1, int(len(ordered) * percent / 100))]
+        for percent in _PERCENTILES
+    }
+    row["max_ms"] = ordered[-1]
+    return {name: round(value * 1000, 3) for name, value in row.items()}
+
+
+def _column(name: str) -> Column:
+    headings = {
+        "bytes": "bytes", "seconds": "took", "records_per_second": "records/s", "mb_per_second": "MB/s",
+        "cpu_seconds": "CPU here", "first_record_ms": "first record", "p99_9_ms": "latency p99.9",
+    }  # fmt: skip
+    heading = headings.get(name)
+    if heading is None:
+        heading = f"latency {name.removesuffix('_ms')}" if name.endswith("_ms") else name
+    return Column(name, heading, lambda value: _shown(name, value))
+
+
+def _shown(name: str, value: float) -> str:
+    if name.endswith("_ms"):
+        return f"{value:,.3f} ms"
+    if name in ("seconds", "cpu_seconds"):
+        return f"{value:,.3f} s"
+    return f"{value:,}"
