@@ -11,18 +11,18 @@ import importlib
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from ottla.testing.base import BrokerError as BrokerError
     from ottla.testing.faults import Fault as Fault
     from ottla.testing.faults import Faults as Faults
     from ottla.testing.process import ProcessBroker as ProcessBroker
     from ottla.testing.record import Record as Record
-    from ottla.testing.running import BrokerError as BrokerError
     from ottla.testing.running import ThreadBroker as ThreadBroker
     from ottla.testing.view import GroupState as GroupState
     from ottla.testing.view import Ottla as Ottla
     from ottla.testing.waiting import NotInTime as NotInTime
 
 _HOME = {
-    "BrokerError": "running",
+    "BrokerError": "base",
     "Fault": "faults",
     "Faults": "faults",
     "GroupState": "view",

@@ -7,21 +7,23 @@ from __future__ import annotations
 
 import os
 import pickle
+import socket
 import sys
-from multiprocessing.connection import Connection
 from typing import Any
 
 from ottla.common.errors import KafkaError
-from ottla.testing.running import BrokerError, ThreadBroker
+from ottla.testing.base import BrokerError
+from ottla.testing.pipe import Pipe
+from ottla.testing.running import ThreadBroker
 
 
 def main() -> int:
     """Serve one parent."""
-    pipe = Connection(int(sys.argv[1]))
+    pipe = Pipe(socket.socket(fileno=int(sys.argv[1])))
     broker: ThreadBroker | None = None
     try:
         while True:
-            question = pipe.recv()
+            question = pipe.receive()
             try:
                 answer: Any = None
                 if question[0] == "start":

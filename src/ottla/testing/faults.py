@@ -13,8 +13,8 @@ from types import TracebackType
 from typing import Protocol, Self
 
 from ottla.common.errors import ErrorCode
+from ottla.testing.base import BrokerError
 from ottla.testing.rules import TOPIC_APIS, Hit, Kind, Rule, checked_apis, checked_error
-from ottla.testing.running import BrokerError
 from ottla.testing.waiting import WAIT_S, wait_until
 
 LEADER_APIS = ("Produce", "Fetch", "ListOffsets", "OffsetForLeaderEpoch")
@@ -76,6 +76,10 @@ class Fault:
     def report(self) -> str:
         """For the failure report: what was injected and what it hit."""
         hits = self.hits
+        if self._now:
+            return f"{self}: at +{hits[0].after_s:.3f} s, {hits[0].about}" + (
+                f" ({len(hits)})" if len(hits) > 1 else ""
+            )
         lines = [f"{self}: hit {self.count} times" if self.count else f"{self}: hit NOTHING"]
         lines += [f"    {hit}" for hit in hits]
         return "\n".join(lines)

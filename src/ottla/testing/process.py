@@ -13,11 +13,11 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Mapping
-from multiprocessing.connection import Connection
 from typing import Any
 
 from ottla.common.errors import KafkaError
-from ottla.testing.running import CALL_TIMEOUT_S, STOP_TIMEOUT_S, BrokerError, ThreadBroker
+from ottla.testing.base import CALL_TIMEOUT_S, STOP_TIMEOUT_S, BrokerError
+from ottla.testing.pipe import Pipe
 
 START_TIMEOUT_S = 30.0
 
@@ -34,7 +34,7 @@ class ProcessBroker:
         self._directory = directory or tempfile.mkdtemp(prefix="ottla-test-")
         self._owns_directory = directory is None
         self._process: subprocess.Popen[bytes] | None = None
-        self._pipe: Connection | None = None
+        self._pipe: Pipe | None = None
         # Faults and counts of a broker that was stopped; None before the first start.
         self._saved: Any = None
 
@@ -69,7 +69,7 @@ class ProcessBroker:
                 stderr=log,
                 process_group=0,  # Ctrl-C is for the tests
             )
-        self._pipe = Connection(ours.detach())
+        self._pipe = Pipe(ours)
         port = self.bootstrap.rpartition(":")[2] or "0"
         try:
             self.bootstrap = self._ask(START_TIMEOUT_S, "start", self.properties, self._directory, int(port))
@@ -83,9 +83,9 @@ class ProcessBroker:
         assert self._pipe is not None
         try:
             self._pipe.send(question)
-            if not self._pipe.poll(timeout_s):
-                raise BrokerError(f"The broker did not answer {question[0]!r} within {timeout_s:g} s")
-            failed, answer = self._pipe.recv()
+            failed, answer = self._pipe.receive(timeout_s)
+        except TimeoutError as error:
+            raise BrokerError(f"The broker did not answer {question[0]!r} within {timeout_s:g} s") from error
         except (EOFError, OSError) as error:
             raise BrokerError(f"The broker's process ended:\n{self._log_tail()}") from error
         if failed:
@@ -158,6 +158,8 @@ class ProcessBroker:
 
     def _ask_saved(self, name: str, arguments: tuple[Any, ...]) -> Any:
         """While no process runs, what it left behind is asked here."""
+        from ottla.testing.running import ThreadBroker
+
         stand_in = ThreadBroker(directory=self._directory)
         stand_in.call("restore", self._saved)
         answer = stand_in.call(name, *arguments)

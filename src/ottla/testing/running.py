@@ -16,14 +16,13 @@ from collections.abc import Coroutine, Mapping
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from ottla.common.completion import Completion
+from ottla.testing.base import CALL_TIMEOUT_S, STOP_TIMEOUT_S, BrokerError
 from ottla.testing.control import Control
 
 if TYPE_CHECKING:
     from ottla.broker.server import Node
 
 R = TypeVar("R")
-CALL_TIMEOUT_S = 20.0
-STOP_TIMEOUT_S = 10.0
 LONGEST_PAUSE_S = 60.0
 # One partition for groups: fifty logs take longer to make than most tests take. Members are not waited for.
 DEFAULTS = {
@@ -31,10 +30,6 @@ DEFAULTS = {
     "offsets.topic.num.partitions": "1",
     "log.segment.delete.delay.ms": "0",
 }
-
-
-class BrokerError(RuntimeError):
-    """The broker of a test did not start, stop or answer; the message says why."""
 
 
 def settings(directory: str, port: int, properties: Mapping[str, object]) -> dict[str, str]:

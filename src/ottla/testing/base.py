@@ -1,0 +1,10 @@
+"""What both ways of running a broker share: their error, and how long they wait."""
+
+from __future__ import annotations
+
+CALL_TIMEOUT_S = 20.0
+STOP_TIMEOUT_S = 10.0
+
+
+class BrokerError(RuntimeError):
+    """The broker of a test did not start, stop or answer; the message says why."""
