@@ -67,7 +67,7 @@ class Driver:
         Interrupted (Ctrl-C), it cancels the coroutine. Raises Closed, and ClientError in a callback or a forked child.
         """
         try:
-            self._check()
+            self.check()
             if self.is_current_thread:
                 raise ClientError("A blocking call from a callback would wait for itself for ever")
         except ClientError:
@@ -89,10 +89,11 @@ class Driver:
 
     def call_soon(self, function: Callable[..., object], *arguments: object) -> None:
         """Have the loop call `function(*arguments)`; returns at once. Raises Closed."""
-        self._check()
+        self.check()
         self.loop.call_soon_threadsafe(function, *arguments)
 
-    def _check(self) -> None:
+    def check(self) -> None:
+        """Raise what every call would: Closed, or ClientError in a forked child."""
         if self._pid != os.getpid():
             raise ClientError("This client was made before a fork: make one in each process")
         if self._closed:

@@ -1,179 +1,155 @@
 """Arrow columns into encoded batches, by partition. The only file of the producer that needs pyarrow.
 
-Rows without a partition of their own go by murmur2 of their key, those without a key go to one partition after the
-other, a batch each. Rows keep their order within a partition. Work on whole columns is Arrow's; only the bytes of a
-batch become Python objects, one batch at a time.
+Each column's buffers go to the kernel as they lie in memory, chunk by chunk: no row becomes a Python object, nothing is
+sorted or copied before it is written into its batch. What the kernel does not read (dictionaries, views, other units
+of time) is cast by Arrow first.
 """
 
 from __future__ import annotations
 
-import itertools
-from bisect import bisect_right
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa  # type: ignore[import-untyped,unused-ignore]
 import pyarrow.compute as pc  # type: ignore[import-untyped,unused-ignore]
 
 from ottla.clients.errors import MessageTooLarge
-from ottla.clients.producer.batch import RECORD_OVERHEAD, Encoded, Headers
 from ottla.clients.producer.settings import ProducerSettings
-from ottla.records import kernels
+from ottla.records.batch import HEADER_SIZE
+from ottla.records.kernels import RowEncoder, Rows
+
+if TYPE_CHECKING:
+    from ottla.clients.producer.batch import Encoded
 
 COLUMNS = ("key", "value", "partition", "timestamp", "headers")
-
-
-@dataclass(frozen=True, slots=True)
-class EncodedRows:
-    """A batch for one partition."""
-
-    partition: int
-    body: Encoded
+SMALL_CHUNK = 512  # rows; chunks that are smaller on average are first made into one
 
 
 def encode_rows(
     rows: pa.Table | pa.RecordBatch, partition_count: int, settings: ProducerSettings, now_ms: int
-) -> Iterator[EncodedRows]:
-    """Batches of at most batch.size, partition by partition. Raises ValueError, MessageTooLarge.
+) -> Iterator[list[tuple[int, Encoded]]]:
+    """Batches of at most batch.size with their partitions, as they get full. Raises ValueError, MessageTooLarge.
 
-    All rows are checked before the first batch comes out.
+    All rows are checked before the first batch comes out. At most half of buffer.memory is in batches to come.
     """
-    columns = _checked(rows, partition_count)
-    count = rows.num_rows
-    names = ("timestamp", "key", "value", "headers")
-    given: dict[str, Any] = {name: columns.get(name) for name in names}
-    given["key"], given["value"] = _binary(given["key"]), _binary(given["value"])
-    given["timestamp"] = _milliseconds(given["timestamp"], now_ms)
-    sizes = _cumulative_sizes(given, count, settings)
-    rows_per_batch = max(1, count * settings.batch_size // (sizes[-1] if count else 1))
-    chosen = _partitions(columns.get("partition"), given["key"], partition_count, rows_per_batch, now_ms)
-    if chosen is None:
-        yield from _encode_run(given, count, settings, now_ms, itertools.count(now_ms), partition_count)
-        return
-    # Stable: rows keep their order within a partition.
-    order = pc.sort_indices(chosen)
-    chosen = chosen.take(order)
-    given = {name: column if column is None else column.take(order) for name, column in given.items()}
-    start = 0
-    for end in pc.run_end_encode(chosen).run_ends.to_pylist():
-        partition = chosen[start].as_py()
-        part = {name: column if column is None else column.slice(start, end - start) for name, column in given.items()}
-        yield from _encode_run(part, end - start, settings, now_ms, itertools.repeat(partition), partition_count)
-        start = end
+    _check_names(rows.schema.names)
+    if isinstance(rows, pa.Table):
+        chunks = rows.to_batches()
+        if len(chunks) > 1 and rows.num_rows < SMALL_CHUNK * len(chunks):
+            chunks = rows.combine_chunks().to_batches()
+    else:
+        chunks = [rows]
+    limit = min(settings.max_request_size, settings.buffer_memory)
+    checked = [_checked(chunk, partition_count, limit) for chunk in chunks]
+    room = max(settings.batch_size, settings.buffer_memory // 2)
+    return _encode(checked, RowEncoder(partition_count, settings.batch_size, room, now_ms, now_ms % partition_count))
 
 
-def _encode_run(
-    columns: dict[str, Any], count: int, settings: ProducerSettings, now_ms: int, turns: Iterator[int], modulus: int
-) -> Iterator[EncodedRows]:
-    """Rows that follow each other, cut into batches; each batch goes to the next of `turns` modulo `modulus`."""
-    ends = _cumulative_sizes(columns, count, settings)
-    start = 0
-    while start < count:
-        before = ends[start - 1] if start else 0
-        stop = max(start + 1, bisect_right(ends, before + settings.batch_size, start, count))
-        values, keys, headers, timestamps = (
-            None if column is None else column.slice(start, stop - start).to_pylist()
-            for column in (columns["value"], columns["key"], columns["headers"], columns["timestamp"])
-        )
-        records = zip(
-            timestamps or itertools.repeat(now_ms, stop - start),
-            keys or itertools.repeat(None, stop - start),
-            values or itertools.repeat(None, stop - start),
-            itertools.repeat((), stop - start) if headers is None else [_pairs(row) if row else () for row in headers],
-            strict=True,
-        )
-        yield EncodedRows(next(turns) % modulus, kernels.encode_records(records, None))
-        start = stop
+def _encode(chunks: list[Rows], encoder: RowEncoder) -> Iterator[list[tuple[int, Encoded]]]:
+    for chunk in chunks:
+        encoder.take(chunk)
+        while full := encoder.encode():
+            yield full
+    yield encoder.finish()
 
 
-def _cumulative_sizes(columns: dict[str, Any], count: int, settings: ProducerSettings) -> Sequence[int]:
-    """Bytes of the rows up to and with each; headers are left out, they are small. Raises MessageTooLarge."""
-    sizes: Any = pa.scalar(RECORD_OVERHEAD, pa.int64())
-    for name in ("key", "value"):
-        if columns[name] is not None:
-            sizes = pc.add(sizes, pc.fill_null(pc.binary_length(columns[name]), 0).cast(pa.int64()))
-    largest = pc.max(sizes).as_py() if count else 0
-    if largest > settings.max_request_size:
-        raise MessageTooLarge(f"A row of {largest} bytes exceeds max.request.size ({settings.max_request_size})")
-    total = pc.cumulative_sum(sizes)
-    if isinstance(total, pa.ChunkedArray):
-        total = total.combine_chunks()
-    return memoryview(total.buffers()[1]).cast("q")[total.offset : total.offset + count] if count else []
+def _check_names(names: list[str]) -> None:
+    unknown = [name for name in names if name not in COLUMNS]
+    if unknown or not {"key", "value"} & set(names):
+        raise ValueError(f"Columns {', '.join(names) or '(none)'}: there may be {', '.join(COLUMNS)}, at least value")
+    if len(set(names)) < len(names):
+        raise ValueError(f"Columns {', '.join(names)}: each may be there once")
 
 
-def _partitions(given: Any, keys: Any, partition_count: int, rows_per_batch: int, now_ms: int) -> Any:
-    """The partition of each row; None if any will do for all.
-
-    Among rows that have one, those for which any will do are given theirs by place, a batch's worth at a time.
-    """
-    if isinstance(given, pa.ChunkedArray):
-        given = given.combine_chunks()
-    if given is not None and not given.null_count:
-        return given
-    if keys is None or keys.null_count == len(keys):
-        if given is None or given.null_count == len(given):
-            return None
-        keys = pa.nulls(len(given))
-    murmur2 = kernels.murmur2
-    hashed = pa.array(
-        [
-            ((now_ms + row // rows_per_batch) if key is None else (murmur2(key) & 0x7FFFFFFF)) % partition_count
-            for row, key in enumerate(keys.to_pylist())
-        ],
-        pa.int32(),
-    )
-    return hashed if given is None else pc.coalesce(given.cast(pa.int32()), hashed)
+def _checked(chunk: pa.RecordBatch, partition_count: int, limit: int) -> Rows:
+    """The rows for the kernel. Raises ValueError, MessageTooLarge."""
+    columns = dict(zip(chunk.schema.names, chunk.columns, strict=True))
+    given = {name: None if column is None else _READERS[name](column) for name, column in columns.items()}
+    if "partition" in columns:
+        _check_partitions(columns["partition"], partition_count)
+    rows = Rows(
+        chunk.num_rows, given.get("key"), given.get("value"), given.get("partition"), given.get("timestamp"),
+        given.get("headers"),
+    )  # fmt: skip
+    if rows.largest + HEADER_SIZE > limit:
+        raise MessageTooLarge(f"A row of {rows.largest} bytes exceeds max.request.size or buffer.memory ({limit})")
+    if rows.earliest < 0:
+        raise ValueError("The column timestamp has one before 1970")
+    return rows
 
 
-def _checked(rows: pa.Table | pa.RecordBatch, partition_count: int) -> dict[str, Any]:
-    columns = dict(zip(rows.schema.names, rows.columns, strict=True))
-    unknown = [name for name in columns if name not in COLUMNS]
-    if unknown or not {"key", "value"} & set(columns):
-        raise ValueError(f"Columns {', '.join(columns) or '(none)'}: there may be {', '.join(COLUMNS)}, at least value")
-    if "partition" in columns and rows.num_rows:
-        partitions = columns["partition"]
-        if not pa.types.is_integer(partitions.type):
-            raise ValueError(f"The column partition is of {partitions.type}; it must be integers")
-        low, high = pc.min_max(partitions).as_py().values()
-        if low is not None and not 0 <= low <= high < partition_count:
-            raise ValueError(f"The column partition has {low} to {high}; the topic has 0 to {partition_count - 1}")
-    return columns
+def _check_partitions(column: pa.Array, partition_count: int) -> None:
+    low, high = pc.min_max(column).as_py().values()
+    if low is not None and not 0 <= low <= high < partition_count:
+        raise ValueError(f"The column partition has {low} to {high}; the topic has 0 to {partition_count - 1}")
 
 
-def _binary(column: Any) -> Any:
-    """The column as large binary, None if there is none."""
-    if column is None:
-        return None
+def _strings(column: pa.Array) -> tuple[Any, ...] | None:
+    """Validity, offsets, data, place of the first row, whether offsets are int64; None if all is null."""
     kind = column.type
+    if pa.types.is_null(kind):
+        return None
     if pa.types.is_dictionary(kind):
-        kind = kind.value_type
-        column = column.cast(kind)
-    if pa.types.is_string(kind) or pa.types.is_large_string(kind):
-        return column.cast(pa.large_binary())
-    if pa.types.is_binary(kind) or pa.types.is_large_binary(kind) or pa.types.is_fixed_size_binary(kind):
-        return column if pa.types.is_large_binary(kind) else column.cast(pa.large_binary())
-    raise ValueError(f"A column of {kind} is neither binary nor string")
+        column = column.dictionary_decode()
+        kind = column.type
+    if pa.types.is_string_view(kind) or pa.types.is_binary_view(kind) or pa.types.is_fixed_size_binary(kind):
+        column = column.cast(pa.large_binary())
+        kind = column.type
+    wide = pa.types.is_large_string(kind) or pa.types.is_large_binary(kind)
+    if not (wide or pa.types.is_string(kind) or pa.types.is_binary(kind)):
+        raise ValueError(f"A column of {kind} is neither binary nor string")
+    validity, offsets, data = column.buffers()
+    return validity, offsets, data, column.offset, wide
 
 
-def _milliseconds(column: Any, now_ms: int) -> Any:
-    """The column as int64 milliseconds without nulls, None if there is none."""
-    if column is None:
+def _partitions(column: pa.Array) -> tuple[Any, ...] | None:
+    if pa.types.is_null(column.type):
+        return None
+    if not pa.types.is_integer(column.type):
+        raise ValueError(f"The column partition is of {column.type}; it must be integers")
+    return _numbers(column.cast(pa.int32(), safe=False))  # those that do not fit are refused
+
+
+def _timestamps(column: pa.Array) -> tuple[Any, ...] | None:
+    """In milliseconds."""
+    if pa.types.is_null(column.type):
         return None
     if pa.types.is_timestamp(column.type):
-        column = column.cast(pa.timestamp("ms", column.type.tz), safe=False)
+        column = column.cast(pa.timestamp("ms", column.type.tz), safe=False).cast(pa.int64())
     elif not pa.types.is_integer(column.type):
         raise ValueError(f"The column timestamp is of {column.type}; it must be integers (ms) or timestamps")
-    made = pc.fill_null(column.cast(pa.int64()), now_ms)
-    if len(made) and pc.min(made).as_py() < 0:
-        raise ValueError("The column timestamp has one before 1970")
-    return made
+    return _numbers(column.cast(pa.int64()))
 
 
-def _pairs(row: Any) -> Headers:
-    pairs = []
-    for pair in row:
-        name, value = tuple(pair.values()) if isinstance(pair, dict) else pair
-        name = name.decode() if isinstance(name, bytes) else name
-        pairs.append((name, value.encode() if isinstance(value, str) else value))
-    return pairs
+def _numbers(column: pa.Array) -> tuple[Any, ...]:
+    validity, numbers = column.buffers()
+    return validity, numbers, column.offset
+
+
+def _headers(column: pa.Array) -> tuple[Any, ...] | None:
+    """Validity, offsets, first, whether offsets are int64, names, values, how many of these."""
+    kind = column.type
+    if pa.types.is_null(kind):
+        return None
+    wide = pa.types.is_large_list(kind)
+    if not (wide or pa.types.is_list(kind) or pa.types.is_map(kind)):
+        raise ValueError(f"The column headers is of {kind}; it must be lists of structs of name and value, or maps")
+    pairs = column.values
+    if not pa.types.is_struct(pairs.type) or pairs.type.num_fields != 2:
+        raise ValueError(f"The column headers has lists of {pairs.type}; they must be structs of name and value")
+    if pairs.null_count:
+        raise ValueError("The column headers has a header that is null")
+    names = pairs.field(0)
+    if pa.types.is_dictionary(names.type):
+        names = names.dictionary_decode()
+    if not (pa.types.is_string(names.type) or pa.types.is_large_string(names.type)):
+        names = names.cast(pa.large_string())  # looks whether binary is UTF-8
+    validity, offsets = column.buffers()[:2]
+    return (
+        validity, offsets, column.offset, wide, _strings(names), _strings(pairs.field(1)), len(pairs),
+    )  # fmt: skip
+
+
+_READERS = {
+    "key": _strings, "value": _strings, "partition": _partitions, "timestamp": _timestamps, "headers": _headers
+}  # fmt: skip

@@ -20,17 +20,16 @@ from typing import Protocol, TypeVar
 from ottla.clients.errors import (
     BrokerError,
     BrokerUnavailable,
-    BufferExhausted,
     ClientError,
     DeliveryTimedOut,
     MessageTooLarge,
-    UnknownTopicOrPartition,
     UnsupportedByBroker,
     error_for,
 )
 from ottla.clients.producer.batch import Accumulator, Batch, Delivery, Encoded, Headers, TopicQueues, bound
 from ottla.clients.producer.events import AskProducerId, Effect, Finished, Outcome, RefreshMetadata, Send, Wake
 from ottla.clients.producer.metadata_wish import FOREVER_MS, MetadataWish
+from ottla.clients.producer.obstacles import obstacle, refusal
 from ottla.clients.producer.partition import PartitionQueue
 from ottla.clients.producer.settings import ProducerSettings
 from ottla.common.errors import ErrorCode
@@ -75,6 +74,7 @@ class ProducerCore:
     def __init__(self, settings: ProducerSettings, view: View, random: Random) -> None:
         self.settings = settings
         self.hurry: Callable[[], object] = _nothing  # set by the shell: somebody waits for a batch, `step` soon
+        self.late_ms = 0  # how long the shell may take to `step` after an `append`
         self.woken = True  # False: something was appended that the shell has not looked at
         self.wait: Callable[[Batch, float | None], object] = _wait_not  # set by a shell that blocks
         self.accumulator = Accumulator(settings.batch_size, settings.buffer_memory)
@@ -85,6 +85,7 @@ class ProducerCore:
         self._known = self.accumulator.known
         self._unfinished: dict[Batch, None] = {}  # in order of creation, so of deadline
         self._fresh: list[Batch] = []  # whose time runs from the next step
+        self._only: Batch | None = None  # all that the shell has not looked at, if it is one new batch
         self._active: dict[PartitionQueue, None] = {}  # those with waiting batches
         self._sent: dict[int, Send] = {}
         self._sent_to: dict[int, int] = {}
@@ -150,8 +151,14 @@ class ProducerCore:
         self._unfinished[batch] = None
         self._fresh.append(batch)
         self._active[queue] = None
+        self._only = batch if self.woken else None
         self.woken = False
         return batch
+
+    def _call(self) -> None:
+        """Have the shell `step` soon."""
+        self._only = None
+        self.woken = False
 
     def append_encoded(self, topic: str, partition: int, body: Encoded) -> Batch | None:
         """A batch whose records are encoded already, after all that was appended before; None as for `append`."""
@@ -187,13 +194,13 @@ class ProducerCore:
             self._learn(topic)
         if topic not in self._wish.missing:
             self._wish.missing.add(topic)
-            self.woken = False
+            self._call()
 
     def wait_for_change(self, wake: Callable[[], object]) -> None:
         """Have `wake()` called when `append` may succeed that gave None."""
         self._waiting_senders.append(wake)
         self._freed = False  # nothing that was freed before the failed `append` counts
-        self.woken = False
+        self._call()
 
     @property
     def used(self) -> int:
@@ -210,37 +217,16 @@ class ProducerCore:
 
         `since` is the `metadata_version` when the caller began to try.
         """
-        queues = self._topics.get(topic)
-        code = self._view.topic_errors.get(topic)
-        if code is not None and not (error := error_for(code, f"{topic}: {ErrorCode(code).text}")).retriable:
-            return error
-        if (
-            self._wish.problem is not None
-            and not self._wish.problem.retriable
-            and (queues is None or not queues.queues)
-        ):
-            return self._wish.problem
-        if partition is not None and queues is not None and queues.queues:
-            count = len(queues.queues)
-            if not 0 <= partition < count and self._wish.version > since:
-                return UnknownTopicOrPartition(f"{topic} has no partition {partition}, only 0 to {count - 1}")
-        return None
+        code = self._view.topic_errors.get(topic, 0)
+        return refusal(topic, partition, since, self._count(topic), code, self._wish)
 
     def obstacle(self, topic: str, partition: int | None) -> ClientError:
         """What to raise when the time for waiting is over."""
+        return obstacle(topic, partition, self._count(topic), self._wish, self.used, self.accumulator.room)
+
+    def _count(self, topic: str) -> int:
         queues = self._topics.get(topic)
-        if self._wish.problem is not None and (queues is None or not queues.queues):
-            return self._wish.problem
-        if queues is None or not queues.queues or (partition or 0) >= len(queues.queues):
-            name = topic if partition is None else f"{topic}-{partition}"
-            return UnknownTopicOrPartition(
-                f"{name} is not known to the cluster after max.block.ms; does it exist, may we see it, and is the "
-                "address of the cluster right?"
-            )
-        return BufferExhausted(
-            f"No room for the record within max.block.ms: {self.used} of {self.accumulator.room} bytes of "
-            "buffer.memory wait for brokers; send less, or raise buffer.memory"
-        )
+        return 0 if queues is None else len(queues.queues)
 
     # --- the turn of the wheel ----------------------------------------------------------------------------------
 
@@ -251,7 +237,7 @@ class ProducerCore:
         effects: list[Effect] = []
         fresh, self._fresh = self._fresh, []
         for batch in fresh:
-            batch.linger_until_ms = now_ms + self.settings.linger_ms
+            batch.linger_until_ms = now_ms + max(0, self.settings.linger_ms - self.late_ms)
             batch.deadline_ms = now_ms + self.settings.delivery_timeout_ms
         self._expire(now_ms, effects)
         if self._active and self._has_producer_id(now_ms, effects):
@@ -347,6 +333,41 @@ class ProducerCore:
                 self._active[queue] = None
         return [self._send(node, batches) for node, batches in plans.items()]
 
+    def take_alone(self, batch: Batch, now_ms: int) -> Send | None:
+        """The batch as a request of its own, now and not by `step`; None unless nothing stands before or behind it.
+
+        For a shell whose caller waits: answer with `settle` or `lost`. Until then nothing else of the partition is
+        sent, so the request may go over another connection than `step`'s.
+        """
+        queue = batch.queue
+        if (
+            self.settings.acks == 0
+            or (self.settings.idempotent and self._producer_id < 0)
+            or batch.callbacks
+            or queue.in_flight
+            or len(queue.waiting) != 1
+            or queue.waiting[0] is not batch
+            or queue.retry_at_ms > now_ms
+        ):
+            return None
+        node = self._view.leader(queue.topic, queue.partition)
+        if node is None or not self._is_free(node, now_ms):
+            return None
+        if batch is queue.open:
+            queue.close_open()
+        if not self._number(queue, batch):
+            return None
+        if batch in self._fresh:
+            self._fresh.remove(batch)
+            batch.deadline_ms = now_ms + self.settings.delivery_timeout_ms
+        if self._only is batch:
+            self.woken = True
+        queue.take()
+        queue.is_alone = True
+        del self._active[queue]
+        self._known[queue.topic].leave(queue)
+        return self._send(node, [batch])
+
     def _is_free(self, node: int, now_ms: int) -> bool:
         if self._sent_to.get(node, 0) >= self.settings.max_in_flight:
             return False
@@ -360,7 +381,7 @@ class ProducerCore:
         if not self.settings.idempotent or queue.number(head, self._producer_id, self._epoch):
             return True
         self._producer_id = -1  # used up: the next step asks for another
-        self.woken = False
+        self._call()
         self._at(0)
         return False
 
@@ -392,6 +413,13 @@ class ProducerCore:
         self, request_id: int, outcomes: dict[tuple[str, int], Outcome], throttle_ms: int, now_ms: int
     ) -> list[Effect]:
         """The broker's answer. A batch that it does not mention is sent again."""
+        ended = self.settle(request_id, outcomes, throttle_ms, now_ms)
+        return [Finished(ended), *self.step(now_ms)]
+
+    def settle(
+        self, request_id: int, outcomes: dict[tuple[str, int], Outcome], throttle_ms: int, now_ms: int
+    ) -> list[Batch]:
+        """As `responded`, without a `step`: gives the batches that have their end."""
         send = self._take_sent(request_id)
         if throttle_ms > 0:
             self._throttled_until_ms[send.node_id] = now_ms + throttle_ms
@@ -405,7 +433,9 @@ class ProducerCore:
                 outcome = Outcome(ErrorCode.NETWORK_EXCEPTION, message="the answer does not mention the partition")
             if self._judge(batch, outcome, now_ms):
                 ended.append(batch)
-        return [Finished(ended), *self.step(now_ms)]
+        if self._active or self._waiting_senders:
+            self._call()
+        return ended
 
     def lost(self, request_id: int, error: ClientError, now_ms: int) -> list[Effect]:
         """No answer will come (connection lost, or too late): nobody knows whether the batches were written."""
@@ -423,6 +453,8 @@ class ProducerCore:
     def _take_sent(self, request_id: int) -> Send:
         send = self._sent.pop(request_id)
         self._sent_to[send.node_id] -= 1
+        for batch in send.batches:
+            batch.queue.is_alone = False
         return send
 
     def _judge(self, batch: Batch, outcome: Outcome, now_ms: int) -> bool:
@@ -532,7 +564,7 @@ class ProducerCore:
     def begin_flush(self) -> list[Batch]:
         """Nothing lingers until `end_flush`. Gives what has no end yet."""
         self._flushes += 1
-        self.woken = False
+        self._call()
         return list(self._unfinished)
 
     def end_flush(self) -> None:

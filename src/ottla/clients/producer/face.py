@@ -28,6 +28,7 @@ from ottla.clients.producer.batch import (
     Headers,
     RecordMetadata,
 )
+from ottla.clients.producer.direct import PATIENCE_S, Direct
 from ottla.clients.producer.partitioner import Partitioner
 from ottla.clients.producer.sender import Sender
 from ottla.clients.producer.serializers import as_bytes, serialize, serializer_for
@@ -36,7 +37,7 @@ from ottla.clients.producer.settings import read_settings
 if TYPE_CHECKING:
     import pyarrow as pa  # type: ignore[import-untyped,unused-ignore]
 
-    from ottla.clients.producer.columns import EncodedRows
+    from ottla.clients.producer.batch import Encoded
 
 D = TypeVar("D", bound=Delivery)
 T = TypeVar("T")
@@ -123,6 +124,10 @@ class _Face(Generic[D]):
         if self._partitioner is not None and not callable(self._partitioner):
             raise ConfigurationError("partitioner must be a callable of topic, key, value and partition count")
         self._sender = Sender(options, self._settings)
+        self._direct_settings = {
+            "is_allowed": options["security_protocol"] == "PLAINTEXT",
+            "client_id": options["client_id"],
+        }
         self._core = self._sender.core
         self._lock = self._sender.lock
         self._closed = False
@@ -200,7 +205,8 @@ class Producer(Front, _Face[BlockingDelivery]):
         super().__init__(config, **settings)
         self._driver = Driver("ottla-producer")
         self._core.hurry = self._hurry
-        self._core.wait = _wait
+        self._core.wait = self._wait
+        self._direct = Direct(self._sender, self._driver, **self._direct_settings)
         self._accumulator = self._core.accumulator
         self._clock = time_ns
         # Records go straight into their batch unless something of the user's has to see them, or a lock is needed.
@@ -218,9 +224,15 @@ class Producer(Front, _Face[BlockingDelivery]):
     ) -> BlockingDelivery:
         """What `send` does not do itself."""
         key, value, checked, timestamp_ms = self._prepare(topic, key, value, headers, timestamp_ms)
-        return self._wait_for_room(
-            topic, partition, lambda: self._append(topic, partition, key, value, checked, timestamp_ms, callback)
-        )
+        with self._lock:
+            delivery = self._append(topic, partition, key, value, checked, timestamp_ms, callback)
+        if delivery is None:
+            return self._wait_for_room(
+                topic, partition, lambda: self._append(topic, partition, key, value, checked, timestamp_ms, callback)
+            )
+        if not self._core.woken and not self._direct.is_patrolled:
+            self._wake()
+        return delivery
 
     def send_batch(self, topic: str, rows: pa.Table | pa.RecordBatch) -> BlockingBatches:
         """The future of all rows, which keep their order within each partition.
@@ -235,12 +247,10 @@ class Producer(Front, _Face[BlockingDelivery]):
 
         count = self._wait_for_room(topic, None, lambda: self._core.partition_count(topic) or None)
         pieces = encode_rows(rows, count, self._settings, time_ns() // 1_000_000)
-        return BlockingBatches([self._add_encoded(topic, piece) for piece in pieces])
+        return BlockingBatches([self._add_encoded(topic, *piece) for full in pieces for piece in full])
 
-    def _add_encoded(self, topic: str, piece: EncodedRows) -> Batch:
-        return self._wait_for_room(
-            topic, piece.partition, lambda: self._core.append_encoded(topic, piece.partition, piece.body)
-        )
+    def _add_encoded(self, topic: str, partition: int, body: Encoded) -> Batch:
+        return self._wait_for_room(topic, partition, lambda: self._core.append_encoded(topic, partition, body))
 
     def flush(self, timeout_s: float | None = None) -> int:
         """How many of the records sent so far are neither acknowledged nor failed: 0 unless time ran out. Blocks."""
@@ -251,7 +261,7 @@ class Producer(Front, _Face[BlockingDelivery]):
         try:
             for batch in batches:
                 if not batch.done:
-                    _wait(batch, None if deadline is None else max(0.0, deadline - time.monotonic()))
+                    self._wait(batch, None if deadline is None else max(0.0, deadline - time.monotonic()))
         except RequestTimedOut:
             return sum(batch.count for batch in batches if not batch.done)
         finally:
@@ -268,11 +278,19 @@ class Producer(Front, _Face[BlockingDelivery]):
             self.flush(timeout_s)
             self._driver.run(self._sender.close(Closed("The producer was closed before the record was acknowledged")))
         finally:
+            self._direct.close()
             self._driver.close()
 
     def _wake(self) -> None:
         self._core.woken = True
         self._driver.call_soon(self._sender.turn)
+
+    def _wait(self, batch: Batch, timeout_s: float | None) -> None:
+        if not self._driver.is_current_thread and (timeout_s is None or timeout_s > PATIENCE_S):
+            self._driver.check()
+            self._direct.deliver(batch)
+        if not batch.done:
+            _wait(batch, timeout_s)
 
     def _hurry(self) -> None:
         if self._driver.is_current_thread:
@@ -350,12 +368,10 @@ class AsyncProducer(_Face[AsyncDelivery]):
 
         count = await self._wait_for_room(topic, None, lambda: self._core.partition_count(topic) or None)
         pieces = encode_rows(rows, count, self._settings, time_ns() // 1_000_000)
-        return AsyncBatches([await self._add_encoded(topic, piece) for piece in pieces])
+        return AsyncBatches([await self._add_encoded(topic, *piece) for full in pieces for piece in full])
 
-    async def _add_encoded(self, topic: str, piece: EncodedRows) -> Batch:
-        return await self._wait_for_room(
-            topic, piece.partition, lambda: self._core.append_encoded(topic, piece.partition, piece.body)
-        )
+    async def _add_encoded(self, topic: str, partition: int, body: Encoded) -> Batch:
+        return await self._wait_for_room(topic, partition, lambda: self._core.append_encoded(topic, partition, body))
 
     async def flush(self, timeout_s: float | None = None) -> int:
         """How many of the records sent so far are neither acknowledged nor failed: 0 unless time ran out."""

@@ -32,6 +32,7 @@ class PartitionQueue(Queue):
     __slots__ = (
         "epoch",
         "in_flight",
+        "is_alone",
         "next_ordinal",
         "next_sequence",
         "producer_id",
@@ -44,6 +45,7 @@ class PartitionQueue(Queue):
         super().__init__(topic, partition, owner)
         self.waiting: deque[Batch] = deque()
         self.in_flight: list[Batch] = []  # ascends by ordinal
+        self.is_alone = False  # what is in flight is so by another connection: nothing may follow it yet
         self.next_ordinal = 0
         self.retry_at_ms = 0
         self.producer_id = -1
@@ -71,6 +73,8 @@ class PartitionQueue(Queue):
         """
         if not self.in_flight:
             return True
+        if self.is_alone:
+            return False
         head = self.waiting[0]
         return not head.attempts and not self.renumber and head.ordinal - self.in_flight[0].ordinal < limit
 

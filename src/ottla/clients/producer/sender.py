@@ -44,6 +44,7 @@ class Sender:
         self.cluster = Cluster(options)
         self.core = ProducerCore(settings, self.cluster.view, Random())
         self.lock = threading.Lock()
+        self.now_ms = now_ms
         self._allow_auto_create: bool = options["allow_auto_create_topics"]
         self._timeout_s = settings.request_timeout_ms / 1000
         self._queued: dict[int, list[Send]] = {}  # for nodes that a connection is being made to
@@ -68,9 +69,9 @@ class Sender:
                 for wake in effect.wakers:
                     wake()
             elif isinstance(effect, RefreshMetadata):
-                self._spawn(self._refresh(effect))
+                self.spawn(self._refresh(effect))
             elif isinstance(effect, AskProducerId):
-                self._spawn(self._ask_producer_id())
+                self.spawn(self._ask_producer_id())
         self._set_timer()
 
     def _set_timer(self) -> None:
@@ -89,7 +90,8 @@ class Sender:
         self._timer = self._timer_ms = None
         self.turn()
 
-    def _spawn(self, coroutine: Any) -> None:
+    def spawn(self, coroutine: Any) -> None:
+        """Run a coroutine until `close`."""
         task = asyncio.get_running_loop().create_task(coroutine)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
@@ -106,7 +108,7 @@ class Sender:
             self._transmit(connection, send)
         else:
             self._queued[send.node_id] = [send]
-            self._spawn(self._connect(send.node_id))
+            self.spawn(self._connect(send.node_id))
 
     async def _connect(self, node_id: int) -> None:
         """Send what is queued for a node, or report it lost."""
@@ -114,7 +116,7 @@ class Sender:
             connection = await self.cluster.connection(node_id, timeout_s=self._timeout_s)
         except ClientError as error:
             for send in self._queued.pop(node_id):
-                self._lost(send, error)
+                self.lose(send, error)
             return
         for send in self._queued.pop(node_id):
             self._transmit(connection, send)
@@ -125,22 +127,25 @@ class Sender:
             version = connection.highest_version(ProduceRequest.API_KEY, LAST_VERSION_WITH_NAMES)
             future = connection.send_nowait(request, version=version, timeout_s=self._timeout_s)
         except NetworkError as error:
-            self._lost(send, client_error(error))
+            self.lose(send, client_error(error))
         except Exception as error:
             logger.exception("Cannot encode %d batches", len(send.batches))
-            self._lost(send, ClientError(f"The records cannot be encoded: {error}"))
+            self.lose(send, ClientError(f"The records cannot be encoded: {error}"))
         else:
             future.add_done_callback(lambda done: self._answered(send, done))
 
     def _answered(self, send: Send, future: asyncio.Future[Message | None]) -> None:
         if future.cancelled():
-            self._lost(send, ClientError("The request was cancelled"))
+            self.lose(send, ClientError("The request was cancelled"))
             return
         error = future.exception()
         if error is not None:
-            self._lost(send, client_error(error))
+            self.lose(send, client_error(error))
             return
-        response = future.result()
+        self.answer(send, future.result())
+
+    def answer(self, send: Send, response: Message | None) -> None:
+        """The broker's answer; None with acks=0."""
         if isinstance(response, ProduceResponse):
             outcomes, throttle_ms = outcomes_of(response), response.throttle_time_ms
         else:
@@ -150,7 +155,8 @@ class Sender:
             effects = self.core.responded(send.request_id, outcomes, throttle_ms, now_ms())
         self._obey(effects)
 
-    def _lost(self, send: Send, error: ClientError) -> None:
+    def lose(self, send: Send, error: ClientError) -> None:
+        """No answer will come."""
         with self.lock:
             effects = self.core.lost(send.request_id, error, now_ms())
         self._obey(effects)
