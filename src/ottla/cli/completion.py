@@ -320,9 +320,14 @@ def _fish(places: list[Place]) -> str:
             lines.append(here + _fish_values(place.names))
         for option in place.options:
             flags = "".join(f" -l {f[2:]}" if f.startswith("--") else f" -s {f[1:]}" for f in option.flags)
-            value = "" if option.value is None else " -r" + _fish_values(option.value)
+            value = "" if option.value is None else _fish_taken(option.value)
             lines.append(f"{here}{flags}{value} -d {_fish_quoted(_brief(option.text))}")
     return "\n".join(lines) + "\n"
+
+
+def _fish_taken(kind: str) -> str:
+    """That an option takes a value, and what it may be: no files unless it is one."""
+    return (" -r" if kind in ("files", "directories") else " -x") + _fish_values(kind)
 
 
 def _fish_values(kind: str) -> str:

@@ -225,6 +225,7 @@ def _delete(options: argparse.Namespace) -> int:
     from ottla.clients.admin import PartialFailure
 
     output = Output(options)
+    names_of(options, "group")  # asked before anybody is connected to
     with open_admin(options) as admin:
         names = existing(admin, options, missing_ok=options.if_exists)
         what = f"what {enumerated(names)} committed for {enumerated(options.topic)}" if options.topic else ""

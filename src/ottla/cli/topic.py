@@ -2,7 +2,7 @@
 
 import argparse
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from ottla.cli import human, topic_describe, values
@@ -249,8 +249,9 @@ def _alter(options: argparse.Namespace) -> int:
     if not changes and options.partitions is None:
         advice = "--config NAME=VALUE, --delete-config NAME and --partitions N can be given."
         raise Failure("nothing to alter", advice, exit_code=2)
+    wanted = names_of(options, "topic")
     with open_admin(options) as admin:
-        names = _existing(admin, options)
+        names = _existing(admin, options, wanted)
         if changes:
             change(admin, output, {ConfigResource.topic(name): changes for name in names}, dry_run=options.dry_run)
         if options.partitions is not None:
@@ -276,11 +277,12 @@ def _add_partitions(options: argparse.Namespace) -> int:
     output = Output(options)
     if options.by is not None and options.by < 1:
         raise Failure(f"--by is {options.by}; it must be at least 1", exit_code=2)
+    wanted = names_of(options, "topic")
     with open_admin(options) as admin:
-        names = _existing(admin, options)
+        names = _existing(admin, options, wanted)
         counts = {topic.name: topic.partitions for topic in admin.list_topics(include_internal=True)}
-        wanted = {name: counts[name] + options.by if options.by else options.to for name in names}
-        _grow(admin, output, wanted, dry_run=options.dry_run)
+        targets = {name: counts[name] + options.by if options.by else options.to for name in names}
+        _grow(admin, output, targets, dry_run=options.dry_run)
     return 0
 
 
@@ -322,8 +324,9 @@ def _delete(options: argparse.Namespace) -> int:
     from ottla.clients.errors import ClientError
 
     output = Output(options)
+    wanted = names_of(options, "topic")
     with open_admin(options) as admin:
-        names = _existing(admin, options)
+        names = _existing(admin, options, wanted)
         if options.dry_run:
             for name in names:
                 output.done(f"{name}: would be deleted", {"topic": name, "deleted": False})
@@ -349,9 +352,8 @@ def _delete(options: argparse.Namespace) -> int:
     return 0
 
 
-def _existing(admin: "Admin", options: argparse.Namespace) -> list[str]:
+def _existing(admin: "Admin", options: argparse.Namespace, wanted: Sequence[str]) -> list[str]:
     """The topics that are meant; Kafka's own only by their exact names."""
-    wanted = names_of(options, "topic")
     listed = admin.list_topics(include_internal=True)
     known = [topic.name for topic in listed if not topic.is_internal or topic.name in wanted]
     return choose(wanted, known, "topic", regex=options.regex, missing_ok=options.if_exists)

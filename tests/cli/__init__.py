@@ -1,0 +1,1 @@
+"""The `ottla` command against running brokers."""
