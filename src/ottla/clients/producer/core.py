@@ -15,7 +15,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable
 from random import Random
-from typing import Protocol, TypeVar
+from typing import TypeVar
 
 from ottla.clients.errors import (
     BrokerError,
@@ -28,7 +28,7 @@ from ottla.clients.errors import (
 )
 from ottla.clients.producer.batch import Accumulator, Batch, Delivery, Encoded, Headers, TopicQueues, bound
 from ottla.clients.producer.events import AskProducerId, Effect, Finished, Outcome, RefreshMetadata, Send, Wake
-from ottla.clients.producer.metadata_wish import FOREVER_MS, MetadataWish
+from ottla.clients.producer.metadata_wish import FOREVER_MS, MetadataWish, View
 from ottla.clients.producer.obstacles import obstacle, refusal
 from ottla.clients.producer.partition import PartitionQueue
 from ottla.clients.producer.settings import ProducerSettings
@@ -52,20 +52,6 @@ SEQUENCE_GAPS = frozenset({ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, ErrorCode.UNK
 
 
 D = TypeVar("D", bound=Delivery)
-
-
-class View(Protocol):
-    """What the core asks of the cluster's metadata."""
-
-    topic_errors: dict[str, int]  # why a topic is unknown, as an error code
-
-    def partitions(self, topic: str) -> list[int] | None:
-        """The partitions of a topic, None while it is unknown."""
-        ...
-
-    def leader(self, topic: str, partition: int) -> int | None:
-        """The node that leads it, None while nobody does."""
-        ...
 
 
 class ProducerCore:

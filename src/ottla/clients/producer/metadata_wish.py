@@ -7,10 +7,25 @@ help. The caller passes on what it learns (`changed`, `failed`) and asks `is_due
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from typing import Protocol
 
 from ottla.clients.errors import ClientError
 
 FOREVER_MS = 1 << 62
+
+
+class View(Protocol):
+    """What the core asks of the cluster's metadata."""
+
+    topic_errors: dict[str, int]  # why a topic is unknown, as an error code
+
+    def partitions(self, topic: str) -> list[int] | None:
+        """The partitions of a topic, None while it is unknown."""
+        ...
+
+    def leader(self, topic: str, partition: int) -> int | None:
+        """The node that leads it, None while nobody does."""
+        ...
 
 
 class MetadataWish:
