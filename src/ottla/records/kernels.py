@@ -43,8 +43,9 @@ walk_records = _chosen.walk_records
 
 if TYPE_CHECKING:
     from ottla.records._decode_columns_fallback import Columns as Columns  # noqa: PLC0414 - exported
+    from ottla.records._decode_columns_fallback import repeat_texts as repeat_texts  # noqa: PLC0414 - exported
     from ottla.records._encode_columns_fallback import RowEncoder as RowEncoder  # noqa: PLC0414 - exported
     from ottla.records._encode_columns_fallback import Rows as Rows  # noqa: PLC0414 - exported
 else:
-    Columns = _choose("_decode_columns").Columns
+    Columns, repeat_texts = (getattr(_choose("_decode_columns"), name) for name in ("Columns", "repeat_texts"))
     Rows, RowEncoder = (getattr(_choose("_encode_columns"), name) for name in ("Rows", "RowEncoder"))
