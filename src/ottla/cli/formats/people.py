@@ -12,7 +12,7 @@ from ottla.cli.formats.escaping import escaped_text
 from ottla.cli.formats.writing import Readable, header_text
 from ottla.cli.terminal import Style
 
-LONGEST = 4096
+LONGEST = 1000
 
 
 class PeopleWriter:

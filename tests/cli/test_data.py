@@ -1,0 +1,317 @@
+"""produce, consume, tail, log dump and bench as a shell runs them, on Ottla and on stock Kafka."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, NamedTuple, Protocol
+
+import confluent_kafka
+import pytest
+
+from ottla.clients import Admin, Consumer, Producer, Record, TopicPartition
+from tests.clients.support import WAIT_S, sample_records, unique, wait_until
+from tests.conftest import OTTLA, RunningBroker
+
+pytestmark = pytest.mark.both
+FIRST_TIMESTAMP = 1_700_000_000_000
+COMMAND = [sys.executable, "-m", "ottla.cli.main"]
+
+
+class Done(NamedTuple):
+    code: int
+    out: bytes
+    err: str
+
+    @property
+    def lines(self) -> list[bytes]:
+        return self.out.splitlines()
+
+    @property
+    def objects(self) -> list[dict[str, Any]]:
+        return [json.loads(line) for line in self.lines]
+
+
+class Shell(Protocol):
+    def __call__(self, *words: str, feed: bytes = b"") -> Done: ...
+
+
+@pytest.fixture
+def shell(broker: RunningBroker, monkeypatch: pytest.MonkeyPatch) -> Shell:
+    """Run `ottla` as a process of its own, on the broker of the test."""
+    monkeypatch.setenv("OTTLA_BOOTSTRAP", broker.bootstrap)
+
+    def run(*words: str, feed: bytes = b"") -> Done:
+        done = subprocess.run([*COMMAND, *words], input=feed, capture_output=True, timeout=60, check=False)
+        assert b"Traceback" not in done.stderr, done.stderr.decode()
+        return Done(done.returncode, done.stdout, done.stderr.decode())
+
+    return run
+
+
+@pytest.fixture
+def new_topic(broker: RunningBroker) -> Iterator[Any]:
+    """Make topics; deleted after the test."""
+    made = []
+    with Admin(bootstrap_servers=broker.bootstrap) as admin:
+
+        def make(partitions: int = 1) -> str:
+            name = unique("data")
+            admin.create_topic(name, partitions=partitions, replication_factor=1)
+            made.append(name)
+            return name
+
+        yield make
+        if made:
+            admin.delete_topics(made)
+
+
+def fill(broker: RunningBroker, topic: str, count: int, partitions: int = 1) -> None:
+    """Records 0, 1, .. by turns over the partitions, a second apart."""
+    with Producer(bootstrap_servers=broker.bootstrap) as producer:
+        for number in range(count):
+            producer.send(
+                topic, b"%d" % number, partition=number % partitions, timestamp_ms=FIRST_TIMESTAMP + number * 1000
+            )
+
+
+def read_all(broker: RunningBroker, topic: str, count: int) -> list[Record]:
+    with Consumer(bootstrap_servers=broker.bootstrap, auto_offset_reset="earliest") as consumer:
+        consumer.assign([(topic, partition) for partition in consumer.partitions_of(topic)])
+        records: list[Record] = []
+        deadline = time.monotonic() + WAIT_S
+        while len(records) < count:
+            assert time.monotonic() < deadline, f"{len(records)} of {count} records"
+            records += consumer.poll(0.2)
+    return sorted(records, key=lambda record: (record.partition, record.offset))
+
+
+@pytest.mark.parametrize(
+    "how",
+    [
+        ("-f", "%K{big32}%k%V{big32}%v%T{big64}%p{big16}%H{big16}%h{%K{big16}%k%V{big32}%v}"),
+        ("-f", r"%p %T %k{escaped}\t%v{escaped}\t%h\n"),
+        ("--json",),
+    ],
+)
+def test_what_consume_writes_produce_reads_whatever_the_records_hold(
+    how: tuple[str, ...], broker: RunningBroker, shell: Shell, new_topic: Any
+) -> None:
+    old, new = new_topic(2), new_topic(2)
+    samples = sample_records(60)
+    with Producer(bootstrap_servers=broker.bootstrap) as producer:
+        for index, r in enumerate(samples):
+            producer.send(old, r.value, r.key, partition=index % 2, headers=r.headers, timestamp_ms=r.timestamp)
+    text = shell("consume", old, "-e", *how)
+    assert text.code == 0, text.err
+    done = shell("produce", new, *how, feed=text.out)
+    assert (done.code, "60 records acknowledged" in done.err) == (0, True), done.err
+    assert [(r.partition, *r) for r in read_all(broker, new, 60)] == [
+        (r.partition, *r) for r in read_all(broker, old, 60)
+    ]
+
+
+def test_lines_become_records_and_verbose_says_where_they_are(shell: Shell, new_topic: Any) -> None:
+    topic = new_topic()
+    done = shell("produce", topic, "-v", "-z", "lz4", feed="ä\n\nlast without an end".encode())
+    assert done.lines == [f"{topic}\t0\t{offset}".encode() for offset in range(3)]
+    assert shell("consume", topic, "-e").out == "ä\n\nlast without an end\n".encode()
+    told = shell("produce", topic, "-v", "--json", "-q", feed=b'{"key":"k","value":[1, 2],"timestamp":7}')
+    assert told.objects == [{"line": 1, "topic": topic, "partition": 0, "offset": 3, "timestamp": 7}]
+    assert told.err == ""
+    assert shell("consume", topic, "-o", "3", "-e", "--json-value").objects[0]["value"] == [1, 2]
+
+
+def test_keys_headers_files_and_tombstones(broker: RunningBroker, shell: Shell, new_topic: Any, tmp_path: Path) -> None:
+    topic = new_topic(2)
+    (tmp_path / "logo").write_bytes(b"\x89PNG\n\x00")
+    assert shell("produce", topic, "-K", ":", "-H", "a=b", "-H", "none", "-p", "1", feed=b"k:v:w\n").code == 0
+    assert shell("produce", topic, "-p", "1", "-k", "logo", "--file", str(tmp_path / "logo")).code == 0
+    assert shell("produce", topic, "-p", "1", "-k", "gone", "--tombstone", "--timestamp", "2026-01-31T12:00Z").code == 0
+    rows = read_all(broker, topic, 3)
+    assert [(r.partition, r.key, r.value, r.headers) for r in rows] == [
+        (1, b"k", b"v:w", [("a", b"b"), ("none", None)]),
+        (1, b"logo", b"\x89PNG\n\x00", []),
+        (1, b"gone", None, []),
+    ]
+    assert rows[2].timestamp == 1_769_860_800_000
+
+
+def test_a_line_that_does_not_fit_is_named_the_others_are_sent_and_the_exit_code_is_1(
+    shell: Shell, new_topic: Any
+) -> None:
+    topic = new_topic()
+    done = shell("produce", topic, "-K", "=", feed=b"a=1\nnothing\nb=2\n")
+    assert done.code == 1
+    assert "line 2: no '=' after its key" in done.err
+    far = shell("produce", topic, "--json", feed=b'{"value":"x"}\n{"value":"y","partition":9}\n')
+    assert far.code == 1
+    assert "line 2: " in far.err
+    assert "partition 9" in far.err
+    assert shell("consume", topic, "-e", "-f", "%v ").out == b"1 2 x "
+
+
+@pytest.mark.parametrize(
+    ("words", "wanted"),
+    [
+        (["-e"], range(10)),
+        (["-e", "-o", "7"], range(7, 10)),
+        (["-e", "-o", "+8"], range(8, 10)),
+        (["-e", "-o", "-3"], range(7, 10)),
+        (["-e", "-o", "99"], []),
+        (["-e", "-o", f"@{FIRST_TIMESTAMP + 4001}"], range(5, 10)),
+        (["-n", "2"], range(2)),
+        (["-n", "0"], []),
+        (["-e", "--last", "4"], range(6, 10)),
+        (["-e", "-o", f"@{FIRST_TIMESTAMP + 2000}", "--until", str(FIRST_TIMESTAMP + 6000)], range(2, 6)),
+        (["-e", "--grep", "^[13]$"], [1, 3]),
+    ],
+)
+def test_where_reading_begins_and_ends(
+    words: list[str], wanted: list[int], broker: RunningBroker, shell: Shell, new_topic: Any
+) -> None:
+    topic = new_topic()
+    fill(broker, topic, 10)
+    done = shell("consume", topic, *words)
+    assert (done.code, [int(line) for line in done.lines]) == (0, list(wanted)), done.err
+
+
+def test_partitions_patterns_and_the_last_of_all_partitions_together(
+    broker: RunningBroker, shell: Shell, new_topic: Any
+) -> None:
+    topic = new_topic(3)
+    fill(broker, topic, 30, partitions=3)
+    two = shell("consume", topic, "-e", "-p", "0,2", "-f", r"%p %v\n")
+    assert sorted(int(line.split()[1]) for line in two.lines) == [n for n in range(30) if n % 3 != 1]
+    assert [int(line) for line in shell("tail", topic, "-n", "5", "-e").lines] == list(range(25, 30))
+    assert len(shell("consume", f"{topic[:-1]}?", "-e").lines) == 30
+    assert len(shell("consume", "-r", f"{topic[:-2]}..", "-e").lines) == 30
+    assert "has no partition 3" in shell("consume", topic, "-p", "3", "-e").err
+
+
+def test_a_topic_that_is_not_there_is_told_with_the_nearest_and_not_made(
+    broker: RunningBroker, shell: Shell, new_topic: Any
+) -> None:
+    topic = new_topic()
+    wrong = topic[:-1] + ("x" if topic[-1] != "x" else "y")
+    for words in (("consume", wrong), ("tail", wrong), ("produce", wrong)):
+        done = shell(*words, feed=b"x\n")
+        assert done.code == 1
+        assert f"there is no topic '{wrong}'" in done.err
+        assert f"Did you mean '{topic}'?" in done.err
+    with Admin(bootstrap_servers=broker.bootstrap) as admin:
+        assert wrong not in {row.name for row in admin.list_topics()}
+
+
+def test_a_group_gets_what_was_printed_committed_and_without_a_group_nothing_is(
+    broker: RunningBroker, shell: Shell, new_topic: Any
+) -> None:
+    topic, group = new_topic(), unique("group")
+    fill(broker, topic, 10)
+    assert shell("consume", topic, "--group", group, "-n", "3").lines == [b"0", b"1", b"2"]
+    found = shell("consume", topic, "--group", group, "-n", "1", "--grep", "5")
+    assert (found.code, found.lines) == (0, [b"5"]), found.err
+    assert len(shell("consume", topic, "-e").lines) == 10
+    with Admin(bootstrap_servers=broker.bootstrap) as admin:
+        committed = admin.list_group_offsets(group)[TopicPartition(topic, 0)]
+        assert committed is not None
+        assert committed.offset == 6
+        assert [row.group_id for row in admin.list_groups() if "ottla-cli" in row.group_id] == []
+        admin.delete_group(group)
+    refused = shell("consume", topic, "--group", group, "-o", "-5")
+    assert refused.code == 2
+
+
+def test_tail_follows_and_an_interrupt_ends_it_cleanly(broker: RunningBroker, shell: Shell, new_topic: Any) -> None:
+    topic = new_topic()
+    fill(broker, topic, 3)
+    process = subprocess.Popen(
+        [*COMMAND, "tail", topic, "-n", "1"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
+    try:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "2\n"
+        shell("produce", topic, feed=b"new\n")
+        assert process.stdout.readline() == "new\n"
+        process.send_signal(signal.SIGINT)
+        out, err = process.communicate(timeout=WAIT_S)
+        assert (process.returncode, out, err) == (130, "", "")
+    finally:
+        process.kill()
+        process.communicate()
+
+
+def test_a_reader_that_goes_away_ends_it_quietly(broker: RunningBroker, new_topic: Any) -> None:
+    topic = new_topic()
+    fill(broker, topic, 3)
+    process = subprocess.Popen(
+        [*COMMAND, "consume", topic, "-b", broker.bootstrap], stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    )
+    assert process.stdout is not None
+    assert process.stderr is not None
+    assert process.stdout.readline() == b"0\n"
+    process.stdout.close()  # nothing more is written: that nobody reads is noticed all the same
+    assert process.wait(WAIT_S) == 141
+    assert process.stderr.read() == b""
+    process.stderr.close()
+
+
+def test_the_end_of_a_topic_may_be_what_no_consumer_sees(broker: RunningBroker, shell: Shell, new_topic: Any) -> None:
+    if broker.kind == OTTLA:
+        pytest.skip("needs transactions")
+    topic = new_topic()
+    producer = confluent_kafka.Producer(
+        {"bootstrap.servers": broker.bootstrap, "transactional.id": topic, "log_level": 2}
+    )
+    producer.init_transactions(WAIT_S)
+    for value, end in ((b"yes", producer.commit_transaction), (b"no", producer.abort_transaction)):
+        producer.begin_transaction()
+        producer.produce(topic, value)
+        producer.flush(WAIT_S)
+        end(WAIT_S)
+    assert shell("consume", topic, "-e").lines == [b"yes", b"no"]
+    assert shell("consume", topic, "-e", "--isolation", "read_committed").lines == [b"yes"]
+
+
+def test_bench_measures(shell: Shell, new_topic: Any) -> None:
+    topic = new_topic(2)
+    (row,) = shell("bench", "produce", topic, "--records", "2000", "--json").objects
+    assert (row["records"], row["bytes"]) == (2000, 200_000)
+    assert 0 < row["p50_ms"] <= row["p99_9_ms"] <= row["max_ms"]
+    (row,) = shell("bench", "consume", topic, "--json").objects
+    assert row["records"] == 2001  # the first one warms up
+    (row,) = shell("bench", "e2e", topic, "--records", "5", "--json").objects
+    assert (row["records"], row["p50_ms"] > 0) == (5, True)
+    assert b"records/s" in shell("bench", "produce", topic, "--records", "100").out
+
+
+def test_log_dump_reads_what_the_broker_wrote(broker: RunningBroker, shell: Shell, new_topic: Any) -> None:
+    topic, group = new_topic(), unique("dumped")
+    fill(broker, topic, 20)
+    assert shell("consume", topic, "--group", group, "-n", "5").code == 0
+    with Admin(bootstrap_servers=broker.bootstrap) as admin:
+        (directory,) = {row.path for rows in admin.describe_log_dirs().values() for row in rows}
+        admin.delete_group(group)
+    segment = f"{directory}/{topic}-0/{0:020}.log"
+    rows = shell("log", "dump", segment, "--deep", "--verify", "--json").objects
+    assert [row["value"] for row in rows if row["kind"] == "record"] == [str(number) for number in range(20)]
+    assert rows[-1]["next_offset"] == 20
+    assert b"20 records" in shell("log", "dump", f"{directory}/{topic}-0", "--verify").out
+    offsets = sorted(str(path) for path in Path(directory).glob("__consumer_offsets-*"))
+
+    def commits() -> bool:
+        dumped = shell("log", "dump", *offsets, "--deep", "--json").objects
+        records = [row["record"] for row in dumped if row.get("record", {}).get("type") == "OffsetCommit"]
+        mine = [record for record in records if record["key"]["group"] == group]
+        return bool(mine) and mine[0]["value"]["offset"] == 5 and mine[-1]["value"] is None
+
+    wait_until(commits, "the commit and its deletion in the log")
+    metadata = shell("log", "dump", f"{directory}/__cluster_metadata-0/{0:020}.log", "--deep")
+    assert f"TopicRecord name={topic} ".encode() in metadata.out
+    assert os.path.getsize(segment) == rows[-1]["size"]
