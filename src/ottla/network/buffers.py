@@ -1,5 +1,9 @@
 """Receive buffers that are used again: a fresh megabyte costs more to zero and map than to fill from the socket."""
 
+import mmap
+import sys
+from typing import Final
+
 SMALLEST_POOLED_BYTES = 64 * 1024
 LARGEST_POOLED_BYTES = 2 * 1024 * 1024
 MOST_POOLED_BYTES = 16 * 1024 * 1024
@@ -30,3 +34,34 @@ class BufferPool:
         if pooled and self._pooled_bytes + size <= MOST_POOLED_BYTES:
             self._pooled_bytes += size
             self._free.setdefault(size, []).append(buffer)
+
+
+LARGEST_KEPT_BYTES: Final = 16 * 1024 * 1024
+MOST_KEPT: Final = 2
+_GRAIN: Final = 1024 * 1024
+_FREE: Final = 3  # references: the list's, the variable's and the argument's; a view would be one more
+
+
+class FrameBuffers:
+    """Buffers of large frames of which nobody says when he is done: one is used again when no view of it is left.
+
+    They are maps, so that one of a size that was only claimed takes no memory. Two of up to 16 MiB are kept.
+    """
+
+    def __init__(self) -> None:
+        self._kept: list[mmap.mmap] = []
+
+    def take(self, size: int) -> mmap.mmap:
+        """A buffer with room for `size` bytes, of any content. Raises OSError if there is no such memory."""
+        for index in range(len(self._kept)):  # an enumeration would hold a reference too
+            buffer = self._kept[index]
+            if sys.getrefcount(buffer) <= _FREE:
+                if len(buffer) >= size:
+                    return buffer
+                del self._kept[index]
+                break
+        room = -(-size // _GRAIN) * _GRAIN
+        fresh = mmap.mmap(-1, room, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+        if room <= LARGEST_KEPT_BYTES and len(self._kept) < MOST_KEPT:
+            self._kept.append(fresh)
+        return fresh

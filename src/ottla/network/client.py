@@ -21,6 +21,7 @@ import struct
 from collections.abc import Callable, Iterable
 from typing import Any, Final, cast
 
+from ottla.network.buffers import FrameBuffers
 from ottla.network.errors import (
     AuthenticationRefused,
     ConnectFailed,
@@ -59,14 +60,14 @@ __all__ = [
 
 SIZE_BYTES: Final = 4
 SCRATCH_BYTES: Final = 64 * 1024
-# A frame up to this size gets its buffer at once, a larger one as it arrives: a size is only a claim.
-TRUSTED_FRAME_BYTES: Final = 4 * 1024 * 1024
 LARGEST_FRAME_BYTES: Final = 1024 * 1024 * 1024
 # Before ApiVersions is answered nobody knows that this is Kafka; what HTTP or TLS answer reads as a huge size.
 LARGEST_FIRST_FRAME_BYTES: Final = 1024 * 1024
 UNSUPPORTED_VERSION: Final = 35
 RENEWAL_TIMEOUT_S: Final = 30.0
-ABORT_S: Final = 1.0  # an abort needs no more than a few turns of the loop
+# An abort needs no more than a few turns of the loop.
+ABORT_S: Final = 1.0
+HANDSHAKE_ABORT_TURNS: Final = 5
 PRODUCE: Final = 0
 _read_size = struct.Struct(">i").unpack_from
 
@@ -114,7 +115,7 @@ class ClientConnection(asyncio.BufferedProtocol):
         "_correlation_id",
         "_filled",
         "_frame",
-        "_frame_size",
+        "_frames",
         "_in_flight",
         "_is_lost",
         "_largest_frame",
@@ -150,8 +151,8 @@ class ClientConnection(asyncio.BufferedProtocol):
         self._scratch = memoryview(bytearray(SCRATCH_BYTES))
         self._scratch_filled = 0
         # The frame that is being received, once its size is known and it did not fit in what was read.
-        self._frame: bytearray | None = None
-        self._frame_size = 0
+        self._frame: memoryview | None = None
+        self._frames = FrameBuffers()
         self._filled = 0
         self._largest_frame = LARGEST_FIRST_FRAME_BYTES
         self._problem: NetworkError | None = None
@@ -183,15 +184,15 @@ class ClientConnection(asyncio.BufferedProtocol):
         """
         loop = asyncio.get_running_loop()
         address = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
-        connection: ClientConnection | None = None
+        connection = cls(address, client_id, loop)
         is_ready = False
         stage = "no token to log in with"
         try:
             async with asyncio.timeout(timeout_s):
                 exchange = None if sasl is None else await sasl()
                 stage = "no connection"
-                _, connection = await loop.create_connection(
-                    lambda: cls(address, client_id, loop), host, port, ssl=tls, server_hostname=host if tls else None
+                await loop.create_connection(
+                    lambda: connection, host, port, ssl=tls, server_hostname=host if tls else None
                 )
                 stage = "it accepts connections but does not answer"
                 await connection._ask_versions(timeout_s)  # noqa: SLF001 - its own class
@@ -203,13 +204,22 @@ class ClientConnection(asyncio.BufferedProtocol):
         except (OSError, NetworkError, UnicodeError) as error:
             if isinstance(error, ConnectFailed):
                 raise
-            loss = connection._loss if connection is not None else None  # noqa: SLF001
-            cause = loss if isinstance(loss, ssl.SSLError) else error
+            cause = connection._loss if isinstance(connection._loss, ssl.SSLError) else error  # noqa: SLF001
             raise connect_error(address, cause, timeout_s, stage=stage, is_tls=tls is not None) from error
         finally:
-            if connection is not None and not is_ready:
-                connection.abort()
+            if not is_ready:
+                await connection._give_up()  # noqa: SLF001
         return connection
+
+    async def _give_up(self) -> None:
+        """End what did not become a connection, and see to it that the loop can be closed."""
+        self.abort()
+        if self._transport is not None:
+            await self.wait_lost(ABORT_S)
+        else:
+            # A TLS handshake that was cancelled: the loop itself aborts it, in a few turns.
+            for _ in range(HANDSHAKE_ABORT_TURNS):
+                await asyncio.sleep(0)
 
     async def _ask_versions(self, timeout_s: float) -> None:
         from ottla import __version__
@@ -331,8 +341,7 @@ class ClientConnection(asyncio.BufferedProtocol):
                 await asyncio.shield(lost)
         except TimeoutError:
             self.abort()
-            async with asyncio.timeout(ABORT_S):
-                await lost
+            await asyncio.wait([lost], timeout=ABORT_S)
 
     def _end(self, problem: NetworkError) -> None:
         self.closed = True
@@ -430,9 +439,7 @@ class ClientConnection(asyncio.BufferedProtocol):
         """Where the loop is to put what it reads next."""
         if self._frame is None:
             return self._scratch[self._scratch_filled :]
-        if self._filled == len(self._frame):
-            self._frame.extend(bytes(min(len(self._frame), self._frame_size - self._filled)))
-        return memoryview(self._frame)[self._filled :]
+        return self._frame[self._filled :]
 
     def buffer_updated(self, nbytes: int) -> None:
         """Handle what was read."""
@@ -441,9 +448,9 @@ class ClientConnection(asyncio.BufferedProtocol):
                 self._take_frames(self._scratch_filled + nbytes)
                 return
             self._filled += nbytes
-            if self._filled == self._frame_size:
+            if self._filled == len(self._frame):
                 frame, self._frame = self._frame, None
-                self._answered(memoryview(frame))
+                self._answered(frame)
         except DecodeError as error:
             self._fail(NotKafka if not self.versions else ConnectionClosed, f"sent what is no response: {error}")
 
@@ -470,9 +477,13 @@ class ClientConnection(asyncio.BufferedProtocol):
         self._scratch_filled = left
 
     def _start_frame(self, size: int, beginning: memoryview) -> None:
-        self._frame_size, self._filled = size, len(beginning)
-        self._frame = bytearray(min(size, max(TRUSTED_FRAME_BYTES, len(beginning))))
-        self._frame[: self._filled] = beginning
+        self._filled = len(beginning)
+        try:
+            self._frame = frame = memoryview(self._frames.take(size))[:size]
+        except OSError as error:
+            self._fail(ConnectionClosed, f"sent a response of {size} bytes, for which there is no memory: {error}")
+            return
+        frame[: self._filled] = beginning
 
     def _refuse(self, data: bytes, size: int) -> None:
         if self.versions:
