@@ -165,8 +165,10 @@ def _get(options: argparse.Namespace) -> int:
     with open_admin(options) as admin:
         resource = _resource(admin, options)
         entries = admin.describe_config(resource, synonyms=True)
-    _check_known(options.settings, entries, resource)
+        _check_known(admin, options.settings, entries, resource)
     for name in options.settings:
+        if name not in entries:
+            raise Failure(f"{name} is not set for {resource}")
         entry = entries[name]
         value = "" if entry.value is None else entry.value
         output.done(value if len(options.settings) == 1 else f"{name}={value}", _row(resource, entry))
@@ -255,8 +257,7 @@ def change(
         return
     before = admin.describe_configs(changes)
     for resource, wanted in changes.items():
-        if before[resource]:
-            _check_known(wanted, before[resource], resource)
+        _check_known(admin, wanted, before[resource], resource)
     admin.alter_configs(changes, validate_only=dry_run)
     after = before if dry_run else admin.describe_configs(changes)
     for resource, wanted in changes.items():
@@ -289,10 +290,23 @@ def _asked(value: object) -> str | None:
     return value if value is None else str(getattr(value, "value", value))
 
 
-def _check_known(names: Iterable[str], entries: "Mapping[str, ConfigEntry]", resource: "ConfigResource") -> None:
-    for name in names:
-        if name not in entries:
-            near = nearest(name, entries)
+def _check_known(
+    admin: "Admin", names: Iterable[str], entries: "Mapping[str, ConfigEntry]", resource: "ConfigResource"
+) -> None:
+    """Raise Failure for a setting that the resource cannot have, as far as the brokers tell what it can have."""
+    from ottla.clients.admin import ConfigResource, ResourceType
+
+    unknown = [name for name in names if name not in entries]
+    if not unknown or (not entries and resource.type is not ResourceType.BROKER):
+        return
+    known = set(entries)
+    if resource.type is ResourceType.BROKER and not resource.name:
+        # Of what all brokers share, Kafka tells only what was set.
+        node_id = admin.describe_cluster().brokers[0].node_id
+        known |= set(admin.describe_config(ConfigResource.broker(node_id)))
+    for name in unknown:
+        if name not in known:
+            near = nearest(name, known)
             listing = f"`ottla config list {_kind_name(resource)} {resource.name or 'default'} --all` shows them."
             raise Failure(f"{resource} has no setting {name!r}", f"Did you mean {near}?" if near else listing)
 

@@ -85,8 +85,8 @@ VERB = Verb(
     examples="""
     ottla group lag billing
     ottla group lag billing --watch
-    ottla group lag --total                    every group
-    ottla group lag billing --fail-above 1000  for a health check
+    ottla group lag --total                     every group
+    ottla group lag billing --fail-above 1000   for a health check
     """,
 )
 

@@ -77,7 +77,7 @@ def _reset(options: argparse.Namespace) -> int:
         else:
             move = _move(options, given)
             wanted = {partition: move(partition, places[partition]) for partition in partitions}
-        plan = {p: min(max(offset, places[p].earliest), places[p].latest) for p, offset in wanted.items()}
+        plan = {p: min(max(offset, places[p].earliest), places[p].latest) for p, offset in sorted(wanted.items())}
         if options.export:
             _export(output, plan)
             return 0

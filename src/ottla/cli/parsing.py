@@ -24,13 +24,53 @@ class Verb(NamedTuple):
     names: tuple[str, ...] = ()  # other names that people try
 
 
+class Formatter(argparse.HelpFormatter):
+    """Fills paragraphs to the terminal's width; what follows a line that ends in a colon keeps its lines."""
+
+    def __init__(self, prog: str) -> None:
+        super().__init__(prog, max_help_position=28)
+
+    def _format_usage(self, usage, actions, groups, prefix):  # type: ignore[no-untyped-def]
+        if usage is None:
+            needed = [action for action in actions if not action.option_strings or action.required]
+            options = " [OPTION ...]" if len(needed) < len(actions) else ""
+            usage = " ".join([f"{self._prog}{options}", *map(_in_usage, needed)])
+        return super()._format_usage(usage, actions, groups, prefix)
+
+    def _format_action(self, action: argparse.Action) -> str:
+        if isinstance(action, argparse._SubParsersAction):  # noqa: SLF001 - argparse has no other name for it
+            # Without a line of its own for what they are together: the heading says that.
+            return "".join(self._format_action(each) for each in self._iter_indented_subactions(action))
+        return super()._format_action(action)
+
+    def _fill_text(self, text: str, width: int, indent: str) -> str:
+        paragraphs = text.strip().split("\n\n")
+        return "\n\n".join(
+            paragraph
+            if paragraph.partition("\n")[0].endswith(":") or "\n " in f"\n{paragraph}"
+            else super(Formatter, self)._fill_text(paragraph, width, indent)
+            for paragraph in paragraphs
+        )
+
+
+def _in_usage(action: argparse.Action) -> str:
+    name = str(action.metavar or action.dest)
+    if action.option_strings:
+        return f"{action.option_strings[-1]} {name}"
+    return {"?": f"[{name}]", "*": f"[{name} ...]", "+": f"{name} ...", argparse.PARSER: f"{name} ..."}.get(
+        str(action.nargs), name
+    )
+
+
 class Parser(argparse.ArgumentParser):
-    """An ArgumentParser that keeps the text's lines, takes no shortened options, and says what may have been meant."""
+    """An ArgumentParser that takes no shortened options and says what may have been meant."""
 
     def __init__(self, **settings: object) -> None:
-        settings.setdefault("formatter_class", argparse.RawDescriptionHelpFormatter)
+        settings.setdefault("formatter_class", Formatter)
         settings.setdefault("allow_abbrev", False)
         super().__init__(**settings)  # type: ignore[arg-type]
+        self._positionals.title = "arguments"
+        self._intermixed = False
 
     def error(self, message: str) -> NoReturn:
         """One line about what is wrong and one about where to look, exit code 2."""
@@ -38,8 +78,17 @@ class Parser(argparse.ArgumentParser):
         self.exit(2, f"{style.red(f'{self.prog}: {message}')}\n       `{self.prog} --help` shows what it takes.\n")
 
     def parse_known_args(self, args=None, namespace=None):  # type: ignore[no-untyped-def]
-        """Options that nobody knows are an error of the parser that is nearest to them, which can say what is meant."""
-        namespace, unknown = super().parse_known_args(args, namespace)
+        """Names may stand before and after options; what nobody knows is an error of the parser nearest to it."""
+        if self._intermixed or self._subparsers is not None:
+            namespace, unknown = super().parse_known_args(args, namespace)
+            if self._intermixed:
+                return namespace, unknown
+        else:
+            self._intermixed = True  # it calls this method again
+            try:
+                namespace, unknown = self.parse_known_intermixed_args(args, namespace)
+            finally:
+                self._intermixed = False
         if unknown:
             word = unknown[0]
             near = nearest(word.partition("=")[0], self._option_string_actions)

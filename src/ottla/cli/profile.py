@@ -44,7 +44,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
                 "input: a password on a command line is seen by others and kept by the shell.",
                 examples="""
                 ottla profile set local bootstrap.servers=127.0.0.1:9092
-                ottla profile set prod security.protocol=SASL_SSL sasl.mechanism=SCRAM-SHA-512 sasl.username=ann
+                ottla profile set prod security.protocol=SASL_SSL
+                ottla profile set prod sasl.mechanism=SCRAM-SHA-512 sasl.username=ann
                 ottla profile set prod sasl.password=-
                 ottla profile set prod --unset client.id
                 """,

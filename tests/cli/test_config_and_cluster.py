@@ -1,0 +1,113 @@
+"""`ottla config` and `ottla cluster` against Ottla and stock Kafka."""
+
+from __future__ import annotations
+
+import pytest
+
+from ottla.clients import Admin
+from ottla.clients.admin import ConfigResource
+
+from .conftest import Run
+
+
+@pytest.mark.both
+def test_a_setting_is_set_read_and_taken_back(ottla: Run, topic: str) -> None:
+    assert ottla("config", "list", "topic", topic).out == ""
+    done = ottla("config", "set", "topic", topic, "retention.ms=2d", "max.message.bytes=4MiB")
+    assert done.out.splitlines() == [
+        f"{topic}: retention.ms is 172800000 (2 d), was 604800000 (7 d)",
+        f"{topic}: max.message.bytes is 4194304 (4.0 MiB), was 1048588 (1.0 MiB)",
+    ]
+    assert ottla("config", "get", "topic", topic, "retention.ms").out == "172800000\n"
+    assert ottla("config", "get", "topics", topic, "retention.ms", "max.message.bytes").out == (
+        "retention.ms=172800000\nmax.message.bytes=4194304\n"
+    )
+    rows = ottla("config", "list", "topic", topic, "--json").objects
+    assert {(row["setting"], row["value"], row["source"]) for row in rows} == {
+        ("retention.ms", "172800000", "topic"),
+        ("max.message.bytes", "4194304", "topic"),
+    }
+    back = ottla("config", "unset", "topic", topic, "retention.ms")
+    assert back.out == f"{topic}: retention.ms is 604800000 (7 d), the default, was 172800000 (2 d)\n"
+    assert len(ottla("config", "list", "topic", topic, "--all", "--json").objects) > 20
+
+
+@pytest.mark.both
+def test_lists_grow_and_shrink(ottla: Run, topic: str, ours: Admin) -> None:
+    def policy() -> set[str]:
+        value = ours.describe_config(ConfigResource.topic(topic))["cleanup.policy"].value
+        assert value is not None
+        return set(value.split(","))
+
+    assert ottla("config", "set", "topic", topic, "cleanup.policy+=compact").code == 0
+    assert policy() == {"delete", "compact"}
+    assert ottla("config", "set", "topic", topic, "cleanup.policy-=delete").code == 0
+    assert policy() == {"compact"}
+
+
+@pytest.mark.both
+def test_brokers_have_settings_of_their_own_and_shared_ones(ottla: Run, ours: Admin) -> None:
+    node_id = str(ours.describe_cluster().brokers[0].node_id)
+    rows = {row["setting"]: row for row in ottla("config", "list", "broker", node_id, "--json").objects}
+    assert rows["listeners"]["source"] == "broker's file"
+    assert "log.dirs" in rows or "log.dir" in rows
+    assert ottla("config", "set", "broker", "default", "log.cleaner.threads=2").code == 0
+    try:
+        assert ottla("config", "get", "broker", "default", "log.cleaner.threads").out == "2\n"
+        assert (
+            "did you mean log.cleaner.threads?"
+            in ottla("config", "set", "broker", "default", "log.cleaner.thread=2").err.lower()
+        )
+        (shared,) = ottla("config", "list", "broker", "default", "--json").objects
+        assert (shared["setting"], shared["value"], shared["name"]) == ("log.cleaner.threads", "2", "default")
+    finally:
+        assert ottla("config", "unset", "broker", "default", "log.cleaner.threads").code == 0
+    missing = ottla("config", "list", "broker", "777")
+    assert missing.err.startswith("ottla: there is no broker '777'\n       There are: ")
+
+
+@pytest.mark.both
+def test_what_the_broker_refuses_is_told_and_changes_nothing(ottla: Run, topic: str, ours: Admin) -> None:
+    answer = ottla("config", "set", "topic", topic, "retention.ms=soon", "max.message.bytes=1")
+    assert answer.code == 1
+    assert "retention.ms" in answer.err
+    assert answer.err.count("Traceback") == 0
+    assert ours.describe_config(ConfigResource.topic(topic))["max.message.bytes"].is_default
+    dry = ottla("config", "set", "topic", topic, "retention.ms=1h", "--dry-run")
+    assert dry.out == f"{topic}: retention.ms would change from 604800000 (7 d) to 3600000 (1 h)\n"
+    assert ours.describe_config(ConfigResource.topic(topic))["retention.ms"].is_default
+
+
+def test_mistyped_words_are_answered_with_what_is_meant(ottla: Run, topic: str) -> None:
+    assert "Did you mean topic?" in ottla("config", "list", "topci", topic).err
+    assert "Did you mean retention.ms?" in ottla("config", "get", "topic", topic, "retenton.ms").err
+    assert f"Did you mean '{topic}'?" in ottla("config", "list", "topic", topic[:-1]).err
+    assert ottla("config", "list", "planet", "mars").code == 2
+
+
+def test_topics_with_settings_are_listed_together(ottla: Run, topic: str) -> None:
+    assert ottla("config", "set", "topic", topic, "retention.ms=1h").code == 0
+    rows = ottla("config", "list", "topic", "--json").objects
+    assert (topic, "retention.ms", "3600000") in {(row["name"], row["setting"], row["value"]) for row in rows}
+
+
+@pytest.mark.both
+def test_the_cluster_is_shown_whole_and_in_parts(ottla: Run, ours: Admin, topic: str) -> None:
+    cluster = ours.describe_cluster()
+    (facts,) = ottla("cluster", "--json").objects
+    assert (facts["cluster_id"], facts["controller"]) == (cluster.cluster_id, cluster.controller)
+    assert facts["unknown"] == {}
+    (broker,) = facts["brokers"]
+    assert (broker["port"], broker["fenced"]) == (cluster.brokers[0].port, False)
+    assert broker["leader_count"] == broker["replica_count"] == facts["partition_count"] >= 3
+    assert {row["feature"] for row in facts["features"]} >= {"metadata.version", "kraft.version"}
+    assert facts["quorum"][0]["role"] == "leader"
+    assert sum(row["size"] for row in facts["log_dirs"]) > 60 * 20
+    assert all(0 < row["free"] <= row["total"] for row in facts["log_dirs"])
+    people = ottla("cluster").out
+    assert people.startswith(cluster.cluster_id)
+    for heading in ("BROKER  ADDRESS", "FEATURE", "QUORUM  ROLE", "LOG DIRECTORY"):
+        assert heading in people
+    only = ottla("cluster", "--only", "features").out
+    assert only.startswith("FEATURE")
+    assert "BROKER" not in only

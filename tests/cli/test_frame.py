@@ -1,0 +1,381 @@
+"""What all commands share: output for people and programs, pipes, terminals, profiles, completion, speed."""
+
+from __future__ import annotations
+
+import argparse
+import io
+import json
+import os
+import pty
+import re
+import select
+import shlex
+import shutil
+import stat
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from ottla.cli import human, values
+from ottla.cli.connect import client_settings
+from ottla.cli.main import COMMANDS, parser_for
+from ottla.cli.output import Column, Output, number, one_line, size
+from ottla.cli.terminal import Failure
+from tests.conftest import RunningBroker
+
+from .conftest import Run
+
+OTTLA = [sys.executable, "-m", "ottla.cli.main"]
+
+
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+def table(stream: io.StringIO, *, as_json: bool = False) -> str:
+    rows = [
+        {"name": "a", "records": 1_234_567, "size": 5_000_000, "more": [1, 2]},
+        {"name": "much-longer", "records": None, "size": 12, "more": []},
+    ]
+    output = Output(argparse.Namespace(json=as_json), stream)
+    assert output.table([Column("name", narrow=True), number("records"), size("size")], rows) == 2
+    return stream.getvalue()
+
+
+# -- output ------------------------------------------------------------------------------------------------------
+
+
+def test_a_table_is_aligned() -> None:
+    assert table(io.StringIO()).splitlines() == [
+        "NAME           RECORDS     SIZE",
+        "a            1,234,567  4.8 MiB",
+        "much-longer          -     12 B",
+    ]
+
+
+def test_programs_get_an_object_per_line_with_raw_numbers() -> None:
+    rows = [json.loads(line) for line in table(io.StringIO(), as_json=True).splitlines()]
+    assert rows[0] == {"name": "a", "records": 1_234_567, "size": 5_000_000, "more": [1, 2]}
+
+
+def test_colour_is_for_terminals_that_want_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.delenv("NO_COLOR", raising=False)
+    assert "\x1b[" in table(Terminal())
+    assert "\x1b[" not in table(io.StringIO())
+    monkeypatch.setenv("NO_COLOR", "1")
+    assert "\x1b[" not in table(Terminal())
+
+
+def test_a_narrow_terminal_cuts_what_may_be_cut(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("NO_COLOR", "1")
+    monkeypatch.setenv("COLUMNS", "30")
+    lines = table(Terminal()).splitlines()
+    assert max(map(len, lines)) == 30
+    assert lines[2].startswith("much-long…  ")
+
+
+def test_what_strangers_stored_does_not_steer_the_terminal() -> None:
+    assert one_line("a\x1b[2Jb\nc") == "a\\x1b[2Jb\\nc"
+    assert one_line("žluťoučký 東京") == "žluťoučký 東京"
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        (human.size(0), "0 B"),
+        (human.size(1023), "1023 B"),
+        (human.size(1024 * 1024 - 1), "1.0 MiB"),
+        (human.size(-1), "-"),
+        (human.duration(250), "250 ms"),
+        (human.duration(90_000), "1 min 30 s"),
+        (human.duration(604_800_000), "7 d"),
+        (human.duration(5_400_000), "1 h 30 min"),
+        (human.plural(1, "topic"), "1 topic"),
+        (human.plural(2000, "topic"), "2,000 topics"),
+        (human.moment(-1), "-"),
+        (human.moment(10**20), "100000000000000000000 ms"),
+    ],
+)
+def test_numbers_for_people(text: str, shown: str) -> None:
+    assert text == shown
+
+
+@pytest.mark.parametrize(
+    ("text", "milliseconds"),
+    [("90s", 90_000), ("1h30min", 5_400_000), ("7d", 604_800_000), ("PT1H30M", 5_400_000), ("P1D", 86_400_000)],
+)
+def test_durations_are_read(text: str, milliseconds: int) -> None:
+    assert human.parse_duration(text) == milliseconds
+
+
+@pytest.mark.parametrize("text", ["", "P", "PT", "5", "1 fortnight", "h", "5s x", "-5s"])
+def test_what_is_no_duration_is_refused(text: str) -> None:
+    with pytest.raises(ValueError, match="is no duration"):
+        human.parse_duration(text)
+
+
+@pytest.mark.parametrize(
+    ("word", "value"),
+    [
+        ("retention.ms=7d", "604800000"),
+        ("retention.ms=-1", "-1"),
+        ("max.message.bytes=4MiB", "4194304"),
+        ("segment.bytes=1g", "1073741824"),
+        ("cleanup.policy=1g", "1g"),
+        ("retention.ms=soon", "soon"),
+        ("x=a=b", "a=b"),
+        ("x=", ""),
+    ],
+)
+def test_settings_take_units_where_they_are_amounts(word: str, value: str) -> None:
+    assert list(values.assignments([word]).values()) == [value]
+
+
+# -- the cluster that is meant -----------------------------------------------------------------------------------
+
+
+def settings(*words: str, kind: str = "admin") -> dict[str, object]:
+    found = client_settings(parser_for("topic").parse_args(["topic", "list", *words]), kind)
+    found.pop("client.id")
+    return found
+
+
+def test_the_nearer_source_wins(monkeypatch: pytest.MonkeyPatch, plain: Run, tmp_path: Path) -> None:
+    assert settings() == {"bootstrap.servers": "127.0.0.1:9092"}
+    assert plain("profile", "set", "one", "bootstrap.servers=one:1", "acks=1").code == 0
+    assert plain("profile", "set", "two", "bootstrap.servers=two:2").code == 0
+    assert plain("profile", "use", "one").code == 0
+    assert settings() == {"bootstrap.servers": "one:1"}
+    assert settings(kind="producer") == {"bootstrap.servers": "one:1", "acks": "1"}
+    monkeypatch.setenv("OTTLA_BOOTSTRAP", "environment:3")
+    assert settings() == {"bootstrap.servers": "environment:3"}
+    monkeypatch.setenv("OTTLA_PROFILE", "two")
+    assert settings() == {"bootstrap.servers": "two:2"}
+    assert settings("--profile", "one") == {"bootstrap.servers": "one:1"}
+    file = tmp_path / "client.properties"
+    file.write_text("bootstrap.servers=file:4\nrequest.timeout.ms=5\n")
+    assert settings("--command-config", str(file)) == {"bootstrap.servers": "file:4", "request.timeout.ms": "5"}
+    assert settings("-b", "option:5", "--command-config", str(file))["bootstrap.servers"] == "option:5"
+    assert settings("-b", "option:5", "-X", "bootstrap_servers=x:6") == {"bootstrap.servers": "x:6"}
+
+
+def test_profiles_keep_secrets_and_comments(plain: Run, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr("sys.stdin", io.StringIO("hunter2\n"))
+    assert plain("profile", "set", "prod", "bootstrap.servers=a:1,b:2", "sasl.password=-").code == 0
+    file = tmp_path / "config" / "ottla" / "config.toml"
+    assert stat.S_IMODE(file.stat().st_mode) == 0o600
+    assert "hunter2" in file.read_text()
+    shown = plain("profile", "show", "prod")
+    assert "(hidden)" in shown.out
+    assert "hunter2" not in shown.out + plain("profile", "show", "prod", "--json").out
+
+    file.write_text("# mine\n" + file.read_text() + "\n# elsewhere\n[other]\nx = 1\n")
+    assert plain("profile", "use", "prod").code == 0
+    assert plain("profile", "set", 'it\'s "odd"', "bootstrap.servers=c:3").code == 0
+    text = file.read_text()
+    assert "# mine" in text
+    assert "# elsewhere\n[other]\nx = 1" in text
+    rows = plain("profile", "list", "--json").objects
+    assert [(row["profile"], row["in_use"]) for row in rows] == [("prod", True), ('it\'s "odd"', False)]
+    assert plain("profile", "delete", "prod").code == 0
+    assert [row["in_use"] for row in plain("profile", "list", "--json").objects] == [False]
+
+
+def test_profiles_that_are_wrong_are_told_in_a_line(plain: Run, tmp_path: Path) -> None:
+    assert "Did you mean client.id?" in plain("profile", "set", "x", "cleint.id=1").err
+    assert "must be a whole number" in plain("profile", "set", "x", "request.timeout.ms=soon").err
+    assert plain("profile", "use", "nobody").code == 2
+    assert plain("profile", "show").code == 2
+    file = tmp_path / "config" / "ottla" / "config.toml"
+    file.parent.mkdir(parents=True, exist_ok=True)
+    for text in ("current = ", "profiles = 3\n", '[profiles]\nx = "y"\n'):
+        file.write_text(text)
+        answer = plain("topic", "list")
+        assert answer.code == 2
+        assert str(file) in answer.err
+
+
+def test_a_profile_written_by_hand_can_be_changed(plain: Run, tmp_path: Path) -> None:
+    file = tmp_path / "config" / "ottla" / "config.toml"
+    file.parent.mkdir(parents=True)
+    file.write_text('current="hand"\n[profiles.hand]\nbootstrap.servers = ["a:1", "b:2"]\nrequest_timeout_ms = 5\n')
+    assert settings() == {"bootstrap.servers": ["a:1", "b:2"], "request.timeout.ms": 5}
+    assert plain("profile", "set", "hand", "client.id=me").code == 0
+    assert settings()["bootstrap.servers"] == ["a:1", "b:2"]
+    file.write_text('current="hand"\nprofiles = { hand = { "bootstrap.servers" = "c:3" } }\n')
+    assert plain("profile", "set", "hand", "client.id=me").code == 0
+    assert settings() == {"bootstrap.servers": "c:3"}
+
+
+# -- pipes and terminals -----------------------------------------------------------------------------------------
+
+
+def test_nobody_reading_on_ends_it_quietly(broker: RunningBroker) -> None:
+    command = f"{' '.join(OTTLA)} config list broker 1 --all -b {broker.bootstrap} | head -1; echo ${{PIPESTATUS[0]}}"
+    ended = subprocess.run(["bash", "-c", command], capture_output=True, text=True, timeout=30, check=True)
+    assert ended.stdout.startswith("SETTING")
+    assert ended.stdout.splitlines()[-1] in ("0", "141")
+    assert ended.stderr == ""
+
+
+def on_a_terminal(words: list[str], typed: str, until: str) -> tuple[int, str]:
+    """Run on a pseudo terminal, type once `until` is shown; the exit code and what was shown."""
+    child, master = pty.fork()
+    if child == 0:
+        os.execv(sys.executable, [*OTTLA, *words])
+    shown, sent, deadline = "", False, time.monotonic() + 20
+    try:
+        while time.monotonic() < deadline:
+            if not select.select([master], [], [], 0.5)[0]:
+                continue
+            try:
+                data = os.read(master, 4096)
+            except OSError:
+                break  # Linux's end of a terminal
+            if not data:
+                break
+            shown += data.decode()
+            if not sent and until in shown:
+                os.write(master, typed.encode())
+                sent = True
+        return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), shown
+    finally:
+        os.close(master)
+
+
+def test_a_delete_asks_a_person_and_takes_no_for_an_answer(
+    broker: RunningBroker, ottla: Run, topic: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    code, shown = on_a_terminal(["topic", "delete", topic], "n\n", "[y/N]")
+    assert code == 1
+    assert f"Delete 1 topic with all records: {topic}?" in shown
+    assert "nothing was deleted" in shown
+    assert ottla("topic", "list", topic, "--quiet").out == f"{topic}\n"
+    code, shown = on_a_terminal(["topic", "delete", topic], "y\n", "[y/N]")
+    assert code == 0
+    assert f"{topic}: deleted" in shown
+
+
+def test_a_watch_ends_with_ctrl_c(broker: RunningBroker, ottla: Run, group: str) -> None:
+    code, shown = on_a_terminal(["group", "lag", group, "--watch", "--interval", "0.2"], "\x03", "lag 45")
+    assert code == 0
+    assert "Traceback" not in shown
+
+
+# -- help and completion -----------------------------------------------------------------------------------------
+
+
+def parsers() -> list[tuple[str, argparse.ArgumentParser]]:
+    found: list[tuple[str, argparse.ArgumentParser]] = []
+    for name in COMMANDS:
+        for action in parser_for(name)._actions:
+            if isinstance(action, argparse._SubParsersAction):
+                command = action.choices[name]
+                found.append((name, command))
+                for inner in command._actions:
+                    if isinstance(inner, argparse._SubParsersAction):
+                        found += [(f"{name} {row.dest}", inner.choices[row.dest]) for row in inner._choices_actions]
+    return found
+
+
+@pytest.mark.parametrize("name", [name for name in COMMANDS if name not in ("up", "format", "version")])
+def test_every_help_has_examples_that_can_be_parsed(name: str) -> None:
+    for path, parser in parsers():
+        if path.split()[0] != name:
+            continue
+        text = parser.format_help()
+        assert "examples:" in text, path
+        assert all(len(line) <= 100 for line in text.splitlines() if not line.startswith("  ottla")), path
+        for line in text.partition("examples:\n")[2].splitlines():
+            words = re.match(r"  ottla ([^|<>]*?)(?:   .*| [|<>].*)?$", line)
+            if words and "$(" not in line:
+                parser_for(words[1].split()[0]).parse_args(shlex.split(words[1]))
+
+
+def test_the_help_is_quick_and_imports_little() -> None:
+    code = (
+        "import sys, contextlib, io\nfrom ottla.cli.main import main\n"
+        "with contextlib.redirect_stdout(io.StringIO()), contextlib.suppress(SystemExit): main(['--help'])\n"
+        "print([m for m in sys.modules if m in ('asyncio', 'dataclasses', 'json', 'tomllib', 'ottla.clients')])"
+    )
+    answer = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=30)
+    assert answer.stdout.strip() == "[]"
+    best = float("inf")
+    for _ in range(5):
+        start = time.perf_counter()
+        subprocess.run([*OTTLA, "--help"], stdout=subprocess.DEVNULL, check=True, timeout=30)
+        best = min(best, time.perf_counter() - start)
+    assert best < 0.15
+
+
+COMPLETE = """
+source <(printf '%s' "$SCRIPT")
+complete_line() {
+    COMP_LINE=$1 COMP_POINT=${#1}
+    read -ra COMP_WORDS <<<"$1"
+    [[ $1 == *" " ]] && COMP_WORDS+=("")
+    COMP_CWORD=$((${#COMP_WORDS[@]} - 1))
+    _ottla
+    printf '%s ' "${COMPREPLY[@]}"
+}
+complete_line "$LINE"
+"""
+
+
+@pytest.mark.parametrize(
+    ("line", "words"),
+    [
+        ("ottla to", ["topic"]),
+        ("ottla topic d", ["describe", "delete"]),
+        ("ottla topic create x --part", ["--partitions"]),
+        ("ottla cluster --only ", ["brokers", "features", "quorum", "log-dirs"]),
+        ("ottla group reset g --to-e", ["--to-earliest"]),
+        ("ottla config list to", ["topic"]),
+        ("ottla completion z", ["zsh"]),
+        ("ottla topic describe -b {bootstrap} {topic_start}", ["{topic}"]),
+        ("ottla group lag {group_start}", ["{group}"]),
+    ],
+)
+def test_bash_completes(line: str, words: list[str], broker: RunningBroker, ottla: Run, topic: str, group: str) -> None:
+    names = {
+        "topic": topic,
+        "group": group,
+        "topic_start": topic[:-3],
+        "group_start": group[:-3],
+        "bootstrap": broker.bootstrap,
+    }
+    environment = {
+        **os.environ,
+        "OTTLA_BOOTSTRAP": broker.bootstrap,
+        "SCRIPT": ottla("completion", "bash").out,
+        "LINE": line.format(**names),
+        "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",
+    }
+    ended = subprocess.run(
+        ["bash", "--norc", "-c", COMPLETE], env=environment, capture_output=True, text=True, timeout=30, check=False
+    )
+    assert ended.stderr == ""
+    assert ended.stdout.split() == [word.format(**names) for word in words]
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_completion_scripts_are_valid_and_know_every_command(shell: str, plain: Run) -> None:
+    answer = plain("completion", shell)
+    assert answer.code == 0
+    for path, _ in parsers():
+        assert path in answer.out
+    if shutil.which(shell):
+        subprocess.run([shell, "-n"], input=answer.out, text=True, check=True, timeout=30)
+
+
+def test_a_properties_file_that_is_none_is_told(plain: Run, tmp_path: Path) -> None:
+    file = tmp_path / "broken"
+    file.write_bytes(b"\xff\xfe")
+    with pytest.raises(Failure) as caught:
+        settings("--command-config", str(file))
+    assert caught.value.exit_code == 2

@@ -1,0 +1,228 @@
+"""`ottla group` against Ottla and stock Kafka."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from ottla.clients import Admin, Consumer, TopicPartition
+from tests.clients.support import WAIT_S, unique, wait_until
+
+from .conftest import FIRST_MS, Run
+
+
+@pytest.fixture
+def member(ours: Admin, topic: str) -> Iterator[str]:
+    """A group with one member, which read the topic and committed it."""
+    name = unique("team")
+    broker = ours.describe_cluster().brokers[0]
+    stop, read = threading.Event(), threading.Event()
+
+    def poll() -> None:
+        consumer = Consumer(
+            bootstrap_servers=f"{broker.host}:{broker.port}",
+            group_id=name,
+            client_id="reader",
+            auto_offset_reset="earliest",
+            enable_auto_commit=False,
+        )
+        with consumer:
+            consumer.subscribe([topic])
+            count = 0
+            while not stop.is_set():
+                count += len(consumer.poll(0.1))
+                if count == 60 and not read.is_set():
+                    consumer.commit()
+                    read.set()
+
+    thread = threading.Thread(target=poll)
+    thread.start()
+    try:
+        assert read.wait(WAIT_S)
+        yield name
+    finally:
+        stop.set()
+        thread.join(WAIT_S)
+        ours.delete_group(name)
+
+
+def offsets_of(ours: Admin, group: str) -> list[int]:
+    return [offset.offset for _, offset in sorted(ours.list_group_offsets(group).items())]
+
+
+@pytest.mark.both
+def test_lag_of_a_group_that_is_away(ottla: Run, group: str, topic: str) -> None:
+    rows = ottla("group", "lag", group, "--json").objects
+    assert [(row["topic"], row["partition"], row["committed"], row["end"], row["lag"]) for row in rows] == [
+        (topic, 0, 5, 10, 5),
+        (topic, 1, 5, 20, 15),
+        (topic, 2, 5, 30, 25),
+    ]
+    assert [row["client"] for row in rows] == [None] * 3
+    people = ottla("group", "lag", group).out.splitlines()
+    assert people[0] == f"{group}  Empty, 0 members, lag 45 in 3 partitions"
+    assert people[2].split() == ["TOPIC", "PARTITION", "COMMITTED", "END", "LAG"]
+    (total,) = ottla("group", "lag", group, "--total", "--json").objects
+    assert (total["state"], total["member_count"], total["lag"]) == ("Empty", 0, 45)
+    (by_topic,) = ottla("group", "lag", group, "--by-topic", "--json").objects
+    assert by_topic == {"group": group, "topic": topic, "partition_count": 3, "lag": 45}
+
+
+@pytest.mark.both
+def test_a_group_at_work_shows_who_reads_what_and_keeps_its_offsets(
+    ottla: Run, member: str, topic: str, ours: Admin
+) -> None:
+    rows = ottla("group", "lag", member, "--json").objects
+    assert [(row["lag"], row["client"]) for row in rows] == [(0, "reader")] * 3
+    (described,) = ottla("group", "describe", member, "--json").objects
+    assert (described["state"], described["member_count"]) == ("Stable", 1)
+    (one,) = described["members"]
+    assert (one["client"], one["assignment"], one["topics"]) == ("reader", {topic: [0, 1, 2]}, [topic])
+    assert f"{topic} 0-2" in ottla("group", "describe", member, "--members").out
+
+    shown = ottla("group", "reset", member, "--to-earliest")
+    assert shown.code == 0
+    assert f"{member} has 1 member" in shown.err
+    refused = ottla("group", "reset", member, "--to-earliest", "--execute")
+    assert (refused.code, refused.out) == (1, "")
+    assert refused.err.splitlines()[0] == (
+        f"ottla: {member} has 1 member: offsets can be reset only while nobody reads"
+    )
+    assert offsets_of(ours, member) == [10, 20, 30]
+    assert ottla("group", "delete", member).code == 1
+
+
+@pytest.mark.both
+def test_groups_are_listed_by_state_and_name(ottla: Run, group: str, member: str) -> None:
+    empty = ottla("group", "list", "--state", "empty", "--quiet").out.split()
+    assert group in empty
+    assert member not in empty
+    (row,) = ottla("group", "list", f"{group[:-2]}*", "--long", "--json").objects
+    assert (row["group"], row["state"], row["lag"], row["partition_count"]) == (group, "Empty", 45, 3)
+    assert "did you mean" not in ottla("group", "list", "--state", "asleep").err.lower()
+    assert ottla("group", "list", "--state", "stabel").code == 2
+
+
+@pytest.mark.both
+@pytest.mark.parametrize(
+    ("where", "offsets"),
+    [
+        (["--to-earliest"], [0, 0, 0]),
+        (["--to-latest"], [10, 20, 30]),
+        (["--to-offset", "12"], [10, 12, 12]),
+        (["--shift-by", "-3"], [2, 2, 2]),
+        (["--shift-by", "20"], [10, 20, 25]),
+        (["--to-current"], [5, 5, 5]),
+        (["--to-datetime", str(FIRST_MS + 15 * 10_000)], [10, 15, 15]),
+        (["--to-datetime", "2026-01-01T00:00Z"], [0, 0, 0]),
+    ],
+    ids=lambda value: "-".join(map(str, value)),
+)
+def test_offsets_are_moved_where_they_should_be_only_with_execute(
+    where: list[str], offsets: list[int], ottla: Run, group: str, ours: Admin
+) -> None:
+    shown = ottla("group", "reset", group, *where, "--json")
+    assert [(row["before"], row["offset"], row["changed"]) for row in shown.objects] == [
+        (5, offset, False) for offset in offsets
+    ]
+    assert offsets_of(ours, group) == [5, 5, 5]
+    done = ottla("group", "reset", group, *where, "--execute")
+    assert done.code == 0
+    assert offsets_of(ours, group) == offsets
+
+
+@pytest.mark.both
+def test_a_part_of_a_topic_is_reset_alone(ottla: Run, group: str, topic: str, ours: Admin) -> None:
+    assert ottla("group", "reset", group, "--topic", f"{topic}:0,2", "--to-latest", "--execute").code == 0
+    assert offsets_of(ours, group) == [10, 5, 30]
+    wrong = ottla("group", "reset", group, "--topic", f"{topic}:3", "--to-latest")
+    assert (wrong.code, wrong.err) == (1, f"ottla: {topic} has 3 partitions, and no '3'\n")
+    assert "Did you mean" in ottla("group", "reset", group, "--topic", topic[:-1], "--to-latest").err
+
+
+@pytest.mark.both
+def test_what_was_exported_can_be_put_back(ottla: Run, group: str, topic: str, ours: Admin, tmp_path: Path) -> None:
+    saved = ottla("group", "reset", group, "--to-current", "--export")
+    assert saved.out == f"{topic},0,5\n{topic},1,5\n{topic},2,5\n"
+    file = tmp_path / "saved.csv"
+    file.write_text(saved.out)
+    assert ottla("group", "reset", group, "--to-latest", "--execute").code == 0
+    assert ottla("group", "reset", group, "--from-file", str(file), "--execute").code == 0
+    assert offsets_of(ours, group) == [5, 5, 5]
+    file.write_text(f"{topic},0,5\n{topic},one,5\n")
+    broken = ottla("group", "reset", group, "--from-file", str(file))
+    assert broken.code == 2
+    assert f"{file}, line 2 cannot be read" in broken.err
+
+
+@pytest.mark.both
+def test_a_new_group_gets_its_first_offsets(ottla: Run, topic: str, ours: Admin) -> None:
+    name = unique("newcomer")
+    nothing = ottla("group", "reset", name, "--to-earliest")
+    assert nothing.code == 1
+    assert f"{name} has committed nothing" in nothing.err
+    assert ottla("group", "reset", name, "--topic", topic, "--to-latest", "--execute").code == 0
+    assert offsets_of(ours, name) == [10, 20, 30]
+    assert ottla("group", "delete", name, "--json").objects == [{"group": name, "deleted": True}]
+
+
+@pytest.mark.both
+def test_groups_and_their_offsets_are_deleted(ottla: Run, group: str, topic: str, ours: Admin) -> None:
+    second = unique("other")
+    ours.create_topic(second, partitions=1, replication_factor=1)
+    ours.alter_group_offsets(group, {TopicPartition(second, 0): 0})
+    assert ottla("group", "delete", group, "--topic", second).out == f"{group}: offsets for {second} deleted\n"
+    assert [partition.topic for partition in ours.list_group_offsets(group)] == [topic] * 3
+    ours.delete_topic(second)
+    assert ottla("group", "delete", group).out == f"{group}: deleted\n"
+    wait_until(lambda: all(listed.group_id != group for listed in ours.list_groups()), "the group is gone")
+    assert ottla("group", "delete", group).code == 1
+    assert ottla("group", "delete", group, "--if-exists").code == 0
+
+
+@pytest.mark.both
+def test_a_group_of_a_topic_that_is_gone_can_still_be_looked_at(ottla: Run, ours: Admin) -> None:
+    name, gone = unique("left"), unique("gone")
+    ours.create_topic(gone, partitions=1, replication_factor=1)
+    ours.alter_group_offsets(name, {TopicPartition(gone, 0): 0})
+    ours.delete_topic(gone)
+    answer = ottla("group", "lag", name, "--json")
+    assert answer.code == 0
+    assert [row["end"] for row in answer.objects] in ([None], [])
+
+
+def test_a_health_check_fails_by_its_exit_code(ottla: Run, group: str) -> None:
+    assert ottla("group", "lag", group, "--fail-above", "45").code == 0
+    answer = ottla("group", "lag", group, "--fail-above", "44")
+    assert answer.code == 1
+    assert answer.err == f"ottla: {group} is 45 records behind, more than 44\n"
+
+
+def test_a_mistyped_group_is_answered_with_the_one_that_is_meant(ottla: Run, group: str) -> None:
+    for verb in (["describe"], ["lag"], ["delete"]):
+        assert f"Did you mean '{group}'?" in ottla("group", *verb, group[:-1] + "_").err
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["reset", "g"], "one of the arguments --to-earliest"),
+        (["reset", "--to-earliest"], "which group?"),
+        (["reset", "a", "b", "--to-earliest"], "one group at a time"),
+        (["reset", "g", "--to-earliest", "--to-latest"], "not allowed with"),
+        (["reset", "g", "--to-earliest", "--execute", "--dry-run"], "give one"),
+        (["reset", "g", "--to-datetime", "yesterday-ish"], "yesterday-ish"),
+        (["reset", "g", "--by-duration", "long"], "no duration"),
+        (["reset", "g", "--from-file", "/no/such/file"], "cannot be read"),
+        (["lag", "--interval", "0", "--watch"], "at least 0.1"),
+        (["delete"], "which group?"),
+    ],
+)
+def test_what_is_asked_for_wrongly_is_told_in_a_line(words: list[str], said: str, plain: Run) -> None:
+    answer = plain("group", *words)
+    assert answer.code == 2
+    assert answer.out == ""
+    assert said in answer.err
