@@ -87,7 +87,7 @@ def _dump(fd: int, size: int, base_offset: int | None, depth: Depth, follows: in
     batches = records = bad = 0
     first: int | None = None
     expected = base_offset if follows is None else follows
-    least = base_offset
+    least = base_offset if follows is None else max(follows, base_offset or 0)
     epoch = -1
     latest = -1
     for position, header in headers(fd, size):

@@ -1,0 +1,80 @@
+"""What people may write where a place or a moment is asked for."""
+
+from __future__ import annotations
+
+import pytest
+
+from ottla.cli.follow import newest
+from ottla.cli.formats.people import LONGEST, PeopleWriter
+from ottla.cli.terminal import Failure, Style
+from ottla.cli.where import Where, parse_moment, parse_partitions, parse_where
+from ottla.clients.consumer.record import make_record
+
+NOW = 1_769_860_800_000
+
+
+@pytest.mark.parametrize(
+    ("text", "place"),
+    [
+        ("beginning", Where("beginning")),
+        ("latest", Where("end")),
+        ("17", Where("offset", 17)),
+        ("+17", Where("after", 17)),
+        ("-17", Where("before", 17)),
+        ("@-1h30m", Where("time", NOW - 5_400_000)),
+        ("@1769860800123", Where("time", 1_769_860_800_123)),
+        ("@1769860800", Where("time", NOW)),
+        ("@2026-01-31T12:00:00Z", Where("time", NOW)),
+        ("@2026-01-31T13:00:00.5+01:00", Where("time", NOW + 500)),
+        ("@now", Where("time", NOW)),
+    ],
+)
+def test_places(text: str, place: Where) -> None:
+    assert parse_where(text, NOW) == place
+
+
+@pytest.mark.parametrize("text", ["", "x", "1.5", "--1", "@", "@yesterday", "@-1y", "9" * 20, "\u0661"])
+def test_what_is_no_place_is_refused_as_asked_wrongly(text: str) -> None:
+    with pytest.raises(Failure) as caught:
+        parse_where(text, NOW)
+    assert caught.value.exit_code == 2
+
+
+def test_a_moment_without_a_zone_is_local(monkeypatch: pytest.MonkeyPatch) -> None:
+    import time
+
+    monkeypatch.setenv("TZ", "Europe/Paris")
+    time.tzset()
+    try:
+        assert parse_moment("2026-01-31T13:00") == NOW
+        assert parse_moment("2026-01-31") == NOW - 13 * 3_600_000
+        assert parse_moment("20260131") == NOW - 13 * 3_600_000
+    finally:
+        monkeypatch.undo()
+        time.tzset()
+
+
+def test_partitions_are_numbers_and_ranges() -> None:
+    assert parse_partitions(["0,2", "4-6", "2"]) == [0, 2, 4, 5, 6]
+    assert parse_partitions([]) == []
+    for text in ("x", "-1", "1-", "0-99999999"):
+        with pytest.raises(Failure):
+            parse_partitions([text])
+
+
+def test_the_newest_of_all_partitions_keep_the_order_of_each() -> None:
+    times = {0: [1, 9, 3], 1: [2, 4, 8]}  # partition 0 got a late record
+    records = [make_record("t", p, i, t, None, b"", []) for p, row in times.items() for i, t in enumerate(row)]
+    assert [(r.partition, r.offset) for r in newest(records, 4)] == [(1, 1), (1, 2), (0, 1), (0, 2)]
+    assert len(newest(records, 99)) == 6
+    assert newest([], 3) == []
+
+
+def test_people_see_where_a_record_is_and_nothing_that_plays_with_their_terminal() -> None:
+    writer = PeopleWriter(Style(coloured=False), with_topic=True)
+    odd = make_record("orders", 0, 7, -1, b"\x1b]0;title\x07", b"a\tb\\c", [("h", b"x"), ("n", None)])
+    assert writer.lines([odd]) == "orders:0:7  -  \\x1b]0;title\\x07  a\\tb\\c  [h=x, n]\n"
+    empty = make_record("orders", 0, 8, -1, b"", None, [])
+    assert writer.lines([empty]) == 'orders:0:8  -  ""  null\n'
+    long = make_record("orders", 0, 9, -1, None, b"x" * 3000, [])
+    assert f"{'x' * LONGEST}… and 2.0 KiB more" in writer.lines([long])
