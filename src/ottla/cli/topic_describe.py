@@ -103,7 +103,9 @@ VERB = Verb(
     _describe,
     _arguments,
     "show partitions, leaders, replicas, offsets, bytes, settings",
-    description=__doc__,
+    description="Show where a topic's partitions are, what is in them, how the topic is set up; all topics if none is\n"
+    "named. Numbers of records are counted from the earliest to the latest offset: compaction and transactions leave\n"
+    "gaps.",
     examples="""
     ottla topic describe orders
     ottla topic describe 'orders-*' --json | jq '{topic, records}'
