@@ -22,15 +22,17 @@ if TYPE_CHECKING:
     from ottla.clients.producer.batch import Encoded
 
 COLUMNS = ("key", "value", "partition", "timestamp", "headers")
+GROUP = 1 << 20  # bytes of batches for which it is worth to wake the sender
 SMALL_CHUNK = 512  # rows; chunks that are smaller on average are first made into one
 
 
 def encode_rows(
     rows: pa.Table | pa.RecordBatch, partition_count: int, settings: ProducerSettings, now_ms: int
 ) -> Iterator[list[tuple[int, Encoded]]]:
-    """Batches of at most batch.size with their partitions, as they get full. Raises ValueError, MessageTooLarge.
+    """Batches of at most batch.size with their partitions, in groups that are worth a request.
 
-    All rows are checked before the first batch comes out. At most half of buffer.memory is in batches to come.
+    Raises ValueError, MessageTooLarge: all rows are checked before the first batch comes out. What is encoded and not
+    given out yet takes at most half of buffer.memory.
     """
     _check_names(rows.schema.names)
     if isinstance(rows, pa.Table):
@@ -41,16 +43,24 @@ def encode_rows(
         chunks = [rows]
     limit = min(settings.max_request_size, settings.buffer_memory)
     checked = [_checked(chunk, partition_count, limit) for chunk in chunks]
-    room = max(settings.batch_size, settings.buffer_memory // 2)
-    return _encode(checked, RowEncoder(partition_count, settings.batch_size, room, now_ms, now_ms % partition_count))
+    group_size = min(GROUP, settings.buffer_memory // 4)
+    room = max(settings.batch_size, settings.buffer_memory // 4)
+    encoder = RowEncoder(partition_count, settings.batch_size, room, now_ms, now_ms % partition_count)
+    return _encode(checked, encoder, group_size)
 
 
-def _encode(chunks: list[Rows], encoder: RowEncoder) -> Iterator[list[tuple[int, Encoded]]]:
+def _encode(chunks: list[Rows], encoder: RowEncoder, group_size: int) -> Iterator[list[tuple[int, Encoded]]]:
+    group: list[tuple[int, Encoded]] = []
+    size = 0
     for chunk in chunks:
         encoder.take(chunk)
         while full := encoder.encode():
-            yield full
-    yield encoder.finish()
+            group += full
+            size += sum(len(body[0]) for _, body in full)
+            if size >= group_size:
+                yield group
+                group, size = [], 0
+    yield group + encoder.finish()
 
 
 def _check_names(names: list[str]) -> None:

@@ -150,6 +150,16 @@ class _Face(Generic[D]):
             partition = self._partitioner(topic, key, value, count)
         return self._core.append(topic, partition, key, value, headers, timestamp_ms, self._delivery, callback)
 
+    def _append_encoded(self, topic: str, pieces: list[tuple[int, Encoded]], made: list[Batch]) -> bool | None:
+        """Move batches from the front of `pieces` to the core and to `made`, under the lock; None if some are left."""
+        while pieces:
+            batch = self._core.append_encoded(topic, *pieces[0])
+            if batch is None:
+                return None
+            made.append(batch)
+            del pieces[0]
+        return True
+
     def _prepare(
         self, topic: str, key: object, value: object, headers: object, timestamp_ms: int | None
     ) -> tuple[bytes | None, bytes | None, Headers, int]:
@@ -247,10 +257,10 @@ class Producer(Front, _Face[BlockingDelivery]):
 
         count = self._wait_for_room(topic, None, lambda: self._core.partition_count(topic) or None)
         pieces = encode_rows(rows, count, self._settings, time_ns() // 1_000_000)
-        return BlockingBatches([self._add_encoded(topic, *piece) for full in pieces for piece in full])
-
-    def _add_encoded(self, topic: str, partition: int, body: Encoded) -> Batch:
-        return self._wait_for_room(topic, partition, lambda: self._core.append_encoded(topic, partition, body))
+        batches: list[Batch] = []
+        for group in pieces:
+            self._wait_for_room(topic, None, lambda todo=group: self._append_encoded(topic, todo, batches))  # type: ignore[misc]
+        return BlockingBatches(batches)
 
     def flush(self, timeout_s: float | None = None) -> int:
         """How many of the records sent so far are neither acknowledged nor failed: 0 unless time ran out. Blocks."""
@@ -368,10 +378,11 @@ class AsyncProducer(_Face[AsyncDelivery]):
 
         count = await self._wait_for_room(topic, None, lambda: self._core.partition_count(topic) or None)
         pieces = encode_rows(rows, count, self._settings, time_ns() // 1_000_000)
-        return AsyncBatches([await self._add_encoded(topic, *piece) for full in pieces for piece in full])
-
-    async def _add_encoded(self, topic: str, partition: int, body: Encoded) -> Batch:
-        return await self._wait_for_room(topic, partition, lambda: self._core.append_encoded(topic, partition, body))
+        batches: list[Batch] = []
+        for group in pieces:
+            await self._wait_for_room(topic, None, lambda todo=group: self._append_encoded(topic, todo, batches))  # type: ignore[misc]
+            await asyncio.sleep(0)  # all else on the loop has its turn, and the group is sent
+        return AsyncBatches(batches)
 
     async def flush(self, timeout_s: float | None = None) -> int:
         """How many of the records sent so far are neither acknowledged nor failed: 0 unless time ran out."""
