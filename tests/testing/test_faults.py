@@ -310,3 +310,14 @@ def test_a_slip_of_the_pen_is_told_at_once(ottla: Ottla) -> None:
         ottla.faults.fail("Heartbeat", "REBALANCE_IN_PROGRESS", topic="x")
     with pytest.raises(ValueError, match="has no members"):
         ottla.faults.rebalance("nobody")
+
+
+@pytest.mark.parametrize("error", ["NOT_LEADER_OR_FOLLOWER", "NOT_ENOUGH_REPLICAS"])
+def test_the_first_batch_of_a_producer_fails_and_the_order_is_kept(ottla: Ottla, error: str) -> None:
+    """A broker takes any first sequence of a producer that it does not know: batches behind the first must wait."""
+    topic = ottla.topic()
+    ottla.faults.fail("Produce", error, topic=topic)
+    with Producer(bootstrap_servers=ottla.bootstrap, linger_ms=50, batch_size=100, retry_backoff_ms=10) as producer:
+        for delivery in [producer.send(topic, b"%050d" % n, partition=0) for n in range(60)]:
+            delivery.result(10)
+    assert values(ottla, topic) == [b"%050d" % n for n in range(60)]

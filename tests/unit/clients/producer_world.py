@@ -58,7 +58,7 @@ class Log:
                     return Outcome(0, offset)
             if sequence != state.last_sequence + 1:
                 return Outcome(ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER)
-        elif sequence != 0:
+        elif state is not None and sequence != 0:  # as Kafka's brokers, it takes any first one of an unknown producer
             return Outcome(ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER)
         if state is None or epoch > state.epoch:
             state = self.producers[producer_id] = ProducerState(epoch, -1)

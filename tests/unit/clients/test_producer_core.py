@@ -69,8 +69,10 @@ def test_a_full_batch_does_not_linger_and_five_requests_are_in_flight() -> None:
     world.learn()
     for i in range(20):
         world.send(b"%060d" % i)
-    world.run(for_ms=7)  # a producer id first
-    assert len(world.sends) == 5
+    world.run(until=lambda: len(world.sends) == 1)  # a producer id first; then one alone, which makes it known
+    world.run(until=lambda: len(world.logs[0].values) == 1)
+    world.run(for_ms=3)
+    assert len(world.sends) == 6
     world.run(until=lambda: len(world.logs[0].values) == 19)
     assert world.logs[0].values == [b"%060d" % i for i in range(19)]
 

@@ -448,6 +448,7 @@ class ProducerCore:
         code = outcome.error_code
         if code == ErrorCode.NONE or code == ErrorCode.DUPLICATE_SEQUENCE_NUMBER:
             batch.queue.retry_at_ms = 0
+            batch.queue.is_known = True
             return self._end(batch, None, outcome.base_offset, outcome.log_append_time_ms)
         if batch.done:
             return False

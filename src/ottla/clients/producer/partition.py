@@ -8,6 +8,9 @@ batch by it. Only when the broker refuses the oldest unacknowledged batch as out
 before it failed or expired): nothing after the gap can have been written, so the partition's epoch is raised and its
 batches are numbered from 0 again (KIP-360). The epoch is the partition's own: brokers keep producers by partition.
 
+A broker that does not know a producer yet takes any first sequence. So the first batch of a producer's id goes alone:
+if it failed while others followed, these would be written before it.
+
 A hole that Kafka's protocol leaves: if requests of a connection that was given up are still under way when a gap is
 found behind them, and the failed batch and the next both arrive before the first of the new epoch, the next is doubled.
 """
@@ -33,6 +36,7 @@ class PartitionQueue(Queue):
         "epoch",
         "in_flight",
         "is_alone",
+        "is_known",
         "next_ordinal",
         "next_sequence",
         "producer_id",
@@ -46,6 +50,7 @@ class PartitionQueue(Queue):
         self.waiting: deque[Batch] = deque()
         self.in_flight: list[Batch] = []  # ascends by ordinal
         self.is_alone = False  # what is in flight is so by another connection: nothing may follow it yet
+        self.is_known = False  # the broker has written something of this producer id: it checks what follows
         self.next_ordinal = 0
         self.retry_at_ms = 0
         self.producer_id = -1
@@ -73,7 +78,7 @@ class PartitionQueue(Queue):
         """
         if not self.in_flight:
             return True
-        if self.is_alone:
+        if self.is_alone or not (self.is_known or self.producer_id == -1):
             return False
         head = self.waiting[0]
         return not head.attempts and not self.renumber and head.ordinal - self.in_flight[0].ordinal < limit
@@ -116,6 +121,7 @@ class PartitionQueue(Queue):
             self.producer_id = producer_id
             self.epoch = epoch
             self.next_sequence = 0
+            self.is_known = False
         if batch.sequence == -1:
             batch.producer_id = self.producer_id
             batch.epoch = self.epoch
