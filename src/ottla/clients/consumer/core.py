@@ -443,6 +443,8 @@ class ConsumerCore(Reading):
                 error = error_for(
                     row.error_code, f"Offset {offsets[tp].offset} of {tp} is not committed: {why or text}"
                 )
+                if row.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+                    error.retriable = False  # it was deleted; the others are committed all the same
         return error
 
     def _plan_auto_commit(self, now_ms: float) -> None:

@@ -1,0 +1,369 @@
+"""Our consumer over its life: threads, wakeup, close, commits in order, fencing, patterns, restarts of its broker."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, ClassVar
+
+import pytest
+
+from ottla.clients import (
+    Admin,
+    AsyncConsumer,
+    Closed,
+    ConcurrentUse,
+    Consumer,
+    DeserializationFailed,
+    FencedInstance,
+    Producer,
+    TopicPartition,
+    Wakeup,
+)
+from ottla.clients.admin import NewTopic
+from ottla.clients.consumer import OffsetAndMetadata, Record
+from ottla.clients.errors import ClientError
+from tests.conftest import RunningBroker
+from tests.ottla_process import OttlaProcess
+
+from .conftest import MakeTopic
+from .support import FIRST_TIMESTAMP, WAIT_S, Sent, unique, wait_until
+from .test_ottla_consumer import OurMember, Reader, committed, numbered, poll_all, produce, values
+
+pytestmark = pytest.mark.both
+
+
+@pytest.fixture
+def reader(broker: RunningBroker) -> Iterator[Callable[..., Consumer]]:
+    """Make consumers that begin at the beginning; closed after the test."""
+    made: list[Consumer] = []
+
+    def make(**options: object) -> Consumer:
+        consumer = Consumer(bootstrap_servers=broker.bootstrap, **{"auto_offset_reset": "earliest", **options})
+        made.append(consumer)
+        return consumer
+
+    yield make
+    for consumer in made:
+        consumer.close()
+
+
+def in_thread(work: Callable[[], object]) -> tuple[threading.Thread, list[object]]:
+    """Run it in a thread; what it returned or raised ends up in the list."""
+    outcome: list[object] = []
+
+    def run() -> None:
+        try:
+            outcome.append(work())
+        except ClientError as error:
+            outcome.append(error)
+
+    thread = threading.Thread(target=run, daemon=True)
+    thread.start()
+    return thread, outcome
+
+
+def polls(consumer: Consumer) -> bool:
+    return consumer._polls is not None
+
+
+class TestThreads:
+    def test_wakeup_ends_the_poll_of_another_thread_and_loses_nothing(
+        self, broker: RunningBroker, make_topic: MakeTopic, reader: Reader
+    ) -> None:
+        topic = make_topic()
+        consumer = reader()
+        consumer.assign([(topic, 0)])
+        thread, outcome = in_thread(lambda: consumer.poll(10 * WAIT_S))
+        wait_until(lambda: polls(consumer), "a poll is under way")
+        consumer.wakeup()
+        thread.join(WAIT_S)
+        assert [type(row) for row in outcome] == [Wakeup]
+        produce(broker.bootstrap, topic, numbered(3))
+        assert len(poll_all(consumer, 3)) == 3
+        consumer.wakeup()
+        with pytest.raises(Wakeup):
+            consumer.poll(0)
+
+    def test_second_poll_at_a_time_is_refused_and_all_else_is_not(
+        self, broker: RunningBroker, make_topic: MakeTopic, reader: Reader
+    ) -> None:
+        topic = make_topic()
+        tp = TopicPartition(topic, 0)
+        produce(broker.bootstrap, topic, numbered(9))
+        consumer = reader(group_id=unique("group"))
+        consumer.assign([tp])
+        poll_all(consumer, 9)
+        thread, outcome = in_thread(lambda: consumer.poll(WAIT_S))
+        wait_until(lambda: polls(consumer), "a poll is under way")
+        for forbidden in (consumer.poll, consumer.unsubscribe, consumer.poll_arrow):
+            with pytest.raises(ConcurrentUse, match="another thread"):
+                forbidden()
+        assert consumer.position(tp) == 9
+        consumer.commit({tp: 2})
+        assert committed(consumer, tp) == 2
+        consumer.seek(tp, 7)
+        thread.join(WAIT_S)
+        (records,) = outcome
+        assert [r.offset for r in records] == [7, 8]  # type: ignore[attr-defined]
+
+    def test_close_ends_the_loop_of_another_thread(
+        self, broker: RunningBroker, make_topic: MakeTopic, reader: Reader
+    ) -> None:
+        topic, group = make_topic(), unique("group")
+        produce(broker.bootstrap, topic, numbered(3))
+        consumer = reader(group_id=group)
+        consumer.subscribe(topic)
+        seen: list[Record] = []
+
+        def loop() -> None:
+            for record in consumer:
+                seen.append(record)  # noqa: PERF402 - the loop of a user
+
+        thread, outcome = in_thread(loop)
+        wait_until(lambda: len(seen) == 3, "three records")
+        consumer.close()
+        thread.join(WAIT_S)
+        assert outcome == [None]
+        assert committed(reader(group_id=group), TopicPartition(topic, 0)) == 3
+        with pytest.raises(Closed):
+            consumer.poll(0)
+
+    def test_listener_cannot_poll_or_close(self, broker: RunningBroker, make_topic: MakeTopic, reader: Reader) -> None:
+        topic = make_topic()
+        produce(broker.bootstrap, topic, numbered(1))
+        consumer = reader(group_id=unique("group"))
+        refused: list[str] = []
+
+        def listen(_: object) -> None:
+            for forbidden in (consumer.poll, consumer.close):
+                try:
+                    forbidden()
+                except ConcurrentUse as error:
+                    refused.append(str(error))
+
+        consumer.subscribe(topic, on_assigned=listen)
+        assert len(poll_all(consumer, 1)) == 1
+        assert ["listener" in text for text in refused] == [True, True]
+
+
+def test_asyncio_tasks_poll_one_at_a_time_and_close_ends_the_loop(broker: RunningBroker, make_topic: MakeTopic) -> None:
+    topic = make_topic()
+    produce(broker.bootstrap, topic, numbered(2))
+
+    async def story() -> list[int]:
+        seen: list[int] = []
+        consumer = AsyncConsumer(bootstrap_servers=broker.bootstrap, auto_offset_reset="earliest")
+        consumer.assign([(topic, 0)])
+
+        async def loop() -> None:
+            async for record in consumer:
+                seen.append(record.offset)  # noqa: PERF401 - the loop of a user
+
+        task = asyncio.create_task(loop())
+        while len(seen) < 2:
+            await asyncio.sleep(0.02)
+        await asyncio.sleep(0.02)
+        with pytest.raises(ConcurrentUse):
+            await consumer.poll(0)
+        await consumer.close()
+        await task
+        return seen
+
+    assert asyncio.run(asyncio.wait_for(story(), 2 * WAIT_S)) == [0, 1]
+
+
+class TestClose:
+    def test_close_leaves_the_group_at_once(self, broker: RunningBroker, make_topic: MakeTopic, reader: Reader) -> None:
+        topic, group = make_topic(), unique("group")
+        consumer = reader(group_id=group)
+        consumer.subscribe(topic)
+        wait_until(lambda: consumer.poll(0.1) == [] and bool(consumer.assignment()), "an assignment")
+        started = time.monotonic()
+        consumer.close()
+        assert time.monotonic() - started < 5
+        with Admin(bootstrap_servers=broker.bootstrap) as admin:
+            wait_until(lambda: not admin.describe_groups([group])[group].members, "nobody in the group", 5)
+
+    def test_close_waits_for_commits_that_are_under_way_in_their_order(
+        self, broker: RunningBroker, make_topic: MakeTopic, reader: Reader
+    ) -> None:
+        topic, group = make_topic(), unique("group")
+        tp = TopicPartition(topic, 0)
+        produce(broker.bootstrap, topic, numbered(1))
+        told: list[tuple[int, object]] = []
+        consumer = reader(group_id=group, enable_auto_commit=False)
+        consumer.assign([tp])
+        for offset in range(50):
+            consumer.commit_async({tp: offset}, lambda error, offset=offset: told.append((offset, error)))  # type: ignore[misc]
+        consumer.close()
+        assert told == [(offset, None) for offset in range(50)]
+        assert committed(reader(group_id=group), tp) == 49
+
+    def test_callback_that_fails_is_logged_and_harms_nobody(
+        self, make_topic: MakeTopic, reader: Reader, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        tp = TopicPartition(make_topic(), 0)
+        consumer = reader(group_id=unique("group"), enable_auto_commit=False)
+        consumer.assign([tp])
+        consumer.commit_async({tp: 1}, lambda _: 1 / 0)
+        consumer.commit({tp: 2})
+        assert committed(consumer, tp) == 2
+        assert "callback of a commit failed" in caplog.text
+
+
+class TestValues:
+    def test_poison_is_skipped_by_choice_and_positions_move_on(
+        self, broker: RunningBroker, make_topic: MakeTopic, reader: Reader, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        topic, group = make_topic(), unique("group")
+        produce(broker.bootstrap, topic, [Sent(None, v, [], FIRST_TIMESTAMP) for v in (b"1", b"{", b"3", b"}")])
+        consumer = reader(group_id=group, value_deserializer="json", on_deserialization_error="skip")
+        consumer.subscribe(topic)
+        assert values(poll_all(consumer, 2)) == [1, 3]
+        consumer.commit()
+        assert committed(consumer, TopicPartition(topic, 0)) == 4
+        assert caplog.text.count("Skipped: The value of") == 2
+
+    def test_poison_alone_and_last_is_raised_once_and_committed_over(
+        self, broker: RunningBroker, make_topic: MakeTopic, reader: Reader
+    ) -> None:
+        topic, group = make_topic(), unique("group")
+        produce(broker.bootstrap, topic, [Sent(b"k", b"{", [("h", b"1")], FIRST_TIMESTAMP)])
+        with reader(group_id=group, value_deserializer="json") as consumer:
+            consumer.subscribe(topic)
+            with pytest.raises(DeserializationFailed) as raised:
+                poll_all(consumer, 1)
+            record = raised.value.record
+            assert isinstance(record, Record)
+            assert (record.value, record.key, record.headers) == (b"{", b"k", [("h", b"1")])
+            assert consumer.poll(0.2) == []
+        assert committed(reader(group_id=group), TopicPartition(topic, 0)) == 1
+
+    def test_typed_values_go_round(self, broker: RunningBroker, make_topic: MakeTopic, reader: Reader) -> None:
+        topic = make_topic()
+        with Producer(
+            bootstrap_servers=broker.bootstrap, key_serializer="int64", value_serializer="double"
+        ) as producer:
+            producer.send(topic, 0.25, key=-7).result(WAIT_S)
+        consumer = reader(
+            key_deserializer="LongDeserializer", value_deserializer=lambda data, topic: (topic, len(data))
+        )
+        consumer.assign([(topic, 0)])
+        (record,) = poll_all(consumer, 1)
+        assert (record.key, record.value) == (-7, (topic, 8))
+
+
+class TestGroups:
+    def test_static_member_is_fenced_by_one_of_the_same_name(
+        self, broker: RunningBroker, make_topic: MakeTopic, reader: Reader
+    ) -> None:
+        topic, group = make_topic(), unique("group")
+        produce(broker.bootstrap, topic, numbered(4))
+        options: dict[str, object] = {"group_id": group, "group_instance_id": "a", "heartbeat_interval_ms": 100}
+        first, second = reader(**options), reader(**options)
+        first.subscribe(topic)
+        poll_all(first, 4)
+        second.subscribe(topic)
+        poll_all(second, 1)
+
+        def fenced() -> bool:
+            try:
+                first.poll(0.1)
+            except FencedInstance:
+                return True
+            return False
+
+        wait_until(fenced, "the first is told")
+        for call in (lambda: first.poll(0), first.commit):
+            with pytest.raises(ClientError):
+                call()
+        assert second.poll(0.3) == []
+        assert second.assignment() == [TopicPartition(topic, 0)]
+
+    def test_pattern_notices_topics_that_come_and_go(self, broker: RunningBroker, reader: Reader) -> None:
+        base = unique("pattern")
+        consumer = reader(
+            group_id=unique("group"), metadata_max_age_ms=200, heartbeat_interval_ms=200, allow_auto_create_topics=False
+        )
+        consumer.subscribe(pattern=f"{base}[.].*")
+        with Admin(bootstrap_servers=broker.bootstrap) as admin:
+
+            def assigned(*names: str) -> Callable[[], bool]:
+                def look() -> bool:
+                    consumer.poll(0.1)
+                    return consumer.assignment() == [TopicPartition(f"{base}.{name}", 0) for name in names]
+
+                return look
+
+            admin.create_topics([NewTopic(f"{base}.a", 1), NewTopic(f"{base}x", 1)])
+            wait_until(assigned("a"), "the topic that matches")
+            admin.create_topics([NewTopic(f"{base}.b", 1)])
+            wait_until(assigned("a", "b"), "a topic that came")
+            admin.delete_topics([f"{base}.a"])
+            wait_until(assigned("b"), "a topic that went")
+            produce(broker.bootstrap, f"{base}.b", numbered(1))
+            assert len(poll_all(consumer, 1)) == 1
+            admin.delete_topics([f"{base}.b", f"{base}x"])
+
+
+def test_position_of_a_lost_epoch_is_not_believed(broker: RunningBroker, make_topic: MakeTopic, reader: Reader) -> None:
+    """An epoch that the leader never had is no position in its log; one that it has is."""
+    topic = make_topic()
+    produce(broker.bootstrap, topic, numbered(5))
+    consumer = reader()
+    consumer.assign([(topic, 0)])
+    consumer.seek((topic, 0), OffsetAndMetadata(3, leader_epoch=0))
+    assert [r.offset for r in poll_all(consumer, 2)] == [3, 4]
+
+
+class TestRestart:
+    """On a broker of its own."""
+
+    pytestmark: ClassVar[list[Any]] = []
+
+    def test_group_goes_on_after_its_broker_was_killed(self, tmp_path: Path) -> None:
+        """Three times: no record is lost; one may come twice, since its commit may have been lost with the broker."""
+        broker = OttlaProcess(tmp_path, {"group.initial.rebalance.delay.ms": 0})
+        broker.start()
+        topic, group = unique("restart"), unique("group")
+        members: list[OurMember] = []
+        resumed_s: list[float] = []
+        try:
+            with Admin(bootstrap_servers=broker.bootstrap) as admin:
+                admin.create_topics([NewTopic(topic, 4)])
+            members += [OurMember(broker.bootstrap, topic, group).start() for _ in range(2)]
+
+            def read() -> Counter[tuple[int, int]]:
+                return Counter(row for member in members for row in member.read())
+
+            sent = 0
+            for _ in range(3):
+                for partition in range(4):
+                    produce(broker.bootstrap, topic, numbered(25, sent), partition)
+                sent += 25
+                wait_until(lambda: len(read()) == 4 * sent, f"{sent} of each partition", 40)  # noqa: B023
+                broker.kill()
+                broker.start()
+                started = time.monotonic()
+                produce(broker.bootstrap, topic, numbered(1, sent), 0)
+                for partition in range(1, 4):
+                    produce(broker.bootstrap, topic, numbered(1, sent), partition)
+                sent += 1
+                wait_until(lambda: len(read()) == 4 * sent, "the first records after the restart", 40)  # noqa: B023
+                resumed_s.append(time.monotonic() - started)
+            for member in members:
+                member.stop()
+            seen = read()
+            assert set(seen) == {(partition, offset) for partition in range(4) for offset in range(sent)}
+            doubled = sum(seen.values()) - len(seen)
+            assert doubled <= 3 * 4 * 25, "no more than what was not committed"
+            print(f"resumed after {[round(s, 2) for s in resumed_s]} s, {doubled} records came twice")
+        finally:
+            for member in members:
+                member.stopping.set()
+            broker.stop()
