@@ -1,0 +1,40 @@
+"""The examples of docs/cli-data.md, typed into a shell."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from ottla.clients import Admin
+from tests.conftest import RunningBroker
+
+PAGE = Path(__file__).parents[2] / "docs" / "cli-data.md"
+BLOCKS = re.findall(r"```console\n(.*?)```", PAGE.read_text(), re.DOTALL)
+
+
+@pytest.mark.both
+def test_examples_of_the_page_do_what_they_say(
+    broker: RunningBroker, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    (tmp_path / "ottla").write_text(f'#!/bin/sh\nexec "{sys.executable}" -m ottla.cli.main "$@"\n')
+    (tmp_path / "ottla").chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path), prepend=":")
+    monkeypatch.setenv("OTTLA_BOOTSTRAP", broker.bootstrap)
+    assert len(BLOCKS) == 5
+    with Admin(bootstrap_servers=broker.bootstrap) as admin:
+        there = {row.name for row in admin.list_topics()} & {"orders", "copy"}
+        if there:
+            admin.delete_topics(there)
+        try:
+            for command, wanted in re.findall(r"^\$ (.*)\n((?:(?!\$ ).*\n)*)", "".join(BLOCKS), re.MULTILINE):
+                done = subprocess.run(
+                    ["bash", "-c", command], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, timeout=60, check=True
+                )
+                pattern = re.escape(wanted).replace(re.escape("..."), ".*")
+                assert re.fullmatch(pattern, done.stdout.decode()), f"{command}\n{done.stdout.decode()}"
+        finally:
+            admin.delete_topics([row.name for row in admin.list_topics() if row.name in {"orders", "copy"}])
