@@ -41,7 +41,7 @@ def run(options: argparse.Namespace) -> int:
         output.line(
             f"{output.style.bold(facts['cluster_id'])}  {human.plural(len(facts['brokers']), 'broker')}, "
             f"{human.plural(facts['topic_count'], 'topic')}, {human.plural(facts['partition_count'], 'partition')}"
-            + (f", {facts['release']}" if facts["release"] else "")
+            + (f", level {facts['release']}" if facts["release"] else "")
         )
     for name in shown:
         if len(shown) > 1:
@@ -114,8 +114,7 @@ def _release(level: int) -> str | None:
     """What a level of metadata.version is called."""
     from ottla.metadata.features import METADATA_VERSION_NAMES
 
-    name = METADATA_VERSION_NAMES.get(level)
-    return f"metadata.version {name}" if name else None
+    return METADATA_VERSION_NAMES.get(level)
 
 
 def _feature_rows(features: Any) -> list[dict[str, Any]]:

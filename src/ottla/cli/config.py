@@ -190,7 +190,9 @@ def _row(resource: "ConfigResource", entry: "ConfigEntry") -> dict[str, Any]:
 
 
 def _value_text(row: Mapping[str, Any]) -> str:
-    return "(hidden)" if row["sensitive"] else values.explained(row["setting"], row["value"])
+    if row["sensitive"]:
+        return "-" if row["source"] == "default" else "(hidden)"
+    return values.explained(row["setting"], row["value"])
 
 
 _SOURCES = {
@@ -204,7 +206,7 @@ _SOURCES = {
     "GROUP": "group",
 }
 _COLUMNS = [
-    Column("setting"),
+    Column("setting", narrow=True),
     Column("value", narrow=True, cell=_value_text),
     Column("source", colour=lambda source: "dim" if source == "default" else None),
 ]

@@ -240,6 +240,8 @@ def _delete(options: argparse.Namespace) -> int:
                     row = {"group": name, "topic": topic, "deleted": True}
                     output.done(output.style.green(f"{name}: offsets for {topic} deleted"), row)
             return 0
+        if not names:
+            output.note("There is nothing to delete.")
         errors: dict[Any, Any] = {}
         try:
             admin.delete_groups(names)

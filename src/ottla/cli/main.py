@@ -45,15 +45,16 @@ COMMANDS: dict[str, tuple[str, str]] = {name: row for rows in GROUPS.values() fo
 
 EPILOG = """\
 examples:
-  ottla up                             a broker on 127.0.0.1:9092, data in ~/.local/share/ottla
-  ottla up --config server.properties -X num.partitions=6
+  ottla up                                      a broker on 127.0.0.1:9092
   ottla topic create orders --partitions 6
+  echo hello | ottla produce orders
+  ottla tail orders
   ottla topic describe orders
   ottla group lag billing --watch
-  ottla group reset billing --to-datetime 2026-01-31T12:00 --execute
+  ottla group reset billing --to-datetime now-1h
   ottla topic list -b broker1:9092 --json | jq -r .topic
 
-`ottla COMMAND --help` tells more.
+`ottla COMMAND --help` tells more. Every command works with any Kafka.
 """
 
 

@@ -213,8 +213,11 @@ def _list(options: argparse.Namespace) -> int:
             number("records"),
             size("size", "SIZE"),
             Column("cleanup_policy", "CLEANUP"),
-            Column("under_replicated", "UNDER-REPLICATED", right=True, colour=lambda n: "yellow" if n else "dim"),
         ]
+        if any(row["under_replicated"] for row in rows):
+            columns.append(
+                Column("under_replicated", "OUT OF SYNC", right=True, colour=lambda n: "yellow" if n else None)
+            )
     if not rows and not output.json:
         output.note("There is no topic yet. `ottla topic create NAME` makes one.")
         return 0
@@ -335,6 +338,8 @@ def _delete(options: argparse.Namespace) -> int:
             what = human.plural(len(names), "topic")
             if not confirmed(f"Delete {what} with all records: {enumerated(names)}?", yes=False):
                 raise Failure("nothing was deleted", "--yes deletes without a question.")
+        if not names:
+            output.note("There is nothing to delete.")
         errors: dict[str, ClientError] = {}
         with output.progress(len(names), "topics") as bar:
             for start in range(0, len(names), _DELETED_AT_ONCE):
