@@ -1,0 +1,190 @@
+"""Our consumer when the broker's answers are not what they should be: a proxy changes them, or the disk did."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import Any, ClassVar
+
+import pytest
+
+from ottla.clients import Admin, Consumer, CorruptRecords, Producer, TopicPartition
+from ottla.clients.consumer import Record
+from tests.conftest import RunningBroker
+from tests.ottla_process import OttlaProcess
+
+from .conftest import MakeTopic
+from .proxy import Proxy
+from .support import WAIT_S, unique
+from .test_ottla_consumer import committed, numbered, poll_all, produce
+
+pytestmark = pytest.mark.both
+FETCH, HEARTBEAT, OFFSET_COMMIT, METADATA = 1, 12, 8, 3
+
+
+def flip(records: object) -> bytes:
+    """The same bytes but for one bit in the last record of the first batch."""
+    data = bytearray(bytes(records))  # type: ignore[call-overload]
+    end = 12 + int.from_bytes(data[8:12], "big")
+    data[end - 3] ^= 1
+    return bytes(data)
+
+
+def partitions(response: Any) -> list[Any]:
+    return [row for topic in response.responses for row in topic.partitions if row.records]
+
+
+def read(consumer: Consumer, until: int) -> tuple[list[Record], list[CorruptRecords]]:
+    """Poll until the position is `until`: the records, and what was raised."""
+    seen: list[Record] = []
+    raised: list[CorruptRecords] = []
+    deadline = time.monotonic() + WAIT_S
+    (tp,) = consumer.assignment()
+    while consumer.position(tp) < until:
+        assert time.monotonic() < deadline, f"at {consumer.position(tp)}"
+        try:
+            seen += consumer.poll(0.2)
+        except CorruptRecords as error:
+            raised.append(error)
+    return seen, raised
+
+
+def send_two_batches(bootstrap: str, topic: str) -> None:
+    with Producer(bootstrap_servers=bootstrap, linger_ms=1_000) as producer:
+        for _ in range(2):
+            for i in range(5):
+                producer.send(topic, b"%d" % i, partition=0)
+            producer.flush()
+
+
+@pytest.fixture
+def two_batches(broker: RunningBroker, make_topic: MakeTopic) -> str:
+    """A topic with the offsets 0 to 4 in one batch and 5 to 9 in another."""
+    topic = make_topic()
+    send_two_batches(broker.bootstrap, topic)
+    return topic
+
+
+class TestCorruptBatch:
+    def test_damage_on_the_way_is_healed_by_fetching_again(self, broker: RunningBroker, two_batches: str) -> None:
+        damaged: list[int] = []
+
+        def once(_: object, response: Any) -> Any:
+            for row in partitions(response):
+                if not damaged:
+                    damaged.append(1)
+                    row.records = flip(row.records)
+            return response
+
+        with Proxy(broker.bootstrap) as proxy:
+            proxy.answers[FETCH] = once
+            with Consumer(bootstrap_servers=proxy.bootstrap, auto_offset_reset="earliest") as consumer:
+                consumer.assign([(two_batches, 0)])
+                assert [r.offset for r in poll_all(consumer, 10)] == list(range(10))
+        assert damaged
+
+    @pytest.mark.parametrize("choice", ["raise", "skip"])
+    def test_damage_that_stays_is_raised_once_or_skipped(
+        self, broker: RunningBroker, two_batches: str, choice: str, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        def always(_: object, response: Any) -> Any:
+            for row in partitions(response):
+                if int.from_bytes(bytes(row.records[:8]), "big") == 0:
+                    row.records = flip(row.records)
+            return response
+
+        with Proxy(broker.bootstrap) as proxy:
+            proxy.answers[FETCH] = always
+            with Consumer(
+                bootstrap_servers=proxy.bootstrap, auto_offset_reset="earliest", group_id=unique("g"),
+                on_corrupt_records=choice,
+            ) as consumer:  # fmt: skip
+                consumer.assign([(two_batches, 0)])
+                seen, raised = read(consumer, 10)
+                consumer.commit()
+                assert committed(consumer, TopicPartition(two_batches, 0)) == 10
+        assert [r.offset for r in seen] == [5, 6, 7, 8, 9]
+        if choice == "raise":
+            ((topic, partition, offset),) = [(e.topic, e.partition, e.offset) for e in raised]
+            assert (topic, partition, offset) == (two_batches, 0, 0)
+        else:
+            assert raised == []
+            assert f"{TopicPartition(two_batches, 0)} at offset 0" in caplog.text
+
+
+class TestThrottling:
+    """KIP-219: a broker answers at once and says how long to leave it alone."""
+
+    @pytest.mark.parametrize("api_key", [FETCH, OFFSET_COMMIT, HEARTBEAT])
+    def test_broker_is_left_alone_for_as_long_as_it_asks(
+        self, broker: RunningBroker, make_topic: MakeTopic, api_key: int
+    ) -> None:
+        topic = make_topic()
+        produce(broker.bootstrap, topic, numbered(1))
+        at: list[float] = []
+
+        def throttle(_: object, response: Any) -> Any:
+            at.append(time.monotonic())
+            response.throttle_time_ms = 700 if len(at) == 1 else 0
+            return response
+
+        with Proxy(broker.bootstrap) as proxy:
+            proxy.answers[api_key] = throttle
+            with Consumer(
+                bootstrap_servers=proxy.bootstrap, auto_offset_reset="earliest", group_id=unique("g"),
+                heartbeat_interval_ms=100, fetch_max_wait_ms=50, enable_auto_commit=False,
+            ) as consumer:  # fmt: skip
+                consumer.subscribe(topic)
+                poll_all(consumer, 1)
+                deadline = time.monotonic() + WAIT_S
+                while len(at) < 2 and time.monotonic() < deadline:
+                    if api_key == OFFSET_COMMIT:
+                        consumer.commit()
+                    else:
+                        consumer.poll(0.05)
+        assert 0.69 <= at[1] - at[0] < 5
+
+
+def test_connections_that_end_in_the_middle_lose_and_double_nothing(
+    broker: RunningBroker, make_topic: MakeTopic
+) -> None:
+    topic = make_topic()
+    for start in range(0, 100, 10):
+        produce(broker.bootstrap, topic, numbered(10, start))
+    fetches: list[int] = []
+
+    def every_third(_: object, response: Any) -> Any:
+        fetches.append(1)
+        return None if len(fetches) % 3 == 1 else response
+
+    with Proxy(broker.bootstrap) as proxy:
+        proxy.answers[FETCH] = every_third
+        with Consumer(
+            bootstrap_servers=proxy.bootstrap, auto_offset_reset="earliest", max_poll_records=7,
+            max_partition_fetch_bytes=300, fetch_max_wait_ms=50,
+        ) as consumer:  # fmt: skip
+            consumer.assign([(topic, 0)])
+            assert [r.offset for r in poll_all(consumer, 100)] == list(range(100))
+    assert len(fetches) > 3
+
+
+class TestOnDisk:
+    """On a broker of its own, whose log is damaged under it."""
+
+    pytestmark: ClassVar[list[Any]] = []
+
+    def test_flipped_bit_on_disk_is_one_error_and_the_rest_is_read(self, tmp_path: Path) -> None:
+        with OttlaProcess(tmp_path) as broker:
+            topic = unique("disk")
+            with Admin(bootstrap_servers=broker.bootstrap) as admin:
+                admin.create_topics([topic])
+            send_two_batches(broker.bootstrap, topic)
+            (segment,) = (broker.data / f"{topic}-0").glob("*.log")
+            data = segment.read_bytes()
+            with segment.open("r+b") as file:
+                file.write(flip(data)[: len(data)])
+            with Consumer(bootstrap_servers=broker.bootstrap, auto_offset_reset="earliest") as consumer:
+                consumer.assign([(topic, 0)])
+                seen, raised = read(consumer, 10)
+            assert [e.offset for e in raised] == [0]
+            assert [r.offset for r in seen] == [5, 6, 7, 8, 9]
