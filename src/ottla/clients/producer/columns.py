@@ -41,11 +41,13 @@ def encode_rows(
             chunks = rows.combine_chunks().to_batches()
     else:
         chunks = [rows]
-    limit = min(settings.max_request_size, settings.buffer_memory)
-    checked = [_checked(chunk, partition_count, limit) for chunk in chunks]
+    checked = [
+        _checked(chunk, partition_count, min(settings.max_request_size, settings.buffer_memory)) for chunk in chunks
+    ]
+    batch_size = min(settings.batch_size, settings.max_request_size - HEADER_SIZE)
+    room = max(batch_size, settings.buffer_memory // 4)
+    encoder = RowEncoder(partition_count, batch_size, room, now_ms, now_ms % partition_count)
     group_size = min(GROUP, settings.buffer_memory // 4)
-    room = max(settings.batch_size, settings.buffer_memory // 4)
-    encoder = RowEncoder(partition_count, settings.batch_size, room, now_ms, now_ms % partition_count)
     return _encode(checked, encoder, group_size)
 
 
