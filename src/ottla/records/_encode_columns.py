@@ -127,6 +127,31 @@ def _write_headers(place: cython.pointer(uint8_t), rows: Rows, row: cython.Py_ss
     return place
 
 
+@cython.cfunc
+@cython.inline
+@cython.exceptval(check=False)
+def _write_row(
+    place: cython.pointer(uint8_t),
+    rows: Rows,
+    row: cython.Py_ssize_t,
+    body: cython.Py_ssize_t,
+    delta: int64_t,
+    offset_delta: int32_t,
+    key_size: cython.Py_ssize_t,
+    value_size: cython.Py_ssize_t,
+) -> cython.void:
+    place = write_number(place, body)
+    place[0] = 0
+    place = write_number(place + 1, delta)
+    place = write_number(place, offset_delta)
+    place = _write_field(place, cython.address(rows.keys), row, key_size)
+    place = _write_field(place, cython.address(rows.values), row, value_size)
+    if rows.has_headers:
+        _write_headers(place, rows, row)
+    else:
+        place[0] = 0
+
+
 @cython.cclass
 class Rows:
     """Columns of `count` rows, by their buffers; they are kept and must not change."""
@@ -340,7 +365,6 @@ class RowEncoder:
         """The next batches that are full, in order; none when the rows are all taken."""
         rows: Rows = self.rows
         opened: cython.pointer(Open)
-        place: cython.pointer(uint8_t)
         row: cython.Py_ssize_t
         index: cython.Py_ssize_t
         key_size: cython.Py_ssize_t
@@ -387,16 +411,7 @@ class RowEncoder:
                 opened.base_timestamp = opened.max_timestamp = timestamp
             elif opened.capacity - opened.used < size:
                 self.grow(partition, size)
-            place = write_number(opened.room + opened.used, body)
-            place[0] = 0
-            place = write_number(place + 1, delta)
-            place = write_number(place, opened.count)
-            place = _write_field(place, cython.address(rows.keys), row, key_size)
-            place = _write_field(place, cython.address(rows.values), row, value_size)
-            if rows.has_headers:
-                _write_headers(place, rows, row)
-            else:
-                place[0] = 0
+            _write_row(opened.room + opened.used, rows, row, body, delta, opened.count, key_size, value_size)
             opened.used += size
             opened.count += 1
             if timestamp > opened.max_timestamp:
