@@ -54,7 +54,11 @@ class Proxy:
         with contextlib.suppress(OSError):  # closed
             while True:
                 client, _ = self._listener.accept()
-                broker = socket.create_connection(self._broker, 10)
+                try:
+                    broker = socket.create_connection(self._broker, 10)
+                except OSError:  # the broker is down, and so is this connection
+                    client.close()
+                    continue
                 broker.settimeout(None)
                 self._sockets += [client, broker]
                 waiting: dict[int, RequestHeader] = {}

@@ -19,7 +19,7 @@ from .support import WAIT_S, unique
 from .test_ottla_consumer import committed, numbered, poll_all, produce
 
 pytestmark = pytest.mark.both
-FETCH, HEARTBEAT, OFFSET_COMMIT, METADATA = 1, 12, 8, 3
+FETCH, HEARTBEAT, OFFSET_COMMIT, OFFSET_FOR_LEADER_EPOCH = 1, 12, 8, 23
 
 
 def flip(records: object) -> bytes:
@@ -188,3 +188,29 @@ class TestOnDisk:
                 seen, raised = read(consumer, 10)
             assert [e.offset for e in raised] == [0]
             assert [r.offset for r in seen] == [5, 6, 7, 8, 9]
+
+    def test_new_leader_is_asked_and_its_answer_is_believed(self, tmp_path: Path) -> None:
+        """A restart begins a new epoch. A leader that says it was cut off sends the reader back to where it was."""
+        cut: list[bool] = []
+
+        def cut_at_2(_: object, response: Any) -> Any:
+            for row in [row for topic in response.topics for row in topic.partitions]:
+                if not cut:
+                    cut.append(True)
+                    row.end_offset = 2
+            return response
+
+        with OttlaProcess(tmp_path) as broker, Proxy(broker.bootstrap) as proxy:
+            topic = unique("epoch")
+            with Admin(bootstrap_servers=broker.bootstrap) as admin:
+                admin.create_topics([topic])
+            produce(broker.bootstrap, topic, numbered(5))
+            proxy.answers[OFFSET_FOR_LEADER_EPOCH] = cut_at_2
+            with Consumer(bootstrap_servers=proxy.bootstrap, auto_offset_reset="earliest") as consumer:
+                consumer.assign([(topic, 0)])
+                poll_all(consumer, 5)
+                broker.kill()
+                broker.start()
+                produce(broker.bootstrap, topic, numbered(2, 5))
+                assert [r.offset for r in poll_all(consumer, 5)] == [2, 3, 4, 5, 6]
+            assert proxy.asked.count(OFFSET_FOR_LEADER_EPOCH) == 1

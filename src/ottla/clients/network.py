@@ -141,7 +141,7 @@ class Cluster:
     def connected(self, node_id: int, purpose: str = "") -> ClientConnection | None:
         """The connection to a broker if there is one at this moment; never waits."""
         connection = self._connections.get((node_id, purpose))
-        return connection if connection is not None and not connection.closed else None
+        return None if connection is None or connection.closed or self._is_idle(connection) else connection
 
     async def connection(self, node_id: int, *, purpose: str = "", timeout_s: float | None = None) -> ClientConnection:
         """A connection to the broker `node_id`; made, after the reconnect backoff, if there is none.
@@ -159,6 +159,7 @@ class Cluster:
         AuthenticationFailed at once: what one broker does not believe the next will not either.
         """
         self._check_open()
+        self._close_idle()
         open_now = [c for (_, purpose), c in self._connections.items() if not purpose and not c.closed]
         if open_now:
             return min(open_now, key=lambda connection: connection.in_flight)
@@ -185,10 +186,9 @@ class Cluster:
         key = (target, purpose)
         connection = self._connections.get(key)
         if connection is not None and not connection.closed:
-            idle_s = asyncio.get_running_loop().time() - connection.last_used
-            if connection.in_flight or not 0 < self._idle_s < idle_s:
+            if not self._is_idle(connection):
                 return connection
-            connection.close()
+            self._close_idle()
         task = self._connecting.get(key)
         if task is None:
             task = asyncio.create_task(self._connect(target, purpose), name=f"connect to {target}")
@@ -241,9 +241,20 @@ class Cluster:
         connection.on_close(lambda: self._lost(target, purpose, connection))
         return connection
 
+    def _is_idle(self, connection: ClientConnection) -> bool:
+        """Whether it was not used for so long that the broker may be about to close it (connections.max.idle.ms)."""
+        return not connection.in_flight and 0 < self._idle_s < connection.loop_time() - connection.last_used
+
+    def _close_idle(self) -> None:
+        for key, connection in list(self._connections.items()):
+            if self._is_idle(connection):
+                del self._connections[key]  # so that its end is no failure
+                connection.close()
+
     def _lost(self, target: int | _Bootstrap, purpose: str, connection: ClientConnection) -> None:
-        if self._connections.get((target, purpose)) is connection:
-            del self._connections[target, purpose]
+        if self._connections.get((target, purpose)) is not connection:
+            return
+        del self._connections[target, purpose]
         self._failed(target, connection.loop_time(), "the connection was lost")
 
     def _failed(self, target: int | _Bootstrap, now_s: float, problem: str) -> None:
@@ -344,6 +355,7 @@ class Cluster:
                     raise
             else:
                 self.view.apply(response, loop.time() * 1000, is_complete=names is None)
+                self._close_idle()
                 return
             await asyncio.sleep(delay_s)
 

@@ -273,3 +273,26 @@ def test_a_forked_child_is_told_to_make_its_own() -> None:
     assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 42
     assert driver.run(after(0, 7)) == 7
     driver.close()
+
+
+def test_idle_connection_is_closed_and_not_used_again() -> None:
+    async def story() -> None:
+        async with Pair() as pair:
+            client = cluster(pair.one.address, **{"connections.max.idle.ms": 100})
+            await client.start()
+            await client.send(1, HeartbeatRequest(generation_id=1))
+            first = client.connected(1)
+            assert first is not None
+            await asyncio.sleep(0.15)
+            assert client.connected(1) is None
+            version = client.view.refresh_due_at_ms()
+            await client.send(1, HeartbeatRequest(generation_id=2))
+            second = client.connected(1)
+            assert second is not None
+            assert second is not first
+            assert first.closed
+            await asyncio.sleep(0.02)
+            assert client.view.refresh_due_at_ms() == version, "its end is no reason to doubt the metadata"
+            await client.close()
+
+    run(story())
