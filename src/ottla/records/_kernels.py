@@ -18,6 +18,7 @@ from cython.cimports.cpython.tuple import PyTuple_SET_ITEM
 from cython.cimports.cpython.unicode import PyUnicode_DecodeUTF8
 from cython.cimports.libc.stdint import int32_t, int64_t, uint8_t, uint32_t, uint64_t
 from cython.cimports.libc.string import memcpy
+from cython.cimports.ottla.records._numbers import hash_key, size_of, write_number
 from cython.cimports.ottla.records._shapes import Shape, read_number, read_record
 
 from ottla.common.errors import ErrorCode, KafkaError
@@ -290,7 +291,7 @@ def keep_records(
                 continue
             moved = cython.cast(int64_t, cython.cast(uint64_t, s.timestamp_delta) + cython.cast(uint64_t, shift))
             rest = s.end - s.after_timestamp
-            used = _write_number(room, used, 1 + _size_of(moved) + rest)
+            used = _write_number(room, used, 1 + size_of(moved) + rest)
             room[used] = data[s.body]
             used = _write_number(room, used + 1, moved)
             memcpy(room + used, data + s.after_timestamp, rest)
@@ -306,33 +307,8 @@ def keep_records(
 @cython.cfunc
 @cython.inline
 @cython.exceptval(check=False)
-def _zigzag(value: int64_t) -> uint64_t:
-    return (cython.cast(uint64_t, value) << 1) ^ (0 - (cython.cast(uint64_t, value) >> 63))
-
-
-@cython.cfunc
-@cython.inline
-@cython.exceptval(check=False)
-def _size_of(value: int64_t) -> cython.Py_ssize_t:
-    rest: uint64_t = _zigzag(value)
-    size: cython.Py_ssize_t = 1
-    while rest >= 0x80:
-        rest >>= 7
-        size += 1
-    return size
-
-
-@cython.cfunc
-@cython.inline
-@cython.exceptval(check=False)
 def _write_number(room: _Room, position: cython.Py_ssize_t, value: int64_t) -> cython.Py_ssize_t:
-    rest: uint64_t = _zigzag(value)
-    while rest >= 0x80:
-        room[position] = cython.cast(uint8_t, rest & 0x7F | 0x80)
-        rest >>= 7
-        position += 1
-    room[position] = cython.cast(uint8_t, rest)
-    return position + 1
+    return write_number(room + position, value) - room
 
 
 @cython.cfunc
@@ -341,7 +317,7 @@ def _write_number(room: _Room, position: cython.Py_ssize_t, value: int64_t) -> c
 def _size_of_field(field: object) -> cython.Py_ssize_t:
     if field is None:
         return 1
-    return _size_of(PyBytes_GET_SIZE(field)) + PyBytes_GET_SIZE(field)
+    return size_of(PyBytes_GET_SIZE(field)) + PyBytes_GET_SIZE(field)
 
 
 @cython.cfunc
@@ -396,7 +372,7 @@ def encode_records(records: object, offset_deltas: object) -> tuple:
         key = _as_bytes(key)
         value = _as_bytes(value)
         pairs = _encoded_headers(headers) if headers else None
-        body = 1 + _size_of(delta) + _size_of(last) + _size_of_field(key) + _size_of_field(value)
+        body = 1 + size_of(delta) + size_of(last) + _size_of_field(key) + _size_of_field(value)
         body += _size_of_headers(pairs) if pairs is not None else 1
         if capacity - used < body + 10:
             capacity = 2 * capacity + body + 10
@@ -414,10 +390,10 @@ def append_record(
     key = _as_bytes(key)
     value = _as_bytes(value)
     pairs = _encoded_headers(headers) if headers else None
-    body: cython.Py_ssize_t = 1 + _size_of(delta) + _size_of(index) + _size_of_field(key) + _size_of_field(value)
+    body: cython.Py_ssize_t = 1 + size_of(delta) + size_of(index) + _size_of_field(key) + _size_of_field(value)
     body += _size_of_headers(pairs) if pairs is not None else 1
     used: cython.Py_ssize_t = PyByteArray_GET_SIZE(out)
-    size: cython.Py_ssize_t = _size_of(body) + body
+    size: cython.Py_ssize_t = size_of(body) + body
     if cython.cast(cython.pointer(PyByteArrayObject), out).ob_alloc <= used + size:
         PyByteArray_Resize(out, 2 * (used + size))  # by itself it would grow by an eighth
     PyByteArray_Resize(out, used + size)
@@ -468,7 +444,7 @@ def _encoded_headers(headers: object) -> list:
 
 @cython.cfunc
 def _size_of_headers(pairs: list) -> cython.Py_ssize_t:
-    size: cython.Py_ssize_t = _size_of(len(pairs) // 2)
+    size: cython.Py_ssize_t = size_of(len(pairs) // 2)
     for field in pairs:
         size += _size_of_field(field)
     return size
@@ -477,32 +453,7 @@ def _size_of_headers(pairs: list) -> cython.Py_ssize_t:
 def murmur2(key: object) -> object:
     """Kafka's 32-bit MurmurHash2 of a key, with its seed, as an unsigned number."""
     view: Py_buffer
-    h: uint32_t
-    k: uint32_t
-    position: cython.Py_ssize_t = 0
     PyObject_GetBuffer(key, cython.address(view), PyBUF_SIMPLE)
-    data: _Bytes = cython.cast(_Bytes, view.buf)
-    length: cython.Py_ssize_t = view.len
-    whole: cython.Py_ssize_t = length & ~3
-    h = cython.cast(uint32_t, 0x9747B28C) ^ cython.cast(uint32_t, length)
-    while position < whole:
-        k = (
-            cython.cast(uint32_t, data[position])
-            | cython.cast(uint32_t, data[position + 1]) << 8
-            | cython.cast(uint32_t, data[position + 2]) << 16
-            | cython.cast(uint32_t, data[position + 3]) << 24
-        )
-        k = k * cython.cast(uint32_t, 0x5BD1E995)
-        k = (k ^ (k >> 24)) * cython.cast(uint32_t, 0x5BD1E995)
-        h = (h * cython.cast(uint32_t, 0x5BD1E995)) ^ k
-        position += 4
-    if whole != length:
-        if length - whole == 3:
-            h ^= cython.cast(uint32_t, data[whole + 2]) << 16
-        if length - whole >= 2:
-            h ^= cython.cast(uint32_t, data[whole + 1]) << 8
-        h ^= data[whole]
-        h = h * cython.cast(uint32_t, 0x5BD1E995)
+    hashed: uint32_t = hash_key(cython.cast(_Bytes, view.buf), view.len)
     PyBuffer_Release(cython.address(view))
-    h = (h ^ (h >> 13)) * cython.cast(uint32_t, 0x5BD1E995)
-    return h ^ (h >> 15)
+    return hashed
