@@ -132,6 +132,8 @@ class _Binary:
 
     @cython.cfunc
     def closed(self, fields: cython.Py_ssize_t) -> object:
+        if fields & 7:  # bits of a malformed batch may follow
+            self.validity.at[fields >> 3] &= (1 << (fields & 7)) - 1
         return BinaryColumn(
             self.validity.closed((fields + 7) // 8),
             self.ends.closed(4 * (fields + 1)),

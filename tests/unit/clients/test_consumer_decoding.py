@@ -1,0 +1,171 @@
+"""What one fetch brought, taken as records and as columns in turn: the same records, each once, the same errors."""
+
+import random
+from typing import Any
+
+import pytest
+
+from ottla.clients.consumer.arrow import schema, to_arrow
+from ottla.clients.consumer.decoding import Fetched, span
+from ottla.clients.consumer.record import record_class
+from ottla.clients.consumer.sinks import ColumnSink, RecordSink
+from ottla.clients.errors import CorruptRecords
+from ottla.common.ids import TopicPartition
+from ottla.records import (
+    Codec,
+    _decode_columns_fallback,
+    encode_batch,
+    encode_end_transaction_marker,
+    kernels,
+    patch,
+    read_header,
+    stamp_log_append_time,
+)
+from ottla.records.batch import TRANSACTIONAL, seal
+
+TP = TopicPartition("t", 3)
+Row = tuple[Any, ...]
+
+
+@pytest.fixture(params=["as built", "fallback"], autouse=True)
+def columns_kernel(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    if request.param == "fallback":
+        monkeypatch.setattr("ottla.clients.consumer.sinks.Columns", _decode_columns_fallback.Columns)
+        monkeypatch.setattr("ottla.clients.consumer.arrow.repeat_texts", _decode_columns_fallback.repeat_texts)
+
+
+def random_log(chance: random.Random) -> tuple[bytearray, list[tuple[int, int]]]:
+    """Batches of all kinds, and the transactions that were aborted."""
+    log, aborted, offset = bytearray(), [], chance.randrange(5)
+    for number in range(chance.randrange(1, 8)):
+        kind = chance.choice(["plain", "plain", "plain", "stamped", "gap", "aborted", "committed", "crc", "malformed"])
+        rows = [
+            (chance.randrange(1 << 40), chance.choice([None, b"", b"key"]), chance.choice([None, b"v" * 50]),
+             chance.choice([[], [], [("h", None), ("i", b"x")]]))
+            for _ in range(chance.randrange(1, 12))
+        ]  # fmt: skip
+        batch = encode_batch(rows, codec=chance.choice([Codec.NONE, Codec.NONE, Codec.NONE, Codec.LZ4, Codec.ZSTD]))
+        if kind == "stamped":
+            stamp_log_append_time(batch, 0, 1_000 + number)
+        elif kind == "gap":
+            offset += chance.randrange(100)
+        elif kind == "crc":
+            batch[-1] ^= 1
+        elif kind == "malformed":
+            batch[60] += 1
+            seal(batch, 0)
+        elif kind in {"aborted", "committed"}:
+            if kind == "aborted":
+                aborted.append((number, offset))
+            batch[22] |= TRANSACTIONAL
+            batch[43:51] = number.to_bytes(8, "big")
+            seal(batch, 0)
+            patch(batch, 0, offset, number)
+            offset = read_header(batch).next_offset
+            log += batch
+            batch = encode_end_transaction_marker(
+                commit=kind == "committed", producer_id=number, producer_epoch=0, coordinator_epoch=0, timestamp_ms=1
+            )
+        patch(batch, 0, offset, number)
+        offset = read_header(batch).next_offset
+        log += batch
+    return log, aborted
+
+
+def take_all(fetched: Fetched, chance: random.Random, kinds: str) -> tuple[list[Row], list[tuple[int, str]]]:
+    """What it has, and the errors; each step in one of `kinds` ("records", "columns" by their first letter)."""
+    rows: list[Row] = []
+    errors = []
+    while not fetched.exhausted:
+        limit = chance.choice([1, 2, 5, 1000])
+        sink = RecordSink(limit) if chance.choice(kinds) == "r" else ColumnSink(limit)
+        sink.expect(fetched.size)
+        while not sink.full and not fetched.exhausted:
+            before = len(sink)
+            try:
+                sink.take(fetched)
+            except CorruptRecords as error:
+                assert len(sink) == before
+                errors.append((error.offset, str(error)))
+        got = sink.records if isinstance(sink, RecordSink) else arrow_rows(sink)
+        assert len(got) == len(sink) <= limit
+        rows += [tuple(row) for row in got]
+        if got and not fetched.exhausted:
+            assert fetched.next_offset > rows[-1][0]
+    return rows, errors
+
+
+def arrow_rows(sink: ColumnSink) -> list[Row]:
+    batch = to_arrow(sink)
+    batch.validate(full=True)
+    assert batch.schema == schema()
+    rows = []
+    for row in batch.to_pylist():
+        assert (row["topic"], row["partition"]) == TP
+        headers = [(header["key"], header["value"]) for header in row["headers"]]
+        rows.append((row["offset"], round(row["timestamp"].timestamp() * 1000), row["key"], row["value"], headers))
+    return rows
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_columns_and_records_may_be_taken_in_turn(seed: int) -> None:
+    log, aborted = random_log(random.Random(seed))
+    next_offset, end = span(memoryview(log))
+    assert end == len(log)
+    offset = random.Random(seed).randrange(max(1, next_offset))
+
+    def everything(kinds: str) -> tuple[Any, ...]:
+        fetched = Fetched(TP, record_class(*TP), memoryview(log), offset, aborted=aborted)
+        rows, errors = take_all(fetched, random.Random(seed), kinds)
+        assert [row[0] for row in rows] == sorted({row[0] for row in rows})
+        return rows, errors, fetched.next_offset, fetched.epoch
+
+    rows, errors, after, epoch = everything("r")
+    assert after == next_offset
+    for kinds in ("c", "rc"):
+        got, their_errors, their_after, their_epoch = everything(kinds)
+        assert (got, [offset for offset, _ in their_errors]) == (rows, [offset for offset, _ in errors])
+        assert (their_after, their_epoch) == (after, epoch)
+
+
+def test_columns_of_several_partitions_say_where_each_row_is_from() -> None:
+    sink = ColumnSink(100)
+    sink.expect(1000)
+    for topic, partition, count in (("ä", 0, 3), ("ä", 1, 2), ("b", 0, 1)):
+        log = encode_batch([(5, None, b"x", [])] * count)
+        sink.take(Fetched(TopicPartition(topic, partition), record_class(topic, partition), memoryview(log), 0))
+    batch = to_arrow(sink)
+    batch.validate(full=True)
+    assert batch.column("topic").to_pylist() == 5 * ["ä"] + ["b"]
+    assert batch.column("partition").to_pylist() == [0, 0, 0, 1, 1, 0]
+    assert batch.column("offset").to_pylist() == [0, 1, 2, 0, 1, 0]
+
+
+def test_what_a_batch_decompresses_to_ends_a_poll(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("ottla.clients.consumer.sinks.ARROW_BYTES", 10_000)
+    log = encode_batch([(5, None, bytes(1000), [])] * 100, codec=Codec.ZSTD)
+    fetched = Fetched(TP, record_class(*TP), memoryview(log), 0)
+    counts = []
+    while not fetched.exhausted:
+        sink = ColumnSink(1000)
+        sink.expect(fetched.size)
+        while not sink.full and not fetched.exhausted:
+            sink.take(fetched)
+        counts.append(len(sink))
+    assert sum(counts) == 100
+    assert set(counts[:-1]) == {9}
+
+
+def test_a_batch_keeps_its_memory_when_the_fetch_is_gone() -> None:
+    log = bytearray(encode_batch([(5, b"key", b"value", [])] * 10))
+    sink = ColumnSink(100)
+    sink.expect(len(log))
+    sink.take(Fetched(TP, record_class(*TP), memoryview(log), 0))
+    batch = to_arrow(sink)
+    del sink
+    log[:] = bytes(len(log))
+    assert batch.column("value").to_pylist() == 10 * [b"value"]
+
+
+def test_the_kernel_that_is_used_is_the_one_that_was_built() -> None:
+    assert kernels.Columns.__module__.endswith("_fallback") != kernels.is_compiled("_decode_columns")

@@ -1,0 +1,357 @@
+"""One suite over both kernels that decode batches into columns; what they say is what `decode_batch` says."""
+
+import struct
+import tracemalloc
+from collections.abc import Iterator
+from types import ModuleType
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, example, given, settings
+from hypothesis import strategies as st
+
+from ottla.common.errors import KafkaError
+from ottla.records import (
+    Codec,
+    _decode_columns_fallback,
+    decode_batch,
+    encode_batch,
+    encode_control_batch,
+    kernels,
+    patch,
+    read_header,
+    stamp_log_append_time,
+)
+from ottla.records.batch import Buffer, seal
+from ottla.records.builder import ControlType
+from ottla.records.columns import BinaryColumn, RecordColumns
+from ottla.records.reader import payload
+
+from .samples import CODECS, INT64, RECORDS, ROWS
+from .test_mutations import BATCHES, _mutate, _seal_if_possible
+
+MANY = settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+WIDE = 1 << 40
+Row = tuple[Any, ...]
+
+
+def compiled_columns() -> ModuleType | None:
+    if not kernels.is_compiled("_decode_columns"):
+        return None
+    from ottla.records import _decode_columns
+
+    return _decode_columns
+
+
+@pytest.fixture(params=["compiled", "fallback"])
+def module(request: pytest.FixtureRequest) -> ModuleType:
+    found = _decode_columns_fallback if request.param == "fallback" else compiled_columns()
+    if found is None:
+        pytest.skip("the kernels are not compiled here")
+    return found
+
+
+def add(columns: Any, batch: Buffer, wanted: int = -(1 << 63), position: int = 0) -> int | None:
+    """One batch, compressed or not."""
+    header = read_header(batch, position)
+    append_time = header.max_timestamp if header.is_log_append_time else None
+    left: int | None = columns.add_records(
+        *payload(batch, position, header), header.record_count, header.base_offset, header.base_timestamp, append_time,
+        wanted,
+    )  # fmt: skip
+    return left
+
+
+def fields(column: BinaryColumn, count: int) -> Iterator[bytes | None]:
+    """What the column says, its bitmap and its null count checked."""
+    ends = struct.unpack(f"={count + 1}i", column.ends)
+    assert ends[0] == 0
+    assert ends[-1] == len(column.data)
+    assert len(column.validity) == (count + 7) // 8
+    nulls = 0
+    for index in range(count):
+        valid = column.validity[index >> 3] >> (index & 7) & 1
+        nulls += not valid
+        assert valid or ends[index] == ends[index + 1]
+        yield bytes(column.data[ends[index] : ends[index + 1]]) if valid else None
+    assert nulls == column.nulls
+    if count % 8:
+        assert not column.validity[-1] >> count % 8, "bits after the last field"
+
+
+def rows_of(columns: RecordColumns) -> list[Row]:
+    """The columns as records."""
+    rows = columns.rows
+    offsets = struct.unpack(f"={rows}q", columns.offsets)
+    timestamps = struct.unpack(f"={rows}q", columns.timestamps)
+    keys, values = list(fields(columns.keys, rows)), list(fields(columns.values, rows))
+    ends = struct.unpack(f"={rows + 1}i", columns.header_ends)
+    names = list(fields(columns.header_names, ends[-1]))
+    header_values = list(fields(columns.header_values, ends[-1]))
+    headers = [(name.decode(), value) for name, value in zip(names, header_values, strict=True) if name is not None]
+    assert len(headers) == ends[-1]
+    return [
+        (offsets[row], timestamps[row], keys[row], values[row], headers[ends[row] : ends[row + 1]])
+        for row in range(rows)
+    ]
+
+
+def expected(batch: Buffer, wanted: int = -(1 << 63)) -> list[Row]:
+    return [tuple(record) for record in decode_batch(batch) if record.offset >= wanted]
+
+
+@pytest.mark.parametrize("codec", CODECS)
+@pytest.mark.parametrize("wrap", [bytes, bytearray, memoryview])
+def test_columns_hold_what_the_records_hold(module: ModuleType, codec: Codec, wrap: type) -> None:
+    batch = encode_batch(ROWS, base_offset=100, codec=codec)
+    columns = module.Columns(1000, WIDE)
+    for _ in range(3):
+        assert add(columns, wrap(batch)) is None
+    assert (columns.rows, columns.full) == (12, False)
+    assert rows_of(columns.close()) == 3 * expected(batch)
+
+
+@MANY
+@given(batches=st.lists(RECORDS, min_size=1, max_size=4), base_offset=INT64, expect=st.sampled_from([0, 1, 5000]))
+@example(batches=[ROWS], base_offset=(1 << 63) - 2, expect=0)
+def test_any_records_come_back(module: ModuleType, batches: list[list[Row]], base_offset: int, expect: int) -> None:
+    """Offsets wrap as in Java."""
+    columns = module.Columns(1000, WIDE, expect)
+    encoded = [encode_batch(rows, base_offset=base_offset) for rows in batches]
+    for batch in encoded:
+        assert add(columns, batch) is None
+    assert rows_of(columns.close()) == [row for batch in encoded for row in expected(batch)]
+
+
+@MANY
+@given(rows=RECORDS, limit=st.integers(1, 25), most_bytes=st.sampled_from([1, 100, 300, WIDE]))
+def test_a_batch_is_taken_piece_by_piece(module: ModuleType, rows: list[Row], limit: int, most_bytes: int) -> None:
+    batch = encode_batch(rows, base_offset=50)
+    got: list[Row] = []
+    following: int | None = 50
+    while following is not None:
+        columns = module.Columns(limit, most_bytes)
+        left = add(columns, batch, following)
+        assert 0 < columns.rows <= limit
+        assert columns.size <= most_bytes or columns.rows == 1
+        assert columns.full == (left is not None or columns.rows == limit or columns.size >= most_bytes)
+        got += rows_of(columns.close())
+        assert left is None or left == got[-1][0] + 1
+        following = left
+    assert got == expected(batch)
+
+
+def log_of(*batches: Buffer) -> bytearray:
+    """The batches one after another, with the offsets that a log gives them."""
+    log, offset = bytearray(), 0
+    for batch in batches:
+        patched = bytearray(batch)
+        patch(patched, 0, offset, 7)
+        offset = read_header(patched).next_offset
+        log += patched
+    return log
+
+
+def test_plain_batches_are_taken_in_one_go(module: ModuleType) -> None:
+    stamped = bytearray(encode_batch(ROWS))
+    stamp_log_append_time(stamped, 0, 12_345)
+    log = log_of(encode_batch(ROWS), stamped, encode_batch(ROWS))
+    columns = module.Columns(1000, WIDE)
+    assert columns.add_batches(memoryview(log), 0, 0, True) == (len(log), 12, 7)
+    rows = rows_of(columns.close())
+    assert [row[0] for row in rows] == list(range(12))
+    assert [row[1] for row in rows] == [row[0] for row in ROWS] + 4 * [12_345] + [row[0] for row in ROWS]
+    assert [row[2:] for row in rows] == 3 * [row[1:] for row in ROWS]
+
+
+@pytest.mark.parametrize("wanted", range(13))
+def test_what_is_before_the_wanted_offset_is_left_out(module: ModuleType, wanted: int) -> None:
+    log = log_of(*3 * [encode_batch(ROWS)])
+    columns = module.Columns(1000, WIDE)
+    epoch = 7 if wanted < 12 else -1
+    assert columns.add_batches(log, 0, wanted, True) == (len(log), max(12, wanted), epoch)
+    assert [row[0] for row in rows_of(columns.close())] == list(range(wanted, 12))
+
+
+def _crc_wrong(batch: bytearray) -> bytearray:
+    batch[-1] ^= 1
+    return batch
+
+
+def _malformed(batch: bytearray) -> bytearray:
+    batch[60] += 1  # a record more
+    seal(batch, 0)
+    return batch
+
+
+def _old(batch: bytearray) -> bytearray:
+    batch[16] = 1
+    return batch
+
+
+@pytest.mark.parametrize(
+    "stop",
+    [
+        bytearray(encode_batch(ROWS, codec=Codec.LZ4)),
+        bytearray(encode_control_batch(ControlType.COMMIT, b"", 1, producer_id=5, transactional=True)),
+        bytearray(encode_control_batch(ControlType.LEADER_CHANGE, b"", 1)),
+        _crc_wrong(encode_batch(ROWS)),
+        _malformed(encode_batch(ROWS)),
+    ],
+    ids=["compressed", "marker", "control", "crc", "malformed"],
+)  # fmt: skip
+def test_a_batch_that_is_not_plain_is_where_it_stops(module: ModuleType, stop: bytearray) -> None:
+    before = log_of(encode_batch(ROWS), encode_batch(ROWS))
+    log = log_of(encode_batch(ROWS), encode_batch(ROWS), stop, encode_batch(ROWS))
+    columns = module.Columns(1000, WIDE)
+    assert columns.add_batches(log, 0, 2, True) == (len(before), 8, 7)
+    assert columns.add_batches(log, len(before), 8, True) == (len(before), 8, -1)
+    assert [row[0] for row in rows_of(columns.close())] == list(range(2, 8))
+
+
+def test_checksums_are_left_alone_on_request(module: ModuleType) -> None:
+    log = _crc_wrong(log_of(encode_batch([(1, b"k", b"v", [("h", b"x")])])))
+    columns = module.Columns(10, WIDE)
+    assert columns.add_batches(log, 0, 0, False) == (len(log), 1, 7)
+    assert rows_of(columns.close()) == [(0, 1, b"k", b"v", [("h", b"y")])]
+
+
+@pytest.mark.parametrize("size", [0, 60, 61, 100, -1])
+def test_a_batch_that_is_not_whole_is_where_it_stops(module: ModuleType, size: int) -> None:
+    columns = module.Columns(10, WIDE)
+    assert columns.add_batches(log_of(encode_batch(ROWS))[:size], 0, 3, True) == (0, 3, -1)
+    assert columns.rows == 0
+
+
+def test_a_run_ends_within_a_batch_where_the_columns_are_full(module: ModuleType) -> None:
+    batch = encode_batch([(1, None, b"x" * 100, [])] * 10)
+    log = log_of(*3 * [batch])
+    got: list[Row] = []
+    position = offset = 0
+    while position < len(log):
+        columns = module.Columns(7, WIDE)
+        position, offset, _ = columns.add_batches(log, position, offset, True)
+        got += rows_of(columns.close())
+        assert offset == len(got)
+    assert [row[0] for row in got] == list(range(30))
+
+
+def test_a_malformed_batch_leaves_nothing_behind(module: ModuleType) -> None:
+    good = encode_batch(ROWS)
+    whole = encode_batch([(5, b"key", b"value", [("name", b"x")]), (6, None, None, [("n", None)])] * 40)
+    bad = bytearray(whole)
+    bad[-1] = 2  # the last header's null value is of one byte
+    columns = module.Columns(1000, WIDE)
+    assert add(columns, good) is None
+    before = (columns.rows, columns.size, columns.full)
+    with pytest.raises(KafkaError):
+        add(columns, bad)
+    assert (columns.rows, columns.size, columns.full) == before
+    assert add(columns, good) is None
+    assert rows_of(columns.close()) == 2 * expected(good)
+
+
+def test_a_batch_that_is_malformed_after_what_fits_is_not_taken_in_part(module: ModuleType) -> None:
+    bad = _malformed(encode_batch(ROWS))
+    columns = module.Columns(1, WIDE)
+    with pytest.raises(KafkaError):
+        add(columns, bad)
+    assert (columns.rows, columns.full) == (0, False)
+
+
+def test_header_names_become_utf8(module: ModuleType) -> None:
+    batch = encode_batch([(0, None, None, [("größe", b"1"), ("abc", None)])])
+    position = bytes(batch).index("größe".encode())
+    batch[position + 2] = 0xFF
+    columns = module.Columns(10, WIDE)
+    add(columns, batch)
+    name = "gr" + 2 * "\N{REPLACEMENT CHARACTER}" + "ße"
+    assert rows_of(columns.close()) == expected(batch) == [(0, 0, None, None, [(name, b"1"), ("abc", None)])]
+
+
+def _outcome(columns: Any, harmed: bytes) -> object:
+    """What one kernel makes of any bytes."""
+    try:
+        batches = columns.add_batches(harmed, 0, 0, False)
+        rest = add(columns, harmed) if len(harmed) >= 61 else None
+    except KafkaError as error:
+        return error.code, rows_of(columns.close())
+    return batches, rest, columns.rows, columns.size, columns.full, rows_of(columns.close())
+
+
+@settings(max_examples=400, deadline=None)
+@given(codec=st.sampled_from([Codec.NONE, Codec.NONE, Codec.ZSTD]), most=st.integers(1, 30), data=st.data())
+def test_mutated_batches_have_the_same_outcome_in_both(codec: Codec, most: int, data: st.DataObject) -> None:
+    compiled = compiled_columns()
+    if compiled is None:
+        pytest.skip("the kernels are not compiled here")
+    harmed = _mutate(BATCHES[codec], data)
+    if data.draw(st.booleans()):
+        _seal_if_possible(harmed)
+    most_bytes = data.draw(st.sampled_from([50, WIDE]))
+    first, second = (
+        _outcome(module.Columns(most, most_bytes), bytes(harmed)) for module in (compiled, _decode_columns_fallback)
+    )
+    assert first == second
+
+
+@MANY
+@given(codec=st.sampled_from(CODECS), data=st.data())
+def test_mutated_batches_say_the_same_as_columns_and_as_records(
+    module: ModuleType, codec: Codec, data: st.DataObject
+) -> None:
+    harmed = bytes(_mutate(BATCHES[codec], data))
+    columns = module.Columns(1000, WIDE)
+    try:
+        records: object = expected(harmed)
+    except KafkaError as error:
+        records = error.code
+    try:
+        add(columns, harmed)
+        found: object = rows_of(columns.close())
+    except KafkaError as error:
+        found = error.code
+    assert found == records
+
+
+def test_lies_take_no_memory(module: ModuleType) -> None:
+    batch = encode_batch(ROWS)
+    batch[57:61] = b"\x7f\xff\xff\xff"
+    seal(batch, 0)
+    tracemalloc.start()
+    try:
+        columns = module.Columns((1 << 31) - 1, WIDE)
+        with pytest.raises(KafkaError):
+            add(columns, batch)
+        assert columns.add_batches(batch, 0, 0, True) == (0, 0, -1)
+        assert tracemalloc.get_traced_memory()[1] < 1 << 20
+    finally:
+        tracemalloc.stop()
+
+
+def test_callers_mistakes_are_no_kafka_errors(module: ModuleType) -> None:
+    for most in ((0, 1), (1, 0), (-1, 5)):
+        with pytest.raises(ValueError, match="hold nothing"):
+            module.Columns(*most)
+    columns = module.Columns(1, 1)
+    with pytest.raises(IndexError):
+        columns.add_records(b"abc", 0, 4, 0, 0, 0, None, 0)
+    with pytest.raises(IndexError):
+        columns.add_records(b"abc", 2, 1, 0, 0, 0, None, 0)
+    with pytest.raises(IndexError):
+        columns.add_batches(b"", -1, 0, True)
+    assert rows_of(columns.close()) == []
+    for work in (columns.close, lambda: columns.add_batches(b"", 0, 0, True)):
+        with pytest.raises(ValueError, match="handed out"):
+            work()
+
+
+def test_texts_are_repeated(module: ModuleType) -> None:
+    column = module.repeat_texts([(b"ab", 3), (b"", 2), ("größe".encode(), 1)])
+    assert struct.unpack("=7i", column.ends) == (0, 2, 4, 6, 6, 6, 13)
+    assert column.data == b"ababab" + "größe".encode()
+    assert struct.unpack("=i", module.repeat_texts([]).ends) == (0,)
+    with pytest.raises(ValueError, match="times"):
+        module.repeat_texts([(b"a", -1)])
+    with pytest.raises(ValueError, match="larger"):
+        module.repeat_texts([(b"a" * 1024, 1 << 20), (b"b" * 1024, 1 << 20)])
