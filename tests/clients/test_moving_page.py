@@ -1,0 +1,70 @@
+"""The page for people who come from other clients: its example runs, and what it names is there."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import aiokafka
+import confluent_kafka
+import kafka
+import pytest
+
+from ottla.clients import Admin, AsyncAdmin, AsyncConsumer, AsyncProducer, Consumer, Producer
+from tests.conftest import RunningBroker
+
+from .support import WAIT_S
+
+PAGE = Path(__file__).parents[2] / "docs" / "clients-moving.md"
+SECTIONS = dict(re.findall(r"^## (.*?)\n(.*?)(?=^## |\Z)", PAGE.read_text(), re.MULTILINE | re.DOTALL))
+ROW = re.compile(r"^\| (.+?) \| (.+?) \|$", re.MULTILINE)
+CALL = re.compile(r"\b([cp])\.(\w+)\(")
+OURS = {"c": Consumer, "p": Producer}
+OURS_ASYNC = {"c": AsyncConsumer, "p": AsyncProducer}
+THEIRS = {
+    "From confluent-kafka": ({"c": confluent_kafka.Consumer, "p": confluent_kafka.Producer}, OURS),
+    "From kafka-python": ({"c": kafka.KafkaConsumer, "p": kafka.KafkaProducer}, OURS),
+    "From aiokafka": ({"c": aiokafka.AIOKafkaConsumer, "p": aiokafka.AIOKafkaProducer}, OURS_ASYNC),
+}
+
+
+@pytest.mark.parametrize("section", THEIRS)
+def test_every_call_in_the_tables_exists(section: str) -> None:
+    theirs, ours = THEIRS[section]
+    rows = ROW.findall(SECTIONS[section])
+    assert len(rows) > 10
+    for before, after in rows:
+        for name, method in CALL.findall(before):
+            assert hasattr(theirs[name], method), f"{section}: {method} is none of theirs"
+        for name, method in CALL.findall(after):
+            assert hasattr(ours[name], method), f"{section}: {method} is none of ours"
+        for kind, method in re.findall(r"\b(Admin|AsyncAdmin)(?:\(.*?\))?\.(\w+)\(", after):
+            assert hasattr({"Admin": Admin, "AsyncAdmin": AsyncAdmin}[kind], method)
+
+
+def test_settings_of_the_table_are_settings() -> None:
+    rows = re.findall(r"^\| (`[\w.`, ]+`) \| `([\w.]+)` \|$", SECTIONS["From confluent-kafka"], re.MULTILINE)
+    assert len(rows) == 7
+    for _, name in rows:
+        last: Exception | None = None
+        for client in (Producer, Consumer):
+            try:
+                client({"bootstrap.servers": "127.0.0.1:9", name: 1_000_000}).close()
+            except ValueError as error:
+                last = error
+            else:
+                break
+        else:
+            raise AssertionError(f"{name} is a setting of neither client") from last
+
+
+@pytest.mark.both
+def test_the_example_runs(broker: RunningBroker, topic: str, capsys: pytest.CaptureFixture[str]) -> None:
+    producer = confluent_kafka.Producer({"bootstrap.servers": broker.bootstrap, "log_level": 2})
+    for i in range(10):
+        producer.produce(topic, b"order %d" % i, partition=0)
+    assert producer.flush(WAIT_S) == 0
+    (source,) = re.findall(r"```python\n(.*?)```", PAGE.read_text(), re.DOTALL)
+    source = source.replace('"orders', f'"{topic}').replace('"upper"', repr(f"{topic}-group"))
+    exec(compile(source, PAGE.name, "exec"), {"bootstrap": broker.bootstrap})
+    assert capsys.readouterr().out == "10\n"
