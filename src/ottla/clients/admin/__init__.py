@@ -1,9 +1,23 @@
-"""Admin: a cluster's topics, configuration, groups, offsets and brokers, as typed calls.
+"""Admin: a cluster's topics, configuration, groups, offsets, brokers and access, as typed calls.
 
-Read `core` (how a call goes on: a core without I/O), then `topics`, `configs`, `groups`, `cluster` (what each method
-asks and reads), then `shell`, which carries it out for the two faces `asynchronous` and `blocking`.
+Read `core` (how a call goes on: a core without I/O), then `topics`, `configs`, `groups`, `cluster`, `access` (what each
+method asks and reads), then `shell`, which carries it out for the two faces `asynchronous` and `blocking`.
 """
 
+from ottla.clients.admin.access_model import (
+    Acl,
+    AclFilter,
+    AclOperation,
+    AclPermission,
+    AclResource,
+    AclResourceType,
+    PatternType,
+    QuotaEntity,
+    QuotaName,
+    ScramCredential,
+    ScramDeletion,
+    ScramUpsertion,
+)
 from ottla.clients.admin.asynchronous import AsyncAdmin
 from ottla.clients.admin.blocking import Admin
 from ottla.clients.admin.core import PartialFailure
@@ -43,6 +57,12 @@ from ottla.clients.admin.model import (
 )
 
 __all__ = [
+    "Acl",
+    "AclFilter",
+    "AclOperation",
+    "AclPermission",
+    "AclResource",
+    "AclResourceType",
     "Admin",
     "Append",
     "AsyncAdmin",
@@ -67,12 +87,18 @@ __all__ = [
     "PartialFailure",
     "PartitionDescription",
     "PartitionLag",
+    "PatternType",
     "ProducerDescription",
     "Quorum",
     "QuorumReplica",
+    "QuotaEntity",
+    "QuotaName",
     "Reassignment",
     "ReplicaDescription",
     "ResourceType",
+    "ScramCredential",
+    "ScramDeletion",
+    "ScramUpsertion",
     "Subtract",
     "TopicCreated",
     "TopicDescription",

@@ -2,12 +2,21 @@
 
 from __future__ import annotations
 
+import secrets
 from collections.abc import Iterable, Mapping, Sequence
 from types import TracebackType
-from typing import Any, Self, TypeVar
+from typing import Any, Final, Self, TypeVar
 
+from ottla.clients.admin import access, configs, groups, topics
 from ottla.clients.admin import cluster as cluster_plans
-from ottla.clients.admin import configs, groups, topics
+from ottla.clients.admin.access_model import (
+    Acl,
+    AclFilter,
+    QuotaEntity,
+    ScramCredential,
+    ScramDeletion,
+    ScramUpsertion,
+)
 from ottla.clients.admin.core import Call, Outcome, Plan
 from ottla.clients.admin.model import (
     ClusterDescription,
@@ -37,6 +46,8 @@ from ottla.clients.options import COMMON_OPTIONS, read_options
 from ottla.common.ids import TopicPartition
 
 R = TypeVar("R")
+
+SALT_BYTES: Final = 24
 
 
 def admin_options(
@@ -382,3 +393,52 @@ class AsyncAdmin:
     async def unregister_broker(self, broker: int, *, timeout_s: float | None = None) -> None:
         """A broker (node id) that is down is no part of the cluster any more."""
         await self._run(cluster_plans.unregister(broker), timeout_s)
+
+    # -- access ------------------------------------------------------------------------------------------------
+
+    async def create_acls(self, acls: Iterable[Acl], *, timeout_s: float | None = None) -> None:
+        """The rules hold, on every broker in a moment. Raises PartialFailure by Acl."""
+        await self._run(_every(access.create(acls)), timeout_s)
+
+    async def describe_acls(self, wanted: AclFilter | None = None, *, timeout_s: float | None = None) -> list[Acl]:
+        """The rules that match, all if nothing is wanted in particular. Raises ClusterAuthorizationFailed."""
+        return await self._run(_only(access.describe(wanted or AclFilter())), timeout_s)
+
+    async def delete_acls(
+        self, filters: Iterable[AclFilter | Acl], *, timeout_s: float | None = None
+    ) -> dict[AclFilter, tuple[Acl, ...]]:
+        """The rules that match are gone: which these were, by filter. An Acl matches itself alone."""
+        return await self._run(_every(access.delete(filters)), timeout_s)
+
+    async def describe_scram_credentials(
+        self, users: Iterable[str] | None = None, *, timeout_s: float | None = None
+    ) -> dict[str, tuple[ScramCredential, ...]]:
+        """By which SCRAM mechanisms these or all users may log in. A user without any is a ResourceNotFound."""
+        return await self._run(access.describe_scram(users), timeout_s)
+
+    async def alter_scram_credentials(
+        self, changes: Iterable[ScramUpsertion | ScramDeletion], *, timeout_s: float | None = None
+    ) -> None:
+        """The users have these credentials, or not any more. Raises PartialFailure by user, ConfigurationError."""
+        salts = iter(lambda: secrets.token_bytes(SALT_BYTES), b"")
+        await self._run(_every_of(access.alter_scram(changes, salts)), timeout_s)
+
+    async def describe_client_quotas(
+        self, wanted: QuotaEntity | None = None, *, strict: bool = False, timeout_s: float | None = None
+    ) -> dict[QuotaEntity, dict[str, float]]:
+        """The quotas of those who match, all if nobody in particular is wanted.
+
+        `strict`: only of those about whom nothing but what is asked for is said. A quota is by name:
+        producer_byte_rate, consumer_byte_rate, request_percentage, controller_mutation_rate, connection_creation_rate.
+        """
+        return await self._run(_only(access.describe_quotas(wanted or QuotaEntity(), strict)), timeout_s)
+
+    async def alter_client_quotas(
+        self,
+        changes: Mapping[QuotaEntity, Mapping[str, float | None]],
+        *,
+        validate_only: bool = False,
+        timeout_s: float | None = None,
+    ) -> None:
+        """These have these quotas; None takes one away. Raises PartialFailure by entity, ConfigurationError."""
+        await self._run(_every(access.alter_quotas(changes, validate_only)), timeout_s)

@@ -6,6 +6,14 @@ from collections.abc import Coroutine, Iterable, Mapping, Sequence
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
+from ottla.clients.admin.access_model import (
+    Acl,
+    AclFilter,
+    QuotaEntity,
+    ScramCredential,
+    ScramDeletion,
+    ScramUpsertion,
+)
 from ottla.clients.admin.asynchronous import AsyncAdmin
 from ottla.clients.admin.model import (
     ClusterDescription,
@@ -362,3 +370,51 @@ class Admin:
     def unregister_broker(self, broker: int, *, timeout_s: float | None = None) -> None:
         """A broker (node id) that is down is no part of the cluster any more."""
         self._run(self._async.unregister_broker(broker, timeout_s=timeout_s))
+
+    # -- access ------------------------------------------------------------------------------------------------
+
+    def create_acls(self, acls: Iterable[Acl], *, timeout_s: float | None = None) -> None:
+        """The rules hold, on every broker in a moment. Raises PartialFailure by Acl."""
+        self._run(self._async.create_acls(acls, timeout_s=timeout_s))
+
+    def describe_acls(self, wanted: AclFilter | None = None, *, timeout_s: float | None = None) -> list[Acl]:
+        """The rules that match, all if nothing is wanted in particular. Raises ClusterAuthorizationFailed."""
+        return self._run(self._async.describe_acls(wanted, timeout_s=timeout_s))
+
+    def delete_acls(
+        self, filters: Iterable[AclFilter | Acl], *, timeout_s: float | None = None
+    ) -> dict[AclFilter, tuple[Acl, ...]]:
+        """The rules that match are gone: which these were, by filter. An Acl matches itself alone."""
+        return self._run(self._async.delete_acls(filters, timeout_s=timeout_s))
+
+    def describe_scram_credentials(
+        self, users: Iterable[str] | None = None, *, timeout_s: float | None = None
+    ) -> dict[str, tuple[ScramCredential, ...]]:
+        """By which SCRAM mechanisms these or all users may log in. A user without any is a ResourceNotFound."""
+        return self._run(self._async.describe_scram_credentials(users, timeout_s=timeout_s))
+
+    def alter_scram_credentials(
+        self, changes: Iterable[ScramUpsertion | ScramDeletion], *, timeout_s: float | None = None
+    ) -> None:
+        """The users have these credentials, or not any more. Raises PartialFailure by user, ConfigurationError."""
+        self._run(self._async.alter_scram_credentials(changes, timeout_s=timeout_s))
+
+    def describe_client_quotas(
+        self, wanted: QuotaEntity | None = None, *, strict: bool = False, timeout_s: float | None = None
+    ) -> dict[QuotaEntity, dict[str, float]]:
+        """The quotas of those who match, all if nobody in particular is wanted.
+
+        `strict`: only of those about whom nothing but what is asked for is said. A quota is by name:
+        producer_byte_rate, consumer_byte_rate, request_percentage, controller_mutation_rate, connection_creation_rate.
+        """
+        return self._run(self._async.describe_client_quotas(wanted, strict=strict, timeout_s=timeout_s))
+
+    def alter_client_quotas(
+        self,
+        changes: Mapping[QuotaEntity, Mapping[str, float | None]],
+        *,
+        validate_only: bool = False,
+        timeout_s: float | None = None,
+    ) -> None:
+        """These have these quotas; None takes one away. Raises PartialFailure by entity, ConfigurationError."""
+        self._run(self._async.alter_client_quotas(changes, validate_only=validate_only, timeout_s=timeout_s))
