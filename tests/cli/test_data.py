@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import json
 import os
+import pty
 import signal
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -15,9 +17,12 @@ from typing import Any, NamedTuple, Protocol
 import confluent_kafka
 import pytest
 
+from ottla.cli import follow
 from ottla.clients import Admin, Consumer, Producer, Record, TopicPartition
 from tests.clients.support import WAIT_S, sample_records, unique, wait_until
 from tests.conftest import OTTLA, RunningBroker
+
+from .conftest import Run
 
 pytestmark = pytest.mark.both
 FIRST_TIMESTAMP = 1_700_000_000_000
@@ -223,7 +228,8 @@ def test_a_group_gets_what_was_printed_committed_and_without_a_group_nothing_is(
         assert committed is not None
         assert committed.offset == 6
         assert [row.group_id for row in admin.list_groups() if "ottla-cli" in row.group_id] == []
-        admin.delete_group(group)
+    rest = shell("consume", topic, "--group", group, "-e")
+    assert (rest.code, [int(line) for line in rest.lines]) == (0, list(range(6, 10)))
     refused = shell("consume", topic, "--group", group, "-o", "-5")
     assert refused.code == 2
 
@@ -260,6 +266,48 @@ def test_a_reader_that_goes_away_ends_it_quietly(broker: RunningBroker, new_topi
     assert process.wait(WAIT_S) == 141
     assert process.stderr.read() == b""
     process.stderr.close()
+
+
+def test_partitions_that_come_later_are_read_from_their_beginning(
+    broker: RunningBroker, ottla: Run, new_topic: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(follow, "DISCOVER_EVERY_S", 0.1)
+    topic = new_topic()
+    fill(broker, topic, 1)
+
+    def add() -> None:
+        with Admin(bootstrap_servers=broker.bootstrap) as admin:
+            admin.create_partitions(topic, 2)
+        with Producer(bootstrap_servers=broker.bootstrap, metadata_max_age_ms=100) as producer:
+            producer.send(topic, b"late", partition=1).result(WAIT_S)
+
+    adding = threading.Timer(0.5, add)
+    adding.start()
+    done = ottla("consume", topic, "-n", "2", "-f", r"%p %v\n")
+    adding.join()
+    assert (done.code, done.out) == (0, "0 0\n1 late\n")
+
+
+@pytest.mark.parametrize("words", [[], ["-f", r"%v\n"], ["--json"]])
+def test_on_a_terminal_a_record_is_shown_and_not_obeyed(
+    words: list[str], broker: RunningBroker, new_topic: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("NO_COLOR", "1")
+    topic = new_topic()
+    with Producer(bootstrap_servers=broker.bootstrap) as producer:
+        producer.send(topic, "\x1b[2J\x07\u009b1mä\u202e".encode(), b"\x1b]0;title\x07", headers={"h": b"\x1b[A"})
+    ours, theirs = pty.openpty()
+    try:
+        subprocess.run(
+            [*COMMAND, "consume", topic, "-e", "-b", broker.bootstrap, *words], stdout=theirs, timeout=30, check=True
+        )
+        shown = os.read(ours, 4096).decode()
+    finally:
+        os.close(ours)
+        os.close(theirs)
+    assert shown.rstrip("\r\n").isprintable()
+    assert "1b[2J" in shown
+    assert "ä" in shown
 
 
 def test_the_end_of_a_topic_may_be_what_no_consumer_sees(broker: RunningBroker, shell: Shell, new_topic: Any) -> None:

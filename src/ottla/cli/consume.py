@@ -96,7 +96,7 @@ def _check(options: argparse.Namespace) -> None:
         raise Failure("--last and -o both say where to begin", exit_code=2)
     if not options.group:
         return
-    for name in ("partition", "last", "until", "exit_at_end"):
+    for name in ("partition", "last", "until"):
         if getattr(options, name) not in (None, [], False):
             raise Failure(
                 f"--{name.replace('_', '-')} does not go with --group: the group decides who reads what from where",
@@ -138,7 +138,7 @@ def read(options: argparse.Namespace, *, offset: str, last: int | None, count: i
                 limits = limits._replace(most=None if count is None else count - written)
             if options.exit_at_end or is_over:
                 limits = limits._replace(ends=end)
-            follower = Follower(consumer, sink, limits, stopping)
+            follower = Follower(consumer, sink, limits, stopping, lambda: _there(consumer, options, partitions))
             follower.run(starts)
         return 130 if stopping.asked else 1 if corrupt + follower.corrupt else 0
 
@@ -175,6 +175,8 @@ def _in_group(consumer: Consumer, options: argparse.Namespace, sink_for: Callabl
         _compiled(pattern, "a topic")
     else:
         topics = sorted({tp.topic for tp in _partitions(consumer, options, [])})
+    if options.exit_at_end:
+        limits = limits._replace(ends=consumer.end_offsets(_partitions(consumer, options, [])))
     sink = sink_for(topics is None or len(topics) > 1)
     with stopping_on_interrupt() as stopping:
         follower = Follower(consumer, sink, limits, stopping)
@@ -221,6 +223,14 @@ def _partitions(consumer: Consumer, options: argparse.Namespace, wanted: Sequenc
                 raise Failure(f"topic {topic!r} has no partition {partition}; it has {there}")
             chosen.append(TopicPartition(topic, partition))
     return chosen
+
+
+def _there(consumer: Consumer, options: argparse.Namespace, wanted: Sequence[int]) -> list[TopicPartition]:
+    """As `_partitions`, later on: what is not there any more is the consumer's to tell."""
+    try:
+        return _partitions(consumer, options, wanted)
+    except Failure:
+        return []
 
 
 def _pattern(text: str | None) -> re.Pattern[bytes] | None:

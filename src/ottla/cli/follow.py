@@ -27,6 +27,8 @@ POLL_S = 0.25
 """How long one poll waits: an interrupt is seen after so long at the latest."""
 RECORDS = 10_000
 COMMIT_EVERY_S = 5.0
+DISCOVER_EVERY_S = 30.0
+Discover = Callable[[], Sequence["TopicPartition"]]
 Sink = Callable[[Sequence["Record"]], None]
 
 
@@ -67,8 +69,13 @@ class Limits(NamedTuple):
 class Follower:
     """One reading from start to end. `written` counts what the sink got."""
 
-    def __init__(self, consumer: Consumer, sink: Sink, limits: Limits, stopping: Stopping) -> None:
+    def __init__(
+        self, consumer: Consumer, sink: Sink, limits: Limits, stopping: Stopping, discover: Discover | None = None
+    ) -> None:
+        """`discover` gives the partitions that there are by then: new ones are read from their beginning."""
         self._consumer = consumer
+        self._discover = discover
+        self._discover_at_s = time.monotonic() + DISCOVER_EVERY_S
         self._sink = sink
         self._limits = limits
         self._stopping = stopping
@@ -77,7 +84,8 @@ class Follower:
         self._commit_at_s = time.monotonic() + COMMIT_EVERY_S
         self.written = 0
         self.corrupt = 0
-        self.in_group = False
+        self._in_group = False
+        self._was_assigned = False
 
     def run(self, starts: Mapping[TopicPartition, int]) -> None:
         """Read these partitions from there. Blocks until the limits or an interrupt say stop."""
@@ -93,8 +101,10 @@ class Follower:
 
     def run_in_group(self, topics: Sequence[str] | None, pattern: str | None) -> None:
         """Share the topics with the group, beginning where it has committed. Blocks likewise."""
-        self.in_group = True
-        self._consumer.subscribe(topics, pattern=pattern, on_revoked=self._give_up, on_lost=self._lose)
+        self._in_group = True
+        self._consumer.subscribe(
+            topics, pattern=pattern, on_assigned=self._assigned, on_revoked=self._give_up, on_lost=self._lose
+        )
         self._read()
         if self._next:
             self._consumer.commit(self._next)
@@ -113,26 +123,29 @@ class Follower:
                 self.corrupt += 1
                 print(Style.of(sys.stderr).red(f"ottla: {error}"), file=sys.stderr)
                 continue
-            if records:
-                self._take(records, room)
-            elif self._limits.ends is not None:
-                self._look_at_positions()
-            if self._is_done(room_taken=bool(records)):
+            wanted = self._take(records, room) if records else 0
+            if self._is_done(idle=not records):
                 return
-            if until_ms is not None and not records and time.time_ns() // 1_000_000 >= until_ms:
+            if until_ms is not None and not wanted and time.time_ns() // 1_000_000 >= until_ms:
                 return
             if not records and _nobody_reads():
                 raise BrokenPipeError
-            self._commit_now_and_then()
+            self._now_and_then()
 
-    def _is_done(self, *, room_taken: bool) -> bool:
+    def _is_done(self, *, idle: bool) -> bool:
         if self._limits.most is not None and self.written >= self._limits.most:
             return True
-        return self._limits.ends is not None and not self._left and (room_taken or not self.in_group)
+        if self._limits.ends is None:
+            return False
+        if self._in_group:
+            return self._group_is_through(self._limits.ends)
+        if idle:
+            self._look_at_positions()
+        return not self._left
 
-    def _take(self, records: list[Record], room: int | None) -> None:
-        """Hand over what is wanted of a poll; notes how far each partition was read."""
-        wanted = self._within_ends(records) if self._limits.ends is not None else records
+    def _take(self, records: list[Record], room: int | None) -> int:
+        """Hand over what is wanted of a poll, and say how much that was; notes how far each partition was read."""
+        wanted = self._within_ends(records) if self._limits.ends is not None and not self._in_group else records
         if self._limits.until_ms is not None:
             wanted = [record for record in wanted if record.timestamp < self._limits.until_ms]
         if self._limits.grep is not None:
@@ -143,11 +156,12 @@ class Follower:
         if wanted:
             self._sink(wanted)
             self.written += len(wanted)
-        if self.in_group:
+        if self._in_group:
             full = self._limits.most is not None and self.written >= self._limits.most
             for _, run in groupby(_up_to(records, wanted[-1]) if full else records, type):
                 *_, last = run
                 self._next[last.topic_partition] = last.offset + 1
+        return len(wanted)
 
     def _within_ends(self, records: list[Record]) -> list[Record]:
         kept: list[Record] = []
@@ -174,10 +188,32 @@ class Follower:
             if self._consumer.position(tp) >= end:
                 self._finish(tp)
 
-    def _commit_now_and_then(self) -> None:
-        if self.in_group and self._next and time.monotonic() >= self._commit_at_s:
-            self._commit_at_s = time.monotonic() + COMMIT_EVERY_S
+    def _group_is_through(self, ends: Mapping[TopicPartition, int]) -> bool:
+        """Whether all that the group gave to this member is read up to the ends."""
+        from ottla.clients.errors import NotAssigned
+
+        if not self._was_assigned:
+            return False
+        try:
+            return all(self._consumer.position(tp) >= ends.get(tp, 0) for tp in self._consumer.assignment())
+        except NotAssigned:  # it was given up just now; the next look knows
+            return False
+
+    def _now_and_then(self) -> None:
+        now_s = time.monotonic()
+        if self._in_group and self._next and now_s >= self._commit_at_s:
+            self._commit_at_s = now_s + COMMIT_EVERY_S
             self._consumer.commit_async(dict(self._next))
+        if self._discover is not None and self._limits.ends is None and now_s >= self._discover_at_s:
+            self._discover_at_s = now_s + DISCOVER_EVERY_S
+            known = self._consumer.assignment()
+            new = [tp for tp in self._discover() if tp not in known]
+            if new:
+                self._consumer.assign([*known, *new])
+                self._consumer.seek_to_beginning(new)
+
+    def _assigned(self, _: list[TopicPartition]) -> None:
+        self._was_assigned = True
 
     def _give_up(self, partitions: list[TopicPartition]) -> None:
         mine = {tp: self._next[tp] for tp in partitions if tp in self._next}

@@ -13,7 +13,7 @@ from ottla.cli.formats.writing import header_text
 from ottla.cli.terminal import Style
 
 _BATCH_HEAD = (
-    f"{'POSITION':>10}  {'OFFSETS':<21}  {'RECORDS':>7}  {'SIZE':>9}  {'CODEC':<6}  {'MAX TIMESTAMP':<23}  EPOCH"
+    f"{'POSITION':>10}  {'OFFSETS':<17}  {'RECORDS':>7}  {'SIZE':>9}  {'CODEC':<6}  {'MAX TIMESTAMP':<23}  EPOCH"
 )
 
 
@@ -69,13 +69,13 @@ class Printer:
         first, last = f["base_offset"], f["last_offset"]
         offsets = f"{first}-{last}" if last != first else str(first)
         line = (
-            f"{f['position']:>10}  {offsets:<21}  {f['records']:>7}  {human.size(f['size']):>9}  {f['codec']:<6}  "
+            f"{f['position']:>10}  {offsets:<17}  {f['records']:>7}  {human.size(f['size']):>9}  {f['codec']:<6}  "
             f"{human.moment(f['max_timestamp']):<23}  {f['leader_epoch']:>5}"
         )
         if f["producer_id"] >= 0:
             line += f"  producer {f['producer_id']}/{f['producer_epoch']}"
             if f["base_sequence"] >= 0:
-                line += f" sequence {f['base_sequence']}-{f['last_sequence']}"
+                line += f" seq {f['base_sequence']}-{f['last_sequence']}"
         flags = [name for name in ("transactional", "control") if f[name]]
         flags += ["append time"] if f["timestamp_type"] == "append" else []
         flags += [f"delete horizon {human.moment(f['delete_horizon'])}"] if f["delete_horizon"] is not None else []

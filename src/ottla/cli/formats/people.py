@@ -25,14 +25,16 @@ class PeopleWriter:
 
     def lines(self, records: Iterable[Readable]) -> str:
         """A line for each record."""
-        return "".join([self._line(record) for record in records])
+        placed = [(self._place(record), record) for record in records]
+        self._width = max([self._width, *(len(place) for place, _ in placed)])
+        return "".join([self._line(place, record) for place, record in placed])
 
-    def _line(self, record: Readable) -> str:
-        style = self._style
+    def _place(self, record: Readable) -> str:
         place = f"{record.partition}:{record.offset}"
-        if self._with_topic:
-            place = f"{record.topic}:{place}"
-        self._width = max(self._width, len(place))
+        return f"{record.topic}:{place}" if self._with_topic else place
+
+    def _line(self, place: str, record: Readable) -> str:
+        style = self._style
         words = [style.dim(f"{place:<{self._width}}  {human.moment(record.timestamp)}")]
         if record.key is not None:
             words.append(style.green(_shown(record.key)) or style.dim('""'))
