@@ -8,7 +8,7 @@ from collections import Counter
 
 import pytest
 
-from ottla.clients import Consumer, CorruptRecords, Producer
+from ottla.clients import Consumer, CorruptRecords, GroupAuthorizationFailed, IllegalGeneration, Producer
 from ottla.testing import Ottla
 
 from .clients import Client, each_client
@@ -321,3 +321,38 @@ def test_the_first_batch_of_a_producer_fails_and_the_order_is_kept(ottla: Ottla,
         for delivery in [producer.send(topic, b"%050d" % n, partition=0) for n in range(60)]:
             delivery.result(10)
     assert values(ottla, topic) == [b"%050d" % n for n in range(60)]
+
+
+def read_all(consumer: Consumer, topic: str, count: int) -> None:
+    consumer.subscribe([topic])
+    while count > 0:
+        count -= len(consumer.poll(0.1))
+
+
+def test_a_member_of_an_old_generation_comes_back_as_itself(ottla: Ottla) -> None:
+    topic = ottla.topic()
+    ottla.produce(topic, *VALUES)
+    with Consumer(
+        bootstrap_servers=ottla.bootstrap, group_id="g", auto_offset_reset="earliest", enable_auto_commit=False
+    ) as consumer:
+        read_all(consumer, topic, 20)
+        before = [member for member, _, _ in ottla.group("g").members]
+        ottla.faults.fail("OffsetCommit", "ILLEGAL_GENERATION")
+        with pytest.raises(IllegalGeneration):
+            consumer.commit()
+        read_all(consumer, topic, 20)
+        consumer.commit()
+        assert [member for member, _, _ in ottla.group("g").members] == before
+
+
+def test_a_consumer_that_an_error_ended_leaves_its_group(ottla: Ottla) -> None:
+    topic = ottla.topic()
+    ottla.produce(topic, *VALUES)
+    with Consumer(
+        bootstrap_servers=ottla.bootstrap, group_id="g", auto_offset_reset="earliest", heartbeat_interval_ms=50
+    ) as consumer:
+        read_all(consumer, topic, 20)
+        ottla.faults.fail("Heartbeat", "GROUP_AUTHORIZATION_FAILED")
+        with pytest.raises(GroupAuthorizationFailed):
+            poll_for_long(consumer, [])
+    assert ottla.group("g").members == []

@@ -98,12 +98,29 @@ def test_member_that_the_coordinator_forgot_loses_its_partitions_and_joins_again
     world.down = True
     world.run(10_000)
     world.down = False
-    one.core.membership._gone()  # type: ignore[union-attr]
+    one.core.membership._gone(ErrorCode.UNKNOWN_MEMBER_ID)  # type: ignore[union-attr]
     with pytest.raises(RebalanceInProgress):
         one.core.commit_request({})
     settle(world, one, rounds=30)
     assert one.owned() == [0, 1]
     assert [kind for kind, _ in one.story] == ["assigned", "lost", "assigned"]
+
+
+@pytest.mark.parametrize("code", [ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.ILLEGAL_GENERATION])
+def test_member_that_is_thrown_out_while_a_rebalance_waits_for_its_poll_joins_again(code: ErrorCode) -> None:
+    world = World({"t": 2})
+    one = Simulated(world, group_id="g")
+    one.core.subscribe(["t"], None)
+    settle(world, one)
+    membership = one.core.membership
+    assert membership is not None
+    known_as = membership.member_id
+    membership._move(State.PREPARING)
+    membership.member_lost(code)
+    assert membership.member_id == (known_as if code == ErrorCode.ILLEGAL_GENERATION else "")
+    settle(world, one, rounds=30)
+    assert membership.state is State.STABLE
+    assert one.owned() == [0, 1]
 
 
 def test_partitions_that_are_added_make_the_leader_rebalance() -> None:

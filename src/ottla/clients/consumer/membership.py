@@ -220,7 +220,7 @@ class Membership:
     def member_lost(self, code: int) -> None:
         """The answer to a commit says that the member is out or that the group goes on without it."""
         if code in _MEMBER_GONE and self.state in (State.STABLE, State.ADOPTING, State.PREPARING):
-            self._gone()
+            self._gone(code)
 
     def led_topics(self) -> frozenset[str]:
         """The topics of the whole group if this member leads it: it watches their partitions."""
@@ -332,7 +332,7 @@ class Membership:
             self.member_id = outcome.member_id
             return
         if code in _MEMBER_GONE:
-            self._gone()
+            self._gone(code)
             return
         if code:
             self._retry(error_for(code), now_ms)
@@ -405,7 +405,7 @@ class Membership:
         if isinstance(outcome, ClientError) or outcome.error_code:
             error = outcome if isinstance(outcome, ClientError) else error_for(outcome.error_code)
             if isinstance(error, BrokerError) and error.code in _MEMBER_GONE:
-                self._gone()
+                self._gone(error.code)
                 return
             self._move(State.JOINING)
             if not (isinstance(error, BrokerError) and error.code == ErrorCode.REBALANCE_IN_PROGRESS):
@@ -464,20 +464,24 @@ class Membership:
             if self.state is State.STABLE:
                 self._move(State.PREPARING)
         elif code in _MEMBER_GONE:
-            self._gone()
+            self._gone(code)
         elif code in COORDINATOR_MOVED or (code and error_for(code).retriable):
             self._effects.append(ForgetCoordinator())
             self._next_beat_ms = now_ms + self.options.backoff.initial_ms
         elif code:
             self._fail(error_for(code))
 
-    def _gone(self) -> None:
-        """The group went on without this member: what it had may be another's already."""
+    def _gone(self, code: int) -> None:
+        """The group went on without this member: what it had may be another's already.
+
+        Who is only of an old generation is still known by its id; with another one the group would wait for both.
+        """
         logger.info("Group %s: this member is not in it any more, joins again", self.options.group_id)
-        in_join = self.state is State.JOINING
+        member_id = self.member_id if code == ErrorCode.ILLEGAL_GENERATION else ""
         self._reset()
+        self.member_id = member_id
         self._lost = bool(self.owned)
-        if not in_join or self._lost:
+        if self.state is not State.PREPARING and (self.state is not State.JOINING or self._lost):
             self._move(State.PREPARING)
 
     def _fail(self, error: ClientError) -> None:
@@ -496,7 +500,8 @@ class Membership:
         self._rejoin = False
 
     def _leaving(self, reason: str) -> list[Effect]:
-        if not self._is_member() or self.options.instance_id is not None:
+        # Also after an error that ended it all: the others should not have to wait for its session to run out.
+        if self.state is State.OUTSIDE or not self.member_id or self.options.instance_id is not None:
             return []
         request = LeaveGroupRequest(
             group_id=self.options.group_id,
