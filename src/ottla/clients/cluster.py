@@ -179,7 +179,8 @@ class ClusterView:
 
     def leader(self, topic: str, partition: int) -> int | None:
         """The node id of the leader; None if the partition or its leader is not known."""
-        known = self.partition(topic, partition)
+        topics = self.topics.get(topic)  # not by `partition`: this is asked for every request
+        known = None if topics is None else topics.partitions.get(partition)
         return None if known is None or known.leader == NO_NODE else known.leader
 
     def leader_epoch(self, topic: str, partition: int) -> int:

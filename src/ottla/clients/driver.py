@@ -59,7 +59,7 @@ class Driver:
     @property
     def is_current_thread(self) -> bool:
         """Whether the caller runs on the loop: in a callback, where waiting would wait for itself."""
-        return threading.current_thread() is self._thread
+        return threading.get_ident() == self._thread.ident
 
     def run(self, coroutine: Coroutine[Any, Any, R], timeout_s: float | None = None) -> R:
         """What `coroutine` returns or raises. Blocks; after `timeout_s` it is cancelled and RequestTimedOut raised.

@@ -223,4 +223,5 @@ def seal(buffer: bytearray | memoryview, position: int) -> None:
 def write_header(buffer: bytearray | memoryview, position: int, header: BatchHeader) -> None:
     """Write `header` at `position`, where the records follow already, with a fresh CRC (`header.crc` is ignored)."""
     _HEADER.pack_into(buffer, position, *header)
-    seal(buffer, position)
+    end = position + LOG_OVERHEAD + header[1]
+    _CRC.pack_into(buffer, position + CRC_POSITION, crc32c(memoryview(buffer)[position + CRC_START : end]))

@@ -60,7 +60,7 @@ class ProducerCore:
     def __init__(self, settings: ProducerSettings, view: View, random: Random) -> None:
         self.settings = settings
         self.hurry: Callable[[], object] = _nothing  # set by the shell: somebody waits for a batch, `step` soon
-        self.late_ms = 0  # how long the shell may take to `step` after an `append`
+        self.late_ms: float = 0  # how long new batches have lingered before this `step`
         self.woken = True  # False: something was appended that the shell has not looked at
         self.wait: Callable[[Batch, float | None], object] = _wait_not  # set by a shell that blocks
         self.accumulator = Accumulator(settings.batch_size, settings.buffer_memory)
@@ -319,30 +319,33 @@ class ProducerCore:
                 self._active[queue] = None
         return [self._send(node, batches) for node, batches in plans.items()]
 
-    def take_alone(self, batch: Batch, now_ms: int) -> Send | None:
-        """The batch as a request of its own, now and not by `step`; None unless nothing stands before or behind it.
+    def may_go_alone(self, batch: Batch, node: int, now_ms: int) -> bool:
+        """Whether the batch may be a request of its own to its leader `node` now; if so it is closed and numbered.
 
-        For a shell whose caller waits: answer with `settle` or `lost`. Until then nothing else of the partition is
-        sent, so the request may go over another connection than `step`'s.
+        For a shell whose caller waits: `goes_alone` is called under the same hold of the lock, or nothing came of it.
         """
         queue = batch.queue
+        settings = self.settings
         if (
-            self.settings.acks == 0
-            or (self.settings.idempotent and self._producer_id < 0)
+            settings.acks == 0
+            or (settings.idempotent and self._producer_id < 0)
             or batch.callbacks
             or queue.in_flight
             or len(queue.waiting) != 1
             or queue.waiting[0] is not batch
             or queue.retry_at_ms > now_ms
+            or not self._is_free(node, now_ms)
         ):
-            return None
-        node = self._view.leader(queue.topic, queue.partition)
-        if node is None or not self._is_free(node, now_ms):
-            return None
-        if batch is queue.open:
-            queue.close_open()
-        if not self._number(queue, batch):
-            return None
+            return False
+        queue.close_open()
+        return self._number(queue, batch)
+
+    def goes_alone(self, batch: Batch, node: int, now_ms: int) -> Send:
+        """The batch is on its way: answer with `arrived_alone`, `responded` or `lost`.
+
+        Until then nothing else of the partition is sent, so it may have gone over another connection than `step`'s.
+        """
+        queue = batch.queue
         if batch in self._fresh:
             self._fresh.remove(batch)
             batch.deadline_ms = now_ms + self.settings.delivery_timeout_ms
@@ -353,6 +356,15 @@ class ProducerCore:
         del self._active[queue]
         self._known[queue.topic].leave(queue)
         return self._send(node, [batch])
+
+    def arrived_alone(self, send: Send, base_offset: int, log_append_time_ms: int) -> None:
+        """The batch is acknowledged: `announce` it, and `step` if `woken` is false now."""
+        self._take_sent(send.request_id)
+        (batch,) = send.batches
+        batch.queue.in_flight.remove(batch)
+        self._judge(batch, Outcome(0, base_offset, log_append_time_ms), 0)
+        if self._active or self._waiting_senders:
+            self._call()
 
     def _is_free(self, node: int, now_ms: int) -> bool:
         if self._sent_to.get(node, 0) >= self.settings.max_in_flight:
@@ -399,13 +411,6 @@ class ProducerCore:
         self, request_id: int, outcomes: dict[tuple[str, int], Outcome], throttle_ms: int, now_ms: int
     ) -> list[Effect]:
         """The broker's answer. A batch that it does not mention is sent again."""
-        ended = self.settle(request_id, outcomes, throttle_ms, now_ms)
-        return [Finished(ended), *self.step(now_ms)]
-
-    def settle(
-        self, request_id: int, outcomes: dict[tuple[str, int], Outcome], throttle_ms: int, now_ms: int
-    ) -> list[Batch]:
-        """As `responded`, without a `step`: gives the batches that have their end."""
         send = self._take_sent(request_id)
         if throttle_ms > 0:
             self._throttled_until_ms[send.node_id] = now_ms + throttle_ms
@@ -419,9 +424,7 @@ class ProducerCore:
                 outcome = Outcome(ErrorCode.NETWORK_EXCEPTION, message="the answer does not mention the partition")
             if self._judge(batch, outcome, now_ms):
                 ended.append(batch)
-        if self._active or self._waiting_senders:
-            self._call()
-        return ended
+        return [Finished(ended), *self.step(now_ms)]
 
     def lost(self, request_id: int, error: ClientError, now_ms: int) -> list[Effect]:
         """No answer will come (connection lost, or too late): nobody knows whether the batches were written."""
@@ -446,7 +449,7 @@ class ProducerCore:
     def _judge(self, batch: Batch, outcome: Outcome, now_ms: int) -> bool:
         """Whether the batch has its end now."""
         code = outcome.error_code
-        if code == ErrorCode.NONE or code == ErrorCode.DUPLICATE_SEQUENCE_NUMBER:
+        if not code or code == ErrorCode.DUPLICATE_SEQUENCE_NUMBER:
             batch.queue.retry_at_ms = 0
             batch.queue.is_known = True
             return self._end(batch, None, outcome.base_offset, outcome.log_append_time_ms)

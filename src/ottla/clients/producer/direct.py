@@ -6,14 +6,15 @@ that belongs to nobody else: `deliver`. All that is not as it should be (no answ
 goes back to the loop, which knows what to do; `deliver` then ends without the batch being done.
 
 Only after a few such records, only without TLS and SASL, one thread at a time: the others go by the loop. While it goes
-on like this, new batches do not wake the loop either, since most are gone before it looks: it looks by itself, every
-`PATROL_MS`, until one of these looks finds that nothing was delivered so since the one before.
+on like this, new batches do not wake the loop either, since they are gone before it would look; an alarm that every new
+batch sets anew wakes it if one is not waited for.
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
+import logging
 import socket
 import struct
 import threading
@@ -21,9 +22,10 @@ from typing import TYPE_CHECKING
 
 from ottla.clients.driver import Driver
 from ottla.clients.errors import ClientError, ConnectionLost, RequestTimedOut
+from ottla.clients.producer.alarm import Alarm
 from ottla.clients.producer.batch import Batch, Queue
-from ottla.clients.producer.events import Outcome, Send
-from ottla.clients.producer.requests import LAST_VERSION_WITH_NAMES, encode, outcomes_of, produce_request
+from ottla.clients.producer.events import Send
+from ottla.clients.producer.requests import LAST_VERSION_WITH_NAMES, encode, produce_request
 from ottla.clients.producer.settings import ProducerSettings
 from ottla.clients.producer.template import Template
 from ottla.network.client import ClientConnection, NetworkError
@@ -34,16 +36,17 @@ from ottla.protocol.wire import DecodeError
 if TYPE_CHECKING:
     from ottla.clients.producer.sender import Sender
 
+logger = logging.getLogger("ottla.clients.producer")
+
 SINGLES_BEFORE = 3  # that many waits for single records go by the loop: a short program makes no second connection
 LARGEST_BATCH = 32_768  # bytes that a socket takes at once
 PATIENCE_S = 0.25
 CONNECT_TIMEOUT_S = 0.25
-FRESH_S = 1.0  # a socket that was used so lately is not asked whether it is still open
-PATROL_MS = 5
-REST_S = 10.0  # after a failure to connect
+FRESH_MS = 1000  # a socket that was used so lately is not asked whether it is still open
+REST_MS = 10_000  # after a failure to connect
 RECEIVE_BYTES = 4096
 TEMPLATES = 64
-_SIZE = struct.Struct(">i")
+SIZE_BYTES = 4
 
 
 class _Unanswered(Exception):
@@ -67,9 +70,9 @@ class _Line:
         patience = struct.pack("ll", int(PATIENCE_S), int(PATIENCE_S % 1 * 1e6))
         for which in (socket.SO_RCVTIMEO, socket.SO_SNDTIMEO):
             self.socket.setsockopt(socket.SOL_SOCKET, which, patience)
-        self.used_at_s = 0.0
+        self.used_at_ms = 0
         self._client_id = client_id
-        self._correlation_id = 0
+        self.correlation_id = 0
         self._templates: dict[tuple[Queue, int], Template] = {}
 
     def is_open(self) -> bool:
@@ -81,60 +84,51 @@ class _Line:
         except OSError:
             return False
 
-    def send(self, send: Send, settings: ProducerSettings) -> Template:
-        """Send a request; gives what its answer is read by. Raises OSError."""
-        (batch,) = send.batches
+    def send(self, batch: Batch, settings: ProducerSettings) -> Template:
+        """Send the batch; gives what the answer is read by. Raises OSError."""
         records = encode(batch, settings.codec, settings.level)
         template = self._templates.get((batch.queue, len(records)))
         if template is None:
             if len(self._templates) >= TEMPLATES:
                 self._templates.clear()
-            template = Template(produce_request(send.batches, settings), self.version, self._client_id)
+            template = Template(produce_request([batch], settings), self.version, self._client_id)
             self._templates[batch.queue, len(records)] = template
-        self._correlation_id = (self._correlation_id + 1) & 0x7FFFFFFF
-        self.socket.sendall(template.frame(self._correlation_id, records))
+        self.correlation_id = (self.correlation_id + 1) & 0x7FFFFFFF
+        self.socket.sendall(template.frame(self.correlation_id, records))
         return template
 
     def receive(self) -> bytes:
         """The whole frame of an answer. Raises _Unanswered, OSError."""
         data = b""
-        while not (size := frame_size(data)) or len(data) < size:
+        while True:
             try:
                 more = self.socket.recv(RECEIVE_BYTES)
             except BlockingIOError:
                 raise _Unanswered(data) from None
             if not more:
                 raise ConnectionError("the broker closed the connection")
-            data += more
-        return data
+            data = data + more if data else more
+            if len(data) == frame_size(data):
+                return data
 
     def decode(self, data: bytes) -> ProduceResponse:
         """The answer to the last request. Raises DecodeError."""
-        correlation_id, position = decode_response_header(data, ProduceRequest.API_KEY, self.version, _SIZE.size)
-        if correlation_id != self._correlation_id:
-            raise DecodeError(f"{self._correlation_id} was asked, {correlation_id} is answered")
+        correlation_id, position = decode_response_header(data, ProduceRequest.API_KEY, self.version, SIZE_BYTES)
+        if correlation_id != self.correlation_id:
+            raise DecodeError(f"{self.correlation_id} was asked, {correlation_id} is answered")
         response, _ = ProduceResponse.decode_from(data, position, self.version)
         return response
-
-    def outcomes(self, template: Template, data: bytes) -> tuple[dict[tuple[str, int], Outcome], int]:
-        """What an answer says, and the throttle time in ms. Raises DecodeError."""
-        outcome = template.outcome(self._correlation_id, data)
-        if outcome is not None:
-            return {template.key: outcome}, 0
-        response = self.decode(data)
-        return outcomes_of(response), response.throttle_time_ms
 
 
 def frame_size(data: bytes) -> int:
     """How many bytes the frame takes that begins `data`; 0 while that is not known."""
-    return _SIZE.size + int(_SIZE.unpack_from(data)[0]) if len(data) >= _SIZE.size else 0
+    return SIZE_BYTES + int.from_bytes(data[:SIZE_BYTES], "big", signed=True) if len(data) >= SIZE_BYTES else 0
 
 
 class Direct:
     """The sockets of one blocking producer. `deliver` may be called by any thread but the loop's."""
 
     def __init__(self, sender: Sender, driver: Driver, *, is_allowed: bool, client_id: str) -> None:
-        self.is_patrolled = False  # new batches need not wake the loop
         self._sender = sender
         self._core = sender.core
         self._driver = driver
@@ -142,8 +136,11 @@ class Direct:
         self._client_id = client_id
         self._lines: dict[int, _Line] = {}
         self._singles = 0
-        self._delivered = self._seen = 0
-        self._not_before_s = 0.0
+        self._alarm: Alarm | None = None
+        self._is_watching = False
+        self._now_ms = 0  # when the last batch was delivered
+        self._set_at_ms = -1  # to what that was when the alarm was set
+        self._not_before_ms = 0
         self._mutex = threading.Lock()
 
     def deliver(self, batch: Batch) -> None:
@@ -151,70 +148,81 @@ class Direct:
         if not self._is_allowed or batch.size > LARGEST_BATCH or not self._mutex.acquire(blocking=False):
             return
         try:
-            line = self._line_for(batch)
-            if line is not None:
-                self._deliver(batch, line)
+            node = self._sender.cluster.view.leader(batch.queue.topic, batch.queue.partition)
+            self._now_ms = now_ms = self._sender.now_ms()
+            line = None if node is None else self._line_to(node, now_ms)
+            if node is not None and line is not None:
+                self._deliver(batch, line, node, now_ms)
         finally:
             self._mutex.release()
 
-    def _deliver(self, batch: Batch, line: _Line) -> None:
-        now_ms = self._sender.now_ms
+    def _deliver(self, batch: Batch, line: _Line, node: int, now_ms: int) -> None:
+        # Sent under the lock, though that may last: what is to be noted can be noted while the broker is at work.
         with self._sender.lock:
-            send = self._core.take_alone(batch, now_ms())
-        if send is None:
-            return
+            if not self._core.may_go_alone(batch, node, now_ms):
+                return
+            try:
+                template = line.send(batch, self._sender.settings)
+            except Exception as error:  # noqa: BLE001 - the loop tries again and says it
+                self._drop(line)
+                line.socket.close()
+                if not isinstance(error, OSError):
+                    logger.debug("A record goes by the loop: %r", error)
+                return  # the batch is where it was
+            send = self._core.goes_alone(batch, node, now_ms)
         try:
-            template = line.send(send, self._sender.settings)
-            outcomes, throttle_ms = line.outcomes(template, line.receive())
+            data = line.receive()
+            numbers = template.numbers(line.correlation_id, data)
+            response = None if numbers is not None else line.decode(data)
         except BaseException as error:
             # What is half done goes on in the loop, also if this is Ctrl-C.
             self._give_up(send, line, error)
             if not isinstance(error, (_Unanswered, OSError, DecodeError)):
                 raise
             return
+        if numbers is None:
+            self._driver.call_soon(self._sender.answer, send, response)
+            return
         with self._sender.lock:
-            ended = self._core.settle(send.request_id, outcomes, throttle_ms, now_ms())
-        self._delivered += 1
-        for done in ended:
-            done.announce()
+            self._core.arrived_alone(send, *numbers)
+        batch.announce()
         if not self._core.woken:
             self._driver.call_soon(self._sender.turn)
-        elif not self.is_patrolled and self._sender.settings.linger_ms >= PATROL_MS:
-            self.is_patrolled = True
-            self._driver.call_soon(self._start_patrol)
+        elif not self._is_watching:
+            self._watch()
 
-    def _line_for(self, batch: Batch) -> _Line | None:
-        cluster = self._sender.cluster
-        node = cluster.view.leader(batch.queue.topic, batch.queue.partition)
-        connection = None if node is None else cluster.connected(node)
-        if node is None or connection is None:
+    def _line_to(self, node: int, now_ms: int) -> _Line | None:
+        connection = self._sender.cluster.connected(node)
+        if connection is None:
             return None
         line = self._lines.get(node)
-        now_s = self._sender.now_ms() / 1000
         if line is not None:
-            if line.beside is connection and (now_s - line.used_at_s < FRESH_S or line.is_open()):
-                line.used_at_s = now_s
+            if line.beside is connection and (now_ms - line.used_at_ms < FRESH_MS or line.is_open()):
+                line.used_at_ms = now_ms
                 return line
             self._lines.pop(node).socket.close()
         self._singles += 1
         address = connection.peer
-        if address is None or self._singles <= SINGLES_BEFORE or now_s < self._not_before_s:
+        if address is None or self._singles <= SINGLES_BEFORE or now_ms < self._not_before_ms:
             return None
         try:
             version = connection.highest_version(ProduceRequest.API_KEY, LAST_VERSION_WITH_NAMES)
             line = self._lines[node] = _Line(connection, address, version, self._client_id)
         except (OSError, NetworkError):
-            self._not_before_s = now_s + REST_S
+            self._not_before_ms = now_ms + REST_MS
             return None
-        line.used_at_s = now_s
+        line.used_at_ms = now_ms
         return line
+
+    def _drop(self, line: _Line) -> None:
+        for node, known in list(self._lines.items()):
+            if known is line:
+                del self._lines[node]
 
     # --- back to the loop ---------------------------------------------------------------------------------------
 
     def _give_up(self, send: Send, line: _Line, error: BaseException) -> None:
-        for node, known in list(self._lines.items()):
-            if known is line:
-                del self._lines[node]
+        self._drop(line)
         received = error.data if isinstance(error, _Unanswered) else None
         if received is None and not isinstance(error, (OSError, DecodeError, Exception)):
             received = b""  # interrupted: there may be an answer yet
@@ -239,7 +247,7 @@ class Direct:
         line.socket.setblocking(False)
         try:
             async with asyncio.timeout(timeout_s):
-                while not (size := frame_size(data)) or len(data) < size:
+                while not data or len(data) != frame_size(data):
                     more = await loop.sock_recv(line.socket, RECEIVE_BYTES)
                     if not more:
                         raise ConnectionError("the broker closed the connection")
@@ -254,27 +262,43 @@ class Direct:
         finally:
             line.socket.close()
 
-    # --- patrol -------------------------------------------------------------------------------------------------
+    # --- new batches --------------------------------------------------------------------------------------------
 
-    def _start_patrol(self) -> None:
-        self._core.late_ms = PATROL_MS
-        self._seen = self._delivered
-        asyncio.get_running_loop().call_later(PATROL_MS / 1000, self._patrol)
+    def watches(self) -> bool:
+        """Whether a new batch needs no loop to be woken: soon it is delivered here, or else the alarm rings."""
+        if not self._is_watching or self._alarm is None:
+            return False
+        if self._set_at_ms != self._now_ms:  # the system is asked at most once in a ms
+            self._set_at_ms = self._now_ms
+            self._alarm.set()
+        return True
 
-    def _patrol(self) -> None:
-        if self._delivered == self._seen:
-            # In this order: a batch that comes after the look wakes the loop.
-            self.is_patrolled = False
-            self._core.late_ms = 0
-        else:
-            self._seen = self._delivered
-            asyncio.get_running_loop().call_later(PATROL_MS / 1000, self._patrol)
+    def _watch(self) -> None:
+        linger_ms = self._sender.settings.linger_ms
+        if self._alarm is None and linger_ms >= 1:
+            try:
+                alarm = Alarm(self._driver.loop, linger_ms, self._ring)
+            except OSError:
+                return
+            self._driver.call_soon(alarm.start)
+            self._alarm = alarm
+        self._is_watching = True
+
+    def _ring(self) -> None:
+        """On the loop: a batch was there for as long as it may linger, or it was the last one."""
+        self._set_at_ms = -1  # before the look: a batch that is not seen here sets the alarm
         if not self._core.woken:
+            self._is_watching = False
+            self._core.late_ms = self._sender.settings.linger_ms
             self._sender.turn()
+            self._core.late_ms = 0
 
     def close(self) -> None:
         """Close the sockets; a thread that waits on one goes on with the loop."""
-        self._is_allowed = False
+        self._is_allowed = self._is_watching = False
+        if self._alarm is not None:
+            self._driver.call_soon(self._alarm.close)
+            self._alarm = None
         for line in list(self._lines.values()):
             with contextlib.suppress(OSError):
                 line.socket.shutdown(socket.SHUT_RDWR)

@@ -172,10 +172,7 @@ class _Face(Generic[D]):
             key = serialize(self._key_serializer, "key", topic, key, headers)
         if self._value_serializer is not None:
             value = serialize(self._value_serializer, "value", topic, value, headers)
-        if timestamp_ms is None:
-            timestamp_ms = time_ns() // 1_000_000
-        elif not isinstance(timestamp_ms, int) or not 0 <= timestamp_ms <= MAX_TIMESTAMP_MS:
-            raise ValueError(f"A timestamp must be milliseconds since the epoch, not {timestamp_ms!r}")
+        timestamp_ms = _checked_timestamp(timestamp_ms)
         return as_bytes(key, "key"), as_bytes(value, "value"), _checked_headers(headers), timestamp_ms
 
     def _refuse_if_hopeless(self, topic: str, partition: int | None, since: int) -> None:
@@ -186,6 +183,15 @@ class _Face(Generic[D]):
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {'closed' if self._closed else 'open'}>"
+
+
+def _checked_timestamp(timestamp_ms: int | None) -> int:
+    """The timestamp of a record, which is now if none is given."""
+    if timestamp_ms is None:
+        return time_ns() // 1_000_000
+    if not isinstance(timestamp_ms, int) or not 0 <= timestamp_ms <= MAX_TIMESTAMP_MS:
+        raise ValueError(f"A timestamp must be milliseconds since the epoch, not {timestamp_ms!r}")
+    return timestamp_ms
 
 
 def _checked_headers(headers: Any) -> Headers:
@@ -233,16 +239,20 @@ class Producer(Front, _Face[BlockingDelivery]):
         callback: Callable[[BlockingDelivery], object] | None,
     ) -> BlockingDelivery:
         """What `send` does not do itself."""
-        key, value, checked, timestamp_ms = self._prepare(topic, key, value, headers, timestamp_ms)
+        if not self._is_direct or type(value) is not bytes or headers is not NO_HEADERS or self._closed:
+            key, value, headers, timestamp_ms = self._prepare(topic, key, value, headers, timestamp_ms)
+        else:
+            key, timestamp_ms = as_bytes(key, "key"), _checked_timestamp(timestamp_ms)
         with self._lock:
-            delivery = self._append(topic, partition, key, value, checked, timestamp_ms, callback)
+            delivery = self._append(topic, partition, key, value, headers, timestamp_ms, callback)
         if delivery is None:
-            return self._wait_for_room(
-                topic, partition, lambda: self._append(topic, partition, key, value, checked, timestamp_ms, callback)
-            )
-        if not self._core.woken and not self._direct.is_patrolled:
+            return self._append_in_time(topic, partition, key, value, headers, timestamp_ms, callback)
+        if not self._core.woken and not self._direct.watches():
             self._wake()
         return delivery
+
+    def _append_in_time(self, topic: str, partition: int | None, *rest: Any) -> BlockingDelivery:
+        return self._wait_for_room(topic, partition, lambda: self._append(topic, partition, *rest))
 
     def send_batch(self, topic: str, rows: pa.Table | pa.RecordBatch) -> BlockingBatches:
         """The future of all rows, which keep their order within each partition.

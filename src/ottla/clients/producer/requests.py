@@ -39,21 +39,11 @@ def encode(batch: Batch, codec: Codec, level: int | None) -> bytearray:
         out = batch.out
         if codec is not Codec.NONE:
             out = out[:HEADER_SIZE] + compress(codec, memoryview(out)[HEADER_SIZE:], level)
+        # By position, in the order of the header's fields: this is done for every batch.
         header = BatchHeader(
-            base_offset=0,
-            batch_length=len(out) - LOG_OVERHEAD,
-            partition_leader_epoch=-1,
-            magic=MAGIC,
-            crc=0,
-            attributes=codec,
-            last_offset_delta=batch.count - 1,
-            base_timestamp=batch.base_timestamp,
-            max_timestamp=batch.max_timestamp,
-            producer_id=batch.producer_id,
-            producer_epoch=batch.epoch,
-            base_sequence=batch.sequence,
-            record_count=batch.count,
-        )
+            0, len(out) - LOG_OVERHEAD, -1, MAGIC, 0, codec, batch.count - 1, batch.base_timestamp,
+            batch.max_timestamp, batch.producer_id, batch.epoch, batch.sequence, batch.count,
+        )  # fmt: skip
     else:
         sent: bytearray = wire[0]
         header = wire[1]

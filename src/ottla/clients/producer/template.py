@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from struct import Struct
 
-from ottla.clients.producer.events import Outcome
 from ottla.protocol.frames import RequestHeader, encode_request, encode_response
 from ottla.protocol.messages.produce import (
     PartitionProduceResponse,
@@ -26,14 +25,15 @@ _REQUEST_ID_AT, _AFTER_REQUEST_ID = 8, 12
 
 
 class Template:
-    """For one batch of one length for one partition, `key`."""
+    """For one batch of one length for one partition."""
 
-    __slots__ = ("_after_records", "_answer_end", "_answer_start", "_before_id", "_before_records", "_size", "key")
+    __slots__ = (
+        "_after_records", "_answer_end", "_answer_start", "_before_id", "_before_records", "_numbers_at", "_size",
+    )  # fmt: skip
 
     def __init__(self, request: ProduceRequest, version: int, client_id: str) -> None:
         (topic,) = request.topic_data
         (row,) = topic.partition_data
-        self.key = (topic.name, row.index)
         whole = b"".join(encode_request(request, version, 0, client_id))
         start, _, self._after_records = whole.rpartition(bytes(row.records or b""))
         self._before_id = start[:_REQUEST_ID_AT]
@@ -44,15 +44,15 @@ class Template:
         response = ProduceResponse(responses=[TopicProduceResponse(name=topic.name, partition_responses=[good])])
         answer = b"".join(encode_response(RequestHeader(ProduceRequest.API_KEY, version, 0, client_id), response))
         self._answer_start, found, self._answer_end = answer[_AFTER_ID:].partition(_MARKS)
+        self._numbers_at = _AFTER_ID + len(self._answer_start)
         self._size = len(answer) if found else 0  # old versions have no more than two of the numbers
 
     def frame(self, correlation_id: int, records: bytes | bytearray) -> bytes:
         """The request, with other records of the same length."""
         return b"".join((self._before_id, _ID.pack(correlation_id), self._before_records, records, self._after_records))
 
-    def outcome(self, correlation_id: int, data: bytes) -> Outcome | None:
-        """What the frame `data` says if it answers that request and all is well; None otherwise."""
-        numbers_at = _AFTER_ID + len(self._answer_start)
+    def numbers(self, correlation_id: int, data: bytes) -> tuple[int, int] | None:
+        """Base offset and log append time if the frame `data` answers that request and all is well; None otherwise."""
         if (
             len(data) != self._size
             or _ID.unpack_from(data, _ID_AT)[0] != correlation_id
@@ -60,5 +60,5 @@ class Template:
             or not data.endswith(self._answer_end)
         ):
             return None
-        base_offset, log_append_time_ms, _ = _NUMBERS.unpack_from(data, numbers_at)
-        return Outcome(0, base_offset, log_append_time_ms)
+        base_offset, log_append_time_ms, _ = _NUMBERS.unpack_from(data, self._numbers_at)
+        return base_offset, log_append_time_ms
