@@ -109,7 +109,7 @@ def test_member_that_the_coordinator_forgot_loses_its_partitions_and_joins_again
 @pytest.mark.parametrize("code", [ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.ILLEGAL_GENERATION])
 def test_member_that_is_thrown_out_while_a_rebalance_waits_for_its_poll_joins_again(code: ErrorCode) -> None:
     world = World({"t": 2})
-    one = Simulated(world, group_id="g")
+    one = Simulated(world, group_id="g", session_timeout_ms=6_000, heartbeat_interval_ms=1_000)
     one.core.subscribe(["t"], None)
     settle(world, one)
     membership = one.core.membership
@@ -118,6 +118,8 @@ def test_member_that_is_thrown_out_while_a_rebalance_waits_for_its_poll_joins_ag
     membership._move(State.PREPARING)
     membership.member_lost(code)
     assert membership.member_id == (known_as if code == ErrorCode.ILLEGAL_GENERATION else "")
+    settle(world, one)
+    world.run(10_000)  # the group may wait for the member that it was
     settle(world, one, rounds=30)
     assert membership.state is State.STABLE
     assert one.owned() == [0, 1]
