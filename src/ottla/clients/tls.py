@@ -103,7 +103,11 @@ def _identify(context: ssl.SSLContext, options: Mapping[str, Any]) -> None:
 
 
 def _load_chain(context: ssl.SSLContext, name: str, cert: str, key: str | None, password: str | None) -> None:
+    was_asked = False
+
     def ask() -> str:
+        nonlocal was_asked
+        was_asked = True
         # Without this OpenSSL would ask at the terminal.
         if password is None:
             raise ConfigurationError("The private key is encrypted: set ssl.key.password")
@@ -115,7 +119,7 @@ def _load_chain(context: ssl.SSLContext, name: str, cert: str, key: str | None, 
         reason = _reason(error)
         if "KEY_VALUES_MISMATCH" in reason:
             what = "and the private key do not belong together"
-        elif "DECRYPT" in reason or "PASSWORD" in reason or "PKCS12" in reason:
+        elif was_asked:
             what = "comes with a private key that ssl.key.password does not open"
         else:
             what = f"holds no PEM certificate with its private key that can be read ({reason})"
