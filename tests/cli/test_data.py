@@ -277,7 +277,7 @@ def test_partitions_that_come_later_are_read_from_their_beginning(
 
     def add() -> None:
         with Admin(bootstrap_servers=broker.bootstrap) as admin:
-            admin.create_partitions(topic, 2)
+            admin.create_partitions({topic: 2})
         with Producer(bootstrap_servers=broker.bootstrap, metadata_max_age_ms=100) as producer:
             producer.send(topic, b"late", partition=1).result(WAIT_S)
 
