@@ -138,6 +138,21 @@ def test_arrow_rows_are_sent_as_columns(producer: Producer, broker: RunningBroke
 
 
 @pytest.mark.both
+@pytest.mark.parametrize("codec", ["none", "lz4"])
+def test_a_table_larger_than_the_buffer(broker: RunningBroker, make_topic: MakeTopic, codec: str) -> None:
+    topic, count = make_topic(3), 20_000
+    table = pa.table({"key": [f"k{i % 50}" for i in range(count)], "value": [f"{i}".ljust(100) for i in range(count)]})
+    settings = {"buffer.memory": 200_000, "batch.size": 16_384, "compression.type": codec}
+    with Producer({"bootstrap.servers": broker.bootstrap, **settings}) as producer:
+        ranges = producer.send_batch(topic, table).result(WAIT_S)
+    assert sum(appended.records for appended in ranges) == count
+    found = read_back(broker.bootstrap, topic, 3, count)
+    for partition, rows in found.items():
+        sent = [i for i in range(count) if partition_for_key(b"k%d" % (i % 50), 3) == partition]
+        assert [int(record.value) for _, record in rows] == sent
+
+
+@pytest.mark.both
 def test_arrow_rows_with_partitions_and_wrong_columns(producer: Producer, make_topic: MakeTopic) -> None:
     topic = make_topic(3)
     batch = pa.record_batch({"value": ["a", "b", "c"], "partition": [2, 0, 2]})

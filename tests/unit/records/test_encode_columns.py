@@ -123,10 +123,10 @@ def test_batches_are_the_bytes_of_the_record_encoder(
     expected: dict[int, list[Any]] = {}
     for timestamp, key, value, headers, partition in rows:
         if partition is None:
-            partition = 3 if key is None else partition_for_key(key, 4)
+            partition = 3 if key is None else partition_for_key(key, 5)
         row = (1_234 if timestamp is None else timestamp, key, value, headers)
         expected.setdefault(partition, []).append(row)
-    encoder = columns.RowEncoder(4, HUGE, HUGE, 1_234, 3)
+    encoder = columns.RowEncoder(5, HUGE, HUGE, 1_234, 3)
     chunks = (make(columns, rows[:split], first, wide), make(columns, rows[split:], 0, not wide))
     assert encode(encoder, *chunks) == [
         (partition, kernels.encode_records(expected[partition], None)) for partition in sorted(expected)
@@ -139,9 +139,9 @@ def test_every_row_is_once_and_in_order_in_batches_no_larger_than_asked(
     columns: ModuleType, rows: list[Row], batch_size: int, room: int, sticky: int
 ) -> None:
     rows = [(index, *row[1:]) for index, row in enumerate(rows)]
-    encoder = columns.RowEncoder(4, batch_size, room, 0, sticky)
+    encoder = columns.RowEncoder(5, batch_size, room, 0, sticky)
     places: dict[int, int] = {}
-    last = [-1] * 4
+    last = [-1] * 5
     for partition, body in encode(encoder, make(columns, rows)):
         records = rows_of(body)
         assert body == kernels.encode_records(records, None)
@@ -157,7 +157,7 @@ def test_every_row_is_once_and_in_order_in_batches_no_larger_than_asked(
         if partition is not None:
             assert places[index] == partition
         elif key is not None:
-            assert places[index] == partition_for_key(key, 4)
+            assert places[index] == partition_for_key(key, 5)
 
 
 @pytest.mark.skipif(compiled() is None, reason="the kernels are not compiled here")
@@ -168,7 +168,7 @@ def test_both_choose_the_same_batches(rows: list[Row], batch_size: int, room: in
     for module in (_encode_columns_fallback, compiled()):
         assert module is not None
         chunk = make(module, rows)
-        batches = encode(module.RowEncoder(4, batch_size, room, 5, 1), chunk)
+        batches = encode(module.RowEncoder(5, batch_size, room, 5, 1), chunk)
         outcomes.append((batches, chunk.largest, chunk.earliest))
     assert outcomes[0] == outcomes[1]
 
