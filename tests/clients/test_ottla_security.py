@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -32,6 +34,7 @@ from .support import WAIT_S, unique, wait_until
 pytestmark = [pytest.mark.jvm, pytest.mark.xdist_group("stock-kafka")]
 
 CLAIMS = 'unsecuredLoginStringClaim_sub="{u}" unsecuredLoginListClaim_scope=",a,b" extension_traceId="42"'
+PAGE = Path(__file__).parents[2] / "docs" / "clients-security.md"
 SOON_MS = {"default.api.timeout.ms": 2_000, "request.timeout.ms": 2_000}
 
 
@@ -287,3 +290,17 @@ def test_what_the_user_may_not_do_has_its_own_exception(secured: SecuredKafka, t
             admin.create_topic(unique("not-mine"))
         with pytest.raises(ClusterAuthorizationFailed):
             admin.describe_acls()
+
+
+# -- the page --------------------------------------------------------------------------------------------------
+
+
+def test_the_examples_of_the_page_run(secured: SecuredKafka, monkeypatch: pytest.MonkeyPatch) -> None:
+    examples = re.findall(r"```python\n(.*?)```", PAGE.read_text(), re.DOTALL)
+    assert len(examples) == 6
+    monkeypatch.chdir(secured.certificates.directory)
+    names: dict[str, Any] = {}
+    for example in examples:
+        here = example.replace("kafka.example.com:9093", secured.address("SASL_SSL"))
+        here = here.replace("kafka.example.com:9094", secured.address("MTLS"))
+        exec(compile(here, PAGE.name, "exec"), names)
