@@ -10,7 +10,7 @@ import contextlib
 import socket
 import struct
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from types import TracebackType
 from typing import Any, Self
 
@@ -66,23 +66,21 @@ class Proxy:
                     threading.Thread(target=work, args=(client, broker, waiting), daemon=True).start()
 
     def _requests(self, client: socket.socket, broker: socket.socket, waiting: dict[int, RequestHeader]) -> None:
-        with contextlib.suppress(OSError), broker:
+        with _ends(broker):
             while frame := _read_frame(client):
                 header, _ = decode_request_header(frame)
                 waiting[header.correlation_id] = header
                 self.asked.append(header.api_key)
                 broker.sendall(struct.pack(">i", len(frame)) + frame)
-            broker.shutdown(socket.SHUT_RDWR)
 
     def _responses(self, client: socket.socket, broker: socket.socket, waiting: dict[int, RequestHeader]) -> None:
-        with contextlib.suppress(OSError), client:
+        with _ends(client):
             while frame := _read_frame(broker):
                 header = waiting.pop(int.from_bytes(frame[:4], "big"))
                 answer = self._changed(header, frame)
                 if answer is None:
                     break
                 client.sendall(answer)
-            client.shutdown(socket.SHUT_RDWR)
 
     def _changed(self, header: RequestHeader, frame: bytes) -> bytes | None:
         key = header.api_key
@@ -100,6 +98,18 @@ class Proxy:
         for row in (*getattr(response, "brokers", ()), *getattr(response, "coordinators", ()), response):
             if hasattr(row, "port"):
                 row.host, row.port = "127.0.0.1", self._port
+
+
+@contextlib.contextmanager
+def _ends(other: socket.socket) -> Iterator[None]:
+    """When one side is gone, the other learns of it. Shut down first: another thread may be reading there."""
+    try:
+        with contextlib.suppress(OSError):
+            yield
+    finally:
+        with contextlib.suppress(OSError):
+            other.shutdown(socket.SHUT_RDWR)
+        other.close()
 
 
 def _read_frame(source: socket.socket) -> bytes:

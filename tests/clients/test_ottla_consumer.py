@@ -360,19 +360,6 @@ def test_static_member_comes_back_without_a_rebalance(broker: RunningBroker, mak
         stays.stop()
 
 
-def test_pattern_follows_topics_that_appear(broker: RunningBroker, make_topic: MakeTopic, reader: Reader) -> None:
-    first = make_topic()
-    produce(broker.bootstrap, first, numbered(3))
-    consumer = reader(group_id=unique("group"), metadata_max_age_ms=200, heartbeat_interval_ms=200)
-    prefix = first.rsplit("-", 1)[0]
-    consumer.subscribe(pattern=f"{prefix}-.*")
-    assert {r.topic for r in poll_all(consumer, 3)} == {first}
-    second = make_topic()
-    produce(broker.bootstrap, second, numbered(3))
-    assert {r.topic for r in poll_all(consumer, 3)} == {second}
-    assert consumer.subscription() == sorted([first, second])
-
-
 def test_partitions_that_are_added_are_read(
     broker: RunningBroker, make_topic: MakeTopic, reader: Reader, admin: Any
 ) -> None:
