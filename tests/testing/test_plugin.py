@@ -161,3 +161,19 @@ def test_who_does_not_use_it_does_not_pay_for_it(run: Run) -> None:
     """)
     assert code == 0, out
     assert "1 passed" in out
+
+
+def test_its_modules_are_imported_as_they_are_even_where_pytest_would_rewrite_them(run: Run, tmp_path: Path) -> None:
+    """As in an installed wheel: pytest rewrites the `assert`s of all modules of a distribution that has a plugin."""
+    (tmp_path / "conftest.py").write_text("import pytest\n\npytest.register_assert_rewrite('ottla')\n")
+    code, out = run(
+        """
+        from ottla.broker import server
+
+        def test_it(ottla):
+            assert type(server.__spec__.loader).__name__ == "SourceFileLoader"
+        """,
+        "-W",
+        "ignore::pytest.PytestAssertRewriteWarning",
+    )
+    assert code == 0, out
