@@ -528,6 +528,7 @@ def repeat_texts(runs: list) -> object:
         size += PyBytes_GET_SIZE(text) * count
         rows += count
     ends: _Store = _Store(4 * (rows + 1))
+    data: _Store = _Store(size)
     end: _Int32s = cython.cast(_Int32s, ends.at)
     index: cython.Py_ssize_t = 0
     position: int32_t = 0
@@ -536,8 +537,33 @@ def repeat_texts(runs: list) -> object:
     for text, count in runs:
         for _ in range(count):
             index += 1
+            memcpy(data.at + position, PyBytes_AS_STRING(text), PyBytes_GET_SIZE(text))
             position += cython.cast(int32_t, PyBytes_GET_SIZE(text))
             end[index] = position
-    return BinaryColumn(
-        bytearray(), ends.closed(4 * (rows + 1)), bytearray().join([text * count for text, count in runs]), 0
-    )
+    return BinaryColumn(bytearray(), ends.closed(4 * (rows + 1)), data.closed(size), 0)
+
+
+def whole_batches(buffer: object) -> tuple:
+    """(offset after the last whole batch, position after it); (-1, 0) if there is no whole batch."""
+    view: Py_buffer
+    position: cython.Py_ssize_t = 0
+    last: cython.Py_ssize_t = -1
+    length: int32_t
+    follows: int64_t = -1
+    PyObject_GetBuffer(buffer, cython.address(view), PyBUF_SIMPLE)
+    data: _Bytes = cython.cast(_Bytes, view.buf)
+    while view.len - position >= _HEADER_SIZE:
+        length = cython.cast(int32_t, _uint32(data + position + 8))
+        if length < _MIN_BATCH_LENGTH or length > view.len - position - _LOG_OVERHEAD:
+            break
+        last = position
+        position += _LOG_OVERHEAD + length
+    if last >= 0:
+        follows = cython.cast(
+            int64_t,
+            cython.cast(uint64_t, _int64(data + last))
+            + cython.cast(uint64_t, cython.cast(int64_t, cython.cast(int32_t, _uint32(data + last + 23))))
+            + 1,
+        )
+    PyBuffer_Release(cython.address(view))
+    return follows, position

@@ -5,16 +5,20 @@ over both modules.
 """
 
 from array import array
+from struct import Struct
 from typing import Final, NamedTuple
 
 from ottla.common.errors import KafkaError
 from ottla.records._kernels_fallback import _check_count, _check_end, _headers, _shape
-from ottla.records.batch import CODEC_MASK, CONTROL, HEADER_SIZE, Buffer, check_crc, read_header, wrap64
+from ottla.records.batch import CODEC_MASK, CONTROL, HEADER_SIZE, LOG_OVERHEAD, Buffer, check_crc, read_header, wrap64
 from ottla.records.columns import BinaryColumn, RecordColumns
 
 COMPILED = False
 
 _LARGEST_DATA: Final = 0x7FFFFFFF
+_START: Final = Struct(">qi")
+_DELTA: Final = Struct(">i")
+_DELTA_POSITION: Final = 23
 
 
 class _Row(NamedTuple):
@@ -218,3 +222,19 @@ def repeat_texts(runs: list[tuple[bytes, int]]) -> BinaryColumn:
     return BinaryColumn(
         bytearray(), bytearray(ends.tobytes()), bytearray().join([text * count for text, count in runs]), 0
     )
+
+
+def whole_batches(buffer: Buffer) -> tuple[int, int]:
+    """(offset after the last whole batch, position after it); (-1, 0) if there is no whole batch.
+
+    Only lengths are looked at: whether these are batches is seen when they are taken.
+    """
+    position, next_offset, size = 0, -1, len(buffer)
+    while size - position >= HEADER_SIZE:
+        base, length = _START.unpack_from(buffer, position)
+        end = position + LOG_OVERHEAD + length
+        if end > size or length < HEADER_SIZE - LOG_OVERHEAD:
+            break
+        next_offset = wrap64(base + _DELTA.unpack_from(buffer, position + _DELTA_POSITION)[0] + 1)
+        position = end
+    return next_offset, position

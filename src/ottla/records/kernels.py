@@ -44,8 +44,10 @@ walk_records = _chosen.walk_records
 if TYPE_CHECKING:
     from ottla.records._decode_columns_fallback import Columns as Columns  # noqa: PLC0414 - exported
     from ottla.records._decode_columns_fallback import repeat_texts as repeat_texts  # noqa: PLC0414 - exported
+    from ottla.records._decode_columns_fallback import whole_batches as whole_batches  # noqa: PLC0414 - exported
     from ottla.records._encode_columns_fallback import RowEncoder as RowEncoder  # noqa: PLC0414 - exported
     from ottla.records._encode_columns_fallback import Rows as Rows  # noqa: PLC0414 - exported
 else:
-    Columns, repeat_texts = (getattr(_choose("_decode_columns"), name) for name in ("Columns", "repeat_texts"))
+    _columns = _choose("_decode_columns")
+    Columns, repeat_texts, whole_batches = _columns.Columns, _columns.repeat_texts, _columns.whole_batches
     Rows, RowEncoder = (getattr(_choose("_encode_columns"), name) for name in ("Rows", "RowEncoder"))

@@ -6,7 +6,7 @@ import random
 
 import pytest
 
-from ottla.clients.consumer.decoding import Fetched, span
+from ottla.clients.consumer.decoding import Fetched
 from ottla.clients.consumer.fetching import FetchLimits, FetchSession, Wanted
 from ottla.clients.consumer.membership import MOVES, Duty, State
 from ottla.clients.consumer.record import Record, make_record, record_class
@@ -16,6 +16,7 @@ from ottla.common.errors import ErrorCode
 from ottla.common.ids import TopicPartition
 from ottla.protocol.messages.fetch import FetchResponse
 from ottla.records import Codec, encode_batch, encode_end_transaction_marker, patch
+from ottla.records.kernels import whole_batches
 
 from .consumer_simulation import Simulated, World
 
@@ -327,7 +328,7 @@ def test_aborted_transactions_and_markers_are_left_out() -> None:
 @pytest.mark.parametrize("codec", list(Codec))
 def test_part_of_a_batch_may_be_taken(codec: Codec) -> None:
     log = batch(10, *[b"%d" % i for i in range(5)], codec=codec) + batch(20, b"x")
-    assert span(memoryview(log + b"\0" * 30)) == (21, len(log))
+    assert whole_batches(memoryview(log + b"\0" * 30)) == (21, len(log))
     fetched = Fetched(T0, Record, memoryview(log), 12)
     assert [r.offset for r in fetched.take(2)] == [12, 13]
     assert fetched.next_offset == 14

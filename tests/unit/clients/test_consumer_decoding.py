@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from ottla.clients.consumer.arrow import schema, to_arrow
-from ottla.clients.consumer.decoding import Fetched, span
+from ottla.clients.consumer.decoding import Fetched
 from ottla.clients.consumer.record import record_class
 from ottla.clients.consumer.sinks import ColumnSink, RecordSink
 from ottla.clients.errors import CorruptRecords
@@ -22,6 +22,7 @@ from ottla.records import (
     stamp_log_append_time,
 )
 from ottla.records.batch import TRANSACTIONAL, seal
+from ottla.records.kernels import whole_batches
 
 TP = TopicPartition("t", 3)
 Row = tuple[Any, ...]
@@ -110,7 +111,7 @@ def arrow_rows(sink: ColumnSink) -> list[Row]:
 @pytest.mark.parametrize("seed", range(60))
 def test_columns_and_records_may_be_taken_in_turn(seed: int) -> None:
     log, aborted = random_log(random.Random(seed))
-    next_offset, end = span(memoryview(log))
+    next_offset, end = whole_batches(memoryview(log))
     assert end == len(log)
     offset = random.Random(seed).randrange(max(1, next_offset))
 

@@ -355,3 +355,15 @@ def test_texts_are_repeated(module: ModuleType) -> None:
         module.repeat_texts([(b"a", -1)])
     with pytest.raises(ValueError, match="larger"):
         module.repeat_texts([(b"a" * 1024, 1 << 20), (b"b" * 1024, 1 << 20)])
+
+
+@MANY
+@given(data=st.data())
+def test_whole_batches_are_found(module: ModuleType, data: st.DataObject) -> None:
+    log = log_of(*3 * [encode_batch(ROWS[:3])])
+    third = len(log) // 3
+    assert module.whole_batches(memoryview(log)) == (9, len(log))
+    size = data.draw(st.integers(0, len(log)))
+    assert module.whole_batches(log[:size]) == (3 * (size // third) or -1, size // third * third)
+    harmed = bytes(_mutate(bytes(log), data))
+    assert module.whole_batches(harmed) == _decode_columns_fallback.whole_batches(harmed)

@@ -8,7 +8,6 @@ checksum is wrong, raise CorruptRecords once; after that the batch counts as rea
 from __future__ import annotations
 
 import gc
-import struct
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import NamedTuple
@@ -21,11 +20,6 @@ from ottla.records import BatchHeader, Buffer, check_crc, kernels, read_header
 from ottla.records.kernels import Columns
 from ottla.records.reader import payload
 
-_START = struct.Struct(">qi")
-_DELTA = struct.Struct(">i")
-_DELTA_POSITION = 23
-_HEADER_SIZE = 61
-_LOG_OVERHEAD = 12
 _ABORT = 0
 
 
@@ -40,19 +34,6 @@ def without_collection() -> Iterator[None]:
     finally:
         if collects:
             gc.enable()
-
-
-def span(buffer: memoryview) -> tuple[int, int]:
-    """(offset after the last whole batch, position after it); (-1, 0) if there is no whole batch."""
-    position, next_offset, size = 0, -1, len(buffer)
-    while size - position >= _HEADER_SIZE:
-        base, length = _START.unpack_from(buffer, position)
-        end = position + _LOG_OVERHEAD + length
-        if end > size or length < _HEADER_SIZE - _LOG_OVERHEAD:
-            break
-        next_offset = base + _DELTA.unpack_from(buffer, position + _DELTA_POSITION)[0] + 1
-        position = end
-    return next_offset, position
 
 
 class _Opened(NamedTuple):

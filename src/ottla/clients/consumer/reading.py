@@ -14,7 +14,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from ottla.clients.cluster import Backoff, ClusterView, Node
-from ottla.clients.consumer.decoding import Fetched, span
+from ottla.clients.consumer.decoding import Fetched
 from ottla.clients.consumer.effects import COORDINATOR, Effect, ForgetCoordinator, Send
 from ottla.clients.consumer.fetching import FetchLimits, FetchSession, Wanted
 from ottla.clients.consumer.membership import COORDINATOR_MOVED
@@ -42,6 +42,7 @@ from ottla.protocol.messages.fetch import FetchResponse, PartitionData
 from ottla.protocol.messages.list_offsets import ListOffsetsRequest
 from ottla.protocol.messages.offset_fetch import OffsetFetchRequest
 from ottla.protocol.messages.offset_for_leader_epoch import EpochEndOffset
+from ottla.records.kernels import whole_batches
 
 logger = logging.getLogger("ottla.clients.consumer")
 
@@ -369,7 +370,7 @@ class Reading:
         if not row.records:
             return
         buffer = memoryview(row.records)
-        next_offset, end = span(buffer)
+        next_offset, end = whole_batches(buffer)
         if end == 0:
             state.error = CorruptRecords(
                 f"{state.tp} at offset {offset}: no whole batch within {len(buffer)} bytes; raise "

@@ -18,6 +18,8 @@ ARROW_BYTES: Final = 64 * 1024 * 1024
 
 _MOST_ROWS: Final = 8_000_000  # the names of their topics, of 249 characters at most, fit into a column
 
+_LIKELY_SIZE: Final = 128  # of a record: memory that is not needed costs too
+
 
 class RecordSink:
     """At most `limit` records."""
@@ -66,7 +68,8 @@ class ColumnSink:
     def expect(self, size: int) -> None:
         """So many bytes are there to be taken."""
         if self._columns is None and size > 0 and self._limit > 0:
-            self._columns = Columns(min(self._limit, _MOST_ROWS), ARROW_BYTES, size)
+            limit = min(self._limit, _MOST_ROWS)
+            self._columns = Columns(limit, ARROW_BYTES, min(size, limit * _LIKELY_SIZE))
 
     def take(self, fetched: Fetched) -> None:
         """Take what one step gives; nothing if there is no more. Raises CorruptRecords."""
