@@ -6,14 +6,16 @@ user's may ask for besides the data is found out once, by `Call`: parameters cal
 
 from __future__ import annotations
 
-import inspect
-import json
 import struct
-import uuid
 from collections.abc import Callable
-from typing import Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from ottla.clients.errors import ConfigurationError
+
+if TYPE_CHECKING:
+    import uuid
+
+# json, uuid and inspect are imported where they are used: most clients need none of them.
 
 
 class Format(NamedTuple):
@@ -29,7 +31,15 @@ def _number(code: str) -> Format:
 
 
 def _json(value: object) -> bytes:
+    import json
+
     return json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode()
+
+
+def _from_json(data: bytes) -> object:
+    import json
+
+    return json.loads(data)
 
 
 def _text(value: str) -> bytes:
@@ -39,9 +49,17 @@ def _text(value: str) -> bytes:
 
 
 def _uuid(value: uuid.UUID) -> bytes:
+    import uuid
+
     if not isinstance(value, uuid.UUID):
         raise TypeError(f"{value!r} is no UUID")
     return str(value).encode()
+
+
+def _from_uuid(data: bytes) -> uuid.UUID:
+    import uuid
+
+    return uuid.UUID(data.decode())
 
 
 def _bytes(value: bytes | bytearray | memoryview) -> bytes:
@@ -58,14 +76,14 @@ def _bool(data: bytes) -> bool:
 
 FORMATS: Final[dict[str, Format]] = {
     "string": Format(_text, bytes.decode),
-    "json": Format(_json, json.loads),
+    "json": Format(_json, _from_json),
     "bytes": Format(_bytes, bytes),
     "int16": _number(">h"),
     "int32": _number(">i"),
     "int64": _number(">q"),
     "float": _number(">f"),
     "double": _number(">d"),
-    "uuid": Format(_uuid, lambda data: uuid.UUID(data.decode())),
+    "uuid": Format(_uuid, _from_uuid),
     "boolean": Format(lambda value: b"\1" if value else b"\0", _bool),
 }
 _ALIASES: Final = {
@@ -109,6 +127,8 @@ def as_call(setting: str, given: object) -> Callable[[Any], Any] | Call:
     """The function itself if it takes the data alone, else a Call. Raises ConfigurationError."""
     if not callable(given):
         raise ConfigurationError(f"{setting} is {given!r}; it must be a callable or one of {', '.join(FORMATS)}")
+    import inspect
+
     try:
         parameters = inspect.signature(given).parameters
     except (TypeError, ValueError):  # a function of C that does not say

@@ -22,7 +22,6 @@ from typing import TYPE_CHECKING
 
 from ottla.clients.driver import Driver
 from ottla.clients.errors import ClientError, ConnectionLost, RequestTimedOut
-from ottla.clients.producer.alarm import Alarm
 from ottla.clients.producer.batch import Batch, Queue
 from ottla.clients.producer.events import Send
 from ottla.clients.producer.requests import LAST_VERSION_WITH_NAMES, encode, produce_request
@@ -34,6 +33,7 @@ from ottla.protocol.messages.produce import ProduceRequest, ProduceResponse
 from ottla.protocol.wire import DecodeError
 
 if TYPE_CHECKING:
+    from ottla.clients.producer.alarm import Alarm
     from ottla.clients.producer.sender import Sender
 
 logger = logging.getLogger("ottla.clients.producer")
@@ -276,6 +276,8 @@ class Direct:
     def _watch(self) -> None:
         linger_ms = self._sender.settings.linger_ms
         if self._alarm is None and linger_ms >= 1:
+            from ottla.clients.producer.alarm import Alarm
+
             try:
                 alarm = Alarm(self._driver.loop, linger_ms, self._ring)
             except OSError:
