@@ -13,7 +13,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from ottla.cli.connect import add_connection_arguments, client_settings
+from ottla.cli.connect import add_connection_arguments, client_settings, open_admin
 from ottla.cli.names import choose, is_pattern, missing
 from ottla.cli.terminal import Failure, Style
 
@@ -32,6 +32,9 @@ ottla consume orders --partition 0,2-3 -o +100
 ottla consume orders --group billing -n 10      10 records for the group, and its position after them
 ottla consume old -e -f '%K{big32}%k%V{big32}%v' | ottla produce new -f '%K{big32}%k%V{big32}%v'
 """
+
+SOON_S = 2.0
+"""A broker that has not answered by then is looked at more closely: perhaps there is none."""
 
 FORMAT_HELP = r"""how a record is written: %%t topic %%p partition %%o offset %%T timestamp %%k key %%v value
 (or %%s) %%h headers %%K %%V sizes %%H number of headers; %%k{hex} {base64} {escaped} %%T{iso} {strftime[..]}
@@ -203,12 +206,23 @@ def _consumer(options: argparse.Namespace, place: str) -> Consumer:
     return Consumer(settings)
 
 
+def _topics(consumer: Consumer, options: argparse.Namespace) -> dict[str, list[int]]:
+    """The topics and their partitions; where nothing listens, a person is told soon."""
+    from ottla.clients.errors import BrokerUnavailable, RequestTimedOut
+
+    try:
+        return consumer.topics(SOON_S)
+    except (BrokerUnavailable, RequestTimedOut):
+        with open_admin(options):  # says what is wrong, if it is more than slowness
+            return consumer.topics()
+
+
 def _partitions(consumer: Consumer, options: argparse.Namespace, wanted: Sequence[int]) -> list[TopicPartition]:
     """The partitions to read; raises Failure for a topic or partition that is not there."""
     from ottla.clients.errors import UnknownTopicOrPartition
     from ottla.common.ids import TopicPartition
 
-    known = consumer.topics()
+    known = _topics(consumer, options)
     for name in options.topics:
         if name not in known and not is_pattern(name, regex=options.regex):
             try:
