@@ -75,7 +75,7 @@ class Consumer(ConsumerFace):
         """The next records as one Arrow batch; no rows after `timeout_s` seconds. Otherwise as `poll`.
 
         Columns: key, value (binary), topic, partition, offset, timestamp (ms, UTC), headers (list of key and value).
-        Deserializers are not applied.
+        At most `max_records` rows and 64 MiB of records, or one that is larger. Deserializers are not applied.
         """
         from ottla.clients.consumer.arrow import to_arrow
 
