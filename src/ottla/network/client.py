@@ -19,7 +19,7 @@ import random
 import ssl
 import struct
 from collections.abc import Callable, Iterable
-from typing import Any, Final, cast
+from typing import TYPE_CHECKING, Any, Final, cast
 
 from ottla.network.buffers import FrameBuffers
 from ottla.network.errors import (
@@ -36,13 +36,15 @@ from ottla.network.errors import (
     connect_error,
     tls_problem,
 )
-from ottla.network.sasl import SaslSource, log_in, renewal_delay_s
 from ottla.protocol.frames import decode_response_header, encode_request
 from ottla.protocol.message import Message
 from ottla.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from ottla.protocol.registry import API, response_class
 from ottla.protocol.wire import DecodeError
-from ottla.security.mechanism import SaslClient
+
+if TYPE_CHECKING:
+    from ottla.network.sasl import SaslSource
+    from ottla.security.mechanism import SaslClient
 
 __all__ = [
     "AuthenticationRefused",
@@ -98,6 +100,9 @@ class _Held(asyncio.Transport):
     def writelines(self, list_of_data: Iterable[bytes | bytearray | memoryview[Any]]) -> None:
         # Copied: with acks=0 the caller may use its buffers again.
         self.parts.append(b"".join(list_of_data))
+
+    def get_extra_info(self, name: str, default: Any = None) -> Any:
+        return self.transport.get_extra_info(name, default)
 
     def close(self) -> None:
         self.transport.close()
@@ -195,20 +200,20 @@ class ClientConnection(asyncio.BufferedProtocol):
                     lambda: connection, host, port, ssl=tls, server_hostname=host if tls else None
                 )
                 stage = "it accepts connections but does not answer"
-                await connection._ask_versions(timeout_s)  # noqa: SLF001 - its own class
+                await connection._ask_versions(timeout_s)
                 if exchange is not None:
-                    connection._sasl = sasl  # noqa: SLF001
-                    await connection._log_in(exchange, timeout_s)  # noqa: SLF001
-                connection._ready()  # noqa: SLF001
+                    connection._sasl = sasl
+                    await connection._log_in(exchange, timeout_s)
+                connection._ready()
             is_ready = True
         except (OSError, NetworkError, UnicodeError) as error:
             if isinstance(error, ConnectFailed):
                 raise
-            cause = connection._loss if isinstance(connection._loss, ssl.SSLError) else error  # noqa: SLF001
+            cause = connection._loss if isinstance(connection._loss, ssl.SSLError) else error
             raise connect_error(address, cause, timeout_s, stage=stage, is_tls=tls is not None) from error
         finally:
             if not is_ready:
-                await connection._give_up()  # noqa: SLF001
+                await connection._give_up()
         return connection
 
     async def _give_up(self) -> None:
@@ -240,6 +245,8 @@ class ClientConnection(asyncio.BufferedProtocol):
 
     async def _log_in(self, exchange: SaslClient, timeout_s: float) -> None:
         """Take part in the exchange; sets the timer of the session's renewal. Raises AuthenticationRefused."""
+        # Few need it: a client without SASL does not pay for the import.
+        from ottla.network.sasl import log_in, renewal_delay_s
 
         def ask(request: Message, version: int) -> asyncio.Future[Message | None]:
             held = self._transport
