@@ -113,6 +113,7 @@ def run(options: argparse.Namespace) -> int:
     settings = sending_settings(options)
     topics = None if options.create else existing_topics(options)
     from ottla.clients import Producer
+    from ottla.clients.errors import ClientError
 
     deliveries = Deliveries(sys.stdout.buffer, verbose=options.verbose, as_json=options.json or options.json_value)
     started_s = time.monotonic()
@@ -120,14 +121,23 @@ def run(options: argparse.Namespace) -> int:
     with Producer(settings) as producer:
         sending = _Sending(producer, options.topic, topics, defaults, deliveries)
         bar = Bar(None, "records", shown=_shows_progress(options))
+        stopped: ClientError | None = None
         try:
             sending.all(records, options.rate, bar)
         except KeyboardInterrupt:
             interrupted = True  # what was read is sent all the same
-        deliveries.finish()
+        except ClientError as error:
+            stopped = error
+        try:
+            deliveries.finish()
+        except KeyboardInterrupt:  # the second one: somebody is in a hurry
+            producer.close(1.0)
+            interrupted = True
         bar.clear()
     if not options.quiet:
         print(Style.of(sys.stderr).dim(deliveries.summary(time.monotonic() - started_s)), file=sys.stderr)
+    if stopped is not None:
+        raise stopped
     return 130 if interrupted else 1 if deliveries.failed else 0
 
 
@@ -244,6 +254,9 @@ def _records(options: argparse.Namespace) -> Iterator[Numbered]:
         if options.key is None:
             raise Failure("--tombstone needs the --key that it deletes", exit_code=2)
         return iter([("line ", 1, NewRecord())])
+    for path in (*options.files, *options.file):
+        with _opened(path):
+            pass  # before anything is sent: all can be read
     if options.file:
         return _whole_files(options.file)
     if as_json:
