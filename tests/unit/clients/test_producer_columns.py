@@ -1,13 +1,14 @@
 """What `send_batch` makes of Arrow's many layouts: the rows that come out of its batches."""
 
 from itertools import pairwise
+from types import SimpleNamespace
 from typing import Any
 
 import pyarrow as pa
 import pytest
 
 from ottla.clients.errors import MessageTooLarge
-from ottla.clients.producer.columns import encode_rows
+from ottla.clients.producer.columns import Window, encode_rows
 from ottla.clients.producer.settings import ProducerSettings
 from ottla.records import Record, kernels
 from ottla.records.murmur2 import partition_for_key
@@ -224,3 +225,14 @@ def test_groups_are_worth_a_request_and_leave_room() -> None:
     small = ProducerSettings(batch_size=100_000, buffer_memory=400_000)
     sizes = [sum(len(body[0]) for _, body in group) for group in encode_rows(table, 2, small, 0)]
     assert max(sizes) < 300_000
+
+
+def test_the_window_asks_to_wait_for_what_leaves_half_of_it() -> None:
+    batches = [SimpleNamespace(size=100) for _ in range(12)]
+    window = Window(450)
+    awaited = [window.add([first, second]) for first, second in zip(batches[::2], batches[1::2], strict=True)]
+    assert awaited[:2] == [None, None]
+    assert awaited[2] is batches[3], "of 600 bytes the first 400 must be gone"
+    assert awaited[3] is None
+    assert awaited[4] is batches[7]
+    assert window.add([]) is None

@@ -7,6 +7,7 @@ of time) is cast by Arrow first.
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
@@ -19,7 +20,7 @@ from ottla.records.batch import HEADER_SIZE
 from ottla.records.kernels import RowEncoder, Rows
 
 if TYPE_CHECKING:
-    from ottla.clients.producer.batch import Encoded
+    from ottla.clients.producer.batch import Batch, Encoded
 
 COLUMNS = ("key", "value", "partition", "timestamp", "headers")
 GROUP = 1 << 20  # bytes of batches for which it is worth to wake the sender
@@ -63,6 +64,29 @@ def _encode(chunks: list[Rows], encoder: RowEncoder, group_size: int) -> Iterato
                 yield group
                 group, size = [], 0
     yield group + encoder.finish()
+
+
+class Window:
+    """How far `send_batch` runs ahead of the brokers: memory that only waits would leave the processor's caches."""
+
+    def __init__(self, size: int) -> None:
+        self._size = size
+        self._groups: deque[tuple[Batch, int]] = deque()  # the last batch of each group, and the group's bytes
+        self._ahead = 0
+
+    def add(self, group: list[Batch]) -> Batch | None:
+        """The batch to wait for before the next group is encoded, None if there is no need to wait."""
+        if not group:
+            return None
+        size = sum(batch.size for batch in group)
+        self._groups.append((group[-1], size))
+        self._ahead += size
+        awaited = None
+        if self._ahead > self._size:
+            while self._ahead > self._size // 2:
+                awaited, size = self._groups.popleft()
+                self._ahead -= size
+        return awaited
 
 
 def _check_names(names: list[str]) -> None:

@@ -263,13 +263,18 @@ class Producer(Front, _Face[BlockingDelivery]):
         """
         if self._closed:
             raise Closed("The producer was closed")
-        from ottla.clients.producer.columns import encode_rows
+        from ottla.clients.producer.columns import Window, encode_rows
 
         count = self._wait_for_room(topic, None, lambda: self._core.partition_count(topic) or None)
         pieces = encode_rows(rows, count, self._settings, time_ns() // 1_000_000)
+        window = Window(self._sender.window(topic, count))
         batches: list[Batch] = []
         for group in pieces:
+            start = len(batches)
             self._wait_for_room(topic, None, lambda todo=group: self._append_encoded(topic, todo, batches))  # type: ignore[misc]
+            awaited = window.add(batches[start:])
+            if awaited is not None and not awaited.done and not self._driver.is_current_thread:
+                _wait(awaited, self._settings.delivery_timeout_ms / 1000 + 1)
         return BlockingBatches(batches)
 
     def flush(self, timeout_s: float | None = None) -> int:
@@ -384,14 +389,19 @@ class AsyncProducer(_Face[AsyncDelivery]):
         """The future of all rows: await it for their AppendedRanges. As `Producer.send_batch`."""
         if self._closed:
             raise Closed("The producer was closed")
-        from ottla.clients.producer.columns import encode_rows
+        from ottla.clients.producer.columns import Window, encode_rows
 
         count = await self._wait_for_room(topic, None, lambda: self._core.partition_count(topic) or None)
         pieces = encode_rows(rows, count, self._settings, time_ns() // 1_000_000)
+        window = Window(self._sender.window(topic, count))
         batches: list[Batch] = []
         for group in pieces:
+            start = len(batches)
             await self._wait_for_room(topic, None, lambda todo=group: self._append_encoded(topic, todo, batches))  # type: ignore[misc]
             await asyncio.sleep(0)  # all else on the loop has its turn, and the group is sent
+            awaited = window.add(batches[start:])
+            if awaited is not None and not awaited.done:
+                await _wait_async(awaited)
         return AsyncBatches(batches)
 
     async def flush(self, timeout_s: float | None = None) -> int:

@@ -52,6 +52,11 @@ class Sender:
         self._timer: asyncio.TimerHandle | None = None
         self._timer_ms: int | None = None
 
+    def window(self, topic: str, partitions: int) -> int:
+        """Bytes of batches that keep every broker of the topic busy."""
+        leaders = {self.cluster.view.leader(topic, partition) for partition in range(partitions)}
+        return (self.settings.max_in_flight + 1) * self.settings.max_request_size * len(leaders)
+
     def turn(self) -> None:
         """Look what is to be done, and do it."""
         with self.lock:
