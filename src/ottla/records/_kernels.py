@@ -211,6 +211,10 @@ def _decode_records(
             field = [] if s.header_count == 0 else _read_headers(data, cython.address(s))
             Py_INCREF(field)
             PyTuple_SET_ITEM(row, 4, field)
+            # A record is in no cycle, so the collector need not look at it as long as it lives, nor at no headers.
+            PyObject_GC_UnTrack(cython.cast(cython.pointer(cython.void), row))
+            if s.header_count == 0:
+                PyObject_GC_UnTrack(cython.cast(cython.pointer(cython.void), field))
             rows.append(row)
         if position != end:
             _raise_left_over(end - position, count)

@@ -1,5 +1,6 @@
 """One suite over the compiled kernels and those in plain Python."""
 
+import gc
 import os
 import subprocess
 import sys
@@ -263,6 +264,20 @@ def test_the_delete_horizon_is_set_once_and_moves_no_timestamp(kernel: ModuleTyp
     assert read_header(batch).delete_horizon_ms == 1 << 41
     assert [record.timestamp for record in decode_batch(batch)] == [900, 1_000]
     assert read_header(batch).max_timestamp == 1_000
+
+
+@pytest.mark.skipif(compiled_kernels() is None, reason="the kernels are not compiled here")
+def test_the_collector_does_not_look_at_records_and_they_die_all_the_same() -> None:
+    records = decode_batch(encode_batch([(1, b"key", b"value", []), (2, None, None, [("name", b"x")])] * 1000))
+    assert not any(gc.is_tracked(record) for record in records)
+    assert not gc.is_tracked(records[0].headers)
+    records[0].headers.append(("more", b"x"))
+    gc.collect()
+    assert records[0].headers == [("more", b"x")]
+    counts = [sys.getrefcount(record) for record in records]
+    assert len(set(counts)) == 1
+    records.clear()
+    gc.collect()
 
 
 def test_both_modules_offer_the_same_functions() -> None:
