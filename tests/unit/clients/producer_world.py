@@ -122,6 +122,18 @@ class World:
             self.perform(self.core.step(self.now_ms))
         return delivery
 
+    def deliver_alone(self, delivery: Delivery) -> bool:
+        """What a thread that waits does: the batch goes over another connection, if it may."""
+        batch = delivery._batch
+        node = self.leader(self.topic, batch.queue.partition)
+        if batch.done or node is None or not self.core.may_go_alone(batch, node, self.now_ms):
+            return False
+        send = self.core.goes_alone(batch, node, self.now_ms)
+        self.sends.append(send)
+        self._transmit(send, arrival_ms=self.now_ms + self.random.randrange(1, 40))
+        self.core.validate()
+        return True
+
     def run(self, for_ms: int = 10_000_000, until: Callable[[], bool] | None = None) -> None:
         """Let time pass, event by event."""
         end = self.now_ms + for_ms
@@ -184,7 +196,7 @@ class World:
         self.next_producer_id += 1
         return self.core.producer_id_given(self.next_producer_id, 0, self.now_ms)
 
-    def _transmit(self, send: Send) -> None:
+    def _transmit(self, send: Send, arrival_ms: int | None = None) -> None:
         chance = self.random.random
         rows = [
             (batch.queue.partition, values_of(batch), batch.producer_id, batch.epoch,
@@ -195,8 +207,9 @@ class World:
         if send.node_id in self.down or chance() < self.lose_request:
             self.at(LATENCY_MS, lambda: self.core.lost(send.request_id, lost, self.now_ms))
             return
-        arrival = max(LATENCY_MS + self.now_ms, self._busy_until.get(send.node_id, 0))
-        self._busy_until[send.node_id] = arrival
+        if arrival_ms is None:
+            arrival_ms = max(LATENCY_MS + self.now_ms, self._busy_until.get(send.node_id, 0))
+            self._busy_until[send.node_id] = arrival_ms
         outcomes: dict[tuple[str, int], Outcome] = {}
 
         def arrive() -> list[Effect]:
@@ -209,8 +222,8 @@ class World:
             self.at(1000, lambda: self.core.lost(send.request_id, RequestTimedOut("no answer"), self.now_ms))
             self.at(self.random.randrange(900, self.latest_arrival_ms), arrive)
             return
-        self.at(arrival - self.now_ms, arrive)
-        after = arrival - self.now_ms + LATENCY_MS
+        self.at(arrival_ms - self.now_ms, arrive)
+        after = arrival_ms - self.now_ms + LATENCY_MS
         if chance() < self.lose_answer:
             self.at(after, lambda: self.core.lost(send.request_id, lost, self.now_ms))
         elif self.settings.acks == 0:

@@ -45,6 +45,46 @@ def test_records_of_one_linger_go_in_one_batch() -> None:
     assert world.now_ms < 1030
 
 
+def test_a_batch_that_goes_alone_holds_back_what_follows_until_it_is_answered() -> None:
+    world = World()
+    world.learn()
+    first = world.send(b"first")
+    assert first is not None
+    world.run(until=first.done)
+    alone = world.send(b"alone")
+    assert alone is not None
+    assert world.deliver_alone(alone)
+    following = world.send(b"following")
+    assert following is not None
+    assert not world.deliver_alone(following)
+    world.run(until=following.done)
+    assert alone.peek().offset == 1
+    assert following.peek().offset == 2
+    behind = [world.send(b"%d" % i) for i in range(2)]
+    assert behind[0] is not None
+    assert world.core.accumulator.used > 0
+    assert world.deliver_alone(behind[0]), "the batch is alone, though it has two records"
+
+
+def test_a_batch_goes_alone_only_where_nothing_waits_before_it() -> None:
+    world = World()
+    world.learn()
+    early = world.send(b"a")
+    assert early is not None
+    assert not world.deliver_alone(early), "there is no producer id yet"
+    world.run(until=early.done)
+    world.down.add(0)
+    failing = world.send(b"b")
+    assert failing is not None
+    world.run(for_ms=20)
+    after = world.send(b"c")
+    assert after is not None
+    assert not world.deliver_alone(after)
+    world.down.clear()
+    world.run(until=after.done)
+    assert world.logs[0].values == [b"a", b"b", b"c"]
+
+
 def test_linger_is_kept_and_a_waiter_ends_it() -> None:
     world = World(linger_ms=500)
     world.learn()
@@ -283,6 +323,8 @@ def test_acknowledged_once_and_in_order_whatever_happens(seed: int) -> None:
         delivery = world.send(value, partition=random.randrange(3))
         assert delivery is not None
         deliveries.append((value, delivery))
+        if random.random() < 0.2:
+            world.deliver_alone(delivery)
         if random.random() < 0.3:
             world.run(for_ms=random.randrange(1, 30))
         if random.random() < 0.03:
@@ -316,6 +358,8 @@ def test_with_timeouts_and_refusals_the_acknowledged_are_there_once_and_in_order
         delivery = world.send(value, partition=random.randrange(2))
         assert delivery is not None
         deliveries.append((value, delivery))
+        if random.random() < 0.2:
+            world.deliver_alone(delivery)
         if random.random() < 0.4:
             world.run(for_ms=random.randrange(1, 200))
         if random.random() < 0.02:

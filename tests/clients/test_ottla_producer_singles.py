@@ -1,0 +1,112 @@
+"""Records that are waited for one by one: they go from the thread that waits, and everything else stays as it was."""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+import time
+from pathlib import Path
+
+import pytest
+
+from ottla.clients import Producer
+from ottla.clients.errors import RequestTimedOut
+from tests.conftest import RunningBroker
+from tests.ottla_process import OttlaProcess
+
+from .conftest import MakeTopic
+from .support import WAIT_S
+from .test_ottla_producer import read_back
+
+SINGLES = 20
+
+
+def send_singles(producer: Producer, topic: str, count: int = SINGLES) -> list[int]:
+    return [producer.send(topic, b"%d" % i).result(WAIT_S).offset for i in range(count)]
+
+
+def is_direct(producer: Producer) -> bool:
+    return bool(producer._direct._lines)
+
+
+@pytest.mark.both
+@pytest.mark.parametrize("acks", [1, "all"])
+def test_singles_are_there_once_and_in_order(broker: RunningBroker, make_topic: MakeTopic, acks: object) -> None:
+    topic = make_topic()
+    with Producer(bootstrap_servers=broker.bootstrap, acks=acks) as producer:
+        assert send_singles(producer, topic, 100) == list(range(100))
+        assert is_direct(producer)
+    rows = read_back(broker.bootstrap, topic, 1, 100)[0]
+    assert [record.value for _, record in rows] == [b"%d" % i for i in range(100)]
+
+
+@pytest.mark.both
+def test_what_nobody_waits_for_lingers_no_longer_than_always(broker: RunningBroker, make_topic: MakeTopic) -> None:
+    topic = make_topic()
+    with Producer(bootstrap_servers=broker.bootstrap, linger_ms=50) as producer:
+        for _ in range(3):
+            send_singles(producer, topic)
+            assert is_direct(producer)
+            done = threading.Event()
+            producer.send(topic, b"nobody waits", callback=lambda _, done=done: done.set())  # type: ignore[misc]
+            start = time.monotonic()
+            assert done.wait(WAIT_S)
+            assert time.monotonic() - start < 5
+
+
+@pytest.mark.both
+def test_singles_between_others_keep_the_order(broker: RunningBroker, make_topic: MakeTopic) -> None:
+    topic = make_topic()
+    with Producer(bootstrap_servers=broker.bootstrap) as producer:
+        send_singles(producer, topic, 10)
+        values = []
+        for i in range(300):
+            values.append(b"%d" % i)
+            delivery = producer.send(topic, values[-1])
+            if i % 7 in (2, 3):
+                delivery.result(WAIT_S)
+        assert producer.flush(WAIT_S) == 0
+    rows = read_back(broker.bootstrap, topic, 1, 310)[0]
+    assert [record.value for _, record in rows][10:] == values
+
+
+@pytest.mark.both
+def test_threads_that_wait_share_a_producer(broker: RunningBroker, make_topic: MakeTopic) -> None:
+    topic = make_topic(2)
+    with Producer(bootstrap_servers=broker.bootstrap) as producer:
+        send_singles(producer, topic, 5)
+        threads = [threading.Thread(target=send_singles, args=(producer, topic, 100)) for _ in range(4)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join(WAIT_S)
+    found = read_back(broker.bootstrap, topic, 2, 405)
+    assert sum(len(rows) for rows in found.values()) == 405
+
+
+def test_a_broker_that_stops_for_a_while_gets_a_single_once(tmp_path: Path) -> None:
+    with OttlaProcess(tmp_path) as broker, Producer(bootstrap_servers=broker.bootstrap, acks=1) as producer:
+        send_singles(producer, "t")
+        assert is_direct(producer)
+        os.kill(broker.pid, signal.SIGSTOP)
+        go_on = threading.Timer(0.8, os.kill, (broker.pid, signal.SIGCONT))
+        go_on.start()
+        with pytest.raises(RequestTimedOut):
+            producer.send("t", b"slow").result(0.4)
+        assert producer.send("t", b"behind it").result(WAIT_S).offset == SINGLES + 1
+        go_on.join()
+        assert send_singles(producer, "t") == list(range(SINGLES + 2, 2 * SINGLES + 2))
+        rows = read_back(broker.bootstrap, "t", 1, 2 * SINGLES + 2)[0]
+        assert [record.value for _, record in rows][SINGLES : SINGLES + 2] == [b"slow", b"behind it"]
+
+
+def test_a_broker_killed_between_singles_is_found_again(tmp_path: Path) -> None:
+    with OttlaProcess(tmp_path) as broker, Producer(bootstrap_servers=broker.bootstrap) as producer:
+        assert send_singles(producer, "t") == list(range(SINGLES))
+        broker.kill()
+        restart = threading.Timer(0.2, broker.start)
+        restart.start()
+        assert send_singles(producer, "t") == list(range(SINGLES, 2 * SINGLES))
+        restart.join()
+        assert len(read_back(broker.bootstrap, "t", 1, 2 * SINGLES)[0]) == 2 * SINGLES
