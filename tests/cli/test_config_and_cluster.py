@@ -6,6 +6,8 @@ import pytest
 
 from ottla.clients import Admin
 from ottla.clients.admin import ConfigResource
+from tests.clients.support import wait_until
+from tests.conftest import OTTLA, RunningBroker
 
 from .conftest import Run
 
@@ -90,6 +92,25 @@ def test_topics_with_settings_are_listed_together(ottla: Run, topic: str) -> Non
     assert ottla("config", "set", "topic", topic, "retention.ms=1h").code == 0
     rows = ottla("config", "list", "topic", "--json").objects
     assert (topic, "retention.ms", "3600000") in {(row["name"], row["setting"], row["value"]) for row in rows}
+
+
+@pytest.mark.both
+def test_quotas_are_settings_of_clients(ottla: Run, broker: RunningBroker) -> None:
+    assert ottla("config", "set", "client", "x", "producer_byte_rat=1").code == 2
+    done = ottla("config", "set", "client", "importer", "producer_byte_rate=2MiB", "request_percentage=12.5")
+    if broker.kind == OTTLA and done.code:
+        # It serves no quotas (yet), and says so in a line.
+        assert done.err.startswith("ottla: ")
+        return
+    assert done.out.splitlines() == [
+        "importer: producer_byte_rate is 2097152 (2.0 MiB)",
+        "importer: request_percentage is 12.5",
+    ]
+    wait_until(lambda: len(ottla("config", "list", "clients", "--json").objects) == 2, "the quotas are there")
+    assert ottla("config", "get", "client", "importer", "producer_byte_rate").out == "2097152\n"
+    both = ["producer_byte_rate", "request_percentage"]
+    assert ottla("config", "unset", "client", "importer", *both).out.count("is no quota") == 2
+    wait_until(lambda: ottla("config", "list", "client", "--json").objects == [], "the quotas are gone")
 
 
 @pytest.mark.both

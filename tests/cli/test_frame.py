@@ -292,7 +292,7 @@ def test_every_help_has_examples_that_can_be_parsed(name: str) -> None:
         assert "examples:" in text, path
         assert all(len(line) <= 100 for line in text.splitlines() if not line.startswith("  ottla")), path
         for line in text.partition("examples:\n")[2].splitlines():
-            words = re.match(r"  ottla ([^|<>]*?)(?:   .*| [|<>].*)?$", line)
+            words = re.match(r"  ottla ([^|<>]*?)(?:  .*| [|<>].*)?$", line)
             if words and "$(" not in line:
                 parser_for(words[1].split()[0]).parse_args(shlex.split(words[1]))
 

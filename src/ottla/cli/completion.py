@@ -100,9 +100,9 @@ def _kind(action: argparse.Action) -> str:
         if metavar.startswith(start):
             return kind
     if metavar == "KIND":
-        from ottla.cli.config import KINDS
+        from ottla.cli import config, config_quota
 
-        return "words " + " ".join(KINDS)
+        return "words " + " ".join([*config.KINDS, *config_quota.KINDS])
     return {"FILE": "files", "PATH": "files", "SEGMENT": "files", "DIR": "directories"}.get(metavar, "")
 
 

@@ -1,14 +1,15 @@
 """Show and change settings of topics, brokers, groups and more, with where each value comes from.
 
-KIND is topic, broker, group, broker-logger or client-metrics; Kafka's plurals are understood. NAME is a topic's or
-group's name, a broker's node id, or `default` for what all brokers share.
+KIND is topic, broker, group, broker-logger or client-metrics, or user, client, ip, whose settings are quotas; Kafka's
+plurals are understood. NAME is a topic's or group's name, a broker's node id, or `default` for what all brokers (users,
+clients, addresses) share.
 """
 
 import argparse
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
-from ottla.cli import values
+from ottla.cli import config_quota, values
 from ottla.cli.connect import add_connection_arguments, open_admin
 from ottla.cli.names import missing
 from ottla.cli.output import Column, Output, add_output_arguments
@@ -69,6 +70,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
                 ottla config set topic orders cleanup.policy+=compact
                 ottla config set broker default log.cleaner.threads=2 --dry-run
                 ottla config set group billing consumer.session.timeout.ms=30s
+                ottla config set client importer producer_byte_rate=1MiB
                 """,
             ),
             "unset": Verb(
@@ -82,7 +84,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def _common(parser: argparse.ArgumentParser, *, name: bool = True) -> None:
-    parser.add_argument("kind", metavar="KIND", help="topic, broker, group, broker-logger, client-metrics")
+    parser.add_argument("kind", metavar="KIND", help="topic, broker, group, user, client, ip, ...")
     parser.add_argument(
         "name", metavar="NAME", nargs=None if name else "?", help="its name or node id; `default` for all brokers"
     )
@@ -123,6 +125,8 @@ def _unset_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def _list(options: argparse.Namespace) -> int:
+    if quota := config_quota.kind_of(options.kind):
+        return config_quota.show(options, quota)
     output = Output(options)
     with open_admin(options) as admin:
         if options.name is None:
@@ -161,6 +165,8 @@ def _list_resources(admin: "Admin", output: Output, kind: Any, *, everything: bo
 
 
 def _get(options: argparse.Namespace) -> int:
+    if quota := config_quota.kind_of(options.kind):
+        return config_quota.show(options, quota)
     output = Output(options)
     with open_admin(options) as admin:
         resource = _resource(admin, options)
@@ -245,6 +251,8 @@ def _unset(options: argparse.Namespace) -> int:
 
 
 def _change(options: argparse.Namespace, changes: Mapping[str, object]) -> int:
+    if quota := config_quota.kind_of(options.kind):
+        return config_quota.change(options, quota, changes)
     output = Output(options)
     with open_admin(options) as admin:
         change(admin, output, {_resource(admin, options): changes}, dry_run=options.dry_run)
@@ -324,8 +332,9 @@ def _type(word: str) -> Any:
     if single == "group" or single in {"consumer-group", "share-group"}:
         return ResourceType.GROUP
     if single not in KINDS:
-        near = nearest(word, KINDS)
-        advice = f"Did you mean {near}?" if near else f"It may be {', '.join(KINDS)}."
+        kinds = (*KINDS, *config_quota.KINDS)
+        near = nearest(word, kinds)
+        advice = f"Did you mean {near}?" if near else f"It may be {', '.join(kinds)}."
         raise Failure(f"nothing of the kind {word!r} has settings", advice, exit_code=2)
     return ResourceType[single.upper().replace("-", "_")]
 

@@ -46,7 +46,7 @@ def is_time(name: str) -> bool:
 
 def is_size(name: str) -> bool:
     """Whether a setting is a number of bytes."""
-    return name.endswith((".bytes", ".bytes.per.second", ".buffer.size"))
+    return name.endswith((".bytes", ".bytes.per.second", ".buffer.size", "_byte_rate"))
 
 
 def explained(name: str, value: str | None) -> str:

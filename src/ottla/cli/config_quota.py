@@ -1,0 +1,101 @@
+"""Quotas of users, client ids and addresses in `ottla config`: settings of KIND user, client, ip."""
+
+import argparse
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, Any
+
+from ottla.cli import values
+from ottla.cli.connect import open_admin
+from ottla.cli.output import Column, Output
+from ottla.cli.parsing import nearest
+from ottla.cli.terminal import Failure
+
+if TYPE_CHECKING:
+    from ottla.clients.admin import QuotaEntity
+
+KINDS = ("user", "client", "ip")
+QUOTAS = (
+    "producer_byte_rate",
+    "consumer_byte_rate",
+    "request_percentage",
+    "controller_mutation_rate",
+    "connection_creation_rate",
+)
+
+
+def kind_of(word: str) -> str | None:
+    """The kind that is meant, Kafka's plurals too; None if it has no quotas."""
+    single = word.lower().removesuffix("s")
+    return single if single in KINDS else None
+
+
+def show(options: argparse.Namespace, kind: str) -> int:
+    """`config list` and `config get`."""
+    output = Output(options)
+    wanted = list(getattr(options, "settings", ()))
+    _check(wanted)
+    with open_admin(options) as admin:
+        quotas = admin.describe_client_quotas(_entity(kind, options.name, anyone=True))
+    rows = [
+        {"kind": kind, "name": _name(entity), "setting": name, "value": value}
+        for entity, limits in quotas.items()
+        for name, value in sorted(limits.items())
+        if not wanted or name in wanted
+    ]
+    if wanted and not rows:
+        raise Failure(f"{kind} {options.name} has no quota {', '.join(wanted)}")
+    if len(wanted) == 1 and len(rows) == 1:
+        output.done(_number(rows[0]["value"]), rows[0])
+    elif rows or output.json:
+        text = Column("value", cell=lambda row: values.explained(row["setting"], _number(row["value"])))
+        output.table([Column("name", narrow=True), Column("setting"), text], rows)
+    else:
+        output.note("There is no such quota.")
+    return 0
+
+
+def change(options: argparse.Namespace, kind: str, changes: Mapping[str, object]) -> int:
+    """`config set` and `config unset`: None takes a quota away."""
+    output = Output(options)
+    _check(changes)
+    limits = {name: None if value is None else _limit(name, str(value)) for name, value in changes.items()}
+    with open_admin(options) as admin:
+        entity = _entity(kind, options.name)
+        admin.alter_client_quotas({entity: limits}, validate_only=options.dry_run)
+    for name, limit in limits.items():
+        row = {"kind": kind, "name": options.name, "setting": name, "value": limit, "changed": not options.dry_run}
+        is_now = "no quota" if limit is None else values.explained(name, _number(limit))
+        text = f"{options.name}: {name} {'would be' if options.dry_run else 'is'} {is_now}"
+        output.done(text if options.dry_run else output.style.green(text), row)
+    return 0
+
+
+def _entity(kind: str, name: str | None, *, anyone: bool = False) -> "QuotaEntity":
+    from ottla.clients.admin import QuotaEntity, QuotaName
+
+    who = QuotaName.ANY if name is None and anyone else QuotaName.DEFAULT if name in (None, "default") else name
+    return QuotaEntity(**{"client_id" if kind == "client" else kind: who})
+
+
+def _name(entity: "QuotaEntity") -> str:
+    parts = [entity.user, entity.client_id, entity.ip]
+    return " with client ".join(str(getattr(part, "value", part)) for part in parts if part is not None)
+
+
+def _check(names: Iterable[str]) -> None:
+    for name in names:
+        if name not in QUOTAS:
+            near = nearest(name, QUOTAS)
+            advice = f"Did you mean {near}?" if near else f"There are {', '.join(QUOTAS)}."
+            raise Failure(f"there is no quota {name!r}", advice, exit_code=2)
+
+
+def _limit(name: str, value: str) -> float:
+    try:
+        return float(values.broker_value(name, value))
+    except ValueError:
+        raise Failure(f"{name} is {value!r}; it must be a number", exit_code=2) from None
+
+
+def _number(value: Any) -> str:
+    return str(int(value)) if float(value).is_integer() else str(value)
