@@ -11,9 +11,9 @@ from ottla.cli import human
 from ottla.cli.terminal import Style
 
 if TYPE_CHECKING:
-    from ottla.clients import ClientError, RecordMetadata
+    from ottla.clients import RecordMetadata
 
-_LOOK_EVERY = 512
+_CHUNK = 512
 _MOST_OPEN = 100_000
 _MOST_TOLD = 10
 _MOST_PARTITIONS = 8
@@ -22,8 +22,17 @@ _MOST_PARTITIONS = 8
 class Delivery(Protocol):
     """What `Producer.send` gives out."""
 
+    @property
+    def topic(self) -> str: ...
+    @property
+    def partition(self) -> int: ...
     def done(self) -> bool: ...
+    def exception(self, timeout_s: float | None = None) -> Exception | None: ...
     def result(self, timeout_s: float | None = None) -> RecordMetadata: ...
+
+
+# Where the records are from, their lines there, and their futures.
+_Chunk = tuple[str, list[int], list[Delivery]]
 
 
 class Deliveries:
@@ -33,29 +42,41 @@ class Deliveries:
         self._out = out
         self._verbose = verbose
         self._as_json = as_json
-        self._open: deque[tuple[str, int, Delivery]] = deque()
-        self._ranges: dict[tuple[str, int], list[int]] = {}  # first and last offset, count
+        self._open: deque[_Chunk] = deque()
+        self._newest: _Chunk = ("", [], [])
+        self._most = 1 if verbose else _CHUNK
+        self._ranges: dict[tuple[str, int], list[int]] = {}  # first and last offset
         self.acknowledged = 0
         self.failed = 0
 
     def add(self, source: str, number: int, delivery: Delivery) -> None:
         """One more is on its way, from that line. Blocks while very many are."""
-        self._open.append((source, number, delivery))
-        if len(self._open) % _LOOK_EVERY == 0 or self._verbose:
-            self._settle_done()
-            while len(self._open) > _MOST_OPEN:
-                self._settle(*self._open.popleft())
+        chunk = self._newest
+        if chunk[0] != source or len(chunk[1]) >= self._most:
+            chunk = self._next_chunk(source)
+        chunk[1].append(number)
+        chunk[2].append(delivery)
 
     def look(self) -> None:
         """Settle what is done by now."""
-        self._settle_done()
+        self._next_chunk("")
         self._out.flush()
 
     def finish(self) -> None:
         """Wait until each has its end; the producer's delivery.timeout.ms bounds it."""
+        self._next_chunk("")
         while self._open:
-            self._settle(*self._open.popleft())
+            self._settle(self._open.popleft())
         self._out.flush()
+
+    def _next_chunk(self, source: str) -> _Chunk:
+        waiting = self._open
+        if self._newest[1]:
+            waiting.append(self._newest)
+        while waiting and (waiting[0][2][-1].done() or len(waiting) > _MOST_OPEN // self._most):
+            self._settle(waiting.popleft())
+        self._newest = (source, [], [])
+        return self._newest
 
     def refused(self, source: str, number: int, why: str) -> None:
         """A line that was not sent, and why."""
@@ -71,7 +92,7 @@ class Deliveries:
         text = f"{human.plural(self.acknowledged, 'record')} acknowledged in {human.duration(took_s * 1000)}{rate}"
         places = [
             f"{topic}/{partition} {first}" + (f"-{last}" if last != first else "")
-            for (topic, partition), (first, last, _) in sorted(self._ranges.items())
+            for (topic, partition), (first, last) in sorted(self._ranges.items())
             if first >= 0
         ]
         if places:
@@ -79,29 +100,30 @@ class Deliveries:
             text += f": {', '.join(places[:_MOST_PARTITIONS])}{more}"
         return text + (f"; {self.failed:,} failed" if self.failed else "")
 
-    def _settle_done(self) -> None:
-        waiting = self._open
-        while waiting and waiting[0][2].done():
-            self._settle(*waiting.popleft())
+    def _settle(self, chunk: _Chunk) -> None:
+        """Wait for these and note their ends. Offsets are asked for where a run in one partition begins and ends."""
+        source, numbers, deliveries = chunk
+        first = last = None
+        for number, delivery in zip(numbers, deliveries, strict=True):
+            error = delivery.exception()
+            if error is not None:
+                self.refused(source, number, " ".join(str(error).split()) or type(error).__name__)
+                continue
+            self.acknowledged += 1
+            if last is None or delivery.partition != last.partition or delivery.topic != last.topic:
+                self._note(first, last)
+                first = delivery
+            last = delivery
+            if self._verbose:
+                self._tell(number, delivery.result())
+        self._note(first, last)
 
-    def _settle(self, source: str, number: int, delivery: Delivery) -> None:
-        from ottla.clients.errors import ClientError
-
-        try:
-            metadata = delivery.result()
-        except ClientError as error:
-            self.refused(source, number, _one_line(error))
+    def _note(self, first: Delivery | None, last: Delivery | None) -> None:
+        if first is None or last is None:
             return
-        self.acknowledged += 1
-        topic, partition, offset, _ = metadata
-        kept = self._ranges.get((topic, partition))
-        if kept is None:
-            self._ranges[topic, partition] = [offset, offset, 1]
-        else:
-            kept[1] = offset
-            kept[2] += 1
-        if self._verbose:
-            self._tell(number, metadata)
+        topic, partition, offset, _ = first.result()
+        kept = self._ranges.setdefault((topic, partition), [offset, offset])
+        kept[1] = last.result().offset
 
     def _tell(self, number: int, metadata: RecordMetadata) -> None:
         topic, partition, offset, timestamp = metadata
@@ -110,7 +132,3 @@ class Deliveries:
             self._out.write(json.dumps(row, separators=(",", ":")).encode() + b"\n")
         else:
             self._out.write(f"{topic}\t{partition}\t{offset}\n".encode())
-
-
-def _one_line(error: ClientError) -> str:
-    return " ".join(str(error).split()) or type(error).__name__
