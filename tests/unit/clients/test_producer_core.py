@@ -57,6 +57,9 @@ def test_a_batch_that_goes_alone_holds_back_what_follows_until_it_is_answered() 
     following = world.send(b"following")
     assert following is not None
     assert not world.deliver_alone(following)
+    assert following._batch.wait_with(lambda: None)
+    world.perform(world.core.step(world.now_ms))
+    assert world.sends[-1].batches == [alone._batch], "another connection may be quicker"
     world.run(until=following.done)
     assert alone.peek().offset == 1
     assert following.peek().offset == 2
