@@ -20,8 +20,9 @@ def explain(error: errors.ClientError) -> Failure:
 
 
 def _about(key: object, error: Exception) -> str:
-    line = _line(error)
-    return line if str(key) in line else f"{key}: {line}"
+    line, name = _line(error), str(key)
+    has_name = isinstance(key, (str, int)) or name != repr(key)
+    return f"{name}: {line}" if has_name and name not in line else line
 
 
 def _line(error: Exception) -> str:
