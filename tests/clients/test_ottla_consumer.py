@@ -123,6 +123,28 @@ def test_arrow_batch_holds_the_same_records(broker: RunningBroker, make_topic: M
     assert consumer.poll_arrow(0.0).num_rows == 0
 
 
+@pytest.mark.parametrize("codec", ["none", "lz4", "zstd"])
+def test_poll_and_poll_arrow_in_turn_hand_over_each_record_once(
+    broker: RunningBroker, make_topic: MakeTopic, reader: Reader, codec: str
+) -> None:
+    topic, sent = make_topic(), sample_records(400)
+    produce(broker.bootstrap, topic, sent, **{"compression.type": codec})
+    tp = TopicPartition(topic, 0)
+    consumer = reader(group_id=f"{topic}-group", enable_auto_commit=False)
+    consumer.assign([tp])
+    got: list[tuple[Any, ...]] = []
+    deadline = time.monotonic() + WAIT_S
+    while len(got) < 400 and time.monotonic() < deadline:
+        got += [(r.offset, r.key, r.value) for r in consumer.poll(0.5, max_records=7)]
+        batch = consumer.poll_arrow(0.5, max_records=11)
+        got += [(row["offset"], row["key"], row["value"]) for row in batch.to_pylist()]
+        if got:
+            assert consumer.position(tp) == len(got)
+    assert got == [(offset, each.key, each.value) for offset, each in enumerate(sent)]
+    consumer.commit()
+    assert committed(consumer, tp) == 400
+
+
 def test_seek_goes_to_offset_beginning_end_and_timestamp(
     broker: RunningBroker, make_topic: MakeTopic, reader: Reader
 ) -> None:
