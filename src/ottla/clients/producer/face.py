@@ -1,7 +1,7 @@
 """What users call: `Producer` blocks and may be shared by threads, `AsyncProducer` belongs to one asyncio loop.
 
-Both hand records to the core and wait; neither decides anything. `send()` of the blocking face takes a lock and
-appends, the loop in its thread is only woken for a new batch.
+Both hand records to the core and wait; neither decides anything. `send()` of the blocking face is the accumulator's as
+long as there is an open batch with room; the loop in its thread is only woken for a new batch.
 """
 
 from __future__ import annotations
