@@ -68,7 +68,8 @@ def new_topic(broker: RunningBroker) -> Iterator[Any]:
 
         def make(partitions: int = 1) -> str:
             name = unique("data")
-            admin.create_topic(name, partitions=partitions, replication_factor=1)
+            # The records are old: a broker may look for what to delete at any time.
+            admin.create_topic(name, partitions=partitions, replication_factor=1, config={"retention.ms": "-1"})
             made.append(name)
             return name
 
