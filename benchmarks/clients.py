@@ -34,8 +34,9 @@ MODULES = {
 ALL = ("Ottla", "confluent-kafka", "aiokafka", "kafka-python")
 # What a slow client does of a race; the figures are per record.
 SHARE = {"kafka-python": 0.1, "aiokafka": 0.3}
+SHARE_OF_TABLES = {"confluent-kafka": 0.25}
 # A race of fewer shows little but its start.
-LEAST = {"memory": 300, "single": 1_000}
+LEAST = {"memory": 300, "single": 3_000, "send-batch": 2_000_000, "poll-arrow": 1_000_000, "cold": 1}
 
 
 @dataclass(frozen=True)
@@ -59,11 +60,11 @@ RACES: dict[str, Race] = {
     ),
     "send-batch": Race(
         "send_batch() of Arrow tables; confluent-kafka: a call a record",
-        "send-batch", ("Ottla", "confluent-kafka"), 1_000_000, 100, {"CPU s per million": 0.1},
+        "send-batch", ("Ottla", "confluent-kafka"), 4_000_000, 100, {"CPU s per million": 0.1},
     ),
     "send-batch-keyed": Race(
         "the same with keys",
-        "send-batch", ("Ottla", "confluent-kafka"), 1_000_000, 100, {"CPU s per million": 0.1}, keyed=True,
+        "send-batch", ("Ottla", "confluent-kafka"), 4_000_000, 100, {"CPU s per million": 0.1}, keyed=True,
     ),
     "poll": Race(
         "poll() to records, key and value read",
@@ -71,7 +72,7 @@ RACES: dict[str, Race] = {
     ),
     "poll-arrow": Race(
         "poll_arrow(); confluent-kafka: consume() and build the Arrow table",
-        "poll-arrow", ("Ottla", "confluent-kafka"), 1_000_000, 100, {"CPU s per million": 0.1}, reads=True,
+        "poll-arrow", ("Ottla", "confluent-kafka"), 2_000_000, 100, {"CPU s per million": 0.1}, reads=True,
     ),
     "single-send": Race(
         "one send() at a time, each waited for, acks=1", "single", ALL, 5_000, 100, {"p50 us": 1.0, "p99 us": 1.0}, 1
@@ -99,7 +100,9 @@ def run_race(
         bar = progress.add_task(name, total=rounds * len(race.contenders))
         for _ in range(rounds):
             for contender in race.contenders:
-                share = 1.0 if race.task == "memory" else SHARE.get(contender, 1.0)
+                share = (SHARE_OF_TABLES if race.task == "send-batch" else SHARE).get(contender, 1.0)
+                if race.task in ("memory", "single"):
+                    share = 1.0
                 found[contender].append(_one_run(race, contender, broker, topic, max(1, int(count * share))))
                 progress.advance(bar)
     medians = {

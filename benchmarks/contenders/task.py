@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
+from types import MappingProxyType
 
 WINDOW = 10_000
 
@@ -36,14 +37,21 @@ class Task:
         return (bytes(range(32, 127)) * (self.size // 95 + 1))[: self.size]
 
 
-def run(races: Mapping[str, Callable[[Task], int | list[float]]], started: float) -> None:
+def run(
+    races: Mapping[str, Callable[[Task], int | list[float]]],
+    started: float,
+    prepare: Mapping[str, Callable[[Task], None]] = MappingProxyType({}),
+) -> None:
     """Run the race that the command line names, and print its figures as a line of JSON.
 
-    `started` is the process's CPU time when the contender's module began to be imported.
+    `started` is the process's CPU time when the contender's module began to be imported; `prepare` makes what a race
+    is given, and does not count.
     """
     task = Task(**json.loads(sys.argv[1]))
     if "arrow" in task.race or "batch" in task.race:
         import_module("pyarrow.compute")  # who uses Arrow has it loaded
+    if task.race in prepare:
+        prepare[task.race](task)
     cpu, clock = time.process_time(), time.perf_counter()
     outcome = races[task.race](task)
     seconds, used = time.perf_counter() - clock, time.process_time() - cpu
