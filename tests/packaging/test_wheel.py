@@ -1,0 +1,199 @@
+"""What `pip install` gets: the source archive, wheels made of it, and that broker and clients run from each of them.
+
+Built with the setuptools and Cython that are installed already, without optimising: seconds, and no network. The tests
+are in one xdist group, so that everything is built once.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tarfile
+import zipfile
+from pathlib import Path
+
+import pytest
+
+from tests.ottla_process import OttlaProcess
+
+ROOT = Path(__file__).parents[2]
+EXTENSIONS = {
+    "ottla/records/_kernels",
+    "ottla/records/_encode_columns",
+    "ottla/records/_decode_columns",
+    "ottla/clients/producer/_accumulator",
+}
+STORY = """
+import json, sys
+import pyarrow as pa
+from ottla.clients import Admin, Consumer, Producer
+from ottla.clients.producer import batch
+from ottla.records import kernels
+
+with Admin(bootstrap_servers=sys.argv[1]) as admin:
+    admin.create_topic("story", partitions=1)
+with Producer(bootstrap_servers=sys.argv[1], compression_type="lz4") as producer:
+    producer.send("story", b"one", key=b"k", headers=[("h", b"1")]).result(10)
+    producer.send_batch("story", pa.table({"value": [b"two", b"three"]})).result(10)
+settings = {"bootstrap.servers": sys.argv[1], "group.id": "readers", "auto.offset.reset": "earliest"}
+with Consumer(settings) as consumer:
+    consumer.subscribe("story")
+    records = []
+    while len(records) < 3:
+        records += consumer.poll(10)
+    consumer.seek_to_beginning()
+    rows = []
+    while len(rows) < 3:
+        rows += consumer.poll_arrow(10).to_pylist()
+print(json.dumps({
+    "compiled": [kernels.COMPILED, kernels.is_compiled("_decode_columns"), batch.COMPILED],
+    "records": [record.value.decode() for record in records],
+    "rows": [row["value"].decode() for row in rows],
+    "header": records[0].headers[0][0],
+    "from": kernels.__file__,
+}))
+"""
+
+pytestmark = pytest.mark.xdist_group("packaging")
+
+
+def run(command: list[str], cwd: Path, **environment: str) -> str:
+    """Standard output of a command that must succeed within a minute."""
+    done = subprocess.run(
+        command, cwd=cwd, env={**os.environ, **environment}, capture_output=True, text=True, timeout=60, check=False
+    )
+    assert done.returncode == 0, f"{command} in {cwd}:\n{done.stdout[-3000:]}\n{done.stderr[-3000:]}"
+    return done.stdout
+
+
+@pytest.fixture(scope="module")
+def checkout(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A checkout in which nothing was built."""
+    checkout = tmp_path_factory.mktemp("checkout")
+    for name in ("pyproject.toml", "setup.py", "README.md", "LICENSE"):
+        shutil.copy(ROOT / name, checkout)
+    built = shutil.ignore_patterns("*.so", "*.c", "*.egg-info", "__pycache__")
+    shutil.copytree(ROOT / "src", checkout / "src", ignore=built)
+    return checkout
+
+
+@pytest.fixture(scope="module")
+def archive(checkout: Path) -> Path:
+    run([sys.executable, "-c", "from setuptools.build_meta import build_sdist; build_sdist('dist')"], checkout)
+    (archive,) = (checkout / "dist").iterdir()
+    return archive
+
+
+def wheel_of(archive: Path, directory: Path, **environment: str) -> Path:
+    """The wheel that pip makes of the archive."""
+    with tarfile.open(archive) as tar:
+        tar.extractall(directory, filter="data")
+    (source,) = directory.iterdir()
+    pip = [sys.executable, "-m", "pip", "--disable-pip-version-check", "--no-cache-dir", "wheel", "--quiet"]
+    run([*pip, "--no-deps", "--no-build-isolation", "--wheel-dir", str(directory), "."], source, **environment)
+    (wheel,) = directory.glob("*.whl")
+    return wheel
+
+
+def installed(wheel: Path, directory: Path) -> Path:
+    pip = [sys.executable, "-m", "pip", "--disable-pip-version-check", "install", "--quiet", "--no-compile"]
+    run([*pip, "--no-deps", "--no-index", "--target", str(directory), str(wheel)], wheel.parent)
+    return directory
+
+
+@pytest.fixture(scope="module")
+def wheel(archive: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return wheel_of(archive, tmp_path_factory.mktemp("wheel"), CFLAGS="-O0")
+
+
+@pytest.fixture(scope="module")
+def wheel_without_compiler(archive: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return wheel_of(archive, tmp_path_factory.mktemp("nocompiler"), CC="/bin/false")
+
+
+@pytest.fixture(scope="module")
+def site(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return installed(wheel, tmp_path_factory.mktemp("site"))
+
+
+@pytest.fixture(scope="module")
+def site_without_compiler(wheel_without_compiler: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return installed(wheel_without_compiler, tmp_path_factory.mktemp("puresite"))
+
+
+@pytest.fixture(scope="module")
+def sources(checkout: Path) -> set[str]:
+    """The files of the packages, relative to src."""
+    kinds = ("*.py", "*.pxd", "py.typed")
+    return {path.relative_to(checkout / "src").as_posix() for kind in kinds for path in (checkout / "src").rglob(kind)}
+
+
+def compiled_in(wheel: Path) -> set[str]:
+    return {name.partition(".")[0] for name in zipfile.ZipFile(wheel).namelist() if name.endswith(".so")}
+
+
+def test_the_source_archive_has_all_that_a_build_needs_and_nothing_that_was_built(
+    archive: Path, sources: set[str]
+) -> None:
+    with tarfile.open(archive) as tar:
+        names = {name.partition("/")[2] for name in tar.getnames()}
+    assert {f"src/{name}" for name in sources} <= names
+    assert {"pyproject.toml", "setup.py", "README.md", "LICENSE"} <= names
+    assert not {name for name in names if name.endswith((".c", ".so", ".pyc"))}
+
+
+def test_the_wheel_has_every_kernel_compiled_and_the_fallbacks_beside_them(wheel: Path, sources: set[str]) -> None:
+    names = set(zipfile.ZipFile(wheel).namelist())
+    assert re.search(r"-cp\d+-cp\d+-linux_", wheel.name)
+    assert compiled_in(wheel) == EXTENSIONS
+    assert sources <= names
+    assert "ottla/py.typed" in names
+    assert {name.partition("/")[0] for name in names if not name.startswith("ottla-")} <= {"ottla", "pyspark_ottla"}
+    assert not {name for name in names if re.search(r"(^|/)(tests?|benchmarks)/|\.c$|conftest", name)}
+
+
+def test_without_a_compiler_the_wheel_is_made_all_the_same(wheel_without_compiler: Path, sources: set[str]) -> None:
+    assert compiled_in(wheel_without_compiler) == set()
+    assert sources <= set(zipfile.ZipFile(wheel_without_compiler).namelist())
+
+
+def test_without_cython_the_wheel_fits_every_machine(archive: Path, tmp_path: Path) -> None:
+    hidden = tmp_path / "hidden" / "Cython"
+    hidden.mkdir(parents=True)
+    (hidden / "__init__.py").write_text("raise ImportError('hidden by a test')\n")
+    (tmp_path / "build").mkdir()
+    wheel = wheel_of(archive, tmp_path / "build", PYTHONPATH=str(hidden.parent))
+    assert wheel.name.endswith("-py3-none-any.whl")
+    assert compiled_in(wheel) == set()
+
+
+def test_the_command_and_the_plugin_are_declared(site: Path) -> None:
+    entries = next(site.glob("ottla-*.dist-info/entry_points.txt")).read_text()
+    assert "[console_scripts]\nottla = ottla.cli.main:main" in entries
+    assert "[pytest11]\nottla = ottla.testing.plugin" in entries
+    assert "topic" in run([str(site / "bin" / "ottla"), "--help"], site, PYTHONPATH=str(site))
+
+
+@pytest.mark.parametrize(("which", "compiled"), [("compiled", True), ("fallback", False), ("no compiler", False)])
+def test_broker_and_clients_run_from_the_wheel(
+    which: str, compiled: bool, request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    site: Path = request.getfixturevalue("site_without_compiler" if which == "no compiler" else "site")
+    monkeypatch.setenv("PYTHONPATH", str(site))
+    monkeypatch.setenv("OTTLA_KERNELS", "auto" if which == "no compiler" else which)
+    broker = OttlaProcess(tmp_path, {"group.initial.rebalance.delay.ms": 0})
+    broker.start()
+    try:
+        story = json.loads(run([sys.executable, "-W", "error", "-c", STORY, broker.bootstrap], tmp_path))
+    finally:
+        code = broker.stop()
+    broker.assert_no_traceback()
+    assert code == 0
+    assert story["from"].startswith(str(site))
+    assert story["compiled"] == [compiled, which != "no compiler", compiled]
+    assert story["records"] == story["rows"] == ["one", "two", "three"]
+    assert story["header"] == "h"
