@@ -1,0 +1,34 @@
+"""Ottla for Spark: `format("ottla")` reads and writes topics of Ottla or any Kafka, without a jar.
+
+Nothing to register: Spark finds it by the package `pyspark_ottla`. Options and columns are those of Spark's own Kafka
+source (docs/spark.md). Names here are imported on first use, since pyspark takes a second.
+
+Reading order: the pure parts `options` (what may be asked for) and `offsets` (positions, ranges); then `source`, what
+Spark calls on the driver, with `cluster`, its questions to the brokers; `reading` and `sink`, what the tasks do;
+`formats`, typed columns; `session`, a SparkSession with the settings that make it quick.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING
+
+# Not on first use like the rest: once imported, the module of this name would hide the function. It imports no pyspark.
+from ottla.spark.session import JavaMissing as JavaMissing
+from ottla.spark.session import session as session
+from ottla.spark.session import settings as settings
+
+if TYPE_CHECKING:
+    from ottla.spark.options import OptionError as OptionError
+    from ottla.spark.source import OttlaDataSource as OttlaDataSource
+
+_HOME = {"OptionError": "ottla.spark.options", "OttlaDataSource": "ottla.spark.source"}
+
+
+def __getattr__(name: str) -> object:
+    home = _HOME.get(name)
+    if home is None:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    value: object = getattr(importlib.import_module(home), name)
+    globals()[name] = value
+    return value

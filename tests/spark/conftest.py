@@ -1,0 +1,47 @@
+"""One Spark session for all tests of this directory, which pytest-xdist gives to one worker.
+
+A machine without Java or pyspark fails these tests instead of skipping them: the development environment has both.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+import ottla.spark
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+HERE = Path(__file__).parent
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        if HERE in item.path.parents:
+            item.add_marker(pytest.mark.xdist_group("spark"))
+
+
+@pytest.fixture(scope="session")
+def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
+    """A session on local[2] with `ottla.spark.settings`; shared, so leave its settings and its catalog as they were."""
+    directory = tmp_path_factory.mktemp("spark")
+    os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
+    running = ottla.spark.session(
+        "ottla tests",
+        "local[2]",
+        **{
+            "spark.ui.enabled": False,
+            "spark.log.level": "ERROR",
+            "spark.driver.memory": "1g",
+            "spark.local.dir": directory / "local",
+            "spark.sql.warehouse.dir": directory / "warehouse",
+            "spark.sql.streaming.forceDeleteTempCheckpointLocation": True,
+        },
+    )
+    yield running
+    running.stop()

