@@ -1,6 +1,6 @@
 """Positions in topics, as pure functions: what a micro-batch may take, how it is split into tasks, what was lost.
 
-A position is the next offset to read. Spark keeps the positions of a query as JSON, `{"topic": {"0": 123}}`, the same as
+A position is the next offset to read. Spark keeps the positions of a query as JSON, `{"topic": {"0": 123}}`, just like
 its own Kafka source, so that a checkpoint of the one can be read by the other. In this order the source uses it:
 
     positions(json) -> reconcile(start, latest, ...) -> admit(start, latest, ...) -> json_of(end)
@@ -12,6 +12,7 @@ back reads nothing of it and the next one goes on from there. Nothing here does 
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -117,9 +118,11 @@ def reconcile(
         if at is not None and tp in ends and first < at:
             losses.append(f"{tp}: its topic was deleted and created again; the query was at offset {at} of the old one")
             ends[tp] = first
-    for tp in shrunk(start, latest):
-        if tp not in recreated:
-            losses.append(f"{tp} ends at offset {latest[tp]}, before the query's position {start[tp]}")
+    losses += [
+        f"{tp} ends at offset {latest[tp]}, before the query's position {start[tp]}"
+        for tp in shrunk(start, latest)
+        if tp not in recreated
+    ]
     return Reconciled(ends, tuple(losses))
 
 
@@ -232,7 +235,7 @@ def _share(size: int, total: int, parts: int) -> int:
 
 def _cut(whole: OffsetRange, parts: int) -> list[OffsetRange]:
     edges = [whole.start + whole.size * i // parts for i in range(parts + 1)]
-    return [OffsetRange(whole.topic, whole.partition, a, b) for a, b in zip(edges, edges[1:], strict=False)]
+    return [OffsetRange(whole.topic, whole.partition, a, b) for a, b in itertools.pairwise(edges)]
 
 
 def lag(end_offset: Mapping[str, Any], latest_offset: Mapping[str, Any]) -> Positions:

@@ -1,0 +1,546 @@
+"""What may be asked of `format("ottla")`: the options of Spark's own Kafka source and sink, read once and checked.
+
+Names are Spark's, in any case; `kafka.` leads to the settings of our clients, which have Kafka's names (TLS and SASL
+among them). What is misspelt, missing or contradictory raises OptionError with the name that was probably meant. An
+option that only tunes the JVM's client is taken and has no effect; one that would change what is read, or how it is
+protected, is refused. Nothing here does I/O or knows Spark.
+"""
+
+from __future__ import annotations
+
+import difflib
+import json
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final, Literal, TypeAlias
+
+from ottla.clients.errors import ConfigurationError
+from ottla.clients.options import Option, read_options
+from ottla.common.ids import TopicPartition
+from ottla.spark.offsets import EARLIEST, LATEST, Positions, PositionsError, positions
+
+
+class OptionError(ValueError):
+    """An option of the data source is unknown, missing, unreadable, or contradicts another."""
+
+
+# -- what options mean -------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Subscribe:
+    """Every partition of these topics."""
+
+    topics: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class SubscribePattern:
+    """Every partition of the topics whose whole name matches; internal ones never do."""
+
+    text: str
+
+    def matches(self, topic: str) -> bool:
+        """Whether a topic is meant."""
+        return re.fullmatch(self.text, topic) is not None
+
+
+@dataclass(frozen=True, slots=True)
+class Assign:
+    """These partitions of these topics."""
+
+    partitions: Mapping[str, tuple[int, ...]]
+
+
+Subscription: TypeAlias = Subscribe | SubscribePattern | Assign
+
+
+@dataclass(frozen=True, slots=True)
+class Earliest:
+    """The first offset of each partition."""
+
+
+@dataclass(frozen=True, slots=True)
+class Latest:
+    """The end of each partition."""
+
+
+@dataclass(frozen=True, slots=True)
+class Offsets:
+    """An offset for every partition; -1 is its end, -2 its first offset."""
+
+    at: Positions
+
+
+@dataclass(frozen=True, slots=True)
+class Timestamps:
+    """The first record at or after a time, in ms since the epoch, for every partition."""
+
+    at_ms: Positions
+
+
+@dataclass(frozen=True, slots=True)
+class Timestamp:
+    """The first record at or after one time, in ms since the epoch."""
+
+    at_ms: int
+
+
+Place: TypeAlias = Earliest | Latest | Offsets | Timestamps | Timestamp
+
+
+@dataclass(frozen=True, slots=True)
+class SourceOptions:
+    """Everything that a read was asked for. `client` are the settings of clients that were given, by Kafka's names."""
+
+    subscription: Subscription
+    starting: Place
+    ending: Place
+    client: Mapping[str, str]
+    on_no_match: Literal["error", "latest"] = "error"
+    max_offsets_per_trigger: int | None = None
+    min_offsets_per_trigger: int | None = None
+    max_trigger_delay_ms: int = 900_000
+    min_partitions: int | None = None
+    max_records_per_partition: int | None = None
+    fail_on_data_loss: bool = True
+    include_headers: bool = False
+    isolation_level: str = "read_uncommitted"
+    commit_group: str | None = None
+    poll_timeout_ms: int = 120_000
+    fetch_offset_retries: int = 3
+    fetch_offset_retry_interval_ms: int = 1_000
+    key_format: str = "raw"
+    value_format: str = "raw"
+    formats: Mapping[str, str] = field(default_factory=dict)
+    """The options of the formats as they were given, by their names in lower case."""
+
+
+@dataclass(frozen=True, slots=True)
+class SinkOptions:
+    """Everything that a write was asked for. `topic` wins over the column `topic`; None: the column has it."""
+
+    topic: str | None
+    client: Mapping[str, str]
+    include_headers: bool = False
+    key_format: str = "raw"
+    value_format: str = "raw"
+    formats: Mapping[str, str] = field(default_factory=dict)
+
+
+# -- names -------------------------------------------------------------------------------------------------------
+
+_STRATEGIES: Final = ("subscribe", "subscribePattern", "assign")
+_STARTING: Final = ("startingTimestamp", "startingOffsetsByTimestamp", "startingOffsets")
+_ENDING: Final = ("endingTimestamp", "endingOffsetsByTimestamp", "endingOffsets")
+FORMATS: Final = ("raw", "json", "avro")
+FORMAT_NAMES: Final = (
+    "key.format", "value.format", "key.schema", "value.schema", "key.avro.schema", "value.avro.schema", "mode",
+)  # fmt: skip
+SOURCE_NAMES: Final = (
+    *_STRATEGIES, *_STARTING, *_ENDING, "startingOffsetsByTimestampStrategy", "failOnDataLoss", "maxOffsetsPerTrigger",
+    "minOffsetsPerTrigger", "maxTriggerDelay", "minPartitions", "maxRecordsPerPartition", "includeHeaders",
+    "commitGroup", "kafkaConsumer.pollTimeoutMs", "fetchOffset.numRetries", "fetchOffset.retryIntervalMs",
+    "groupIdPrefix", *FORMAT_NAMES,
+)  # fmt: skip
+SINK_NAMES: Final = ("topic", "includeHeaders", *FORMAT_NAMES)
+
+# Ours does not have them: they tune the JVM's client, and what is read and written is the same without.
+_NO_EFFECT: Final = frozenset(
+    {
+        "auto.include.jmx.reporter", "client.dns.lookup", "enable.metrics.push", "group.id", "group.protocol",
+        "group.remote.assignor", "metadata.max.idle.ms", "metadata.recovery.rebootstrap.trigger.ms",
+        "metadata.recovery.strategy", "metric.reporters", "metrics.num.samples", "metrics.recording.level",
+        "metrics.sample.window.ms", "partitioner.adaptive.partitioning.enable", "partitioner.availability.timeout.ms",
+        "receive.buffer.bytes", "send.buffer.bytes", "socket.connection.setup.timeout.max.ms",
+    }
+)  # fmt: skip
+_REFUSED_BY_SOURCE: Final = {
+    "auto.offset.reset": "where to begin is said by startingOffsets, and Spark keeps the positions itself",
+    "enable.auto.commit": "Spark keeps the positions itself; commitGroup has them committed to a group as well",
+    "key.deserializer": "keys are bytes; key.format or Spark's functions make columns of them",
+    "value.deserializer": "values are bytes; value.format or Spark's functions make columns of them",
+    "interceptor.classes": "classes of the JVM cannot run here",
+    "on.deserialization.error": "the option mode says what becomes of a value that does not fit its format",
+}
+_REFUSED_BY_SINK: Final = {
+    "key.serializer": "keys are bytes; key.format or Spark's functions make them",
+    "value.serializer": "values are bytes; value.format or Spark's functions make them",
+    "interceptor.classes": "classes of the JVM cannot run here",
+    "partitioner.class": "classes of the JVM cannot run here; a column partition says where each row goes",
+    "transactional.id": "this sink has no transactions",
+}
+_HINTS: Final = {
+    "path": "load() and save() take no path",
+    "topics": "did you mean 'subscribe'?",
+    "servers": "did you mean 'kafka.bootstrap.servers'?",
+    "bootstrapservers": "did you mean 'kafka.bootstrap.servers'?",
+    "header": "did you mean 'includeHeaders'?",
+    "headers": "did you mean 'includeHeaders'?",
+    "group.id": "did you mean 'commitGroup', which commits what was processed, or 'kafka.group.id'?",
+    "isolationlevel": "did you mean 'kafka.isolation.level'?",
+}
+_DURATION: Final = re.compile(r"\s*(\d+)\s*(us|ms|s|m|min|h|d)?\s*")
+_DURATION_MS: Final = {"us": 0.001, "ms": 1, "s": 1000, "m": 60_000, "min": 60_000, "h": 3_600_000, "d": 86_400_000}
+
+
+class _Given:
+    """The options that were given, by name in any case; each value is read by one of the methods."""
+
+    def __init__(self, given: Mapping[str, str]) -> None:
+        self._values = {name.lower(): value for name, value in given.items()}
+
+    def __contains__(self, name: str) -> bool:
+        return name.lower() in self._values
+
+    def __iter__(self) -> Any:
+        return iter(self._values)
+
+    def text(self, name: str) -> str | None:
+        value = self._values.get(name.lower())
+        return None if value is None else value.strip()
+
+    def boolean(self, name: str, default: bool) -> bool:
+        text = self.text(name)
+        if text is None:
+            return default
+        if text.lower() not in ("true", "false"):
+            raise OptionError(f"{name} is {text!r}; it must be true or false")
+        return text.lower() == "true"
+
+    def number(self, name: str, low: int = 1) -> int | None:
+        text = self.text(name)
+        if text is None:
+            return None
+        try:
+            number = int(text)
+        except ValueError:
+            raise OptionError(f"{name} is {text!r}; it must be a whole number") from None
+        if not low <= number < 2**63:
+            raise OptionError(f"{name} is {number}; it must be at least {low} and less than 2**63")
+        return number
+
+    def duration_ms(self, name: str) -> int | None:
+        text = self.text(name)
+        if text is None:
+            return None
+        found = _DURATION.fullmatch(text.lower())
+        if found is None:
+            raise OptionError(f"{name} is {text!r}; it must be a time such as 500ms, 30s, 15m or 1h")
+        return int(int(found[1]) * _DURATION_MS[found[2] or "ms"])
+
+    def choice(self, name: str, choices: Iterable[str], default: str) -> str:
+        text = self.text(name)
+        if text is None:
+            return default
+        for choice in choices:
+            if text.lower() == choice:
+                return choice
+        raise OptionError(f"{name} is {text!r}; it must be {' or '.join(choices)}")
+
+    def json(self, name: str) -> Any:
+        text = self.text(name) or ""
+        try:
+            return json.loads(text)
+        except ValueError as error:
+            raise OptionError(f"{name} is not JSON: {error}; it is {text!r}") from None
+
+    def positions(self, name: str) -> Positions:
+        try:
+            return positions(self.json(name))
+        except PositionsError as error:
+            raise OptionError(f"{name}: {error}") from None
+
+    def formats(self) -> dict[str, str]:
+        return {name: self._values[name] for name in FORMAT_NAMES if name in self._values}
+
+    def kafka(self) -> dict[str, str]:
+        return {name.removeprefix("kafka."): value for name, value in self._values.items() if name.startswith("kafka.")}
+
+
+# -- the source --------------------------------------------------------------------------------------------------
+
+
+def read_source_options(given: Mapping[str, str], *, streaming: bool | None = None) -> SourceOptions:
+    """The options of a read, checked; raises OptionError.
+
+    `streaming` None: it is not known yet which kind of read it will be (at load()), what depends on it is not checked.
+    Options for streams alone have no effect on a batch, as with Spark's Kafka source; `commitGroup` is refused there.
+    """
+    options = _Given(given)
+    _check_names(options, SOURCE_NAMES, _consumer_rows(), "source")
+    client, isolation_level = _source_client(options.kafka())
+    subscription = _subscription(options)
+    starting = _place(options, _STARTING, Latest() if streaming else Earliest())
+    ending = _place(options, _ENDING, Latest())
+    _check_places(options, subscription, starting, ending, streaming)
+    least, most = options.number("minOffsetsPerTrigger"), options.number("maxOffsetsPerTrigger")
+    if least is not None and most is not None and least > most:
+        raise OptionError(f"minOffsetsPerTrigger ({least}) is more than maxOffsetsPerTrigger ({most})")
+    delay_ms = options.duration_ms("maxTriggerDelay")
+    group = options.text("commitGroup")
+    if group == "":
+        raise OptionError("commitGroup is empty; give it the name of a consumer group")
+    if group is not None and streaming is False:
+        raise OptionError("commitGroup is for streaming queries: Spark does not say when a batch read was processed")
+    return SourceOptions(
+        subscription=subscription,
+        starting=starting,
+        ending=ending,
+        client=client,
+        on_no_match=options.choice("startingOffsetsByTimestampStrategy", ("error", "latest"), "error"),  # type: ignore[arg-type]
+        max_offsets_per_trigger=most,
+        min_offsets_per_trigger=least,
+        max_trigger_delay_ms=900_000 if delay_ms is None else delay_ms,
+        min_partitions=options.number("minPartitions"),
+        max_records_per_partition=options.number("maxRecordsPerPartition"),
+        fail_on_data_loss=options.boolean("failOnDataLoss", True),
+        include_headers=options.boolean("includeHeaders", False),
+        isolation_level=isolation_level,
+        commit_group=group,
+        poll_timeout_ms=options.number("kafkaConsumer.pollTimeoutMs") or 120_000,
+        fetch_offset_retries=options.number("fetchOffset.numRetries") or 3,
+        fetch_offset_retry_interval_ms=_or(options.number("fetchOffset.retryIntervalMs", 0), 1_000),
+        key_format=options.choice("key.format", FORMATS, "raw"),
+        value_format=options.choice("value.format", FORMATS, "raw"),
+        formats=options.formats(),
+    )
+
+
+def _or(value: int | None, default: int) -> int:
+    return default if value is None else value
+
+
+def _subscription(options: _Given) -> Subscription:
+    given = [name for name in _STRATEGIES if name in options]
+    if len(given) != 1:
+        what = f"{' and '.join(given)} are given" if given else "none is given"
+        raise OptionError(f"Exactly one of {', '.join(_STRATEGIES)} says what to read; {what}")
+    name = given[0]
+    text = options.text(name) or ""
+    if name == "subscribe":
+        topics = tuple(dict.fromkeys(part.strip() for part in text.split(",") if part.strip()))
+        if not topics:
+            raise OptionError("subscribe is empty; it must name one topic or several, with commas")
+        return Subscribe(topics)
+    if name == "subscribePattern":
+        if not text:
+            raise OptionError("subscribePattern is empty; it must be a regular expression")
+        try:
+            re.compile(text)
+        except re.error as error:
+            raise OptionError(f"subscribePattern {text!r} is no regular expression: {error}") from None
+        return SubscribePattern(text)
+    return _assign(options.json(name))
+
+
+def _assign(found: Any) -> Assign:
+    partitions = {}
+    for topic, indexes in found.items() if isinstance(found, dict) else [("", None)]:
+        is_list = isinstance(indexes, list) and all(type(index) is int and index >= 0 for index in indexes)
+        if not is_list or not indexes:
+            raise OptionError(f'assign must be e.g. {{"topicA": [0, 1], "topicB": [2, 4]}}; it is {json.dumps(found)}')
+        partitions[topic] = tuple(sorted(set(indexes)))
+    if not partitions:
+        raise OptionError("assign has no partitions")
+    return Assign(partitions)
+
+
+# -- places ------------------------------------------------------------------------------------------------------
+
+
+def _place(options: _Given, names: tuple[str, str, str], default: Place) -> Place:
+    """The first of the three that was given: that one wins, as Spark documents it."""
+    at_time, by_time, by_offset = names
+    if at_time in options:
+        at_ms = options.number(at_time, 0)
+        assert at_ms is not None
+        return Timestamp(at_ms)
+    if by_time in options:
+        times = options.positions(by_time)
+        wrong = next((tp for tp, at in times.items() if at < 0), None)
+        if wrong is not None:
+            raise OptionError(f"{by_time} has {times[wrong]} for {wrong}; a timestamp is ms since the epoch")
+        return Timestamps(times)
+    text = (options.text(by_offset) or "").lower()
+    if by_offset not in options:
+        return default
+    if text in ("earliest", "latest"):
+        return Earliest() if text == "earliest" else Latest()
+    if not text.startswith("{"):
+        raise OptionError(f"{by_offset} is {text!r}; it must be earliest, latest, or offsets as JSON")
+    offsets = options.positions(by_offset)
+    wrong = next((tp for tp, at in offsets.items() if at < EARLIEST), None)
+    if wrong is not None:
+        raise OptionError(f"{by_offset} has {offsets[wrong]} for {wrong}; it must be an offset, -1 or -2")
+    return Offsets(offsets)
+
+
+def _check_places(
+    options: _Given, subscription: Subscription, starting: Place, ending: Place, streaming: bool | None
+) -> None:
+    if streaming:
+        for name in _ENDING:
+            if name in options:
+                raise OptionError(f"{name} is for batch reads: a streaming query has no end")
+    if streaming is False and starting == Latest():
+        raise OptionError("startingOffsets is latest; a batch read from there would have nothing to read")
+    if ending == Earliest():
+        raise OptionError("endingOffsets is earliest; a read up to there would have nothing to read")
+    for name, place in (("startingOffsets", starting), ("endingOffsets", ending)):
+        if isinstance(place, (Offsets, Timestamps)):
+            _check_partitions(name, place, subscription)
+    if isinstance(starting, Offsets) and streaming is False:
+        _refuse(starting.at, LATEST, "startingOffsets", "latest", "start a batch read there")
+    if isinstance(ending, Offsets):
+        _refuse(ending.at, EARLIEST, "endingOffsets", "earliest", "end there")
+    _check_order(starting, ending)
+
+
+def _refuse(at: Positions, value: int, name: str, word: str, why: str) -> None:
+    for tp, offset in at.items():
+        if offset == value:
+            raise OptionError(f"{name} has {value} ({word}) for {tp}; one cannot {why}")
+
+
+def _check_partitions(name: str, place: Offsets | Timestamps, subscription: Subscription) -> None:
+    """That the JSON and what is subscribed to speak of the same; partitions of topics are compared with the cluster."""
+    given = place.at if isinstance(place, Offsets) else place.at_ms
+    name += "ByTimestamp" if isinstance(place, Timestamps) else ""
+    if isinstance(subscription, Subscribe):
+        topics = {tp.topic for tp in given}
+        extra, missing = topics - set(subscription.topics), set(subscription.topics) - topics
+    elif isinstance(subscription, Assign):
+        wanted = {f"{topic}-{i}" for topic, indexes in subscription.partitions.items() for i in indexes}
+        extra, missing = {str(tp) for tp in given} - wanted, wanted - {str(tp) for tp in given}
+    else:
+        extra, missing = {tp.topic for tp in given if not subscription.matches(tp.topic)}, set()
+    if extra:
+        raise OptionError(f"{name} has {', '.join(sorted(extra))}, which is not among what is to be read")
+    if missing:
+        raise OptionError(f"{name} has nothing for {', '.join(sorted(missing))}; -1 is latest, -2 earliest")
+
+
+def _check_order(starting: Place, ending: Place) -> None:
+    if isinstance(starting, Timestamp) and isinstance(ending, Timestamp) and starting.at_ms > ending.at_ms:
+        raise OptionError(f"startingTimestamp ({starting.at_ms}) is after endingTimestamp ({ending.at_ms})")
+    pairs: list[tuple[str, Positions, Positions]] = []
+    if isinstance(starting, Offsets) and isinstance(ending, Offsets):
+        pairs.append(("Offsets", starting.at, ending.at))
+    if isinstance(starting, Timestamps) and isinstance(ending, Timestamps):
+        pairs.append(("OffsetsByTimestamp", starting.at_ms, ending.at_ms))
+    for name, first, last in pairs:
+        if first.keys() != last.keys():
+            odd = ", ".join(map(str, sorted(first.keys() ^ last.keys())))
+            raise OptionError(f"starting{name} and ending{name} have different partitions: {odd} is in one only")
+        for tp, at in first.items():
+            if 0 <= last[tp] < at:
+                raise OptionError(f"starting{name} ({at}) is after ending{name} ({last[tp]}) for {tp}")
+
+
+def check_covered(name: str, given: Iterable[TopicPartition], actual: Iterable[TopicPartition]) -> None:
+    """Raise OptionError unless offsets or timestamps were given for exactly the partitions that there are."""
+    wanted, there = set(given), set(actual)
+    if there - wanted:
+        odd = ", ".join(map(str, sorted(there - wanted)))
+        raise OptionError(f"{name} has nothing for {odd}; every partition must be in it: -1 is latest, -2 earliest")
+    if wanted - there:
+        odd = ", ".join(map(str, sorted(wanted - there)))
+        raise OptionError(f"{name} has {odd}, which the cluster does not have")
+
+
+# -- the sink ----------------------------------------------------------------------------------------------------
+
+
+def read_sink_options(given: Mapping[str, str]) -> SinkOptions:
+    """The options of a write, checked; raises OptionError."""
+    options = _Given(given)
+    rows = _producer_rows()
+    _check_names(options, SINK_NAMES, rows, "sink")
+    client = _client(options.kafka(), rows, _REFUSED_BY_SINK)
+    topic = options.text("topic")
+    if topic == "":
+        raise OptionError("topic is empty; leave it out if the column topic says where each row goes")
+    return SinkOptions(
+        topic=topic,
+        client=client,
+        include_headers=options.boolean("includeHeaders", False),
+        key_format=options.choice("key.format", FORMATS, "raw"),
+        value_format=options.choice("value.format", FORMATS, "raw"),
+        formats=options.formats(),
+    )
+
+
+# -- settings of clients -----------------------------------------------------------------------------------------
+
+
+def _consumer_rows() -> tuple[Option, ...]:
+    from ottla.clients.consumer.options import CONSUMER_OPTIONS
+
+    return CONSUMER_OPTIONS
+
+
+def _producer_rows() -> tuple[Option, ...]:
+    from ottla.clients.producer.settings import PRODUCER_OPTIONS
+
+    return PRODUCER_OPTIONS
+
+
+def common_settings(client: Mapping[str, str]) -> dict[str, str]:
+    """Those settings that every client has: what one needs that only asks questions."""
+    from ottla.clients.options import COMMON_OPTIONS
+
+    known = {name for row in COMMON_OPTIONS for name in (row.name, *row.aliases)}
+    return {name: value for name, value in client.items() if name in known}
+
+
+def _source_client(kafka: Mapping[str, str]) -> tuple[dict[str, str], str]:
+    client = _client(kafka, _consumer_rows(), _REFUSED_BY_SOURCE)
+    level = client.pop("isolation.level", "read_uncommitted").strip().lower()
+    return client, level
+
+
+def _client(kafka: Mapping[str, str], rows: tuple[Option, ...], refused: Mapping[str, str]) -> dict[str, str]:
+    for name, why in refused.items():
+        if name in kafka:
+            raise OptionError(f"kafka.{name} is not supported: {why}")
+    if "bootstrap.servers" not in kafka:
+        raise OptionError("kafka.bootstrap.servers is missing: some brokers of the cluster as host:port")
+    client = {name: value for name, value in kafka.items() if name not in _NO_EFFECT}
+    try:
+        read_options(rows, client)
+    except ConfigurationError as error:
+        raise OptionError(f"kafka.{error}" if str(error).split()[0] in client else str(error)) from None
+    return client
+
+
+def _check_names(options: _Given, names: tuple[str, ...], rows: tuple[Option, ...], what: str) -> None:
+    own = {name.lower(): name for name in names}
+    kafka = {f"kafka.{name}" for row in rows for name in (row.name, *row.aliases)}
+    refused = _REFUSED_BY_SOURCE if what == "source" else _REFUSED_BY_SINK
+    kafka |= {f"kafka.{name}" for name in (*_NO_EFFECT, *refused)}
+    for name in options:
+        if name not in own and name not in kafka:
+            raise OptionError(f"There is no option {name!r}; {_meant(name, own, kafka, what)}")
+
+
+def _meant(name: str, own: Mapping[str, str], kafka: set[str], what: str) -> str:
+    other, names = ("sink", SINK_NAMES) if what == "source" else ("source", SOURCE_NAMES)
+    elsewhere = {each.lower(): each for each in names}
+    if name == "topic" and what == "source":
+        return "did you mean 'subscribe'?"
+    if name in elsewhere:
+        return f"{elsewhere[name]!r} is an option of the {other}"
+    if name in _HINTS:
+        return _HINTS[name]
+    if f"kafka.{name}" in kafka:
+        return f"did you mean 'kafka.{name}'?"
+    if name.removeprefix("kafka.") in own:
+        return f"did you mean {own[name.removeprefix('kafka.')]!r}?"
+    found = difflib.get_close_matches(name, [*own, *kafka], 1, 0.75)
+    if found:
+        return f"did you mean {own.get(found[0], found[0])!r}?"
+    if name.startswith("kafka."):
+        return "the clients have no such setting"
+    return f"those of the {what} are {', '.join(sorted(own.values()))} and kafka.*"
