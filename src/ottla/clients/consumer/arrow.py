@@ -55,17 +55,18 @@ def _arrays(columns: RecordColumns, runs: list[tuple[TopicPartition, int]]) -> l
     rows = columns.rows
     timestamp, headers = kinds.field("timestamp").type, kinds.field("headers").type
     return [
-        _binary(pa.binary(), rows, columns.keys),
-        _binary(pa.binary(), rows, columns.values),
-        _binary(pa.string(), rows, repeat_texts([(tp.topic.encode(), count) for tp, count in runs])),
+        binary_array(pa.binary(), rows, columns.keys),
+        binary_array(pa.binary(), rows, columns.values),
+        binary_array(pa.string(), rows, repeat_texts([(tp.topic.encode(), count) for tp, count in runs])),
         pa.Array.from_buffers(pa.int32(), rows, [None, pa.py_buffer(_partitions(runs))], 0),
         pa.Array.from_buffers(pa.int64(), rows, [None, pa.py_buffer(columns.offsets)], 0),
         pa.Array.from_buffers(timestamp, rows, [None, pa.py_buffer(columns.timestamps)], 0),
-        _headers(headers, columns),
+        headers_array(headers, columns),
     ]
 
 
-def _binary(kind: Any, rows: int, column: BinaryColumn) -> Any:
+def binary_array(kind: Any, rows: int, column: BinaryColumn) -> Any:
+    """A column of strings or binary."""
     import pyarrow as pa
 
     validity = pa.py_buffer(column.validity) if column.nulls else None
@@ -73,14 +74,15 @@ def _binary(kind: Any, rows: int, column: BinaryColumn) -> Any:
     return pa.Array.from_buffers(kind, rows, buffers, column.nulls)
 
 
-def _headers(kind: Any, columns: RecordColumns) -> Any:
+def headers_array(kind: Any, columns: RecordColumns) -> Any:
+    """The headers as lists of structs of a name and a value; `kind` is the type of that."""
     import pyarrow as pa
 
     pair = kind.value_type
     count = len(columns.header_names.ends) // 4 - 1
     children = [
-        _binary(pair.field(0).type, count, columns.header_names),
-        _binary(pair.field(1).type, count, columns.header_values),
+        binary_array(pair.field(0).type, count, columns.header_names),
+        binary_array(pair.field(1).type, count, columns.header_values),
     ]
     pairs = pa.Array.from_buffers(pair, count, [None], 0, children=children)
     return pa.Array.from_buffers(kind, columns.rows, [None, pa.py_buffer(columns.header_ends)], 0, children=[pairs])

@@ -18,6 +18,8 @@ from ottla.clients.consumer.record import record_class
 from ottla.clients.errors import ClientError, NotAssigned
 from ottla.common.ids import TopicPartition
 
+NO_END = 2**63 - 1
+
 
 class Phase(Enum):
     """What is known of a partition's position."""
@@ -35,13 +37,15 @@ class PartitionState:
     __slots__ = ("asking", "buffered", "buffered_bytes", "checked_epoch", "epoch", "error", "fetch_offset",
                  "high_watermark", "last_stable_offset", "log_start_offset", "make", "not_before_ms", "offset",
                  "paused", "phase", "preferred", "preferred_until_ms", "processed", "refetched_at",
-                 "reset_timestamp", "tp", "version", "wanted")  # fmt: skip
+                 "reset_timestamp", "tp", "until", "version", "wanted")  # fmt: skip
 
     def __init__(self, tp: TopicPartition) -> None:
         self.tp = tp
         self.make = record_class(tp.topic, tp.partition)
         self.phase = Phase.COMMITTED
         self.offset = self.fetch_offset = -1
+        self.until = NO_END
+        """The offset from which on nothing is fetched."""
         self.epoch = -1
         """The leader epoch of the record before `offset`, -1 if it is not known."""
         self.checked_epoch = -1
@@ -112,7 +116,13 @@ class PartitionState:
     @property
     def fetchable(self) -> bool:
         """Whether more of it may be asked for."""
-        return self.phase is Phase.FETCH and self.wanted and not self.paused and self.error is None
+        return (
+            self.phase is Phase.FETCH
+            and self.fetch_offset < self.until
+            and self.wanted
+            and not self.paused
+            and self.error is None
+        )
 
     @property
     def lag(self) -> int | None:

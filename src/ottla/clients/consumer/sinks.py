@@ -47,12 +47,13 @@ class RecordSink:
 
 
 class ColumnSink:
-    """At most `limit` records and ARROW_BYTES as columns, and `runs` of them that are of one partition."""
+    """At most `limit` records and `most_bytes` of them as columns, and `runs` of them that are of one partition."""
 
-    __slots__ = ("_columns", "_limit", "runs")
+    __slots__ = ("_columns", "_limit", "_most_bytes", "runs")
 
-    def __init__(self, limit: int) -> None:
+    def __init__(self, limit: int, most_bytes: int = ARROW_BYTES) -> None:
         self._limit = limit
+        self._most_bytes = most_bytes
         self._columns: Columns | None = None
         self.runs: list[tuple[TopicPartition, int]] = []
         """In order, how many records of which partition."""
@@ -69,7 +70,7 @@ class ColumnSink:
         """So many bytes are there to be taken."""
         if self._columns is None and size > 0 and self._limit > 0:
             limit = min(self._limit, _MOST_ROWS)
-            self._columns = Columns(limit, ARROW_BYTES, min(size, limit * _LIKELY_SIZE))
+            self._columns = Columns(limit, self._most_bytes, min(size, limit * _LIKELY_SIZE))
 
     def take(self, fetched: Fetched) -> None:
         """Take what one step gives; nothing if there is no more. Raises CorruptRecords."""

@@ -1,0 +1,123 @@
+"""A range of offsets as Arrow batches with the columns of Spark's Kafka source. Runs in Spark's Python workers.
+
+Spark keeps its workers, and they keep their readers: a small micro-batch costs no connection. Works without Spark too.
+"""
+
+from __future__ import annotations
+
+import logging
+from array import array
+from bisect import bisect_left
+from collections.abc import Iterator, Mapping
+from functools import cache
+from typing import TYPE_CHECKING, Any, Final
+
+import pyarrow as pa  # type: ignore[import-untyped,unused-ignore]
+import pyarrow.compute as pc  # type: ignore[import-untyped,unused-ignore]
+
+from ottla.clients.consumer.arrow import binary_array, headers_array
+from ottla.clients.consumer.ranges import RangeReader, RangeSink, RecordsLost
+from ottla.records.kernels import repeat_texts
+from ottla.spark.kept import Kept
+
+if TYPE_CHECKING:
+    from ottla.spark.offsets import OffsetRange
+
+logger = logging.getLogger("ottla.spark")
+
+BATCH_BYTES: Final = 8 * 1024 * 1024
+"""So many bytes of records are one Arrow batch, or one record that is larger."""
+FETCH_BYTES: Final = 8 * 1024 * 1024
+"""max.partition.fetch.bytes, where the user has no wish: one task reads one partition, so it is what a fetch brings."""
+
+_readers = Kept(RangeReader)
+
+
+@cache
+def arrow_schema(include_headers: bool = False) -> pa.Schema:
+    """The Arrow schema of what `read_range` gives: that of Spark's Kafka source."""
+    fields = [
+        pa.field("key", pa.binary()),
+        pa.field("value", pa.binary()),
+        pa.field("topic", pa.string()),
+        pa.field("partition", pa.int32()),
+        pa.field("offset", pa.int64()),
+        pa.field("timestamp", pa.timestamp("us", tz="UTC")),
+        pa.field("timestampType", pa.int32()),
+    ]
+    if include_headers:
+        header = pa.struct([pa.field("key", pa.string()), pa.field("value", pa.binary())])
+        fields.append(pa.field("headers", pa.list_(pa.field("element", header))))
+    return pa.schema(fields)
+
+
+def read_range(
+    client: Mapping[str, object],
+    rng: OffsetRange,
+    *,
+    include_headers: bool = False,
+    isolation_level: str = "read_uncommitted",
+    fail_on_data_loss: bool = True,
+    max_bytes_per_batch: int = BATCH_BYTES,
+) -> Iterator[pa.RecordBatch]:
+    """The records of `rng` in batches of `arrow_schema(include_headers)`; none of them is empty.
+
+    `client` are a consumer's settings by Kafka's names. Records that are not in the log any more raise RecordsLost or,
+    without `fail_on_data_loss`, are left out with a warning. Blocks while there are no records, at most for
+    default.api.timeout.ms; raises ClientError that names topic, partition and offset.
+    """
+    settings: dict[str, object] = {
+        "max.partition.fetch.bytes": FETCH_BYTES,
+        **client,
+        "isolation.level": isolation_level,
+        "allow.auto.create.topics": False,
+    }
+    schema = arrow_schema(include_headers)
+    start = rng.start
+    with _readers.client(settings) as reader:
+        while start < rng.end:
+            try:
+                for sink in reader.read(rng.topic, rng.partition, start, rng.end, max_bytes_per_batch):
+                    start = sink.position
+                    batch = _to_arrow(sink, rng, schema)
+                    if batch.num_rows:
+                        yield batch
+                break
+            except RecordsLost as error:
+                if fail_on_data_loss:
+                    raise
+                logger.warning("%s; failOnDataLoss is false: goes on", error)
+                start = error.until
+
+
+def _to_arrow(sink: RangeSink, rng: OffsetRange, schema: pa.Schema) -> pa.RecordBatch:
+    columns = sink.close()
+    assert columns is not None, "a sink without records"
+    rows = columns.rows
+    offsets = pa.Array.from_buffers(pa.int64(), rows, [None, pa.py_buffer(columns.offsets)], 0)
+    millis = pa.Array.from_buffers(pa.timestamp("ms", "UTC"), rows, [None, pa.py_buffer(columns.timestamps)], 0)
+    arrays = [
+        binary_array(pa.binary(), rows, columns.keys),
+        binary_array(pa.binary(), rows, columns.values),
+        binary_array(pa.string(), rows, repeat_texts([(rng.topic.encode(), rows)])),
+        _repeated(rng.partition, rows),
+        offsets,
+        millis.cast(pa.timestamp("us", "UTC")),
+        _repeated(0, rows),
+    ]
+    if len(schema) > len(arrays):
+        arrays.append(_or_null(headers_array(schema.field("headers").type, columns)))
+    batch = pa.RecordBatch.from_arrays(arrays, schema=schema)
+    wanted = bisect_left(memoryview(columns.offsets).cast("q"), rng.end)  # gaps left room for more than the range
+    return batch if wanted == rows else batch.slice(0, wanted)
+
+
+def _or_null(headers: Any) -> Any:
+    """Spark has null for a record without headers."""
+    has_some = pc.greater(pc.list_value_length(headers), 0)
+    ends = headers.buffers()[1]
+    return pa.Array.from_buffers(headers.type, len(headers), [has_some.buffers()[1], ends], children=[headers.values])
+
+
+def _repeated(number: int, rows: int) -> Any:
+    return pa.Array.from_buffers(pa.int32(), rows, [None, pa.py_buffer(array("i", [number]) * rows)], 0)
