@@ -47,13 +47,14 @@ class RecordSink:
 
 
 class ColumnSink:
-    """At most `limit` records and `most_bytes` of them as columns, and `runs` of them that are of one partition."""
+    """At most `limit` records and `most_bytes` of them (ARROW_BYTES) as columns, and `runs` of them that are of one
+    partition."""
 
     __slots__ = ("_columns", "_limit", "_most_bytes", "runs")
 
-    def __init__(self, limit: int, most_bytes: int = ARROW_BYTES) -> None:
+    def __init__(self, limit: int, most_bytes: int | None = None) -> None:
         self._limit = limit
-        self._most_bytes = most_bytes
+        self._most_bytes = most_bytes or ARROW_BYTES
         self._columns: Columns | None = None
         self.runs: list[tuple[TopicPartition, int]] = []
         """In order, how many records of which partition."""
