@@ -24,6 +24,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from ottla.common.clock import Clock
 from ottla.common.completion import Completion
 from ottla.common.errors import ErrorCode, KafkaError
+from ottla.common.frozen import frozen
 from ottla.common.ids import OFFSETS_TOPIC, group_partition
 from ottla.coordinators.group.config import GroupConfig
 from ottla.coordinators.group.errors import error_response, from_append_error
@@ -58,7 +59,7 @@ class TimerHandle(Protocol):
 CallLater = Callable[[float, Callable[[], None]], TimerHandle]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class OffsetsTopic:
     """How `__consumer_offsets` is created."""
 

@@ -8,10 +8,10 @@ known never replaces it (KIP-320), unless the topic was made anew.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Final
 
 from ottla.common.errors import ErrorCode
+from ottla.common.frozen import frozen
 from ottla.common.ids import ZERO_UUID, Uuid
 from ottla.protocol.messages.metadata import MetadataResponse, MetadataResponseTopic
 
@@ -19,7 +19,7 @@ NO_NODE: Final = -1
 JITTER: Final = 0.2
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Node:
     """A broker and where it listens."""
 
@@ -29,7 +29,7 @@ class Node:
     rack: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class PartitionView:
     """One partition: `leader` is a node id, or -1 while there is none."""
 
@@ -40,7 +40,7 @@ class PartitionView:
     offline: tuple[int, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class TopicView:
     """One topic; the partitions by index, in order."""
 
@@ -50,7 +50,7 @@ class TopicView:
     partitions: Mapping[int, PartitionView]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Backoff:
     """Waits that double from `initial_ms` to `max_ms`, each up to a fifth longer or shorter."""
 
@@ -65,10 +65,13 @@ class Backoff:
         return base * (1 - JITTER + 2 * JITTER * chance)
 
 
+_BACKOFF: Final = Backoff(100, 1000)
+
+
 class ClusterView:
     """The latest of what the cluster told. `version` counts the changes."""
 
-    def __init__(self, *, max_age_ms: int = 300_000, backoff: Backoff = Backoff(100, 1000)) -> None:
+    def __init__(self, *, max_age_ms: int = 300_000, backoff: Backoff = _BACKOFF) -> None:
         self.max_age_ms = max_age_ms
         self.backoff = backoff
         self.cluster_id: str | None = None

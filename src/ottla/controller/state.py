@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Generic, NoReturn, Protocol, TypeVar
 
 from ottla.common.errors import ErrorCode, KafkaError
+from ottla.common.frozen import frozen
 from ottla.controller.rules import ConfigRules
 from ottla.metadata.image import MetadataImage, PartitionImage
 from ottla.protocol.message import Message
@@ -31,7 +32,7 @@ class RandomSource(Protocol):
         ...
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ControllerSettings:
     """What the node's own configuration says. `topic_policy` may raise POLICY_VIOLATION."""
 
@@ -72,7 +73,7 @@ class State:
         return topic
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Outcome(Generic[R]):
     """What an operation wants appended, all or nothing, and what it answers once that is committed."""
 

@@ -6,8 +6,9 @@ before they count, and what is sent last rests on all of it.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import NamedTuple
+
+from ottla.common.frozen import frozen
 
 NOBODY = -1
 
@@ -34,7 +35,7 @@ class Election(NamedTuple):
 # -- events ----------------------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Started:
     """The node is up; `end` is where its log ends after recovery, `flushed_offset` up to where it is on disk."""
 
@@ -44,12 +45,12 @@ class Started:
     """(epoch, offset of its first record), ascending, as the log's epoch cache knows them."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Ticked:
     """Time has passed; due at `RaftCore.deadline_ms` or earlier."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Appended:
     """The log now ends at `end_offset`; the new records are of the current epoch, or were fetched from its leader."""
 
@@ -57,14 +58,14 @@ class Appended:
     epoch: int
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Flushed:
     """Everything below `end_offset` is on disk."""
 
     end_offset: int
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class VoteRequest:
     """A candidate asks for a vote (KRaft's Vote)."""
 
@@ -73,7 +74,7 @@ class VoteRequest:
     end: LogEnd
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class VoteResponse:
     """The answer of one voter, in its epoch."""
 
@@ -83,7 +84,7 @@ class VoteResponse:
     leader_id: int = NOBODY
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class LeaderAnnounced:
     """A leader makes itself known (KRaft's BeginQuorumEpoch)."""
 
@@ -91,7 +92,7 @@ class LeaderAnnounced:
     epoch: int
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class FetchRequest:
     """A replica asks for what follows `end`, which it has on disk (KRaft's Fetch)."""
 
@@ -100,7 +101,7 @@ class FetchRequest:
     end: LogEnd
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class FetchResponse:
     """The leader's answer. The shell adds the records from `from_offset` on; none if `diverged` is set."""
 
@@ -119,21 +120,21 @@ Event = (
 # -- effects ---------------------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Persist:
     """Put the election on disk, before any later effect."""
 
     election: Election
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Truncate:
     """Cut the log: it ends at `offset` from now on."""
 
     offset: int
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class AppendLeaderChange:
     """Append the control record that opens an epoch, then tell `Appended`."""
 
@@ -143,26 +144,26 @@ class AppendLeaderChange:
     granting_voters: tuple[int, ...]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class AppendFetched:
     """Append the records that came with a FetchResponse, then tell `Appended` for each of their batches' ends."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Flush:
     """Put the log on disk, at least up to `end_offset`, then tell `Flushed`. Never asked again before that."""
 
     end_offset: int
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Commit:
     """Everything below `high_watermark` is agreed on: replay and publish it."""
 
     high_watermark: int
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Send:
     """Send a message to another voter; it may be lost."""
 

@@ -6,6 +6,8 @@ from dataclasses import dataclass, field
 from enum import Enum, IntEnum
 from typing import Final, Self
 
+from ottla.common.frozen import frozen
+
 
 class _Known(IntEnum):
     @classmethod
@@ -70,7 +72,7 @@ ANYTHING: Final = "*"
 CLUSTER_NAME: Final = "kafka-cluster"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class AclResource:
     """What an ACL is about: by name, by "*" for all, or with PREFIXED by how the name begins."""
 
@@ -99,7 +101,7 @@ class AclResource:
         return cls(AclResourceType.CLUSTER, CLUSTER_NAME)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Acl:
     """One rule: `principal` ("User:alice", "User:*") may, or may not, do `operation` from `host` ("*" for anywhere)."""
 
@@ -114,7 +116,7 @@ class Acl:
         return f"{self.permission.name} {self.principal} {self.operation.name} {what}"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class AclFilter:
     """Rules that match all that is given; None and ANY match everything."""
 
@@ -138,7 +140,7 @@ class AclFilter:
 # -- SCRAM -----------------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ScramCredential:
     """That a user may log in by a mechanism ("SCRAM-SHA-256", "SCRAM-SHA-512"); the secret stays with the brokers."""
 
@@ -160,7 +162,7 @@ class ScramUpsertion:
     salt: bytes | None = field(default=None, repr=False)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ScramDeletion:
     """A user may not log in by a mechanism any more."""
 
@@ -178,7 +180,7 @@ class QuotaName(Enum):
     ANY = "any"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class QuotaEntity:
     """Who has a quota: a user, a client id, both together, or an address. None: the quota is not about that."""
 

@@ -23,6 +23,7 @@ from typing import Any, Final, Generic, TypeAlias, TypeVar, cast
 from ottla.clients.cluster import Backoff, ClusterView
 from ottla.clients.errors import BrokerError, ClientError, ConnectionLost, RequestTimedOut, error_for
 from ottla.common.errors import ErrorCode
+from ottla.common.frozen import frozen
 from ottla.common.ids import TopicPartition
 from ottla.protocol.message import Message
 
@@ -72,7 +73,7 @@ _DONE_ALREADY: Final = frozenset(
 )
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Call(Generic[K, V]):
     """One question about `keys` (None with Route.BROKERS: every broker).
 
@@ -108,7 +109,7 @@ class PartialFailure(ExceptionGroup[ClientError], ClientError):
         return failure
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Outcome(Generic[K, V]):
     """How a call ended for each key: in one of the two."""
 
@@ -133,7 +134,7 @@ class Outcome(Generic[K, V]):
 Plan: TypeAlias = Generator[Call[Any, Any], Outcome[Any, Any], R]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Send(Generic[K]):
     """A request for one broker (None: any)."""
 
@@ -142,7 +143,7 @@ class Send(Generic[K]):
     keys: tuple[K, ...]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Round(Generic[K]):
     """What to do now, in this order. `refresh` None: nothing to refresh."""
 

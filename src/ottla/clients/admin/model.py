@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from enum import Enum, IntEnum
 from typing import Self
 
+from ottla.common.frozen import frozen
 from ottla.common.ids import TopicPartition
 
 
@@ -117,7 +118,7 @@ class NewTopic:
     assignments: Mapping[int, Sequence[int]] | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class TopicCreated:
     """A topic as it was created; `topic_id` is "" and the numbers -1 where the broker is too old to tell."""
 
@@ -128,7 +129,7 @@ class TopicCreated:
     config: Mapping[str, str | None]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class TopicListing:
     """One topic of the cluster."""
 
@@ -138,7 +139,7 @@ class TopicListing:
     partitions: int
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class PartitionDescription:
     """One partition: `leader` is None while there is none; the others are node ids."""
 
@@ -150,7 +151,7 @@ class PartitionDescription:
     offline_replicas: tuple[int, ...]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class TopicDescription:
     """One topic with its partitions in order."""
 
@@ -165,7 +166,7 @@ class TopicDescription:
         return len(self.partitions[0].replicas) if self.partitions else 0
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Reassignment:
     """A partition that is moving to other brokers."""
 
@@ -177,7 +178,7 @@ class Reassignment:
 # -- configuration ---------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ConfigResource:
     """What has a configuration: a topic or group by name, a broker by its id ("" for the default of all brokers)."""
 
@@ -203,7 +204,7 @@ class ConfigResource:
         return f"{self.type.name.lower()} {self.name or '(default)'}"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ConfigSynonym:
     """One of the settings that a value may come from."""
 
@@ -212,7 +213,7 @@ class ConfigSynonym:
     source: ConfigSource
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ConfigEntry:
     """One setting. `value` is text, None if sensitive or not set. `synonyms` (if asked for): the strongest first."""
 
@@ -231,14 +232,14 @@ class ConfigEntry:
         return self.source is ConfigSource.DEFAULT
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Append:
     """Add to a setting that is a list: `{"cleanup.policy": Append("compact")}`."""
 
     value: str
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Subtract:
     """Take from a setting that is a list."""
 
@@ -248,7 +249,7 @@ class Subtract:
 # -- offsets ---------------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class OffsetAt:
     """An answer to where in a partition: offset -1 if there is no such record; the timestamp (ms) may be -1."""
 
@@ -257,7 +258,7 @@ class OffsetAt:
     leader_epoch: int
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class GroupOffset:
     """What a group committed for a partition: the next offset to read."""
 
@@ -266,7 +267,7 @@ class GroupOffset:
     metadata: str = ""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class PartitionLag:
     """How far a group is behind in a partition: `lag` is `end` - `committed`."""
 
@@ -282,7 +283,7 @@ class PartitionLag:
 # -- groups ----------------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class GroupListing:
     """One group of the cluster. A broker too old to tell has state and type UNKNOWN."""
 
@@ -292,7 +293,7 @@ class GroupListing:
     type: GroupType
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class GroupMember:
     """One member. `topics` is what it subscribes to where that is told, `assignment` what it reads."""
 
@@ -304,7 +305,7 @@ class GroupMember:
     assignment: tuple[TopicPartition, ...]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class GroupDescription:
     """One group and its members; `assignor` is "" while it is not chosen."""
 
@@ -319,7 +320,7 @@ class GroupDescription:
 # -- the cluster -----------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class BrokerDescription:
     """One broker and where clients reach it."""
 
@@ -330,7 +331,7 @@ class BrokerDescription:
     is_fenced: bool
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ClusterDescription:
     """The cluster; `controller` is the node id that clients may ask, None if there is none now."""
 
@@ -339,7 +340,7 @@ class ClusterDescription:
     brokers: tuple[BrokerDescription, ...]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ReplicaDescription:
     """One replica in a log directory: its bytes, and how far (in offsets) it is behind."""
 
@@ -348,7 +349,7 @@ class ReplicaDescription:
     is_future: bool
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class LogDirectory:
     """One log directory of a broker. `total_bytes`, `usable_bytes` are -1 where the broker is too old to tell."""
 
@@ -358,7 +359,7 @@ class LogDirectory:
     replicas: Mapping[TopicPartition, ReplicaDescription]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class VersionRange:
     """Lowest and highest level of a feature."""
 
@@ -366,7 +367,7 @@ class VersionRange:
     highest: int
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Features:
     """The cluster's features: `finalized` are in force (since `epoch`), `supported` what the asked broker could do."""
 
@@ -375,7 +376,7 @@ class Features:
     supported: Mapping[str, VersionRange]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class QuorumReplica:
     """One replica of the metadata log; the times are ms since the epoch, -1 where not known."""
 
@@ -385,7 +386,7 @@ class QuorumReplica:
     last_caught_up_ms: int
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Quorum:
     """The metadata quorum."""
 
@@ -396,7 +397,7 @@ class Quorum:
     observers: tuple[QuorumReplica, ...]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ProducerDescription:
     """A producer that wrote to a partition lately; `transaction_start_offset` is None outside a transaction."""
 

@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable
-from dataclasses import dataclass
 from enum import Enum
 from typing import Any, Literal
 
@@ -23,6 +22,7 @@ from ottla.clients.consumer.assignors import Assignor, Member
 from ottla.clients.consumer.effects import COORDINATOR, Effect, ForgetCoordinator, Refresh, Send
 from ottla.clients.errors import BrokerError, ClientError, InconsistentGroupProtocol, error_for
 from ottla.common.errors import ErrorCode
+from ottla.common.frozen import frozen
 from ottla.common.ids import TopicPartition
 from ottla.protocol.consumer_protocol import (
     PROTOCOL_TYPE,
@@ -82,7 +82,7 @@ COORDINATOR_MOVED = frozenset({ErrorCode.NOT_COORDINATOR, ErrorCode.COORDINATOR_
 _BACKOFF = Backoff(100, 1_000)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class GroupOptions:
     """How a member behaves; times in ms."""
 
@@ -101,7 +101,7 @@ class GroupOptions:
         return all(assignor.cooperative for assignor in self.assignors)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Duty:
     """What the user's side has to do now: tell the listener, after a commit if `revoked`."""
 

@@ -6,11 +6,11 @@ Newer versions than NEWEST_OFFSETS_BY_NAME of OffsetCommit and OffsetFetch name 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from typing import Any
 
 from ottla.clients.cluster import ClusterView
 from ottla.clients.errors import error_for
+from ottla.common.frozen import frozen
 from ottla.common.ids import TopicPartition
 from ottla.protocol.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
 from ottla.protocol.messages.offset_commit import (
@@ -35,7 +35,7 @@ NEWEST_OFFSETS_BY_NAME = 9
 CONSUMER = -1
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class OffsetAndMetadata:
     """A position to commit: the offset of the next record to read, and a note."""
 
@@ -44,7 +44,7 @@ class OffsetAndMetadata:
     metadata: str = ""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Committer:
     """As whom to commit; the defaults are those of a consumer that is no member of the group."""
 

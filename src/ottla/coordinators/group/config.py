@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+
+from ottla.common.frozen import frozen
 
 MINUTE_MS = 60_000
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class GroupConfig:
     """Defaults are Kafka's; times in milliseconds, sizes in bytes."""
 

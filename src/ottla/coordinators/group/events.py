@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import NamedTuple, TypeAlias
 
 from ottla.common.errors import ErrorCode
+from ottla.common.frozen import frozen
 from ottla.protocol.messages.offset_fetch import OffsetFetchRequestGroup
 
 
@@ -21,7 +22,7 @@ class Moment(NamedTuple):
     wall_ms: int
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class FetchOffsets:
     """The committed offsets of one group; answered with an OffsetFetchResponseGroup."""
 
@@ -29,14 +30,14 @@ class FetchOffsets:
     require_stable: bool = False
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class DescribeGroup:
     """One group and its members; answered with a DescribedGroup."""
 
     group_id: str
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ListGroups:
     """The groups of this shard; answered with a list of ListedGroup."""
 
@@ -44,21 +45,21 @@ class ListGroups:
     types: frozenset[str] = frozenset()
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class DeleteGroup:
     """Delete one group with its offsets; answered with a DeletableGroupResult."""
 
     group_id: str
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ForceRebalance:
     """Have all members join again, as if one had come or gone; answered with an ErrorCode."""
 
     group_id: str
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class TopicsDeleted:
     """Topics are gone; their offsets go too. Answered with None."""
 
@@ -82,7 +83,7 @@ class Call:
 RecordBytes: TypeAlias = tuple[bytes, bytes | None]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Reply:
     """The answer to `call`."""
 
@@ -90,7 +91,7 @@ class Reply:
     response: object
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Append:
     """Records of (key, value or None for a tombstone) to append as one batch.
 
