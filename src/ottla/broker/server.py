@@ -81,7 +81,8 @@ async def serve(config: BrokerConfig, ready: Callable[[Bootstrap], None], stop: 
 class Node:
     """One broker in this process.
 
-    `wrap` puts something between the network and the dispatcher, which sees each request and answer: for tests.
+    `wrap` puts something between the network and the dispatcher, which sees each request and answer; `files` is what
+    the broker takes for its disk: both for tests. Compaction's process and the directories' locks keep to the real one.
     """
 
     def __init__(
@@ -90,7 +91,9 @@ class Node:
         clock: Clock,
         stop: asyncio.Event,
         wrap: Callable[[Dispatcher], Dispatch] | None = None,
+        files: Files | None = None,
     ) -> None:
+        self.files = files or Files()
         self.config = config
         self.clock = clock
         self.failure: str | None = None
@@ -119,18 +122,19 @@ class Node:
             self.clock,
             LogConfig(file_delete_delay_ms=config.int("log.segment.delete.delay.ms")),
             on_directory_failed=self._directory_failed,
+            files=self.files,
             in_background=self._threads.run,
         )
         logs.acquire()
-        cluster_id = identify(config)
+        cluster_id = identify(config, self.files)
         for home in logs.homes():
-            home.directory_id = _directory_id(home.path)
+            home.directory_id = _directory_id(self.files, home.path)
         self._sockets = [bind(listener, config) for listener in config.listeners]
         self._metadata = metadata = MetadataShell.open(
             config.metadata_log_dir,
             node_id=config.node_id,
             cluster_id=cluster_id,
-            directory_id=_directory_id(config.metadata_log_dir),
+            directory_id=_directory_id(self.files, config.metadata_log_dir),
             rules=BrokerConfigRules(config),
             clock=self.clock,
             settings=MetadataLogSettings.from_config(config),
@@ -139,6 +143,7 @@ class Node:
                 default_replication_factor=config.int("default.replication.factor"),
                 delete_topic_enable=config.bool("delete.topic.enable"),
             ),
+            files=self.files,
             run_in_thread=self._threads.run,
             on_failure=lambda error: self._give_up(str(error)),
         )
@@ -366,12 +371,12 @@ class Node:
                 self._logs.abandon()
 
 
-def identify(config: BrokerConfig) -> str:
+def identify(config: BrokerConfig, files: Files | None = None) -> str:
     """The cluster's id, as the directories tell it; directories without an identity get one.
 
     Raises StorageError if they belong to another node or to different clusters.
     """
-    files = Files()
+    files = files or Files()
     directories = list(dict.fromkeys([*config.log_dirs, config.metadata_log_dir]))
     found = {directory: read_meta(files, directory) for directory in directories}
     cluster_id = next((meta.cluster_id for meta in found.values() if meta is not None), None)
@@ -401,8 +406,8 @@ def _cleaner_settings(config: BrokerConfig) -> _CleanerSettings:
     )
 
 
-def _directory_id(directory: str) -> Uuid:
-    meta = read_meta(Files(), directory)
+def _directory_id(files: Files, directory: str) -> Uuid:
+    meta = read_meta(files, directory)
     if meta is None:
         raise StorageError(f"{directory} has no meta.properties")
     return meta.directory_id
