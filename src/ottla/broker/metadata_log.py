@@ -31,6 +31,7 @@ from ottla.broker.producer_ids import ProducerIds
 from ottla.common.clock import Clock
 from ottla.common.completion import Completion
 from ottla.common.errors import ErrorCode, KafkaError
+from ottla.common.frozen import frozen
 from ottla.common.ids import METADATA_TOPIC, METADATA_TOPIC_ID, ZERO_UUID, TopicPartition, Uuid
 from ottla.controller import ConfigRules, Controller, ControllerSettings, Outcome
 from ottla.controller.state import RandomSource
@@ -70,7 +71,7 @@ MAX_BATCH_BYTES = 4 << 20
 _CONTROL = 0x20
 
 
-@dataclass(frozen=True)
+@frozen
 class VoterState:
     """One voter as the leader sees it; times are of the wall clock, -1 if unknown."""
 
@@ -81,7 +82,7 @@ class VoterState:
     last_caught_up_ms: int
 
 
-@dataclass(frozen=True)
+@frozen
 class QuorumDescription:
     """The quorum as the leader sees it."""
 

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from ottla.broker import metadata_snapshots as snapshots
@@ -15,6 +14,7 @@ from ottla.broker.metadata_loading import Loaded
 from ottla.broker.metadata_snapshots import SnapshotId, SnapshotWriter
 from ottla.common.clock import Clock
 from ottla.common.completion import Completion
+from ottla.common.frozen import frozen
 from ottla.log.log import Log
 from ottla.metadata.features import record_version
 from ottla.metadata.image import MetadataImage
@@ -28,7 +28,7 @@ logger = logging.getLogger(__name__)
 RunInThread = Callable[[Callable[[], None]], Completion[None]]
 
 
-@dataclass(frozen=True)
+@frozen
 class MetadataLogSettings:
     """Kafka's `metadata.log.*` and `metadata.max.*`; sizes in bytes, times in milliseconds, 0 for no interval."""
 

@@ -5,8 +5,8 @@ A start declares dozens of them, and `dataclasses` compiles six methods for each
 hash, repr, pattern matching, copying and pickling are the same; an assignment raises
 `dataclasses.FrozenInstanceError`.
 
-Fields may have defaults that can be hashed, as all of them can that cannot change. Who needs `field()`, `replace()`,
-`asdict()` or fields in a base class writes a dataclass.
+Fields may have defaults that can be hashed, as all of them can that cannot change. Who needs `field()`, `fields()`,
+`asdict()` or fields in a base class writes a dataclass. `copy.replace` (Python 3.13) works by `__replace__`.
 """
 
 from __future__ import annotations
@@ -72,6 +72,11 @@ def _reduce(self: Any) -> tuple[Any, ...]:
     return self.__class__, _fields(self)
 
 
+def _replace(self: Any, **changes: object) -> Any:
+    """What `copy.replace` calls from Python 3.13 on."""
+    return self.__class__(**(dict(zip(self.__match_args__, _fields(self), strict=True)) | changes))
+
+
 def _refuse(self: Any, name: str, *_: object) -> NoReturn:
     from dataclasses import FrozenInstanceError
 
@@ -83,6 +88,7 @@ _SHARED = {
     "__hash__": _hash,
     "__repr__": _repr,
     "__reduce__": _reduce,
+    "__replace__": _replace,
     "__setattr__": _refuse,
     "__delattr__": _refuse,
 }

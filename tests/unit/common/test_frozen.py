@@ -78,6 +78,7 @@ def test_nothing_can_be_changed(change: Any) -> None:
 def test_values_can_be_copied_pickled_and_matched() -> None:
     point = Point(1, 2)
     assert copy.copy(point) == copy.deepcopy(point) == pickle.loads(pickle.dumps(point)) == point
+    assert point.__replace__(y=3) == Point(1, 3)  # type: ignore[attr-defined]
     match point:
         case Point(x, y):
             assert (x, y) == (1, 2)

@@ -1,6 +1,5 @@
 """The table of what a leader answers to a produced batch."""
 
-from dataclasses import replace
 from types import ModuleType
 
 import pytest
@@ -85,14 +84,14 @@ def test_a_sequence_is_nothing_without_a_producer(kernel: ModuleType) -> None:
 @pytest.mark.parametrize("codec", CODECS)
 def test_the_limit_is_on_the_batch_as_it_is_sent(codec: Codec) -> None:
     batch = encode_batch(ROWS, codec=codec)
-    validate_produced(memoryview(batch), replace(RULES, max_message_bytes=len(batch)), NOW)
-    error = _refused(batch, replace(RULES, max_message_bytes=len(batch) - 1))
+    validate_produced(memoryview(batch), ProduceRules("orders", max_message_bytes=len(batch)), NOW)
+    error = _refused(batch, ProduceRules("orders", max_message_bytes=len(batch) - 1))
     assert error.code is ErrorCode.MESSAGE_TOO_LARGE
 
 
 def test_the_limit_holds_after_compression_is_undone() -> None:
     batch = encode_batch(ROWS, codec=Codec.ZSTD)
-    rules = replace(RULES, max_message_bytes=len(batch), compression_type="uncompressed")
+    rules = ProduceRules("orders", max_message_bytes=len(batch), compression_type="uncompressed")
     assert _refused(batch, rules).code is ErrorCode.MESSAGE_TOO_LARGE
 
 
@@ -120,7 +119,7 @@ def test_timestamps_out_of_bounds_are_named(
     kernel: ModuleType, codec: Codec, story: str, timestamps: list[int], rules: dict[str, int], bad: list[int]
 ) -> None:
     batch = encode_batch([(timestamp, b"k", b"v", []) for timestamp in timestamps], codec=codec)
-    topic_rules = replace(RULES, **rules)
+    topic_rules = ProduceRules("orders", **rules)
     if not bad:
         validate_produced(memoryview(batch), topic_rules, NOW)
         return
@@ -132,28 +131,28 @@ def test_timestamps_out_of_bounds_are_named(
 
 @pytest.mark.parametrize("codec", CODECS)
 def test_a_compacted_topic_names_records_without_keys(kernel: ModuleType, codec: Codec) -> None:
-    error = _refused(encode_batch(ROWS, codec=codec), replace(RULES, compacted=True))
+    error = _refused(encode_batch(ROWS, codec=codec), ProduceRules("orders", compacted=True))
     assert error.code is ErrorCode.INVALID_RECORD
     assert isinstance(error, RecordError)
     assert [index for index, _ in error.record_errors] == [1]
     assert "orders" in error.record_errors[0][1]
     batch = encode_batch([(1, b"", None, [])], codec=codec)
-    validate_produced(memoryview(batch), replace(RULES, compacted=True), NOW)
+    validate_produced(memoryview(batch), ProduceRules("orders", compacted=True), NOW)
 
 
 @pytest.mark.parametrize("codec", CODECS[1:])
 def test_a_compacted_topic_looks_into_compressed_batches(kernel: ModuleType, codec: Codec) -> None:
     noise = with_payload(encode_batch(ROWS, codec=codec), b"noise" * 20)
-    assert _refused(noise, replace(RULES, compacted=True)).code is ErrorCode.CORRUPT_MESSAGE
+    assert _refused(noise, ProduceRules("orders", compacted=True)).code is ErrorCode.CORRUPT_MESSAGE
     more = encode_batch(ROWS, codec=codec)
     more = with_field(with_field(more, 57, ">i", 5), 23, ">i", 4)
-    assert _refused(more, replace(RULES, compacted=True)).code is ErrorCode.INVALID_RECORD
+    assert _refused(more, ProduceRules("orders", compacted=True)).code is ErrorCode.INVALID_RECORD
 
 
 @pytest.mark.parametrize("codec", CODECS)
 def test_log_append_time_replaces_every_timestamp(kernel: ModuleType, codec: Codec) -> None:
     batch = memoryview(encode_batch([(NOW * 10, b"k", b"v", []), (-1, b"k", b"v", [])], codec=codec))
-    header, same = validate_produced(batch, replace(RULES, timestamp_type="LogAppendTime"), NOW)
+    header, same = validate_produced(batch, ProduceRules("orders", timestamp_type="LogAppendTime"), NOW)
     assert same is batch
     assert header.is_log_append_time
     assert header.max_timestamp == NOW
@@ -165,7 +164,7 @@ def test_log_append_time_replaces_every_timestamp(kernel: ModuleType, codec: Cod
 @pytest.mark.parametrize("codec", CODECS)
 def test_a_producer_may_not_claim_log_append_time(kernel: ModuleType, codec: Codec) -> None:
     batch = encode_batch(ROWS, codec=codec, attributes=0x08)
-    error = _refused(batch, replace(RULES, timestamp_type="LogAppendTime"))
+    error = _refused(batch, ProduceRules("orders", timestamp_type="LogAppendTime"))
     assert error.code is ErrorCode.INVALID_TIMESTAMP
     assert isinstance(error, RecordError)
     assert len(error.record_errors) == 4
@@ -176,7 +175,7 @@ def test_a_producer_may_not_claim_log_append_time(kernel: ModuleType, codec: Cod
 
 def test_a_read_only_buffer_is_copied_before_it_is_changed(kernel: ModuleType) -> None:
     buffer = memoryview(GOOD)
-    _, changed = validate_produced(buffer, replace(RULES, timestamp_type="LogAppendTime"), NOW)
+    _, changed = validate_produced(buffer, ProduceRules("orders", timestamp_type="LogAppendTime"), NOW)
     assert changed is not buffer
     assert not changed.readonly
     assert check_crc(changed, 0, len(changed))
@@ -190,7 +189,7 @@ def test_a_wrong_max_timestamp_is_put_right(kernel: ModuleType) -> None:
 
 def test_a_timestamp_that_wraps_is_judged_as_readers_see_it(kernel: ModuleType) -> None:
     batch = encode_batch([(-(1 << 62) - NOW, b"", b"", []), (1 << 62, b"", b"", [])])
-    unbounded = replace(RULES, after_max_ms=(1 << 63) - 1)
+    unbounded = ProduceRules("orders", after_max_ms=(1 << 63) - 1)
     header, _ = validate_produced(memoryview(batch), unbounded, NOW)
     assert header.max_timestamp == 1 << 62
     error = _refused(batch, RULES)
@@ -203,7 +202,7 @@ def test_a_timestamp_that_wraps_is_judged_as_readers_see_it(kernel: ModuleType) 
 def test_the_topics_codec_replaces_the_producers(kernel: ModuleType, source: Codec, target: str) -> None:
     batch = encode_batch(ROWS, codec=source, producer_id=5, producer_epoch=1, base_sequence=9, attributes=0x10)
     buffer = memoryview(batch)
-    header, changed = validate_produced(buffer, replace(RULES, compression_type=target), NOW)
+    header, changed = validate_produced(buffer, ProduceRules("orders", compression_type=target), NOW)
     wanted = Codec.NONE if target == "uncompressed" else Codec[target.upper()]
     assert header.codec is wanted
     assert (changed is buffer) == (wanted is source)
@@ -217,7 +216,9 @@ def test_the_topics_level_is_used_when_it_recompresses() -> None:
     rows = [(1, b"%d" % (number * 7919), b"%d" % (number * 104729), []) for number in range(2_000)]
     sizes = [
         validate_produced(
-            memoryview(encode_batch(rows)), replace(RULES, compression_type="zstd", compression_level=level), NOW
+            memoryview(encode_batch(rows)),
+            ProduceRules("orders", compression_type="zstd", compression_level=level),
+            NOW,
         )[0].size
         for level in (-5, 19)
     ]
@@ -225,7 +226,7 @@ def test_the_topics_level_is_used_when_it_recompresses() -> None:
 
 
 def test_log_append_time_and_another_codec_go_together(kernel: ModuleType) -> None:
-    rules = replace(RULES, compression_type="lz4", timestamp_type="LogAppendTime")
+    rules = ProduceRules("orders", compression_type="lz4", timestamp_type="LogAppendTime")
     header, changed = validate_produced(memoryview(GOOD), rules, NOW)
     assert (header.codec, header.is_log_append_time, header.max_timestamp) == (Codec.LZ4, True, NOW)
     assert check_crc(changed, 0, len(changed))
