@@ -127,8 +127,8 @@ def test_a_deleted_partition_leaves_the_disk_after_its_delay(tmp_path: Path) -> 
     long_topic = TopicPartition("x" * 249, 0)
     for tp in (A, long_topic):
         append(logs.create(tp, TOPIC_ID), batch(b"x"))
-        assert logs.delete(tp)
-        assert not logs.delete(tp)
+        assert logs.delete([tp]) == 1
+        assert logs.delete([tp]) == 0
         assert logs.get(tp) is None
     names = [path.name for path in tmp_path.iterdir() if path.is_dir()]
     assert len(names) == 2
@@ -138,7 +138,7 @@ def test_a_deleted_partition_leaves_the_disk_after_its_delay(tmp_path: Path) -> 
     assert len([path for path in tmp_path.iterdir() if path.is_dir()]) == 3
     logs.cleanup(clock.now + 60_000)
     assert [path.name for path in tmp_path.iterdir() if path.is_dir()] == ["a-0"]
-    logs.delete(A)
+    logs.delete([A])
     logs.close()
     logs = manager(tmp_path, clock=clock)
     assert logs.all() == []

@@ -82,6 +82,7 @@ class Broker:
         metadata: MetadataShell,
         cluster_id: str,
         flush_threads: FlushThreads,
+        later: Callable[[Callable[[], None]], object] | None = None,
     ) -> None:
         self.static_config = config
         # With the dynamic settings on top.
@@ -98,6 +99,7 @@ class Broker:
             clock=clock,
             topic_values=self.topic_values,
             flush_in_thread=flush_threads.run,
+            later=later,
         )
         self.fetch_sessions = FetchSessionCache(
             config.int("max.incremental.fetch.session.cache.slots"), lambda: int.from_bytes(os.urandom(4), "big") >> 1

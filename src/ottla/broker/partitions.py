@@ -1,7 +1,8 @@
 """The partitions of this node: kept equal to the metadata image, found by name or by topic id.
 
-`publish` is called with each new image, after its records were committed. It opens the logs of new partitions,
-closes those of deleted topics, and hands changed settings on. A log on disk that the image does not know is set
+`publish` is called with each new image, after its records were committed. It closes the partitions of deleted topics
+and hands changed settings on. New partitions are opened a few at a time, with the loop's other work in between, or as
+soon as somebody asks for one: thousands may be created at once. A log on disk that the image does not know is set
 aside, never deleted: it may hold someone's only copy.
 """
 
@@ -27,6 +28,8 @@ logger = logging.getLogger(__name__)
 
 TopicValues = Callable[[str], dict[str, object]]
 """The effective settings of a topic by Kafka's names, typed."""
+# New logs opened in one go: two or three milliseconds.
+_SLICE = 16
 
 
 class Partitions:
@@ -40,16 +43,23 @@ class Partitions:
         clock: Clock,
         topic_values: TopicValues,
         flush_in_thread: Callable[[Callable[[], object]], Completion[None]],
+        later: Callable[[Callable[[], None]], object] | None = None,
     ) -> None:
+        """`later` does something after what the loop has to do now; without it, `publish` opens everything at once."""
         self._node_id = node_id
         self._logs = logs
         self._clock = clock
         self._topic_values = topic_values
         self._flush_in_thread = flush_in_thread
+        self._later = later
         self._by_topic: dict[str, dict[int, Partition]] = {}
         self._by_id: dict[Uuid, dict[int, Partition]] = {}
         self._names: dict[Uuid, str] = {}
         self._image: MetadataImage | None = None
+        # Known to the image and not opened yet, by topic; and what their topics' settings mean.
+        self._unopened: dict[str, dict[int, None]] = {}
+        self._settings: dict[str, TopicSettings] = {}
+        self._opening_later = False
 
     # -- finding -----------------------------------------------------------------------------------------------
 
@@ -58,7 +68,7 @@ class Partitions:
         try:
             return self._by_topic[topic][index]
         except KeyError:
-            raise self._missing(topic, index) from None
+            return self._open_for(topic, index)
 
     def get_by_id(self, topic_id: Uuid, index: int) -> Partition:
         """The partition by its topic's id; raises UNKNOWN_TOPIC_ID or UNKNOWN_TOPIC_OR_PARTITION."""
@@ -68,19 +78,25 @@ class Partitions:
         try:
             return partitions[index]
         except KeyError:
-            raise self._missing(self._names[topic_id], index) from None
+            return self._open_for(self._names[topic_id], index)
 
     def topic_name(self, topic_id: Uuid) -> str | None:
         """The name of the topic with this id, if it exists."""
         return self._names.get(topic_id)
 
-    def topic(self, name: str) -> dict[int, Partition]:
-        """The partitions of a topic by index; empty if there is none."""
-        return self._by_topic.get(name, {})
-
     def __iter__(self) -> Iterator[Partition]:
+        """Those that are open; after `open_all`, all of them."""
         for partitions in self._by_topic.values():
             yield from partitions.values()
+
+    def _open_for(self, topic: str, index: int) -> Partition:
+        unopened = self._unopened.get(topic)
+        if unopened is not None and index in unopened:
+            self._open(topic, index)
+        partition = self._by_topic.get(topic, {}).get(index)
+        if partition is None:
+            raise self._missing(topic, index)
+        return partition
 
     def _missing(self, topic: str, index: int) -> KafkaError:
         image = self._image
@@ -106,19 +122,51 @@ class Partitions:
                     self._update(topic)
         if old is not None and old.configs is not new.configs:
             self._reconfigure(old, new)
+        if self._later is None:
+            self.open_all()
+        else:
+            self._go_on_later()
+
+    def open_all(self) -> None:
+        """Open what is left to be opened."""
+        while self._unopened:
+            self._open_some()
+
+    def _open_some(self) -> None:
+        for _ in range(_SLICE):
+            if not self._unopened:
+                return
+            topic, indices = next(iter(self._unopened.items()))
+            self._open(topic, next(iter(indices)))
+
+    def _go_on_later(self) -> None:
+        if self._later is not None and self._unopened and not self._opening_later:
+            self._opening_later = True
+            self._later(self._open_slice)
+
+    def _open_slice(self) -> None:
+        self._opening_later = False
+        self._open_some()
+        self._go_on_later()
+
+    def close(self) -> None:
+        """Open nothing more: the logs are about to be closed."""
+        self._unopened.clear()
 
     def _remove(self, topic: TopicImage) -> None:
         self._by_id.pop(topic.topic_id, None)
         self._names.pop(topic.topic_id, None)
-        for partition in self._by_topic.pop(topic.name, {}).values():
+        self._unopened.pop(topic.name, None)
+        self._settings.pop(topic.name, None)
+        partitions = self._by_topic.pop(topic.name, {}).values()
+        for partition in partitions:
             partition.close()
-            self._logs.delete(partition.topic_partition)
+        self._logs.delete([partition.topic_partition for partition in partitions])
 
     def _update(self, topic: TopicImage) -> None:
         partitions = self._by_topic.setdefault(topic.name, {})
         self._by_id[topic.topic_id] = partitions
         self._names[topic.topic_id] = topic.name
-        settings: TopicSettings | None = None
         for index, image in topic.partitions.items():
             existing = partitions.get(index)
             if existing is not None:
@@ -126,11 +174,19 @@ class Partitions:
                 existing.isr_size = len(image.isr)
                 existing.replica_count = len(image.replicas)
             elif self._node_id in image.replicas:
-                settings = settings or TopicSettings.of(topic.name, self._topic_values(topic.name))
-                self._open(topic, index, settings)
+                self._unopened.setdefault(topic.name, {})[index] = None
 
-    def _open(self, topic: TopicImage, index: int, settings: TopicSettings) -> None:
-        topic_partition = TopicPartition(topic.name, index)
+    def _open(self, name: str, index: int) -> None:
+        assert self._image is not None
+        topic = self._image.topics_by_name[name]
+        settings = self._settings.get(name)
+        if settings is None:
+            settings = self._settings[name] = TopicSettings.of(name, self._topic_values(name))
+        unopened = self._unopened[name]
+        del unopened[index]
+        if not unopened:
+            del self._unopened[name], self._settings[name]
+        topic_partition = TopicPartition(name, index)
         try:
             log = self._logs.get(topic_partition)
             if log is None:
@@ -152,9 +208,10 @@ class Partitions:
             flush_in_thread=self._flush_in_thread,
         )
         partition.isr_size, partition.replica_count = len(image.isr), len(image.replicas)
-        self._by_topic[topic.name][index] = partition
+        self._by_topic[name][index] = partition
 
     def _reconfigure(self, old: MetadataImage, new: MetadataImage) -> None:
+        self._settings.clear()
         changed = {
             key for key in old.configs.keys() | new.configs.keys() if old.configs.get(key) != new.configs.get(key)
         }

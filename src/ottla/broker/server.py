@@ -148,7 +148,13 @@ class Node:
             on_failure=lambda error: self._give_up(str(error)),
         )
         self.broker = broker = Broker(
-            config, self.clock, logs=logs, metadata=metadata, cluster_id=cluster_id, flush_threads=self._threads
+            config,
+            self.clock,
+            logs=logs,
+            metadata=metadata,
+            cluster_id=cluster_id,
+            flush_threads=self._threads,
+            later=self._loop.call_soon,
         )
         logs.load(cache(self._log_config), self._is_stray)
         self._register(cluster_id)
@@ -355,6 +361,7 @@ class Node:
             self._cleaner.close()
         if self._started:
             self.broker.groups.close()
+            self.broker.partitions.close()
         for sockets in self._sockets:
             for sock in sockets:
                 sock.close()

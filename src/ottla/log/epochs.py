@@ -27,7 +27,7 @@ class LeaderEpochs:
         self.files = files
         self.directory = directory
         self._entries = entries or []
-        self._dirty = False
+        self._dirty = True
 
     @classmethod
     def load(cls, files: Files, directory: str) -> "LeaderEpochs":

@@ -93,9 +93,10 @@ class OffsetIndex:
         """The file has another name now."""
         self.path = self.file.path = path
 
-    def start(self) -> None:
-        """Begin empty in memory, with an empty file."""
-        self.file.files.write(self.path, b"")
+    def start(self, *, fresh: bool = False) -> None:
+        """Begin empty in memory, with an empty file; where there is none yet (`fresh`), the first write creates it."""
+        if not fresh:
+            self.file.files.write(self.path, b"")
         self.in_memory = True
         self._offsets = array("q")
         self._positions = array("q")
@@ -202,9 +203,10 @@ class TimeIndex:
         """The file has another name now."""
         self.path = self.file.path = path
 
-    def start(self) -> None:
-        """Begin empty in memory, with an empty file."""
-        self.file.files.write(self.path, b"")
+    def start(self, *, fresh: bool = False) -> None:
+        """Begin empty in memory, with an empty file; where there is none yet (`fresh`), the first write creates it."""
+        if not fresh:
+            self.file.files.write(self.path, b"")
         self.in_memory = True
         self._timestamps = array("q")
         self._offsets = array("q")

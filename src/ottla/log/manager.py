@@ -35,7 +35,7 @@ from ottla.log.config import LogConfig
 from ottla.log.files import Files
 from ottla.log.home import Home
 from ottla.log.log import Log
-from ottla.log.recovery import Opening, open_log
+from ottla.log.recovery import Opening, create_log, open_log
 from ottla.log.segment import OpenFiles
 
 logger = logging.getLogger(__name__)
@@ -234,13 +234,13 @@ class LogManager:
             return log
         home = self._emptiest_home()
         directory = f"{home.path}/{topic_partition}"
+        open_it = open_log if self.files.exists(directory) else create_log
         try:
-            log = open_log(
+            log = open_it(
                 home,
                 directory,
                 topic_partition,
                 config or self.defaults,
-                opening=Opening(clean=not self.files.exists(directory)),
                 topic_id=topic_id,
                 clock=self.clock,
                 open_files=self.open_files,
@@ -263,23 +263,43 @@ class LogManager:
                 counts[id(log.home)] += 1
         return min(homes, key=lambda home: counts[id(home)])
 
-    def delete(self, topic_partition: TopicPartition) -> bool:
-        """Forget a partition, if it is there: its directory is renamed now, and removed after file.delete.delay.ms."""
-        log = self._logs.pop(topic_partition, None)
-        if log is None:
-            return False
-        log.abandon()
-        home = self._home_of(log)
-        if home.online:
-            path = f"{home.path}/{marked_name(topic_partition, DELETE_SUFFIX)}"
+    def delete(self, topic_partitions: Iterable[TopicPartition]) -> int:
+        """Forget partitions, those that are there: directories are renamed now, and removed after file.delete.delay.ms.
+
+        How many there were. That the new names are on disk is waited for in the background: should a power cut bring an
+        old name back, nobody knows its topic, and the next start sets it aside.
+        """
+        homes: dict[int, LogDirectory] = {}
+        count = 0
+        for topic_partition in topic_partitions:
+            log = self._logs.pop(topic_partition, None)
+            if log is None:
+                continue
+            count += 1
+            log.abandon()
+            home = self._home_of(log)
+            if home.online:
+                self._set_aside(log, home)
+                homes[id(home)] = home
+        if homes:
+            self._in_background(lambda: self._sync_names(homes.values()))
+        return count
+
+    def _set_aside(self, log: Log, home: LogDirectory) -> None:
+        path = f"{home.path}/{marked_name(log.topic_partition, DELETE_SUFFIX)}"
+        try:
+            self.files.rename(log.directory, path)
+        except OSError as error:
+            home.fail(error)
+            raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"Cannot delete {log.directory}: {error}") from error
+        self._doomed.append((self.clock.wall_ms() + log.config.file_delete_delay_ms, home, path))
+
+    def _sync_names(self, homes: Iterable[LogDirectory]) -> None:
+        for home in homes:
             try:
-                self.files.rename(log.directory, path)
                 self.files.fsync_directory(home.path)
             except OSError as error:
                 home.fail(error)
-                raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"Cannot delete {log.directory}: {error}") from error
-            self._doomed.append((self.clock.wall_ms() + log.config.file_delete_delay_ms, home, path))
-        return True
 
     def _home_of(self, log: Log) -> LogDirectory:
         return next(home for home in self._homes if home is log.home)

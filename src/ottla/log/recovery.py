@@ -103,6 +103,39 @@ def open_log(
     return log
 
 
+def create_log(
+    home: Home,
+    directory: str,
+    topic_partition: TopicPartition,
+    config: LogConfig,
+    *,
+    topic_id: Uuid,
+    clock: Clock,
+    open_files: OpenFiles,
+) -> Log:
+    """An empty log in `directory`, which does not exist yet; as `open_log`, with few touches of the disk."""
+    files = home.files
+    files.make_directory(directory)
+    producers = Producers(files, directory, config.producer_id_expiration_ms)
+    log = Log(
+        home,
+        directory,
+        topic_partition,
+        config,
+        segments=[Segment.create(files, directory, 0, open_files, clock.wall_ms(), fresh=True)],
+        producers=producers,
+        epochs=LeaderEpochs(files, directory),
+        log_start_offset=0,
+        log_end_offset=0,
+        flushed_offset=0,
+        clock=clock,
+        open_files=open_files,
+    )
+    if topic_id != ZERO_UUID:
+        log.adopt(topic_id)
+    return log
+
+
 class _Loader:
     """The steps of opening, in the order of `load`."""
 

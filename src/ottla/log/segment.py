@@ -135,22 +135,24 @@ class Segment:
         now_ms: int,
         *,
         suffix: str = "",
+        fresh: bool = False,
     ) -> "Segment":
-        """An empty active one; files of the same name are emptied."""
+        """An empty active one; files of the same name are emptied, unless `fresh` says that there are none."""
         segment = cls(files, directory, base_offset, open_files, suffix=suffix)
         segment.fd = files.open(segment.path(), create=True, truncate=True)
-        segment.start_indices()
-        segment.txn_index.rewrite([])
+        segment.start_indices(fresh=fresh)
+        if not fresh:
+            segment.txn_index.rewrite([])
         segment.sealed = False
         segment.evictable = False
         segment.created_ms = now_ms
         segment.recent_from = base_offset
         return segment
 
-    def start_indices(self) -> None:
-        """Empty indices in memory, to be filled by appends or by a recovery."""
-        self.offset_index.start()
-        self.time_index.start()
+    def start_indices(self, *, fresh: bool = False) -> None:
+        """Empty indices in memory, to be filled by appends or by a recovery; their files are there later if `fresh`."""
+        self.offset_index.start(fresh=fresh)
+        self.time_index.start(fresh=fresh)
         self.unindexed = 0
         self._max_timestamp = -1
         self._max_offset = self.base_offset

@@ -25,6 +25,7 @@ def handle(broker: Broker, context: RequestContext, request: DescribeLogDirsRequ
     if request.topics is not None:
         asked = {(topic.topic, index) for topic in request.topics for index in topic.partitions}
     sizes: dict[str, dict[str, list[DescribeLogDirsPartition]]] = defaultdict(lambda: defaultdict(list))
+    broker.partitions.open_all()
     for partition in broker.partitions:
         topic, index = partition.topic_partition
         if asked is None or (topic, index) in asked:

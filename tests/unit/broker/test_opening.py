@@ -1,0 +1,93 @@
+"""Thousands of partitions may be created at once: their logs are opened a few at a time, or when somebody asks."""
+
+import os
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from ottla.common.errors import ErrorCode, KafkaError
+from tests.unit.broker.room import Room, open_room
+
+
+class Later:
+    """Does what it is given when the test says so."""
+
+    def __init__(self, room: Room) -> None:
+        self.work: list[Callable[[], None]] = []
+        room.broker.partitions._later = self.work.append
+
+    def step(self) -> None:
+        assert len(self.work) == 1, "one slice at a time"
+        self.work.pop()()
+
+
+@pytest.fixture
+def room(tmp_path: Path) -> Iterator[Room]:
+    with open_room(str(tmp_path)) as room:
+        yield room
+
+
+def on_disk(path: Path) -> set[str]:
+    return {name for name in os.listdir(path) if name.startswith("t-") and not name.endswith("-delete")}
+
+
+def test_new_logs_are_opened_in_slices(room: Room, tmp_path: Path) -> None:
+    later = Later(room)
+    room.create("t", 100)
+    assert on_disk(tmp_path) == set()
+    seen = []
+    while later.work:
+        later.step()
+        seen.append(len(on_disk(tmp_path)))
+    assert seen[-1] == 100
+    assert max(b - a for a, b in zip([0, *seen], seen, strict=False)) <= 16
+    assert len(list(room.broker.partitions)) == 100
+
+
+def test_who_asks_for_a_partition_does_not_wait_for_its_turn(room: Room) -> None:
+    later = Later(room)
+    topic_id = room.create("t", 100)
+    assert room.append("t", b"x", index=99) == 0
+    assert room.broker.partitions.get_by_id(topic_id, 98).high_watermark == 0
+    while later.work:
+        later.step()
+    assert room.partition("t", 99).high_watermark == 1
+    with pytest.raises(KafkaError) as info:
+        room.partition("t", 100)
+    assert info.value.code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+
+
+def test_a_topic_deleted_before_its_turn_leaves_nothing(room: Room, tmp_path: Path) -> None:
+    later = Later(room)
+    room.create("t", 100)
+    later.step()
+    room.delete("t")
+    assert on_disk(tmp_path) == set()
+    while later.work:
+        later.step()
+    assert on_disk(tmp_path) == set()
+    room.create("t", 40)
+    while later.work:
+        later.step()
+    assert len(on_disk(tmp_path)) == 40
+
+
+def test_settings_are_those_of_the_moment_of_opening(room: Room) -> None:
+    later = Later(room)
+    room.create("t", 40, segment_bytes="1048576")
+    later.step()
+    room.create("u", 40, segment_bytes="2097152")
+    while later.work:
+        later.step()
+    for name, size in (("t", 1 << 20), ("u", 2 << 20)):
+        assert {room.partition(name, index).log.config.segment_bytes for index in range(40)} == {size}
+
+
+def test_an_empty_log_that_was_never_closed_opens_again(tmp_path: Path) -> None:
+    with open_room(str(tmp_path)) as room:
+        room.create("t", 2)
+        room.append("t", b"x")
+    with open_room(str(tmp_path)) as room:
+        assert [room.partition("t", index).log.log_end_offset for index in range(2)] == [1, 0]
+        assert room.append("t", b"y", index=1) == 0
