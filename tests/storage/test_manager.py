@@ -72,7 +72,7 @@ def test_a_crash_is_recovered_from_the_checkpoints(tmp_path: Path) -> None:
     append(log, batch(b"y"))
     logs.abandon()
     assert (tmp_path / "recovery-point-offset-checkpoint").read_text() == "0\n1\na 0 10\n"
-    assert (tmp_path / "log-start-offset-checkpoint").read_text() == "0\n1\na 0 5\n"
+    assert (tmp_path / "log-start-offset-checkpoint").read_text() == "0\n3\n" + "a 0 5\n" * 3
     log = manager(tmp_path).get(A)
     assert (log.log_start_offset, log.flushed_offset, log.log_end_offset) == (5, 10, 11)
 

@@ -2,13 +2,19 @@
 
 An offset checkpoint is a version line, a count line and lines `topic partition offset`. Written atomically; a file
 that cannot be read as such raises CorruptCheckpointError (Kafka takes the directory offline then).
+
+One changed digit is still a number. Where believing it would cost records, each entry is written several times, which
+Kafka reads as once: three times where the entry cannot be found out otherwise, and what most copies say is taken.
+`partition.metadata` ends with a line that Kafka does not read: the CRC of what is before it.
 """
 
 import logging
+from collections import Counter
 from collections.abc import Mapping
 
 from ottla.common.ids import ZERO_UUID, TopicPartition, Uuid, uuid_from_text, uuid_to_text
 from ottla.log.files import Files
+from ottla.records.checksum import crc32c
 
 logger = logging.getLogger(__name__)
 
@@ -18,6 +24,9 @@ HIGH_WATERMARKS = "replication-offset-checkpoint"
 CLEANER_OFFSETS = "cleaner-offset-checkpoint"
 LEADER_EPOCHS = "leader-epoch-checkpoint"
 PARTITION_METADATA = "partition.metadata"
+# Of entries that nothing else tells.
+COPIES = 3
+_CHECKSUM = b"\ncrc32c: "
 
 
 class CorruptCheckpointError(OSError):
@@ -49,17 +58,29 @@ def format_lines(entries: list[str]) -> bytes:
 
 
 def read_offsets(files: Files, directory: str, name: str) -> dict[TopicPartition, int]:
-    """Offsets by partition; empty if the file is missing."""
+    """Offsets by partition; empty if the file is missing. Of copies that differ, what most of them say."""
     path = f"{directory}/{name}"
     try:
-        return {TopicPartition(topic, int(p)): int(offset) for topic, p, offset in read_lines(files, path, 3)}
+        entries = [(TopicPartition(topic, int(p)), int(offset)) for topic, p, offset in read_lines(files, path, 3)]
     except ValueError as error:
         raise CorruptCheckpointError(f"Malformed checkpoint {path}: {error}") from error
+    copies = max(Counter(tp for tp, _ in entries).values(), default=1)
+    if copies == 1:
+        return dict(entries)
+    offsets: dict[TopicPartition, int] = {}
+    for (tp, offset), count in Counter(entries).items():
+        if count < copies:
+            logger.warning("%s is harmed: %s %d is there %d times instead of %d", path, tp, offset, count, copies)
+        if 2 * count > copies:
+            offsets[tp] = offset
+    return offsets
 
 
-def write_offsets(files: Files, directory: str, name: str, offsets: Mapping[TopicPartition, int]) -> None:
-    """Replace a checkpoint durably."""
-    lines = [f"{tp.topic} {tp.partition} {offset}" for tp, offset in sorted(offsets.items())]
+def write_offsets(
+    files: Files, directory: str, name: str, offsets: Mapping[TopicPartition, int], *, copies: int = 1
+) -> None:
+    """Replace a checkpoint durably; each entry is in it `copies` times."""
+    lines = [f"{tp.topic} {tp.partition} {offset}" for tp, offset in sorted(offsets.items())] * copies
     files.write_atomically(f"{directory}/{name}", format_lines(lines))
 
 
@@ -71,7 +92,12 @@ def read_topic_id(files: Files, directory: str) -> Uuid:
     path = f"{directory}/{PARTITION_METADATA}"
     if not files.exists(path):
         return ZERO_UUID
-    for line in files.read(path).decode("utf-8", "replace").split("\n"):
+    content = files.read(path)
+    text, marked, checksum = content.partition(_CHECKSUM)
+    if marked and checksum.strip() != b"%08x" % crc32c(text):
+        logger.warning("Passing over %s, which is harmed", path)
+        return ZERO_UUID
+    for line in text.decode("utf-8", "replace").split("\n"):
         name, _, value = line.partition(": ")
         if name == "topic_id":
             try:
@@ -85,7 +111,7 @@ def read_topic_id(files: Files, directory: str) -> Uuid:
 def write_topic_id(files: Files, directory: str, topic_id: Uuid) -> str:
     """Write `partition.metadata`; the path, for the caller to sync with the log: thousands are made in one go."""
     path = f"{directory}/{PARTITION_METADATA}"
-    text = f"version: 0\ntopic_id: {uuid_to_text(topic_id)}"
-    files.write(path + ".tmp", text.encode())
+    text = f"version: 0\ntopic_id: {uuid_to_text(topic_id)}".encode()
+    files.write(path + ".tmp", text + _CHECKSUM + b"%08x" % crc32c(text))
     files.rename(path + ".tmp", path)
     return path

@@ -12,11 +12,12 @@ from collections.abc import Iterator
 from dataclasses import asdict, dataclass, field
 from hashlib import md5
 
+from ottla.common.errors import ErrorCode, KafkaError
 from ottla.log.files import Files
 from ottla.log.producers import read_marker
 from ottla.log.segment import CLEANED, INT32_MAX, SUFFIXES, OpenFiles, Segment
 from ottla.log.txn_index import AbortedTransaction
-from ottla.records import BatchHeader, Buffer, decode_keys, encode_empty_batch, read_header, retain
+from ottla.records import BatchHeader, Buffer, check_crc, decode_keys, encode_empty_batch, read_header, retain
 
 # What a key costs in the map: a 16-byte digest, an int, their objects and the dictionary's slot.
 BYTES_PER_KEY = 150
@@ -176,7 +177,7 @@ def _read_keys(job: CleanJob, segments: list[Segment]) -> KeyMap:
         end = segments[i + 1].base_offset if i + 1 < len(segments) else job.next_base
         if end <= job.first_dirty:
             continue
-        for _, data, header in segment.batches():
+        for _, data, header in _sound_batches(segment):
             if header.is_control:
                 transactions.is_idle_marker(data, header)
             elif not transactions.is_aborted(header) and header.last_offset >= job.first_dirty:
@@ -186,6 +187,17 @@ def _read_keys(job: CleanJob, segments: list[Segment]) -> KeyMap:
             keys.latest = max(keys.latest, header.last_offset)
         keys.latest = max(keys.latest, end - 1)
     return keys
+
+
+def _sound_batches(segment: Segment) -> Iterator[tuple[int, memoryview, BatchHeader]]:
+    """The segment's batches. What is written anew gets a new CRC, so that harm must be found before."""
+    for position, data, header in segment.batches():
+        if not check_crc(data, 0, len(data)):
+            raise KafkaError(
+                ErrorCode.CORRUPT_MESSAGE,
+                f"{segment.path()}: the batch at byte {position}, offset {header.base_offset}, has a wrong CRC",
+            )
+        yield position, data, header
 
 
 def _groups(job: CleanJob, segments: list[Segment], files: Files) -> Iterator[list[Segment]]:
@@ -222,7 +234,7 @@ def _clean_group(
     transactions.kept = []
     last_of = {producer: (offset, epoch) for producer, offset, epoch in job.producers}
     for segment in group:
-        for _, data, header in segment.batches():
+        for _, data, header in _sound_batches(segment):
             kept = _filter(job, data, header, keys, transactions, last_of)
             if kept is not None:
                 now = read_header(kept)

@@ -2,13 +2,17 @@
 
 Followers and consumers ask where an epoch ended to find out whether their log diverged. Changes are kept in memory
 and written by `write`, which the log's flush calls before the recovery point moves: recovery finds the rest in the
-batches themselves.
+batches themselves. Each entry is in the file twice (which Kafka reads as once): where the copies differ the file is
+harmed, and all of it is found in the batches.
 """
 
+import logging
 from typing import NamedTuple
 
 from ottla.log.checkpoints import LEADER_EPOCHS, CorruptCheckpointError, format_lines, read_lines
 from ottla.log.files import Files
+
+logger = logging.getLogger(__name__)
 
 
 class EpochEntry(NamedTuple):
@@ -21,13 +25,15 @@ class EpochEntry(NamedTuple):
 class LeaderEpochs:
     """Entries rise in both fields."""
 
-    __slots__ = ("_dirty", "_entries", "directory", "files")
+    __slots__ = ("_dirty", "_entries", "directory", "files", "harmed")
 
     def __init__(self, files: Files, directory: str, entries: list[EpochEntry] | None = None) -> None:
         self.files = files
         self.directory = directory
         self._entries = entries or []
         self._dirty = True
+        self.harmed = False
+        """The file could not be believed: the entries are to be found in the batches."""
 
     @classmethod
     def load(cls, files: Files, directory: str) -> "LeaderEpochs":
@@ -35,10 +41,16 @@ class LeaderEpochs:
         path = f"{directory}/{LEADER_EPOCHS}"
         epochs = cls(files, directory)
         try:
-            for epoch, start in read_lines(files, path, 2):
-                epochs.assign(int(epoch), int(start))
-        except ValueError as error:
-            raise CorruptCheckpointError(f"Malformed checkpoint {path}: {error}") from error
+            entries = [(int(epoch), int(start)) for epoch, start in read_lines(files, path, 2)]
+            half = len(entries) // 2
+            if len(set(entries)) < len(entries) and entries[:half] != entries[half:]:
+                raise CorruptCheckpointError(f"The copies in {path} differ")
+        except (ValueError, CorruptCheckpointError) as error:
+            logger.warning("Finding leader epochs in the batches: %s", error)
+            epochs._dirty = epochs.harmed = True
+            return epochs
+        for epoch, start in sorted(set(entries)):
+            epochs.assign(epoch, start)
         epochs._dirty = not files.exists(path)
         return epochs
 
@@ -107,7 +119,7 @@ class LeaderEpochs:
         """Write the checkpoint durably if it has changed. May run in another thread than the changes."""
         if self._dirty:
             self._dirty = False
-            lines = [f"{e.epoch} {e.start_offset}" for e in self._entries]
+            lines = [f"{e.epoch} {e.start_offset}" for e in self._entries] * 2
             try:
                 self.files.write_atomically(f"{self.directory}/{LEADER_EPOCHS}", format_lines(lines))
             except OSError:

@@ -16,6 +16,7 @@ from zlib import crc32
 
 from ottla.common.errors import ErrorCode, KafkaError
 from ottla.log.index import CorruptIndexError
+from ottla.log.mending import mend
 from ottla.log.producers import CompletedTransaction, Marker, WrittenBatch, read_marker
 from ottla.log.segment import INT32_MAX, Segment, TornSegmentError
 from ottla.log.segmented import SegmentedLog
@@ -24,6 +25,8 @@ from ottla.records import BatchHeader, iter_batches, patch
 from ottla.records.batch import LOG_APPEND_TIME
 
 logger = logging.getLogger(__name__)
+
+_REPAIR_AGAIN_MS = 60_000
 
 T = TypeVar("T")
 Origin = Literal["client", "coordinator", "raft", "replication"]
@@ -242,12 +245,38 @@ class Log(SegmentedLog):
         return segment.read(position, stop) if stop > position else b""
 
     def _repair(self, offset: int, problem: Exception) -> None:
-        segment = self._segments[max(bisect_right(self._bases, offset) - 1, 0)]
+        i = max(bisect_right(self._bases, offset) - 1, 0)
+        segment = self._segments[i]
+        now_ms = self.clock.monotonic_ms()
+        if segment.repaired_ms is not None and now_ms - segment.repaired_ms < _REPAIR_AGAIN_MS:
+            return  # what a repair does not help is not read through again for each request
+        segment.repaired_ms = now_ms
         logger.warning("Rebuilding the indices of %s: %s", segment.path(), problem)
+        end = self._bases[i + 1] if i + 1 < len(self._segments) else self.flushed_offset
         try:
+            if segment.sealed:
+                self._mend(segment, end)
             segment.rebuild_indices(self.config.index_interval_bytes)
         except OSError as error:
             self._fail(error, "rebuild the indices of")
+
+    def _mend(self, segment: Segment, end_offset: int) -> None:
+        """Make a sealed segment a row of batches again, up to the first place where that cannot be."""
+        expected = segment.base_offset
+        position = 0
+        while position < segment.size:
+            try:
+                for at, data, header in segment.batches(position):
+                    if not expected <= header.base_offset <= header.last_offset < end_offset:
+                        break
+                    position, expected = at + len(data), header.next_offset
+            except KafkaError:
+                logger.debug("%s has no batch at %d", segment.path(), position)
+            if position >= segment.size:
+                return
+            stop = mend(segment, position, expected, end_offset)
+            if stop is None:
+                return
 
     # Questions answered in lookup.py
 
@@ -277,7 +306,12 @@ class Log(SegmentedLog):
         if not self.home.online:
             self._offline()
         try:
-            return question()
+            try:
+                return question()
+            except (CorruptIndexError, TornSegmentError) as error:
+                for segment in self._segments[:-1]:
+                    self._repair(segment.base_offset, error)
+                return question()
         except (CorruptIndexError, TornSegmentError) as error:
             raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"{self.topic_partition} is corrupt: {error}") from error
         except OSError as error:

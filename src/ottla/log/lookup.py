@@ -2,8 +2,9 @@
 
 from typing import TYPE_CHECKING
 
+from ottla.common.errors import ErrorCode, KafkaError
 from ottla.log.txn_index import AbortedTransaction
-from ottla.records import decode_batch
+from ottla.records import BatchHeader, check_crc, decode_batch
 
 if TYPE_CHECKING:
     from ottla.log.log import Log
@@ -24,13 +25,14 @@ def find_timestamp(log: "Log", timestamp: int, upper_bound: int) -> tuple[int, i
 
 def _find_in(segment: "Segment", timestamp: int, start: int, upper_bound: int) -> tuple[int, int, int] | None:
     # All records with a greater timestamp than the entry's come after the entry's offset; one less finds equal ones.
-    _, offset = segment.time_index.lookup(timestamp - 1)
+    offset = segment.before_timestamp(timestamp)
     position = segment.offset_index.lookup(max(offset, start))
     for _, data, header in segment.batches(position):
         if header.base_offset >= upper_bound:
             return None
         if header.max_timestamp < timestamp or header.last_offset < start:
             continue
+        _check(segment, data, header)
         for record in decode_batch(data):
             if record.timestamp >= timestamp and record.offset >= start:
                 if record.offset >= upper_bound:
@@ -52,10 +54,18 @@ def find_max_timestamp(log: "Log") -> tuple[int, int, int] | None:
     position = best.offset_index.lookup(best.largest_timestamp()[1])
     for _, data, header in best.batches(position):
         if header.max_timestamp == greatest:
+            _check(best, data, header)
             for record in decode_batch(data):
                 if record.timestamp == greatest:
                     return greatest, record.offset, header.partition_leader_epoch
     return None
+
+
+def _check(segment: "Segment", data: memoryview, header: BatchHeader) -> None:
+    if not check_crc(data, 0, len(data)):
+        raise KafkaError(
+            ErrorCode.CORRUPT_MESSAGE, f"{segment.path()}: the batch at offset {header.base_offset} has a wrong CRC"
+        )
 
 
 def collect_aborted(log: "Log", start: int, upper: int) -> list[AbortedTransaction]:

@@ -23,6 +23,7 @@ from ottla.common.ids import METADATA_TOPIC, ZERO_UUID, TopicPartition, Uuid
 from ottla.log import storage
 from ottla.log.checkpoints import (
     CLEANER_OFFSETS,
+    COPIES,
     HIGH_WATERMARKS,
     LOG_STARTS,
     RECOVERY_POINTS,
@@ -400,7 +401,7 @@ class LogManager:
                 for log in self._logs_in(home)
                 if log.log_start_offset > log.segments[0].base_offset
             }
-            self._write(home, {LOG_STARTS: starts})
+            self._write(home, {LOG_STARTS: starts}, copies=COPIES)
 
     def checkpoint_high_watermarks(self) -> None:
         """Write the high watermarks of every directory. May run in another thread."""
@@ -411,13 +412,15 @@ class LogManager:
     def _logs_in(self, home: LogDirectory) -> list[Log]:
         return [log for log in self.all() if log.home is home]
 
-    def _write(self, home: LogDirectory, checkpoints: Mapping[str, Mapping[TopicPartition, int]]) -> None:
+    def _write(
+        self, home: LogDirectory, checkpoints: Mapping[str, Mapping[TopicPartition, int]], *, copies: int = 1
+    ) -> None:
         if not home.online:
             return
         try:
             with home.writing:
                 for name, offsets in checkpoints.items():
-                    write_offsets(self.files, home.path, name, offsets)
+                    write_offsets(self.files, home.path, name, offsets, copies=copies)
         except OSError as error:
             home.fail(error)
 

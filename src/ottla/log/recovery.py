@@ -20,6 +20,7 @@ from ottla.log.files import Files
 from ottla.log.home import Home
 from ottla.log.index import CorruptIndexError
 from ottla.log.log import Log
+from ottla.log.mending import mend
 from ottla.log.producers import CompletedTransaction, Producers
 from ottla.log.segment import (
     CLEANED,
@@ -34,12 +35,13 @@ from ottla.log.segment import (
 )
 from ottla.log.segmented import replay_producers
 from ottla.log.txn_index import AbortedTransaction
-from ottla.records import BatchHeader, check_crc
+from ottla.records import HEADER_SIZE, BatchHeader, check_crc, read_header
 
 logger = logging.getLogger(__name__)
 
 SNAPSHOT = ".snapshot"
 _DIGITS = 20
+INT64_MAX = (1 << 63) - 1
 
 
 @dataclass(frozen=True)
@@ -171,6 +173,7 @@ class _Loader:
         damaged = self._find_segments()
         recovered_to = self._recover(damaged)
         self._settle_end(recovered_to)
+        self._settle_epochs()
         self.epochs.truncate_from_end(self.end_offset)
         self.log_start_offset = max(self.log_start_offset, self.segments[0].base_offset)
         self.epochs.truncate_from_start(self.log_start_offset)
@@ -246,7 +249,8 @@ class _Loader:
     def _recover_segment(self, segment: Segment) -> tuple[int, bool]:
         """Read a segment through; (offset after its last good batch, whether anything was cut off)."""
         self._bring_producers_to(segment)
-        recovery = SegmentRecovery(segment, self.producers, self.epochs, self.config.index_interval_bytes)
+        point = self._synced_in(segment)
+        recovery = SegmentRecovery(segment, self.producers, self.epochs, self.config.index_interval_bytes, point)
         end = recovery.run(gaps=not self._has_no_gaps(segment))
         cut = segment.size > recovery.good_bytes
         segment.close_file()
@@ -265,6 +269,12 @@ class _Loader:
         if segment is not self.segments[-1] and not cut:
             self.producers.take_snapshot()
         return end, cut
+
+    def _synced_in(self, segment: Segment) -> int:
+        """Below this offset the segment was on disk for certain: what is wrong there, no crash has done."""
+        following = self.segments.index(segment) + 1
+        ends = self.segments[following].base_offset if following < len(self.segments) else INT64_MAX
+        return min(ends, self.opening.recovery_point if not self.opening.clean else ends)
 
     def _bring_producers_to(self, segment: Segment) -> None:
         start = segment.base_offset
@@ -310,6 +320,14 @@ class _Loader:
             else min(self.opening.recovery_point, self.end_offset)
         )
 
+    def _settle_epochs(self) -> None:
+        if self.epochs.harmed:
+            self.epochs.clear()
+            for segment in self.segments:
+                for _, _, header in segment.batches():
+                    if header.partition_leader_epoch > self.epochs.latest:
+                        self.epochs.assign(header.partition_leader_epoch, header.base_offset)
+
     def _end_of_log(self, recovered_to: int | None) -> int:
         if recovered_to is not None:
             return recovered_to
@@ -343,8 +361,11 @@ class _Loader:
 class SegmentRecovery:
     """One pass over a segment's batches that checks them and makes its indices anew."""
 
-    def __init__(self, segment: Segment, producers: Producers, epochs: LeaderEpochs, index_interval: int) -> None:
+    def __init__(
+        self, segment: Segment, producers: Producers, epochs: LeaderEpochs, index_interval: int, synced: int = 0
+    ) -> None:
         self.segment = segment
+        self.synced = synced
         self.producers = producers
         self.epochs = epochs
         self.index_interval = index_interval
@@ -358,8 +379,29 @@ class SegmentRecovery:
         segment.start_indices()
         segment.first_timestamp = None
         expected = segment.base_offset
+        while True:
+            expected = self._run(expected, gaps=gaps)
+            # A crash harms only what was not synced: other harm costs what it touches, and nothing behind it.
+            if expected >= self.synced or self.good_bytes >= segment.size:
+                break
+            stop = mend(segment, self.good_bytes, expected, self.synced)
+            if stop is None:
+                break
+            expected = self._pass_over(stop)
+        segment.txn_index.rewrite(self._aborted)
+        return expected
+
+    def _pass_over(self, stop: int) -> int:
+        position, size = self.good_bytes, stop - self.good_bytes
+        header = read_header(self.segment.read(position, position + HEADER_SIZE))
+        self.segment.note(position, size, header.last_offset, header.max_timestamp, self.index_interval)
+        self.good_bytes = stop
+        return header.next_offset
+
+    def _run(self, expected: int, *, gaps: bool) -> int:
+        segment = self.segment
         try:
-            for position, data, header in segment.batches():
+            for position, data, header in segment.batches(self.good_bytes):
                 if not check_crc(data, 0, len(data)):
                     self.problem = f"the CRC of the batch at {position} is wrong"
                     break
@@ -378,7 +420,6 @@ class SegmentRecovery:
                 self.good_bytes = position + len(data)
         except KafkaError as error:
             self.problem = str(error)
-        segment.txn_index.rewrite(self._aborted)
         return expected
 
     def _replay(self, data: memoryview, offset: int, header: BatchHeader) -> None:

@@ -6,6 +6,7 @@ batches (active) and of the next batch of a sequential reader (sealed) are remem
 index. A segment checks nothing that its log has checked, and raises OSError as the disk does.
 """
 
+import logging
 from bisect import bisect_left, bisect_right
 from collections import OrderedDict
 from collections.abc import Iterator
@@ -31,6 +32,10 @@ _SCAN_CHUNK = 1 << 20
 _RECENT = 1024
 _HINTS = 32
 _NOTHING_RECENT = 1 << 63
+# Of indices that turn out to be harmed: Kafka's default of index.interval.bytes.
+_REBUILD_INTERVAL = 4096
+
+logger = logging.getLogger(__name__)
 
 
 def file_name(base_offset: int, suffix: str = ".log") -> str:
@@ -81,6 +86,7 @@ class Segment:
         "offset_index",
         "open_files",
         "recent_from",
+        "repaired_ms",
         "sealed",
         "size",
         "suffix",
@@ -105,6 +111,7 @@ class Segment:
         self.created_ms = 0
         self.first_timestamp: int | None = None
         self.unindexed = 0
+        self.repaired_ms: int | None = None
         self.offset_index = OffsetIndex(files, self.path(".index"), base_offset)
         self.time_index = TimeIndex(files, self.path(".timeindex"), base_offset)
         self.txn_index = TxnIndex(files, self.path(".txnindex"))
@@ -259,8 +266,8 @@ class Segment:
             return position
         start = self.offset_index.lookup(offset)
         for position, base, _, last in self.walk(start):
-            if position == start and position and base > offset:
-                raise CorruptIndexError(f"{self.offset_index.path} points behind offset {offset}")
+            if position == start and position and not self.base_offset <= base <= offset:
+                raise CorruptIndexError(f"{self.offset_index.path} points to no batch at or before offset {offset}")
             if last >= offset:
                 return position
         return self.size
@@ -361,6 +368,11 @@ class Segment:
         """The greatest timestamp and the last offset of its batch; (-1, base offset) if there is none."""
         if self._max_timestamp is None:
             timestamp, offset = self.time_index.last()
+            if self.sealed and timestamp >= 0 and not self._says(timestamp, offset):
+                # Retention goes by this: a harmed index must not cost records.
+                logger.warning("%s says what its segment does not: it is made anew", self.time_index.path)
+                self.rebuild_indices(_REBUILD_INTERVAL)
+                return self.largest_timestamp()
             if not self.sealed or timestamp < 0:
                 position = self.offset_index.lookup(offset)
                 for _, _, header in self.batches(position if position < self.size else 0):
@@ -368,6 +380,27 @@ class Segment:
                         timestamp, offset = header.max_timestamp, header.last_offset
             self._max_timestamp, self._max_offset = timestamp, offset
         return self._max_timestamp, self._max_offset
+
+    def _says(self, timestamp: int, offset: int) -> bool:
+        """Whether the batch that holds `offset` has this greatest timestamp."""
+        if not self.base_offset <= offset <= self.base_offset + INT32_MAX:
+            return False
+        position = self.locate(offset)
+        if position >= self.size:
+            return False
+        return read_header(self.files.pread(self.open_file(), HEADER_SIZE, position)).max_timestamp == timestamp
+
+    def before_timestamp(self, timestamp: int) -> int:
+        """An offset of which is known that all records of `timestamp` or later come after it; the base offset if none.
+
+        By the time index, if the batch there says the same; otherwise the index is made anew.
+        """
+        found, offset = self.time_index.lookup(timestamp - 1)
+        if self.sealed and found >= 0 and not self._says(found, offset):
+            logger.warning("%s says what its segment does not: it is made anew", self.time_index.path)
+            self.rebuild_indices(_REBUILD_INTERVAL)
+            found, offset = self.time_index.lookup(timestamp - 1)
+        return offset
 
     def first_batch_timestamp(self) -> int:
         """The first batch's greatest timestamp, by which rolling is timed; -1 if it is empty."""
