@@ -10,7 +10,11 @@ import confluent_kafka
 import kafka
 import pytest
 
-from ottla.clients import Admin, AsyncAdmin, AsyncConsumer, AsyncProducer, Consumer, Producer
+from ottla.clients import Admin, AsyncAdmin, AsyncConsumer, AsyncProducer, Consumer, Producer, elsewhere
+from ottla.clients.consumer.options import CONSUMER_OPTIONS
+from ottla.clients.elsewhere import Elsewhere
+from ottla.clients.errors import ConfigurationError
+from ottla.clients.producer.settings import PRODUCER_OPTIONS
 from tests.conftest import RunningBroker
 
 from .support import WAIT_S
@@ -42,23 +46,31 @@ def test_every_call_in_the_tables_exists(section: str) -> None:
             assert hasattr({"Admin": Admin, "AsyncAdmin": AsyncAdmin}[kind], method)
 
 
-def test_settings_of_the_table_are_settings() -> None:
-    rows = re.findall(r"^\| (`[\w.`, ]+`) \| `([\w.]+)` \|$", SECTIONS["From confluent-kafka"], re.MULTILINE)
-    assert len(rows) == 7
-    for _, name in rows:
-        last: Exception | None = None
-        for client in (Producer, Consumer):
-            try:
-                client({"bootstrap.servers": "127.0.0.1:9", name: 1_000_000}).close()
-            except ValueError as error:
-                last = error
+def test_the_table_of_settings_is_that_of_the_errors() -> None:
+    rows = re.findall(
+        r"^\| `(.+?)` \| (.+?) \| (.+?) \| (.*?) ?\|$", SECTIONS["Settings with another name"], re.MULTILINE
+    )
+    found = [Elsewhere(name, clients, here.strip("`-"), note) for name, clients, here, note in rows]
+    assert found == list(elsewhere.TABLE)
+
+
+@pytest.mark.parametrize("row", elsewhere.TABLE, ids=lambda row: row.name)
+def test_a_setting_of_another_client_is_refused_with_its_name_here(row: Elsewhere) -> None:
+    known = {option.name for option in (*PRODUCER_OPTIONS, *CONSUMER_OPTIONS)}
+    aliases = {alias for option in (*PRODUCER_OPTIONS, *CONSUMER_OPTIONS) for alias in option.aliases}
+    assert not row.here or row.here in known
+    assert row.name.replace("_", ".") not in known | aliases
+    for client, options in ((Producer, PRODUCER_OPTIONS), (Consumer, CONSUMER_OPTIONS)):
+        for name in (row.name, row.name.replace(".", "_")):
+            with pytest.raises(ConfigurationError, match=f"There is no setting '{re.escape(name)}' here") as caught:
+                client({"bootstrap.servers": "127.0.0.1:9", name: 1})
+            if row.here:
+                assert row.here in str(caught.value).replace("_", ".")
+                assert ("not of this client" in str(caught.value)) == (row.here not in {each.name for each in options})
             else:
-                break
-        else:
-            raise AssertionError(f"{name} is a setting of neither client") from last
+                assert row.note in str(caught.value)
 
 
-@pytest.mark.both
 def test_the_example_runs(broker: RunningBroker, topic: str, capsys: pytest.CaptureFixture[str]) -> None:
     producer = confluent_kafka.Producer({"bootstrap.servers": broker.bootstrap, "log_level": 2})
     for i in range(10):

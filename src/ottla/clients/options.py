@@ -247,6 +247,11 @@ def read_options(rows: Iterable[Option], given: Mapping[str, object]) -> dict[st
 def _unknown(name: str, by_name: Mapping[str, Option]) -> str:
     import difflib
 
+    from ottla.clients import elsewhere
+
+    theirs = elsewhere.find(name)
+    if theirs is not None:
+        return elsewhere.message(name, theirs, is_known=theirs.here.replace(".", "_") in by_name)
     close = difflib.get_close_matches(name.lower().replace(".", "_"), by_name, n=1, cutoff=0.6)
     if not close:
         return f"There is no setting {name!r}"
