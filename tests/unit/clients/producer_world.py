@@ -43,8 +43,11 @@ class Log:
     leader: int
     values: list[bytes | None] = field(default_factory=list)
     producers: dict[int, ProducerState] = field(default_factory=dict)
+    max_bytes: int = 1 << 60  # of a batch as it is sent
 
-    def append(self, values: list[bytes | None], producer_id: int, epoch: int, sequence: int) -> Outcome:
+    def append(self, size: int, values: list[bytes | None], producer_id: int, epoch: int, sequence: int) -> Outcome:
+        if size > self.max_bytes:  # as in Kafka, before anybody looks whether it was written already
+            return Outcome(ErrorCode.MESSAGE_TOO_LARGE)
         if producer_id < 0:
             self.values += values
             return Outcome(0, len(self.values) - len(values))
@@ -199,7 +202,7 @@ class World:
     def _transmit(self, send: Send, arrival_ms: int | None = None) -> None:
         chance = self.random.random
         rows = [
-            (batch.queue.partition, values_of(batch), batch.producer_id, batch.epoch,
+            (batch.queue.partition, len(batch.out), values_of(batch), batch.producer_id, batch.epoch,
              batch.sequence)
             for batch in send.batches
         ]  # fmt: skip
@@ -213,8 +216,8 @@ class World:
         outcomes: dict[tuple[str, int], Outcome] = {}
 
         def arrive() -> list[Effect]:
-            for partition, *batch in rows:
-                outcomes[self.topic, partition] = self._append(send.node_id, partition, *batch)
+            for partition, size, values, *producer in rows:
+                outcomes[self.topic, partition] = self._append(send.node_id, partition, size, values, *producer)
             return []
 
         if chance() < self.delay_answer:
@@ -233,11 +236,11 @@ class World:
         else:
             self.at(after, lambda: self.core.responded(send.request_id, outcomes, 0, self.now_ms))
 
-    def _append(self, node: int, partition: int, values: list[bytes | None], *producer: int) -> Outcome:
+    def _append(self, node: int, partition: int, size: int, values: list[bytes | None], *producer: int) -> Outcome:
         log = self.logs[partition]
         if log.leader != node:
             return Outcome(ErrorCode.NOT_LEADER_OR_FOLLOWER)
         for code, chance in self.refuse.items():
             if self.random.random() < chance:
                 return Outcome(code, message=f"refused with {code}")
-        return log.append(values, *producer)
+        return log.append(size, values, *producer)

@@ -17,6 +17,7 @@ cdef class Batch:
     cdef public long long producer_id
     cdef public long long epoch
     cdef public long long sequence
+    cdef public double unsure_until_ms
     cdef public bint urgent
     cdef public bint done
     cdef public object error
@@ -25,6 +26,8 @@ cdef class Batch:
     cdef public long long log_append_time_ms
     cdef public list callbacks
     cdef public list waiters
+    cdef public list pieces
+    cdef public Batch whole
 
     cpdef object error_of(self, object index)
 
@@ -37,6 +40,7 @@ cdef class Delivery:
     cdef readonly long long _timestamp
 
     cpdef object peek(self)
+    cpdef bint done(self)
 
 
 @cython.no_gc

@@ -60,13 +60,16 @@ class Batch:
         "max_timestamp",
         "ordinal",
         "out",
+        "pieces",
         "producer_id",
         "queue",
         "record_errors",
         "sequence",
         "size",
+        "unsure_until_ms",
         "urgent",
         "waiters",
+        "whole",
         "wire",
     )
 
@@ -81,6 +84,7 @@ class Batch:
         self.base_timestamp = self.max_timestamp = -1
         self.attempts = 0
         self.producer_id = self.epoch = self.sequence = -1
+        self.unsure_until_ms: float = 0  # until then an attempt that got no answer may still be written
         self.urgent = False  # somebody waits: do not linger
         self.done = False
         self.error: Exception | None = None
@@ -89,6 +93,8 @@ class Batch:
         self.log_append_time_ms = -1
         self.callbacks: list[Any] = []  # a future, its callback, the next future, and so on
         self.waiters: list[Callable[[], object]] = []
+        self.pieces: list[Batch] | None = None  # if it was too large: all its records again, in the same order
+        self.whole: Batch | None = None  # which this is a piece of
 
     def fill(self, body: Encoded) -> None:
         """Take records that are encoded already instead of adding one by one."""
@@ -103,11 +109,48 @@ class Batch:
         self.out = bytearray()
         self.wire = None
         self.done = True
+        whole = self.whole
+        if whole is not None and whole.pieces is not None and all(piece.done for piece in whole.pieces):
+            errors = [piece.error for piece in whole.pieces if piece.error is not None]
+            whole.finish(UNKNOWN_OFFSET, -1, errors[0] if errors else None)
+
+    def become(self, pieces: list[Batch]) -> None:
+        """Be done when all the pieces are, which have the same records in the same order."""
+        for piece in pieces:
+            piece.whole = self
+        self.pieces = pieces
+        self.out = bytearray()
+        self.wire = None
+        for index in range(0, len(self.callbacks), 2):
+            delivery = self.callbacks[index]
+            self.leaf(delivery._index)[0].callbacks.extend((delivery, self.callbacks[index + 1]))
+        self.callbacks = []
+
+    def leaf(self, index: int) -> tuple[Batch, int]:
+        """Where the record at `index` is now: the batch that is sent with it, and the index there."""
+        batch = self
+        while batch.pieces is not None:
+            for piece in batch.pieces:
+                if index < piece.count:
+                    break
+                index -= piece.count
+            batch = piece
+        return batch, index
+
+    def leaves(self) -> list[Batch]:
+        """The batches that its records are sent in: itself, or its pieces, or theirs."""
+        if self.pieces is None:
+            return [self]
+        found = []
+        for piece in self.pieces:
+            found += piece.leaves()
+        return found
 
     def announce(self) -> None:
         """Wake who waits for the batch, then run the callbacks of its records in order."""
-        while self.waiters:
-            self.waiters.pop()()
+        self.wake()
+        if self.whole is not None and self.whole.done:
+            self.whole.announce()
         callbacks, self.callbacks = self.callbacks, []
         for index in range(0, len(callbacks), 2):
             try:
@@ -115,14 +158,29 @@ class Batch:
             except Exception:
                 logger.exception("A delivery callback failed for %s", self.queue)
 
+    def wake(self) -> None:
+        """Wake who waits for the batch; pieces may do so for their whole from several threads at once."""
+        while self.waiters:
+            try:
+                waiter = self.waiters.pop()
+            except IndexError:
+                return
+            waiter()
+
     def wait_with(self, wake: Callable[[], object]) -> bool:
         """Have `wake()` called when the batch is done; False if it is done already (wake may then be called or not)."""
         self.urgent = True
+        if self.pieces is not None:
+            for piece in self.leaves():
+                piece.urgent = True
         self.waiters.append(wake)
         return not self.done
 
     def error_of(self, index: int) -> Exception | None:
         """What the record at `index` failed with, None if it did not."""
+        if self.pieces is not None:
+            piece, index = self.leaf(index)
+            return piece.error_of(index)
         if self.record_errors is not None and index in self.record_errors:
             return self.record_errors[index]
         return self.error
@@ -149,21 +207,23 @@ class Delivery:
 
     def done(self) -> bool:
         """Whether the record is acknowledged or failed."""
-        return self._batch.done
+        return self._batch.done or (self._batch.pieces is not None and self._batch.leaf(self._index)[0].done)
 
     def peek(self) -> RecordMetadata:
         """The result of a delivery that is done; raises what it failed with."""
-        batch = self._batch
-        error = batch.error_of(self._index)
+        batch, index = self._batch, self._index
+        if batch.pieces is not None:
+            batch, index = batch.leaf(index)
+        error = batch.error_of(index)
         if error is not None:
             raise error
         timestamp = self._timestamp if batch.log_append_time_ms < 0 else batch.log_append_time_ms
-        offset = batch.base_offset + self._index if batch.base_offset >= 0 else UNKNOWN_OFFSET
+        offset = batch.base_offset + index if batch.base_offset >= 0 else UNKNOWN_OFFSET
         return RecordMetadata(batch.queue.topic, batch.queue.partition, offset, timestamp)
 
     def __repr__(self) -> str:
         state = "pending"
-        if self._batch.done:
+        if self.done():
             state = repr(self._batch.error_of(self._index) or self.peek())
         return f"<{type(self).__name__} {self._batch.queue} {state}>"
 
@@ -179,14 +239,14 @@ class BlockingDelivery(Delivery):
         Raises what the delivery failed with (see `errors`; its `retriable` says whether to send again), or
         RequestTimedOut if nothing is known after `timeout_s` seconds: the record is still on its way.
         """
-        if not self._batch.done:
-            self._batch.queue.owner.wait(self._batch, timeout_s)
+        if not self.done():
+            self._batch.queue.owner.wait(self._batch.leaf(self._index)[0], timeout_s)
         return self.peek()
 
     def exception(self, timeout_s: float | None = None) -> Exception | None:
         """What the delivery failed with, None if it is acknowledged. Blocks as `result`."""
-        if not self._batch.done:
-            self._batch.queue.owner.wait(self._batch, timeout_s)
+        if not self.done():
+            self._batch.queue.owner.wait(self._batch.leaf(self._index)[0], timeout_s)
         return self._batch.error_of(self._index)
 
 

@@ -62,10 +62,10 @@ class Batches:
 
     def peek(self) -> list[AppendedRange]:
         """Where the rows are, once done; raises the first failure (other batches may have been written)."""
-        for batch in self._batches:
+        leaves = [leaf for batch in self._batches for leaf in batch.leaves()]
+        for batch in leaves:
             if batch.error is not None:
                 raise batch.error
         return [
-            AppendedRange(batch.queue.topic, batch.queue.partition, batch.base_offset, batch.count)
-            for batch in self._batches
+            AppendedRange(batch.queue.topic, batch.queue.partition, batch.base_offset, batch.count) for batch in leaves
         ]

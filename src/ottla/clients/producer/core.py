@@ -21,34 +21,37 @@ from ottla.clients.errors import (
     BrokerError,
     BrokerUnavailable,
     ClientError,
+    ConnectionLost,
     DeliveryTimedOut,
     MessageTooLarge,
     UnsupportedByBroker,
     error_for,
 )
 from ottla.clients.producer.batch import Accumulator, Batch, Delivery, Encoded, Headers, TopicQueues, bound
-from ottla.clients.producer.events import AskProducerId, Effect, Finished, Outcome, RefreshMetadata, Send, Wake
+from ottla.clients.producer.events import (
+    SEQUENCE_GAPS,
+    STALE_METADATA,
+    AskProducerId,
+    Effect,
+    Finished,
+    Outcome,
+    RefreshMetadata,
+    Send,
+    Wake,
+)
+from ottla.clients.producer.in_flight import InFlight
 from ottla.clients.producer.metadata_wish import FOREVER_MS, MetadataWish, View
-from ottla.clients.producer.obstacles import obstacle, refusal
+from ottla.clients.producer.obstacles import expired_after, obstacle, refusal
 from ottla.clients.producer.partition import PartitionQueue
+from ottla.clients.producer.producer_id import NO_ID, ProducerIdWish
 from ottla.clients.producer.settings import ProducerSettings
+from ottla.clients.producer.splitting import in_place_of, split, too_large
+from ottla.clients.producer.topics import learn
 from ottla.common.errors import ErrorCode
 from ottla.records.batch import HEADER_SIZE
 
-# The leader may be elsewhere by now: ask before the next attempt.
-STALE_METADATA = frozenset(
-    {
-        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
-        ErrorCode.LEADER_NOT_AVAILABLE,
-        ErrorCode.NOT_LEADER_OR_FOLLOWER,
-        ErrorCode.REPLICA_NOT_AVAILABLE,
-        ErrorCode.NETWORK_EXCEPTION,
-        ErrorCode.KAFKA_STORAGE_ERROR,
-        ErrorCode.FENCED_LEADER_EPOCH,
-        ErrorCode.UNKNOWN_TOPIC_ID,
-    }
-)
-SEQUENCE_GAPS = frozenset({ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, ErrorCode.UNKNOWN_PRODUCER_ID})
+# A request that was given up is written within that, or not at all.
+LATE_MS = 2000
 
 
 D = TypeVar("D", bound=Delivery)
@@ -73,18 +76,13 @@ class ProducerCore:
         self._fresh: list[Batch] = []  # whose time runs from the next step
         self._only: Batch | None = None  # all that the shell has not looked at, if it is one new batch
         self._active: dict[PartitionQueue, None] = {}  # those with waiting batches
-        self._sent: dict[int, Send] = {}
-        self._sent_to: dict[int, int] = {}
-        self._throttled_until_ms: dict[int, int] = {}
-        self._next_request_id = self._flushes = 0
+        self._in_flight = InFlight(settings.max_in_flight)
+        self._flushes = 0
         self._timer_ms = FOREVER_MS
         self._waiting_senders: list[Callable[[], object]] = []
         self._freed = False  # memory, since somebody began to wait for it
         self._wish = MetadataWish(settings.metadata_max_age_ms, self._backoff_ms)
-        self._producer_id = -1
-        self._epoch = -1
-        self._asking_id = False
-        self._id_failures = self._ask_id_at_ms = 0
+        self._id = ProducerIdWish()
 
     # --- records in ---------------------------------------------------------------------------------------------
 
@@ -257,12 +255,7 @@ class ProducerCore:
             if batch not in queue.in_flight:
                 queue.waiting.remove(batch)
                 self._leave_if_idle(queue)
-            seconds = self.settings.delivery_timeout_ms / 1000
-            sent = f"sent {batch.attempts} times without an answer" if batch.attempts else "never sent"
-            self._end(
-                batch,
-                DeliveryTimedOut(f"{batch.count} records for {queue} are not acknowledged after {seconds} s ({sent})"),
-            )
+            self._end(batch, expired_after(self.settings.delivery_timeout_ms / 1000, batch))
         if expired:
             effects.append(Finished(expired))
 
@@ -271,14 +264,14 @@ class ProducerCore:
             self._active.pop(queue, None)
 
     def _has_producer_id(self, now_ms: int, effects: list[Effect]) -> bool:
-        if not self.settings.idempotent or self._producer_id >= 0:
+        if not self.settings.idempotent or self._id.producer_id >= 0:
             return True
-        if not self._asking_id:
-            if now_ms >= self._ask_id_at_ms:
-                self._asking_id = True
-                effects.append(AskProducerId())
-            else:
-                self._at(self._ask_id_at_ms)
+        due_ms = self._id.next_ms()
+        if due_ms <= now_ms:
+            self._id.asked()
+            effects.append(AskProducerId())
+        else:
+            self._at(due_ms)
         return False
 
     def _next_sends(self, now_ms: int) -> list[Send]:
@@ -305,6 +298,8 @@ class ProducerCore:
                 continue
             if head is queue.open:
                 queue.close_open()
+            while head.size >= queue.too_large and head.count > 1:
+                head = self._split(head)
             size = head.size + HEADER_SIZE
             if node in plans and sizes[node] + size > settings.max_request_size:
                 continue
@@ -317,7 +312,7 @@ class ProducerCore:
             del self._active[queue]
             if queue.waiting:
                 self._active[queue] = None
-        return [self._send(node, batches) for node, batches in plans.items()]
+        return [self._in_flight.send(node, batches) for node, batches in plans.items()]
 
     def may_go_alone(self, batch: Batch, node: int, now_ms: int) -> bool:
         """Whether the batch may be a request of its own to its leader `node` now; if so it is closed and numbered.
@@ -328,13 +323,14 @@ class ProducerCore:
         settings = self.settings
         if (
             settings.acks == 0
-            or (settings.idempotent and self._producer_id < 0)
+            or (settings.idempotent and self._id.producer_id < 0)
             or batch.callbacks
             or queue.in_flight
             or len(queue.waiting) != 1
             or queue.waiting[0] is not batch
             or queue.retry_at_ms > now_ms
             or not self._is_free(node, now_ms)
+            or (batch.size >= queue.too_large and batch.count > 1)
         ):
             return False
         queue.close_open()
@@ -355,11 +351,11 @@ class ProducerCore:
         queue.is_alone = True
         del self._active[queue]
         self._known[queue.topic].leave(queue)
-        return self._send(node, [batch])
+        return self._in_flight.send(node, [batch])
 
     def arrived_alone(self, send: Send, base_offset: int, log_append_time_ms: int) -> None:
         """The batch is acknowledged: `announce` it, and `step` if `woken` is false now."""
-        self._take_sent(send.request_id)
+        self._in_flight.take(send.request_id)
         (batch,) = send.batches
         batch.queue.in_flight.remove(batch)
         self._judge(batch, Outcome(0, base_offset, log_append_time_ms), 0)
@@ -367,28 +363,18 @@ class ProducerCore:
             self._call()
 
     def _is_free(self, node: int, now_ms: int) -> bool:
-        if self._sent_to.get(node, 0) >= self.settings.max_in_flight:
-            return False
-        until = self._throttled_until_ms.get(node, 0)
-        if until > now_ms:
-            self._at(until)
-            return False
-        return True
+        free_at_ms = self._in_flight.free_at_ms(node, now_ms)
+        if free_at_ms is not None and free_at_ms > now_ms:
+            self._at(free_at_ms)
+        return free_at_ms == now_ms
 
     def _number(self, queue: PartitionQueue, head: Batch) -> bool:
-        if not self.settings.idempotent or queue.number(head, self._producer_id, self._epoch):
+        if not self.settings.idempotent or queue.number(head, self._id.producer_id, self._id.epoch):
             return True
-        self._producer_id = -1  # used up: the next step asks for another
+        self._id.producer_id = NO_ID  # used up: the next step asks for another
         self._call()
         self._at(0)
         return False
-
-    def _send(self, node: int, batches: list[Batch]) -> Send:
-        send = Send(self._next_request_id, node, batches)
-        self._next_request_id += 1
-        self._sent[send.request_id] = send
-        self._sent_to[node] = self._sent_to.get(node, 0) + 1
-        return send
 
     def _forget_in_flight(self, sends: Iterable[Send]) -> None:
         """With acks=0 nothing waits for an answer, so no batch waits for another's."""
@@ -411,9 +397,9 @@ class ProducerCore:
         self, request_id: int, outcomes: dict[tuple[str, int], Outcome], throttle_ms: int, now_ms: int
     ) -> list[Effect]:
         """The broker's answer. A batch that it does not mention is sent again."""
-        send = self._take_sent(request_id)
+        send = self._in_flight.take(request_id)
         if throttle_ms > 0:
-            self._throttled_until_ms[send.node_id] = now_ms + throttle_ms
+            self._in_flight.throttle(send.node_id, now_ms + throttle_ms)
         ended: list[Batch] = []
         for batch in send.batches:
             queue = batch.queue
@@ -428,23 +414,17 @@ class ProducerCore:
 
     def lost(self, request_id: int, error: ClientError, now_ms: int) -> list[Effect]:
         """No answer will come (connection lost, or too late): nobody knows whether the batches were written."""
-        send = self._take_sent(request_id)
+        send = self._in_flight.take(request_id)
         is_final = not error.retriable and not isinstance(error, BrokerUnavailable)
         ended: list[Batch] = []
         for batch in send.batches:
             if self.settings.acks != 0:
                 batch.queue.in_flight.remove(batch)
             self._wish.missing.add(batch.queue.topic)
+            batch.unsure_until_ms = now_ms + LATE_MS
             if self._end(batch, error) if is_final else self._retry_or_end(batch, error, now_ms):
                 ended.append(batch)
         return [Finished(ended), *self.step(now_ms)]
-
-    def _take_sent(self, request_id: int) -> Send:
-        send = self._sent.pop(request_id)
-        self._sent_to[send.node_id] -= 1
-        for batch in send.batches:
-            batch.queue.is_alone = False
-        return send
 
     def _judge(self, batch: Batch, outcome: Outcome, now_ms: int) -> bool:
         """Whether the batch has its end now."""
@@ -457,10 +437,15 @@ class ProducerCore:
             return False
         if code in STALE_METADATA:
             self._wish.missing.add(batch.queue.topic)
+        if code == ErrorCode.MESSAGE_TOO_LARGE:
+            return self._refused_as_too_large(batch, outcome.message)
         error = error_for(code, outcome.message)
         if code in SEQUENCE_GAPS and self.settings.idempotent:
             if batch.queue.is_oldest(batch):
-                batch.queue.renumber = True
+                if batch.whole is not None and batch.unsure_until_ms:
+                    # Too large now, but it was sent before: it may have been written as a whole then.
+                    return self._end(batch, ConnectionLost(f"{batch.count} records for {batch.queue} may be written"))
+                batch.queue.renumber = batch.unsure_until_ms <= now_ms
             return self._retry_or_end(batch, error, now_ms)
         if error.retriable:
             return self._retry_or_end(batch, error, now_ms)
@@ -484,6 +469,26 @@ class ProducerCore:
         queue.retry_at_ms = now_ms + self._backoff_ms(batch.attempts - 1)
         self._active[queue] = None
         return False
+
+    def _refused_as_too_large(self, batch: Batch, message: str | None) -> bool:
+        """Whether the batch has its end now: it is split if it can be, which does not count as a retry. KIP-126."""
+        queue = batch.queue
+        if batch.count == 1:
+            return self._end(batch, too_large(batch, message))
+        queue.too_large = min(queue.too_large, batch.size)
+        queue.put_back(batch)
+        self._active[queue] = None
+        self._split(batch)
+        return False
+
+    def _split(self, batch: Batch) -> Batch:
+        """Put smaller batches in the place of one that waits, and is closed; gives the first."""
+        pieces = split(batch.queue, batch)
+        batch.queue.replace(batch, pieces)
+        self.accumulator.reserve(sum(piece.size for piece in pieces))
+        self.accumulator.release(batch.size)
+        self._unfinished = in_place_of(batch, pieces, self._unfinished)
+        return pieces[0]
 
     def _backoff_ms(self, failures: int) -> int:
         """Doubles with each failure, with a fifth of chance so that clients do not return all at once. KIP-580."""
@@ -524,29 +529,21 @@ class ProducerCore:
     def _learn(self, topic: str) -> bool:
         """Take in what the view says of a topic; False if it is still unknown."""
         queues = self._topics[topic]
-        partitions = self._view.partitions(topic) or ()
-        for index in range(len(queues.queues), max(partitions, default=-1) + 1):
-            queues.queues.append(PartitionQueue(topic, index, self))
-        queues.available = [queue for queue in queues.queues if self._view.leader(topic, queue.partition) is not None]
-        if queues.queues and topic not in self._known:
-            queues.next_sticky()
-            self._known[topic] = queues
-        return topic in self._known
+        if not learn(topic, queues, self._view, self):
+            return False
+        self._known[topic] = queues
+        return True
 
     def producer_id_given(self, producer_id: int, epoch: int, now_ms: int) -> list[Effect]:
         """From now on batches carry this id."""
-        self._asking_id = False
-        self._id_failures = 0
-        self._producer_id, self._epoch = producer_id, epoch
+        self._id.given(producer_id, epoch)
         return self.step(now_ms)
 
     def producer_id_failed(self, error: ClientError, now_ms: int) -> list[Effect]:
         """Asked again after a while if that may help; otherwise the producer is at its end."""
-        self._asking_id = False
         if isinstance(error, (BrokerError, UnsupportedByBroker)) and not error.retriable:
             return self.stop(error)
-        self._ask_id_at_ms = now_ms + self._backoff_ms(self._id_failures)
-        self._id_failures += 1
+        self._id.failed(now_ms + self._backoff_ms(self._id.failures))
         return self.step(now_ms)
 
     # --- flush and end ------------------------------------------------------------------------------------------
@@ -585,10 +582,7 @@ class ProducerCore:
                 assert bool(queue.waiting) == (queue in self._active), f"{queue}: active {queue in self._active}"
         assert self.used == sum(batch.size for batch in self._unfinished), "memory is not what batches take"
         assert all(not batch.done for batch in self._unfinished)
-        flying = [batch for send in self._sent.values() for batch in send.batches]
-        assert len(flying) == len(set(flying)), "a batch is in two requests"
-        for node, count in self._sent_to.items():
-            assert 0 <= count <= self.settings.max_in_flight, f"{count} requests in flight to node {node}"
+        self._in_flight.validate()
 
 
 def _nothing() -> None:

@@ -69,8 +69,8 @@ class AsyncDelivery(Delivery):
     __slots__ = ()
 
     def __await__(self) -> Generator[Any, None, RecordMetadata]:
-        if not self._batch.done:
-            yield from _wait_async(self._batch).__await__()
+        if not self.done():
+            yield from _wait_async(self._batch.leaf(self._index)[0]).__await__()
         return self.peek()
 
 

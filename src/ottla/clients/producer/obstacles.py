@@ -1,8 +1,9 @@
-"""Why a record cannot be taken in, as what is raised: at once, or when the time for waiting is over."""
+"""Why a record cannot be taken in or was not delivered: at once, or when the time for waiting is over."""
 
 from __future__ import annotations
 
-from ottla.clients.errors import BufferExhausted, ClientError, UnknownTopicOrPartition, error_for
+from ottla.clients.errors import BufferExhausted, ClientError, DeliveryTimedOut, UnknownTopicOrPartition, error_for
+from ottla.clients.producer.batch import Batch
 from ottla.clients.producer.metadata_wish import MetadataWish
 from ottla.common.errors import ErrorCode
 
@@ -40,3 +41,9 @@ def obstacle(
         f"No room for the record within max.block.ms: {used} of {room} bytes of buffer.memory wait for brokers; "
         "send less, or raise buffer.memory"
     )
+
+
+def expired_after(seconds: float, batch: Batch) -> DeliveryTimedOut:
+    """What the records of a batch fail with that has no end after that time."""
+    sent = f"sent {batch.attempts} times without an answer" if batch.attempts else "never sent"
+    return DeliveryTimedOut(f"{batch.count} records for {batch.queue} are not acknowledged after {seconds} s ({sent})")

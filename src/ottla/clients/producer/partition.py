@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
 MAX_EPOCH = 0x7FFF
 SEQUENCE_MASK = 0x7FFFFFFF
+FITS = 1 << 62
 
 
 class PartitionQueue(Queue):
@@ -42,6 +43,7 @@ class PartitionQueue(Queue):
         "producer_id",
         "renumber",
         "retry_at_ms",
+        "too_large",
         "waiting",
     )
 
@@ -57,6 +59,7 @@ class PartitionQueue(Queue):
         self.epoch = -1
         self.next_sequence = 0
         self.renumber = False  # a gap was found: a new epoch before the next batch
+        self.too_large = FITS  # bytes of records, of the smallest batch that was refused for its size
 
     def __str__(self) -> str:
         return f"{self.topic}-{self.partition}"
@@ -98,6 +101,18 @@ class PartitionQueue(Queue):
                 break
             position += 1
         self.waiting.insert(position, batch)
+
+    def replace(self, batch: Batch, pieces: list[Batch]) -> None:
+        """Put pieces where a waiting batch is. What comes after it moves on by as many ordinals."""
+        position = self.waiting.index(batch)
+        more = len(pieces) - 1
+        for other in (*self.waiting, *self.in_flight):
+            if other.ordinal > batch.ordinal:
+                other.ordinal += more
+        self.next_ordinal += more
+        del self.waiting[position]
+        for piece in reversed(pieces):
+            self.waiting.insert(position, piece)
 
     def is_oldest(self, batch: Batch) -> bool:
         """Whether no batch that was sent before `batch` is still without an end."""
