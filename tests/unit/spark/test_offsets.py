@@ -1,0 +1,179 @@
+"""Positions, ranges and what a micro-batch may take, without Spark."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ottla.common.ids import TopicPartition
+from ottla.spark.offsets import (
+    OffsetRange,
+    Positions,
+    PositionsError,
+    admit,
+    json_of,
+    lag,
+    new_partitions,
+    pending,
+    plan,
+    positions,
+    reconcile,
+    split,
+)
+
+
+def tp(name: str) -> TopicPartition:
+    topic, _, partition = name.rpartition("-")
+    return TopicPartition(topic, int(partition))
+
+
+def at(**places: int) -> Positions:
+    """at(a0=3) is partition 0 of topic a at offset 3."""
+    return {TopicPartition(name[:-1], int(name[-1])): offset for name, offset in places.items()}
+
+
+partition = st.builds(TopicPartition, st.sampled_from(["a", "b.c", "d-e"]), st.integers(0, 11))
+ends = st.dictionaries(partition, st.integers(0, 10**6), max_size=12)
+
+
+def range_of(partition: TopicPartition, start: int, size: int) -> OffsetRange:
+    return OffsetRange(*partition, start, start + size)
+
+
+ranges = st.lists(
+    st.builds(range_of, partition, st.integers(0, 99), st.integers(0, 5000)),
+    max_size=8,
+    unique_by=lambda r: r.topic_partition,
+)
+
+
+# -- JSON --------------------------------------------------------------------------------------------------------
+
+
+def test_positions_are_the_json_of_sparks_kafka_source() -> None:
+    assert json_of(at(b0=7, a1=2, a0=1)) == {"a": {"0": 1, "1": 2}, "b": {"0": 7}}
+
+
+@given(ends)
+def test_what_was_written_as_json_is_read_again(where: Positions) -> None:
+    assert positions(json.loads(json.dumps(json_of(where)))) == where
+
+
+@given(ends, st.randoms())
+def test_equal_positions_are_equal_texts(where: Positions, chance: object) -> None:
+    items = list(where.items())
+    chance.shuffle(items)  # type: ignore[attr-defined]
+    assert json.dumps(json_of(dict(items))) == json.dumps(json_of(where))
+
+
+@pytest.mark.parametrize(
+    "odd", [None, [], "x", {"t": 3}, {"t": {"x": 3}}, {"t": {"0": "3"}}, {"t": {"0": True}}, {"t": {"-1": 3}}]
+)
+def test_what_holds_no_positions_is_refused(odd: object) -> None:
+    with pytest.raises(PositionsError, match="expected"):
+        positions(odd)
+
+
+# -- what was lost -----------------------------------------------------------------------------------------------
+
+
+def test_nothing_is_lost_when_partitions_only_grow() -> None:
+    assert reconcile(at(t0=3), at(t0=9, t1=4), {}) == reconcile({}, at(t0=9, t1=4), {})
+
+
+def test_a_partition_that_is_gone_is_a_loss_and_left_out() -> None:
+    found = reconcile(at(t0=3, u0=5), at(t0=3), {})
+    assert found.latest == at(t0=3)
+    assert found.losses == ("u-0 is gone: deleted, or no longer subscribed to",)
+
+
+def test_a_recreated_topic_is_read_from_its_new_beginning_even_if_it_grew_past_the_old_position() -> None:
+    found = reconcile(at(t0=100), at(t0=150), at(t0=0))
+    assert found.latest == at(t0=0), "the batch goes back, the next one reads"
+    assert "created again" in found.losses[0]
+
+
+def test_a_recreated_topic_that_was_never_read_is_no_loss() -> None:
+    assert reconcile(at(t0=0), at(t0=5), at(t0=0)) == reconcile({}, at(t0=5), {})
+
+
+def test_a_partition_that_was_cut_is_a_loss_and_the_query_goes_back_to_its_end() -> None:
+    found = reconcile(at(t0=100), at(t0=60), {})
+    assert (found.latest, len(found.losses)) == (at(t0=60), 1)
+    assert plan(at(t0=100), at(t0=60), {}).ranges == ()
+    assert plan(at(t0=60), at(t0=70), {}).ranges == (OffsetRange("t", 0, 60, 70),)
+
+
+# -- how much ----------------------------------------------------------------------------------------------------
+
+
+@given(ends, ends, st.integers(1, 10**6))
+def test_a_batch_takes_about_what_is_allowed_and_always_goes_on(old: Positions, grown: Positions, most: int) -> None:
+    start = {p: old.get(p, 0) for p in grown}
+    latest = {p: start[p] + more for p, more in grown.items()}
+    end = admit(start, latest, most)
+    assert all(start[p] <= end[p] <= latest[p] for p in latest)
+    nonempty = sum(1 for p in latest if latest[p] > start[p])
+    assert pending(start, end) <= most + nonempty
+    assert (end == start) == (latest == start), "no batch is empty while there is something to read"
+    assert all(end[p] > start[p] for p in latest if latest[p] > start[p]), "no partition starves"
+
+
+def test_the_share_of_a_partition_is_by_how_much_it_has() -> None:
+    assert admit(at(a0=0, a1=0), at(a0=900, a1=100), 100) == at(a0=90, a1=10)
+    assert admit(at(a0=5, a1=5), at(a0=10, a1=10), 100) == at(a0=10, a1=10)
+    assert admit(at(a0=0, a1=0), at(a0=10**6, a1=1), 10) == at(a0=9, a1=1)
+
+
+# -- tasks -------------------------------------------------------------------------------------------------------
+
+
+def test_new_partitions_are_read_from_their_first_offset() -> None:
+    assert new_partitions(at(t0=1), at(t0=1, t1=5)) == [tp("t-1")]
+    assert plan(at(t0=1), at(t0=1, t1=5), at(t1=0)).ranges == (OffsetRange("t", 1, 0, 5),)
+    assert "starts at offset 2" in plan(at(t0=1), at(t0=1, t1=5), at(t1=2)).losses[0]
+    assert "is gone before" in plan(at(t0=1), at(t0=1, t1=5), {}).losses[0]
+
+
+def test_a_first_batch_done_again_after_a_crash_loses_nothing_though_now_is_another() -> None:
+    """Batch 0 was planned up to 10, its beginning is not stored, and now the topics are at 30 and have one more."""
+    planned = plan(at(t0=30, t1=4), at(t0=10), {}, from_initial=True)
+    assert planned.ranges == ()
+    assert planned.losses == ()
+    assert len(plan(at(t0=30, t1=4), at(t0=10), {}).losses) == 2, "with a stored beginning both are losses"
+
+
+@given(ranges, st.none() | st.integers(1, 30), st.none() | st.integers(1, 3000))
+def test_pieces_are_the_whole(whole: list[OffsetRange], least: int | None, most: int | None) -> None:
+    pieces = split(whole, least, most)
+    assert all(piece.size > 0 for piece in pieces)
+    for one in whole:
+        mine = [piece for piece in pieces if piece.topic_partition == one.topic_partition]
+        edge = one.start
+        for piece in mine:
+            assert piece.start == edge, "in order, without gaps"
+            edge = piece.end
+        assert edge == (one.end if one.size else one.start)
+    if most is not None:
+        assert all(piece.size <= most for piece in pieces)
+
+
+def test_without_a_wish_each_partition_is_one_task() -> None:
+    assert split([OffsetRange("t", 0, 0, 10), OffsetRange("t", 1, 5, 5)]) == [OffsetRange("t", 0, 0, 10)]
+
+
+def test_a_large_partition_is_split_over_tasks_and_small_ones_are_not() -> None:
+    pieces = split([OffsetRange("t", 0, 0, 1000), OffsetRange("t", 1, 0, 3)], min_partitions=5)
+    assert pieces == [OffsetRange("t", 0, i * 250, i * 250 + 250) for i in range(4)] + [OffsetRange("t", 1, 0, 3)]
+    assert [p.size for p in split([OffsetRange("t", 0, 10, 110)], max_records=40)] == [33, 33, 34]
+
+
+def test_no_task_is_empty_where_more_tasks_are_wanted_than_there_are_offsets() -> None:
+    assert [p.size for p in split([OffsetRange("t", 0, 7, 10)], min_partitions=8)] == [1, 1, 1]
+
+
+def test_lag_follows_from_a_progress_report() -> None:
+    assert lag({"t": {"0": 7}}, {"t": {"0": 10, "1": 2}}) == at(t0=3, t1=2)
