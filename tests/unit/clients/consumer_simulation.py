@@ -158,8 +158,8 @@ class Simulated:
         if duty.kind == "revoked" and self.core.commits_by_itself:
             offsets = self.core.processed()
             if offsets:
-                answer = self.world.coordinator.ask(self.core.commit_request(offsets), 9)
-                assert self.core.committed(offsets, answer) is None
+                request = self.core.commit_request(offsets)
+                assert self.core.committed(request, self.world.coordinator.ask(request, 9)) is None
         self.story.append((duty.kind, [tp.partition for tp in duty.partitions]))
         if self.listener is not None:
             self.listener(duty)

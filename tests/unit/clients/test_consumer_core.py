@@ -117,13 +117,30 @@ def test_member_that_is_thrown_out_while_a_rebalance_waits_for_its_poll_joins_ag
     assert membership is not None
     known_as = membership.member_id
     membership._move(State.PREPARING)
-    membership.member_lost(code)
+    membership.member_lost(code, (membership.generation, membership.member_id))
     assert membership.member_id == (known_as if code == ErrorCode.ILLEGAL_GENERATION else "")
     settle(world, one)
     world.run(10_000)  # the group may wait for the member that it was
     settle(world, one, rounds=30)
     assert membership.state is State.STABLE
     assert one.owned() == [0, 1]
+
+
+def test_a_late_answer_to_a_commit_of_an_older_generation_throws_nobody_out() -> None:
+    world = World({"t": 2})
+    one, two = Simulated(world, group_id="g"), Simulated(world, group_id="g")
+    one.core.subscribe(["t"], None)
+    settle(world, one)
+    late = one.core.commit_request({T0: OffsetAndMetadata(4)})
+    two.core.subscribe(["t"], None)
+    settle(world, one, two, rounds=40)
+    before = list(one.story)
+    error = one.core.committed(late, world.coordinator.ask(late, 9))
+    assert error is not None
+    assert error.code is ErrorCode.ILLEGAL_GENERATION  # type: ignore[attr-defined]
+    settle(world, one, two)
+    assert one.core.membership.state is State.STABLE  # type: ignore[union-attr]
+    assert one.story == before
 
 
 def test_partitions_that_are_added_make_the_leader_rebalance() -> None:
@@ -191,8 +208,8 @@ def test_commit_or_seek_between_assign_and_the_first_poll_counts() -> None:
     for consumer in (commits, seeks):
         consumer.core.assign([T0])
         world.run(1_000)
-    answer = world.coordinator.ask(commits.core.commit_request({T0: OffsetAndMetadata(4)}), 9)
-    assert commits.core.committed({T0: OffsetAndMetadata(4)}, answer) is None
+    request = commits.core.commit_request({T0: OffsetAndMetadata(4)})
+    assert commits.core.committed(request, world.coordinator.ask(request, 9)) is None
     seeks.core.seek(T0, 7)
     world.run(1_000)
     assert world.fetches == []

@@ -425,24 +425,26 @@ class ConsumerCore(Reading):
             by = Committer(self.group_id or "", member.generation, member.member_id, instance_id)
         return commit_request(by, offsets)
 
-    def committed(
-        self, offsets: Mapping[TopicPartition, OffsetAndMetadata], response: OffsetCommitResponse
-    ) -> ClientError | None:
+    def committed(self, request: OffsetCommitRequest, response: OffsetCommitResponse) -> ClientError | None:
         """Take note of a commit's answer; the error if there is one."""
         error: ClientError | None = None
+        offsets = {
+            TopicPartition(topic.name, row.partition_index): row.committed_offset
+            for topic in request.topics
+            for row in topic.partitions
+        }
+        by = (request.generation_id_or_member_epoch, request.member_id)
         for topic in response.topics:
             for row in topic.partitions:
                 tp = TopicPartition(topic.name, row.partition_index)
                 if not row.error_code:
-                    self._committed[tp] = offsets[tp].offset
+                    self._committed[tp] = offsets[tp]
                     continue
                 if self.membership is not None:
-                    self.membership.member_lost(row.error_code)
+                    self.membership.member_lost(row.error_code, by)
                 text = ErrorCode(row.error_code).text if row.error_code in _CODES else str(row.error_code)
                 why = self.membership.kicked if self.membership is not None else None
-                error = error_for(
-                    row.error_code, f"Offset {offsets[tp].offset} of {tp} is not committed: {why or text}"
-                )
+                error = error_for(row.error_code, f"Offset {offsets[tp]} of {tp} is not committed: {why or text}")
                 if row.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
                     error.retriable = False  # it was deleted; the others are committed all the same
         return error
@@ -459,7 +461,7 @@ class ConsumerCore(Reading):
 
         def then(outcome: Any, now_ms: float) -> None:
             self._committing = False
-            error = outcome if isinstance(outcome, ClientError) else self.committed(offsets, outcome)
+            error = outcome if isinstance(outcome, ClientError) else self.committed(request, outcome)
             if error is None:
                 return
             if not isinstance(error, BrokerError) or error.code in COORDINATOR_MOVED:

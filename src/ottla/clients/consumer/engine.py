@@ -318,7 +318,7 @@ class Engine:
                 request = self.core.commit_request(chosen)
             response = await self._ask_coordinator(request)
             with self.lock:
-                error = self.core.committed(chosen, response)
+                error = self.core.committed(request, response)
             self._check_coordinator(error)
 
         await self._retry(attempt, timeout_s)

@@ -217,8 +217,13 @@ class Membership:
             self._move(State.OUTSIDE)
         return effects
 
-    def member_lost(self, code: int) -> None:
-        """The answer to a commit says that the member is out or that the group goes on without it."""
+    def member_lost(self, code: int, asked_by: tuple[int, str]) -> None:
+        """The answer to a commit says that the member is out or that the group goes on without it.
+
+        `asked_by`: generation and member id of the request; who has joined again since is not meant.
+        """
+        if asked_by != (self.generation, self.member_id):
+            return
         if code in _MEMBER_GONE and self.state in (State.STABLE, State.ADOPTING, State.PREPARING):
             self._gone(code)
 
