@@ -87,6 +87,7 @@ class World:
         self.known = {p: log.leader for p, log in self.logs.items()}
         self.topic_exists = True
         self.lose_request = self.lose_answer = self.delay_answer = 0.0
+        self.arrivals_ms: list[int] = []  # of the next requests whose answers are late; then by chance
         self.latest_arrival_ms = 1500  # of a request whose answer is late; it is given up after 1000
         self.refuse: dict[int, float] = {}  # error code -> chance
         self.down: set[int] = set()
@@ -223,7 +224,8 @@ class World:
         if chance() < self.delay_answer:
             # Given up before it arrives, and it may arrive after the retry.
             self.at(1000, lambda: self.core.lost(send.request_id, RequestTimedOut("no answer"), self.now_ms))
-            self.at(self.random.randrange(900, self.latest_arrival_ms), arrive)
+            by_chance_ms = self.random.randrange(900, self.latest_arrival_ms)
+            self.at(self.arrivals_ms.pop(0) if self.arrivals_ms else by_chance_ms, arrive)
             return
         self.at(arrival_ms - self.now_ms, arrive)
         after = arrival_ms - self.now_ms + LATENCY_MS

@@ -111,11 +111,29 @@ def test_what_may_have_been_written_before_the_limit_fell_is_not_doubled() -> No
     assert world.logs[0].values == [b"known", *(b"%040d" % i for i in range(20)), b"after"]
 
 
+def test_pieces_have_the_deadline_of_the_whole() -> None:
+    world = World(batch_size=2000, linger_ms=5, delivery_timeout_ms=3000)
+    world.learn()
+    first = send(world, b"known")
+    world.run(until=first.done)
+    world.logs[0].max_bytes = 400
+    start = world.now_ms
+    early = [send(world, b"%040d" % i) for i in range(40)]
+    world.run(until=lambda: early[0]._batch.pieces is not None)
+    world.down.add(0)
+    world.run(for_ms=1000)
+    late = send(world, b"late")
+    world.run(until=early[-1].done)
+    assert 3000 <= world.now_ms - start <= 3010
+    world.run(until=late.done)
+    assert 4000 <= world.now_ms - start <= 4030
+
+
 @pytest.mark.parametrize("seed", SEEDS)
 def test_acknowledged_once_and_in_order_while_limits_change(seed: int) -> None:
     """Limits that fall and rise while requests and answers are lost and leaders move."""
     world = World(seed, partitions=2, nodes=2, batch_size=1500, linger_ms=2, retry_backoff_ms=10)
-    world.latest_arrival_ms = 1000
+    world.latest_arrival_ms = 2900
     world.learn()
     random = world.random
     world.lose_request, world.lose_answer, world.delay_answer = (random.random() * 0.1 for _ in range(3))

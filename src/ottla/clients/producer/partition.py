@@ -11,8 +11,9 @@ batches are numbered from 0 again (KIP-360). The epoch is the partition's own: b
 A broker that does not know a producer yet takes any first sequence. So the first batch of a producer's id goes alone:
 if it failed while others followed, these would be written before it.
 
-A hole that Kafka's protocol leaves: if requests of a connection that was given up are still under way when a gap is
-found behind them, and the failed batch and the next both arrive before the first of the new epoch, the next is doubled.
+A request of a connection that was given up may still be under way when a gap is found: if the batch that failed and
+the next one both arrived late and before the new epoch, the next would be doubled. So the epoch is only raised when
+nobody waits for such a request any more (`core.LATE_MS`); until then the batch is repeated as it was.
 """
 
 from __future__ import annotations
