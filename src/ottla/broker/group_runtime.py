@@ -30,7 +30,7 @@ from ottla.coordinators.group.config import GroupConfig
 from ottla.coordinators.group.errors import error_response, from_append_error
 from ottla.coordinators.group.events import Append, Call, Effects, ListGroups, Moment, Reply, TopicsDeleted
 from ottla.coordinators.group.shard import GroupShard
-from ottla.records import Codec, ControlType, decode_batch, decode_control_key, encode_batch, iter_batches
+from ottla.records import Codec, ControlType, check_crc, decode_batch, decode_control_key, encode_batch, iter_batches
 
 if TYPE_CHECKING:
     from ottla.broker.partition import Partition
@@ -472,7 +472,14 @@ def load_slice(runner: _Runner) -> bool:
     for position, header in iter_batches(data):
         if header.next_offset <= runner.load_offset:
             continue
-        if header.is_control:
+        if not check_crc(data, position, header.size):
+            logger.error(
+                "%s is harmed at offset %d: what it says of groups up to offset %d is not believed",
+                log.topic_partition,
+                header.base_offset,
+                header.last_offset,
+            )
+        elif header.is_control:
             _replay_marker(shard, data, position, header.producer_id)
         else:
             producer_id = header.producer_id if header.is_transactional else -1

@@ -1,4 +1,8 @@
-"""Read the metadata on disk: the newest whole snapshot, then the log from there on."""
+"""Read the metadata on disk: the newest whole snapshot, then the log from there on.
+
+A crash may take the end of the log that nobody was answered for; `synced-offset` says where that begins, now and then.
+What is wrong before that is harm, and no metadata is made up for it.
+"""
 
 from __future__ import annotations
 
@@ -7,17 +11,20 @@ from dataclasses import dataclass
 
 from ottla.broker import metadata_snapshots as snapshots
 from ottla.common.errors import ErrorCode, KafkaError
+from ottla.log.files import Files
 from ottla.log.log import Log
 from ottla.metadata.delta import MetadataDelta, MetadataError
 from ottla.metadata.image import EMPTY_IMAGE, MetadataImage
 from ottla.protocol.control_records import ControlType, decode_control_key
 from ottla.protocol.metadata_records import decode_metadata_record
 from ottla.protocol.wire import DecodeError
-from ottla.records import Buffer, decode_batch, iter_batches
+from ottla.records import Buffer, check_crc, decode_batch, iter_batches
+from ottla.records.checksum import crc32c
 
 logger = logging.getLogger(__name__)
 
 READ_SIZE = 8 << 20
+SYNCED = "synced-offset"
 
 
 @dataclass
@@ -44,6 +51,32 @@ def load(log: Log) -> Loaded:
         ) from error
 
 
+def harmed(log: Log, offset: int) -> KafkaError:
+    """What was answered is not there: to go on without it is for a person to decide."""
+    return KafkaError(
+        ErrorCode.KAFKA_STORAGE_ERROR,
+        f"The metadata log in {log.directory} is harmed at offset {offset}, although it was on disk: put the directory"
+        f" back from a copy. To go on with what is before that offset, remove {SYNCED} and what follows in the log",
+    )
+
+
+def read_synced(files: Files, directory: str) -> int:
+    """Up to which offset the log was on disk for certain; 0 if nobody knows."""
+    path = f"{directory}/{SYNCED}"
+    if not files.exists(path):
+        return 0
+    text, _, checksum = files.read(path).partition(b" ")
+    return int(text) if text.isdigit() and checksum == b"%08x" % crc32c(text) else 0
+
+
+def write_synced(files: Files, directory: str, offset: int) -> None:
+    """Note that the log is on disk up to `offset`. Not synced: an older note, or none, is as true."""
+    text = b"%d" % offset
+    path = f"{directory}/{SYNCED}"
+    files.write(path + ".tmp", text + b" %08x" % crc32c(text))
+    files.rename(path + ".tmp", path)
+
+
 def _load(log: Log) -> Loaded:
     snapshots.remove_leftovers(log.files, log.directory)
     delta = MetadataDelta(EMPTY_IMAGE)
@@ -66,9 +99,14 @@ def _load(log: Log) -> Loaded:
             f"The metadata log in {log.directory} begins at {log.log_start_offset} and no snapshot reaches there",
         )
     loaded.snapshot_end = offset
+    synced = read_synced(log.files, log.directory)
+    if log.log_end_offset < synced:
+        raise harmed(log, log.log_end_offset)
     while offset < log.log_end_offset:
         data = log.read(offset, READ_SIZE, log.log_end_offset)
         for position, header in iter_batches(data):
+            if not check_crc(data, position, header.size):
+                raise harmed(log, header.base_offset)
             if header.base_offset >= offset:
                 _replay(delta, loaded, data, position, is_control=header.is_control)
                 loaded.bytes_since_snapshot += header.size

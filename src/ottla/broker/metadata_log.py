@@ -24,7 +24,7 @@ from random import SystemRandom
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from ottla.broker import metadata_snapshots as snapshots
-from ottla.broker.metadata_loading import load
+from ottla.broker.metadata_loading import load, read_synced, write_synced
 from ottla.broker.metadata_snapshots import SnapshotId, SnapshotWriter
 from ottla.broker.metadata_snapshotting import MetadataLogSettings, RunInThread, Snapshotter
 from ottla.broker.producer_ids import ProducerIds
@@ -39,7 +39,7 @@ from ottla.log.config import LogConfig
 from ottla.log.files import Files
 from ottla.log.home import Home
 from ottla.log.log import Log
-from ottla.log.recovery import open_log
+from ottla.log.recovery import Opening, open_log
 from ottla.metadata.features import LATEST_METADATA_VERSION, METADATA_VERSION, bootstrap_records, record_version
 from ottla.metadata.image import MetadataImage
 from ottla.protocol import metadata_records as m
@@ -134,6 +134,7 @@ class MetadataShell:
         self._flush_due = False
         self._flushing_now = False
         self._closed = False
+        self._noted = 0
         self._producer_ids = ProducerIds(self._allocate_producer_ids)
         loaded = load(log)
         self._controls = loaded.controls
@@ -309,6 +310,8 @@ class MetadataShell:
             self._flush_now()
         self._closed = True
         self._fail_waiting(KafkaError(ErrorCode.NOT_CONTROLLER, "The node is shutting down"))
+        if self._failure is None:
+            self._note_synced()
         self.log.close()
 
     # -- appending ---------------------------------------------------------------------------------------------
@@ -483,14 +486,23 @@ class MetadataShell:
         try:
             return quorum_state.decode(self._files.read(path).decode())
         except ValueError as error:
-            raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"{path} cannot be read: {error}") from error
+            # One voter gave its vote to nobody else: the log's epoch is all that it needs.
+            logger.warning("Passing over %s, which cannot be read: %s", path, error)
+            return Election()
 
     # -- snapshots ---------------------------------------------------------------------------------------------
 
     def tick(self) -> None:
         """Work that can wait: begin or go on with a snapshot, let old ones and old segments go. Costs milliseconds."""
         if self._failure is None and not self._closed:
+            self._note_synced()
             self._snapshots.tick(self.image)
+
+    def _note_synced(self) -> None:
+        offset = self.log.flushed_offset
+        if offset > self._noted:
+            write_synced(self._files, self.log.directory, offset)
+            self._noted = offset
 
     def begin_snapshot(self) -> None:
         """Begin a snapshot of the committed image; `tick` carries it on."""
@@ -502,7 +514,13 @@ def _open_log(directory: str, files: Files, settings: MetadataLogSettings, clock
         segment_bytes=settings.segment_bytes, segment_ms=settings.segment_ms, retention_ms=-1, retention_bytes=-1
     )
     return open_log(
-        Home(directory, files), f"{directory}/{PARTITION}", PARTITION, config, topic_id=METADATA_TOPIC_ID, clock=clock
+        Home(directory, files),
+        f"{directory}/{PARTITION}",
+        PARTITION,
+        config,
+        opening=Opening(recovery_point=read_synced(files, f"{directory}/{PARTITION}")),
+        topic_id=METADATA_TOPIC_ID,
+        clock=clock,
     )
 
 

@@ -17,9 +17,10 @@ from typing import IO, NamedTuple, Protocol
 from ottla.common.ids import TopicPartition
 from ottla.log.checkpoints import CLEANER_OFFSETS, CorruptCheckpointError, read_offsets, write_offsets
 from ottla.log.cleaning import BYTES_PER_KEY, CleanJob, CleanResult
+from ottla.log.index import CorruptIndexError
 from ottla.log.log import Log
 from ottla.log.manager import LogManager
-from ottla.log.segment import CLEANED, SUFFIXES, SWAP, Segment
+from ottla.log.segment import CLEANED, SUFFIXES, SWAP, Segment, TornSegmentError
 
 logger = logging.getLogger(__name__)
 
@@ -165,7 +166,15 @@ class Cleaner:
         for log in self.manager.all():
             if not log.config.compacts or log.closed or not log.home.online or log.directory in self._failed:
                 continue
-            candidate = self.assess(log, now_ms)
+            try:
+                candidate = self.assess(log, now_ms)
+            except OSError as error:
+                log.home.fail(error)
+                continue
+            except (CorruptIndexError, TornSegmentError) as error:
+                logger.error("%s cannot be cleaned, it is left alone from now on: %s", log.topic_partition, error)  # noqa: TRY400
+                self._failed.add(log.directory)
+                continue
             wanted = candidate.ratio > log.config.min_cleanable_dirty_ratio or candidate.overdue
             if candidate.dirty_bytes > 0 and wanted:
                 candidates.append(candidate)

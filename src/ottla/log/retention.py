@@ -3,12 +3,17 @@
 A segment's age is that of its greatest timestamp. If all segments go, a new empty one is begun first.
 """
 
+import logging
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+from ottla.log.index import CorruptIndexError
+from ottla.log.segment import Segment, TornSegmentError
+
 if TYPE_CHECKING:
-    from ottla.log.segment import Segment
     from ottla.log.segmented import SegmentedLog
+
+logger = logging.getLogger(__name__)
 
 
 def apply_retention(log: "SegmentedLog", now_ms: int) -> int:
@@ -25,7 +30,7 @@ def _delete_by_size(log: "SegmentedLog") -> int:
     if limit < 0 or excess < 0:
         return 0
 
-    def goes(segment: "Segment", _: int | None) -> bool:
+    def goes(segment: Segment, _: int | None) -> bool:
         nonlocal excess
         if excess - segment.size < 0:
             return False
@@ -42,13 +47,17 @@ def _delete_by_age(log: "SegmentedLog", now_ms: int) -> int:
     return _delete(log, lambda segment, _: now_ms - age_of(segment) > limit)
 
 
-def age_of(segment: "Segment") -> int:
+def age_of(segment: Segment) -> int:
     """The timestamp by which a segment ages: its greatest, or when it was written if its batches have none."""
-    timestamp, _ = segment.largest_timestamp()
+    try:
+        timestamp, _ = segment.largest_timestamp()
+    except (CorruptIndexError, TornSegmentError) as error:
+        logger.warning("%s ages by when it was written: %s", segment.path(), error)
+        timestamp = -1
     return timestamp if timestamp >= 0 else segment.modified_ms()
 
 
-def _delete(log: "SegmentedLog", goes: Callable[["Segment", int | None], bool]) -> int:
+def _delete(log: "SegmentedLog", goes: Callable[[Segment, int | None], bool]) -> int:
     segments = log.segments
     doomed: list[Segment] = []
     for i, segment in enumerate(segments):

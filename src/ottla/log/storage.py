@@ -11,10 +11,13 @@ from typing import NamedTuple
 
 from ottla.common.ids import ZERO_UUID, Uuid, uuid_from_text, uuid_to_text
 from ottla.log.files import Files
+from ottla.records.checksum import crc32c
 
 META_PROPERTIES = "meta.properties"
 LOCK = ".lock"
 CLEAN_SHUTDOWN = ".kafka_cleanshutdown"
+# A comment, which Kafka passes over.
+_CHECKSUM = b"#crc32c="
 # A POSIX lock does not hold against the own process.
 _locked_here: set[str] = set()
 
@@ -36,7 +39,11 @@ def read_meta(files: Files, directory: str) -> MetaProperties | None:
     path = f"{directory}/{META_PROPERTIES}"
     if not files.exists(path):
         return None
-    values = parse_properties(files.read(path).decode("utf-8", "replace"))
+    content = files.read(path)
+    text, marked, checksum = content.rpartition(_CHECKSUM)
+    if marked and checksum.strip() != b"%08x" % crc32c(text):
+        raise StorageError(f"{path} is damaged: its checksum is wrong; put it right and remove the line {_CHECKSUM!r}")
+    values = parse_properties(content.decode("utf-8", "replace"))
     if values.get("version") not in {"0", "1"}:
         raise StorageError(f"{path} has version {values.get('version')!r}; this program reads 1 (and 0)")
     node_id = values.get("node.id", values.get("broker.id", "-1"))
@@ -56,7 +63,8 @@ def write_meta(files: Files, directory: str, meta: MetaProperties) -> None:
     """Write `meta.properties`, version 1."""
     lines = ["#", f"cluster.id={meta.cluster_id}", "version=1", f"directory.id={uuid_to_text(meta.directory_id)}"]
     lines.append(f"node.id={meta.node_id}")
-    files.write_atomically(f"{directory}/{META_PROPERTIES}", ("\n".join(lines) + "\n").encode())
+    text = ("\n".join(lines) + "\n").encode()
+    files.write_atomically(f"{directory}/{META_PROPERTIES}", text + _CHECKSUM + b"%08x\n" % crc32c(text))
 
 
 def parse_properties(text: str) -> dict[str, str]:

@@ -153,6 +153,7 @@ def test_a_torn_last_batch_is_cut_off_and_overwritten(tmp_path: Path) -> None:
     path = tmp_path / LOG / "00000000000000000000.log"
     data = path.read_bytes()
     path.write_bytes(data[:-20])
+    (tmp_path / LOG / "synced-offset").unlink()  # as if that batch had never been on disk for certain
     again = started(tmp_path)
     assert set(again.image.topics_by_name) == {"a"}
     assert create(again, "b", 2).result().topics[0].error_code == 0
@@ -181,6 +182,7 @@ def test_an_operation_too_large_for_a_batch_is_one_transaction(tmp_path: Path) -
     assert len(again.image.config(TOPIC, "t")) == size
     again.close()
     path.write_bytes(data[: positions[-1]])  # without the end of the transaction
+    (tmp_path / LOG / "synced-offset").unlink()
     third = started(tmp_path)
     assert not third.image.config(TOPIC, "t")
     assert create(third, "u").result().topics[0].error_code == 0
@@ -274,9 +276,38 @@ def test_producer_ids_are_never_given_twice(tmp_path: Path) -> None:
     assert len(set(given)) == len(given) == 4500
 
 
-def test_a_damaged_vote_file_is_refused(tmp_path: Path) -> None:
+def test_a_damaged_vote_file_is_passed_over(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     shell = started(tmp_path)
+    create(shell, "a")
+    epoch = shell.raft.epoch
     shell.close()
     (tmp_path / LOG / "quorum-state").write_text("nonsense")
-    with pytest.raises(KafkaError, match="quorum-state cannot be read"):
-        open_shell(str(tmp_path))
+    again = open_shell(str(tmp_path))
+    assert set(again.image.topics_by_name) == {"a"}
+    assert again.raft.epoch > epoch
+    again.close()
+    assert "quorum-state, which cannot be read" in caplog.text
+
+
+@pytest.mark.parametrize("unclean", [False, True])
+def test_a_harmed_byte_of_what_was_on_disk_is_refused_and_named(tmp_path: Path, *, unclean: bool) -> None:
+    shell = started(tmp_path)
+    create(shell, "a")
+    create(shell, "b")
+    shell.tick()
+    if unclean:
+        shell.log.abandon()
+    else:
+        shell.close()
+    path = tmp_path / LOG / "00000000000000000000.log"
+    data = path.read_bytes()
+    positions = [position for position, _ in iter_batches(data)]
+    for harmed in (positions[1] + 70, positions[-1] + 70):
+        path.write_bytes(data[:harmed] + bytes([data[harmed] ^ 1]) + data[harmed + 1 :])
+        for _ in range(2):  # also the second time: nothing is made up
+            with pytest.raises(KafkaError, match=f"{LOG} is harmed at offset"):
+                open_shell(str(tmp_path))
+    path.write_bytes(data)
+    again = started(tmp_path)
+    assert set(again.image.topics_by_name) == {"a", "b"}
+    again.close()
