@@ -3,11 +3,13 @@
 `Cluster` belongs to the loop it is started on. It holds at most one connection per broker and purpose (a fetch that
 waits at a broker would hold up a heartbeat behind it, so who needs that asks for a connection of another purpose),
 keeps `view` fresh, and turns every failure of the network into the exceptions of `errors`. Every wait has a deadline.
+Some are long (a Producer's first send waits for a minute, as Kafka's does), so what goes wrong is logged after seconds.
 """
 
 from __future__ import annotations
 
 import asyncio
+import logging
 import random
 from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
@@ -44,7 +46,11 @@ from ottla.protocol.message import Message
 from ottla.protocol.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
 from ottla.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
 
+logger = logging.getLogger(__name__)
+
 GROUP, TRANSACTION = 0, 1
+TOLD_AFTER_S = 3.0
+"""How long no broker may be reached before the log says so, once until one is."""
 GRACE_S = 0.25
 CLOSE_S = 0.5
 
@@ -111,6 +117,9 @@ class Cluster:
         self._coordinators: dict[tuple[int, str], int] = {}
         self._refreshes: dict[tuple[frozenset[str] | None, bool], asyncio.Task[None]] = {}
         self._random = random.Random()
+        # Since when no broker could be reached (loop time), and whether that was told.
+        self._out_of_reach_s: float | None = None
+        self._told = False
         self._security = read_security(options)
 
     # -- life --------------------------------------------------------------------------------------------------
@@ -177,9 +186,19 @@ class Cluster:
             except (BrokerUnavailable, RequestTimedOut, ConnectionLost) as error:
                 problems.append(error)
         text = "; ".join(dict.fromkeys(str(problem) for problem in problems))
+        self._tell(text, loop.time())
         if all(isinstance(problem, TlsFailed) for problem in problems):
             raise TlsFailed(f"No broker can be reached: {text}")
         raise BrokerUnavailable(f"No broker can be reached: {text}", retriable=any(p.retriable for p in problems))
+
+    def _tell(self, text: str, now_s: float) -> None:
+        """Note that no broker was reached; the log has it once it lasts."""
+        if self._out_of_reach_s is None:
+            self._out_of_reach_s = now_s
+        waited_s = now_s - self._out_of_reach_s
+        if waited_s >= TOLD_AFTER_S and not self._told:
+            self._told = True
+            logger.warning("No broker can be reached for %.0f s, still trying: %s", waited_s, text)
 
     async def _reach(self, target: int | _Bootstrap, purpose: str, timeout_s: float | None) -> ClientConnection:
         self._check_open()
@@ -237,6 +256,7 @@ class Cluster:
             connection.close()
             raise ConnectionClosed("The client was closed")
         self._failures.pop(target, None)
+        self._out_of_reach_s, self._told = None, False
         self._connections[target, purpose] = connection
         connection.on_close(lambda: self._lost(target, purpose, connection))
         return connection

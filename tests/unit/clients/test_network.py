@@ -11,6 +11,7 @@ from typing import Any, Self
 
 import pytest
 
+from ottla.clients import network
 from ottla.clients.driver import Driver
 from ottla.clients.errors import BrokerUnavailable, ClientError, Closed, ConnectionLost, RequestTimedOut, UnknownMember
 from ottla.clients.network import Cluster
@@ -133,6 +134,31 @@ def test_all_brokers_down_names_each_address() -> None:
         await ours.close()
 
     run(story())
+
+
+def test_the_log_says_once_that_no_broker_can_be_reached_and_again_after_one_was(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(network, "TOLD_AFTER_S", 0.2)
+
+    async def story() -> None:
+        async with Pair() as pair:
+            await pair.one.stop()
+            await pair.two.stop()  # the view will know it
+            ours = cluster(pair.one.address)
+            for outage in (1, 2):
+                with pytest.raises(BrokerUnavailable):
+                    await ours.refresh((), timeout_s=0.8)
+                (*_, message) = told = [record.getMessage() for record in caplog.records]
+                assert len(told) == outage
+                assert f"still trying: {pair.one.address}: connection refused" in message
+                await pair.one.start()
+                await ours.refresh((), timeout_s=5)
+                await pair.one.stop()
+            await ours.close()
+
+    with caplog.at_level("WARNING", "ottla.clients.network"):
+        run(story())
 
 
 def test_addresses_that_can_never_work_are_not_tried_for_long() -> None:
