@@ -75,8 +75,11 @@ class SourceCluster:
             return
         try:
             self.settle()
+        except CommitError as error:
+            logger.warning("While a query stopped: %s", error)
+        try:
             self._driver.run(self._admin.close(), SETTLE_S)
-        except (CommitError, ClientError) as error:
+        except ClientError as error:
             logger.warning("While a query stopped: %s", error)
         self._driver.close()
 
@@ -219,16 +222,14 @@ class SourceCluster:
 
     def settle(self, timeout_s: float = SETTLE_S) -> None:
         """Wait for a commit under way; raises CommitError if it was refused for good."""
-        if self._commit is None:
+        commit, self._commit = self._commit, None
+        if commit is None:
             return
         try:
-            self._commit.result(timeout_s)
+            commit.result(timeout_s)
         except concurrent.futures.TimeoutError:
             logger.warning("A commit of offsets takes longer than %g s", timeout_s)
-            return
-        except concurrent.futures.CancelledError:
-            logger.warning("A commit of offsets was cancelled")
-        self._commit = None
+            self._commit = commit
 
     async def _commit_now(self, group: str, at: Mapping[TopicPartition, int]) -> None:
         failed: Mapping[TopicPartition, ClientError] = {}
