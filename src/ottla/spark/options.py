@@ -145,6 +145,7 @@ SOURCE_NAMES: Final = (
     "groupIdPrefix", *FORMAT_NAMES,
 )  # fmt: skip
 SINK_NAMES: Final = ("topic", "includeHeaders", *FORMAT_NAMES)
+_SPARKS_OWN: Final = ("checkpointLocation",)  # Spark hands it to a stream's writer among the options
 
 # Ours does not have them: they tune the JVM's client, and what is read and written is the same without.
 _NO_EFFECT: Final = frozenset(
@@ -516,7 +517,7 @@ def _client(kafka: Mapping[str, str], rows: tuple[Option, ...], refused: Mapping
 
 
 def _check_names(options: _Given, names: tuple[str, ...], rows: tuple[Option, ...], what: str) -> None:
-    own = {name.lower(): name for name in names}
+    own = {name.lower(): name for name in (*names, *_SPARKS_OWN)}
     kafka = {f"kafka.{name}" for row in rows for name in (row.name, *row.aliases)}
     refused = _REFUSED_BY_SOURCE if what == "source" else _REFUSED_BY_SINK
     kafka |= {f"kafka.{name}" for name in (*_NO_EFFECT, *refused)}
