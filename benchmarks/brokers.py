@@ -5,15 +5,28 @@ from __future__ import annotations
 import contextlib
 import os
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Protocol
 
 from tests.ottla_process import OttlaProcess
 from tests.peers.kafka import StockKafka
 
 _TICKS = os.sysconf("SC_CLK_TCK")
 _PAGE = os.sysconf("SC_PAGE_SIZE")
+
+
+# Groups begin at once, so that no race waits for what it does not measure.
+SETTINGS = {"group.initial.rebalance.delay.ms": 0}
+
+
+class Start(Protocol):
+    """Starts one more broker of its kind in a directory."""
+
+    def __call__(
+        self, directory: Path, settings: Mapping[str, object] = SETTINGS
+    ) -> contextlib.AbstractContextManager[Broker]: ...
 
 
 @dataclass(frozen=True)
@@ -23,8 +36,7 @@ class Broker:
     name: str
     bootstrap: str
     pid: int
-    another: Callable[[Path], contextlib.AbstractContextManager[Broker]]
-    """Starts one more of its kind in a directory."""
+    another: Start
 
     @property
     def address(self) -> tuple[str, int]:
@@ -48,16 +60,16 @@ class Broker:
 
 
 @contextlib.contextmanager
-def start_ottla(directory: Path) -> Iterator[Broker]:
+def start_ottla(directory: Path, settings: Mapping[str, object] = SETTINGS) -> Iterator[Broker]:
     """Ottla with its defaults."""
-    with OttlaProcess(directory, {"group.initial.rebalance.delay.ms": 0}) as process:
+    with OttlaProcess(directory, settings) as process:
         yield Broker("ottla", process.bootstrap, process.pid, start_ottla)
 
 
 @contextlib.contextmanager
-def start_kafka(directory: Path) -> Iterator[Broker]:
+def start_kafka(directory: Path, settings: Mapping[str, object] = SETTINGS) -> Iterator[Broker]:
     """Stock Kafka, one node, controller and broker, with the JVM's own defaults and a heap of 1 GiB."""
-    kafka = StockKafka(directory, overrides={"group.initial.rebalance.delay.ms": 0}, for_speed=True)
+    kafka = StockKafka(directory, overrides=settings, for_speed=True)
     formatted = kafka.data() / "meta.properties"
     if formatted.exists():
         kafka.cluster_id = formatted.read_text().partition("cluster.id=")[2].split()[0]

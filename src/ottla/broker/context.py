@@ -2,24 +2,33 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from ottla.network.server import Connection
 
 
-@dataclass(slots=True)
 class RequestContext:
     """One request: its header, and where it came from."""
 
-    connection: Connection
-    api_key: int
-    api_version: int
-    correlation_id: int
-    client_id: str | None
-    received_ms: int
-    """Monotonic clock, milliseconds."""
+    __slots__ = ("api_key", "api_version", "client_id", "connection", "correlation_id", "received_ms")
+
+    def __init__(
+        self,
+        connection: Connection,
+        api_key: int,
+        api_version: int,
+        correlation_id: int,
+        client_id: str | None,
+        received_ms: int,
+    ) -> None:
+        """`received_ms` is of the monotonic clock."""
+        self.connection = connection
+        self.api_key = api_key
+        self.api_version = api_version
+        self.correlation_id = correlation_id
+        self.client_id = client_id
+        self.received_ms = received_ms
 
     @property
     def client_host(self) -> str:

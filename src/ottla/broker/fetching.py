@@ -7,8 +7,7 @@ KIP-74: the first partition with data gives at least one batch whatever its size
 from __future__ import annotations
 
 import asyncio
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from ottla.broker.partition import READ_COMMITTED
 from ottla.common.completion import Completion
@@ -33,8 +32,7 @@ LONGEST_WAIT_MS = 300_000
 TOPIC_IDS_SINCE_VERSION = 13
 
 
-@dataclass(slots=True)
-class FetchLimits:
+class FetchLimits(NamedTuple):
     """What one fetch asks for besides its partitions."""
 
     max_wait_ms: int
@@ -43,13 +41,15 @@ class FetchLimits:
     isolation_level: int
 
 
-@dataclass(slots=True)
 class Look:
     """What one look at the changed partitions found."""
 
-    found: list[tuple[FetchPartitionState, PartitionData]] = field(default_factory=list)
-    size: int = 0
-    failed: bool = False
+    __slots__ = ("failed", "found", "size")
+
+    def __init__(self) -> None:
+        self.found: list[tuple[FetchPartitionState, PartitionData]] = []
+        self.size = 0
+        self.failed = False
 
 
 class Fetch:

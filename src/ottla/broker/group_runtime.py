@@ -17,9 +17,8 @@ import logging
 import os
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
 from functools import lru_cache, partial
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from ottla.common.clock import Clock
 from ottla.common.completion import Completion
@@ -81,8 +80,7 @@ class OffsetsTopic:
         )
 
 
-@dataclass(slots=True)
-class _Waiting:
+class _Waiting(NamedTuple):
     """An answer that promises what is not committed yet."""
 
     end_offset: int

@@ -7,14 +7,13 @@ What is wrong before that is harm, and no metadata is made up for it.
 from __future__ import annotations
 
 import logging
-from dataclasses import dataclass
 
 from ottla.broker import metadata_snapshots as snapshots
 from ottla.common.errors import ErrorCode, KafkaError
 from ottla.log.files import Files
 from ottla.log.log import Log
 from ottla.metadata.delta import MetadataDelta, MetadataError
-from ottla.metadata.image import EMPTY_IMAGE, MetadataImage
+from ottla.metadata.image import EMPTY_IMAGE
 from ottla.protocol.control_records import ControlType, decode_control_key
 from ottla.protocol.metadata_records import decode_metadata_record
 from ottla.protocol.wire import DecodeError
@@ -27,18 +26,18 @@ READ_SIZE = 8 << 20
 SYNCED = "synced-offset"
 
 
-@dataclass
 class Loaded:
     """What was found."""
 
-    image: MetadataImage
-    controls: dict[ControlType, bytes]
-    """The latest kraft.version and voters, if the log has such records."""
-    snapshot_end: int
-    bytes_since_snapshot: int
-    last_timestamp_ms: int
-    in_transaction: bool
-    """The log ends inside a metadata transaction, which must be aborted before anything else is appended."""
+    def __init__(self) -> None:
+        self.image = EMPTY_IMAGE
+        # The latest kraft.version and voters, if the log has such records.
+        self.controls: dict[ControlType, bytes] = {}
+        self.snapshot_end = 0
+        self.bytes_since_snapshot = 0
+        self.last_timestamp_ms = -1
+        # The log ends inside a metadata transaction, which must be aborted before anything else is appended.
+        self.in_transaction = False
 
 
 def load(log: Log) -> Loaded:
@@ -80,7 +79,7 @@ def write_synced(files: Files, directory: str, offset: int) -> None:
 def _load(log: Log) -> Loaded:
     snapshots.remove_leftovers(log.files, log.directory)
     delta = MetadataDelta(EMPTY_IMAGE)
-    loaded = Loaded(EMPTY_IMAGE, {}, 0, 0, -1, in_transaction=False)
+    loaded = Loaded()
     offset, epoch = 0, -1
     found = snapshots.newest(log.files, log.directory)
     if found is not None:

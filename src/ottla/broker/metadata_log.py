@@ -19,9 +19,8 @@ from __future__ import annotations
 import logging
 from collections import deque
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
 from random import SystemRandom
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from ottla.broker import metadata_snapshots as snapshots
 from ottla.broker.metadata_loading import load, read_synced, write_synced
@@ -92,8 +91,7 @@ class QuorumDescription:
     voters: tuple[VoterState, ...]
 
 
-@dataclass(slots=True)
-class _Waiting:
+class _Waiting(NamedTuple):
     """Something appended, or asked, that is true once everything below `end_offset` is committed."""
 
     end_offset: int

@@ -5,7 +5,6 @@ each, and whose `run` is `run_verb`.
 """
 
 import argparse
-import difflib
 import sys
 from collections.abc import Callable, Iterable, Mapping
 from typing import NamedTuple, NoReturn
@@ -113,7 +112,9 @@ def nearest(word: str, known: Iterable[str]) -> str | None:
     """The known word that looks most like this one; None if none does."""
     known = list(known)
     by_lower = {name.lower(): name for name in known}
-    close = difflib.get_close_matches(word.lower(), by_lower, n=1, cutoff=0.6)
+    from difflib import get_close_matches  # a millisecond, for mistakes only
+
+    close = get_close_matches(word.lower(), by_lower, n=1, cutoff=0.6)
     if close:
         return by_lower[close[0]]
     inside = [name for name in known if len(word) > 2 and word.lower() in name.lower()]

@@ -1,12 +1,14 @@
 """`LogConfig`: what one partition's log needs to know of its topic's configuration. Names and defaults are Kafka's."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, fields, replace
+from typing import Any
+
+from ottla.common.frozen import frozen
 
 _INT64_MAX = (1 << 63) - 1
 
 
-@dataclass(frozen=True)
+@frozen
 class LogConfig:
     """Sizes in bytes, times in milliseconds; -1 means no limit where Kafka has it so."""
 
@@ -36,8 +38,8 @@ class LogConfig:
 
     def with_overrides(self, values: Mapping[str, object]) -> "LogConfig":
         """A copy in which the given settings are replaced."""
-        known = {field.name for field in fields(self)}
-        changes: dict[str, object] = {}
+        known: dict[str, Any] = {name: getattr(self, name) for name in self.__annotations__}
+        changes: dict[str, Any] = {}
         for name, value in values.items():
             attribute = name.replace(".", "_")
             if attribute not in known or value is None:
@@ -48,7 +50,7 @@ class LogConfig:
                 changes[attribute] = float(str(value))
             else:
                 changes[attribute] = int(str(value))
-        return replace(self, **changes)  # type: ignore[arg-type]  # checked by name above
+        return LogConfig(**(known | changes))
 
     @property
     def max_segment_ms(self) -> int:

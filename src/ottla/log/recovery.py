@@ -8,10 +8,10 @@ or has an impossible size.
 """
 
 import logging
-from dataclasses import dataclass
 
 from ottla.common.clock import Clock, SystemClock
 from ottla.common.errors import KafkaError
+from ottla.common.frozen import frozen
 from ottla.common.ids import ZERO_UUID, TopicPartition, Uuid
 from ottla.log.checkpoints import read_topic_id
 from ottla.log.config import LogConfig
@@ -44,7 +44,7 @@ _DIGITS = 20
 INT64_MAX = (1 << 63) - 1
 
 
-@dataclass(frozen=True)
+@frozen
 class Opening:
     """What is known of a log before its directory is read; `recovery_point` counts after an unclean shutdown only.
 

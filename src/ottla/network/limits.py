@@ -1,7 +1,8 @@
 """What clients may take of a broker, and where these limits come from."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import NamedTuple
 
 from ottla.config import BrokerConfig
 
@@ -10,13 +11,12 @@ _UNLIMITED = 2**31 - 1
 DEFAULT_BUFFERED_BYTES = 512 * 1024 * 1024
 
 
-@dataclass(frozen=True, slots=True)
-class Limits:
+class Limits(NamedTuple):
     """Defaults are Kafka's where it has the setting."""
 
     max_connections: int = _UNLIMITED
     max_connections_per_ip: int = _UNLIMITED
-    max_connections_per_ip_overrides: Mapping[str, int] = field(default_factory=dict)
+    max_connections_per_ip_overrides: Mapping[str, int] = MappingProxyType({})
     max_connection_creation_rate: int = _UNLIMITED
     """New connections a second; those beyond wait."""
     max_frame_bytes: int = 100 * 1024 * 1024

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ast
-import dataclasses
 import re
 import subprocess
 import sys
@@ -54,9 +53,7 @@ def _read_by_name() -> frozenset[str]:
 def _attributes_of_the_log() -> frozenset[str]:
     """What the log room reads of a `LogConfig`."""
     text = "\n".join(path.read_text() for path in (SOURCE / "log").glob("*.py"))
-    return frozenset(
-        field.name for field in dataclasses.fields(LogConfig) if re.search(rf"(config|self)\.{field.name}\b", text)
-    )
+    return frozenset(name for name in LogConfig.__annotations__ if re.search(rf"(config|self)\.{name}\b", text))
 
 
 def _topic_setting_is_read(name: str) -> bool:

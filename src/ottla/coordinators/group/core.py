@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
 
 from ottla.common.errors import ErrorCode
 from ottla.coordinators.group.config import GroupConfig
@@ -19,15 +18,17 @@ from ottla.protocol.messages.sync_group import SyncGroupResponse
 NULLABLE_PROTOCOL_NAME = 7
 
 
-@dataclass(slots=True)
 class Core:
     """State of one shard; `random_bytes(count)` makes member ids."""
 
-    config: GroupConfig
-    random_bytes: Callable[[int], bytes]
-    groups: dict[str, Group] = field(default_factory=dict)
-    offsets: OffsetStore = field(default_factory=OffsetStore)
-    timers: Timers = field(default_factory=Timers)
+    __slots__ = ("config", "groups", "offsets", "random_bytes", "timers")
+
+    def __init__(self, config: GroupConfig, random_bytes: Callable[[int], bytes]) -> None:
+        self.config = config
+        self.random_bytes = random_bytes
+        self.groups: dict[str, Group] = {}
+        self.offsets = OffsetStore()
+        self.timers = Timers()
 
     def new_member_id(self, prefix: str) -> str:
         """`prefix` (the client's id, or the static member's) and a random UUID in its usual spelling."""

@@ -7,7 +7,6 @@ when it names several groups. Out: `Append` and `Reply`.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import NamedTuple, TypeAlias
 
 from ottla.common.errors import ErrorCode
@@ -66,18 +65,27 @@ class TopicsDeleted:
     names: frozenset[str]
 
 
-@dataclass(eq=False, slots=True)
 class Call:
     """A request on its way through the shard; whoever made it finds its answer by identity.
 
     `token` is the caller's own and never looked at.
     """
 
-    request: object
-    api_version: int = 0
-    client_id: str = ""
-    client_host: str = ""
-    token: object = None
+    __slots__ = ("api_version", "client_host", "client_id", "request", "token")
+
+    def __init__(
+        self,
+        request: object,
+        api_version: int = 0,
+        client_id: str = "",
+        client_host: str = "",
+        token: object = None,
+    ) -> None:
+        self.request = request
+        self.api_version = api_version
+        self.client_id = client_id
+        self.client_host = client_host
+        self.token = token
 
 
 RecordBytes: TypeAlias = tuple[bytes, bytes | None]
