@@ -13,6 +13,7 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 from confluent_kafka import OFFSET_BEGINNING, Consumer, TopicPartition
+from confluent_kafka.admin import AdminClient, NewTopic
 
 from ottla.clients import AsyncProducer, Producer
 from ottla.clients.errors import (
@@ -33,7 +34,8 @@ from tests.conftest import RunningBroker
 from tests.ottla_process import OttlaProcess
 
 from .conftest import MakeTopic
-from .support import WAIT_S, Sent, sample_records
+from .support import WAIT_S, Sent, sample_records, wait_until
+from .wire import serves
 
 CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
 
@@ -240,6 +242,24 @@ def test_a_partitioner_of_ones_own(broker: RunningBroker, make_topic: MakeTopic)
         bootstrap_servers=broker.bootstrap, partitioner=lambda _topic, _key, value, count: len(value or b"") % count
     ) as producer:
         assert [producer.send(topic, b"x" * n).result(WAIT_S).partition for n in range(6)] == [0, 1, 2, 3, 0, 1]
+
+
+@pytest.mark.both
+def test_a_topic_made_anew_gets_what_is_sent_after_that(
+    producer: Producer, broker: RunningBroker, admin: AdminClient, make_topic: MakeTopic
+) -> None:
+    topic = make_topic(2)
+    for i in range(10):
+        assert producer.send(topic, b"old %d" % i, partition=0).result(WAIT_S).offset == i
+    admin.delete_topics([topic])[topic].result(WAIT_S)
+    wait_until(lambda: not serves(broker.bootstrap, topic, 2), f"{topic} is gone")
+    admin.create_topics([NewTopic(topic, num_partitions=1, replication_factor=1)])[topic].result(WAIT_S)
+    wait_until(lambda: serves(broker.bootstrap, topic, 1), f"leaders of the new {topic}")
+    deliveries = [producer.send(topic, b"new %d" % i, partition=0) for i in range(10)]
+    assert [delivery.result(WAIT_S).offset for delivery in deliveries] == list(range(10))
+    assert producer.send(topic, b"after").result(WAIT_S).offset == 10
+    rows = [record.value for _, record in read_back(broker.bootstrap, topic, 1, 11)[0]]
+    assert rows == [*(b"new %d" % i for i in range(10)), b"after"]
 
 
 @pytest.mark.both

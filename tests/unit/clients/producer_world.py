@@ -18,6 +18,7 @@ from ottla.clients.producer.core import ProducerCore
 from ottla.clients.producer.events import AskProducerId, Effect, Finished, Outcome, RefreshMetadata, Send, Wake
 from ottla.clients.producer.settings import ProducerSettings
 from ottla.common.errors import ErrorCode
+from ottla.common.ids import Uuid
 from ottla.records import Record, kernels
 
 LATENCY_MS = 3
@@ -86,6 +87,8 @@ class World:
         self.topic_errors: dict[str, int] = {}
         self.known = {p: log.leader for p, log in self.logs.items()}
         self.topic_exists = True
+        self.hints = False
+        self.id_now = self.id_seen = Uuid(b"1" * 16)
         self.lose_request = self.lose_answer = self.delay_answer = 0.0
         self.arrivals_ms: list[int] = []  # of the next requests whose answers are late; then by chance
         self.latest_arrival_ms = 1500  # of a request whose answer is late; it is given up after 1000
@@ -112,6 +115,9 @@ class World:
     def leader(self, topic: str, partition: int) -> int | None:
         leader = self.known.get(partition, -1)
         return None if leader < 0 else leader
+
+    def topic_id(self, topic: str) -> Uuid:
+        return self.id_seen
 
     # what a test does ---------------------------------------------------------------------------------------------
 
@@ -184,6 +190,11 @@ class World:
         self._order += 1
         heapq.heappush(self._events, (self.now_ms + delay_ms, self._order, event))
 
+    def make_topic_anew(self, partitions: int = 1) -> None:
+        """Delete the topic and create it again, of which the client knows nothing yet."""
+        self.logs = {p: Log(leader=p % self.nodes) for p in range(partitions)}
+        self.id_now = Uuid(bytes([self.id_now[0] + 1]) * 16)
+
     def move_leader(self, partition: int, node: int) -> None:
         self.logs[partition].leader = node
 
@@ -193,6 +204,7 @@ class World:
         if not self.topic_exists:
             return self.core.metadata_changed(self.now_ms)
         self._seen = True
+        self.id_seen = self.id_now
         self.known = {p: log.leader for p, log in self.logs.items()}
         return self.core.metadata_changed(self.now_ms)
 
@@ -207,6 +219,7 @@ class World:
              batch.sequence)
             for batch in send.batches
         ]  # fmt: skip
+        topic_id = self.id_seen
         lost = ConnectionLost("the connection was lost")
         if send.node_id in self.down or chance() < self.lose_request:
             self.at(LATENCY_MS, lambda: self.core.lost(send.request_id, lost, self.now_ms))
@@ -218,7 +231,13 @@ class World:
 
         def arrive() -> list[Effect]:
             for partition, size, values, *producer in rows:
-                outcomes[self.topic, partition] = self._append(send.node_id, partition, size, values, *producer)
+                outcome = self._append(send.node_id, topic_id, partition, size, values, *producer)
+                outcomes[self.topic, partition] = outcome
+                if self.hints and outcome.error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER:
+                    # KIP-951. The shell would take it in with the answer.
+                    has_moved = self.known[partition] != self.logs[partition].leader
+                    self.known[partition] = self.logs[partition].leader
+                    outcomes[self.topic, partition] = outcome._replace(has_moved=has_moved)
             return []
 
         if chance() < self.delay_answer:
@@ -238,7 +257,11 @@ class World:
         else:
             self.at(after, lambda: self.core.responded(send.request_id, outcomes, 0, self.now_ms))
 
-    def _append(self, node: int, partition: int, size: int, values: list[bytes | None], *producer: int) -> Outcome:
+    def _append(
+        self, node: int, topic_id: Uuid, partition: int, size: int, values: list[bytes | None], *producer: int
+    ) -> Outcome:
+        if topic_id != self.id_now:
+            return Outcome(ErrorCode.UNKNOWN_TOPIC_ID)
         log = self.logs[partition]
         if log.leader != node:
             return Outcome(ErrorCode.NOT_LEADER_OR_FOLLOWER)

@@ -184,6 +184,56 @@ def test_a_moved_leader_is_found() -> None:
     assert world.sends[-1].node_id == 1
 
 
+def test_a_leader_that_the_refusal_names_is_sent_to_at_once() -> None:
+    """KIP-951: neither the backoff nor metadata are waited for."""
+    world = World(nodes=2, retry_backoff_ms=1000)
+    world.hints = True
+    world.learn()
+    first = world.send(b"a")
+    assert first is not None
+    world.run(until=first.done)
+    world.move_leader(0, 1)
+    second = world.send(b"b")
+    assert second is not None
+    start, asked = world.now_ms, world.metadata_requests
+    world.run(until=second.done)
+    assert world.now_ms - start < 30
+    assert world.metadata_requests == asked, "the next would only be due after the backoff"
+
+
+def test_a_topic_made_anew_gets_what_is_sent_in_order_from_its_beginning() -> None:
+    world = World(partitions=3, batch_size=100, retry_backoff_ms=10)
+    world.learn()
+    first = [world.send(b"%060d" % i, partition=0) for i in range(3)]
+    world.run(until=lambda: all(d is not None and d.done() for d in first))
+    world.make_topic_anew(partitions=2)
+    second = [world.send(b"%060d" % i, partition=0) for i in range(3, 13)]
+    gone = world.send(b"to a partition that is no more", partition=2)
+    world.run(until=lambda: all(d is not None and d.done() for d in second))
+    assert world.logs[0].values == [b"%060d" % i for i in range(3, 13)]
+    assert [d.peek().offset for d in second if d is not None] == list(range(10))
+    assert {world.send(b"", partition=None, key=b"%d" % i).partition for i in range(20)} == {0, 1}  # type: ignore[union-attr]
+    assert gone is not None
+    world.run(until=gone.done)
+    assert isinstance(error_of(gone), DeliveryTimedOut)
+
+
+def test_records_without_a_key_avoid_partitions_without_a_leader() -> None:
+    world = World(partitions=3)
+    world.learn()
+    world.logs[1].leader = -1
+    for partition in range(3):
+        delivery = world.send(b"x", partition=partition)
+        assert delivery is not None
+    world.core._wish.missing.add("t")
+    world.run(for_ms=500)
+    for i in range(30):
+        free = world.send(b"%d" % i, partition=None)
+        assert free is not None
+        assert free.partition != 1
+        world.run(until=free.done)
+
+
 def test_delivery_times_out_with_a_typed_error_and_the_next_record_is_written() -> None:
     world = World(delivery_timeout_ms=3000)
     world.learn()

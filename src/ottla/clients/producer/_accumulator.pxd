@@ -62,6 +62,7 @@ cdef class TopicQueues:
     cdef public list queues
     cdef public list available
     cdef public Queue sticky
+    cdef public object topic_id
 
     cpdef Queue queue_for(self, object partition, object key)
     cpdef object next_sticky(self)

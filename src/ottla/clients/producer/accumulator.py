@@ -272,13 +272,14 @@ class Queue:
 class TopicQueues:
     """The partitions of one topic, and the one that takes records without a key now."""
 
-    __slots__ = ("available", "queues", "random", "sticky")
+    __slots__ = ("available", "queues", "random", "sticky", "topic_id")
 
     def __init__(self, random: Random) -> None:
         self.random = random
         self.queues: list[PartitionQueue] = []
         self.available: list[PartitionQueue] = []
         self.sticky: PartitionQueue | None = None  # until there are queues
+        self.topic_id: Any = None  # until the topic was seen
 
     def queue_for(self, partition: int | None, key: bytes | None) -> PartitionQueue | None:
         """Where a record goes; None if there is no such partition (yet)."""

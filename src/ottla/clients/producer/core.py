@@ -448,7 +448,10 @@ class ProducerCore:
                 batch.queue.renumber = batch.unsure_until_ms <= now_ms
             return self._retry_or_end(batch, error, now_ms)
         if error.retriable:
-            return self._retry_or_end(batch, error, now_ms)
+            has_ended = self._retry_or_end(batch, error, now_ms)
+            if outcome.has_moved:
+                batch.queue.retry_at_ms = now_ms
+            return has_ended
         if outcome.record_errors:
             others = error_for(code, "Another record of the same batch was refused")
             batch.record_errors = {index: error_for(code, message) for index, message in outcome.record_errors}

@@ -24,9 +24,10 @@ from ottla.clients.driver import Driver
 from ottla.clients.errors import ClientError, ConnectionLost, RequestTimedOut
 from ottla.clients.producer.batch import Batch, Queue
 from ottla.clients.producer.events import Send
-from ottla.clients.producer.requests import LAST_VERSION_WITH_NAMES, encode, produce_request
+from ottla.clients.producer.requests import encode, produce_request, version_limit
 from ottla.clients.producer.settings import ProducerSettings
 from ottla.clients.producer.template import Template
+from ottla.common.ids import Uuid
 from ottla.network.client import ClientConnection, NetworkError
 from ottla.protocol.frames import decode_response_header
 from ottla.protocol.messages.produce import ProduceRequest, ProduceResponse
@@ -84,14 +85,17 @@ class _Line:
         except OSError:
             return False
 
-    def send(self, batch: Batch, settings: ProducerSettings) -> Template:
+    def send(self, batch: Batch, settings: ProducerSettings, topic_id: Uuid) -> Template:
         """Send the batch; gives what the answer is read by. Raises OSError."""
         records = encode(batch, settings.codec, settings.level)
         template = self._templates.get((batch.queue, len(records)))
-        if template is None:
+        if template is None or template.topic_id != topic_id:
             if len(self._templates) >= TEMPLATES:
                 self._templates.clear()
-            template = Template(produce_request([batch], settings), self.version, self._client_id)
+            ids = {batch.queue.topic: topic_id}
+            limit = version_limit(ids)
+            version = self.version if limit is None else min(self.version, limit)
+            template = Template(produce_request([batch], settings, ids), version, self._client_id)
             self._templates[batch.queue, len(records)] = template
         self.correlation_id = (self.correlation_id + 1) & 0x7FFFFFFF
         self.socket.sendall(template.frame(self.correlation_id, records))
@@ -111,12 +115,12 @@ class _Line:
             if len(data) == frame_size(data):
                 return data
 
-    def decode(self, data: bytes) -> ProduceResponse:
-        """The answer to the last request. Raises DecodeError."""
-        correlation_id, position = decode_response_header(data, ProduceRequest.API_KEY, self.version, SIZE_BYTES)
+    def decode(self, data: bytes, version: int) -> ProduceResponse:
+        """The answer to the last request, which had that version. Raises DecodeError."""
+        correlation_id, position = decode_response_header(data, ProduceRequest.API_KEY, version, SIZE_BYTES)
         if correlation_id != self.correlation_id:
             raise DecodeError(f"{self.correlation_id} was asked, {correlation_id} is answered")
-        response, _ = ProduceResponse.decode_from(data, position, self.version)
+        response, _ = ProduceResponse.decode_from(data, position, version)
         return response
 
 
@@ -162,7 +166,8 @@ class Direct:
             if not self._core.may_go_alone(batch, node, now_ms):
                 return
             try:
-                template = line.send(batch, self._sender.settings)
+                topic_id = self._sender.cluster.view.topic_id(batch.queue.topic)
+                template = line.send(batch, self._sender.settings, topic_id)
             except Exception as error:  # noqa: BLE001 - the loop tries again and says it
                 self._drop(line)
                 line.socket.close()
@@ -170,13 +175,14 @@ class Direct:
                     logger.debug("A record goes by the loop: %r", error)
                 return  # the batch is where it was
             send = self._core.goes_alone(batch, node, now_ms)
+        send.topic_ids[batch.queue.topic] = topic_id
         try:
             data = line.receive()
             numbers = template.numbers(line.correlation_id, data)
-            response = None if numbers is not None else line.decode(data)
+            response = None if numbers is not None else line.decode(data, template.version)
         except BaseException as error:
             # What is half done goes on in the loop, also if this is Ctrl-C.
-            self._give_up(send, line, error)
+            self._give_up(send, line, template.version, error)
             if not isinstance(error, (_Unanswered, OSError, DecodeError)):
                 raise
             return
@@ -206,7 +212,7 @@ class Direct:
         if address is None or self._singles <= SINGLES_BEFORE or now_ms < self._not_before_ms:
             return None
         try:
-            version = connection.highest_version(ProduceRequest.API_KEY, LAST_VERSION_WITH_NAMES)
+            version = connection.highest_version(ProduceRequest.API_KEY)
             line = self._lines[node] = _Line(connection, address, version, self._client_id)
         except (OSError, NetworkError):
             self._not_before_ms = now_ms + REST_MS
@@ -221,27 +227,27 @@ class Direct:
 
     # --- back to the loop ---------------------------------------------------------------------------------------
 
-    def _give_up(self, send: Send, line: _Line, error: BaseException) -> None:
+    def _give_up(self, send: Send, line: _Line, version: int, error: BaseException) -> None:
         self._drop(line)
         received = error.data if isinstance(error, _Unanswered) else None
         if received is None and not isinstance(error, (OSError, DecodeError, Exception)):
             received = b""  # interrupted: there may be an answer yet
         try:
-            self._driver.call_soon(self._adopt, send, line, received, str(error))
+            self._driver.call_soon(self._adopt, send, line, version, received, str(error))
         except ClientError:  # closed: the core has ended the batch
             line.socket.close()
 
-    def _adopt(self, send: Send, line: _Line, received: bytes | None, problem: str) -> None:
+    def _adopt(self, send: Send, line: _Line, version: int, received: bytes | None, problem: str) -> None:
         """On the loop: wait for the rest of an answer, or say that none will come."""
         if received is None:
             line.socket.close()
             host, port = line.address[:2]
             self._sender.lose(send, ConnectionLost(f"{host}:{port}: {problem}"))
         else:
-            self._sender.spawn(self._finish(send, line, received))
+            self._sender.spawn(self._finish(send, line, version, received))
             self._sender.turn()  # for the time that the batch has left
 
-    async def _finish(self, send: Send, line: _Line, data: bytes) -> None:
+    async def _finish(self, send: Send, line: _Line, version: int, data: bytes) -> None:
         loop = asyncio.get_running_loop()
         timeout_s = self._sender.settings.request_timeout_ms / 1000
         line.socket.setblocking(False)
@@ -252,7 +258,7 @@ class Direct:
                     if not more:
                         raise ConnectionError("the broker closed the connection")
                     data += more
-            response = line.decode(data)
+            response = line.decode(data, version)
         except TimeoutError:
             self._sender.lose(send, RequestTimedOut(f"{line.address} did not answer within {timeout_s:g} s"))
         except (OSError, DecodeError) as error:

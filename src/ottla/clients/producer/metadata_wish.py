@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable
 from typing import Protocol
 
 from ottla.clients.errors import ClientError
+from ottla.common.ids import Uuid
 
 FOREVER_MS = 1 << 62
 
@@ -25,6 +26,10 @@ class View(Protocol):
 
     def leader(self, topic: str, partition: int) -> int | None:
         """The node that leads it, None while nobody does."""
+        ...
+
+    def topic_id(self, topic: str) -> Uuid:
+        """Which topic of that name it is; zero where brokers do not say."""
         ...
 
 

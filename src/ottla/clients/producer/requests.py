@@ -1,4 +1,7 @@
-"""Batches into a ProduceRequest and its answer into outcomes. Names topics, not ids: versions 3 to 12.
+"""Batches into a ProduceRequest and its answer into outcomes.
+
+From version 13 on topics go by their ids (KIP-516): a topic that was made anew takes nothing that was meant for the
+old one until the producer has seen that it is another. Answers may say who leads now (KIP-951).
 
 A batch is encoded and compressed when it is first sent and kept until its end; a retry only writes another header where
 the sequence changed. Called outside the core's lock: a batch in flight is changed by nobody else.
@@ -6,9 +9,13 @@ the sequence changed. Called outside the core's lock: a batch in flight is chang
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
+from ottla.clients.cluster import ClusterView, Node
 from ottla.clients.producer.batch import Batch
 from ottla.clients.producer.events import Outcome
 from ottla.clients.producer.settings import ProducerSettings
+from ottla.common.ids import ZERO_UUID, Uuid
 from ottla.protocol.messages.produce import PartitionProduceData, ProduceRequest, ProduceResponse, TopicProduceData
 from ottla.records.batch import HEADER_SIZE, LOG_OVERHEAD, MAGIC, BatchHeader, Codec, write_header
 from ottla.records.codecs import compress
@@ -16,8 +23,13 @@ from ottla.records.codecs import compress
 LAST_VERSION_WITH_NAMES = 12
 
 
-def produce_request(batches: list[Batch], settings: ProducerSettings) -> ProduceRequest:
-    """The request that appends these batches, one per partition."""
+def version_limit(topic_ids: Mapping[str, Uuid]) -> int | None:
+    """The highest version that the request may have: without every topic's id one that goes by names."""
+    return LAST_VERSION_WITH_NAMES if ZERO_UUID in topic_ids.values() else None
+
+
+def produce_request(batches: list[Batch], settings: ProducerSettings, topic_ids: Mapping[str, Uuid]) -> ProduceRequest:
+    """The request that appends these batches, one per partition, in any version up to `version_limit`."""
     topics: dict[str, list[PartitionProduceData]] = {}
     for batch in batches:
         records = encode(batch, settings.codec, settings.level)
@@ -28,7 +40,10 @@ def produce_request(batches: list[Batch], settings: ProducerSettings) -> Produce
         transactional_id=None,
         acks=settings.acks,
         timeout_ms=settings.request_timeout_ms,
-        topic_data=[TopicProduceData(name=topic, partition_data=rows) for topic, rows in topics.items()],
+        topic_data=[
+            TopicProduceData(name=topic, topic_id=topic_ids[topic], partition_data=rows)
+            for topic, rows in topics.items()
+        ],
     )
 
 
@@ -60,16 +75,24 @@ def encode(batch: Batch, codec: Codec, level: int | None) -> bytearray:
     return out
 
 
-def outcomes_of(response: ProduceResponse) -> dict[tuple[str, int], Outcome]:
-    """What the broker says, by topic and partition."""
-    return {
-        (topic.name, row.index): Outcome(
-            row.error_code,
-            row.base_offset,
-            row.log_append_time_ms,
-            row.error_message,
-            tuple((error.batch_index, error.batch_index_error_message) for error in row.record_errors),
-        )
-        for topic in response.responses
-        for row in topic.partition_responses
-    }
+def outcomes_of(
+    response: ProduceResponse, topic_ids: Mapping[str, Uuid], view: ClusterView
+) -> dict[tuple[str, int], Outcome]:
+    """What the broker says, by topic and partition; `view` learns of new leaders. `topic_ids` as in the request."""
+    names = {topic_id: name for name, topic_id in topic_ids.items()}
+    for node in response.node_endpoints:
+        view.add_node(Node(node.node_id, node.host, node.port, node.rack))
+    outcomes = {}
+    for topic in response.responses:
+        name = topic.name or names.get(topic.topic_id, "")
+        for row in topic.partition_responses:
+            hint = row.current_leader
+            outcomes[name, row.index] = Outcome(
+                row.error_code,
+                row.base_offset,
+                row.log_append_time_ms,
+                row.error_message,
+                tuple((error.batch_index, error.batch_index_error_message) for error in row.record_errors),
+                hint.leader_id >= 0 and view.set_leader(name, row.index, hint.leader_id, hint.leader_epoch),
+            )
+    return outcomes

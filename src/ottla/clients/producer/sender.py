@@ -18,7 +18,7 @@ from ottla.clients.errors import ClientError, error_for
 from ottla.clients.network import Cluster, client_error
 from ottla.clients.producer.core import ProducerCore
 from ottla.clients.producer.events import AskProducerId, Effect, Finished, Outcome, RefreshMetadata, Send, Wake
-from ottla.clients.producer.requests import LAST_VERSION_WITH_NAMES, outcomes_of, produce_request
+from ottla.clients.producer.requests import outcomes_of, produce_request, version_limit
 from ottla.clients.producer.settings import ProducerSettings
 from ottla.network.client import ClientConnection, NetworkError
 from ottla.protocol.message import Message
@@ -128,8 +128,11 @@ class Sender:
 
     def _transmit(self, connection: ClientConnection, send: Send) -> None:
         try:
-            request = produce_request(send.batches, self.settings)
-            version = connection.highest_version(ProduceRequest.API_KEY, LAST_VERSION_WITH_NAMES)
+            ids = send.topic_ids = {
+                batch.queue.topic: self.cluster.view.topic_id(batch.queue.topic) for batch in send.batches
+            }
+            request = produce_request(send.batches, self.settings, ids)
+            version = connection.highest_version(ProduceRequest.API_KEY, version_limit(ids))
             future = connection.send_nowait(request, version=version, timeout_s=self._timeout_s)
         except NetworkError as error:
             self.lose(send, client_error(error))
@@ -152,7 +155,8 @@ class Sender:
     def answer(self, send: Send, response: Message | None) -> None:
         """The broker's answer; None with acks=0."""
         if isinstance(response, ProduceResponse):
-            outcomes, throttle_ms = outcomes_of(response), response.throttle_time_ms
+            outcomes = outcomes_of(response, send.topic_ids, self.cluster.view)
+            throttle_ms = response.throttle_time_ms
         else:
             keys = ((batch.queue.topic, batch.queue.partition) for batch in send.batches)
             outcomes, throttle_ms = dict.fromkeys(keys, ACKNOWLEDGED_BY_NOBODY), 0

@@ -29,11 +29,14 @@ class Template:
 
     __slots__ = (
         "_after_records", "_answer_end", "_answer_start", "_before_id", "_before_records", "_numbers_at", "_size",
+        "topic_id", "version",
     )  # fmt: skip
 
     def __init__(self, request: ProduceRequest, version: int, client_id: str) -> None:
         (topic,) = request.topic_data
         (row,) = topic.partition_data
+        self.topic_id = topic.topic_id
+        self.version = version
         whole = b"".join(encode_request(request, version, 0, client_id))
         start, _, self._after_records = whole.rpartition(bytes(row.records or b""))
         self._before_id = start[:_REQUEST_ID_AT]
@@ -41,7 +44,7 @@ class Template:
         good = PartitionProduceResponse(
             index=row.index, base_offset=_MARK, log_append_time_ms=_MARK, log_start_offset=_MARK
         )
-        response = ProduceResponse(responses=[TopicProduceResponse(name=topic.name, partition_responses=[good])])
+        response = ProduceResponse(responses=[TopicProduceResponse(topic.name, topic.topic_id, [good])])
         answer = b"".join(encode_response(RequestHeader(ProduceRequest.API_KEY, version, 0, client_id), response))
         self._answer_start, found, self._answer_end = answer[_AFTER_ID:].partition(_MARKS)
         self._numbers_at = _AFTER_ID + len(self._answer_start)

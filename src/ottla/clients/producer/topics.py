@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from ottla.clients.producer.batch import TopicQueues
 from ottla.clients.producer.metadata_wish import View
 from ottla.clients.producer.partition import FITS, PartitionQueue
+from ottla.common.ids import ZERO_UUID
 
 if TYPE_CHECKING:
     from ottla.clients.producer.core import ProducerCore
@@ -15,6 +16,11 @@ if TYPE_CHECKING:
 def learn(topic: str, queues: TopicQueues, view: View, owner: ProducerCore) -> bool:
     """Bring the queues of a topic up to date; False while its partitions are not known."""
     partitions = view.partitions(topic) or ()
+    topic_id = view.topic_id(topic)
+    if partitions and queues.topic_id != topic_id:
+        if queues.topic_id not in {None, ZERO_UUID}:
+            _made_anew(queues, max(partitions) + 1)
+        queues.topic_id = topic_id
     for index in range(len(queues.queues), max(partitions, default=-1) + 1):
         queues.queues.append(PartitionQueue(topic, index, owner))
     queues.available = [queue for queue in queues.queues if view.leader(topic, queue.partition) is not None]
@@ -24,3 +30,14 @@ def learn(topic: str, queues: TopicQueues, view: View, owner: ProducerCore) -> b
     if queues.queues and (queues.sticky is None or (queues.available and queues.sticky not in queues.available)):
         queues.next_sticky()
     return bool(queues.queues)
+
+
+def _made_anew(queues: TopicQueues, count: int) -> None:
+    """Another topic of the same name: it knows nothing of this producer, and may have fewer partitions.
+
+    What is on its way goes to it, as with Kafka's producer; batches of a partition that it does not have time out.
+    """
+    del queues.queues[count:]
+    for queue in queues.queues:
+        queue.is_known = False
+        queue.renumber = queue.producer_id >= 0
