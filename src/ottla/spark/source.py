@@ -63,6 +63,7 @@ from ottla.spark.options import (
     Offsets,
     OptionError,
     Place,
+    SinkOptions,
     SourceOptions,
     Timestamp,
     Timestamps,
@@ -75,6 +76,7 @@ if TYPE_CHECKING:
     import pyarrow as pa  # type: ignore[import-untyped,unused-ignore]
 
     from ottla.spark.cluster import SourceCluster
+    from ottla.spark.formats import Encoder
 
 logger = logging.getLogger("ottla.spark")
 
@@ -136,13 +138,23 @@ class OttlaDataSource(DataSource):
 
         if overwrite:
             raise OptionError('mode("overwrite") is not possible: a topic is appended to; use mode("append")')
-        return BatchWriter(read_sink_options(self.options), schema)
+        options = read_sink_options(self.options)
+        return BatchWriter(options, schema, _encoder(options, schema))
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:  # noqa: ARG002, N802 - Spark's
         """What a streaming query writes with; in output mode complete too, each batch is appended."""
         from ottla.spark.sink import StreamWriter
 
-        return StreamWriter(read_sink_options(self.options), schema)
+        options = read_sink_options(self.options)
+        return StreamWriter(options, schema, _encoder(options, schema))
+
+
+def _encoder(options: SinkOptions, schema: StructType) -> Encoder | None:
+    if options.key_format == "raw" and options.value_format == "raw":
+        return None
+    from ottla.spark.formats import encoder
+
+    return encoder(options, schema)
 
 
 def _check_schema(schema: StructType, options: SourceOptions) -> None:

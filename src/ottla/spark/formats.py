@@ -1,0 +1,249 @@
+"""Key and value as typed columns: what the options key.format and value.format ask for, on the way in and out.
+
+`column_type` is for planning; `decode` and `encoder` run in the tasks, on Arrow batches. A value that does not fit
+raises FormatError with field, topic, partition and offset; with mode=PERMISSIVE it is null, and its text goes into the
+column `_corrupt_record` of the schema, if there is one (it is then not null, and its other fields are).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, Final, Literal
+
+import pyarrow as pa  # type: ignore[import-untyped,unused-ignore]
+import pyarrow.compute as pc  # type: ignore[import-untyped,unused-ignore]
+from pyspark.sql.pandas.types import to_arrow_type
+from pyspark.sql.types import (
+    ArrayType,
+    BinaryType,
+    BooleanType,
+    ByteType,
+    DataType,
+    DateType,
+    DecimalType,
+    DoubleType,
+    FloatType,
+    IntegerType,
+    LongType,
+    MapType,
+    NullType,
+    ShortType,
+    StringType,
+    StructField,
+    StructType,
+    TimestampNTZType,
+    TimestampType,
+)
+
+from ottla.spark.ddl import SchemaError, parse_schema
+from ottla.spark.json_texts import to_json
+from ottla.spark.json_values import Bad, JsonReader
+from ottla.spark.options import OptionError, SinkOptions, SourceOptions
+
+Part = Literal["key", "value"]
+PARTS: Final[tuple[Part, ...]] = ("key", "value")
+CORRUPT: Final = "_corrupt_record"
+BESIDE_VALUE: Final = frozenset({"key", "value", "topic", "partition", "headers", "timestamp"})
+"""Columns of a sink that mean something themselves; without a column `value`, all others are the value."""
+
+_KNOWN: Final = (
+    BooleanType, ByteType, ShortType, IntegerType, LongType, FloatType, DoubleType, DecimalType, StringType, BinaryType,
+    DateType, TimestampType, TimestampNTZType,
+)  # fmt: skip
+
+
+class FormatError(ValueError):
+    """A key or value does not fit its format; the message names field, topic, partition and offset."""
+
+
+# -- in ----------------------------------------------------------------------------------------------------------
+
+
+def column_type(part: Part, options: SourceOptions) -> DataType:
+    """The type of the column `key` or `value` of a read. Raises OptionError for schemas that are not right."""
+    asked = options.key_format if part == "key" else options.value_format
+    if asked == "raw":
+        _refuse_schema(part, options.formats)
+        return BinaryType()
+    if asked == "json":
+        return _json_schema(part, options.formats)
+    raise OptionError(f"{part}.format={asked} is not there yet; it may be raw or json")
+
+
+def decode(batches: Iterator[Any], options: SourceOptions) -> Iterator[Any]:
+    """The batches with typed key and value. Raises FormatError."""
+    decoders = [_Decoder(part, options) for part in PARTS if getattr(options, f"{part}_format") != "raw"]
+    for batch in batches:
+        typed = batch
+        for decoder in decoders:
+            typed = decoder.decode(typed)
+        yield typed
+
+
+class _Decoder:
+    """Makes one column of batches typed."""
+
+    def __init__(self, part: Part, options: SourceOptions) -> None:
+        kind = column_type(part, options)
+        assert isinstance(kind, StructType)
+        self._part = part
+        self._permissive = _mode(options.formats) == "PERMISSIVE"
+        self._type = to_arrow_type(kind, timezone="UTC")
+        self._corrupt = next((i for i, field in enumerate(kind.fields) if field.name == CORRUPT), None)
+        read = StructType([field for field in kind.fields if field.name != CORRUPT])
+        self._reader = JsonReader(read, to_arrow_type(read, timezone="UTC"))
+
+    def decode(self, batch: Any) -> Any:
+        """The batch with this column typed."""
+        index = batch.schema.get_field_index(self._part)
+        values = batch.column(index)
+        column, bad = self._reader.read(values)
+        if bad and not self._permissive:
+            raise self._error(batch, bad[0])
+        if self._corrupt is not None:
+            column = self._with_texts(column, values, bad)
+        return batch.set_column(index, pa.field(self._part, self._type), column)
+
+    def _with_texts(self, column: Any, values: Any, bad: list[Bad]) -> Any:
+        rows = pa.array([each.row for each in bad], pa.int64())
+        is_bad = pc.is_in(pa.array(range(len(values)), pa.int64()), value_set=rows)
+        raw = values.filter(is_bad).to_pylist()
+        texts = pa.array([value.decode("utf-8", "replace") for value in raw], pa.string())
+        corrupt = pc.replace_with_mask(pa.nulls(len(values), pa.string()), is_bad, texts)
+        children = list(column.flatten())
+        assert self._corrupt is not None
+        children.insert(self._corrupt, corrupt)
+        return pa.StructArray.from_arrays(children, fields=list(self._type), mask=values.is_null())
+
+    def _error(self, batch: Any, bad: Bad) -> FormatError:
+        topic, partition, offset = (batch.column(name)[bad.row].as_py() for name in ("topic", "partition", "offset"))
+        field, problem = bad.misfit.field, bad.misfit.problem
+        what = f"the {self._part}'s field {field}" if field else f"the {self._part}"
+        return FormatError(
+            f"Topic {topic!r}, partition {partition}, offset {offset}: {what} {problem}. "
+            "The option mode=PERMISSIVE makes such values null"
+        )
+
+
+def _mode(formats: Mapping[str, str]) -> str:
+    mode = formats.get("mode", "FAILFAST").strip().upper()
+    if mode not in ("FAILFAST", "PERMISSIVE"):
+        raise OptionError(f"mode is {mode!r}; it must be FAILFAST (the default) or PERMISSIVE")
+    return mode
+
+
+def _refuse_schema(part: Part, formats: Mapping[str, str]) -> None:
+    for name in (f"{part}.schema", f"{part}.avro.schema"):
+        if name in formats:
+            raise OptionError(f"{name} is given, but {part}.format is raw; did you mean {part}.format=json?")
+
+
+def _json_schema(part: Part, formats: Mapping[str, str]) -> StructType:
+    text = formats.get(f"{part}.schema")
+    name = f"{part}.schema"
+    if text is None:
+        raise OptionError(f'{part}.format=json needs {name}, the columns as DDL ("a INT, b STRING") or as JSON')
+    try:
+        kind = parse_schema(text)
+    except SchemaError as error:
+        raise OptionError(f"{name} {error}; it is {text!r}") from None
+    if not isinstance(kind, StructType):
+        raise OptionError(f"{name} is {kind.simpleString()}; it must be columns or a struct: {part}s are JSON objects")
+    _check_known(kind, name)
+    _mode(formats)
+    corrupt = next((field for field in kind.fields if field.name == CORRUPT), None)
+    if corrupt is not None and not isinstance(corrupt.dataType, StringType):
+        raise OptionError(f"{name}: {CORRUPT} must be a STRING: the text that could not be read")
+    if len(kind.fields) == (corrupt is not None):
+        raise OptionError(f"{name} has no columns")
+    nullable = _nullable(kind)
+    assert isinstance(nullable, StructType)
+    return nullable
+
+
+def _check_known(kind: DataType, path: str) -> None:
+    if isinstance(kind, StructType):
+        for field in kind.fields:
+            _check_known(field.dataType, f"{path}: {field.name}")
+    elif isinstance(kind, ArrayType):
+        _check_known(kind.elementType, path)
+    elif isinstance(kind, MapType):
+        if not isinstance(kind.keyType, StringType):
+            raise OptionError(f"{path} has keys of {kind.keyType.simpleString()}; JSON has only strings")
+        _check_known(kind.valueType, path)
+    elif not isinstance(kind, _KNOWN):
+        raise OptionError(f"{path} is {kind.simpleString()}, which cannot be read")
+
+
+def _nullable(kind: DataType) -> DataType:
+    """The type with everything nullable: nobody knows what a topic holds."""
+    if isinstance(kind, StructType):
+        return StructType([StructField(field.name, _nullable(field.dataType)) for field in kind.fields])
+    if isinstance(kind, ArrayType):
+        return ArrayType(_nullable(kind.elementType))
+    if isinstance(kind, MapType):
+        return MapType(kind.keyType, _nullable(kind.valueType))
+    return kind
+
+
+# -- out ---------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Encoder:
+    """Makes key and value bytes of typed columns, batch by batch; goes along to the workers."""
+
+    parts: tuple[Part, ...]
+    fields: tuple[str, ...] = ()
+    """The columns that are the value, where there is no column of that name."""
+
+    def __call__(self, batch: Any) -> Any:
+        """The batch with its columns encoded."""
+        for part in self.parts:
+            if part == "value" and self.fields:
+                columns = [batch.column(name) for name in self.fields]
+                column = pa.StructArray.from_arrays(columns, names=list(self.fields))
+                batch = batch.append_column("value", to_json(column))
+            else:
+                index = batch.schema.get_field_index(part)
+                batch = batch.set_column(index, part, to_json(batch.column(index)))
+        return batch
+
+
+def encoder(options: SinkOptions, schema: StructType) -> Encoder | None:
+    """What encodes a DataFrame of `schema`; None if there is nothing to encode. Raises OptionError.
+
+    Without a column `value`, those that mean nothing else (`BESIDE_VALUE`) are the fields of the value.
+    """
+    asked: dict[Part, str] = {"key": options.key_format, "value": options.value_format}
+    parts = tuple(part for part in PARTS if asked[part] != "raw")
+    names = schema.fieldNames()
+    fields: tuple[str, ...] = ()
+    for part in parts:
+        if asked[part] != "json":
+            raise OptionError(f"{part}.format={asked[part]} is not there yet; it may be raw or json")
+        kind = schema[part].dataType if part in names else None
+        if kind is None and part == "key":
+            raise OptionError("key.format is given, but there is no column 'key'")
+        if kind is None:
+            fields = tuple(name for name in names if name not in BESIDE_VALUE)
+            if not fields:
+                raise OptionError("value.format is given, but there are no columns that could be the value")
+            kind = StructType([schema[name] for name in fields])
+        _check_writable(kind, part)
+    return Encoder(parts, fields) if parts else None
+
+
+def _check_writable(kind: DataType, path: str) -> None:
+    if isinstance(kind, StructType):
+        for field in kind.fields:
+            _check_writable(field.dataType, f"{path}.{field.name}")
+    elif isinstance(kind, ArrayType):
+        _check_writable(kind.elementType, path)
+    elif isinstance(kind, MapType):
+        if not isinstance(kind.keyType, (StringType, LongType, IntegerType, ShortType, ByteType)):
+            raise OptionError(f"The column {path!r} has keys of {kind.keyType.simpleString()}, which JSON has not")
+        _check_writable(kind.valueType, path)
+    elif not isinstance(kind, (*_KNOWN, NullType)):
+        raise OptionError(f"The column {path!r} is of {kind.simpleString()}, which cannot be written as JSON")
