@@ -97,9 +97,9 @@ def _announce(config: BrokerConfig, bootstrap: "Bootstrap") -> None:
         f"  {style.green('Ottla is up.')} Any Kafka client can connect to {style.bold(str(bootstrap))}",
         "",
         f"  {style.dim('data')}     {', '.join(map(os.path.abspath, directories_of(config)))}",
-        f"  {style.dim('write')}    echo hello | kcat -b {bootstrap} -t greetings -P",
-        f"  {style.dim('read')}     kcat -b {bootstrap} -t greetings -C -e",
-        f"  {style.dim('topics')}   kafka-topics.sh --bootstrap-server {bootstrap} --list",
+        f"  {style.dim('write')}    echo hello | ottla produce greetings -b {bootstrap}",
+        f"  {style.dim('read')}     ottla tail greetings -b {bootstrap}",
+        f"  {style.dim('topics')}   ottla topic list -b {bootstrap}",
         f"  {style.dim('stop')}     Ctrl-C",
         "",
     ]
