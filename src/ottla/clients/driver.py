@@ -94,10 +94,14 @@ class Driver:
 
     def check(self) -> None:
         """Raise what every call would: Closed, or ClientError in a forked child."""
-        if self._pid != os.getpid():
-            raise ClientError("This client was made before a fork: make one in each process")
+        self.check_fork()
         if self._closed:
             raise Closed("The client was closed")
+
+    def check_fork(self) -> None:
+        """Raise ClientError in a forked child."""
+        if self._pid != os.getpid():
+            raise ClientError("This client was made before a fork: make one in each process")
 
     def close(self, timeout_s: float = CLOSE_TIMEOUT_S) -> None:
         """Stop the loop and wait for its thread; what still runs on it is cancelled. Does nothing the second time."""

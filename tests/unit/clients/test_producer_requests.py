@@ -4,6 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import functools
+import os
+import signal
+import time
+import warnings
 from collections.abc import Callable, Coroutine
 
 from ottla.clients.producer import AsyncProducer, Producer
@@ -152,3 +156,57 @@ async def test_without_ids_topics_go_by_their_names() -> None:
 
         await asyncio.wait_for(asyncio.to_thread(story), 20)
         assert script.produced == [(12, ZERO_UUID, "t")] * 8
+
+
+def in_a_child(story: Callable[[], None]) -> str:
+    """What `story` raised in a forked child, as text; "" if nothing. A child that hangs is killed."""
+    reading, writing = os.pipe()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)  # of forks in programs with threads
+        pid = os.fork()
+    if pid == 0:
+        signal.alarm(10)
+        said = ""
+        try:
+            story()
+        except BaseException as error:  # noqa: BLE001 - the parent looks at it
+            said = f"{type(error).__name__}: {error}"
+        os.write(writing, said.encode())
+        os._exit(0)
+    os.close(writing)
+    with os.fdopen(reading) as pipe:
+        said = pipe.read()
+    _, status = os.waitpid(pid, 0)
+    assert status == 0, "the child hung"
+    return said
+
+
+@on_a_loop
+async def test_a_forked_child_is_told_at_once_whatever_it_calls() -> None:
+    script = Script(OLD)
+    async with FakeBroker(script.answer) as broker:
+        script.port = broker.port
+
+        def story() -> None:
+            with Producer(bootstrap_servers=broker.address, linger_ms=60_000, batch_size=1000) as producer:
+                done = producer.send("t", b"v")
+                done.result(5)
+                pending = producer.send("t", b"v")  # there is an open batch with room
+                for call in (
+                    lambda: producer.send("t", b"v"),
+                    lambda: producer.send("t", b"v", headers={"n": b"v"}),
+                    lambda: producer.send("unknown", b"v"),
+                    lambda: pending.result(5),
+                    lambda: pending.result(0.1),
+                    lambda: producer.flush(5),
+                ):
+                    start = time.monotonic()
+                    with producer._lock:  # as another thread may at that moment
+                        said = in_a_child(call)  # type: ignore[arg-type]
+                    assert said.startswith("ClientError"), said
+                    assert "before a fork" in said
+                    assert time.monotonic() - start < 2
+                assert in_a_child(lambda: print(done.result(5)) or producer.close()) == ""  # type: ignore[func-returns-value]
+                assert pending.result(5).offset == 1
+
+        await asyncio.wait_for(asyncio.to_thread(story), 25)

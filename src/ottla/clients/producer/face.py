@@ -7,7 +7,10 @@ long as there is an open batch with room; the loop in its thread is only woken f
 from __future__ import annotations
 
 import asyncio
+import os
+import threading
 import time
+import weakref
 from _thread import allocate_lock
 from collections.abc import Callable, Generator, Iterable, Mapping
 from time import time_ns
@@ -84,6 +87,20 @@ class AsyncBatches(Batches):
             if not batch.done:
                 yield from _wait_async(batch).__await__()
         return self.peek()
+
+
+_open: weakref.WeakSet[Producer] = weakref.WeakSet()
+
+
+def _forked() -> None:
+    """In a forked child, which has none of the parent's threads: nothing of the parent's producers works there."""
+    for producer in list(_open):
+        producer._is_direct = False  # noqa: SLF001
+        producer._closed = True  # noqa: SLF001
+        producer._lock = producer._sender.lock = threading.Lock()  # noqa: SLF001 - a thread that is no more may hold it
+
+
+os.register_at_fork(after_in_child=_forked)
 
 
 def _wait(batch: Batch, timeout_s: float | None) -> None:
@@ -164,8 +181,7 @@ class _Face(Generic[D]):
         self, topic: str, key: object, value: object, headers: object, timestamp_ms: int | None
     ) -> tuple[bytes | None, bytes | None, Headers, int]:
         """Key, value, headers and timestamp as the core takes them."""
-        if self._closed:
-            raise Closed("The producer was closed")
+        self._check_open()
         if not isinstance(topic, str):
             raise TypeError(f"A topic must be a str, not {type(topic).__name__}")
         if self._key_serializer is not None:
@@ -174,6 +190,10 @@ class _Face(Generic[D]):
             value = serialize(self._value_serializer, "value", topic, value, headers)
         timestamp_ms = _checked_timestamp(timestamp_ms)
         return as_bytes(key, "key"), as_bytes(value, "value"), _checked_headers(headers), timestamp_ms
+
+    def _check_open(self) -> None:
+        if self._closed:
+            raise Closed("The producer was closed")
 
     def _refuse_if_hopeless(self, topic: str, partition: int | None, since: int) -> None:
         """Raise at once what waiting would not change; under the lock, after a try that failed."""
@@ -225,8 +245,14 @@ class Producer(Front, _Face[BlockingDelivery]):
         self._direct = Direct(self._sender, self._driver, **self._direct_settings)
         self._accumulator = self._core.accumulator
         self._clock = time_ns
+        _open.add(self)
         # Records go straight into their batch unless something of the user's has to see them, or a lock is needed.
         self._is_direct = COMPILED and not (self._key_serializer or self._value_serializer or self._partitioner)
+
+    def _check_open(self) -> None:
+        if self._closed:
+            self._driver.check()
+            raise Closed("The producer was closed")
 
     def _send_slowly(
         self,
@@ -261,8 +287,7 @@ class Producer(Front, _Face[BlockingDelivery]):
         or Arrow timestamps) and `headers` (lists of structs of name and value, or maps). Serializers and a partitioner
         of your own are not asked. Blocks and raises as `send`, and ValueError for other columns.
         """
-        if self._closed:
-            raise Closed("The producer was closed")
+        self._check_open()
         from ottla.clients.producer.columns import Window, encode_rows
 
         count = self._wait_for_room(topic, None, lambda: self._core.partition_count(topic) or None)
@@ -279,6 +304,7 @@ class Producer(Front, _Face[BlockingDelivery]):
 
     def flush(self, timeout_s: float | None = None) -> int:
         """How many of the records sent so far are neither acknowledged nor failed: 0 unless time ran out. Blocks."""
+        self._driver.check()
         deadline = None if timeout_s is None else time.monotonic() + timeout_s
         with self._lock:
             batches = self._core.begin_flush()
@@ -311,6 +337,8 @@ class Producer(Front, _Face[BlockingDelivery]):
         self._driver.call_soon(self._sender.turn)
 
     def _wait(self, batch: Batch, timeout_s: float | None) -> None:
+        if self._closed:
+            self._driver.check_fork()
         if not self._driver.is_current_thread and (timeout_s is None or timeout_s > PATIENCE_S):
             self._driver.check()
             self._direct.deliver(batch)
@@ -387,8 +415,7 @@ class AsyncProducer(_Face[AsyncDelivery]):
 
     async def send_batch(self, topic: str, rows: pa.Table | pa.RecordBatch) -> AsyncBatches:
         """The future of all rows: await it for their AppendedRanges. As `Producer.send_batch`."""
-        if self._closed:
-            raise Closed("The producer was closed")
+        self._check_open()
         from ottla.clients.producer.columns import Window, encode_rows
 
         count = await self._wait_for_room(topic, None, lambda: self._core.partition_count(topic) or None)
