@@ -1,0 +1,178 @@
+"""The power goes, and takes what was not synced of the whole broker's disk: data, offsets, metadata, checkpoints."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import random
+from pathlib import Path
+
+import pytest
+
+from ottla.common.errors import KafkaError
+from ottla.protocol.messages.delete_records import (
+    DeleteRecordsPartition,
+    DeleteRecordsRequest,
+    DeleteRecordsTopic,
+)
+from ottla.protocol.messages.delete_topics import DeleteTopicsRequest
+from tests.storage.disk import Crash, SimulatedDisk
+from tests.storage.whole_node import NodeOnDisk
+from tests.unit.broker.room import batch
+
+SEEDS = int(os.environ.get("OTTLA_POWER_CUTS", "12"))
+CUTS = 4
+DURABLE, LOOSE = "durable", "loose"
+# Rolls after a few batches, as the index is full.
+ROLLING = {"segment_index_bytes": 40, "index_interval_bytes": 0, "retention_ms": -1}
+
+
+class Story:
+    """What was written, and what was answered, on a disk that loses its power again and again."""
+
+    def __init__(self, seed: int, home: Path) -> None:
+        self.random = random.Random(seed)
+        self.disk = SimulatedDisk(seed)
+        self.home = home
+        home.mkdir()
+        # All that was ever sent, by topic; how many of them were answered; what a group committed.
+        self.sent: dict[str, list[bytes]] = {DURABLE: [], LOOSE: []}
+        self.answered: dict[str, int] = {DURABLE: 0, LOOSE: 0}
+        self.deleted_to = 0
+        self.committed = -1
+        self.committing = -1
+        self.topics: set[str] = set()
+        self.in_doubt: set[str] = set()
+        self.node: NodeOnDisk
+
+    async def start(self) -> None:
+        self.node = NodeOnDisk(
+            self.disk,
+            self.home,
+            log_flush_interval_messages=1,  # offsets of groups too
+            metadata_log_max_record_bytes_between_snapshots=500,
+            **{"transaction.state.log.min.isr": 1},
+        )
+        await self.node.start()
+
+    async def set_up(self) -> None:
+        await self.start()
+        await self.node.create(DURABLE, **ROLLING)
+        await self.node.create(LOOSE, flush_messages=1 << 60, **ROLLING)
+
+    async def live(self, steps: int) -> None:
+        for _ in range(steps):
+            await self.step(self.random.random())
+            self.node.check()
+
+    async def step(self, choice: float) -> None:
+        node = self.node
+        if choice < 0.45:
+            await self.append(DURABLE)
+        elif choice < 0.65:
+            await self.append(LOOSE)
+        elif choice < 0.75:
+            self.committing = max(self.committing, self.answered[DURABLE])
+            assert await node.commit("g", DURABLE, self.committing) == 0
+            self.committed = self.committing
+        elif choice < 0.85:
+            node.chores()
+            await asyncio.sleep(0)
+        elif choice < 0.9:
+            await self.change_topics()
+        elif self.answered[DURABLE] > 3:
+            offset = self.random.randrange(self.answered[DURABLE] - 2)
+            partitions = [DeleteRecordsPartition(partition_index=0, offset=offset)]
+            topics = [DeleteRecordsTopic(name=DURABLE, partitions=partitions)]
+            self.deleted_to = max(self.deleted_to, offset)
+            await node.ask(DeleteRecordsRequest(topics=topics, timeout_ms=1000), 2)
+
+    async def append(self, topic: str) -> None:
+        sent = self.sent[topic]
+        count = self.random.choice((1, 1, 3))
+        values = [b"%d:%s" % (len(sent) + i, b"x" * self.random.randrange(60)) for i in range(count)]
+        first = len(sent)
+        sent += values
+        now_ms = self.node.clock.wall_ms()
+        data = batch(*values, producer_id=7, producer_epoch=0, base_sequence=first, timestamp=now_ms)
+        answer = await self.node.produce(topic, data)
+        assert answer == (0, first)
+        self.answered[topic] = len(sent)
+
+    async def change_topics(self) -> None:
+        if self.topics and self.random.random() < 0.4:
+            name = self.random.choice(sorted(self.topics))
+            self.topics.discard(name)
+            self.in_doubt.add(name)
+            await self.node.ask(DeleteTopicsRequest(topic_names=[name], timeout_ms=1000), 5)
+        else:
+            name = f"t{self.random.randrange(1000)}"
+            if name in self.topics | self.in_doubt:
+                return
+            self.in_doubt.add(name)
+            await self.node.create(name)
+            self.topics.add(name)
+        self.in_doubt.discard(name)
+
+    async def cut(self) -> None:
+        """The power goes, comes back, and the broker is started again: by nobody's hand."""
+        self.node.problem = None
+        after = self.disk.crash()
+        self.disk.crash_after = None
+        await self.node.abandon()
+        self.disk = after
+        await self.start()
+        await self.check()
+
+    async def check(self) -> None:
+        for topic, sent in self.sent.items():
+            log = self.node.node.broker.partitions.get(topic, 0).log
+            first, end = log.log_start_offset, log.log_end_offset
+            assert first <= (self.deleted_to if topic == DURABLE else 0), f"{topic} begins at {first}"
+            found, refused = await self.node.read(topic, first)
+            assert not refused, f"{topic}: wrong CRCs at {refused}"
+            assert found == {offset: sent[offset] for offset in range(first, end)}, f"{topic}: not what was sent"
+            if topic == DURABLE:
+                assert end >= self.answered[topic], "what was answered is there"
+            if end > first:
+                known = {producer.producer_id: producer.last_sequence for producer in log.active_producers()}
+                assert known == {7: end - 1}, "so that nothing is doubled"
+            del sent[end:]
+            self.answered[topic] = len(sent)
+        committed = (await self.node.committed("g")).get((DURABLE, 0), -1)
+        assert self.committed <= committed <= self.committing
+        self.committed = self.committing = committed
+        names = set(self.node.node.broker.metadata.image.topics_by_name) - {"__consumer_offsets", *self.sent}
+        assert self.topics <= names <= self.topics | self.in_doubt
+        self.topics, self.in_doubt = names, set()
+
+
+async def _lives(story: Story) -> None:
+    await story.set_up()
+    for _ in range(CUTS):
+        story.disk.crash_after = story.random.randrange(150) if story.random.random() < 0.7 else None
+        try:
+            await story.live(40)
+        except Crash:
+            pass
+        except KafkaError as error:
+            if not isinstance(error.__cause__, Crash):
+                raise
+        await story.cut()
+        if story.random.random() < 0.3:
+            await story.node.stop()
+            await story.start()
+            await story.check()
+
+
+async def _tell(story: Story) -> None:
+    try:
+        await _lives(story)
+    finally:
+        await story.node.abandon()
+
+
+@pytest.mark.parametrize("seed", range(SEEDS))
+def test_what_was_answered_survives_a_power_cut_of_the_whole_broker(tmp_path: Path, seed: int) -> None:
+    with asyncio.Runner() as runner:
+        runner.run(_tell(Story(seed, tmp_path / "data")))
