@@ -48,7 +48,7 @@ _EPOCH: Final = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
 
 
 class Misfit(ValueError):
-    """A value does not fit its schema: `field` is the path to what does not (empty: all of it), `problem` the reason."""
+    """A value does not fit its schema: `field` is the path to what does not (empty: all), `problem` the reason."""
 
     def __init__(self, field: str, problem: str) -> None:
         super().__init__(f"{field or 'the value'} {problem}")
