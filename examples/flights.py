@@ -33,11 +33,11 @@ from datetime import datetime
 from pathlib import Path
 from typing import NamedTuple
 
-from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
-from confluent_kafka.admin import AdminClient, NewTopic
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
 from rich.table import Table
+
+from ottla.clients import Admin, ClientError, Consumer, Delivery, Producer, Record, TopicPartition
 
 PARTITIONS = 6
 DEADLINE_S = 120.0
@@ -147,10 +147,9 @@ def stop(process: subprocess.Popen[bytes]) -> int:
 
 
 def create_topic(bootstrap: str, topic: str) -> None:
-    admin = AdminClient({"bootstrap.servers": bootstrap})
-    # Flights of 2013 are older than the default retention of a week.
-    new = NewTopic(topic, num_partitions=PARTITIONS, replication_factor=1, config={"retention.ms": "-1"})
-    admin.create_topics([new])[topic].result(30)
+    with Admin(bootstrap_servers=bootstrap) as admin:
+        # Flights of 2013 are older than the default retention of a week.
+        admin.create_topic(topic, partitions=PARTITIONS, config={"retention.ms": -1})
 
 
 # --- there ----------------------------------------------------------------------------------------------------------
@@ -162,44 +161,31 @@ class Shipment:
 
     sent: int = 0
     acknowledged: Counter[int] = field(default_factory=Counter)
-    failures: list[KafkaError] = field(default_factory=list)
+    failures: list[BaseException] = field(default_factory=list)
 
-    def report(self, error: KafkaError | None, message: Message) -> None:
+    def report(self, delivery: Delivery) -> None:
+        """Called by the producer's thread, once for each record."""
+        error = delivery.exception()
         if error is not None:
             self.failures.append(error)
         else:
-            self.acknowledged[message.partition()] += 1
+            self.acknowledged[delivery.result().partition] += 1
 
 
 def produce(bootstrap: str, topic: str, everything: list[Flight], progress: Progress, bar: TaskID) -> Shipment:
     """Send every flight, keyed by tail number, with an idempotent producer; returns when all are acknowledged."""
-    producer = Producer(
-        {
-            "bootstrap.servers": bootstrap,
-            "enable.idempotence": True,
-            "compression.type": "lz4",
-            "linger.ms": 20,
-            "batch.size": 500_000,
-            "queue.buffering.max.messages": 200_000,
-        }
-    )
     shipment = Shipment()
-    for flight in everything:
-        while True:
-            try:
-                producer.produce(
-                    topic, flight.value, flight.tail, on_delivery=shipment.report, timestamp=flight.timestamp_ms
-                )
-                break
-            except BufferError:  # as many on their way as the queue takes
-                producer.poll(0.05)
-        shipment.sent += 1
-        if shipment.sent % 2000 == 0:
-            producer.poll(0)
+    with Producer(bootstrap_servers=bootstrap, compression_type="lz4", linger_ms=20, batch_size=500_000) as producer:
+        for flight in everything:  # waits for room while too much is on its way
+            producer.send(
+                topic, flight.value, flight.tail.encode(), timestamp_ms=flight.timestamp_ms, callback=shipment.report
+            )
+            shipment.sent += 1
+            if shipment.sent % 2000 == 0:
+                progress.update(bar, completed=shipment.acknowledged.total())
+        deadline = time.monotonic() + DEADLINE_S
+        while producer.flush(0.1) and time.monotonic() < deadline:
             progress.update(bar, completed=shipment.acknowledged.total())
-    deadline = time.monotonic() + DEADLINE_S
-    while producer.flush(0.1) and time.monotonic() < deadline:
-        progress.update(bar, completed=shipment.acknowledged.total())
     progress.update(bar, completed=shipment.acknowledged.total())
     return shipment
 
@@ -223,16 +209,16 @@ class Arrivals:
     def total(self) -> int:
         return self.read_by.total()
 
-    def take(self, member: str, messages: list[Message]) -> None:
+    def take(self, member: str, records: list[Record]) -> None:
         with self.lock:
-            for message in messages:
-                self._take(message)
-            self.read_by[member] += len(messages)
+            for record in records:
+                self._take(record)
+            self.read_by[member] += len(records)
 
-    def _take(self, message: Message) -> None:
-        flight = json.loads(message.value())
-        tail = message.key().decode()
-        self.offsets[message.partition()].append(message.offset())
+    def _take(self, record: Record) -> None:
+        flight = json.loads(record.value)
+        tail = record.key.decode()
+        self.offsets[record.partition].append(record.offset)
         self.numbers[flight["number"]] += 1
         if flight["nth"] != self.last_nth.get(tail, -1) + 1:
             self.out_of_order += 1
@@ -243,7 +229,7 @@ class Arrivals:
 
 
 class Reader(threading.Thread):
-    """One member of the group; commits what it has read before it gives a partition up."""
+    """One member of the group; what it has read is committed before it gives a partition up."""
 
     def __init__(self, name: str, bootstrap: str, topic: str, group: str, arrivals: Arrivals) -> None:
         super().__init__(name=name, daemon=True)
@@ -252,54 +238,40 @@ class Reader(threading.Thread):
         self._topic = topic
         self._arrivals = arrivals
         self._done = threading.Event()
-        self._next: dict[int, int] = {}
-        self._consumer = Consumer(
-            {
-                "bootstrap.servers": bootstrap,
-                "group.id": group,
-                "client.id": name,
-                "auto.offset.reset": "earliest",
-                "enable.auto.commit": False,
-                "partition.assignment.strategy": "roundrobin",
-                "heartbeat.interval.ms": 200,
-                "session.timeout.ms": 10_000,
-                "fetch.wait.max.ms": 50,
-                # Small fetches, so that the third member still finds something to do.
-                "queued.max.messages.kbytes": 1024,
-            }
-        )
+        self._settings: dict[str, object] = {
+            "bootstrap.servers": bootstrap,
+            "group.id": group,
+            "client.id": name,
+            "auto.offset.reset": "earliest",
+            "partition.assignment.strategy": "roundrobin",
+            "heartbeat.interval.ms": 200,
+            "session.timeout.ms": 10_000,
+            "fetch.max.wait.ms": 50,
+            # Small fetches, so that the third member still finds something to do.
+            "queued.max.bytes": 1_048_576,
+        }
 
     def run(self) -> None:
         try:
-            self._consumer.subscribe([self._topic], on_assign=self._assigned, on_revoke=self._revoked)
-            while not self._done.is_set():
-                messages = self._consumer.consume(500, 0.1)
-                for message in messages:
-                    if message.error() is not None:
-                        raise KafkaException(message.error())
-                    self._next[message.partition()] = message.offset() + 1
-                self._arrivals.take(self.name, messages)
+            with Consumer(self._settings) as consumer:
+                consumer.subscribe(self._topic, on_assigned=self._assigned, on_revoked=self._revoked)
+                while not self._done.is_set():
+                    self._arrivals.take(self.name, consumer.poll(0.1))
         except Exception as error:  # noqa: BLE001 - told to the main thread, which fails the run
             self.failure = error
-        finally:
-            self._consumer.close()
 
     def finish(self) -> None:
         """Leave the group."""
         self._done.set()
         self.join(30)
 
-    def _assigned(self, _: Consumer, partitions: list[TopicPartition]) -> None:
-        self.owned = {p.partition for p in partitions}
+    def _assigned(self, partitions: list[TopicPartition]) -> None:
+        self.owned |= {tp.partition for tp in partitions}
         with self._arrivals.lock:
             self._arrivals.rebalances += 1
 
-    def _revoked(self, consumer: Consumer, _: list[TopicPartition]) -> None:
-        mine = [TopicPartition(self._topic, p, offset) for p, offset in self._next.items() if p in self.owned]
-        if mine:
-            consumer.commit(offsets=mine, asynchronous=False)
-        self._next.clear()
-        self.owned = set()
+    def _revoked(self, partitions: list[TopicPartition]) -> None:
+        self.owned -= {tp.partition for tp in partitions}
 
 
 def consume(bootstrap: str, topic: str, count: int, progress: Progress, read_bar: TaskID, lag_bar: TaskID) -> Arrivals:
@@ -432,7 +404,7 @@ def main() -> int:
                 console.print(f"Ottla serves at {bootstrap} ({time.monotonic() - started:.1f} s)")
                 held = replay(bootstrap)
             console.print("the broker stopped cleanly")
-    except (Failure, KafkaException, OSError) as error:
+    except (Failure, ClientError, OSError) as error:
         console.print(f"[bold red]{error}[/bold red]")
         return 1
     except KeyboardInterrupt:

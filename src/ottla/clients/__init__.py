@@ -67,6 +67,7 @@ if TYPE_CHECKING:
     from ottla.clients.errors import UnsupportedMechanism as UnsupportedMechanism
     from ottla.clients.errors import Wakeup as Wakeup
     from ottla.clients.producer import AsyncProducer as AsyncProducer
+    from ottla.clients.producer import Delivery as Delivery
     from ottla.clients.producer import Producer as Producer
     from ottla.clients.producer import RecordMetadata as RecordMetadata
     from ottla.common.ids import TopicPartition as TopicPartition
@@ -76,6 +77,7 @@ _HOME = {
     "AsyncAdmin": "ottla.clients.admin",
     "Producer": "ottla.clients.producer",
     "AsyncProducer": "ottla.clients.producer",
+    "Delivery": "ottla.clients.producer",
     "RecordMetadata": "ottla.clients.producer",
     "Consumer": "ottla.clients.consumer",
     "AsyncConsumer": "ottla.clients.consumer",

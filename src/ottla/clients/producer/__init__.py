@@ -6,6 +6,7 @@ somebody waits for), requests, settings, serializers, columns (Arrow).
 """
 
 from ottla.clients.producer.batch import AppendedRange, RecordMetadata
+from ottla.clients.producer.batch import BlockingDelivery as Delivery
 from ottla.clients.producer.face import AsyncProducer, Producer
 
-__all__ = ["AppendedRange", "AsyncProducer", "Producer", "RecordMetadata"]
+__all__ = ["AppendedRange", "AsyncProducer", "Delivery", "Producer", "RecordMetadata"]
