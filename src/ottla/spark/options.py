@@ -108,7 +108,7 @@ class SourceOptions:
     include_headers: bool = False
     isolation_level: str = "read_uncommitted"
     commit_group: str | None = None
-    poll_timeout_ms: int = 120_000
+    poll_timeout_ms: int | None = None
     fetch_offset_retries: int = 3
     fetch_offset_retry_interval_ms: int = 1_000
     key_format: str = "raw"
@@ -300,7 +300,7 @@ def read_source_options(given: Mapping[str, str], *, streaming: bool | None = No
         include_headers=options.boolean("includeHeaders", False),
         isolation_level=isolation_level,
         commit_group=group,
-        poll_timeout_ms=options.number("kafkaConsumer.pollTimeoutMs") or 120_000,
+        poll_timeout_ms=options.number("kafkaConsumer.pollTimeoutMs"),
         fetch_offset_retries=options.number("fetchOffset.numRetries") or 3,
         fetch_offset_retry_interval_ms=_or(options.number("fetchOffset.retryIntervalMs", 0), 1_000),
         key_format=options.choice("key.format", FORMATS, "raw"),

@@ -89,7 +89,7 @@ def source_schema(options: SourceOptions) -> StructType:
     """The columns of a read: those of Spark's Kafka source; key and value are typed where they have a format."""
     key: DataType = BinaryType()
     value: DataType = BinaryType()
-    if options.key_format != "raw" or options.value_format != "raw":
+    if options.formats:
         from ottla.spark.formats import column_type
 
         key, value = column_type("key", options), column_type("value", options)
@@ -184,8 +184,11 @@ def _read(partition: InputPartition, options: SourceOptions) -> Iterator[pa.Reco
         return iter(())
     from ottla.spark.reading import read_range
 
+    client = dict(options.client)
+    if options.poll_timeout_ms is not None:
+        client.setdefault("default.api.timeout.ms", str(options.poll_timeout_ms))
     batches = read_range(
-        options.client,
+        client,
         partition.value,
         include_headers=options.include_headers,
         isolation_level=options.isolation_level,
