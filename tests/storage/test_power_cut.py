@@ -172,7 +172,8 @@ async def _tell(story: Story) -> None:
         await story.node.abandon()
 
 
-@pytest.mark.parametrize("seed", range(SEEDS))
+# 162: what recovery had cut off came back with the next power cut.
+@pytest.mark.parametrize("seed", [*range(SEEDS), 162])
 def test_what_was_answered_survives_a_power_cut_of_the_whole_broker(tmp_path: Path, seed: int) -> None:
     with asyncio.Runner() as runner:
         runner.run(_tell(Story(seed, tmp_path / "data")))

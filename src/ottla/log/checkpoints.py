@@ -26,6 +26,7 @@ LEADER_EPOCHS = "leader-epoch-checkpoint"
 PARTITION_METADATA = "partition.metadata"
 # Of entries that nothing else tells.
 COPIES = 3
+_WORDS = 3
 _CHECKSUM = b"\ncrc32c: "
 
 
@@ -62,8 +63,12 @@ def read_offsets(files: Files, directory: str, name: str) -> dict[TopicPartition
     path = f"{directory}/{name}"
     try:
         entries = [(TopicPartition(topic, int(p)), int(offset)) for topic, p, offset in read_lines(files, path, 3)]
-    except ValueError as error:
-        raise CorruptCheckpointError(f"Malformed checkpoint {path}: {error}") from error
+    except (CorruptCheckpointError, ValueError) as error:
+        entries = _salvage(files.read(path))
+        if not entries:
+            raise CorruptCheckpointError(f"Malformed checkpoint {path}: {error}") from error
+        logger.warning("%s is harmed: taking what is there several times: %s", path, error)
+        return dict(entries)
     copies = max(Counter(tp for tp, _ in entries).values(), default=1)
     if copies == 1:
         return dict(entries)
@@ -74,6 +79,21 @@ def read_offsets(files: Files, directory: str, name: str) -> dict[TopicPartition
         if 2 * count > copies:
             offsets[tp] = offset
     return offsets
+
+
+def _salvage(content: bytes) -> list[tuple[TopicPartition, int]]:
+    """The entries that most copies of a harmed file agree on."""
+    lines = (line.split(" ") for line in content.decode("utf-8", "replace").split("\n"))
+    entries = Counter(
+        (TopicPartition(words[0], int(words[1])), int(words[2]))
+        for words in lines
+        if len(words) == _WORDS
+        and words[1].isascii()
+        and words[1].isdigit()
+        and words[2].isascii()
+        and words[2].isdigit()
+    )
+    return [entry for entry, count in entries.items() if 2 * count > COPIES]
 
 
 def write_offsets(

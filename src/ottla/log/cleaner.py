@@ -291,7 +291,7 @@ class Cleaner:
 
     def _note(self, log: Log, offset: int) -> None:
         offsets = self._offsets(log)
-        offsets[log.topic_partition] = offset
+        offsets[log.topic_partition] = log.cleaned_to = offset
         known = {each.topic_partition for each in self.manager.all()}
         for gone in [tp for tp in offsets if tp not in known]:
             del offsets[gone]

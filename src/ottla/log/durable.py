@@ -58,6 +58,8 @@ class DurableLog:
         self.flushed_offset = flushed_offset
         self.open_files = open_files or OpenFiles()
         self.closed = False
+        self.cleaned_to = 0
+        """Below, compaction may have left gaps between offsets."""
         self._high_watermark = log_start_offset
         self._segments = segments
         self._bases = [segment.base_offset for segment in segments]

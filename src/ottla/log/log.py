@@ -21,7 +21,7 @@ from ottla.log.producers import CompletedTransaction, Marker, WrittenBatch, read
 from ottla.log.segment import INT32_MAX, Segment, TornSegmentError
 from ottla.log.segmented import SegmentedLog
 from ottla.log.txn_index import AbortedTransaction
-from ottla.records import BatchHeader, iter_batches, patch
+from ottla.records import HEADER_SIZE, BatchHeader, iter_batches, patch, read_header
 from ottla.records.batch import LOG_APPEND_TIME
 
 logger = logging.getLogger(__name__)
@@ -242,7 +242,13 @@ class Log(SegmentedLog):
             stop = segment.cut(position, position + max_bytes)
             if stop == position and min_one_batch:
                 stop = position + segment.batch_size(position)
-        return segment.read(position, stop) if stop > position else b""
+        if stop <= position:
+            return b""
+        data = segment.read(position, stop)
+        if stop > segment.sound_to:
+            gapless = not self.config.compacts and segment.base_offset >= self.cleaned_to
+            segment.check_frames(data, position, max(offset, segment.base_offset) if gapless else None)
+        return data
 
     def _repair(self, offset: int, problem: Exception) -> None:
         i = max(bisect_right(self._bases, offset) - 1, 0)
@@ -254,20 +260,21 @@ class Log(SegmentedLog):
         logger.warning("Rebuilding the indices of %s: %s", segment.path(), problem)
         end = self._bases[i + 1] if i + 1 < len(self._segments) else self.flushed_offset
         try:
-            if segment.sealed:
-                self._mend(segment, end)
+            self._mend(segment, end)
             segment.rebuild_indices(self.config.index_interval_bytes)
         except OSError as error:
             self._fail(error, "rebuild the indices of")
 
     def _mend(self, segment: Segment, end_offset: int) -> None:
-        """Make a sealed segment a row of batches again, up to the first place where that cannot be."""
+        """Make a segment a row of batches again, up to the first place where that cannot be."""
+        gapless = not self.config.compacts and segment.base_offset >= self.cleaned_to
         expected = segment.base_offset
         position = 0
         while position < segment.size:
             try:
                 for at, data, header in segment.batches(position):
-                    if not expected <= header.base_offset <= header.last_offset < end_offset:
+                    base = header.base_offset
+                    if not expected <= base <= header.last_offset < end_offset or (gapless and base != expected):
                         break
                     position, expected = at + len(data), header.next_offset
             except KafkaError:
@@ -277,6 +284,8 @@ class Log(SegmentedLog):
             stop = mend(segment, position, expected, end_offset)
             if stop is None:
                 return
+            expected = read_header(segment.read(position, position + HEADER_SIZE)).next_offset
+            position = stop
 
     # Questions answered in lookup.py
 

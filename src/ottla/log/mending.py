@@ -38,6 +38,8 @@ def mend(segment: "Segment", position: int, expected: int, end_offset: int) -> i
         return None
     stop, following = found
     files, fd = segment.files, segment.open_file()
+    if _is_sound(segment, position) and read_header(files.pread(fd, HEADER_SIZE, position)).next_offset == following:
+        return stop  # it fits to what follows: the gap is before it
     head = bytearray(files.pread(fd, HEADER_SIZE, position))
     (delta,) = _DELTA.unpack_from(head, _DELTA_POSITION)
     _FRAME.pack_into(head, 0, expected, stop - position - LOG_OVERHEAD)

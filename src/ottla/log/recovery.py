@@ -98,6 +98,7 @@ def open_log(
     )
     if log.topic_id == ZERO_UUID and topic_id != ZERO_UUID:
         log.adopt(topic_id)
+    log.cleaned_to = opening.cleaned_to
     log.note_unsynced(loader.unsynced)
     for path in loader.doomed:
         log.doom(path)
@@ -255,12 +256,15 @@ class _Loader:
         cut = segment.size > recovery.good_bytes
         segment.close_file()
         segment.fd = self.files.open(segment.path())
+        segment.sound_to = recovery.good_bytes
         if cut:
             logger.warning(
                 "%s is cut to %d of %d bytes, offset %d: %s",
                 segment.path(), recovery.good_bytes, segment.size, end, recovery.problem,
             )  # fmt: skip
             self.files.truncate(segment.fd, recovery.good_bytes)
+            # Before anything is written there: a second power cut must not bring back what was given up.
+            self.files.fsync(segment.fd)
             segment.size = recovery.good_bytes
         segment.seal()
         segment.evictable = False
@@ -293,6 +297,8 @@ class _Loader:
             self.doomed.extend(segment.path(kind) for kind in SUFFIXES)
             self.producers.drop_snapshot(segment.base_offset)
             self.segments.remove(segment)
+        if doomed:
+            self.files.fsync_directory(self.directory)
 
     def _settle_end(self, recovered_to: int | None) -> None:
         if self.segments:

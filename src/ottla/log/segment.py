@@ -89,6 +89,7 @@ class Segment:
         "repaired_ms",
         "sealed",
         "size",
+        "sound_to",
         "suffix",
         "time_index",
         "txn_index",
@@ -111,6 +112,8 @@ class Segment:
         self.created_ms = 0
         self.first_timestamp: int | None = None
         self.unindexed = 0
+        # Up to here this process wrote the batches, or saw that each one follows the one before.
+        self.sound_to = 0
         self.repaired_ms: int | None = None
         self.offset_index = OffsetIndex(files, self.path(".index"), base_offset)
         self.time_index = TimeIndex(files, self.path(".timeindex"), base_offset)
@@ -228,6 +231,8 @@ class Segment:
         self.files.pwrite(self.fd, buffer, position)
         self.note(position, size, last_offset, max_timestamp, index_interval)
         self.size = position + size
+        if self.sound_to == position:
+            self.sound_to = self.size
         self._recent_last.append(last_offset)
         self._recent_positions.append(position)
         if len(self._recent_last) >= 2 * _RECENT:
@@ -311,6 +316,29 @@ class Segment:
         if end > start:
             self.hint(next_offset, end)
         return end
+
+    def check_frames(self, data: bytes, start: int, expected: int | None) -> None:
+        """See that the batches in `data`, from position `start` on, follow each other; their offsets have no CRC.
+
+        `expected` is an offset that the first one must hold; None where there may be gaps. What this process wrote or
+        looked at before is not looked at again. Raises TornSegmentError.
+        """
+        position, end = 0, len(data)
+        gaps = expected is None
+        while end - position >= HEADER_SIZE:
+            base, length, delta = _PLACE.unpack_from(data, position)
+            if gaps:
+                right = expected is None or base >= expected
+            elif position:
+                right = base == expected
+            else:
+                right = base <= expected <= base + delta
+            if not right or delta < 0 or length + _LOG_OVERHEAD < HEADER_SIZE:
+                raise TornSegmentError(f"{self.path()} has offset {base} at byte {start + position}")
+            expected = base + delta + 1
+            position += length + _LOG_OVERHEAD
+        if start <= self.sound_to:
+            self.sound_to = start + min(position, end)
 
     def hint(self, offset: int, position: int) -> None:
         """A reader will soon ask for `offset`, which is at `position`."""
@@ -434,6 +462,7 @@ class Segment:
         self.txn_index.truncate_to(offset)
         self.files.truncate(self.fd, position)
         self.size = position
+        self.sound_to = min(self.sound_to, position)
         self.offset_index.write_pending()
         self.time_index.write_pending()
         self._hints.clear()

@@ -1,0 +1,191 @@
+"""One byte changes in any file of a broker's directory: what it touches is named, nothing wrong is served, the rest is.
+
+A template is written once: two topics in several segments, one of them with records deleted, a compacted one, a group.
+Each case copies it, changes a byte, starts a whole broker on it and reads everything.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import random
+import shutil
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+
+from ottla.common.errors import KafkaError
+from ottla.log import StorageError
+from ottla.protocol.messages.delete_records import (
+    DeleteRecordsPartition,
+    DeleteRecordsRequest,
+    DeleteRecordsTopic,
+)
+from tests.storage.whole_node import NodeOnDisk
+from tests.unit.broker.room import HastyFiles, batch
+
+CASES = int(os.environ.get("OTTLA_HARMED_BYTES", "2"))
+BATCHES = 24
+IN_BATCH = 2
+DELETED_TO = 5
+PLAIN, SHORT = "plain", "short"
+TOPICS = {PLAIN: 0, SHORT: DELETED_TO}
+ROLLING = {"segment_index_bytes": 80, "index_interval_bytes": 0}
+SETTINGS = {"metadata_log_max_record_bytes_between_snapshots": 1}
+# A broker that does not know who it is, or which topics there are, does not start.
+MAY_REFUSE = {"meta.properties", "metadata log", "metadata snapshot"}
+KINDS = {
+    "segment": f"{PLAIN}-0/*.log",
+    "newest segment": f"{PLAIN}-0/*.log",
+    "index": f"{PLAIN}-0/*.index",
+    "time index": f"{PLAIN}-0/*.timeindex",
+    "producer snapshot": f"{PLAIN}-0/*.snapshot",
+    "leader epochs": f"{PLAIN}-0/leader-epoch-checkpoint",
+    "topic id": f"{PLAIN}-0/partition.metadata",
+    "recovery points": "recovery-point-offset-checkpoint",
+    "log starts": "log-start-offset-checkpoint",
+    "high watermarks": "replication-offset-checkpoint",
+    "clean shutdown": ".kafka_cleanshutdown",
+    "meta.properties": "meta.properties",
+    "vote": "__cluster_metadata-0/quorum-state",
+    "bootstrap": "bootstrap.checkpoint",
+    "metadata log": "__cluster_metadata-0/*.log",
+    "metadata index": "__cluster_metadata-0/*index",
+    "metadata synced": "__cluster_metadata-0/synced-offset",
+    "metadata snapshot": "__cluster_metadata-0/*.checkpoint",
+    "groups": "__consumer_offsets-0/*.log",
+}
+
+
+@dataclass
+class Template:
+    """What a stopped, and a killed, broker left."""
+
+    clean: Path
+    killed: Path
+    timestamps: list[int] = field(default_factory=list)
+
+
+def value_of(offset: int) -> bytes:
+    return b"value %06d of a record" % offset
+
+
+async def _write(home: Path, template: Template) -> None:
+    node = NodeOnDisk(HastyFiles(), home, log_flush_interval_messages=1, **SETTINGS)
+    await node.start()
+    for topic in TOPICS:
+        await node.create(topic, **ROLLING)
+    first_ms = node.clock.wall_ms() - 1_000_000
+    for i in range(BATCHES):
+        offset = i * IN_BATCH
+        values = [value_of(offset + n) for n in range(IN_BATCH)]
+        timestamp = first_ms + 1000 * i
+        template.timestamps += [timestamp] * IN_BATCH
+        for producer, topic in enumerate(TOPICS):
+            data = batch(*values, producer_id=producer + 5, producer_epoch=0, base_sequence=offset, timestamp=timestamp)
+            assert await node.produce(topic, data) == (0, offset)
+        assert await node.commit("g", PLAIN, offset) == 0
+    partitions = [DeleteRecordsPartition(partition_index=0, offset=DELETED_TO)]
+    topics = [DeleteRecordsTopic(name=SHORT, partitions=partitions)]
+    await node.ask(DeleteRecordsRequest(topics=topics, timeout_ms=1000), 2)
+    for _ in range(8):  # snapshots are made step by step
+        node.chores()
+        await asyncio.sleep(0.01)
+    node.check()
+    shutil.copytree(home, template.killed)
+    await node.stop()
+    shutil.copytree(home, template.clean)
+
+
+@pytest.fixture(scope="module")
+def template(tmp_path_factory: pytest.TempPathFactory) -> Template:
+    home = tmp_path_factory.mktemp("template")
+    (home / "data").mkdir()
+    template = Template(home / "clean", home / "killed")
+    with asyncio.Runner() as runner:
+        runner.run(_write(home / "data", template))
+    return template
+
+
+def harm(home: Path, kind: str, chance: random.Random) -> tuple[Path, int]:
+    """Change one byte of a file of this kind; which, and where."""
+    files = [path for path in sorted(home.glob(KINDS[kind])) if path.stat().st_size]
+    assert files, f"the template has no {kind}"
+    path = files[-1] if kind == "newest segment" else chance.choice(files[:-1] or files)
+    data = bytearray(path.read_bytes())
+    position = chance.randrange(len(data))
+    data[position] ^= 1 << chance.randrange(8)
+    path.write_bytes(data)
+    return path, position
+
+
+async def _check(home: Path, kind: str, template: Template, path: Path) -> None:
+    node = NodeOnDisk(HastyFiles(), home, log_flush_interval_messages=1, **SETTINGS)
+    try:
+        await node.start()
+    except (StorageError, KafkaError) as error:
+        assert kind in MAY_REFUSE, f"it does not start: {error}"
+        assert str(path.parent) in str(error)
+        await node.abandon()
+        return
+    try:
+        node.chores()
+        node.check()
+        for topic, start in TOPICS.items():
+            harmed = topic == PLAIN and "segment" in kind
+            await _check_topic(node, topic, start, template, harmed=harmed)
+        committed = (await node.committed("g")).get((PLAIN, 0), -1)
+        latest = (BATCHES - 1) * IN_BATCH
+        assert committed == latest or (kind == "groups" and committed < latest and committed % IN_BATCH == 0)
+        node.check()
+    finally:
+        await node.abandon()
+
+
+async def _check_topic(node: NodeOnDisk, topic: str, start: int, template: Template, *, harmed: bool) -> None:
+    end = BATCHES * IN_BATCH
+    log = node.node.broker.partitions.get(topic, 0).log
+    assert log.log_start_offset == start
+    found, refused = await node.read(topic, start)
+    lost = [offset for offset in range(start, end) if offset not in found]
+    assert all(found[offset] == value_of(offset) for offset in found), "never served as good data"
+    if not harmed:
+        assert not lost
+        assert not refused
+        for offset in range(start, end):
+            answer = log.offset_for_timestamp(template.timestamps[offset], end)
+            assert answer is not None
+            assert answer[:2] == (template.timestamps[offset], max(offset - offset % IN_BATCH, start))
+        sequence = end - IN_BATCH
+        again = batch(
+            *(value_of(sequence + n) for n in range(IN_BATCH)),
+            producer_id=5 + list(TOPICS).index(topic),
+            producer_epoch=0,
+            base_sequence=sequence,
+            timestamp=template.timestamps[-1],
+        )
+        assert await node.produce(topic, again) == (0, sequence), "sent again, and known"
+    else:
+        assert len(lost) <= IN_BATCH, f"one batch is harmed, and {lost} are lost"
+    error, _ = await node.produce(topic, batch(b"go on", timestamp=node.clock.wall_ms()))
+    assert error == 0
+
+
+@pytest.mark.parametrize("ended", ["stopped", "killed"])
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_harmed_byte_costs_what_it_touches(tmp_path: Path, template: Template, kind: str, ended: str) -> None:
+    source = template.clean if ended == "stopped" else template.killed
+    if ended == "killed" and kind in {"clean shutdown", "metadata index"}:
+        return  # there is none yet
+    for seed in range(CASES):
+        home = tmp_path / f"data-{seed}"
+        shutil.copytree(source, home)
+        path, position = harm(home, kind, random.Random(f"{kind} {seed}"))
+        try:
+            with asyncio.Runner() as runner:
+                runner.run(_check(home, kind, template, path))
+        except Exception as error:
+            error.add_note(f"byte {position} of {path}, seed {seed}, {ended}")
+            raise
+        shutil.rmtree(home)
