@@ -16,9 +16,15 @@ from ottla.clients import Admin, Consumer, Producer, TopicPartition
 from ottla.spark.cluster import ClusterError, CommitError
 from ottla.spark.offsets import OFFSET_MAX, OffsetRange
 from ottla.spark.options import OptionError, read_source_options
+from ottla.spark.reading import read_range
 from ottla.spark.source import BatchReader, DataLossError, RangePartition, StreamReader
+from tests.clients.secured import (
+    sasl,
+    secured,  # noqa: F401 - a fixture
+)
 from tests.clients.support import FIRST_TIMESTAMP, unique
 from tests.conftest import RunningBroker
+from tests.peers.secured import SecuredKafka, password_of
 
 ALL = ReadMaxRows(OFFSET_MAX)
 
@@ -138,9 +144,7 @@ def test_a_batch_begins_and_ends_at_timestamps(topics: Topics, batch: Callable[.
         OffsetRange(topic, 0, 2, 5),
         OffsetRange(topic, 1, 2, 3),  # nothing is so young: the end
     ]
-    with pytest.raises(
-        OptionError, match=r"no record at or after .*startingOffsetsByTimestampStrategy=latest"
-    ):
+    with pytest.raises(OptionError, match=r"no record at or after .*startingOffsetsByTimestampStrategy=latest"):
         batch(topic, startingTimestamp=fifth)
     late = {"startingTimestamp": fifth, "startingOffsetsByTimestampStrategy": "latest"}
     assert batch(topic, **late) == [OffsetRange(topic, 0, 5, 10)]
@@ -189,6 +193,31 @@ def test_a_cluster_that_is_down_is_asked_for_a_while_and_then_named() -> None:
     with pytest.raises(ClusterError, match=r"Asking 127\.0\.0\.1:1 for topics failed: .*127\.0\.0\.1:1"):
         BatchReader(options("127.0.0.1:1", "t", given, streaming=False)).partitions()
     assert 0.5 < time.monotonic() - began < 8
+
+
+def test_a_read_logs_in_with_the_settings_that_spark_users_know(secured: SecuredKafka) -> None:  # noqa: F811
+    settings = sasl(secured, "SCRAM-SHA-512", listener="SASL_SSL")
+    topic = unique("secured")
+    with Admin(settings) as admin, Producer(settings) as producer:
+        admin.create_topic(topic, partitions=1)
+        producer.send(topic, b"safe").result(20)
+    login = "org.apache.kafka.common.security.scram.ScramLoginModule"
+    given = {
+        "subscribe": topic,
+        "kafka.bootstrap.servers": secured.address("SASL_SSL"),
+        "kafka.security.protocol": "SASL_SSL",
+        "kafka.ssl.truststore.type": "PEM",
+        "kafka.ssl.truststore.location": str(secured.certificates.ca),
+        "kafka.sasl.mechanism": "SCRAM-SHA-512",
+        "kafka.sasl.jaas.config": f'{login} required username="admin" password="{password_of("admin")}";',
+    }
+    asked = read_source_options(given, streaming=False)
+    (found,) = ranges(BatchReader(asked).partitions())
+    (rows,) = read_range(asked.client, found)
+    assert rows.column("value").to_pylist() == [b"safe"]
+    wrong = given | {"kafka.sasl.jaas.config": f'{login} required username="admin" password="wrong";'}
+    with pytest.raises(ClusterError, match="Authentication failed"):
+        BatchReader(read_source_options(wrong, streaming=False)).partitions()
 
 
 # -- streams -----------------------------------------------------------------------------------------------------
