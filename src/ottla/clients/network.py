@@ -9,6 +9,7 @@ Some are long (a Producer's first send waits for a minute, as Kafka's does), so 
 from __future__ import annotations
 
 import asyncio
+import functools
 import logging
 import random
 from collections.abc import Iterable, Mapping
@@ -375,9 +376,22 @@ class Cluster:
                     raise
             else:
                 self.view.apply(response, loop.time() * 1000, is_complete=names is None)
+                self._recognise()
                 self._close_idle()
                 return
             await asyncio.sleep(delay_s)
+
+    def _recognise(self) -> None:
+        """A connection to an address that turns out to be a broker's is that broker's: no second one is made."""
+        for (target, purpose), connection in list(self._connections.items()):
+            if purpose or not isinstance(target, _Bootstrap) or connection.closed:
+                continue
+            for node_id, node in self.view.nodes.items():
+                key = node_id, ""
+                if (node.host, node.port) == target and key not in self._connections and key not in self._connecting:
+                    self._connections[key] = self._connections.pop((target, purpose))
+                    connection.on_close(functools.partial(self._lost, node_id, "", connection))
+                    break
 
     # -- coordinators ------------------------------------------------------------------------------------------
 

@@ -20,8 +20,8 @@ from ottla.protocol.plans import plans_of
 from ottla.protocol.source import Source, default_text
 
 
-def build_methods(cls: type[Struct]) -> tuple[Callable[..., None], Callable[..., bool]]:
-    """`__init__` and `__eq__` of a declaration."""
+def build_init(cls: type[Struct]) -> Callable[..., None]:
+    """`__init__` of a declaration."""
     plans = plans_of(cls)
     source = Source("__init__", "")
     arguments = ["self"]
@@ -37,14 +37,19 @@ def build_methods(cls: type[Struct]) -> tuple[Callable[..., None], Callable[...,
     source.lines[0] = f"def __init__({', '.join(arguments)}):"
     if not plans:
         source.add("pass")
-    label = f"<{cls.__module__}.{cls.__name__}"
-    initialise = source.compile(f"{label}.__init__>", {"MISSING": MISSING})
+    function: Callable[..., None] = source.compile(f"<{cls.__module__}.{cls.__name__}.__init__>", {"MISSING": MISSING})
+    return function
 
+
+def build_eq(cls: type[Struct]) -> Callable[..., bool]:
+    """`__eq__` of a declaration."""
+    plans = plans_of(cls)
     source = Source("__eq__", "self, other")
     source.add(f"if type(other) is not {source.class_name(cls)}:")
     source.add("    return NotImplemented")
     source.add("return " + (" and ".join(f"self.{plan.name} == other.{plan.name}" for plan in plans) or "True"))
-    return initialise, source.compile(f"{label}.__eq__>", {})
+    function: Callable[..., bool] = source.compile(f"<{cls.__module__}.{cls.__name__}.__eq__>", {})
+    return function
 
 
 def build_encoder(cls: type[Message], version: int) -> Callable[[Any, list[Any]], None]:

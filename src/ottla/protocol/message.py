@@ -144,11 +144,15 @@ class Struct(metaclass=_Declared):
     if not TYPE_CHECKING:  # for type checkers, the declaration is the signature
 
         def __init__(self, *args, **kwargs):
-            _compile_methods(type(self))
+            from ottla.protocol import compiler
+
+            type(self).__init__ = compiler.build_init(type(self))
             self.__init__(*args, **kwargs)
 
     def __eq__(self, other: object) -> bool:
-        _compile_methods(type(self))
+        from ottla.protocol import compiler
+
+        type(self).__eq__ = compiler.build_eq(type(self))  # type: ignore[method-assign]
         return self == other
 
     __hash__ = None  # type: ignore[assignment]
@@ -192,9 +196,3 @@ class Message(Struct):
     def decode_from(cls, buffer: Buffer, position: int, version: int) -> tuple[Self, int]:
         """The message at `position`, and the position after it. Raises VersionError, DecodeError."""
         return cls._decoders[version](buffer, position)
-
-
-def _compile_methods(cls: type[Struct]) -> None:
-    from ottla.protocol import compiler
-
-    cls.__init__, cls.__eq__ = compiler.build_methods(cls)  # type: ignore[method-assign]

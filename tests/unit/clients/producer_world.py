@@ -88,6 +88,7 @@ class World:
         self.known = {p: log.leader for p, log in self.logs.items()}
         self.topic_exists = True
         self.hints = False
+        self.id_latency_ms = LATENCY_MS
         self.id_now = self.id_seen = Uuid(b"1" * 16)
         self.lose_request = self.lose_answer = self.delay_answer = 0.0
         self.arrivals_ms: list[int] = []  # of the next requests whose answers are late; then by chance
@@ -181,7 +182,7 @@ class World:
                 self.metadata_requests += 1
                 self.at(LATENCY_MS, self._answer_metadata)
             elif isinstance(effect, AskProducerId):
-                self.at(LATENCY_MS, self._give_producer_id)
+                self.at(self.id_latency_ms, self._give_producer_id)
             elif isinstance(effect, Wake):
                 for wake in effect.wakers:
                     wake()

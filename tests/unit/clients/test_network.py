@@ -151,7 +151,8 @@ def test_the_log_says_once_that_no_broker_can_be_reached_and_again_after_one_was
                     await ours.refresh((), timeout_s=0.8)
                 (*_, message) = told = [record.getMessage() for record in caplog.records]
                 assert len(told) == outage
-                assert f"still trying: {pair.one.address}: connection refused" in message
+                assert "still trying: " in message
+                assert f"{pair.one.address}: connection refused" in message  # known brokers are tried in any order
                 await pair.one.start()
                 await ours.refresh((), timeout_s=5)
                 await pair.one.stop()

@@ -19,7 +19,7 @@ from ottla.clients.producer.batch import Delivery, RecordMetadata
 from ottla.clients.producer.events import Outcome
 from ottla.common.errors import ErrorCode
 
-from .producer_world import World
+from .producer_world import LATENCY_MS, World
 
 SEEDS = range(int(os.environ.get("OTTLA_SEEDS", "30")))
 
@@ -43,6 +43,16 @@ def test_records_of_one_linger_go_in_one_batch() -> None:
     assert [d.peek() for d in deliveries if d] == [RecordMetadata("t", 0, i, 1000 + 3) for i in range(10)]
     assert len(world.sends) == 1
     assert world.now_ms < 1030
+
+
+def test_the_producer_id_is_asked_for_together_with_the_first_metadata() -> None:
+    world = World(linger_ms=0)
+    start = world.now_ms
+    world.learn()
+    delivery = world.send(b"first")
+    assert delivery is not None
+    world.run(until=delivery.done)
+    assert world.now_ms - start == 3 * LATENCY_MS, "one wait for both, and one for the record"
 
 
 def test_a_batch_that_goes_alone_holds_back_what_follows_until_it_is_answered() -> None:
@@ -71,6 +81,7 @@ def test_a_batch_that_goes_alone_holds_back_what_follows_until_it_is_answered() 
 
 def test_a_batch_goes_alone_only_where_nothing_waits_before_it() -> None:
     world = World()
+    world.id_latency_ms = 50
     world.learn()
     early = world.send(b"a")
     assert early is not None

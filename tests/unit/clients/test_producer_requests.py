@@ -107,6 +107,16 @@ async def test_a_refusal_that_names_the_new_leader_is_followed_without_asking() 
 
 
 @on_a_loop
+async def test_where_the_bootstrap_address_is_the_broker_itself_one_connection_is_enough() -> None:
+    script = Script(OLD)
+    async with FakeBroker(script.answer) as broker:
+        script.port = broker.port
+        async with AsyncProducer(bootstrap_servers=broker.address) as producer:
+            await asyncio.wait_for(await producer.send("t", b"v"), 5)
+            assert broker.connections == 1
+
+
+@on_a_loop
 async def test_a_topic_made_anew_is_noticed_by_its_id() -> None:
     script = Script(OLD)
     async with FakeBroker(script.answer) as broker:

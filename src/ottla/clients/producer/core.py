@@ -224,7 +224,8 @@ class ProducerCore:
             batch.linger_until_ms = now_ms + max(0, self.settings.linger_ms - self.late_ms)
             batch.deadline_ms = now_ms + self.settings.delivery_timeout_ms
         self._expire(now_ms, effects)
-        if self._active and self._has_producer_id(now_ms, effects):
+        # Asked for together with the first metadata: one wait instead of two.
+        if (self._topics and self._has_producer_id(now_ms, effects)) and self._active:
             while sends := self._next_sends(now_ms):
                 effects += sends
                 if self.settings.acks == 0:
