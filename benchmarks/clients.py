@@ -7,6 +7,7 @@ unless the race says otherwise. Reading takes the topic whole, through a new gro
 from __future__ import annotations
 
 import json
+import os
 import resource
 import statistics
 import subprocess
@@ -36,6 +37,8 @@ ALL = ("Ottla", "confluent-kafka", "aiokafka", "kafka-python")
 SHARE = {"kafka-python": 0.1, "aiokafka": 0.3}
 SHARE_OF_TABLES = {"confluent-kafka": 0.25}
 # A race of fewer shows little but its start.
+# What pip installs has its bytecode; a checkout must be allowed to write it, or it is compiled anew in each run.
+ENVIRONMENT = {name: text for name, text in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
 LEAST = {"memory": 300, "single": 3_000, "send-batch": 2_000_000, "poll-arrow": 1_000_000, "cold": 1}
 
 
@@ -122,7 +125,7 @@ def _one_run(race: Race, contender: str, broker: Broker, topic: str, count: int)
     before = _children_cpu()
     done = subprocess.run(
         [sys.executable, "-m", module, json.dumps(asdict(task))],
-        capture_output=True, text=True, timeout=2 * DEADLINE_S, check=False,
+        capture_output=True, text=True, timeout=2 * DEADLINE_S, check=False, env=ENVIRONMENT,
     )  # fmt: skip
     seconds, used = time.perf_counter() - start, _children_cpu() - before
     if done.returncode:
