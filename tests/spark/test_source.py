@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.streaming import StreamingQuery
 
-WAIT_S = 60
+WAIT_S = 90
 
 
 class World:
@@ -206,10 +206,11 @@ def die(rows, batch):
 
 stream = spark.readStream.format("ottla").option("kafka.bootstrap.servers", bootstrap).option("subscribe", topic)
 query = stream.load().writeStream.foreachBatch(die).option("checkpointLocation", checkpoint).start()
-query.awaitTermination(60)
+query.awaitTermination(90)
 """
 
 
+@pytest.mark.timeout(300)
 def test_a_query_that_is_killed_in_its_first_batch_with_records_reads_them_again(world: World, tmp_path: Path) -> None:
     topic = world.topic()
     world.send(topic, 3)

@@ -385,8 +385,10 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         end = self._end(at, latest, limit)
         self._commit(at)
         if end == at:
-            if self._options.commit_group is not None:
-                self._asked().settle()  # the query may be over and this its last call
+            if self._options.commit_group is not None:  # the query may be over and this its last call
+                self._asked().settle()
+                self._commit(at)  # what was not begun because another was under way
+                self._asked().settle()
             return start
         return json_of(end)
 
