@@ -35,8 +35,8 @@ format: $(STAMP) ## Format the code
 simulate: $(STAMP) ## Run the deterministic simulations longer: make simulate SEEDS=1000
 	@OTTLA_SEEDS=$(or $(SEEDS),200) $(BIN)/python -m pytest tests/simulation $(PYTEST)
 
-bench: $(STAMP) ## Compare with peers: make bench RACE=produce
-	@$(BIN)/python -m benchmarks $(RACE)
+bench: $(STAMP) ## Compare with peers, 15 minutes: make bench RACE=produce-1k, or OPTIONS="--quick --check"
+	@$(BIN)/python -m benchmarks $(RACE) $(OPTIONS)
 
 peers: $(STAMP) ## Fetch what the tests talk to: stock Apache Kafka (Maven), kcat (Debian), kafkajs (npm)
 	@$(BIN)/python -m tests.peers fetch

@@ -1,87 +1,132 @@
 """Runs the races: brokers (Ottla and stock Kafka in turn, same client), and Python's clients.
 
     python -m benchmarks [RACE ...] [--rounds N] [--quick]     also: brokers, clients for all races of a kind
+    python -m benchmarks --quick --check                       fails if a ratio is worse than the last one kept
+    python -m benchmarks --json benchmarks/last.json           keeps the ratios of this run
 
-Each race warms both brokers up, then alternates them for some rounds and prints the median of each, with the ratio.
-CPU is the broker process's own (user and system), the client excluded. Nothing here is a test: figures depend on the
-machine, ratios much less.
+Each race warms both brokers up, then alternates them for some rounds and prints the median of each, with the ratio and,
+where there is one, what the ratio is to reach. CPU is the broker process's own (user and system), the client excluded.
+Nothing here is a test: figures depend on the machine, ratios much less.
 """
 
 from __future__ import annotations
 
 import argparse
 import os
-import platform
 import statistics
+import sys
 import tempfile
-from collections.abc import Callable
-from importlib.metadata import version
+import time
 from pathlib import Path
 
 from rich.console import Console
 from rich.table import Table
 
-from benchmarks import clients
+from benchmarks import clients, results
 from benchmarks.brokers import Broker, start_kafka, start_ottla
-from benchmarks.races import RACES, TWICE
+from benchmarks.races import RACES, Race
 from benchmarks.wire import Figures
 
 console = Console()
 
 
-def main() -> None:
-    """Run the races that were asked for."""
+def main() -> int:
+    """Run the races that were asked for; the exit code."""
     names = [*RACES, *clients.RACES]
     kinds = {"brokers": list(RACES), "clients": list(clients.RACES)}
+    arguments = _arguments(names)
+    chosen = [name for race in arguments.races or names for name in kinds.get(race, [race])]
+    os.environ.pop("PYTHONDONTWRITEBYTECODE", None)  # what is installed has its bytecode
+    scale = 0.1 if arguments.quick else 1.0
+    conditions = results.conditions(arguments.rounds, scale)
+    console.print("; ".join(f"{name}: {value}" for name, value in conditions.items()), highlight=False)
+    found: results.Results = {}
+    begin = time.monotonic()
+    with tempfile.TemporaryDirectory(prefix="ottla-bench-") as directory:
+        home = Path(directory)
+        _race_clients([name for name in chosen if name in clients.RACES], home, arguments.rounds, scale, found)
+        _race_brokers([name for name in chosen if name in RACES], home, arguments.rounds, scale, found)
+    console.print(f"{time.monotonic() - begin:.0f} seconds in all")
+    worse = results.regressions(found, results.last_results()) if arguments.check else []
+    if arguments.json is not None:
+        results.write(arguments.json, found, conditions)
+    for line in worse:
+        console.print(f"[red]worse than last time:[/] {line}")
+    return 1 if worse else 0
+
+
+def _arguments(names: list[str]) -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("races", nargs="*", metavar="RACE", help="default: all; the names: " + ", ".join(names))
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--quick", action="store_true", help="a tenth of the records")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="write figures, ratios and conditions there")
+    parser.add_argument(
+        "--check",
+        action="store_true",
+        help=f"exit code 1 if a ratio is worse than in {results.LAST.name} by more than {results.TOLERANCE}",
+    )
     arguments = parser.parse_args()
-    chosen = [name for race in arguments.races or names for name in kinds.get(race, [race])]
-    unknown = [race for race in chosen if race not in names]
+    unknown = [race for race in arguments.races if race not in (*names, "brokers", "clients")]
     if unknown:
         parser.error(f"no such race: {', '.join(unknown)}; there are: {', '.join(names)}")
-    os.environ.pop("PYTHONDONTWRITEBYTECODE", None)  # what is installed has its bytecode
-    scale = 0.1 if arguments.quick else 1.0
-    console.print(
-        f"Python {platform.python_version()}, {os.cpu_count()} cores, librdkafka {version('confluent-kafka')}, "
-        f"stock Kafka 4.3 with a heap of 1 GiB; flush as by default (none); {arguments.rounds} rounds, medians"
-    )
-    with tempfile.TemporaryDirectory(prefix="ottla-bench-") as directory:
-        home = Path(directory)
-        with start_ottla(home / "ottla") as ottla:
-            for name in chosen:
-                if name in clients.RACES:
-                    clients.run_race(name, clients.RACES[name], ottla, arguments.rounds, scale, console)
-        between_brokers = [name for name in chosen if name in RACES]
-        if between_brokers:
-            with start_ottla(home / "ottla2") as ottla, start_kafka(home / "kafka") as kafka:
-                for name in between_brokers:
-                    run_race(name, RACES[name], [ottla, kafka], arguments.rounds, scale)
+    return arguments
+
+
+def _race_clients(names: list[str], home: Path, rounds: int, scale: float, found: results.Results) -> None:
+    if not names:
+        return
+    with start_ottla(home / "ottla") as ottla:
+        for name in names:
+            medians = clients.run_race(name, clients.RACES[name], ottla, rounds, scale, console)[name]
+            peer = "confluent-kafka"
+            found[name] = results.compared(medians["Ottla"], peer, medians[peer])
+
+
+def _race_brokers(names: list[str], home: Path, rounds: int, scale: float, found: results.Results) -> None:
+    if not names:
+        return
+    with start_ottla(home / "ottla2") as ottla, start_kafka(home / "kafka") as kafka:
+        for name in names:
+            found[name] = run_race(name, RACES[name], (ottla, kafka), rounds, scale)
 
 
 def run_race(
-    name: str, race: Callable[[Broker, float], Figures], brokers: list[Broker], rounds: int, scale: float
-) -> None:
-    """One warm-up each, then the brokers in turn."""
+    name: str, race: Race, brokers: tuple[Broker, Broker], rounds: int, scale: float
+) -> dict[str, dict[str, float]]:
+    """One warm-up each, then the brokers in turn; prints the medians and returns them."""
     found: dict[str, list[Figures]] = {broker.name: [] for broker in brokers}
-    if name in TWICE:
-        rounds = min(rounds, 2)
-    else:
+    if race.warm and not race.once:
         for broker in brokers:
-            race(broker, scale)
-    for _ in range(rounds):
+            race.run(broker, scale)
+    for _ in range(1 if race.once else rounds):
         for broker in brokers:
-            found[broker.name].append(race(broker, scale))
-    table = Table(title=f"{name}: {(race.__doc__ or '').splitlines()[0]}", title_justify="left")
-    for heading in ("figure", "Ottla", "Kafka", "ratio"):
+            found[broker.name].append(race.run(broker, scale))
+    medians = {
+        who: {figure: statistics.median(each[figure] for each in runs) for figure in runs[0]}
+        for who, runs in found.items()
+    }
+    rows = results.compared(medians["ottla"], "kafka", medians["kafka"])
+    table = Table(title=f"{name}: {race.title}", title_justify="left")
+    for heading in ("figure", "Ottla", "Kafka", "ratio", "aim"):
         table.add_column(heading, justify="left" if heading == "figure" else "right")
-    for figure in found["ottla"][0]:
-        ours, theirs = (statistics.median(each[figure] for each in found[broker.name]) for broker in brokers)
-        table.add_row(figure, f"{ours:,.2f}", f"{theirs:,.2f}", f"{ours / theirs:.2f}" if theirs else "-")
+    for figure, row in rows.items():
+        table.add_row(figure, f"{row['ottla']:,.2f}", f"{row['kafka']:,.2f}", *_ratio(race, figure, row.get("ratio")))
     console.print(table)
+    return rows
+
+
+def _ratio(race: Race, figure: str, ratio: float | None) -> tuple[str, str]:
+    """The ratio, coloured, and the aim."""
+    aim = race.aims.get(figure)
+    if ratio is None:
+        return "-", ""
+    if aim is None:
+        return f"{ratio:.2f}", ""
+    colour = "green" if results.reaches(figure, ratio, aim) else "red"
+    sign = "≥" if results.more_is_better(figure) else "≤"
+    return f"[{colour}]{ratio:.2f}[/]", f"{sign} {aim:g}"
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

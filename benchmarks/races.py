@@ -5,45 +5,32 @@ from __future__ import annotations
 import socket
 import statistics
 import time
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 
-from confluent_kafka import Consumer, Producer
+from confluent_kafka import Consumer
 
-from benchmarks import lives
+from benchmarks import crowds, lives, tools
 from benchmarks.brokers import Broker
+from benchmarks.filling import fill as fill  # noqa: PLC0414 - for the races of clients
 from benchmarks.wire import DEADLINE_S, Figures, new_topic, produce_frame, receive
 
-MEMBERS = 30
-# Without a warm-up and no more than twice: a start of its own is part of each.
-TWICE = ("start", "memory")
 
+@dataclass(frozen=True)
+class Race:
+    """`aims` are what Ottla's figure over Kafka's must reach: at least, where more is better, else at most."""
 
-def fill(broker: Broker, topic: str, count: int, size: int, acks: str) -> None:
-    """Produce `count` records of `size` bytes with librdkafka."""
-    producer = Producer(
-        {
-            "bootstrap.servers": broker.bootstrap,
-            "acks": acks,
-            "message.max.bytes": 1_048_576,
-            "linger.ms": 20,
-            "batch.size": 900_000,
-            "batch.num.messages": 100_000,
-            "queue.buffering.max.messages": 1_000_000,
-        }
-    )
-    value = bytes(range(256)) * (size // 256 + 1)
-    value = value[:size]
-    for _ in range(count):
-        while True:
-            try:
-                producer.produce(topic, value)
-                break
-            except BufferError:
-                producer.poll(0.05)
-    left = producer.flush(DEADLINE_S)
-    if left:
-        raise RuntimeError(f"{left} records were not acknowledged by {broker.name}")
+    run: Callable[[Broker, float], Figures]
+    aims: Mapping[str, float]
+    warm: bool = True
+    """Whether a first run that does not count makes a difference: not where each starts a broker of its own."""
+    once: bool = False
+    """Takes long; one run, without a warm-up."""
+
+    @property
+    def title(self) -> str:
+        """One line."""
+        return (self.run.__doc__ or "").splitlines()[0]
 
 
 def _produce(size: int, acks: str, count: int) -> Callable[[Broker, float], Figures]:
@@ -109,75 +96,44 @@ def _single(acks: int) -> Callable[[Broker, float], Figures]:
     return race
 
 
-def pipelined(broker: Broker, scale: float) -> Figures:
-    """one-record requests, 500 in flight on one connection, acks=1"""
-    topic = new_topic(broker, 1)
-    rounds, window = max(int(100 * scale), 5), 500
-    frames = produce_frame(topic, 1) * window
-    with socket.create_connection(broker.address) as connection:
-        cpu, start = broker.cpu_seconds(), time.perf_counter()
-        for _ in range(rounds):
-            connection.sendall(frames)
-            for _ in range(window):
-                receive(connection)
-        seconds, used = time.perf_counter() - start, broker.cpu_seconds() - cpu
-    return {
-        "requests/s": rounds * window / seconds,
-        "requests per broker-CPU-second": rounds * window / max(used, 0.01),
-    }
-
-
-def idle(broker: Broker, scale: float) -> Figures:
-    """50 consumers long-polling one idle topic of 20 partitions, 500 ms each"""
-    topic = new_topic(broker, 20)
-    settings: dict[str, Any] = {"bootstrap.servers": broker.bootstrap, "group.id": "none", "fetch.wait.max.ms": 500}
-    from confluent_kafka import TopicPartition
-
-    consumers = [Consumer(settings) for _ in range(50)]
-    for consumer in consumers:
-        consumer.assign([TopicPartition(topic, index, 0) for index in range(20)])
-    time.sleep(2)
-    cpu = broker.cpu_seconds()
-    time.sleep(max(10 * scale, 3))
-    used = (broker.cpu_seconds() - cpu) / max(10 * scale, 3)
-    for consumer in consumers:
-        consumer.close()
-    return {"% of a core": used * 100, "resident MB": broker.resident_mb()}
-
-
-def groups(broker: Broker, scale: float) -> Figures:  # noqa: ARG001 - the number of members is the point
-    """30 members join a group of 30 partitions at once, until each has one; librdkafka, classic protocol"""
-    topic = new_topic(broker, MEMBERS)
-    settings: dict[str, Any] = {"bootstrap.servers": broker.bootstrap, "group.id": topic, "log_level": 0}
-    cpu, start = broker.cpu_seconds(), time.perf_counter()
-    consumers = [Consumer(settings) for _ in range(MEMBERS)]
-    for consumer in consumers:
-        consumer.subscribe([topic])
-    while any(len(consumer.assignment()) != 1 for consumer in consumers):
-        for consumer in consumers:
-            consumer.poll(0)
-        if time.perf_counter() - start > DEADLINE_S:
-            raise RuntimeError(f"the group is not balanced by {broker.name}")
-        time.sleep(0.002)
-    seconds, used = time.perf_counter() - start, broker.cpu_seconds() - cpu
-    for consumer in consumers:
-        consumer.unsubscribe()
-    for consumer in consumers:
-        consumer.close()
-    return {"seconds": seconds, "broker CPU seconds": used}
-
-
-RACES: dict[str, Callable[[Broker, float], Figures]] = {
-    "produce-100": _produce(100, "1", 1_000_000),
-    "produce-100-all": _produce(100, "all", 1_000_000),
-    "produce-1k": _produce(1000, "1", 400_000),
-    "produce-1k-all": _produce(1000, "all", 400_000),
-    "consume": consume,
-    "single": _single(1),
-    "single-all": _single(-1),
-    "pipelined": pipelined,
-    "idle": idle,
-    "groups": groups,
-    "start": lives.start,
-    "memory": lives.memory,
+RACES: dict[str, Race] = {
+    "produce-100": Race(_produce(100, "1", 1_000_000), {"MB/s": 1, "MB per broker-CPU-second": 3}),
+    "produce-100-all": Race(_produce(100, "all", 1_000_000), {"MB/s": 1, "MB per broker-CPU-second": 3}),
+    "produce-1k": Race(_produce(1000, "1", 400_000), {"MB/s": 1, "MB per broker-CPU-second": 3}),
+    "produce-1k-all": Race(_produce(1000, "all", 400_000), {"MB/s": 1, "MB per broker-CPU-second": 3}),
+    "perf-100": Race(tools.produce_perf(100, "1", 2_000_000), {"MB/s": 1, "MB per broker-CPU-second": 3}),
+    "perf-1k": Race(tools.produce_perf(1000, "1", 600_000), {"MB/s": 1, "MB per broker-CPU-second": 3}),
+    "perf-1k-all": Race(tools.produce_perf(1000, "all", 600_000), {"MB/s": 1, "MB per broker-CPU-second": 3}),
+    "consume": Race(consume, {"MB/s": 1, "MB per broker-CPU-second": 2}),
+    "consume-perf": Race(tools.consume_perf, {"MB/s": 1, "MB per broker-CPU-second": 2}),
+    "single": Race(_single(1), {"p50 ms": 1, "p99 ms": 1, "broker CPU us per request": 0.7}),
+    "single-all": Race(_single(-1), {"p50 ms": 1, "p99 ms": 1, "broker CPU us per request": 0.7}),
+    "pipelined": Race(crowds.pipelined(1), {"requests per broker-CPU-second": 1}),
+    "pipelined-8": Race(crowds.pipelined(8), {"requests per broker-CPU-second": 1}),
+    "pipelined-64": Race(crowds.pipelined(64), {"requests per broker-CPU-second": 1}),
+    "e2e": Race(tools.end_to_end, {"average ms": 1, "p99 ms": 1}),
+    "idle": Race(crowds.idle_consumers, {"% of a core": 1, "resident MB": 0.2}, once=True),
+    "connections": Race(crowds.idle_connections, {"% of a core": 1}, once=True),
+    "flat": Race(lives.flat, {"produce p99 ms, full": 1, "fetch p99 ms, full": 1}, once=True),
+    "groups": Race(crowds.groups, {"seconds": 1}, once=True),
+    "start": Race(lives.start, {"seconds": 0.05}, warm=False),
+    "memory": Race(
+        lives.memory,
+        {
+            "resident MB after the start": 0.2,
+            "resident MB with 1,000 partitions": 0.2,
+            "seconds to create 1,000 partitions": 1,
+        },
+        warm=False,
+    ),
+    "many": Race(
+        lives.many,
+        {
+            "resident MB with 10,000 partitions": 0.2,
+            "seconds to create 10,000 partitions": 1,
+            "seconds to start with them": 1,
+        },
+        once=True,
+    ),
+    "restart": Race(lives.restart, {"seconds": 1}, once=True),
 }

@@ -11,6 +11,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 
 from benchmarks.brokers import Broker
 from ottla.protocol.frames import encode_request
+from ottla.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from ottla.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from ottla.records import encode_batch
 
@@ -36,6 +37,15 @@ def produce_frame(topic: str, acks: int) -> bytes:
         acks=acks, timeout_ms=30_000, topic_data=[TopicProduceData(name=topic, partition_data=[data])]
     )
     return b"".join(encode_request(request, 9, 1, "bench"))
+
+
+def fetch_frame(topic: str, offset: int) -> bytes:
+    """A request for what is at `offset` of partition 0, at most 1 MB of it, version 12, without a session."""
+    partition = FetchPartition(partition=0, fetch_offset=offset, partition_max_bytes=1 << 20)
+    request = FetchRequest(
+        max_wait_ms=500, min_bytes=1, max_bytes=1 << 20, topics=[FetchTopic(topic=topic, partitions=[partition])]
+    )
+    return b"".join(encode_request(request, 12, 1, "bench"))
 
 
 def receive(connection: socket.socket) -> bytes:

@@ -1,0 +1,35 @@
+"""Filling a topic, as fast as librdkafka can."""
+
+from __future__ import annotations
+
+from confluent_kafka import Producer
+
+from benchmarks.brokers import Broker
+from benchmarks.wire import DEADLINE_S
+
+
+def fill(broker: Broker, topic: str, count: int, size: int, acks: str) -> None:
+    """Produce `count` records of `size` bytes with librdkafka."""
+    producer = Producer(
+        {
+            "bootstrap.servers": broker.bootstrap,
+            "acks": acks,
+            "message.max.bytes": 1_048_576,
+            "linger.ms": 20,
+            "batch.size": 900_000,
+            "batch.num.messages": 100_000,
+            "queue.buffering.max.messages": 1_000_000,
+        }
+    )
+    value = bytes(range(256)) * (size // 256 + 1)
+    value = value[:size]
+    for _ in range(count):
+        while True:
+            try:
+                producer.produce(topic, value)
+                break
+            except BufferError:
+                producer.poll(0.05)
+    left = producer.flush(DEADLINE_S)
+    if left:
+        raise RuntimeError(f"{left} records were not acknowledged by {broker.name}")
