@@ -1,0 +1,225 @@
+"""kill -9 again and again, at random moments, under several real clients: nothing acknowledged is lost or doubled.
+
+Short here; `make chaos MINUTES=30` kills for that long. Segments roll, logs are compacted and cut by retention,
+metadata snapshots and checkpoints are written all the time, so that deaths hit them; some hit a start or a format.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import os
+import random
+import subprocess
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from ottla.clients import Admin, Consumer, TopicPartition
+from ottla.clients.errors import ClientError
+from tests.chaos.load import Confluent, ConfluentLoose, KafkaPython, Keyed, Load, Own, Reader
+from tests.ottla_process import OttlaProcess
+
+SECONDS = float(os.environ.get("OTTLA_CHAOS_MINUTES", "0.2")) * 60
+PARTITIONS = 2
+WAIT_S = 60.0
+GROUP = "readers"
+# Everything that is done by the clock is done all the time, and an index is full after a few batches.
+BUSY = {
+    "group.initial.rebalance.delay.ms": 0,
+    "offsets.topic.num.partitions": 2,
+    "log.initial.task.delay.ms": 20,
+    "log.flush.offset.checkpoint.interval.ms": 100,
+    "log.flush.start.offset.checkpoint.interval.ms": 100,
+    "replica.high.watermark.checkpoint.interval.ms": 100,
+    "log.retention.check.interval.ms": 100,
+    "log.cleaner.backoff.ms": 50,
+    "log.segment.delete.delay.ms": 200,
+    "metadata.log.max.record.bytes.between.snapshots": 500,
+    "metadata.max.retention.bytes": 20_000,
+}
+ROLLING = {"index.interval.bytes": 0, "segment.index.bytes": 240}
+TOPICS: dict[str, dict[str, object]] = {
+    "confluent": ROLLING,
+    "loose": ROLLING,
+    "python": ROLLING,
+    "own": {},
+    "compacted": {**ROLLING, "cleanup.policy": "compact", "min.cleanable.dirty.ratio": 0.01},
+    "brief": {**ROLLING, "retention.bytes": 20_000},
+}
+
+
+class Chaos:
+    """One broker, its clients, and how often it died."""
+
+    def __init__(self, directory: Path, seed: int) -> None:
+        self.chance = random.Random(seed)
+        self.directory = directory
+        self.process = OttlaProcess(directory / "broker", BUSY)
+        self.kills = self.kills_while_starting = self.kills_while_formatting = 0
+        self.churned: set[str] = set()
+        self.names = (f"churn-{i}" for i in itertools.count())
+
+    def start_load(self) -> None:
+        self.process.start()
+        bootstrap = self.process.bootstrap
+        with Admin(bootstrap) as admin:
+            for topic, config in TOPICS.items():
+                admin.create_topic(topic, partitions=PARTITIONS, config=config)
+        self.loads: list[Load] = [
+            Confluent(bootstrap, "confluent", PARTITIONS),
+            ConfluentLoose(bootstrap, "loose", PARTITIONS),
+            KafkaPython(bootstrap, "python", PARTITIONS),
+            Own(bootstrap, "own", PARTITIONS),
+            Keyed(bootstrap, "compacted", PARTITIONS),
+            Own(bootstrap, "brief", PARTITIONS),
+        ]
+        self.reader = Reader(bootstrap, "own", GROUP)
+        for thread in (*self.loads, self.reader):
+            thread.start()
+
+    def run(self, seconds: float) -> None:
+        end = time.monotonic() + seconds
+        while time.monotonic() < end:
+            self.churn()
+            time.sleep(self.chance.random() * 0.6)
+            self.process.kill()
+            self.kills += 1
+            if self.chance.random() < 0.4:
+                self.die_starting()
+            if self.chance.random() < 0.1:
+                self.die_formatting()
+            self.process.start()
+            assert not self.failures(), self.failures()[:3]
+
+    def churn(self) -> None:
+        """A topic comes, another goes: metadata is written. What was answered must hold."""
+        with contextlib.suppress(ClientError), Admin(self.process.bootstrap, request_timeout_ms=3000) as admin:
+            name = next(self.names)
+            admin.create_topic(name)
+            self.churned.add(name)
+            if len(self.churned) > 5:
+                gone = self.churned.pop()
+                admin.delete_topic(gone)
+
+    def die_starting(self) -> None:
+        """Killed somewhere between its first instruction and its first answer."""
+        after_s = self.chance.random() * 0.8
+        with (self.directory / "starting.log").open("ab") as log:
+            process = subprocess.Popen(
+                self.process.command(), stdout=log, stderr=log, stdin=subprocess.DEVNULL, cwd=self.process.directory
+            )
+            time.sleep(after_s)
+            process.kill()
+            process.wait(WAIT_S)
+        self.kills_while_starting += 1
+
+    def die_formatting(self) -> None:
+        """The same in an empty directory: the next start must work."""
+        self.kills_while_formatting += 1
+        fresh = OttlaProcess(self.directory / f"fresh-{self.kills_while_formatting}", {})
+        fresh.directory.mkdir()
+        with (self.directory / "starting.log").open("ab") as log:
+            process = subprocess.Popen(
+                fresh.command(), stdout=log, stderr=log, stdin=subprocess.DEVNULL, cwd=fresh.directory
+            )
+            time.sleep(0.1 + self.chance.random() * 0.4)
+            process.kill()
+            process.wait(WAIT_S)
+        fresh.start()
+        assert fresh.stop() == 0
+        fresh.assert_no_traceback()
+
+    def failures(self) -> list[str]:
+        return [failure for thread in (*self.loads, self.reader) for failure in thread.failures]
+
+    def finish(self) -> None:
+        for thread in (*self.loads, self.reader):
+            thread.finish()
+        assert not self.failures(), self.failures()[:5]
+
+    # -- what is there now -------------------------------------------------------------------------------------
+
+    def check(self) -> None:
+        for load in self.loads:
+            for partition in range(PARTITIONS):
+                stored = read_all(self.process.bootstrap, load.topic, partition)
+                self.check_partition(load, partition, stored)
+        with Admin(self.process.bootstrap) as admin:
+            assert self.churned <= {topic.name for topic in admin.list_topics()}, "topics that were answered are there"
+            found = admin.list_group_offsets(GROUP)
+        for partition, offset in self.reader.committed.items():
+            assert found[TopicPartition("own", partition)].offset >= offset, "a commit that was answered is there"
+        assert self.reader.committed, "the group got on"
+        self.process.assert_no_traceback()
+        assert "Traceback" not in (self.directory / "starting.log").read_text() if self.kills_while_starting else True
+
+    def check_partition(self, load: Load, partition: int, stored: dict[int, int]) -> None:
+        where = f"{load.topic}-{partition}"
+        acknowledged = load.acknowledged[partition]
+        first = min(stored, default=0)
+        for value, offset in acknowledged.items():
+            if offset in stored:
+                assert stored[offset] == value, f"{where}: {value} was acknowledged at offset {offset}"
+            else:
+                assert self.may_be_gone(load, value, offset, first, stored), f"{where}: {value} at {offset} is lost"
+        numbers = list(stored.values())
+        if load.topic == "compacted":
+            return
+        if load.idempotent:
+            assert numbers == list(range(numbers[0], load.sent[partition])), f"{where}: once and in order"
+            assert list(stored) == list(range(first, first + len(stored))), f"{where}: offsets without gaps"
+        elif load.topic == "python":
+            firsts = list(dict.fromkeys(numbers))
+            assert firsts == sorted(firsts), f"{where}: in order"
+
+    @staticmethod
+    def may_be_gone(load: Load, value: int, offset: int, first: int, stored: dict[int, int]) -> bool:
+        if load.topic == "brief":
+            return offset < first
+        if load.topic == "compacted":
+            same = [at for at, other in stored.items() if other % Keyed.KEYS == value % Keyed.KEYS]
+            return bool(same) and max(same) > offset
+        return False
+
+
+def read_all(bootstrap: str, topic: str, partition: int) -> dict[int, int]:
+    """Offset to value of everything in a partition, CRCs checked."""
+    place = TopicPartition(topic, partition)
+    stored: dict[int, int] = {}
+    with Consumer(bootstrap_servers=bootstrap, auto_offset_reset="earliest") as consumer:
+        end = consumer.end_offsets([place])[place]
+        consumer.assign([place])
+        consumer.seek_to_beginning([place])
+        deadline = time.monotonic() + WAIT_S
+        while consumer.position(place) < end:
+            assert time.monotonic() < deadline, f"{place}: read to {consumer.position(place)} of {end}"
+            for record in consumer.poll(timeout_s=0.5):
+                stored[record.offset] = int(record.value[:12])
+    return stored
+
+
+@pytest.fixture
+def chaos(tmp_path: Path) -> Iterator[Chaos]:
+    chaos = Chaos(tmp_path, int(os.environ.get("OTTLA_CHAOS_SEED", "6")))
+    yield chaos
+    chaos.process.kill()
+
+
+# kafka-python leaves sockets to the garbage collector when a connection is refused.
+@pytest.mark.filterwarnings("ignore:unclosed <socket:ResourceWarning")
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+@pytest.mark.timeout(SECONDS + 300)
+def test_nothing_acknowledged_is_lost_however_often_it_is_killed(chaos: Chaos) -> None:
+    chaos.start_load()
+    chaos.run(SECONDS)
+    chaos.finish()
+    chaos.check()
+    for load in chaos.loads:
+        assert load.total() > 0, f"{load.name} never got anything through"
+    print(
+        f"{chaos.kills} kills, {chaos.kills_while_starting} more while starting, {chaos.kills_while_formatting} while"
+        f" formatting; acknowledged: {', '.join(f'{load.topic} {load.total()}' for load in chaos.loads)}"
+    )
