@@ -60,6 +60,7 @@ cdef class RowEncoder:
     cdef Py_ssize_t room
     cdef int64_t now_ms
     cdef int32_t sticky
+    cdef list after  # partition by partition, where rows that name none go next
     cdef Rows rows
     cdef Py_ssize_t row
     cdef Py_ssize_t waiting

@@ -322,6 +322,14 @@ class Rows:
         return 0
 
 
+def _checked_turns(after: list[int] | None, partitions: int) -> list[int]:
+    if after is None:
+        return [(partition + 1) % partitions for partition in range(partitions)]
+    if len(after) != partitions or not 0 <= min(after) <= max(after) < partitions:
+        raise ValueError(f"What comes after each of {partitions} partitions: {after}")
+    return list(after)
+
+
 @cython.cclass
 class RowEncoder:
     """Rows into batches for the partitions of one topic."""
@@ -333,6 +341,7 @@ class RowEncoder:
         room: cython.Py_ssize_t,
         now_ms: int64_t,
         sticky: int32_t,
+        after: list[int] | None = None,
     ) -> None:
         if partitions < 1 or not 0 <= sticky < partitions or self.opened != cython.NULL:
             raise ValueError(f"Partition {sticky} of {partitions}")
@@ -345,6 +354,7 @@ class RowEncoder:
         self.room = room
         self.now_ms = now_ms
         self.sticky = sticky
+        self.after = _checked_turns(after, partitions)
 
     def __dealloc__(self) -> None:
         PyMem_Free(self.opened)
@@ -404,7 +414,7 @@ class RowEncoder:
             if opened.count and opened.used + size > self.batch_size + _HEADER_SIZE:
                 self.row = row
                 if partition == self.sticky:
-                    self.sticky = (partition + 1) % self.partitions
+                    self.sticky = self.after[partition]
                 return [self.close(partition)]
             if opened.count == 0:
                 self.begin(partition, size)

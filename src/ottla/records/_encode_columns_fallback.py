@@ -68,12 +68,14 @@ class RowEncoder:
     """Rows into batches for the partitions of one topic.
 
     A row goes to the partition that it names, otherwise by murmur2 of its key; rows with neither go to one partition,
-    from `sticky`, until a batch of that is full, then to the next. A batch takes at most `batch_size` bytes of records,
-    or one record. When more than `room` bytes are in batches that are not full, all of these are given out. A row
-    without a timestamp has `now_ms`; no timestamp may be negative.
+    from `sticky`, until a batch of that is full, then to the next, or to `after[partition]`. A batch takes at most
+    `batch_size` bytes of records, or one record. When more than `room` bytes are in batches that are not full, all of
+    these are given out. A row without a timestamp has `now_ms`; no timestamp may be negative.
     """
 
-    def __init__(self, partitions: int, batch_size: int, room: int, now_ms: int, sticky: int) -> None:
+    def __init__(
+        self, partitions: int, batch_size: int, room: int, now_ms: int, sticky: int, after: list[int] | None = None
+    ) -> None:
         if not 0 <= sticky < partitions:
             raise ValueError(f"Partition {sticky} of {partitions}")
         self._partitions = partitions
@@ -81,6 +83,11 @@ class RowEncoder:
         self._room = room
         self._now_ms = now_ms
         self._sticky = sticky
+        if after is None:
+            after = [(partition + 1) % partitions for partition in range(partitions)]
+        if len(after) != partitions or not 0 <= min(after) <= max(after) < partitions:
+            raise ValueError(f"What comes after each of {partitions} partitions: {after}")
+        self._after = list(after)
         self._open: dict[int, _Open] = {}
         self._waiting = 0
         self._rows: Rows | None = None
@@ -118,7 +125,7 @@ class RowEncoder:
             if batch and len(batch.out) + len(record) > self._batch_size + HEADER_SIZE:
                 self._row = row
                 if partition == self._sticky:
-                    self._sticky = (partition + 1) % self._partitions
+                    self._sticky = self._after[partition]
                 return [self._close(partition)]
             if batch is None:
                 batch = self._open[partition] = _Open(timestamp)

@@ -236,3 +236,16 @@ def test_the_window_asks_to_wait_for_what_leaves_half_of_it() -> None:
     assert awaited[3] is None
     assert awaited[4] is batches[7]
     assert window.add([]) is None
+
+
+def test_rows_without_a_key_avoid_partitions_that_are_not_available() -> None:
+    settings = ProducerSettings(batch_size=500)
+    table = pa.table({"value": ["x" * 100] * 60, "key": [None] * 60})
+    for now_ms in range(5):
+        groups = list(encode_rows(table, 5, settings, now_ms, [1, 2, 4]))
+        used = [partition for group in groups for partition, _ in group]
+        assert set(used) == {1, 2, 4}
+        assert all(before != after for before, after in pairwise(used[:-1]))
+    keyed = pa.table({"value": ["x"] * 50, "key": [f"k{i}" for i in range(50)]})
+    groups = list(encode_rows(keyed, 5, settings, 0, [1, 2, 4]))
+    assert {partition for group in groups for partition, _ in group} == {0, 1, 2, 3, 4}, "a key stays where it is"

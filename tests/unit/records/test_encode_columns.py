@@ -265,6 +265,9 @@ def test_partitions_that_are_none_are_refused(columns: ModuleType) -> None:
     for partitions, sticky in ((0, 0), (2, 2), (2, -1)):
         with pytest.raises(ValueError, match="of"):
             columns.RowEncoder(partitions, HUGE, HUGE, 0, sticky)
+    for after in ([0], [0, 2], [-1, 0], [0, 1, 0]):
+        with pytest.raises(ValueError, match="comes after"):
+            columns.RowEncoder(2, HUGE, HUGE, 0, 0, after)
 
 
 def test_rows_are_not_left_behind(columns: ModuleType) -> None:

@@ -7,8 +7,9 @@ of time) is cast by Arrow first.
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa  # type: ignore[import-untyped,unused-ignore]
@@ -28,9 +29,15 @@ SMALL_CHUNK = 512  # rows; chunks that are smaller on average are first made int
 
 
 def encode_rows(
-    rows: pa.Table | pa.RecordBatch, partition_count: int, settings: ProducerSettings, now_ms: int
+    rows: pa.Table | pa.RecordBatch,
+    partition_count: int,
+    settings: ProducerSettings,
+    now_ms: int,
+    available: Sequence[int] = (),
 ) -> Iterator[list[tuple[int, Encoded]]]:
     """Batches of at most batch.size with their partitions, in groups that are worth a request.
+
+    Rows with neither key nor partition go to the `available` partitions (in ascending order), else to any.
 
     Raises ValueError, MessageTooLarge: all rows are checked before the first batch comes out. What is encoded and not
     given out yet takes at most half of buffer.memory.
@@ -47,7 +54,9 @@ def encode_rows(
     ]
     batch_size = min(settings.batch_size, settings.max_request_size - HEADER_SIZE)
     room = max(batch_size, settings.buffer_memory // 4)
-    encoder = RowEncoder(partition_count, batch_size, room, now_ms, now_ms % partition_count)
+    places = available or range(partition_count)
+    after = [places[bisect_right(places, partition) % len(places)] for partition in range(partition_count)]
+    encoder = RowEncoder(partition_count, batch_size, room, now_ms, places[now_ms % len(places)], after)
     group_size = min(GROUP, settings.buffer_memory // 4)
     return _encode(checked, encoder, group_size)
 

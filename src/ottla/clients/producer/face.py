@@ -291,7 +291,7 @@ class Producer(Front, _Face[BlockingDelivery]):
         from ottla.clients.producer.columns import Window, encode_rows
 
         count = self._wait_for_room(topic, None, lambda: self._core.partition_count(topic) or None)
-        pieces = encode_rows(rows, count, self._settings, time_ns() // 1_000_000)
+        pieces = encode_rows(rows, count, self._settings, time_ns() // 1_000_000, self._sender.available(topic, count))
         window = Window(self._sender.window(topic, count))
         batches: list[Batch] = []
         for group in pieces:
@@ -419,7 +419,7 @@ class AsyncProducer(_Face[AsyncDelivery]):
         from ottla.clients.producer.columns import Window, encode_rows
 
         count = await self._wait_for_room(topic, None, lambda: self._core.partition_count(topic) or None)
-        pieces = encode_rows(rows, count, self._settings, time_ns() // 1_000_000)
+        pieces = encode_rows(rows, count, self._settings, time_ns() // 1_000_000, self._sender.available(topic, count))
         window = Window(self._sender.window(topic, count))
         batches: list[Batch] = []
         for group in pieces:

@@ -57,6 +57,10 @@ class Sender:
         leaders = {self.cluster.view.leader(topic, partition) for partition in range(partitions)}
         return (self.settings.max_in_flight + 1) * self.settings.max_request_size * len(leaders)
 
+    def available(self, topic: str, partitions: int) -> list[int]:
+        """The partitions that have a leader."""
+        return [index for index in range(partitions) if self.cluster.view.leader(topic, index) is not None]
+
     def turn(self) -> None:
         """Look what is to be done, and do it."""
         with self.lock:
