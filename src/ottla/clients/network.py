@@ -278,6 +278,11 @@ class Cluster:
         del self._connections[target, purpose]
         self._failed(target, connection.loop_time(), "the connection was lost")
 
+    @property
+    def problems(self) -> str:
+        """Why brokers could not be reached when that was tried last; empty if they could. From any thread."""
+        return "; ".join(dict.fromkeys(row.problem for row in list(self._failures.values())))
+
     def _failed(self, target: int | _Bootstrap, now_s: float, problem: str) -> None:
         count = self._failures.get(target, _NO_FAILURE).in_a_row + 1
         delay_ms = self._reconnect.delay_ms(count, self._random.random())

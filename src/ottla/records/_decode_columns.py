@@ -175,6 +175,9 @@ class Columns:
     _headers: cython.Py_ssize_t
     _names: _Binary
     _header_values: _Binary
+    _runs: list
+    _run_start: cython.Py_ssize_t
+    _is_run_append_time: cython.bint
     _closed: cython.bint
 
     def __cinit__(
@@ -196,6 +199,9 @@ class Columns:
         self._headers = 0
         self._names = _Binary(0)
         self._header_values = _Binary(0)
+        self._runs = []
+        self._run_start = 0
+        self._is_run_append_time = False
         self._closed = False
 
     def add_records(
@@ -246,6 +252,7 @@ class Columns:
         """The columns, as RecordColumns; nothing can be added afterwards."""
         self._check_open()
         self._closed = True
+        self._end_run(self.rows)
         return RecordColumns(
             self.rows,
             self._offsets.closed(8 * self.rows),
@@ -255,7 +262,15 @@ class Columns:
             self._header_ends.closed(4 * (self.rows + 1)),
             self._names.closed(self._headers),
             self._header_values.closed(self._headers),
+            self._runs,
         )
+
+    @cython.cfunc
+    def _end_run(self, rows: cython.Py_ssize_t) -> object:
+        if rows > self._run_start:
+            self._runs.append((bool(self._is_run_append_time), rows - self._run_start))
+            self._run_start = rows
+        return None
 
     @cython.cfunc
     def _check_open(self) -> object:
@@ -345,6 +360,9 @@ class Columns:
             if outcome == 0:
                 self._back_to(cython.address(mark))
                 wanted[0] = least
+        if self.rows > mark.rows and has_append_time != self._is_run_append_time:
+            self._end_run(mark.rows)
+            self._is_run_append_time = has_append_time
         return outcome
 
     @cython.cfunc

@@ -69,6 +69,7 @@ class Columns:
         self._most_bytes = min(most_bytes, _LARGEST_DATA // 3)
         self._offsets, self._timestamps, self._header_ends = array("q"), array("q"), array("i", [0])
         self._keys, self._values, self._names, self._header_values = _Binary(), _Binary(), _Binary(), _Binary()
+        self._runs: list[tuple[bool, int]] = []
         self._closed = False
 
     def add_records(
@@ -104,6 +105,10 @@ class Columns:
             size += row.size
         for row in taken:
             self._put(row)
+        if taken:
+            kind = append_time is not None
+            before = self._runs.pop()[1] if self._runs and self._runs[-1][0] is kind else 0
+            self._runs.append((kind, before + len(taken)))
         self.rows, self.size = rows, size
         self.full = is_cut or rows >= self._most_rows or size >= self._most_bytes
         if not is_cut:
@@ -202,6 +207,7 @@ class Columns:
             bytearray(self._header_ends.tobytes()),
             self._names.closed(),
             self._header_values.closed(),
+            self._runs,
         )
 
     def _check_open(self) -> None:

@@ -31,3 +31,5 @@ class RecordColumns(NamedTuple):
     header_names: BinaryColumn
     """UTF-8, what is none is replaced; never null, and without a bitmap"""
     header_values: BinaryColumn
+    append_time_runs: list[tuple[bool, int]]
+    """in order, how many records have the broker's time (True) or their producer's (False) as timestamp"""

@@ -29,6 +29,7 @@ BATCH_BYTES: Final = 8 * 1024 * 1024
 """So many bytes of records are one Arrow batch, or one record that is larger."""
 FETCH_BYTES: Final = 8 * 1024 * 1024
 """max.partition.fetch.bytes, where the user has no wish: one task reads one partition, so it is what a fetch brings."""
+_MOST_MILLIS: Final = (2**63 - 1) // 1000
 
 _readers = Kept(RangeReader)
 
@@ -77,7 +78,7 @@ def read_range(
     with _readers.client(settings) as reader:
         while start < rng.end:
             try:
-                for sink in reader.read(rng.topic, rng.partition, start, rng.end, max_bytes_per_batch):
+                for sink in reader.read(*rng._replace(start=start), max_bytes_per_batch):
                     start = sink.position
                     batch = _to_arrow(sink, rng, schema)
                     if batch.num_rows:
@@ -85,8 +86,11 @@ def read_range(
                 break
             except RecordsLost as error:
                 if fail_on_data_loss:
-                    raise
-                logger.warning("%s; failOnDataLoss is false: goes on", error)
+                    raise RecordsLost(
+                        f"{error}. With the option failOnDataLoss=false the query would go on with what is there",
+                        topic=rng.topic, partition=rng.partition, offset=error.offset, until=error.until,
+                    ) from error  # fmt: skip
+                logger.warning("%s; goes on, since failOnDataLoss is false", error)
                 start = error.until
 
 
@@ -100,16 +104,26 @@ def _to_arrow(sink: RangeSink, rng: OffsetRange, schema: pa.Schema) -> pa.Record
         binary_array(pa.binary(), rows, columns.keys),
         binary_array(pa.binary(), rows, columns.values),
         binary_array(pa.string(), rows, repeat_texts([(rng.topic.encode(), rows)])),
-        _repeated(rng.partition, rows),
+        _numbers([(rng.partition, rows)]),
         offsets,
-        millis.cast(pa.timestamp("us", "UTC")),
-        _repeated(0, rows),
+        _micros(millis),
+        _numbers([(int(is_append_time), count) for is_append_time, count in columns.append_time_runs]),
     ]
     if len(schema) > len(arrays):
         arrays.append(_or_null(headers_array(schema.field("headers").type, columns)))
     batch = pa.RecordBatch.from_arrays(arrays, schema=schema)
     wanted = bisect_left(memoryview(columns.offsets).cast("q"), rng.end)  # gaps left room for more than the range
     return batch if wanted == rows else batch.slice(0, wanted)
+
+
+def _micros(millis: Any) -> Any:
+    try:
+        return millis.cast(pa.timestamp("us", "UTC"))
+    except pa.ArrowInvalid:  # nobody's time, but no reason to lose the record
+        numbers = millis.cast(pa.int64())
+        low, high = pa.scalar(-_MOST_MILLIS), pa.scalar(_MOST_MILLIS)
+        clipped = pc.max_element_wise(pc.min_element_wise(numbers, high), low)
+        return pc.multiply(clipped, 1000).cast(pa.timestamp("us", "UTC"))
 
 
 def _or_null(headers: Any) -> Any:
@@ -119,5 +133,9 @@ def _or_null(headers: Any) -> Any:
     return pa.Array.from_buffers(headers.type, len(headers), [has_some.buffers()[1], ends], children=[headers.values])
 
 
-def _repeated(number: int, rows: int) -> Any:
-    return pa.Array.from_buffers(pa.int32(), rows, [None, pa.py_buffer(array("i", [number]) * rows)], 0)
+def _numbers(runs: list[tuple[int, int]]) -> Any:
+    """Each of the (number, how often) so often."""
+    column = array("i")
+    for number, count in runs:
+        column += array("i", [number]) * count
+    return pa.Array.from_buffers(pa.int32(), len(column), [None, pa.py_buffer(column)], 0)

@@ -12,6 +12,7 @@ import time
 from collections.abc import Iterator, Mapping
 from typing import Self
 
+from ottla.clients.consumer.core import ConsumerCore
 from ottla.clients.consumer.decoding import Fetched
 from ottla.clients.consumer.engine import Engine
 from ottla.clients.consumer.options import read_consumer_options
@@ -25,6 +26,7 @@ logger = logging.getLogger("ottla.clients.consumer")
 
 GONE_S = 10.0
 """How long a topic may be unknown, or a log end before the range does, before that is believed."""
+LOOK_AGAIN_S = 1.0
 CLOSE_S = 2.0
 
 
@@ -88,25 +90,25 @@ class RangeReader:
         position = start
         while position < end:
             sink = RangeSink(position, end, most_bytes)
-            self._fill(tp, sink, position, end)
+            self._fill(tp, sink, end)
             position = sink.position
             if len(sink):
                 yield sink
 
     def _aim(self, tp: TopicPartition, start: int, end: int) -> None:
-        def aim(core: object) -> None:
-            core.assign([tp])  # type: ignore[attr-defined]
-            state = core.positions.of(tp)  # type: ignore[attr-defined]
+        def aim(core: ConsumerCore) -> None:
+            core.assign([tp])
+            state = core.positions.of(tp)
             state.until = end
             state.high_watermark = -1
-            core.seek(tp, start)  # type: ignore[attr-defined]
+            core.seek(tp, start)
 
         self._engine.change(aim)
 
-    def _fill(self, tp: TopicPartition, sink: RangeSink, position: int, end: int) -> None:
+    def _fill(self, tp: TopicPartition, sink: RangeSink, end: int) -> None:
         """Wait until the sink has records, or the range ends."""
         engine = self._engine
-        began = time.monotonic()
+        began, position = time.monotonic(), sink.position
         problem: ClientError | None = None
         engine.begin_poll()
         try:
@@ -122,19 +124,24 @@ class RangeReader:
                     problem = error
                 if len(sink) or sink.position >= end:
                     return
+                now = time.monotonic()
                 if sink.position > position:
-                    position, began, problem = sink.position, time.monotonic(), None
-                waited_s = time.monotonic() - began
-                if waited_s >= GONE_S:
+                    began, position, problem = now, sink.position, None
+                if now - began >= GONE_S:
                     self._refuse_what_is_gone(tp, position, end)
-                if waited_s >= self._patience_s:
-                    raise RequestTimedOut(
-                        f"{tp} at offset {position}: no records within {waited_s:.0f} s"
-                        + ("" if problem is None else f" ({problem})")
-                    )
-                self._ready.wait(min(1.0, self._patience_s - waited_s))
+                if now - began >= self._patience_s:
+                    raise self._out_of_patience(tp, position, problem)
+                self._ready.wait(min(LOOK_AGAIN_S, began + self._patience_s - now))
         finally:
             engine.end_poll()
+
+    def _out_of_patience(self, tp: TopicPartition, position: int, problem: ClientError | None) -> RequestTimedOut:
+        why = str(problem or "") or self._engine.cluster.problems
+        if not why and self._engine.cluster.view.leader(*tp) is None:
+            why = "the leader of the partition is not known"
+        return RequestTimedOut(
+            f"{tp} at offset {position}: no records within {self._patience_s:g} s" + (f" ({why})" if why else "")
+        )
 
     def _lost(self, tp: TopicPartition, position: int, end: int) -> RecordsLost:
         """What became of an offset that the log does not have."""
