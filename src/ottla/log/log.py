@@ -21,7 +21,7 @@ from ottla.log.producers import CompletedTransaction, Marker, WrittenBatch, read
 from ottla.log.segment import INT32_MAX, Segment, TornSegmentError
 from ottla.log.segmented import SegmentedLog
 from ottla.log.txn_index import AbortedTransaction
-from ottla.records import HEADER_SIZE, BatchHeader, iter_batches, patch, read_header
+from ottla.records import HEADER_SIZE, BatchHeader, check_crc, iter_batches, patch, read_header
 from ottla.records.batch import LOG_APPEND_TIME
 
 logger = logging.getLogger(__name__)
@@ -247,7 +247,8 @@ class Log(SegmentedLog):
         data = segment.read(position, stop)
         if stop > segment.sound_to:
             gapless = not self.config.compacts and segment.base_offset >= self.cleaned_to
-            segment.check_frames(data, position, max(offset, segment.base_offset) if gapless else None)
+            expected = max(offset, segment.base_offset) if gapless else None
+            segment.check_frames(data, position, expected, segment_end)
         return data
 
     def _repair(self, offset: int, problem: Exception) -> None:
@@ -274,6 +275,8 @@ class Log(SegmentedLog):
             try:
                 for at, data, header in segment.batches(position):
                     base = header.base_offset
+                    if not check_crc(data, 0, len(data)):  # where it ends is not certain either
+                        break
                     if not expected <= base <= header.last_offset < end_offset or (gapless and base != expected):
                         break
                     position, expected = at + len(data), header.next_offset
@@ -281,7 +284,7 @@ class Log(SegmentedLog):
                 logger.debug("%s has no batch at %d", segment.path(), position)
             if position >= segment.size:
                 return
-            stop = mend(segment, position, expected, end_offset)
+            stop = mend(segment, position, expected, end_offset, ends=segment.sealed)
             if stop is None:
                 return
             expected = read_header(segment.read(position, position + HEADER_SIZE)).next_offset

@@ -25,15 +25,17 @@ _DELTA = Struct(">i")
 _CHUNK = 1 << 20
 
 
-def mend(segment: "Segment", position: int, expected: int, end_offset: int) -> int | None:
+def mend(segment: "Segment", position: int, expected: int, end_offset: int, *, ends: bool) -> int | None:
     """Make one batch of what is between `position`, where offset `expected` should begin, and the next sound batch.
 
-    Only if that one begins below `end_offset`, or if it is the end of the file and `end_offset` is where the segment
-    ends. Where the stretch ends; None if it cannot be mended. Raises OSError.
+    Only if that one begins below `end_offset`; without one up to the end of the file, if `ends` says that the segment
+    ends with the offset before `end_offset`. Where the stretch ends; None if it cannot be mended. Raises OSError.
     """
     if segment.size - position < HEADER_SIZE:
         return None
     found = _next_sound(segment, position, expected, end_offset)
+    if found is None and ends and expected < end_offset:
+        found = segment.size, end_offset
     if found is None:
         return None
     stop, following = found

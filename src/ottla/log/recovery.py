@@ -250,8 +250,9 @@ class _Loader:
     def _recover_segment(self, segment: Segment) -> tuple[int, bool]:
         """Read a segment through; (offset after its last good batch, whether anything was cut off)."""
         self._bring_producers_to(segment)
-        point = self._synced_in(segment)
-        recovery = SegmentRecovery(segment, self.producers, self.epochs, self.config.index_interval_bytes, point)
+        point, sealed = self._synced_in(segment)
+        interval = self.config.index_interval_bytes
+        recovery = SegmentRecovery(segment, self.producers, self.epochs, interval, point, sealed=sealed)
         end = recovery.run(gaps=not self._has_no_gaps(segment))
         cut = segment.size > recovery.good_bytes
         segment.close_file()
@@ -274,11 +275,15 @@ class _Loader:
             self.producers.take_snapshot()
         return end, cut
 
-    def _synced_in(self, segment: Segment) -> int:
-        """Below this offset the segment was on disk for certain: what is wrong there, no crash has done."""
+    def _synced_in(self, segment: Segment) -> tuple[int, bool]:
+        """Below this offset the segment was on disk for certain: what is wrong there, no crash has done.
+
+        And whether all of it was, up to the next segment.
+        """
         following = self.segments.index(segment) + 1
         ends = self.segments[following].base_offset if following < len(self.segments) else INT64_MAX
-        return min(ends, self.opening.recovery_point if not self.opening.clean else ends)
+        synced = min(ends, self.opening.recovery_point if not self.opening.clean else ends)
+        return synced, synced == ends < INT64_MAX
 
     def _bring_producers_to(self, segment: Segment) -> None:
         start = segment.base_offset
@@ -368,10 +373,18 @@ class SegmentRecovery:
     """One pass over a segment's batches that checks them and makes its indices anew."""
 
     def __init__(
-        self, segment: Segment, producers: Producers, epochs: LeaderEpochs, index_interval: int, synced: int = 0
+        self,
+        segment: Segment,
+        producers: Producers,
+        epochs: LeaderEpochs,
+        index_interval: int,
+        synced: int,
+        *,
+        sealed: bool,
     ) -> None:
         self.segment = segment
         self.synced = synced
+        self.sealed = sealed
         self.producers = producers
         self.epochs = epochs
         self.index_interval = index_interval
@@ -390,7 +403,7 @@ class SegmentRecovery:
             # A crash harms only what was not synced: other harm costs what it touches, and nothing behind it.
             if expected >= self.synced or self.good_bytes >= segment.size:
                 break
-            stop = mend(segment, self.good_bytes, expected, self.synced)
+            stop = mend(segment, self.good_bytes, expected, self.synced, ends=self.sealed)
             if stop is None:
                 break
             expected = self._pass_over(stop)

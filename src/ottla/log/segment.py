@@ -317,10 +317,11 @@ class Segment:
             self.hint(next_offset, end)
         return end
 
-    def check_frames(self, data: bytes, start: int, expected: int | None) -> None:
+    def check_frames(self, data: bytes, start: int, expected: int | None, end_offset: int) -> None:
         """See that the batches in `data`, from position `start` on, follow each other; their offsets have no CRC.
 
-        `expected` is an offset that the first one must hold; None where there may be gaps. What this process wrote or
+        `expected` is an offset that the first one must hold; None where there may be gaps. All are below `end_offset`.
+        What this process wrote or
         looked at before is not looked at again. Raises TornSegmentError.
         """
         position, end = 0, len(data)
@@ -333,7 +334,7 @@ class Segment:
                 right = base == expected
             else:
                 right = base <= expected <= base + delta
-            if not right or delta < 0 or length + _LOG_OVERHEAD < HEADER_SIZE:
+            if not right or not 0 <= delta < end_offset - base or length + _LOG_OVERHEAD < HEADER_SIZE:
                 raise TornSegmentError(f"{self.path()} has offset {base} at byte {start + position}")
             expected = base + delta + 1
             position += length + _LOG_OVERHEAD

@@ -5,13 +5,16 @@ Contract. Files that go are renamed at once and removed after file.delete.delay.
 is known of producers and leader epochs.
 """
 
+import logging
 from collections.abc import Iterable
 
 from ottla.common.errors import ErrorCode, KafkaError
 from ottla.log.durable import DurableLog
 from ottla.log.index import CorruptIndexError
 from ottla.log.producers import Producers
-from ottla.log.segment import DELETED, SUFFIXES, Segment
+from ottla.log.segment import DELETED, SUFFIXES, Segment, TornSegmentError
+
+logger = logging.getLogger(__name__)
 
 
 class SegmentedLog(DurableLog):
@@ -196,20 +199,33 @@ class SegmentedLog(DurableLog):
 
 
 def replay_producers(segments: Iterable[Segment], producers: Producers, end_offset: int) -> None:
-    """Bring the producers' state from its `end_offset` up to `end_offset` with the batches in between."""
-    for segment in segments:
+    """Bring the producers' state from its `end_offset` up to `end_offset` with the batches in between.
+
+    What is harmed there is passed over: the log starts without it.
+    """
+    row = list(segments)
+    for i, segment in enumerate(row):
         start = producers.end_offset
         if segment.base_offset >= end_offset:
             break
-        position = segment.locate(start) if start > segment.base_offset else 0
-        for _, data, header in segment.batches(position):
-            if header.base_offset >= end_offset:
-                break
-            if header.base_offset >= start:
-                completed = producers.replay(data, 0, header)
-                if completed is not None:
-                    producers.complete(completed)
+        if i + 1 < len(row) and row[i + 1].base_offset <= start:
+            continue
+        try:
+            _replay_segment(segment, producers, start, end_offset)
+        except (KafkaError, CorruptIndexError, TornSegmentError) as error:
+            logger.warning("Producers in the rest of %s are not known: %s", segment.path(), error)
     producers.end_offset = max(producers.end_offset, end_offset)
+
+
+def _replay_segment(segment: Segment, producers: Producers, start: int, end_offset: int) -> None:
+    position = segment.locate(start) if start > segment.base_offset else 0
+    for _, data, header in segment.batches(position):
+        if header.base_offset >= end_offset:
+            break
+        if header.base_offset >= start:
+            completed = producers.replay(data, 0, header)
+            if completed is not None:
+                producers.complete(completed)
 
 
 def _activate(segment: Segment, index_interval: int) -> None:
