@@ -145,7 +145,7 @@ SOURCE_NAMES: Final = (
     "groupIdPrefix", *FORMAT_NAMES,
 )  # fmt: skip
 SINK_NAMES: Final = ("topic", "includeHeaders", *FORMAT_NAMES)
-_SPARKS_OWN: Final = ("checkpointLocation",)  # Spark hands it to a stream's writer among the options
+_SPARKS_OWN: Final = ("checkpointLocation", "queryName")  # Spark hands them to a stream's writer among the options
 
 # Ours does not have them: they tune the JVM's client, and what is read and written is the same without.
 _NO_EFFECT: Final = frozenset(

@@ -77,8 +77,8 @@ def session(
     `master` is any master URL; without one the builder's, spark-submit's or $MASTER's, else local[*]. What `conf`
     (`**{"spark.ui.enabled": False}`) or the given `builder` says goes before our settings. Workers run this very
     Python unless $PYSPARK_PYTHON says otherwise: Spark's own choice, `python3`, would miss a virtual environment.
-    Sets $JAVA_HOME and $PYSPARK_PYTHON for this process where they must be. Blocks for seconds while Java starts.
-    Raises JavaMissing, and ImportError where pyspark is not installed.
+    Sets $JAVA_HOME, $PYSPARK_PYTHON and $SPARK_LOCAL_IP for this process where they must be. Blocks for seconds while
+    Java starts. Raises JavaMissing, and ImportError where pyspark is not installed.
     """
     try:
         from pyspark.sql import SparkSession
@@ -93,6 +93,8 @@ def session(
     if "spark.remote" not in options and not under_submit:
         use_java()
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    if chosen and _LOCAL.match(str(chosen)):
+        os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")  # or it warns about the machine's name
     if master:
         building = building.master(master)
     for name, value in settings(str(chosen) if chosen else None).items():
