@@ -14,6 +14,7 @@ from ottla.clients.errors import (
     InvalidRecord,
     MessageTooLarge,
     UnknownTopicOrPartition,
+    error_for,
 )
 from ottla.clients.producer.batch import Delivery, RecordMetadata
 from ottla.clients.producer.events import Outcome
@@ -43,6 +44,32 @@ def test_records_of_one_linger_go_in_one_batch() -> None:
     assert [d.peek() for d in deliveries if d] == [RecordMetadata("t", 0, i, 1000 + 3) for i in range(10)]
     assert len(world.sends) == 1
     assert world.now_ms < 1030
+
+
+def test_who_is_refused_an_id_before_there_is_a_record_is_asked_again_when_there_is_one() -> None:
+    world = World(linger_ms=0)
+    give, refusal = world._give_producer_id, error_for(ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
+    world._give_producer_id = lambda: world.core.producer_id_failed(refusal, world.now_ms)  # type: ignore[method-assign]
+    world.learn()
+    world.run(until=lambda: world.core._id.refused)
+    assert world.core.fatal is None
+    world._give_producer_id = give  # type: ignore[method-assign]
+    delivery = world.send(b"first")
+    assert delivery is not None
+    world.run(until=delivery.done)
+    assert world.logs[0].values == [b"first"]
+
+
+def test_a_record_that_is_refused_an_id_ends_the_producer() -> None:
+    world = World(linger_ms=0)
+    world.id_latency_ms = 50
+    refusal = error_for(ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
+    world._give_producer_id = lambda: world.core.producer_id_failed(refusal, world.now_ms)  # type: ignore[method-assign]
+    world.learn()
+    delivery = world.send(b"first")
+    assert delivery is not None
+    world.run(until=delivery.done)
+    assert error_of(delivery) is world.core.fatal is refusal
 
 
 def test_the_producer_id_is_asked_for_together_with_the_first_metadata() -> None:

@@ -225,7 +225,8 @@ class ProducerCore:
             batch.deadline_ms = now_ms + self.settings.delivery_timeout_ms
         self._expire(now_ms, effects)
         # Asked for together with the first metadata: one wait instead of two.
-        if (self._topics and self._has_producer_id(now_ms, effects)) and self._active:
+        is_time = self._active or (self._topics and not self._id.refused)
+        if is_time and self._has_producer_id(now_ms, effects) and self._active:
             while sends := self._next_sends(now_ms):
                 effects += sends
                 if self.settings.acks == 0:
@@ -544,9 +545,11 @@ class ProducerCore:
         return self.step(now_ms)
 
     def producer_id_failed(self, error: ClientError, now_ms: int) -> list[Effect]:
-        """Asked again after a while if that may help; otherwise the producer is at its end."""
+        """Asked again after a while if that may help, or if no record needs it yet; else the producer is at its end."""
         if isinstance(error, (BrokerError, UnsupportedByBroker)) and not error.retriable:
-            return self.stop(error)
+            if self._active:
+                return self.stop(error)
+            self._id.refused = True
         self._id.failed(now_ms + self._backoff_ms(self._id.failures))
         return self.step(now_ms)
 

@@ -13,6 +13,7 @@ class ProducerIdWish:
     def __init__(self) -> None:
         self.producer_id = self.epoch = NO_ID
         self.failures = 0  # in a row
+        self.refused = False  # before a record needed it; who has no rights yet may have them when one does
         self._asking = False
         self._not_before_ms = 0
 
