@@ -44,7 +44,7 @@ def answering() -> Iterator[Callable[[bytes], str]]:
 
 
 def produce(bootstrap: str) -> None:
-    with Producer(bootstrap_servers=bootstrap, max_block_ms=1_000, **SHORT) as producer:
+    with Producer(bootstrap_servers=bootstrap, max_block_ms=2_500, **SHORT) as producer:
         producer.send("t", b"v").result(10)
 
 
