@@ -109,7 +109,8 @@ class OffsetIndex:
         try:
             count = self.file.count(fd)
             data = files.pread(fd, count * 8, 0)
-            files.truncate(fd, count * 8)
+            if files.size(self.path) != count * 8:
+                files.truncate(fd, count * 8)
         finally:
             files.close(fd)
         self._offsets = array("q", (entry[0] for entry in _OFFSET_ENTRY.iter_unpack(data)))
@@ -219,7 +220,8 @@ class TimeIndex:
         try:
             count = self.file.count(fd)
             data = files.pread(fd, count * 12, 0)
-            files.truncate(fd, count * 12)
+            if files.size(self.path) != count * 12:
+                files.truncate(fd, count * 12)
         finally:
             files.close(fd)
         self._timestamps = array("q", (entry[0] for entry in _TIME_ENTRY.iter_unpack(data)))

@@ -170,8 +170,7 @@ class _Loader:
 
     def load(self) -> None:
         """Find out all that a `Log` needs."""
-        finish_swaps(self.files, self.directory, self.open_files)
-        damaged = self._find_segments()
+        damaged = self._find_segments(finish_swaps(self.files, self.directory, self.open_files))
         recovered_to = self._recover(damaged)
         self._settle_end(recovered_to)
         self._settle_epochs()
@@ -180,8 +179,7 @@ class _Loader:
         self.epochs.truncate_from_start(self.log_start_offset)
         self._settle_producers(recovered_to is not None)
 
-    def _find_segments(self) -> set[int]:
-        names = self.files.list(self.directory)
+    def _find_segments(self, names: list[str]) -> set[int]:
         present = set(names)
         damaged: set[int] = set()
         for name in names:
@@ -457,13 +455,15 @@ class SegmentRecovery:
         self.producers.complete(completed)
 
 
-def finish_swaps(files: Files, directory: str, open_files: OpenFiles) -> None:
-    """Complete or undo what the cleaner was doing, and remove files that were to be deleted.
+def finish_swaps(files: Files, directory: str, open_files: OpenFiles) -> list[str]:
+    """Complete or undo what the cleaner was doing, and remove files that were to be deleted; the names then there.
 
     `.cleaned` files were still being written: they go, and with them `.swap` files of the same or a higher base
     offset. The other `.swap` files are whole: the segments that they replace go and they take their names.
     """
     names = files.list(directory)
+    if not any(name.endswith((DELETED, CLEANED, SWAP)) for name in names):
+        return names
     for name in names:
         if name.endswith(DELETED) and not name.endswith(".checkpoint" + DELETED):
             files.unlink(f"{directory}/{name}")
@@ -473,12 +473,12 @@ def finish_swaps(files: Files, directory: str, open_files: OpenFiles) -> None:
     for name in [n for n in swaps if _offset_of(n) >= first_cleaned] + cleaned:
         files.unlink(f"{directory}/{name}")
     swaps = [name for name in swaps if _offset_of(name) < first_cleaned]
-    if not swaps:
-        return
-    _remove_replaced(files, directory, names, swaps, open_files)
-    for name in swaps:
-        files.rename(f"{directory}/{name}", f"{directory}/{name.removesuffix(SWAP)}")
-    files.fsync_directory(directory)
+    if swaps:
+        _remove_replaced(files, directory, names, swaps, open_files)
+        for name in swaps:
+            files.rename(f"{directory}/{name}", f"{directory}/{name.removesuffix(SWAP)}")
+        files.fsync_directory(directory)
+    return files.list(directory)
 
 
 def _remove_replaced(files: Files, directory: str, names: list[str], swaps: list[str], open_files: OpenFiles) -> None:

@@ -173,10 +173,10 @@ class Segment:
             self.offset_index.load()
         if not self.time_index.in_memory:
             self.time_index.load()
-        self.close_file()
-        self.fd = self.files.open(self.path())
+        self.evictable = False  # before it is opened among the sealed ones
+        self.open_file()
+        self.open_files.forget(self)
         self.sealed = False
-        self.evictable = False
         self.recent_from = _NOTHING_RECENT
         self._recent_last.clear()
         self._recent_positions.clear()
@@ -282,14 +282,13 @@ class Segment:
 
         Raises TornSegmentError where no whole batch is.
         """
-        fd = self.open_file()
         data = b""
         start = position
         end = self.size
         while end - position >= HEADER_SIZE:
             at = position - start
             if len(data) - at < HEADER_SIZE:
-                data = self.files.pread(fd, _WALK_CHUNK, position)
+                data = self.files.pread(self.open_file(), _WALK_CHUNK, position)
                 start, at = position, 0
                 if len(data) < HEADER_SIZE:
                     raise TornSegmentError(f"{self.path()} is shorter than {end} bytes")
