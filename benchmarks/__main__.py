@@ -2,7 +2,7 @@
 
     python -m benchmarks [RACE ...] [--rounds N] [--quick]     also: brokers, clients for all races of a kind
     python -m benchmarks --quick --check                       fails if a ratio is worse than the last one kept
-    python -m benchmarks --json benchmarks/last.json           keeps the ratios of this run
+    python -m benchmarks --json benchmarks/last.json --docs    keeps them, and writes docs/performance.md's table
 
 Each race warms both brokers up, then alternates them for some rounds and prints the median of each, with the ratio and,
 where there is one, what the ratio is to reach. CPU is the broker process's own (user and system), the client excluded.
@@ -22,7 +22,7 @@ from pathlib import Path
 from rich.console import Console
 from rich.table import Table
 
-from benchmarks import clients, results
+from benchmarks import clients, report, results
 from benchmarks.brokers import Broker, start_kafka, start_ottla
 from benchmarks.races import RACES, Race
 from benchmarks.wire import Figures
@@ -50,6 +50,8 @@ def main() -> int:
     worse = results.regressions(found, results.last_results()) if arguments.check else []
     if arguments.json is not None:
         results.write(arguments.json, found, conditions)
+    if arguments.docs:
+        report.update()
     for line in worse:
         console.print(f"[red]worse than last time:[/] {line}")
     return 1 if worse else 0
@@ -61,6 +63,9 @@ def _arguments(names: list[str]) -> argparse.Namespace:
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--quick", action="store_true", help="a tenth of the records")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write figures, ratios and conditions there")
+    parser.add_argument(
+        "--docs", action="store_true", help=f"write the table of docs/performance.md from {results.LAST.name}"
+    )
     parser.add_argument(
         "--check",
         action="store_true",
