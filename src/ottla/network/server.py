@@ -40,6 +40,8 @@ SCRATCH_BYTES = 256 * 1024
 # A frame up to this size gets its whole buffer at once; a larger one as it arrives, for a size is only a claim.
 TRUSTED_FRAME_BYTES = 2 * 1024 * 1024
 READ_AHEAD_BYTES = 64 * 1024
+# Then it is the turn of others: one read can hold ten thousand small requests.
+FRAMES_PER_TURN = 200
 WRITE_HIGH_WATER_BYTES = 256 * 1024
 # Up to here copying small answers into one beats a gathering write.
 JOIN_BYTES = 32 * 1024
@@ -52,6 +54,7 @@ class Connection(asyncio.BufferedProtocol):
     """One client. `listener`, `remote_host`, `principal` say who; `state` is for handlers to keep things in."""
 
     __slots__ = (
+        "_backlog",
         "_buffer",
         "_buffer_size",
         "_close_callbacks",
@@ -90,6 +93,8 @@ class Connection(asyncio.BufferedProtocol):
         self._buffer_size = 0
         self._filled = 0
         self._pending: Completion[Frames] | None = None
+        # Its turn ended before its frames did.
+        self._backlog = False
         self._reading_paused = False
         self._waits_for_memory = False
         # While writing is paused: when the client last took some of its answers, and how much was left then.
@@ -224,6 +229,8 @@ class Connection(asyncio.BufferedProtocol):
         answers: list[Buffer] = []
         answered_bytes = 0
         position, end = 0, len(data)
+        left = FRAMES_PER_TURN
+        self._backlog = False
         dispatch = self._server.dispatch
         largest = self._server.limits.max_frame_bytes
         try:
@@ -234,6 +241,10 @@ class Connection(asyncio.BufferedProtocol):
                 start = position + SIZE_BYTES
                 if end - start < size:
                     break
+                if not left:
+                    self._backlog = True
+                    break
+                left -= 1
                 position = start + size
                 answer = dispatch(self, data[start:position])
                 if isinstance(answer, Completion):
@@ -267,6 +278,9 @@ class Connection(asyncio.BufferedProtocol):
             self.close()
         if rest and not self.closed:
             self._keep(rest)
+            if self._backlog:
+                self._pause_reading()
+                asyncio.get_running_loop().call_soon(self._go_on)
         if self._pending is not None:
             self._pending.on_done(self._answered)
 
@@ -296,7 +310,8 @@ class Connection(asyncio.BufferedProtocol):
         if self.closed or self._pending is not None or self._write_paused_tick is not None:
             return
         self._handle_buffered()
-        if self._reading_paused and self._pending is None and not self._waits_for_memory and not self.closed:
+        held = self._pending is not None or self._waits_for_memory or self._backlog
+        if self._reading_paused and not held and not self.closed:
             self._resume_reading()
 
     # -- buffers -----------------------------------------------------------------------------------------------

@@ -130,6 +130,27 @@ def test_many_frames_in_one_segment_are_answered_in_order(run: Run) -> None:
     run(story())
 
 
+def test_thousands_of_frames_in_one_read_do_not_keep_others_waiting(run: Run) -> None:
+    async def story() -> None:
+        seen: list[bytes] = []
+
+        def note(_: Connection, frame: memoryview) -> Frames:
+            seen.append(bytes(frame))
+            return [framed(bytes(frame))]
+
+        async with serving(note) as broker:
+            greedy, modest = await broker.connect(), await broker.connect()
+            await until(lambda: len(broker.server.connections) == 2)
+            greedy.writer.write(framed(b"many") * 20_000)
+            modest.writer.write(framed(b"one"))
+            assert await modest.receive() == b"one"
+            assert seen.index(b"one") < 5_000, "it had its turn"
+            for _ in range(20_000):
+                assert await greedy.receive() == b"many"
+
+    run(story())
+
+
 @pytest.mark.parametrize("size", [262_139, 262_140, 262_144, 1 << 20, 5 << 20])
 def test_large_frames_arrive_whole_amid_small_ones(run: Run, size: int) -> None:
     def measure(connection: Connection, frame: memoryview) -> Frames:

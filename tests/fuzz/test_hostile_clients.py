@@ -1,0 +1,253 @@
+"""Clients that break the rules of the wire, against a broker in its own process, beside one that keeps them.
+
+What is asserted: the broker answers the good client, its memory is bounded, its log says little and has no traceback.
+How much slower the good client gets is measured and printed, not asserted: machines differ.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import random
+import resource
+import socket
+import struct
+import threading
+import time
+import zlib
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.chaos.support import create_topic
+from tests.clients.wire import (
+    API_VERSIONS,
+    FETCH,
+    PRODUCE,
+    Connection,
+    ConnectionClosed,
+    batch,
+    produce,
+    produce_body,
+    record,
+    request,
+    string,
+)
+from tests.fuzz.mutation import Requests, served
+from tests.ottla_process import OttlaProcess
+
+SECONDS = float(os.environ.get("OTTLA_FUZZ_MINUTES", "0")) * 60
+TOPIC = "t"
+LINES_A_SECOND = 10
+MIB = 1 << 20
+ANSWER_WITHIN_S = 20.0
+
+
+@pytest.fixture
+def process(tmp_path: Path) -> Iterator[OttlaProcess]:
+    with OttlaProcess(tmp_path, {"queued.max.request.bytes": 64 * MIB, "message.max.bytes": 4 * MIB}) as process:
+        create_topic(process, TOPIC)
+        yield process
+    process.assert_no_traceback()
+
+
+class Witness(threading.Thread):
+    """A client that keeps the rules: one record at a time, all acknowledged. `latencies` in milliseconds."""
+
+    def __init__(self, bootstrap: str) -> None:
+        super().__init__(daemon=True)
+        self.bootstrap = bootstrap
+        self.latencies: list[float] = []
+        self.problem: BaseException | None = None
+        self._stopping = threading.Event()
+
+    def run(self) -> None:
+        try:
+            with Connection(self.bootstrap, ANSWER_WITHIN_S) as connection:
+                while not self._stopping.is_set():
+                    begun = time.perf_counter()
+                    assert produce(connection, TOPIC, batch([b"witness"])).error == 0
+                    self.latencies.append((time.perf_counter() - begun) * 1000)
+                    time.sleep(0.002)
+        except BaseException as error:  # noqa: BLE001 - raised by `stop`
+            self.problem = error
+
+    def stop(self) -> None:
+        self._stopping.set()
+        self.join(ANSWER_WITHIN_S + 5)
+        assert not self.is_alive()
+        if self.problem is not None:
+            raise self.problem
+
+    def percentile(self, share: float) -> float:
+        ordered = sorted(self.latencies)
+        return ordered[min(int(len(ordered) * share), len(ordered) - 1)]
+
+
+@contextlib.contextmanager
+def witnessed(process: OttlaProcess, what: str) -> Iterator[None]:
+    """The good client before, and during what is done inside; memory, log lines and its latency are looked at."""
+    quiet = Witness(process.bootstrap)
+    quiet.start()
+    time.sleep(0.3)
+    quiet.stop()
+    before, logged, begun = resident(process), process.log_size(), time.monotonic()
+    witness = Witness(process.bootstrap)
+    witness.start()
+    yield
+    seen, deadline = len(witness.latencies), time.monotonic() + ANSWER_WITHIN_S
+    while len(witness.latencies) < seen + 5 and witness.is_alive():
+        assert time.monotonic() < deadline, "the other client does not get on"
+        time.sleep(0.01)
+    witness.stop()
+    lines = process.log_tail(since=logged, limit=10 * MIB).count("\n")
+    seconds = time.monotonic() - begun
+    assert lines <= (seconds + 2) * LINES_A_SECOND, f"{lines} log lines in {seconds:.1f} s"
+    print(
+        f"\n{what}: the other client's p99 {quiet.percentile(0.99):.1f} ms before, {witness.percentile(0.99):.1f} ms"
+        f" during; resident {before // MIB} MiB before, {resident(process) // MIB} after; {lines} log lines"
+    )
+
+
+def resident(process: OttlaProcess) -> int:
+    for line in Path(f"/proc/{process.pid}/status").read_text().splitlines():
+        if line.startswith("VmRSS:"):
+            return int(line.split()[1]) * 1024
+    raise AssertionError("no VmRSS")
+
+
+def descriptors(process: OttlaProcess) -> int:
+    return len(os.listdir(f"/proc/{process.pid}/fd"))
+
+
+def raw(process: OttlaProcess) -> socket.socket:
+    host, port = process.bootstrap.rsplit(":", 1)
+    return socket.create_connection((host, int(port)), ANSWER_WITHIN_S)
+
+
+def sent(process: OttlaProcess, data: bytes) -> None:
+    """Send it on a connection of its own, and leave after the first answer or the end of the connection."""
+    with contextlib.suppress(OSError), raw(process) as sock:
+        sock.settimeout(0.05)
+        sock.sendall(data)
+        sock.recv(65536)
+
+
+def test_spoilt_frames_of_every_api(process: OttlaProcess) -> None:
+    end = time.monotonic() + SECONDS
+    seed = int(os.environ.get("OTTLA_FUZZ_SEED", "1000"))
+    limit = resident(process) + 100 * MIB
+    with witnessed(process, "spoilt frames"):
+        while True:
+            requests = Requests(seed)
+            for key, version in served():
+                frame = requests.spoil(requests.frame(key, version))
+                size = len(frame) if requests.chance.random() < 0.9 else requests.chance.randrange(-5, 1 << 31)
+                sent(process, struct.pack(">i", size) + frame)
+            seed += 1
+            assert resident(process) < limit
+            if time.monotonic() >= end:
+                break
+
+
+def test_half_frames_slow_senders_and_clients_that_never_read(process: OttlaProcess) -> None:
+    """Each holds a connection; together they hold no more memory than the limit on half-received frames."""
+    before = resident(process)
+    big = request(PRODUCE, 3, 1, produce_body(TOPIC, 0, batch([bytes(1 * MIB)])))
+    with contextlib.ExitStack() as stack, witnessed(process, "half frames, slow and deaf clients"):
+        half = [stack.enter_context(raw(process)) for _ in range(100)]
+        for sock in half:
+            sock.sendall(big[:900_000])  # 90 MB in all: the limit is 64
+            sock.setblocking(False)
+        slow = [stack.enter_context(raw(process)) for _ in range(50)]
+        deaf = [stack.enter_context(raw(process)) for _ in range(20)]
+        ask = request(FETCH, 4, 1, struct.pack(">iiiib", -1, 0, 0, 50 * MIB, 0) + struct.pack(">i", 1) + string(TOPIC)
+                      + struct.pack(">iiqi", 1, 0, 0, 50 * MIB))  # fmt: skip
+        for sock in deaf:
+            sock.setblocking(False)
+        for i in range(60):
+            for sock in slow:
+                sock.sendall(big[i : i + 1])
+            for sock in deaf:
+                with contextlib.suppress(BlockingIOError, ConnectionError):
+                    sock.send(ask * 10)
+            time.sleep(0.01)
+        assert resident(process) - before < 250 * MIB
+    deadline = time.monotonic() + ANSWER_WITHIN_S
+    while descriptors(process) > 60:
+        assert time.monotonic() < deadline, "connections that are gone are forgotten"
+        time.sleep(0.05)
+
+
+def test_five_thousand_connections_and_a_storm(process: OttlaProcess) -> None:
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    count = min(5000, hard - 500)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (min(hard, max(soft, count + 500)), hard))
+    before, files = resident(process), descriptors(process)
+    ask = request(API_VERSIONS, 0, 1, b"")
+    with witnessed(process, f"{count} connections"):
+        with contextlib.ExitStack() as stack:
+            sockets = [stack.enter_context(raw(process)) for _ in range(count)]
+            for sock in sockets[::50]:
+                sock.sendall(ask)
+                assert sock.recv(4096)
+            assert resident(process) - before < count * 20_000 + 50 * MIB
+        for _ in range(1000):  # the storm: connect, ask, leave at once
+            with raw(process) as sock:
+                sock.sendall(ask)
+    deadline = time.monotonic() + ANSWER_WITHIN_S
+    while descriptors(process) > files + 20:
+        assert time.monotonic() < deadline, f"{descriptors(process)} descriptors, {files} before"
+        time.sleep(0.05)
+
+
+def test_more_requests_in_flight_than_anybody_reads(process: OttlaProcess) -> None:
+    """Tens of thousands of requests on a connection, answers unread: reading stops, memory does not grow."""
+    before = resident(process)
+    ask = request(API_VERSIONS, 0, 1, b"") * 100
+    with raw(process) as sock, witnessed(process, "requests without end"):
+        sock.settimeout(0.3)
+        total = 0
+        with contextlib.suppress(TimeoutError, ConnectionError):
+            while total < 200 * MIB:
+                total += sock.send(ask)
+        assert total < 100 * MIB, "the broker stopped reading"
+        assert resident(process) - before < 50 * MIB
+
+
+def lies() -> Iterator[tuple[str, bytes]]:
+    """Batches that say what they are not."""
+    yield "more records than there are", batch([b"a"], count=1000)
+    yield "two thousand million records", batch([b"a"], count=2**31 - 1)
+    yield "a negative count", batch([b"a"], count=-1)
+    yield "a delta beyond its records", batch([b"a", b"b"], last_offset_delta=5)
+    yield "a negative delta", batch([b"a"], last_offset_delta=-1)
+    yield "a record longer than the batch", batch([b"a"], records=b"\xfe\xff\xff\xff\x0f" + bytes(20))
+    yield "a timestamp before time", batch([b"a"], timestamp=-(2**63))
+    yield "a length beyond the request", (lambda b: b[:8] + struct.pack(">i", 2**31 - 1) + b[12:])(batch([b"a"]))
+    yield "a negative length", (lambda b: b[:8] + struct.pack(">i", -1) + b[12:])(batch([b"a"]))
+    bomb = zlib.compressobj(9, zlib.DEFLATED, 31)
+    packed = bomb.compress(bytes(300 * MIB)) + bomb.flush()
+    yield "300 MiB of zeros in gzip", batch([b"a"], attributes=1, records=packed)
+    inner = record(0, bytes(64)) * 3
+    yield "offsets that repeat", batch([b"a", b"b", b"c"], records=inner)
+
+
+def test_batches_that_lie_and_bombs(process: OttlaProcess) -> None:
+    limit = resident(process) + 150 * MIB
+    with witnessed(process, "batches that lie"):
+        for name, data in lies():
+            with Connection(process.bootstrap, ANSWER_WITHIN_S) as connection:
+                with contextlib.suppress(ConnectionClosed):
+                    answer = produce(connection, TOPIC, data)
+                    # Ottla stores compressed records unopened, as Kafka stores what it need not open.
+                    assert answer.error != 0 or "gzip" in name, name
+            assert resident(process) < limit, name
+
+
+def test_random_bytes_make_few_log_lines(process: OttlaProcess) -> None:
+    chance = random.Random(5)
+    with witnessed(process, "random bytes"):
+        for _ in range(400):
+            sent(process, chance.randbytes(chance.randrange(4, 200)))
