@@ -93,7 +93,7 @@ class BatchWriter(DataSourceArrowWriter):  # type: ignore[misc,unused-ignore]
     """Writes a DataFrame. Raises SinkError for columns that do not fit."""
 
     def __init__(self, options: SinkOptions, schema: StructType, encode: Encode | None = None) -> None:
-        check_schema(schema, options.topic, is_encoded=encode is not None)
+        check_schema(schema, options.topic, encoded_parts(encode))
         self.plan = Plan(dict(options.client), options.topic, encode)
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> Written:
@@ -113,7 +113,7 @@ class StreamWriter(DataSourceStreamArrowWriter):  # type: ignore[misc,unused-ign
     """Writes micro-batches. Raises SinkError for columns that do not fit."""
 
     def __init__(self, options: SinkOptions, schema: StructType, encode: Encode | None = None) -> None:
-        check_schema(schema, options.topic, is_encoded=encode is not None)
+        check_schema(schema, options.topic, encoded_parts(encode))
         self.plan = Plan(dict(options.client), options.topic, encode)
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> Written:
@@ -138,22 +138,30 @@ def _log(what: str, messages: Sequence[WriterCommitMessage | None], batch_id: in
 # -- the columns ---------------------------------------------------------------------------------------------------
 
 
-def check_schema(schema: StructType, topic: str | None, *, is_encoded: bool = False) -> None:
-    """Raise SinkError unless a DataFrame of this schema can be written; `topic` is the option."""
+def encoded_parts(encode: Encode | None) -> frozenset[str]:
+    """The columns (key, value) that `encode` makes."""
+    return frozenset() if encode is None else frozenset(getattr(encode, "parts", ("key", "value")))
+
+
+def check_schema(schema: StructType, topic: str | None, encoded: frozenset[str] = frozenset()) -> None:
+    """Raise SinkError unless a DataFrame of this schema can be written; `topic` is the option.
+
+    Key and value may be of any type where they are `encoded`.
+    """
     columns = {column.name: column.dataType for column in schema.fields}
     doubled = [name for name in columns if sum(column.name == name for column in schema.fields) > 1]
     if doubled:
         raise SinkError(f"There are several columns {doubled[0]!r}")
     if topic is None and "topic" not in columns:
         raise SinkError("There is no column 'topic'; without it, the option topic must say where to write")
-    if "value" not in columns and not is_encoded:
+    if "value" not in columns and "value" not in encoded:
         raise SinkError(
             f"There is no column 'value' among {', '.join(columns) or 'none'}; make one, e.g. by to_json(struct(*)), "
             "or set value.format"
         )
     for name, (allowed, words) in _KINDS.items():
         kind = columns.get(name)
-        if kind is None or (is_encoded and name in ("key", "value")):
+        if kind is None or name in encoded:
             continue
         if not allowed(kind):
             raise SinkError(f"The column {name!r} is of {kind.simpleString()}; it must be {words}")
