@@ -30,6 +30,7 @@ cdef class Batch:
     cdef public Batch whole
 
     cpdef object error_of(self, object index)
+    cpdef object wake(self)
 
 
 # Not tracked by the collector: what a future refers to refers to it only until its batch is announced.
@@ -39,8 +40,11 @@ cdef class Delivery:
     cdef readonly Py_ssize_t _index
     cdef readonly long long _timestamp
 
+    @cython.locals(batch=Batch, index=Py_ssize_t)
     cpdef object peek(self)
     cpdef bint done(self)
+    @cython.locals(batch=Batch)
+    cpdef Batch _pending(self)
 
 
 @cython.no_gc

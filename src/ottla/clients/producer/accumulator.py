@@ -207,7 +207,14 @@ class Delivery:
 
     def done(self) -> bool:
         """Whether the record is acknowledged or failed."""
-        return self._batch.done or (self._batch.pieces is not None and self._batch.leaf(self._index)[0].done)
+        return self._pending() is None
+
+    def _pending(self) -> Batch | None:
+        """The batch that the record is in, None once that is done."""
+        batch = self._batch
+        if batch.pieces is not None:
+            batch = batch.leaf(self._index)[0]
+        return None if batch.done else batch
 
     def peek(self) -> RecordMetadata:
         """The result of a delivery that is done; raises what it failed with."""
@@ -239,14 +246,16 @@ class BlockingDelivery(Delivery):
         Raises what the delivery failed with (see `errors`; its `retriable` says whether to send again), or
         RequestTimedOut if nothing is known after `timeout_s` seconds: the record is still on its way.
         """
-        if not self.done():
-            self._batch.queue.owner.wait(self._batch.leaf(self._index)[0], timeout_s)
+        batch = self._pending()
+        if batch is not None:
+            batch.queue.owner.wait(batch, timeout_s)
         return self.peek()
 
     def exception(self, timeout_s: float | None = None) -> Exception | None:
         """What the delivery failed with, None if it is acknowledged. Blocks as `result`."""
-        if not self.done():
-            self._batch.queue.owner.wait(self._batch.leaf(self._index)[0], timeout_s)
+        batch = self._pending()
+        if batch is not None:
+            batch.queue.owner.wait(batch, timeout_s)
         return self._batch.error_of(self._index)
 
 

@@ -366,7 +366,7 @@ class ProducerCore:
 
     def _is_free(self, node: int, now_ms: int) -> bool:
         free_at_ms = self._in_flight.free_at_ms(node, now_ms)
-        if free_at_ms is not None and free_at_ms > now_ms:
+        if free_at_ms is not None and free_at_ms != now_ms:
             self._at(free_at_ms)
         return free_at_ms == now_ms
 

@@ -175,18 +175,19 @@ class Direct:
                     logger.debug("A record goes by the loop: %r", error)
                 return  # the batch is where it was
             send = self._core.goes_alone(batch, node, now_ms)
-        send.topic_ids[batch.queue.topic] = topic_id
         try:
             data = line.receive()
             numbers = template.numbers(line.correlation_id, data)
             response = None if numbers is not None else line.decode(data, template.version)
         except BaseException as error:
+            send.topic_ids = {batch.queue.topic: topic_id}
             # What is half done goes on in the loop, also if this is Ctrl-C.
             self._give_up(send, line, template.version, error)
             if not isinstance(error, (_Unanswered, OSError, DecodeError)):
                 raise
             return
         if numbers is None:
+            send.topic_ids = {batch.queue.topic: topic_id}
             self._driver.call_soon(self._sender.answer, send, response)
             return
         with self._sender.lock:

@@ -5,7 +5,7 @@ The shell obeys effects in their order, after it has let go of the lock around t
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
 from ottla.clients.producer.batch import Batch
@@ -24,7 +24,10 @@ class Send:
         self.request_id = request_id
         self.node_id = node_id
         self.batches = batches
-        self.topic_ids: dict[str, Uuid] = {}  # for the shell: the topics' ids as they were in the request
+        self.topic_ids: Mapping[str, Uuid] = _NO_IDS  # for the shell: the topics' ids as they were in the request
+
+
+_NO_IDS: Mapping[str, Uuid] = {}
 
 
 class RefreshMetadata:

@@ -72,8 +72,9 @@ class AsyncDelivery(Delivery):
     __slots__ = ()
 
     def __await__(self) -> Generator[Any, None, RecordMetadata]:
-        if not self.done():
-            yield from _wait_async(self._batch.leaf(self._index)[0]).__await__()
+        batch = self._pending()
+        if batch is not None:
+            yield from _wait_async(batch).__await__()
         return self.peek()
 
 

@@ -13,7 +13,7 @@ class InFlight:
         self._limit = limit
         self._sent: dict[int, Send] = {}
         self._counts: dict[int, int] = {}
-        self._throttled_until_ms: dict[int, int] = {}
+        self._throttled_until_ms: dict[int, int] = {}  # empty as long as no broker asks for it
         self._next_id = 0
 
     def send(self, node: int, batches: list[Batch]) -> Send:
@@ -40,7 +40,7 @@ class InFlight:
         """When the broker may be sent a request: `now_ms`, or later, or None after the next answer."""
         if self._counts.get(node, 0) >= self._limit:
             return None
-        return max(now_ms, self._throttled_until_ms.get(node, 0))
+        return max(now_ms, self._throttled_until_ms.get(node, 0)) if self._throttled_until_ms else now_ms
 
     def validate(self) -> None:
         """Invariants, for tests."""
