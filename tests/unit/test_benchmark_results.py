@@ -1,0 +1,60 @@
+"""The check of `python -m benchmarks --check`: ratios are compared with the last ones, in the right direction."""
+
+from pathlib import Path
+
+import pytest
+from benchmarks import report, results
+
+
+def found(figure: str, ottla: float, kafka: float) -> results.Results:
+    return {"race": results.compared({figure: ottla}, "kafka", {figure: kafka})}
+
+
+@pytest.mark.parametrize(
+    ("figure", "before", "now", "worse"),
+    [
+        ("MB/s", 2.0, 1.0, True),
+        ("MB/s", 2.0, 1.5, False),
+        ("MB/s", 2.0, 9.0, False),
+        ("requests per broker-CPU-second", 3.0, 1.0, True),
+        ("seconds", 0.05, 0.1, True),
+        ("seconds", 0.05, 0.06, False),
+        ("seconds", 0.05, 0.01, False),
+    ],
+)
+def test_a_ratio_that_became_worse_is_told(figure: str, before: float, now: float, worse: bool) -> None:
+    last, current = found(figure, before * 10, 10), found(figure, now * 3, 3)
+    assert bool(results.regressions(current, last)) is worse
+
+
+def test_what_is_as_good_as_nothing_is_no_regression() -> None:
+    last, current = found("% of a core", 0.1, 2.0), found("% of a core", 1.0, 2.0)
+    assert results.regressions(current, last) == []
+    assert results.regressions(found("% of a core", 10.0, 2.0), last)
+
+
+def test_races_that_were_not_run_stay_in_the_file(tmp_path: Path) -> None:
+    path = tmp_path / "last.json"
+    results.write(path, {"one": found("MB/s", 1, 2)["race"]}, {"cores": 2})
+    results.write(path, {"two": found("MB/s", 3, 2)["race"]}, {"cores": 2})
+    assert {race: row["MB/s"]["ratio"] for race, row in results.last_results(path).items()} == {"one": 0.5, "two": 1.5}
+    assert results.last_results(tmp_path / "absent.json") == {}
+
+
+def test_the_table_goes_between_its_marks_and_a_missed_aim_is_bold(tmp_path: Path) -> None:
+    page, kept = tmp_path / "page.md", tmp_path / "last.json"
+    page.write_text(f"before\n\n{report.BEGIN}old\n{report.END}\nafter\n")
+    rows = results.compared(
+        {"seconds": 1.0, "broker CPU seconds": 1.0}, "kafka", {"seconds": 4.0, "broker CPU seconds": 8.0}
+    )
+    results.write(kept, {"start": rows}, {"cores": 2})
+    report.update(kept, page)
+    text = page.read_text()
+    assert text.startswith("before\n")
+    assert text.endswith("\nafter\n")
+    assert "old" not in text
+    assert "| seconds | 1 | 4 | **0.25** | ≤ 0.05 |" in text
+    assert "|  | broker CPU seconds | 1 | 8 | 0.125 |  |" in text
+    page.write_text("no marks")
+    with pytest.raises(ValueError, match="lacks"):
+        report.update(kept, page)
