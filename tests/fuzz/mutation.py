@@ -21,6 +21,7 @@ EDGES = {
     "UInt16": (0, 1, 2**16 - 1),
     "UInt32": (0, 1, 2**32 - 1),
 }
+LENGTHS = (b"\x7f\xff\xff\xff", b"\xff\xff\xff\xff", b"\x80\0\0\0", b"\0\0\0\0")
 BYTES = (0, 1, 2, 16, 127, 128, 254, 255)
 # No test needs an answer later than this.
 PATIENCE = ("timeout_ms", "max_wait_ms", "rebalance_timeout_ms", "session_timeout_ms")

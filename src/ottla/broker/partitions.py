@@ -52,6 +52,8 @@ class Partitions:
         self._topic_values = topic_values
         self._flush_in_thread = flush_in_thread
         self._later = later
+        self.directory_is_missing = False
+        """One that this broker had is not there: partitions that were there already are not made anew, but offline."""
         self._by_topic: dict[str, dict[int, Partition]] = {}
         self._by_id: dict[Uuid, dict[int, Partition]] = {}
         self._names: dict[Uuid, str] = {}
@@ -120,12 +122,23 @@ class Partitions:
             for name, topic in new.topics_by_name.items():
                 if old_topics.get(name) is not topic:
                     self._update(topic)
+        if old is None and self.directory_is_missing:
+            self._leave_out_missing()
         if old is not None and old.configs is not new.configs:
             self._reconfigure(old, new)
         if self._later is None:
             self.open_all()
         else:
             self._go_on_later()
+
+    def _leave_out_missing(self) -> None:
+        for name in list(self._unopened):
+            for index in list(self._unopened[name]):
+                if self._logs.get(TopicPartition(name, index)) is None:
+                    logger.error("%s-%d is offline: its log directory is not there", name, index)
+                    del self._unopened[name][index]
+            if not self._unopened[name]:
+                del self._unopened[name]
 
     def open_all(self) -> None:
         """Open what is left to be opened."""

@@ -12,7 +12,7 @@ import asyncio
 import logging
 import os
 import socket
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from functools import cache
 from typing import TYPE_CHECKING, NamedTuple, TypedDict
 
@@ -126,8 +126,9 @@ class Node:
             in_background=self._threads.run,
         )
         logs.acquire()
-        cluster_id = identify(config, self.files)
-        for home in logs.homes():
+        lost = {home.path for home in logs.homes() if not home.online}
+        cluster_id = identify(config, self.files, lost - {config.metadata_log_dir})
+        for home in (each for each in logs.homes() if each.online):
             home.directory_id = _directory_id(self.files, home.path)
         self._sockets = [bind(listener, config) for listener in config.listeners]
         self._metadata = metadata = MetadataShell.open(
@@ -157,7 +158,9 @@ class Node:
             later=self._loop.call_soon,
         )
         logs.load(cache(self._log_config), self._is_stray)
-        self._register(cluster_id)
+        missing = self._missing_directories()
+        broker.partitions.directory_is_missing = bool(missing) or not all(home.online for home in logs.homes())
+        self._register(cluster_id, missing)
         broker.groups = self._group_runtime()
         metadata.subscribe(self._publish)
         broker.groups.start()
@@ -182,7 +185,22 @@ class Node:
         image = topic.partitions.get(partition.partition)
         return image is None or self.config.node_id not in image.replicas
 
-    def _register(self, cluster_id: str) -> None:
+    def _missing_directories(self) -> list[Uuid]:
+        """Directories that this broker had when it registered last, and that are not among those it has now."""
+        assert self._logs is not None
+        assert self._metadata is not None
+        known = self._metadata.image.brokers.get(self.config.node_id)
+        present = {home.directory_id for home in self._logs.homes()}
+        missing = sorted(set(known.directories) - present) if known is not None else []
+        for directory_id in missing:
+            logger.error(
+                "The log directory with the id %s is missing: what was in it is offline until it is in log.dirs again,"
+                " or its topics are deleted",
+                uuid_to_text(directory_id),
+            )
+        return missing
+
+    def _register(self, cluster_id: str, missing: list[Uuid]) -> None:
         assert self._logs is not None
         assert self._metadata is not None
         homes = [home for home in self._logs.homes() if home.online]
@@ -203,7 +221,7 @@ class Node:
                     for name, (low, high) in SUPPORTED_FEATURES.items()
                 ],
                 rack=self.config.rack,
-                log_dirs=[home.directory_id for home in homes],
+                log_dirs=[*(home.directory_id for home in homes), *missing],
                 previous_broker_epoch=homes[0].broker_epoch,
             ),
             clean_shutdown=all(home.was_clean for home in homes),
@@ -378,13 +396,13 @@ class Node:
                 self._logs.abandon()
 
 
-def identify(config: BrokerConfig, files: Files | None = None) -> str:
-    """The cluster's id, as the directories tell it; directories without an identity get one.
+def identify(config: BrokerConfig, files: Files | None = None, lost: Collection[str] = ()) -> str:
+    """The cluster's id, as the directories tell it; directories without an identity get one. `lost` are passed over.
 
     Raises StorageError if they belong to another node or to different clusters.
     """
     files = files or Files()
-    directories = list(dict.fromkeys([*config.log_dirs, config.metadata_log_dir]))
+    directories = [path for path in dict.fromkeys([*config.log_dirs, config.metadata_log_dir]) if path not in lost]
     found = {directory: read_meta(files, directory) for directory in directories}
     cluster_id = next((meta.cluster_id for meta in found.values() if meta is not None), None)
     if cluster_id is None:

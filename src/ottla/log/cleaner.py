@@ -3,7 +3,7 @@
 The broker's thread calls `step` every second or so; it never waits. A step with nothing under way looks for a log whose
 dirty share exceeds min.cleanable.dirty.ratio (or whose oldest dirty record exceeds max.compaction.lag.ms), at most
 once per `backoff_ms`; a step that finds the worker done renames files. A crash at any moment is undone or completed
-by `recovery.finish_swaps`. A log whose cleaning failed is left alone until the next start.
+by `recovery.finish_swaps`. A log whose cleaning failed is left alone for ten minutes.
 """
 
 import logging
@@ -25,6 +25,8 @@ from ottla.log.segment import CLEANED, SUFFIXES, SWAP, Segment, TornSegmentError
 logger = logging.getLogger(__name__)
 
 _LONGEST_JOB_MS = 6 * 3_600_000
+# What kept a log from being cleaned may pass, as a full disk does; a harmed record is met again.
+_RETRY_MS = 600_000
 
 
 class Work(Protocol):
@@ -126,7 +128,8 @@ class Cleaner:
         self._running: _Running | None = None
         self._next_look_ms = 0
         self._cleaned_to: dict[str, dict[TopicPartition, int]] = {}
-        self._failed: set[str] = set()
+        # Directory -> when its log may be tried again.
+        self._failed: dict[str, int] = {}
 
     def configure(self, *, backoff_ms: int, dedupe_buffer_bytes: int, load_factor: float) -> None:
         """Take over changed settings; a job under way goes on with the old ones."""
@@ -164,7 +167,12 @@ class Cleaner:
         """The log that most needs cleaning; None if none does."""
         candidates = []
         for log in self.manager.all():
-            if not log.config.compacts or log.closed or not log.home.online or log.directory in self._failed:
+            if (
+                not log.config.compacts
+                or log.closed
+                or not log.home.online
+                or self._failed.get(log.directory, now_ms) > now_ms
+            ):
                 continue
             try:
                 candidate = self.assess(log, now_ms)
@@ -172,8 +180,8 @@ class Cleaner:
                 log.home.fail(error)
                 continue
             except (CorruptIndexError, TornSegmentError) as error:
-                logger.error("%s cannot be cleaned, it is left alone from now on: %s", log.topic_partition, error)  # noqa: TRY400
-                self._failed.add(log.directory)
+                logger.error("%s cannot be cleaned, it is left alone for a while: %s", log.topic_partition, error)  # noqa: TRY400
+                self._failed[log.directory] = now_ms + _RETRY_MS
                 continue
             wanted = candidate.ratio > log.config.min_cleanable_dirty_ratio or candidate.overdue
             if candidate.dirty_bytes > 0 and wanted:
@@ -254,8 +262,8 @@ class Cleaner:
             return False
         try:
             if isinstance(outcome, str):
-                logger.error("Cleaning of %s failed, it is left alone from now on: %s", log.topic_partition, outcome)
-                self._failed.add(log.directory)
+                logger.error("Cleaning of %s failed, it is left alone for a while: %s", log.topic_partition, outcome)
+                self._failed[log.directory] = now_ms + _RETRY_MS
                 self._discard(log, sorted(running.sources))
                 return False
             if log.truncations != running.truncations:

@@ -1,0 +1,274 @@
+"""A disk that is full, broken or read-only while a whole broker appends, rolls, snapshots and reads.
+
+Two directories: the first has the metadata and one topic, the second another topic. Whatever the second does costs its
+own partitions; what the first does stops the broker with a reason. On a disk that works again all that was answered is
+there.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import shutil
+from pathlib import Path
+
+import pytest
+
+from ottla.log import Files
+from ottla.records import Buffer
+from tests.storage.whole_node import NodeOnDisk
+from tests.unit.broker.room import batch
+
+STORAGE_ERROR = 56
+ROLLING = {"segment_index_bytes": 40, "index_interval_bytes": 0}
+SETTINGS = {"metadata_log_max_record_bytes_between_snapshots": 1}
+
+
+class FailingFiles(Files):
+    """Fails in what is below `broken`: an errno for each of write, create, read, sync."""
+
+    def __init__(self) -> None:
+        self.broken: dict[str, int] = {}
+        self.below = ""
+        self.suffix = ""
+        self._paths: dict[int, str] = {}
+
+    def fail(self, below: Path | str, suffix: str = "", **broken: int) -> None:
+        self.below, self.suffix, self.broken = str(below), suffix, broken
+
+    def heal(self) -> None:
+        self.broken = {}
+
+    def _try(self, what: str, path: str) -> None:
+        number = self.broken.get(what)
+        if number is not None and path.startswith(self.below) and path.endswith(self.suffix):
+            raise OSError(number, "simulated", path)
+
+    def open(self, path: str, *, create: bool = False, truncate: bool = False, read_only: bool = False) -> int:
+        if create:
+            self._try("create", path)
+        fd = super().open(path, create=create, truncate=truncate, read_only=read_only)
+        self._paths[fd] = path
+        return fd
+
+    def dup(self, fd: int) -> int:
+        copy = super().dup(fd)
+        self._paths[copy] = self._paths[fd]
+        return copy
+
+    def pwrite(self, fd: int, data: Buffer, position: int) -> None:
+        try:
+            self._try("write", self._paths[fd])
+        except OSError:
+            super().pwrite(fd, bytes(data)[: len(data) // 2], position)  # a part of it fits
+            raise
+        super().pwrite(fd, data, position)
+
+    def pread(self, fd: int, size: int, position: int) -> bytes:
+        self._try("read", self._paths[fd])
+        return super().pread(fd, size, position)
+
+    def fsync(self, fd: int) -> None:
+        self._try("sync", self._paths[fd])
+        super().fsync(fd)
+
+    def fsync_directory(self, path: str) -> None:
+        self._try("sync", path)
+        super().fsync_directory(path)
+
+
+class Broker:
+    """Two topics, each in a directory of its own."""
+
+    def __init__(self, home: Path, **settings: object) -> None:
+        self.files = FailingFiles()
+        self.directories = (home / "first", home / "second")
+        self.settings = settings
+        self.node: NodeOnDisk
+        self.topics: tuple[str, str]
+        self.answered = {"a": 0, "b": 0}
+
+    async def start(self) -> None:
+        self.node = NodeOnDisk(self.files, *self.directories, **SETTINGS, **self.settings)
+        await self.node.start()
+
+    async def set_up(self) -> None:
+        await self.start()
+        for topic in ("a", "b"):
+            await self.node.create(topic, **ROLLING)
+            await self.produce(topic)
+        home = self.node.node.broker.partitions.get("a", 0).log.home.path
+        self.topics = ("a", "b") if home == str(self.directories[0]) else ("b", "a")
+
+    async def produce(self, topic: str) -> int:
+        """The error code."""
+        data = batch(b"%d" % self.answered[topic], timestamp=self.node.clock.wall_ms())
+        error, offset = await self.node.produce(topic, data)
+        if not error:
+            assert offset == self.answered[topic]
+            self.answered[topic] += 1
+        return error
+
+    async def fill(self, topic: str) -> int:
+        """Write until it fails, for two segments at most; the error code."""
+        for _ in range(12):
+            error = await self.produce(topic)
+            if error:
+                return error
+            self.node.chores()
+            await asyncio.sleep(0)
+        return 0
+
+    async def again(self) -> None:
+        """The disk works again; the next start has everything that was answered, and takes more."""
+        self.files.heal()
+        await self.node.abandon()
+        await self.start()
+        for topic, count in self.answered.items():
+            found, refused = await self.node.read(topic)
+            assert not refused
+            # What failed may be there too: nobody was told that it is not.
+            assert [found[offset] for offset in range(count)] == [b"%d" % i for i in range(count)]
+            self.answered[topic] = len(found)
+            assert await self.produce(topic) == 0
+        self.node.check()
+
+
+FAULTS = {
+    "full while appending": ("log", {"write": errno.ENOSPC}),
+    "full while rolling": ("log", {"create": errno.ENOSPC}),
+    "full while sealing an index": ("index", {"write": errno.ENOSPC, "create": errno.ENOSPC}),
+    "full while writing a producer snapshot": ("", {"create": errno.ENOSPC}),
+    "quota": ("", {"write": errno.EDQUOT, "create": errno.EDQUOT}),
+    "broken at writing": ("", {"write": errno.EIO}),
+    "broken at sync": ("", {"sync": errno.EIO}),
+    "read-only": ("", {"write": errno.EROFS, "create": errno.EROFS}),
+    "gone": ("", {"write": errno.ENODEV, "create": errno.ENODEV, "read": errno.ENODEV, "sync": errno.ENODEV}),
+}
+
+
+async def _second_fails(home: Path, suffix: str, faults: dict[str, int]) -> None:
+    broker = Broker(home, log_flush_interval_messages=1)
+    await broker.set_up()
+    try:
+        good, bad = broker.topics
+        broker.files.fail(broker.directories[1], suffix, **faults)
+        assert await broker.fill(bad) == STORAGE_ERROR
+        await asyncio.sleep(0.02)
+        assert (await broker.node.fetch(bad, 0))[0] == STORAGE_ERROR
+        assert await broker.produce(bad) == STORAGE_ERROR
+        assert await broker.fill(good) == 0, "the other directory goes on"
+        assert not broker.node.stopping.is_set()
+        broker.node.check()
+        await broker.again()
+    finally:
+        await broker.node.abandon()
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+def test_a_directory_that_fails_costs_its_own_partitions(tmp_path: Path, fault: str) -> None:
+    with asyncio.Runner() as runner:
+        runner.run(_second_fails(tmp_path, *FAULTS[fault]))
+
+
+async def _first_fails(home: Path, suffix: str, faults: dict[str, int]) -> None:
+    broker = Broker(home)
+    await broker.set_up()
+    try:
+        broker.files.fail(broker.directories[0], suffix, **faults)
+        number = 0
+        while not broker.node.stopping.is_set():
+            number += 1
+            assert number < 20, "it never noticed"
+            try:
+                async with asyncio.timeout(5):
+                    await broker.node.create(f"new-{number}")
+            except (AssertionError, TimeoutError):
+                pass
+            broker.node.chores()
+            await asyncio.sleep(0.01)
+        assert broker.node.node.failure is not None
+        assert str(broker.directories[0]) in broker.node.node.failure
+        await broker.again()
+    finally:
+        await broker.node.abandon()
+
+
+@pytest.mark.parametrize("fault", [name for name in FAULTS if "index" not in name])
+def test_a_directory_with_the_metadata_that_fails_stops_the_broker(tmp_path: Path, fault: str) -> None:
+    with asyncio.Runner() as runner:
+        runner.run(_first_fails(tmp_path, *FAULTS[fault]))
+
+
+async def _snapshot_fails(home: Path) -> None:
+    broker = Broker(home)
+    await broker.set_up()
+    try:
+        broker.files.fail(broker.directories[0] / "__cluster_metadata-0", ".part", write=errno.ENOSPC)
+        for i in range(4):
+            await broker.node.create(f"new-{i}")
+            for _ in range(4):
+                broker.node.chores()
+                await asyncio.sleep(0.005)
+        assert not broker.node.stopping.is_set(), "a snapshot can wait"
+        await broker.again()
+        assert "new-3" in broker.node.node.broker.metadata.image.topics_by_name
+    finally:
+        await broker.node.abandon()
+
+
+def test_a_snapshot_of_the_metadata_that_does_not_fit_is_made_later(tmp_path: Path) -> None:
+    with asyncio.Runner() as runner:
+        runner.run(_snapshot_fails(tmp_path))
+
+
+async def _read_fails(home: Path) -> None:
+    broker = Broker(home)
+    await broker.set_up()
+    try:
+        good, bad = broker.topics
+        await broker.fill(bad)
+        broker.files.fail(broker.directories[1], read=errno.EIO)
+        assert (await broker.node.fetch(bad, 0))[0] == STORAGE_ERROR
+        assert await broker.produce(good) == 0
+        await broker.again()
+    finally:
+        await broker.node.abandon()
+
+
+def test_a_disk_that_cannot_be_read_costs_its_own_partitions(tmp_path: Path) -> None:
+    with asyncio.Runner() as runner:
+        runner.run(_read_fails(tmp_path))
+
+
+async def _lost(home: Path, *, empty: bool) -> None:
+    broker = Broker(home)
+    await broker.set_up()
+    good, bad = broker.topics
+    await broker.node.stop()
+    broker.directories[1].rename(home / "elsewhere")
+    if empty:
+        broker.directories[1].mkdir()  # the place is there, and what was mounted there is not
+    else:
+        broker.directories[1].write_bytes(b"")
+    try:
+        for _ in range(2):  # nor is it forgotten with the next start
+            await broker.start()
+            assert await broker.produce(good) == 0
+            assert (await broker.node.fetch(bad, 0))[0] == STORAGE_ERROR, "not made anew, without its records"
+            broker.node.check()
+            await broker.node.stop()
+        if empty:
+            shutil.rmtree(broker.directories[1])
+        else:
+            broker.directories[1].unlink()
+        (home / "elsewhere").rename(broker.directories[1])
+        await broker.again()
+    finally:
+        await broker.node.abandon()
+
+
+@pytest.mark.parametrize("empty", [False, True], ids=["not a directory", "an empty one instead"])
+def test_a_directory_that_is_lost_is_found_again(tmp_path: Path, *, empty: bool) -> None:
+    with asyncio.Runner() as runner:
+        runner.run(_lost(tmp_path, empty=empty))
