@@ -29,7 +29,7 @@ def pipelined(connections: int) -> Callable[[Broker, float], Figures]:
 
     def race(broker: Broker, scale: float) -> Figures:
         topic = new_topic(broker, 1)
-        rounds, window = max(int(100 * scale), 10), IN_FLIGHT // connections
+        rounds, window = max(int(200 * scale), 40), IN_FLIGHT // connections
         frames = produce_frame(topic, 1) * window
         with ExitStack() as stack:
             sockets = [stack.enter_context(socket.create_connection(broker.address)) for _ in range(connections)]

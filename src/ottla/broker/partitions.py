@@ -169,12 +169,13 @@ class Partitions:
     def _remove(self, topic: TopicImage) -> None:
         self._by_id.pop(topic.topic_id, None)
         self._names.pop(topic.topic_id, None)
-        self._unopened.pop(topic.name, None)
         self._settings.pop(topic.name, None)
-        partitions = self._by_topic.pop(topic.name, {}).values()
-        for partition in partitions:
+        partitions = self._by_topic.pop(topic.name, {})
+        for partition in partitions.values():
             partition.close()
-        self._logs.delete([partition.topic_partition for partition in partitions])
+        # Also of those whose turn has not come: after a start their logs are there.
+        indices = [*partitions, *self._unopened.pop(topic.name, {})]
+        self._logs.delete([TopicPartition(topic.name, index) for index in indices])
 
     def _update(self, topic: TopicImage) -> None:
         partitions = self._by_topic.setdefault(topic.name, {})

@@ -73,6 +73,20 @@ def test_a_topic_deleted_before_its_turn_leaves_nothing(room: Room, tmp_path: Pa
     assert len(on_disk(tmp_path)) == 40
 
 
+def test_a_topic_deleted_after_a_start_before_its_turn_leaves_nothing(tmp_path: Path) -> None:
+    with open_room(str(tmp_path)) as room:
+        room.create("t", 3)
+    with open_room(str(tmp_path)) as room:
+        partitions = room.broker.partitions
+        for index in (1, 2):
+            del partitions._by_topic["t"][index]
+        partitions._unopened["t"] = {1: None, 2: None}
+        room.delete("t")
+        assert on_disk(tmp_path) == set()
+        room.create("t", 3)
+        assert room.append("t", b"x", index=2) == 0
+
+
 def test_settings_are_those_of_the_moment_of_opening(room: Room) -> None:
     later = Later(room)
     room.create("t", 40, segment_bytes="1048576")

@@ -7,6 +7,7 @@ versions up to 4 are read. KIP-915.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from functools import lru_cache
 
 from ottla.coordinators.group.events import RecordBytes
 from ottla.coordinators.group.group import Group
@@ -66,8 +67,9 @@ def group_tombstone(group_id: str) -> RecordBytes:
     return group_key(group_id), None
 
 
+@lru_cache(maxsize=10_000)
 def offset_key(group_id: str, topic: str, partition: int) -> bytes:
-    """The key of one committed offset."""
+    """The key of one committed offset; kept, for groups commit the same partitions again and again."""
     return encode_key(OffsetCommitKey(group=group_id, topic=topic, partition=partition))
 
 
