@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.streaming import StreamingQuery
 
-WAIT_S = 90
+WAIT_S = 120
 
 
 class World:
@@ -206,7 +206,7 @@ def die(rows, batch):
 
 stream = spark.readStream.format("ottla").option("kafka.bootstrap.servers", bootstrap).option("subscribe", topic)
 query = stream.load().writeStream.foreachBatch(die).option("checkpointLocation", checkpoint).start()
-query.awaitTermination(90)
+query.awaitTermination(120)
 """
 
 
