@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import pickle
 import statistics
@@ -368,11 +369,21 @@ def committed(topics: Topics, group: str) -> dict[int, int]:
 
 
 @pytest.mark.both
-def test_what_was_processed_is_committed_also_that_of_the_last_batch(topics: Topics, stream: Stream) -> None:
+def test_what_was_processed_is_committed_also_that_of_the_last_batch(
+    topics: Topics, stream: Stream, monkeypatch: pytest.MonkeyPatch
+) -> None:
     topic, group = topics.make(partitions=2), unique("group")
     topics.send(topic, 5, 0)
     reader = stream(topic, startingOffsets="earliest", commitGroup=group)
     start = reader.initialOffset()
+    admin = reader._asked()._admin
+    commit = admin.alter_group_offsets
+
+    async def late(*given: Any) -> None:
+        await asyncio.sleep(0.3)
+        await commit(*given)
+
+    monkeypatch.setattr(admin, "alter_group_offsets", late)
     end = reader.latestOffset(start, ALL)
     assert end == {topic: {"0": 5, "1": 0}}
     assert committed(topics, group).get(0, 0) == 0, "this batch is not processed yet"
