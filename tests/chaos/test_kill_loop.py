@@ -7,6 +7,7 @@ metadata snapshots and checkpoints are written all the time, so that deaths hit 
 from __future__ import annotations
 
 import contextlib
+import gc
 import itertools
 import os
 import random
@@ -60,6 +61,7 @@ class Chaos:
         self.process = OttlaProcess(directory / "broker", BUSY)
         self.kills = self.kills_while_starting = self.kills_while_formatting = 0
         self.churned: set[str] = set()
+        self.loads: list[Load] = []
         self.names = (f"churn-{i}" for i in itertools.count())
 
     def start_load(self) -> None:
@@ -68,7 +70,7 @@ class Chaos:
         with Admin(bootstrap) as admin:
             for topic, config in TOPICS.items():
                 admin.create_topic(topic, partitions=PARTITIONS, config=config)
-        self.loads: list[Load] = [
+        self.loads = [
             Confluent(bootstrap, "confluent", PARTITIONS),
             ConfluentLoose(bootstrap, "loose", PARTITIONS),
             KafkaPython(bootstrap, "python", PARTITIONS),
@@ -206,6 +208,8 @@ def chaos(tmp_path: Path) -> Iterator[Chaos]:
     chaos = Chaos(tmp_path, int(os.environ.get("OTTLA_CHAOS_SEED", "6")))
     yield chaos
     chaos.process.kill()
+    chaos.loads.clear()
+    gc.collect()  # the sockets, while the filter below holds
 
 
 # kafka-python leaves sockets to the garbage collector when a connection is refused.

@@ -88,7 +88,7 @@ class Snapshotter:
             return False
         interval_ms = self._settings.max_snapshot_interval_ms
         return self._bytes >= self._settings.bytes_between_snapshots or (
-            interval_ms > 0 and self._clock.wall_ms() - self._began_ms >= interval_ms
+            interval_ms > 0 and not 0 <= self._clock.wall_ms() - self._began_ms < interval_ms
         )
 
     def begin(self, image: MetadataImage) -> None:

@@ -48,6 +48,7 @@ ANSWER_WITHIN_S = 2.0
 PLAINTEXT = 0
 _FLUSH_MS = 2_000
 _REMOVE_MS = 5_000
+_JUMP_S = 600
 # Kafka lets a pause be 0, which here would leave no time for anything else.
 _SHORTEST_MS = 50
 
@@ -110,6 +111,7 @@ class Node:
         self._cleaner: Cleaner | None = None
         self._started = False
         self._watermarks = -1
+        self._clock_ahead_ms: dict[str, int] = {}
         self.broker: Broker
 
     # -- starting ----------------------------------------------------------------------------------------------
@@ -165,6 +167,8 @@ class Node:
         metadata.subscribe(self._publish)
         broker.groups.start()
         self._started = True
+        for chore in ("retention", "expiry of producers"):
+            self._clock_jumped(chore)
         self._start_housekeeping()
         dispatcher = Dispatcher(broker)
         self._server = Server(self._wrap(dispatcher) if self._wrap else dispatcher, Limits.from_config(config))
@@ -303,10 +307,26 @@ class Node:
         self._threads.run(work).on_done(lambda done: done.result())
 
     def _retention(self) -> None:
-        self.broker.logs.cleanup(self.clock.wall_ms())
+        if not self._clock_jumped("retention"):
+            self.broker.logs.cleanup(self.clock.wall_ms())
 
     def _expire_producers(self) -> None:
-        self.broker.logs.expire_producers(self.clock.wall_ms())
+        if not self._clock_jumped("expiry of producers"):
+            self.broker.logs.expire_producers(self.clock.wall_ms())
+
+    def _clock_jumped(self, chore: str) -> bool:
+        """Whether the wall clock was set since the chore's last turn: what is old now is looked at in the next one.
+
+        Who sets it wrong for a moment must not lose records by it.
+        """
+        ahead_ms = self.clock.wall_ms() - self.clock.monotonic_ms()
+        before_ms = self._clock_ahead_ms.get(chore, ahead_ms)
+        self._clock_ahead_ms[chore] = ahead_ms
+        jump_s = (ahead_ms - before_ms) / 1000
+        if abs(jump_s) < _JUMP_S:
+            return False
+        logger.warning("The clock was set by %+d s: %s waits for its next turn", jump_s, chore)
+        return True
 
     def _remove_deleted(self) -> None:
         self.broker.logs.remove_deleted(self.clock.wall_ms())

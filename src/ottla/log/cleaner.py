@@ -145,7 +145,7 @@ class Cleaner:
         """Go on; whether anything was swapped in or started."""
         if self._running is not None:
             return self._finish(self._running, now_ms)
-        if now_ms < self._next_look_ms:
+        if 0 < self._next_look_ms - now_ms <= self.backoff_ms:  # beyond: the clock was set back
             return False
         candidate = self.choose(now_ms)
         if candidate is None:

@@ -135,7 +135,8 @@ class DurableLog:
         if unflushed <= 0:
             return False
         config = self.config
-        return unflushed >= config.flush_messages or now_ms - self._flushed_ms >= config.flush_ms
+        # A clock that was set back must not put it off.
+        return unflushed >= config.flush_messages or not 0 <= now_ms - self._flushed_ms < config.flush_ms
 
     def reconfigure(self, config: LogConfig) -> None:
         """Follow a changed configuration from the next append on."""

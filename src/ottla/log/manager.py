@@ -45,6 +45,7 @@ DELETE_SUFFIX = "-delete"
 STRAY_SUFFIX = "-stray"
 FUTURE_SUFFIX = "-future"
 _MAX_NAME = 255
+_LONGEST_DELAY_MS = 3_600_000
 _PARTITION_NAME = re.compile(r"(?P<topic>[a-zA-Z0-9._-]+)-(?P<partition>\d+)")
 _MARKED_NAME = re.compile(r".+-\d+\.[0-9a-f]{32}(?P<suffix>-delete|-stray|-future)")
 
@@ -364,8 +365,9 @@ class LogManager:
             for log in self._logs.values()
             if log.home.online and (paths := log.purge(now_ms))
         ]
-        trees = [(home, path) for moment, home, path in self._doomed if moment <= now_ms]
-        self._doomed = [entry for entry in self._doomed if entry[0] > now_ms]
+        latest = now_ms + max(self.defaults.file_delete_delay_ms, _LONGEST_DELAY_MS)  # beyond: the clock was set back
+        trees = [(home, path) for moment, home, path in self._doomed if not now_ms < moment <= latest]
+        self._doomed = [entry for entry in self._doomed if now_ms < entry[0] <= latest]
         if doomed or trees:
             self._in_background(lambda: self._remove(doomed, trees))
 

@@ -88,9 +88,10 @@ class SegmentedLog(DurableLog):
 
     def purge(self, now_ms: int) -> list[str]:
         """The files whose time has come; the caller unlinks them, in another thread if it likes."""
-        due = [path for moment, path in self._doomed if moment <= now_ms]
+        latest = now_ms + self.config.file_delete_delay_ms  # beyond: the clock was set back
+        due = [path for moment, path in self._doomed if not now_ms < moment <= latest]
         if due:
-            self._doomed = [(moment, path) for moment, path in self._doomed if moment > now_ms]
+            self._doomed = [(moment, path) for moment, path in self._doomed if now_ms < moment <= latest]
         return due
 
     # Cutting

@@ -1,0 +1,98 @@
+"""The wall clock is set, both ways: groups, durability, upkeep and answers go on as if it had not been."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from pathlib import Path
+
+import pytest
+
+from ottla.clients import Admin, Consumer, Producer, TopicPartition
+from ottla.testing.running import ThreadBroker
+from tests.storage.whole_node import NodeOnDisk
+from tests.unit.broker.room import HastyFiles, batch
+
+DAYS_MS = 24 * 3600 * 1000
+JUMPS = pytest.mark.parametrize("jump_ms", [30 * DAYS_MS, -30 * DAYS_MS], ids=["a month ahead", "a month back"])
+ROLLING = {"segment_index_bytes": 40, "index_interval_bytes": 0}
+
+
+@JUMPS
+def test_no_member_is_lost_and_nobody_waits(tmp_path: Path, jump_ms: int) -> None:
+    broker = ThreadBroker(directory=str(tmp_path))
+    broker.start()
+    clock = broker._control.clock
+    try:
+        with Admin(broker.bootstrap) as admin, Producer(bootstrap_servers=broker.bootstrap) as producer:
+            admin.create_topic("t")
+            settings = {
+                "bootstrap.servers": broker.bootstrap,
+                "group.id": "g",
+                "auto.offset.reset": "earliest",
+                "heartbeat.interval.ms": 100,
+                "enable.auto.commit": False,
+            }
+            with Consumer(settings) as consumer:
+                consumer.subscribe("t")
+                slowest_s = 0.0
+                generations = set()
+                for i in range(6):
+                    if i == 3:
+                        clock.wall_ahead_ms += jump_ms
+                    begun = time.monotonic()
+                    producer.send("t", b"%d" % i, timestamp_ms=clock.wall_ms()).result(timeout_s=10)
+                    read = []
+                    while not read:
+                        assert time.monotonic() < begun + 20
+                        read = list(consumer.poll(timeout_s=1.0))
+                    if i:
+                        slowest_s = max(slowest_s, time.monotonic() - begun)
+                    consumer.commit()
+                    time.sleep(0.25)  # some heartbeats
+                    (member,) = admin.describe_group("g").members
+                    generations.add(member.member_id)
+                assert len(generations) == 1, "the same member all the time"
+                assert slowest_s < 5, "nothing waits for a clock"
+                place = TopicPartition("t", 0)
+                assert consumer.committed([place])[place].offset == 6
+    finally:
+        broker.close()
+
+
+async def _upkeep(home: Path, jump_ms: int) -> None:
+    node = NodeOnDisk(HastyFiles(), home, log_retention_check_interval_ms=1000, log_segment_delete_delay_ms=0)
+    await node.start()
+    try:
+        await node.create("kept", **ROLLING, retention_ms=7 * DAYS_MS)
+        await node.create("flushed", flush_ms=50)
+        for i in range(20):
+            await node.produce("kept", batch(b"%d" % i, timestamp=node.clock.wall_ms()))
+        node.clock.wall_ahead_ms += jump_ms
+        node.chores()
+        node.clock.wall_ahead_ms -= jump_ms  # somebody noticed
+        node.chores()
+        node.chores()
+        node.check()
+        kept = node.node.broker.partitions.get("kept", 0).log
+        assert kept.log_start_offset == 0, "a clock that is wrong for a moment deletes nothing"
+
+        node.clock.wall_ahead_ms += jump_ms
+        flushed = node.node.broker.partitions.get("flushed", 0).log
+        await node.produce("flushed", batch(b"a"))
+        await node.until(lambda: node.chores() or flushed.flushed_offset == 1)  # type: ignore[func-returns-value]
+        kept.config = kept.config.__class__(retention_ms=1, file_delete_delay_ms=0)
+        for _ in range(3):
+            node.clock.advance(DAYS_MS)
+            node.chores()
+        if jump_ms > 0:
+            assert kept.log_start_offset == 20, "retention goes on by the clock that stayed"
+        node.check()
+    finally:
+        await node.abandon()
+
+
+@JUMPS
+def test_retention_and_flushes_go_on(tmp_path: Path, jump_ms: int) -> None:
+    with asyncio.Runner() as runner:
+        runner.run(_upkeep(tmp_path, jump_ms))
