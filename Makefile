@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
 .DEFAULT_GOAL := help
-.PHONY: help run test check format simulate bench peers docs clean
+.PHONY: help run test check format simulate chaos fuzz bench peers docs clean
 
 help: ## Show this list
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -34,6 +34,12 @@ format: $(STAMP) ## Format the code
 
 simulate: $(STAMP) ## Run the deterministic simulations longer: make simulate SEEDS=1000
 	@OTTLA_SEEDS=$(or $(SEEDS),200) $(BIN)/python -m pytest tests/simulation $(PYTEST)
+
+chaos: $(STAMP) ## Kill, cut the power, harm files and live for long: make chaos MINUTES=30
+	@OTTLA_CHAOS_MINUTES=$(or $(MINUTES),10) OTTLA_CHAOS_SEED=$(or $(SEED),$(shell date +%s)) OTTLA_POWER_CUTS=300 OTTLA_HARMED_BYTES=40 $(BIN)/python -m pytest tests/chaos tests/storage/test_power_cut.py tests/storage/test_harmed_bytes.py tests/storage/test_failing_disk.py -rP $(PYTEST)
+
+fuzz: $(STAMP) ## Spoil requests of every API and version with new seeds: make fuzz MINUTES=30
+	@OTTLA_FUZZ_MINUTES=$(or $(MINUTES),10) OTTLA_FUZZ_SEED=$(or $(SEED),$(shell date +%s)) $(BIN)/python -m pytest tests/fuzz -rP $(PYTEST)
 
 bench: $(STAMP) ## Compare with peers, 15 minutes: make bench RACE=produce-1k, or OPTIONS="--quick --check"
 	@$(BIN)/python -m benchmarks $(RACE) $(OPTIONS)

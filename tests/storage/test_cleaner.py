@@ -282,6 +282,32 @@ def test_a_worker_process_does_the_job(tmp_path: Path) -> None:
     assert [offset for offset, _, _ in contents(log)] == [36, 37, 38, 39]
 
 
+def test_harm_is_not_given_a_new_checksum_and_cleaning_is_tried_again(tmp_path: Path) -> None:
+    house = House(str(tmp_path))
+    house.cleaner = Cleaner(house.manager, backoff_ms=0)
+    for i in range(40):
+        house.put(b"k%d" % (i % 4), b"%d" % i)
+    house.log.roll(START)
+    path = Path(house.log.segments[1].path())
+    good = path.read_bytes()
+    path.write_bytes(good[:65] + bytes([good[65] ^ 1]) + good[66:])
+
+    def clean_now() -> None:
+        assert house.cleaner.step(house.clock.now)
+        deadline = time.monotonic() + 20
+        while house.cleaner.busy and time.monotonic() < deadline:
+            house.cleaner.step(house.clock.now)
+            time.sleep(0.02)
+
+    clean_now()
+    assert house.log.size > 2000, "nothing was written anew"
+    assert not house.cleaner.step(house.clock.now), "it is left alone"
+    path.write_bytes(good)
+    house.clock.now += 600_000
+    clean_now()
+    assert [offset for offset, _, _ in house.state()] == [36, 37, 38, 39]
+
+
 def test_a_log_that_changed_meanwhile_is_left_as_it_is(house: House) -> None:
     for i in range(40):
         house.put(b"k%d" % (i % 4), b"%d" % i)
