@@ -16,7 +16,7 @@ $(STAMP): pyproject.toml setup.py constraints.txt $(wildcard src/ottla/records/*
 	@$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev]'
 	@touch $(STAMP)
 
-run: $(STAMP) ## Replay a year of real flights through a broker and check that all came through
+run: $(STAMP) ## A year of real flights through a broker and a pipeline on Spark, checked against pandas
 	@$(BIN)/python examples/flights.py
 
 test: $(STAMP) peers ## Run the whole test suite, with real clients

