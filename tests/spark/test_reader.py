@@ -6,8 +6,10 @@ import asyncio
 import json
 import pickle
 import statistics
+import threading
 import time
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any, Protocol
 
 import pytest
@@ -24,7 +26,8 @@ from tests.clients.secured import (
     secured,  # noqa: F401 - a fixture
 )
 from tests.clients.support import FIRST_TIMESTAMP, unique
-from tests.conftest import RunningBroker
+from tests.conftest import TEST_PROPERTIES, RunningBroker
+from tests.ottla_process import OttlaProcess
 from tests.peers.secured import SecuredKafka, password_of
 
 ALL = ReadMaxRows(OFFSET_MAX)
@@ -412,6 +415,31 @@ def test_a_group_that_consumers_are_in_is_refused_by_name(topics: Topics, stream
         at = reader.latestOffset(reader.initialOffset(), ALL)
         with pytest.raises(CommitError, match=f"Group {group} of commitGroup has members"):
             reader.latestOffset(at, ALL)
+
+
+# -- a broker that is away ---------------------------------------------------------------------------------------
+
+
+def test_a_broker_that_is_away_for_a_while_only_makes_the_trigger_longer(tmp_path: Path) -> None:
+    process = OttlaProcess(tmp_path, TEST_PROPERTIES)
+    process.start()
+    topics = Topics(process.bootstrap)
+    topic, group = topics.make(), unique("group")
+    topics.send(topic, 5)
+    given = {"startingOffsets": "earliest", "commitGroup": group}
+    reader = StreamReader(options(process.bootstrap, topic, given, streaming=True))
+    at = reader.latestOffset(reader.initialOffset(), ALL)
+    process.kill()
+    back = threading.Timer(1.5, process.start)
+    back.start()
+    try:
+        assert reader.latestOffset(at, ALL) == at == {topic: {"0": 5}}
+        assert committed(topics, group) == {0: 5}
+    finally:
+        back.join()
+        reader.stop()
+        topics.close()
+        process.stop()
 
 
 # -- what it costs -----------------------------------------------------------------------------------------------
