@@ -42,14 +42,16 @@ def main() -> int:
     console.print("; ".join(f"{name}: {value}" for name, value in conditions.items()), highlight=False)
     found: results.Results = {}
     begin = time.monotonic()
-    with tempfile.TemporaryDirectory(prefix="ottla-bench-") as directory:
-        home = Path(directory)
-        _race_clients([name for name in chosen if name in clients.RACES], home, arguments.rounds, scale, found)
-        _race_brokers([name for name in chosen if name in RACES], home, arguments.rounds, scale, found)
+    try:
+        with tempfile.TemporaryDirectory(prefix="ottla-bench-") as directory:
+            home = Path(directory)
+            _race_clients([name for name in chosen if name in clients.RACES], home, arguments.rounds, scale, found)
+            _race_brokers([name for name in chosen if name in RACES], home, arguments.rounds, scale, found)
+    finally:  # what was found is kept, also if a later race fails
+        worse = results.regressions(found, results.last_results()) if arguments.check else []
+        if arguments.json is not None and found:
+            results.write(arguments.json, found, conditions)
     console.print(f"{time.monotonic() - begin:.0f} seconds in all")
-    worse = results.regressions(found, results.last_results()) if arguments.check else []
-    if arguments.json is not None:
-        results.write(arguments.json, found, conditions)
     if arguments.docs:
         report.update()
     for line in worse:
