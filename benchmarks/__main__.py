@@ -1,6 +1,6 @@
-"""Runs the races: brokers (Ottla and stock Kafka in turn, same client), and Python's clients.
+"""Runs the races: brokers (Ottla and stock Kafka in turn, same client), Python's clients, and Spark's connectors.
 
-    python -m benchmarks [RACE ...] [--rounds N] [--quick]     also: brokers, clients for all races of a kind
+    python -m benchmarks [RACE ...] [--rounds N] [--quick]     also: brokers, clients, spark for all races of a kind
     python -m benchmarks --quick --check                       fails if a ratio is worse than the last one kept
     python -m benchmarks --json benchmarks/last.json --docs    keeps them, and writes docs/performance.md's table
 
@@ -22,7 +22,7 @@ from pathlib import Path
 from rich.console import Console
 from rich.table import Table
 
-from benchmarks import clients, report, results
+from benchmarks import clients, report, results, spark
 from benchmarks.brokers import Broker, start_kafka, start_ottla
 from benchmarks.races import RACES, Race
 from benchmarks.wire import Figures
@@ -32,8 +32,8 @@ console = Console()
 
 def main() -> int:
     """Run the races that were asked for; the exit code."""
-    names = [*RACES, *clients.RACES]
-    kinds = {"brokers": list(RACES), "clients": list(clients.RACES)}
+    names = [*RACES, *clients.RACES, *spark.RACES]
+    kinds = {"brokers": list(RACES), "clients": list(clients.RACES), "spark": list(spark.RACES)}
     arguments = _arguments(names)
     chosen = [name for race in arguments.races or names for name in kinds.get(race, [race])]
     os.environ.pop("PYTHONDONTWRITEBYTECODE", None)  # what is installed has its bytecode
@@ -46,6 +46,7 @@ def main() -> int:
         with tempfile.TemporaryDirectory(prefix="ottla-bench-") as directory:
             home = Path(directory)
             _race_clients([name for name in chosen if name in clients.RACES], home, arguments.rounds, scale, found)
+            _race_spark([name for name in chosen if name in spark.RACES], home, arguments.rounds, scale, found)
             _race_brokers([name for name in chosen if name in RACES], home, arguments.rounds, scale, found)
     finally:  # what was found is kept, also if a later race fails
         worse = results.regressions(found, results.last_results()) if arguments.check else []
@@ -74,7 +75,7 @@ def _arguments(names: list[str]) -> argparse.Namespace:
         help=f"exit code 1 if a ratio is worse than in {results.LAST.name} by more than {results.TOLERANCE}",
     )
     arguments = parser.parse_args()
-    unknown = [race for race in arguments.races if race not in (*names, "brokers", "clients")]
+    unknown = [race for race in arguments.races if race not in (*names, "brokers", "clients", "spark")]
     if unknown:
         parser.error(f"no such race: {', '.join(unknown)}; there are: {', '.join(names)}")
     return arguments
@@ -88,6 +89,14 @@ def _race_clients(names: list[str], home: Path, rounds: int, scale: float, found
             medians = clients.run_race(name, clients.RACES[name], ottla, rounds, scale, console)[name]
             peer = "confluent-kafka"
             found[name] = results.compared(medians["Ottla"], peer, medians[peer])
+
+
+def _race_spark(names: list[str], home: Path, rounds: int, scale: float, found: results.Results) -> None:
+    if not names:
+        return
+    with start_ottla(home / "ottla3") as ottla:
+        for name, medians in spark.run_races(names, ottla, rounds, scale, console).items():
+            found[name] = results.compared(medians[spark.OURS], "JVM connector", medians[spark.THEIRS])
 
 
 def _race_brokers(names: list[str], home: Path, rounds: int, scale: float, found: results.Results) -> None:
