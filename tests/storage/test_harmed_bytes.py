@@ -115,6 +115,8 @@ def harm(home: Path, kind: str, chance: random.Random) -> tuple[Path, int]:
     path = files[-1] if kind == "newest segment" else chance.choice(files[:-1] or files)
     data = bytearray(path.read_bytes())
     position = chance.randrange(len(data))
+    if kind == "groups":  # what the last commit says: the offset is in its value
+        position = data.rindex(b"plain") + len(b"plain") + 4 + chance.randrange(12)
     data[position] ^= 1 << chance.randrange(8)
     path.write_bytes(data)
     return path, position
