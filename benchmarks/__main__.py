@@ -35,7 +35,7 @@ def main() -> int:
     names = [*RACES, *clients.RACES, *spark.RACES]
     kinds = {"brokers": list(RACES), "clients": list(clients.RACES), "spark": list(spark.RACES)}
     arguments = _arguments(names)
-    chosen = [name for race in arguments.races or names for name in kinds.get(race, [race])]
+    chosen = [name for race in arguments.races or ["brokers", "clients"] for name in kinds.get(race, [race])]
     os.environ.pop("PYTHONDONTWRITEBYTECODE", None)  # what is installed has its bytecode
     scale = 0.1 if arguments.quick else 1.0
     conditions = results.conditions(arguments.rounds, scale)
@@ -62,7 +62,12 @@ def main() -> int:
 
 def _arguments(names: list[str]) -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("races", nargs="*", metavar="RACE", help="default: all; the names: " + ", ".join(names))
+    parser.add_argument(
+        "races",
+        nargs="*",
+        metavar="RACE",
+        help="default: all but those of spark, which need Java and Maven's repository; the names: " + ", ".join(names),
+    )
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--quick", action="store_true", help="a tenth of the records")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write figures, ratios and conditions there")
