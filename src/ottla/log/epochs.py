@@ -42,8 +42,7 @@ class LeaderEpochs:
         epochs = cls(files, directory)
         try:
             entries = [(int(epoch), int(start)) for epoch, start in read_lines(files, path, 2)]
-            half = len(entries) // 2
-            if len(set(entries)) < len(entries) and entries[:half] != entries[half:]:
+            if len(set(entries)) < len(entries) and entries[::2] != entries[1::2]:
                 raise CorruptCheckpointError(f"The copies in {path} differ")
         except (ValueError, CorruptCheckpointError) as error:
             logger.warning("Finding leader epochs in the batches: %s", error)
@@ -119,7 +118,7 @@ class LeaderEpochs:
         """Write the checkpoint durably if it has changed. May run in another thread than the changes."""
         if self._dirty:
             self._dirty = False
-            lines = [f"{e.epoch} {e.start_offset}" for e in self._entries] * 2
+            lines = [f"{e.epoch} {e.start_offset}" for e in self._entries for _ in range(2)]
             try:
                 self.files.write_atomically(f"{self.directory}/{LEADER_EPOCHS}", format_lines(lines))
             except OSError:
