@@ -155,6 +155,7 @@ async def _check_topic(node: NodeOnDisk, topic: str, start: int, template: Templ
     end = BATCHES * IN_BATCH
     log = node.node.broker.partitions.get(topic, 0).log
     assert log.log_start_offset == start
+    assert log.epochs.entries == ((0, start),)
     found, refused = await node.read(topic, start)
     lost = [offset for offset in range(start, end) if offset not in found]
     assert all(found[offset] == value_of(offset) for offset in found), "never served as good data"

@@ -7,6 +7,7 @@ harmed, and all of it is found in the batches.
 """
 
 import logging
+from itertools import pairwise
 from typing import NamedTuple
 
 from ottla.log.checkpoints import LEADER_EPOCHS, CorruptCheckpointError, format_lines, read_lines
@@ -42,13 +43,15 @@ class LeaderEpochs:
         epochs = cls(files, directory)
         try:
             entries = [(int(epoch), int(start)) for epoch, start in read_lines(files, path, 2)]
-            if len(set(entries)) < len(entries) and entries[::2] != entries[1::2]:
-                raise CorruptCheckpointError(f"The copies in {path} differ")
+            if entries[::2] == entries[1::2]:
+                entries = entries[::2]
+            if any(a[0] >= b[0] or a[1] >= b[1] for a, b in pairwise(entries)):
+                raise CorruptCheckpointError(f"The entries in {path} do not rise, or their copies differ")
         except (ValueError, CorruptCheckpointError) as error:
             logger.warning("Finding leader epochs in the batches: %s", error)
             epochs._dirty = epochs.harmed = True
             return epochs
-        for epoch, start in sorted(set(entries)):
+        for epoch, start in entries:
             epochs.assign(epoch, start)
         epochs._dirty = not files.exists(path)
         return epochs
