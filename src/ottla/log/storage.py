@@ -40,9 +40,6 @@ def read_meta(files: Files, directory: str) -> MetaProperties | None:
     if not files.exists(path):
         return None
     content = files.read(path)
-    text, marked, checksum = content.rpartition(_CHECKSUM)
-    if marked and checksum.strip() != b"%08x" % crc32c(text):
-        raise StorageError(f"{path} is damaged: its checksum is wrong; put it right and remove the line {_CHECKSUM!r}")
     values = parse_properties(content.decode("utf-8", "replace"))
     if values.get("version") not in {"0", "1"}:
         raise StorageError(f"{path} has version {values.get('version')!r}; this program reads 1 (and 0)")
@@ -50,13 +47,19 @@ def read_meta(files: Files, directory: str) -> MetaProperties | None:
     if not re.fullmatch(r"-?[0-9]{1,10}", node_id):
         raise StorageError(f"{path} is damaged: node.id={node_id[:80]} is not a number")
     try:
-        return MetaProperties(
+        meta = MetaProperties(
             values.get("cluster.id", ""),
             int(node_id),
             uuid_from_text(values["directory.id"]) if "directory.id" in values else ZERO_UUID,
         )
     except ValueError as error:
         raise StorageError(f"{path} is damaged: {error}") from error
+    text, marked, checksum = content.rpartition(_CHECKSUM)
+    if marked and checksum.strip() != b"%08x" % crc32c(text):
+        raise StorageError(
+            f"{path} is damaged: its checksum is wrong. See that its values are right, and remove its last line"
+        )
+    return meta
 
 
 def write_meta(files: Files, directory: str, meta: MetaProperties) -> None:
