@@ -62,6 +62,7 @@ class World:
 
 @pytest.fixture
 def world(broker: RunningBroker, monkeypatch: pytest.MonkeyPatch) -> Iterator[World]:
+    reading._readers.close()  # the threads of those that other tests left would count here
     kept: Kept[RangeReader] = Kept(RangeReader)
     monkeypatch.setattr(reading, "_readers", kept)
     yield World(broker.bootstrap)
