@@ -201,7 +201,7 @@ class Results(threading.Thread):
                 consumer.subscribe(["delays", "alerts"])
                 while not self._stopped.is_set():
                     for record in consumer.poll(0.3):
-                        self._take(record.topic, json.loads(record.value))
+                        self.take(record.topic, json.loads(record.value))
         except (ClientError, OSError, ValueError) as error:
             self.failure = error
 
@@ -210,7 +210,7 @@ class Results(threading.Thread):
         if self.is_alive():
             self.join(30)
 
-    def _take(self, topic: str, row: dict[str, Any]) -> None:
+    def take(self, topic: str, row: dict[str, Any]) -> None:
         if topic == "alerts":
             alert = (row["hour"], row["carrier"], row["flight"])
             self.doubled += alert in self.alerts

@@ -134,9 +134,13 @@ def main() -> None:
     parser.add_argument(
         "--checkpoints", default="out/checkpoints", help="a directory that all of the cluster can reach"
     )
+    parser.add_argument(
+        "--partitions", type=int, default=4, help="parts that joins and sums are split into (default 4)"
+    )
     parser.add_argument("--once", action="store_true", help="process what is there now, and end")
     options = parser.parse_args()
-    spark = ottla.spark.session("flights", options.master)
+    # Spark's own number is 200, and each micro-batch pays for each.
+    spark = ottla.spark.session("flights", options.master, **{"spark.sql.shuffle.partitions": options.partitions})
     for query in Pipeline(spark, options.bootstrap, options.checkpoints, options.once).start():
         query.awaitTermination()
 
