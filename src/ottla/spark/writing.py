@@ -1,0 +1,117 @@
+"""Arrow batches from Spark into topics; runs in Spark's Python workers, which keep their producers."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, Final
+
+import pyarrow as pa  # type: ignore[import-untyped,unused-ignore]
+import pyarrow.compute as pc  # type: ignore[import-untyped,unused-ignore]
+from pyspark.taskcontext import TaskContext
+
+from ottla.clients.errors import ClientError
+from ottla.clients.producer import Producer
+from ottla.spark.kept import Kept
+from ottla.spark.sink import Plan, SinkError, WriteFailed, Written
+
+if TYPE_CHECKING:
+    from ottla.clients.producer.face import BlockingBatches
+
+BATCH_ID: Final = "streaming.sql.batchId"
+QUERY_ID: Final = "sql.streaming.queryId"
+COLUMNS: Final = ("key", "value", "partition", "timestamp", "headers")
+"""What is sent of a row; and `topic` says where to."""
+SETTINGS: Final[Mapping[str, object]] = {"linger.ms": 0}
+"""Where the user has no wish: batches come whole, so there is nothing to wait for."""
+GATHERED_BYTES: Final = 1024 * 1024
+"""Batches of Spark's that are smaller are gathered to that, so that the brokers get fewer and fuller ones."""
+
+_producers = Kept(Producer)
+
+
+def write_task(plan: Plan, batches: Iterator[pa.RecordBatch]) -> Written:
+    """Write the rows of one task. Raises SinkError, WriteFailed."""
+    context = TaskContext.get()
+    settings = {**SETTINGS, **plan.client}
+    with _producers.client(settings) as producer:
+        task = _Task(producer, plan)
+        for batch in batches:
+            task.take(batch)
+        task.finish()
+    batch_id = None if context is None else context.getLocalProperty(BATCH_ID)
+    return Written(
+        partition_id=-1 if context is None else context.partitionId(),
+        batch_id=None if batch_id is None else int(batch_id),
+        query_id=None if context is None else context.getLocalProperty(QUERY_ID),
+        records=sum(records for records, _ in task.written.values()),
+        by_partition=task.written,
+    )
+
+
+class _Task:
+    """One task's rows on their way: small batches are gathered, and what is acknowledged is counted."""
+
+    def __init__(self, producer: Producer, plan: Plan) -> None:
+        self.written: dict[tuple[str, int], tuple[int, int]] = {}
+        self._producer = producer
+        self._plan = plan
+        self._gathered: dict[str, list[pa.RecordBatch]] = {}
+        self._size = 0
+        self._sent: deque[tuple[str, BlockingBatches]] = deque()
+
+    def take(self, batch: pa.RecordBatch) -> None:
+        """Send it, or gather it with others."""
+        if not batch.num_rows:
+            return
+        if self._plan.encode is not None:
+            batch = self._plan.encode(batch)
+        for topic, rows in self._by_topic(batch):
+            self._gathered.setdefault(topic, []).append(rows)
+        self._size += batch.nbytes
+        if self._size >= GATHERED_BYTES:
+            self._send()
+
+    def finish(self) -> None:
+        """Everything is sent and acknowledged. Raises WriteFailed."""
+        self._send()
+        while self._sent:
+            self._settle()
+
+    def _by_topic(self, batch: pa.RecordBatch) -> Iterator[tuple[str, pa.RecordBatch]]:
+        names = batch.schema.names
+        rows = batch.select([name for name in COLUMNS if name in names])
+        if self._plan.topic is not None:
+            yield self._plan.topic, rows
+            return
+        column = batch.column(names.index("topic"))
+        if column.null_count:
+            row = pc.index(pc.is_null(column), True).as_py()
+            raise SinkError(
+                f"Row {row} of a batch has no topic: the column 'topic' is null; the option topic would be for all"
+            )
+        topics = pc.unique(column).to_pylist()
+        for topic in topics:
+            yield topic, rows if len(topics) == 1 else rows.filter(pc.equal(column, topic))
+
+    def _send(self) -> None:
+        gathered, self._gathered, self._size = self._gathered, {}, 0
+        for topic, batches in gathered.items():
+            rows = batches[0] if len(batches) == 1 else pa.Table.from_batches(batches)
+            try:
+                self._sent.append((topic, self._producer.send_batch(topic, rows)))
+            except (ClientError, ValueError) as error:
+                raise WriteFailed(f"Topic {topic!r}: {error}") from error
+        while self._sent and self._sent[0][1].done():
+            self._settle()
+
+    def _settle(self) -> None:
+        topic, sent = self._sent.popleft()
+        try:
+            ranges = sent.result()
+        except ClientError as error:
+            raise WriteFailed(f"Topic {topic!r}: {error}") from error
+        for row in ranges:
+            records, end = self.written.get((topic, row.partition), (0, -1))
+            last = row.first_offset + row.records if row.first_offset >= 0 else -1
+            self.written[topic, row.partition] = (records + row.records, max(end, last))
