@@ -1,0 +1,89 @@
+"""The pipeline of the examples, the very file, on a Spark standalone cluster of a master and two workers."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+from ottla.clients import Admin, Consumer
+from tests.conftest import RunningBroker
+
+from .cluster import StandaloneCluster
+
+EXAMPLES = Path(__file__).parents[2] / "examples"
+DAYS = 2
+
+
+def example(name: str) -> ModuleType:
+    found = importlib.util.spec_from_file_location(name, EXAMPLES / f"{name}.py")
+    assert found is not None
+    assert found.loader is not None
+    module = importlib.util.module_from_spec(found)
+    sys.modules[name] = module
+    found.loader.exec_module(module)
+    return module
+
+
+@pytest.mark.timeout(300)
+def test_the_pipeline_runs_on_a_cluster_and_finds_what_pandas_finds(
+    broker: RunningBroker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.syspath_prepend(EXAMPLES)
+    flights, data = example("flights"), example("flights_data").Data.load(DAYS)
+    flights.create_topics(broker.bootstrap)
+    try:
+        flights.send_tables(broker.bootstrap, data)
+        replay = flights.Replay(broker.bootstrap, list(example("flights_data").days(data)), 0.0)
+        replay.run()
+        assert not replay.failures
+        arguments = [
+            "--bootstrap",
+            broker.bootstrap,
+            "--checkpoints",
+            tmp_path / "checkpoints",
+            "--partitions=2",
+            "--once",
+        ]
+        with StandaloneCluster(tmp_path) as cluster:
+            ran = subprocess.run(
+                [sys.executable, EXAMPLES / "flights_spark.py", *arguments, "--master", cluster.master],
+                env={**os.environ, "SPARK_LOCAL_IP": "127.0.0.1", "PYSPARK_PYTHON": sys.executable},
+                capture_output=True,
+                text=True,
+                timeout=240,
+                check=False,
+            )
+            assert ran.returncode == 0, ran.stderr[-4000:]
+            # The work was done in executors, each in a process that a worker started.
+            assert len(list(tmp_path.glob("worker-*/app-*/*"))) == 2
+        results = flights.Results(broker.bootstrap)
+        for topic, rows in (("delays", len(data.expected())), ("alerts", len(data.extreme(180)))):
+            for value in read(broker.bootstrap, topic, rows):
+                results.take(topic, value)
+        assert flights.compare(results, data.expected()) == []
+        assert results.doubled == 0
+    finally:
+        with Admin(bootstrap_servers=broker.bootstrap) as admin:
+            admin.delete_topics(flights.TOPICS)
+
+
+def read(bootstrap: str, topic: str, count: int) -> list[dict[str, object]]:
+    """All of a topic that must hold exactly so many."""
+    rows: list[dict[str, object]] = []
+    with Consumer(bootstrap_servers=bootstrap, auto_offset_reset="earliest") as consumer:
+        partitions = [(topic, partition) for partition in consumer.partitions_of(topic)]
+        consumer.assign(partitions)
+        ends = sum(consumer.end_offsets(partitions).values())
+        assert ends == count
+        while len(rows) < ends:
+            found = consumer.poll(10)
+            assert found, f"only {len(rows)} of {ends} records in 10 s"
+            rows += [json.loads(record.value) for record in found]
+    return rows
