@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from tests.chaos.support import KAFKA_STORAGE_ERROR, WAIT_S, Writer, create_topic, read_numbers, value_of
+from tests.clients.support import wait_until
 from tests.clients.wire import Connection, batch, fetch, produce
 from tests.ottla_process import OttlaProcess
 
@@ -80,6 +81,7 @@ def test_full_disk_stops_only_its_own_partitions(tmp_path: Path, small_disk: Pat
     process = OttlaProcess(tmp_path / "broker", {"log.dirs": f"{good},{small_disk}"})
     with process:
         create_topic(process, TOPIC, partitions=2)
+        wait_until(lambda: any(small_disk.glob(f"{TOPIC}-*")), "both logs are there")
         (full,) = (int(path.name.rpartition("-")[2]) for path in small_disk.glob(f"{TOPIC}-*"))
         other = Writer(process, TOPIC, 1 - full)
         other.start()
