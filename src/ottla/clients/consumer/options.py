@@ -37,7 +37,7 @@ CONSUMER_OPTIONS: Final[tuple[Option, ...]] = (
     ),
     Option("fetch.min.bytes", "int", 1, "A broker waits until it has so much, or fetch.max.wait.ms.", low=0),
     Option("fetch.max.wait.ms", "int", 500, "How long a broker may wait for fetch.min.bytes.", low=0),
-    Option("fetch.max.bytes", "int", 8_388_608, "The most bytes of one fetch.", low=1, high=INT_MAX),
+    Option("fetch.max.bytes", "int", 4_194_304, "The most bytes of one fetch.", low=1, high=INT_MAX),
     Option("max.partition.fetch.bytes", "int", 1_048_576, "The most bytes of one partition in one fetch.", low=1),
     Option("max.poll.records", "int", 500, "The most records that one poll hands over.", low=1),
     Option("check.crcs", "bool", True, "Whether the checksum of each batch is verified."),

@@ -15,9 +15,11 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+import os
 import socket
 import struct
 import threading
+from time import perf_counter
 from typing import TYPE_CHECKING
 
 from ottla.clients.driver import Driver
@@ -40,8 +42,10 @@ if TYPE_CHECKING:
 logger = logging.getLogger("ottla.clients.producer")
 
 SINGLES_BEFORE = 3  # that many waits for single records go by the loop: a short program makes no second connection
+MAY_SPIN = (os.cpu_count() or 1) > 1
 LARGEST_BATCH = 32_768  # bytes that a socket takes at once
 PATIENCE_S = 0.25
+SPIN_S = 0.0003  # a quick broker answers before a processor that went to sleep would be awake again
 CONNECT_TIMEOUT_S = 0.25
 FRESH_MS = 1000  # a socket that was used so lately is not asked whether it is still open
 REST_MS = 10_000  # after a failure to connect
@@ -72,6 +76,7 @@ class _Line:
         for which in (socket.SO_RCVTIMEO, socket.SO_SNDTIMEO):
             self.socket.setsockopt(socket.SOL_SOCKET, which, patience)
         self.used_at_ms = 0
+        self._spins = MAY_SPIN
         self._client_id = client_id
         self.correlation_id = 0
         self._templates: dict[tuple[Queue, int], Template] = {}
@@ -102,17 +107,26 @@ class _Line:
         return template
 
     def receive(self) -> bytes:
-        """The whole frame of an answer. Raises _Unanswered, OSError."""
-        data = b""
+        """The whole frame of an answer. Raises _Unanswered, OSError.
+
+        Asks again and again for at most SPIN_S before it sleeps, if the last answer came within that.
+        """
+        data, begin_s = b"", perf_counter()
+        flags = socket.MSG_DONTWAIT if self._spins else 0
         while True:
             try:
-                more = self.socket.recv(RECEIVE_BYTES)
+                more = self.socket.recv(RECEIVE_BYTES, flags)
             except BlockingIOError:
-                raise _Unanswered(data) from None
+                if not flags:
+                    raise _Unanswered(data) from None
+                if perf_counter() - begin_s > SPIN_S:
+                    flags = 0
+                continue
             if not more:
                 raise ConnectionError("the broker closed the connection")
             data = data + more if data else more
             if len(data) == frame_size(data):
+                self._spins = MAY_SPIN and perf_counter() - begin_s <= SPIN_S
                 return data
 
     def decode(self, data: bytes, version: int) -> ProduceResponse:
