@@ -13,20 +13,19 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import signal
-import subprocess
 import sys
 import tempfile
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager, nullcontext
+from collections.abc import Callable
+from contextlib import ExitStack, nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pandas as pd
+from flights_broker import Failure, own_broker
 from flights_data import Data, Event, days, json_rows
 from flights_plot import plot
 from rich.console import Console, Group
@@ -47,53 +46,6 @@ DEADLINE_S = 240.0
 SUMS = ["flights", "departed", "delay_minutes", "longest", "seat_minutes_lost", "with_weather"]
 
 console = Console()
-
-
-class Failure(Exception):
-    """The run cannot go on; the message says why."""
-
-
-# --- the broker -----------------------------------------------------------------------------------------------------
-
-
-@contextmanager
-def own_broker(directory: Path) -> Iterator[str]:
-    """An Ottla broker on a free port, with its data below `directory`; yields its address and stops it at the end."""
-    said, log = directory / "broker.out", directory / "broker.log"
-    command = [sys.executable, "-m", "ottla.cli.main", "up"]
-    command += ["--data", str(directory / "data"), "--listen", "127.0.0.1:0"]
-    with said.open("wb") as out, log.open("wb") as err:
-        process = subprocess.Popen(command, stdout=out, stderr=err, stdin=subprocess.DEVNULL, start_new_session=True)
-    try:
-        yield announced(process, said, log)
-    finally:
-        code = stop(process)
-    if code != 0:
-        raise Failure(f"the broker ended with exit code {code}:\n{log.read_text()[-3000:]}")
-
-
-def announced(process: subprocess.Popen[bytes], said: Path, log: Path) -> str:
-    """The address in the broker's first line, once it serves."""
-    deadline = time.monotonic() + 30
-    while time.monotonic() < deadline:
-        line, newline, _ = said.read_text().partition("\n")
-        if newline and line.startswith("bootstrap="):
-            return line.removeprefix("bootstrap=")
-        if process.poll() is not None:
-            break
-        time.sleep(0.01)
-    raise Failure(f"the broker did not start:\n{log.read_text()[-3000:]}")
-
-
-def stop(process: subprocess.Popen[bytes]) -> int:
-    """End the broker as Ctrl-C would; its exit code."""
-    if process.poll() is None:
-        process.send_signal(signal.SIGTERM)
-    try:
-        return process.wait(15)
-    except subprocess.TimeoutExpired:
-        process.kill()
-        return process.wait(15)
 
 
 def create_topics(bootstrap: str) -> None:

@@ -17,8 +17,6 @@ import importlib.util
 import io
 import json
 import os
-import signal
-import subprocess
 import sys
 import tempfile
 import threading
@@ -27,12 +25,12 @@ import uuid
 import zipfile
 from collections import Counter, defaultdict
 from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
 from typing import NamedTuple
 
+from flights_broker import Failure, own_broker
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
 from rich.table import Table
@@ -44,10 +42,6 @@ DEADLINE_S = 120.0
 UNREGISTERED = "unknown"  # 2,512 flights have no tail number
 
 console = Console()
-
-
-class Failure(Exception):
-    """The run cannot go on; the message says why."""
 
 
 class Flight(NamedTuple):
@@ -100,50 +94,6 @@ def carriers() -> dict[str, str]:
     """Names of the airlines by their two letters."""
     with data_file("airlines.csv").open(encoding="utf-8", newline="") as file:
         return {row["carrier"]: row["name"] for row in csv.DictReader(file)}
-
-
-# --- the broker -----------------------------------------------------------------------------------------------------
-
-
-@contextmanager
-def own_broker() -> Iterator[str]:
-    """An Ottla broker on a free port, in a temporary directory; yields its address and stops it at the end."""
-    with tempfile.TemporaryDirectory(prefix="ottla-flights-") as directory:
-        said, log = Path(directory) / "stdout.log", Path(directory) / "stderr.log"
-        command = [sys.executable, "-m", "ottla.cli.main", "up"]
-        command += ["--data", str(Path(directory) / "data"), "--listen", "127.0.0.1:0"]
-        with said.open("wb") as out, log.open("wb") as err:
-            process = subprocess.Popen(command, stdout=out, stderr=err, stdin=subprocess.DEVNULL)
-        try:
-            yield announced(process, said, log)
-        finally:
-            code = stop(process)
-        if code != 0:
-            raise Failure(f"the broker ended with exit code {code}:\n{log.read_text()[-3000:]}")
-
-
-def announced(process: subprocess.Popen[bytes], said: Path, log: Path) -> str:
-    """The address in the broker's first line, once it serves."""
-    deadline = time.monotonic() + 30
-    while time.monotonic() < deadline:
-        line, newline, _ = said.read_text().partition("\n")
-        if newline and line.startswith("bootstrap="):
-            return line.removeprefix("bootstrap=")
-        if process.poll() is not None:
-            break
-        time.sleep(0.01)
-    raise Failure(f"the broker did not start:\n{log.read_text()[-3000:]}")
-
-
-def stop(process: subprocess.Popen[bytes]) -> int:
-    """End the broker as Ctrl-C would; its exit code."""
-    if process.poll() is None:
-        process.send_signal(signal.SIGTERM)
-    try:
-        return process.wait(15)
-    except subprocess.TimeoutExpired:
-        process.kill()
-        return process.wait(15)
 
 
 def create_topic(bootstrap: str, topic: str) -> None:
@@ -400,7 +350,10 @@ def main() -> int:
         if options.bootstrap:
             held = replay(options.bootstrap)
         else:
-            with own_broker() as bootstrap:
+            with (
+                tempfile.TemporaryDirectory(prefix="ottla-flights-") as directory,
+                own_broker(Path(directory)) as bootstrap,
+            ):
                 console.print(f"Ottla serves at {bootstrap} ({time.monotonic() - started:.1f} s)")
                 held = replay(bootstrap)
             console.print("the broker stopped cleanly")
