@@ -7,13 +7,11 @@ metadata snapshots and checkpoints are written all the time, so that deaths hit 
 from __future__ import annotations
 
 import contextlib
-import gc
 import itertools
 import os
 import random
 import subprocess
 import time
-import warnings
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -22,6 +20,7 @@ import pytest
 from ottla.clients import Admin, Consumer, TopicPartition
 from ottla.clients.errors import ClientError
 from tests.chaos.load import Confluent, ConfluentLoose, KafkaPython, Keyed, Load, Own, Reader
+from tests.clients.support import collect_left_sockets
 from tests.ottla_process import OttlaProcess
 
 SECONDS = float(os.environ.get("OTTLA_CHAOS_MINUTES", "0.2")) * 60
@@ -213,12 +212,10 @@ def chaos(tmp_path: Path) -> Iterator[Chaos]:
 
 
 @pytest.fixture(scope="module", autouse=True)
-def collect_left_sockets() -> Iterator[None]:
+def no_sockets_left_behind() -> Iterator[None]:
     """So that they do not fail a later test, whose filters are stricter."""
     yield
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", ResourceWarning)
-        gc.collect()
+    collect_left_sockets()
 
 
 # kafka-python leaves sockets to the garbage collector when a connection is refused.

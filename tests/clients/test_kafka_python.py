@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import gc
 import time
-import warnings
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, nullcontext, suppress
 from typing import Any, TypeVar
@@ -44,6 +42,7 @@ from .support import (
     Member,
     NotInTime,
     Sent,
+    collect_left_sockets,
     rebalance_story,
     sample_records,
     unique,
@@ -59,12 +58,10 @@ pytestmark = pytest.mark.filterwarnings("ignore:unclosed <socket:ResourceWarning
 
 
 @pytest.fixture(scope="module", autouse=True)
-def collect_left_sockets() -> Iterator[None]:
+def no_sockets_left_behind() -> Iterator[None]:
     """So that they do not fail a later test, whose filters are stricter."""
     yield
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", ResourceWarning)
-        gc.collect()
+    collect_left_sockets()
 
 
 @pytest.fixture
