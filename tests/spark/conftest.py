@@ -5,6 +5,7 @@ A machine without Java or pyspark fails these tests instead of skipping them: th
 
 from __future__ import annotations
 
+import logging
 import os
 from collections.abc import Iterator
 from pathlib import Path
@@ -31,6 +32,8 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     """A session on local[2] with `ottla.spark.settings`; shared, so leave its settings and its catalog as they were."""
     directory = tmp_path_factory.mktemp("spark")
     os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
+    # Its connections log when they are collected, which may be after pytest has closed what they log to.
+    logging.getLogger("py4j").setLevel(logging.WARNING)
     running = ottla.spark.session(
         "ottla tests",
         "local[2]",
