@@ -1,0 +1,74 @@
+"""`ottla up` in a process of its own that tells what it holds: a line of JSON each second, appended to a file.
+
+`python watched.py FILE up ...` is `ottla up ...`. Tasks, timers and objects cannot be seen from outside.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import json
+import os
+import sys
+import threading
+import time
+from pathlib import Path
+
+from ottla.broker import server
+from ottla.cli import main
+
+PERIOD_S = 1.0
+# Walking all objects takes milliseconds.
+OBJECTS_EVERY = 10
+
+
+class Watched(server.Node):
+    """A node that is looked at."""
+
+    path: Path
+
+    async def start(self) -> server.Bootstrap:
+        bootstrap = await super().start()
+        self._turns = 0
+        self._objects = 0
+        self._tell()
+        return bootstrap
+
+    def _tell(self) -> None:
+        loop = asyncio.get_running_loop()
+        if self._turns % OBJECTS_EVERY == 0:
+            self._objects = len(gc.get_objects())
+        self._turns += 1
+        with self.path.open("a") as file:
+            file.write(json.dumps(self.held()) + "\n")
+        loop.call_later(PERIOD_S, self._tell)
+
+    def held(self) -> dict[str, float]:
+        """What there is of each kind."""
+        assert self._server is not None
+        groups = self.broker.groups
+        return {
+            "at": time.time(),
+            "tasks": len(asyncio.all_tasks()),
+            "threads": threading.active_count(),
+            "objects": self._objects,
+            "connections": len(self._server.connections),
+            "buffered": self._server.buffered_bytes,
+            "fetch sessions": len(self.broker.fetch_sessions),
+            "groups": sum(len(runner.shard._core.groups) for runner in groups._runners.values()),
+            "logs": len(self.broker.logs.all()),
+            "doomed": len(self.broker.logs._doomed),
+            "resident": _resident(),
+            "descriptors": len(os.listdir("/proc/self/fd")),
+            "cpu": time.process_time(),
+        }
+
+
+def _resident() -> int:
+    return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+
+
+if __name__ == "__main__":
+    Watched.path = Path(sys.argv[1])
+    server.Node = Watched  # type: ignore[misc]
+    sys.exit(main.main(sys.argv[2:]))
