@@ -138,6 +138,9 @@ class DeserializationFailed(_AtOffset):
 class CorruptRecords(_AtOffset):
     """The batch at topic, partition, offset fails its checksum or cannot be read."""
 
+    next_offset: int = -1
+    """The offset after the batch, as far as its header can be trusted; -1 if there is no telling."""
+
 
 class BrokerError(ClientError):
     """The broker answered with an error. `code` is Kafka's; `retriable` as Kafka has it for the code."""

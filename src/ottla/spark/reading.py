@@ -17,6 +17,7 @@ import pyarrow.compute as pc  # type: ignore[import-untyped,unused-ignore]
 
 from ottla.clients.consumer.arrow import binary_array, headers_array
 from ottla.clients.consumer.ranges import RangeReader, RangeSink, RecordsLost
+from ottla.clients.errors import CorruptRecords
 from ottla.records.kernels import repeat_texts
 from ottla.spark.kept import Kept
 
@@ -63,14 +64,15 @@ def read_range(
 ) -> Iterator[pa.RecordBatch]:
     """The records of `rng` in batches of `arrow_schema(include_headers)`; none of them is empty.
 
-    `client` are a consumer's settings by Kafka's names. Records that are not in the log any more raise RecordsLost or,
-    without `fail_on_data_loss`, are left out with a warning. Blocks while there are no records, at most for
+    `client` are a consumer's settings by Kafka's names. Records that are not in the log any more raise RecordsLost, a
+    batch that cannot be read CorruptRecords; without `fail_on_data_loss` they are left out with a warning. Blocks while there are no records, at most for
     default.api.timeout.ms; raises ClientError that names topic, partition and offset.
     """
     settings: dict[str, object] = {
         "max.partition.fetch.bytes": FETCH_BYTES,
         **client,
         "isolation.level": isolation_level,
+        "on.corrupt.records": "raise",  # whether they are left out is decided here
         "allow.auto.create.topics": False,
     }
     schema = arrow_schema(include_headers)
@@ -92,6 +94,26 @@ def read_range(
                     ) from error  # fmt: skip
                 logger.warning("%s; goes on, since failOnDataLoss is false", error)
                 start = error.until
+            except CorruptRecords as error:
+                start = _after_corrupt(error, rng, fail_on_data_loss)
+
+
+def _after_corrupt(error: CorruptRecords, rng: OffsetRange, fail_on_data_loss: bool) -> int:
+    """Where to go on after a batch that cannot be read; raises CorruptRecords where one must not, or nobody knows."""
+    until = min(error.next_offset, rng.end)
+    if fail_on_data_loss or until <= error.offset:
+        hint = "; with the option failOnDataLoss=false it would be left out" if until > error.offset else ""
+        raise CorruptRecords(
+            f"{_reason(error)}{hint}", topic=rng.topic, partition=rng.partition, offset=error.offset
+        ) from error
+    logger.warning(
+        "%s; offsets %d to %d are left out, since failOnDataLoss is false", _reason(error), error.offset, until - 1
+    )
+    return until
+
+
+def _reason(error: CorruptRecords) -> str:
+    return str(error).partition(";")[0]  # the rest is for who polls
 
 
 def _to_arrow(sink: RangeSink, rng: OffsetRange, schema: pa.Schema) -> pa.RecordBatch:

@@ -202,7 +202,9 @@ class Fetched:
         """The error of the batch at the position, which counts as read."""
         offset = max(self.next_offset, header.base_offset)
         self._pass(header)
-        return self._corrupt(offset, str(why))
+        error = self._corrupt(offset, str(why))
+        error.next_offset = self.next_offset
+        return error
 
     def _corrupt(self, offset: int, why: str) -> CorruptRecords:
         return CorruptRecords(
