@@ -65,8 +65,9 @@ def read_range(
     """The records of `rng` in batches of `arrow_schema(include_headers)`; none of them is empty.
 
     `client` are a consumer's settings by Kafka's names. Records that are not in the log any more raise RecordsLost, a
-    batch that cannot be read CorruptRecords; without `fail_on_data_loss` they are left out with a warning. Blocks while there are no records, at most for
-    default.api.timeout.ms; raises ClientError that names topic, partition and offset.
+    batch that cannot be read CorruptRecords; without `fail_on_data_loss` they are left out with a warning. Blocks
+    while there are no records, at most for default.api.timeout.ms; raises ClientError that names topic, partition and
+    offset.
     """
     settings: dict[str, object] = {
         "max.partition.fetch.bytes": FETCH_BYTES,
@@ -113,7 +114,7 @@ def _after_corrupt(error: CorruptRecords, rng: OffsetRange, fail_on_data_loss: b
 
 
 def _reason(error: CorruptRecords) -> str:
-    return str(error).partition(";")[0]  # the rest is for who polls
+    return str(error).removesuffix("; polling again goes on after the batch")
 
 
 def _to_arrow(sink: RangeSink, rng: OffsetRange, schema: pa.Schema) -> pa.RecordBatch:
