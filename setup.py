@@ -8,8 +8,10 @@ from pathlib import Path
 from setuptools import Extension, setup
 
 RECORDS = Path("src/ottla/records")
-KERNELS = ("_kernels", "_encode_columns", "_decode_columns")  # each with a fallback in plain Python beside it
+# Each with a fallback in plain Python beside it.
+KERNELS = ("_kernels", "_encode_columns", "_decode_columns", "_survey")
 PRODUCER = Path("src/ottla/clients/producer")  # its accumulator.py is both, and compiled under another name
+SERDE = Path("src/ottla/serde")  # plain Python and C in one
 
 
 def extensions() -> list[Extension]:
@@ -19,6 +21,7 @@ def extensions() -> list[Extension]:
     except ImportError:
         return []
     declarations = [str(path) for path in sorted(RECORDS.glob("*.pxd"))]
+    serde = [str(path) for path in sorted(SERDE.glob("*.pxd"))]
     modules: list[Extension] = cythonize(
         [
             Extension(f"ottla.records.{name}", [str(RECORDS / f"{name}.py")], depends=declarations)
@@ -31,6 +34,11 @@ def extensions() -> list[Extension]:
                 [str(PRODUCER / "accumulator.py")],
                 depends=[str(PRODUCER / "_accumulator.pxd")],
             )
+        ]
+        + [
+            Extension(f"ottla.serde.{path.stem}", [str(path.with_suffix(".py"))], depends=serde)
+            for path in sorted(SERDE.glob("*.pxd"))
+            if path.with_suffix(".py").exists()
         ],
         build_dir="build/cython",
         quiet=True,

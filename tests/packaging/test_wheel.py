@@ -25,6 +25,7 @@ EXTENSIONS = {
     "ottla/records/_kernels",
     "ottla/records/_encode_columns",
     "ottla/records/_decode_columns",
+    "ottla/records/_survey",
     "ottla/clients/producer/_accumulator",
 }
 STORY = """

@@ -136,6 +136,13 @@ class OffsetIndex:
         if len(self._offsets) - self._written >= _PIECE:
             self.write_pending()
 
+    def extend(self, relative_offsets: "array[int]", positions: "array[int]") -> None:
+        """Add entries above all others, as a recovery finds them."""
+        self._offsets += relative_offsets
+        self._positions += positions
+        if len(self._offsets) - self._written >= _PIECE:
+            self.write_pending()
+
     def lookup(self, offset: int) -> int:
         """Position of a batch at or before the one that holds `offset`; 0 if no entry helps."""
         relative = offset - self.base_offset
@@ -245,6 +252,13 @@ class TimeIndex:
             self._offsets.append(offset - self.base_offset)
             if len(self._timestamps) - self._written >= _PIECE:
                 self.write_pending()
+
+    def extend(self, timestamps: "array[int]", relative_offsets: "array[int]") -> None:
+        """Add entries above all others, as a recovery finds them."""
+        self._timestamps += timestamps
+        self._offsets += relative_offsets
+        if len(self._timestamps) - self._written >= _PIECE:
+            self.write_pending()
 
     def lookup(self, timestamp: int) -> tuple[int, int]:
         """The last entry not above `timestamp`, as (timestamp, offset); (-1, base offset) without one."""

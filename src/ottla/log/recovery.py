@@ -20,12 +20,10 @@ from ottla.log.files import Files
 from ottla.log.home import Home
 from ottla.log.index import CorruptIndexError
 from ottla.log.log import Log
-from ottla.log.mending import mend
-from ottla.log.producers import CompletedTransaction, Producers
+from ottla.log.producers import Producers
 from ottla.log.segment import (
     CLEANED,
     DELETED,
-    INT32_MAX,
     SUFFIXES,
     SWAP,
     OpenFiles,
@@ -34,8 +32,6 @@ from ottla.log.segment import (
     file_name,
 )
 from ottla.log.segmented import replay_producers
-from ottla.log.txn_index import AbortedTransaction
-from ottla.records import HEADER_SIZE, BatchHeader, check_crc, read_header
 
 logger = logging.getLogger(__name__)
 
@@ -247,6 +243,8 @@ class _Loader:
 
     def _recover_segment(self, segment: Segment) -> tuple[int, bool]:
         """Read a segment through; (offset after its last good batch, whether anything was cut off)."""
+        from ottla.log.segment_recovery import SegmentRecovery  # a start after a clean shutdown needs none of it
+
         self._bring_producers_to(segment)
         point, sealed = self._synced_in(segment)
         interval = self.config.index_interval_bytes
@@ -365,94 +363,6 @@ class _Loader:
             return
         producers.load_newest(self.log_start_offset, self.now_ms)
         replay_producers(self.segments, producers, self.end_offset)
-
-
-class SegmentRecovery:
-    """One pass over a segment's batches that checks them and makes its indices anew."""
-
-    def __init__(
-        self,
-        segment: Segment,
-        producers: Producers,
-        epochs: LeaderEpochs,
-        index_interval: int,
-        synced: int,
-        *,
-        sealed: bool,
-    ) -> None:
-        self.segment = segment
-        self.synced = synced
-        self.sealed = sealed
-        self.producers = producers
-        self.epochs = epochs
-        self.index_interval = index_interval
-        self.good_bytes = 0
-        self.problem = "the last batch is incomplete"
-        self._aborted: list[AbortedTransaction] = []
-
-    def run(self, *, gaps: bool) -> int:
-        """The offset after the last good batch; `good_bytes` is where it ends. Offsets may leave gaps if so said."""
-        segment = self.segment
-        segment.start_indices()
-        segment.first_timestamp = None
-        expected = segment.base_offset
-        while True:
-            expected = self._run(expected, gaps=gaps)
-            # A crash harms only what was not synced: other harm costs what it touches, and nothing behind it.
-            if expected >= self.synced or self.good_bytes >= segment.size:
-                break
-            stop = mend(segment, self.good_bytes, expected, self.synced, ends=self.sealed)
-            if stop is None:
-                break
-            expected = self._pass_over(stop)
-        segment.txn_index.rewrite(self._aborted)
-        return expected
-
-    def _pass_over(self, stop: int) -> int:
-        position, size = self.good_bytes, stop - self.good_bytes
-        header = read_header(self.segment.read(position, position + HEADER_SIZE))
-        self.segment.note(position, size, header.last_offset, header.max_timestamp, self.index_interval)
-        self.good_bytes = stop
-        return header.next_offset
-
-    def _run(self, expected: int, *, gaps: bool) -> int:
-        segment = self.segment
-        try:
-            for position, data, header in segment.batches(self.good_bytes):
-                if not check_crc(data, 0, len(data)):
-                    self.problem = f"the CRC of the batch at {position} is wrong"
-                    break
-                last = header.base_offset + header.last_offset_delta
-                first = header.base_offset
-                bad = first < expected or last < first or last - segment.base_offset > INT32_MAX
-                if bad or (first != expected and not gaps):
-                    self.problem = f"the batch at {position} has offset {header.base_offset} instead of {expected}"
-                    break
-                segment.note(position, len(data), last, header.max_timestamp, self.index_interval)
-                epoch = header.partition_leader_epoch
-                if epoch > self.epochs.latest:
-                    self.epochs.assign(epoch, header.base_offset)
-                self._replay(data, header.base_offset, header)
-                expected = last + 1
-                self.good_bytes = position + len(data)
-        except KafkaError as error:
-            self.problem = str(error)
-        return expected
-
-    def _replay(self, data: memoryview, offset: int, header: BatchHeader) -> None:
-        if offset < self.producers.end_offset:
-            return
-        completed = self.producers.replay(data, 0, header)
-        if completed is not None:
-            self._note(completed)
-
-    def _note(self, completed: CompletedTransaction) -> None:
-        if completed.aborted:
-            stable = self.producers.last_stable_offset_after(completed)
-            self._aborted.append(
-                AbortedTransaction(completed.producer_id, completed.first_offset, completed.last_offset, stable)
-            )
-        self.producers.complete(completed)
 
 
 def finish_swaps(files: Files, directory: str, open_files: OpenFiles) -> list[str]:

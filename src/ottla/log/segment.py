@@ -11,11 +11,15 @@ from bisect import bisect_left, bisect_right
 from collections import OrderedDict
 from collections.abc import Iterator
 from struct import Struct
+from typing import TYPE_CHECKING
 
 from ottla.log.files import Files
 from ottla.log.index import CorruptIndexError, OffsetIndex, TimeIndex
 from ottla.log.txn_index import TxnIndex
 from ottla.records import HEADER_SIZE, BatchHeader, Buffer, check_crc, iter_batches, read_header
+
+if TYPE_CHECKING:
+    from ottla.records.survey import Survey
 
 INT32_MAX = 0x7FFFFFFF
 SUFFIXES = (".log", ".index", ".timeindex", ".txnindex")
@@ -28,7 +32,7 @@ _LOG_OVERHEAD = 12
 _MAGIC_POSITION = 16
 _MAGIC = 2
 _WALK_CHUNK = 8192
-_SCAN_CHUNK = 1 << 20
+SCAN_CHUNK = 1 << 20
 _RECENT = 1024
 _HINTS = 32
 _NOTHING_RECENT = 1 << 63
@@ -254,6 +258,27 @@ class Segment:
             self.unindexed = 0
         self.unindexed += size
 
+    def survey(self, position: int, expected: int, *, gaps: bool, known_to: int, epoch: int, interval: int) -> "Survey":
+        """One that goes on where the indices, which are in memory, are now; its finds come back with `take`."""
+        from ottla.records.survey import Survey
+
+        survey = Survey(self.base_offset, position, expected, gaps, known_to, epoch)
+        survey.index_interval = interval
+        survey.max_timestamp, survey.max_offset = self.largest_timestamp()
+        survey.last_time, _ = self.time_index.last()
+        survey.unindexed = self.unindexed
+        return survey
+
+    def take(self, survey: "Survey") -> None:
+        """Take what the survey has found into the indices, as `note` does for one batch."""
+        offsets, positions, timestamps, time_offsets = survey.take_entries()
+        self.offset_index.extend(offsets, positions)
+        self.time_index.extend(timestamps, time_offsets)
+        if self.first_timestamp is None and survey.first_timestamp >= 0:
+            self.first_timestamp = survey.first_timestamp
+        self._max_timestamp, self._max_offset = survey.max_timestamp, survey.max_offset
+        self.unindexed = survey.unindexed
+
     def cover_tail(self, position: int, next_offset: int) -> None:
         """Start remembering batches with the one to be written at `position` for `next_offset`."""
         if position == self.size and not self._recent_last:
@@ -362,7 +387,7 @@ class Segment:
         CRC is wrong. An incomplete tail ends it without a word.
         """
         fd = self.open_file()
-        chunk = _SCAN_CHUNK
+        chunk = SCAN_CHUNK
         while self.size - position >= HEADER_SIZE:
             data = memoryview(self.files.pread(fd, min(chunk, self.size - position), position))
             used = 0
@@ -377,7 +402,7 @@ class Segment:
                     return
                 chunk = read_header(data).size
             else:
-                chunk = _SCAN_CHUNK
+                chunk = SCAN_CHUNK
             position += used
 
     def next_offset(self) -> int:

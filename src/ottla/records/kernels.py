@@ -20,7 +20,8 @@ def is_compiled(name: str = "_kernels") -> bool:
     return spec is not None and spec.origin is not None and spec.origin.endswith(tuple(EXTENSION_SUFFIXES))
 
 
-def _choose(name: str = "_kernels") -> ModuleType:
+def choose(name: str = "_kernels") -> ModuleType:
+    """The module of these kernels that serves here."""
     wish = os.environ.get("OTTLA_KERNELS", "auto")
     if wish != "fallback" and is_compiled(name):
         return import_module(f"ottla.records.{name}")
@@ -29,7 +30,7 @@ def _choose(name: str = "_kernels") -> ModuleType:
     return import_module(f"ottla.records.{name}_fallback")
 
 
-_chosen = _choose()
+_chosen = choose()
 
 COMPILED: bool = _chosen.COMPILED
 append_record = _chosen.append_record
@@ -48,6 +49,6 @@ if TYPE_CHECKING:
     from ottla.records._encode_columns_fallback import RowEncoder as RowEncoder  # noqa: PLC0414 - exported
     from ottla.records._encode_columns_fallback import Rows as Rows  # noqa: PLC0414 - exported
 else:
-    _columns = _choose("_decode_columns")
+    _columns = choose("_decode_columns")
     Columns, repeat_texts, whole_batches = _columns.Columns, _columns.repeat_texts, _columns.whole_batches
-    Rows, RowEncoder = (getattr(_choose("_encode_columns"), name) for name in ("Rows", "RowEncoder"))
+    Rows, RowEncoder = (getattr(choose("_encode_columns"), name) for name in ("Rows", "RowEncoder"))
