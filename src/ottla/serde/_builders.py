@@ -1,0 +1,539 @@
+# mypy: ignore-errors
+# ruff: noqa: F821 - what stands behind `compiled` is declared in the .pxd
+# cython: language_level=3, annotation_typing=False, boundscheck=False, wraparound=False, cdivision=True
+"""Columns that grow row by row, in Arrow's layout. Plain Python and C in one.
+
+Cython makes an extension of this file, with the types of `_builders.pxd`. A value is appended to the leaves first, then
+closed by the `append` of what is around it: a struct's row once each child has one more, a list's once its items are
+appended. `truncate` takes back whatever was appended beyond a length, so a value that fails half-way leaves nothing.
+
+Pointers go with a start (`data, start, size`): in plain Python they are memoryviews, and both are indexed alike.
+Callers answer for what they append to: that start and size are within the data, and that children are of one length.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+try:
+    import cython
+except ImportError:
+    from ottla.serde import plain as cython
+
+if not cython.compiled:
+    from ottla.serde._views import Held, is_utf8
+
+LARGEST_DATA = 0x7FFFFFFF
+"""What a column's offsets of 32 bits can reach; more raises OverflowError."""
+
+Plan = tuple[Any, ...]
+"""A type as nested tuples, in Arrow's layout: ("struct", (("id", ("int64",)), ("tags", ("list", ("string",)))))."""
+
+
+class Column(NamedTuple):
+    """A finished column, ready for `pyarrow.Array.from_buffers`."""
+
+    length: int
+    null_count: int
+    buffers: list[Any]
+    children: list[Column]
+
+
+class Store:
+    """Bytes that grow at their end, as pointers of every width. They move when it grows."""
+
+    def __init__(self, capacity=64):
+        self.content = None
+        self.used = 0
+        self.capacity = 0
+        self.reserve(max(capacity, 64))
+
+    def reserve(self, more):
+        """Make room for `more` bytes after those that are used."""
+        if self.capacity - self.used >= more:
+            return 0
+        # A multiple of 16, so that a view of any width covers all of it.
+        self.capacity = (max(self.used + more, 2 * self.capacity) + 15) // 16 * 16
+        if cython.compiled:
+            if self.content is None:
+                self.content = bytearray()
+            PyByteArray_Resize(self.content, self.capacity)
+        else:
+            content = bytearray(self.capacity)
+            content[: self.used] = self.content[: self.used] if self.content is not None else b""
+            self.content = content
+        self._locate()
+        return 0
+
+    def _locate(self):
+        if cython.compiled:
+            self.bytes = cython.cast(Room, PyByteArray_AS_STRING(self.content))
+            self.int16s = cython.cast(Int16s, self.bytes)
+            self.int32s = cython.cast(Int32s, self.bytes)
+            self.int64s = cython.cast(Int64s, self.bytes)
+            self.uint64s = cython.cast(UInt64s, self.bytes)
+            self.floats = cython.cast(Floats, self.bytes)
+            self.doubles = cython.cast(Doubles, self.bytes)
+        else:
+            self.bytes = memoryview(self.content)
+            self.int16s, self.int32s, self.int64s, self.uint64s, self.floats, self.doubles = (
+                self.bytes.cast(code) for code in "hiqQfd"
+            )
+        return 0
+
+    def put_byte(self, value):
+        """Append one byte."""
+        if self.used == self.capacity:
+            self.reserve(1)
+        self.bytes[self.used] = value
+        self.used += 1
+        return 0
+
+    def put(self, data, start, size):
+        """Append `size` bytes of `data` from `start` on."""
+        if self.capacity - self.used < size:
+            self.reserve(size)
+        if cython.compiled:
+            memcpy(self.bytes + self.used, data + start, size)
+        else:
+            self.bytes[self.used : self.used + size] = data[start : start + size]
+        self.used += size
+        return 0
+
+    def put_value(self, value):
+        """Append all of a bytes object; for tests and for what is rare."""
+        held = Held(value)
+        return self.put(held.bytes, 0, held.size)
+
+    def close(self, size):
+        """The first `size` bytes; the store cannot be used any more."""
+        content = self.content
+        self.content = None
+        if cython.compiled:
+            PyByteArray_Resize(content, size)
+            return content
+        return bytes(content[:size])
+
+
+# -- builders ----------------------------------------------------------------------------------------------------
+
+
+class Builder:
+    """A column that grows. What is null is counted, and has a place like any other row."""
+
+    def __init__(self):
+        self.length = 0
+        self.nulls = 0
+        self.validity = None  # until the first null
+
+    def _append_valid(self):
+        """Close a row whose value is in place."""
+        if self.validity is not None:
+            if self.length & 7 == 0:
+                self.validity.put_byte(0)
+            self.validity.bytes[self.length >> 3] |= 1 << (self.length & 7)
+        self.length += 1
+        return 0
+
+    def _append_invalid(self):
+        """Close a row whose place holds nothing."""
+        if self.validity is None:
+            self.validity = Store((self.length >> 3) + 64)
+            for i in range((self.length + 7) >> 3):  # noqa: B007 - declared, as C needs it
+                self.validity.put_byte(255)
+            if self.length & 7:
+                self.validity.bytes[self.length >> 3] = (1 << (self.length & 7)) - 1
+        if self.length & 7 == 0:
+            self.validity.put_byte(0)
+        self.nulls += 1
+        self.length += 1
+        return 0
+
+    def append_null(self):
+        """Append a row that is null; beneath it, children have one that is null."""
+        raise NotImplementedError
+
+    def truncate(self, length):
+        """Forget the rows from `length` on, here and beneath; a column that is no longer stays as it is."""
+        if self.length <= length:
+            return 0
+        if self.validity is not None:
+            for row in range(length, self.length):
+                if not self.validity.bytes[row >> 3] >> (row & 7) & 1:
+                    self.nulls -= 1
+            self.validity.used = (length + 7) >> 3
+            if length & 7:
+                self.validity.bytes[length >> 3] &= (1 << (length & 7)) - 1
+        self.length = length
+        return 0
+
+    def _close_validity(self):
+        return self.validity.close(self.validity.used) if self.nulls else None
+
+    def finish(self):
+        """The column; the builder cannot be used any more."""
+        raise NotImplementedError
+
+
+class BoolBuilder(Builder):
+    """A column of bits."""
+
+    def __init__(self):
+        Builder.__init__(self)
+        self.values = Store()
+
+    def _place(self, value):
+        at = self.length >> 3
+        if at >= self.values.capacity:
+            self.values.used = at
+            self.values.reserve(1)
+        if self.length & 7 == 0:
+            self.values.bytes[at] = 0
+        self.values.bytes[at] &= 255 - (1 << (self.length & 7))  # of a row that was taken back there may be a bit
+        self.values.bytes[at] |= value << (self.length & 7)
+        return 0
+
+    def append_null(self):
+        """Append null."""
+        self._place(0)
+        return self._append_invalid()
+
+    def append_bool(self, value):
+        """Append a bit."""
+        self._place(1 if value else 0)
+        return self._append_valid()
+
+    def finish(self):
+        """The column."""
+        return Column(self.length, self.nulls, [self._close_validity(), self.values.close((self.length + 7) >> 3)], [])
+
+
+class IntBuilder(Builder):
+    """A column of integers of 1, 2, 4 or 8 bytes; dates and timestamps too."""
+
+    def __init__(self, width):
+        Builder.__init__(self)
+        self.width = width
+        self.values = Store()
+        self.room = self.values.capacity // width
+
+    def _grow(self):
+        self.values.used = self.length * self.width
+        self.values.reserve(self.width)
+        self.room = self.values.capacity // self.width
+        return 0
+
+    def append_null(self):
+        """Append null."""
+        if self.length == self.room:
+            self._grow()
+        for i in range(self.length * self.width, (self.length + 1) * self.width):
+            self.values.bytes[i] = 0
+        return self._append_invalid()
+
+    def append_int(self, value):
+        """Append a number and return True; False, and nothing appended, if it is too large for the width."""
+        if self.length == self.room:
+            self._grow()
+        if self.width == 8:
+            self.values.int64s[self.length] = value
+        elif self.width == 4:
+            if value < -0x80000000 or value > 0x7FFFFFFF:
+                return False
+            self.values.int32s[self.length] = value
+        elif self.width == 2:
+            if value < -0x8000 or value > 0x7FFF:
+                return False
+            self.values.int16s[self.length] = value
+        else:
+            if value < -0x80 or value > 0x7F:
+                return False
+            self.values.bytes[self.length] = value & 255
+        self._append_valid()
+        return True
+
+    def finish(self):
+        """The column."""
+        return Column(
+            self.length, self.nulls, [self._close_validity(), self.values.close(self.length * self.width)], []
+        )
+
+
+class FloatBuilder(Builder):
+    """A column of floating-point numbers of 4 or 8 bytes."""
+
+    def __init__(self, width):
+        Builder.__init__(self)
+        self.width = width
+        self.values = Store()
+        self.room = self.values.capacity // width
+
+    def _grow(self):
+        self.values.used = self.length * self.width
+        self.values.reserve(self.width)
+        self.room = self.values.capacity // self.width
+        return 0
+
+    def append_null(self):
+        """Append null."""
+        if self.length == self.room:
+            self._grow()
+        for i in range(self.length * self.width, (self.length + 1) * self.width):
+            self.values.bytes[i] = 0
+        return self._append_invalid()
+
+    def append_float(self, value):
+        """Append a number, rounded to the width."""
+        if self.length == self.room:
+            self._grow()
+        if self.width == 8:
+            self.values.doubles[self.length] = value
+        else:
+            self.values.floats[self.length] = value
+        return self._append_valid()
+
+    def finish(self):
+        """The column."""
+        return Column(
+            self.length, self.nulls, [self._close_validity(), self.values.close(self.length * self.width)], []
+        )
+
+
+class DecimalBuilder(Builder):
+    """A column of decimals of 128 bits: unscaled integers of two's complement, the low word first."""
+
+    def __init__(self, precision, scale):
+        Builder.__init__(self)
+        self.precision = precision
+        self.scale = scale
+        self.values = Store()
+        largest = 10**precision - 1
+        self._largest = largest.to_bytes(16, "big")
+        self._smallest = (-largest).to_bytes(16, "big", signed=True)
+
+    def append_null(self):
+        """Append null."""
+        self._place(0, 0)
+        return self._append_invalid()
+
+    def _place(self, high, low):
+        at = 2 * self.length
+        self.values.used = 8 * at
+        self.values.reserve(16)
+        self.values.uint64s[at] = low
+        self.values.int64s[at + 1] = high
+        return 0
+
+    def append_words(self, high, low):
+        """Append a number by its two words, of which the high one has the sign; it must be within the precision."""
+        self._place(high, low)
+        return self._append_valid()
+
+    def append_big_endian(self, data, start, size):
+        """Append a number of `size` bytes of two's complement, and return True; False if it is beyond the precision."""
+        sign = 255 if size > 0 and data[start] & 128 else 0
+        while size > 16:
+            if data[start] != sign:
+                return False
+            start += 1
+            size -= 1
+        at = 16 * self.length
+        self.values.used = at
+        self.values.reserve(16)
+        for i in range(size):
+            self.values.bytes[at + i] = data[start + size - 1 - i]
+        for i in range(size, 16):
+            self.values.bytes[at + i] = sign
+        if self.values.bytes[at + 15] >> 7 != sign >> 7:
+            return False
+        limit = self._smallest if sign else self._largest
+        for i in range(16):
+            byte = self.values.bytes[at + 15 - i]
+            if byte != limit[i]:
+                if (byte > limit[i]) != (sign == 255):
+                    return False
+                break
+        self._append_valid()
+        return True
+
+    def append_unscaled(self, value):
+        """Append an int, and return True; False if it is beyond the precision. For tests and for what is rare."""
+        if abs(value) >= 10**self.precision:
+            return False
+        words = value & (1 << 128) - 1
+        high = words >> 64
+        self.append_words(high - (1 << 64) if high >> 63 else high, words & (1 << 64) - 1)
+        return True
+
+    def finish(self):
+        """The column."""
+        return Column(self.length, self.nulls, [self._close_validity(), self.values.close(16 * self.length)], [])
+
+
+class BinaryBuilder(Builder):
+    """A column of bytes or texts, with offsets of 32 bits."""
+
+    def __init__(self):
+        Builder.__init__(self)
+        self.data = Store()
+        self.ends = Store()
+        self.ends.int32s[0] = 0
+        self.ends.used = 4
+
+    def _end(self):
+        if self.data.used > LARGEST_DATA:
+            raise OverflowError("A column of a batch has more than 2 GiB")
+        if self.ends.capacity - self.ends.used < 4:
+            self.ends.reserve(4)
+        self.ends.int32s[self.length + 1] = self.data.used
+        self.ends.used += 4
+        return 0
+
+    def append_null(self):
+        """Append null."""
+        self.data.used = self.ends.int32s[self.length]
+        self._end()
+        return self._append_invalid()
+
+    def append_bytes(self, data, start, size):
+        """Append bytes. Raises OverflowError if they are too many for a column."""
+        self.data.put(data, start, size)
+        self._end()
+        return self._append_valid()
+
+    def append_text(self, data, start, size):
+        """Append bytes and return True; False, and nothing appended, if they are not UTF-8."""
+        if not is_utf8(data, start, size):
+            return False
+        self.data.put(data, start, size)
+        self._end()
+        self._append_valid()
+        return True
+
+    def append_rest(self):
+        """Close a row with what was put into `data` since the last."""
+        self._end()
+        return self._append_valid()
+
+    def append_value(self, value):
+        """Append a bytes object; for tests and for what is rare."""
+        self.data.put_value(value)
+        self._end()
+        return self._append_valid()
+
+    def truncate(self, length):
+        """Forget rows, and what was put into `data` for one that was not closed."""
+        Builder.truncate(self, length)
+        self.ends.used = 4 * (self.length + 1)
+        self.data.used = self.ends.int32s[self.length]
+        return 0
+
+    def finish(self):
+        """The column."""
+        ends = self.ends.close(4 * (self.length + 1))
+        return Column(self.length, self.nulls, [self._close_validity(), ends, self.data.close(self.data.used)], [])
+
+
+class StructBuilder(Builder):
+    """A column of structs: children of the same length."""
+
+    def __init__(self, children):
+        Builder.__init__(self)
+        self.children = children
+
+    def append(self):
+        """Close a row: each child has one more."""
+        return self._append_valid()
+
+    def append_null(self):
+        """Append null, beneath too."""
+        for child in self.children:
+            child.append_null()
+        return self._append_invalid()
+
+    def truncate(self, length):
+        """Forget rows, beneath too."""
+        Builder.truncate(self, length)
+        for child in self.children:
+            child.truncate(length)
+        return 0
+
+    def finish(self):
+        """The column."""
+        children = [child.finish() for child in self.children]
+        return Column(self.length, self.nulls, [self._close_validity()], children)
+
+
+class ListBuilder(Builder):
+    """A column of lists: a row is what was appended to `items` since the last."""
+
+    def __init__(self, items):
+        Builder.__init__(self)
+        self.items = items
+        self.ends = Store()
+        self.ends.int32s[0] = 0
+        self.ends.used = 4
+
+    def _end(self):
+        if self.items.length > LARGEST_DATA:
+            raise OverflowError("A column of a batch has more than 2**31 items")
+        if self.ends.capacity - self.ends.used < 4:
+            self.ends.reserve(4)
+        self.ends.int32s[self.length + 1] = self.items.length
+        self.ends.used += 4
+        return 0
+
+    def append(self):
+        """Close a row."""
+        self._end()
+        return self._append_valid()
+
+    def append_null(self):
+        """Append null."""
+        self._end()
+        return self._append_invalid()
+
+    def truncate(self, length):
+        """Forget rows and their items, and items of one that was not closed."""
+        Builder.truncate(self, length)
+        self.ends.used = 4 * (self.length + 1)
+        return self.items.truncate(self.ends.int32s[self.length])
+
+    def finish(self):
+        """The column."""
+        ends = self.ends.close(4 * (self.length + 1))
+        return Column(self.length, self.nulls, [self._close_validity(), ends], [self.items.finish()])
+
+
+class MapBuilder(ListBuilder):
+    """A column of maps: a list of entries, structs of a key and a value. An entry is closed by `items.append`."""
+
+    def __init__(self, keys, values):
+        ListBuilder.__init__(self, StructBuilder([keys, values]))
+        self.keys = keys
+        self.values = values
+
+
+_WIDTHS = {"int8": 1, "int16": 2, "int32": 4, "int64": 8, "date32": 4, "timestamp_us": 8}
+
+
+def builder(plan: Plan) -> Builder:
+    """An empty builder for a plan."""
+    kind = plan[0]
+    if kind in _WIDTHS:
+        return IntBuilder(_WIDTHS[kind])
+    if kind == "bool":
+        return BoolBuilder()
+    if kind in ("float32", "float64"):
+        return FloatBuilder(4 if kind == "float32" else 8)
+    if kind in ("string", "binary"):
+        return BinaryBuilder()
+    if kind == "decimal128":
+        return DecimalBuilder(plan[1], plan[2])
+    if kind == "struct":
+        return StructBuilder([builder(child) for _, child in plan[1]])
+    if kind == "list":
+        return ListBuilder(builder(plan[1]))
+    if kind == "map":
+        return MapBuilder(builder(plan[1]), builder(plan[2]))
+    raise ValueError(f"There is no builder for {kind!r}")

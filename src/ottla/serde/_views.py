@@ -1,0 +1,187 @@
+# mypy: ignore-errors
+# ruff: noqa: F821 - what stands behind `compiled` is declared in the .pxd
+# cython: language_level=3, annotation_typing=False, boundscheck=False, wraparound=False, cdivision=True
+"""Columns to read, by the buffers of Arrow's arrays. Plain Python and C in one.
+
+Cython makes an extension of this file, with the types of `_views.pxd`. Pointers are memoryviews in plain Python; both
+are indexed alike. A view holds its buffers as long as it lives.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+try:
+    import cython
+except ImportError:
+    from ottla.serde import plain as cython
+
+
+class Held:
+    """A buffer that is held, as pointers of every width; None is an empty one."""
+
+    def __init__(self, buffer):
+        self.size = 0
+        if cython.compiled:
+            PyObject_GetBuffer(b"" if buffer is None else buffer, cython.address(self._view), PyBUF_SIMPLE)
+            self.size = self._view.len
+            self.bytes = cython.cast(Bytes, self._view.buf)
+            self.int16s = cython.cast(Int16s, self._view.buf)
+            self.int32s = cython.cast(Int32s, self._view.buf)
+            self.int64s = cython.cast(Int64s, self._view.buf)
+            self.floats = cython.cast(Floats, self._view.buf)
+            self.doubles = cython.cast(Doubles, self._view.buf)
+        else:
+            self.bytes = memoryview(b"" if buffer is None else buffer).cast("B").toreadonly()
+            self.size = len(self.bytes)
+            self.int16s, self.int32s, self.int64s, self.floats, self.doubles = (
+                self.bytes[: self.size // width * width].cast(code)
+                for code, width in (("h", 2), ("i", 4), ("q", 8), ("f", 4), ("d", 8))
+            )
+
+    def __dealloc__(self):
+        PyBuffer_Release(cython.address(self._view))
+
+
+class ByteRows:
+    """The rows of a binary column, by the buffers of an Arrow array of binary, string, or their large kin.
+
+    Raises ValueError unless every row lies within the data.
+    """
+
+    def __init__(self, length: int, offset: int, validity: Any, offsets: Any, data: Any, is_wide: bool) -> None:
+        held = [Held(buffer) for buffer in (validity, offsets, data)]
+        self._held = held
+        self.length = length
+        self.first = offset
+        self.has_nulls = validity is not None
+        self.is_wide = is_wide
+        _hold_rows(self, held[0], held[1], held[2])
+
+    def is_null(self, row):
+        """Whether a row is null; its start and end may be anything within the data."""
+        if not self.has_nulls:
+            return False
+        at = self.first + row
+        return not self.validity[at >> 3] >> (at & 7) & 1
+
+    def start(self, row):
+        """Where in the data a row begins."""
+        return self.wide[self.first + row] if self.is_wide else self.narrow[self.first + row]
+
+    def end(self, row):
+        """Where in the data a row ends."""
+        return self.wide[self.first + row + 1] if self.is_wide else self.narrow[self.first + row + 1]
+
+
+def _hold_rows(rows, validity, offsets, data):
+    rows.validity = validity.bytes
+    rows.narrow = offsets.int32s
+    rows.wide = offsets.int64s
+    rows.data = data.bytes
+    rows.size = data.size
+    if rows.length < 0 or rows.first < 0:
+        raise ValueError("A column cannot have fewer rows than none")
+    last = rows.first + rows.length
+    if rows.has_nulls and validity.size < (last + 7) >> 3:
+        raise ValueError("The validity of a column is shorter than its rows")
+    if not rows.length:
+        return
+    if offsets.size < (last + 1) * (8 if rows.is_wide else 4):
+        raise ValueError("The offsets of a column are fewer than its rows")
+    before = rows.start(0)
+    if before < 0:
+        raise ValueError("A row of a column lies outside of its data")
+    for row in range(rows.length):
+        after = rows.end(row)
+        if after < before or after > data.size:
+            raise ValueError("A row of a column lies outside of its data")
+        before = after
+
+
+class ColumnView:
+    """A column to read, by the buffers of an Arrow array; `width` is that of its values or offsets in bits.
+
+    `buffers` are validity, and then values, or offsets and data. Rows count from the array's offset on; those of
+    children do from their own, so a list's `start` and `end` are rows of its child. Callers answer for what is in it.
+    """
+
+    def __init__(
+        self, length: int, offset: int, buffers: list[Any], children: list[ColumnView], is_wide: bool = False
+    ) -> None:
+        held = [Held(buffer) for buffer in buffers]
+        self._held = held
+        self.length = length
+        self.first = offset
+        self.children = children
+        self.is_wide = is_wide
+        self.has_nulls = buffers[0] is not None
+        _hold_view(self, held[0], held[1] if len(held) > 1 else held[0], held[2] if len(held) > 2 else held[0])
+
+    def is_null(self, row):
+        """Whether a row is null."""
+        if not self.has_nulls:
+            return False
+        at = self.first + row
+        return not self.validity[at >> 3] >> (at & 7) & 1
+
+    def bit(self, row):
+        """A row of a column of bits."""
+        at = self.first + row
+        return self.bytes[at >> 3] >> (at & 7) & 1
+
+    def start(self, row):
+        """Where a row begins, of those with offsets."""
+        return self.int64s[self.first + row] if self.is_wide else self.int32s[self.first + row]
+
+    def end(self, row):
+        """Where a row ends, of those with offsets."""
+        return self.int64s[self.first + row + 1] if self.is_wide else self.int32s[self.first + row + 1]
+
+
+def _hold_view(view, validity, values, data):
+    view.validity = validity.bytes
+    view.bytes = values.bytes
+    view.int16s = values.int16s
+    view.int32s = values.int32s
+    view.int64s = values.int64s
+    view.floats = values.floats
+    view.doubles = values.doubles
+    view.data = data.bytes
+
+
+def is_utf8(data, start, size):
+    """Whether bytes are a text: no overlong forms, no surrogates, nothing beyond U+10FFFF."""
+    i = start
+    end = start + size
+    while i < end:
+        first = data[i]
+        i += 1
+        if first < 0x80:
+            continue
+        low, high = 0x80, 0xBF  # what the second byte may be
+        if first < 0xC2 or first > 0xF4:
+            return False
+        if first < 0xE0:
+            more = 1
+        elif first < 0xF0:
+            more = 2
+            low = 0xA0 if first == 0xE0 else 0x80
+            high = 0x9F if first == 0xED else 0xBF
+        else:
+            more = 3
+            low = 0x90 if first == 0xF0 else 0x80
+            high = 0x8F if first == 0xF4 else 0xBF
+        if end - i < more or data[i] < low or data[i] > high:
+            return False
+        for second in range(1, more):
+            if data[i + second] & 0xC0 != 0x80:
+                return False
+        i += more
+    return True
+
+
+def check_utf8(value):
+    """`is_utf8` of a bytes object."""
+    held = Held(value)
+    return is_utf8(held.bytes, 0, held.size)

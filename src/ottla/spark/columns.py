@@ -1,0 +1,82 @@
+"""Between pyarrow's arrays and the columns of `ottla.serde`: the same buffers, nothing is copied."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pyarrow as pa  # type: ignore[import-untyped,unused-ignore]
+
+from ottla.serde._builders import Column, Plan
+from ottla.serde._views import ByteRows, ColumnView
+
+_PLANS = {
+    pa.bool_(): ("bool",),
+    pa.int8(): ("int8",),
+    pa.int16(): ("int16",),
+    pa.int32(): ("int32",),
+    pa.int64(): ("int64",),
+    pa.float32(): ("float32",),
+    pa.float64(): ("float64",),
+    pa.string(): ("string",),
+    pa.binary(): ("binary",),
+    pa.date32(): ("date32",),
+}
+
+
+def plan_of(kind: Any) -> Plan:
+    """The plan of an Arrow type. Raises TypeError for one that has none."""
+    if kind in _PLANS:
+        return _PLANS[kind]
+    if pa.types.is_timestamp(kind) and kind.unit == "us":
+        return ("timestamp_us",)
+    if pa.types.is_decimal128(kind):
+        return ("decimal128", kind.precision, kind.scale)
+    if pa.types.is_struct(kind):
+        return ("struct", tuple((field.name, plan_of(field.type)) for field in kind))
+    if pa.types.is_map(kind):
+        return ("map", plan_of(kind.key_type), plan_of(kind.item_type))
+    if pa.types.is_list(kind):
+        return ("list", plan_of(kind.value_type))
+    raise TypeError(f"A column of {kind} has no plan")
+
+
+def array_of(kind: Any, column: Column) -> Any:
+    """An Arrow array of type `kind` of a column of the same plan."""
+    if pa.types.is_struct(kind):
+        kinds = [field.type for field in kind]
+    elif pa.types.is_map(kind):
+        kinds = [pa.struct([kind.key_field, kind.item_field])]
+    elif pa.types.is_list(kind):
+        kinds = [kind.value_type]
+    else:
+        kinds = []
+    children = [array_of(child, part) for child, part in zip(kinds, column.children, strict=True)]
+    buffers = [None if buffer is None else pa.py_buffer(buffer) for buffer in column.buffers]
+    return pa.Array.from_buffers(kind, column.length, buffers, column.null_count, children=children)
+
+
+def rows_of(array: Any) -> ByteRows:
+    """The rows of an array of bytes or texts. Raises TypeError for another."""
+    kind = array.type
+    is_wide = pa.types.is_large_binary(kind) or pa.types.is_large_string(kind)
+    if not (is_wide or pa.types.is_binary(kind) or pa.types.is_string(kind)):
+        raise TypeError(f"A column of {kind} has no rows of bytes")
+    validity, offsets, data = array.buffers()
+    return ByteRows(len(array), array.offset, validity if array.null_count else None, offsets, data, is_wide)
+
+
+def view_of(array: Any) -> ColumnView:
+    """An array to read; it must be of a type that `plan_of` knows, or its large kin."""
+    kind = array.type
+    children = []
+    if pa.types.is_struct(kind):
+        children = [view_of(array.field(i)) for i in range(kind.num_fields)]
+    elif pa.types.is_map(kind):
+        children = [view_of(array.keys), view_of(array.items)]
+    elif pa.types.is_list(kind) or pa.types.is_large_list(kind):
+        children = [view_of(array.values)]
+    own = array.buffers()[: 1 if pa.types.is_struct(kind) else 2 if children else None]
+    if not array.null_count:
+        own[0] = None
+    is_wide = pa.types.is_large_binary(kind) or pa.types.is_large_string(kind) or pa.types.is_large_list(kind)
+    return ColumnView(len(array), array.offset, own, children, is_wide)

@@ -1,0 +1,42 @@
+"""The kernels of `ottla.serde` as plain Python, whether or not there are extensions."""
+
+from __future__ import annotations
+
+import importlib.util
+import sys
+from functools import cache
+from importlib.machinery import SourceFileLoader
+from pathlib import Path
+from types import ModuleType
+
+import ottla.serde
+
+# Each imports those before it.
+KERNELS = ("_views", "_builders")
+
+
+@cache
+def _all() -> dict[str, ModuleType]:
+    names = {name: f"ottla.serde.{name}" for name in KERNELS}
+    built = {full: sys.modules.pop(full, None) for full in names.values()}
+    found = {}
+    try:
+        for name, full in names.items():
+            loader = SourceFileLoader(full, str(Path(ottla.serde.__file__).with_name(f"{name}.py")))
+            spec = importlib.util.spec_from_loader(full, loader)
+            assert spec is not None
+            module = importlib.util.module_from_spec(spec)
+            sys.modules[full] = module
+            loader.exec_module(module)
+            found[name] = module
+    finally:
+        for full, before in built.items():
+            sys.modules.pop(full, None)
+            if before is not None:
+                sys.modules[full] = before
+    return found
+
+
+def plain(name: str) -> ModuleType:
+    """The kernel of that name, which knows the other ones as plain Python too."""
+    return _all()[name]
