@@ -14,6 +14,7 @@ import tempfile
 from collections.abc import Callable
 from typing import IO, NamedTuple, Protocol
 
+from ottla.common.errors import KafkaError
 from ottla.common.ids import TopicPartition
 from ottla.log.checkpoints import CLEANER_OFFSETS, CorruptCheckpointError, read_offsets, write_offsets
 from ottla.log.cleaning import BYTES_PER_KEY, CleanJob, CleanResult
@@ -151,7 +152,11 @@ class Cleaner:
         if candidate is None:
             self._next_look_ms = now_ms + self.backoff_ms
             return False
-        self._start(candidate, now_ms)
+        try:
+            self._start(candidate, now_ms)
+        except (OSError, KafkaError) as error:  # no memory, no room for the worker's files: not the log's disk
+            self._leave_alone(candidate.log, str(error), now_ms)
+            return False
         return True
 
     def close(self) -> None:
@@ -159,7 +164,10 @@ class Cleaner:
         if self._running is not None:
             running, self._running = self._running, None
             running.work.stop()
-            self._discard(running.log, sorted(running.sources))
+            try:
+                self._discard(running.log, sorted(running.sources))
+            except OSError as error:
+                running.log.home.fail(error)
 
     # Choosing
 
@@ -171,7 +179,7 @@ class Cleaner:
                 not log.config.compacts
                 or log.closed
                 or not log.home.online
-                or self._failed.get(log.directory, now_ms) > now_ms
+                or 0 < self._failed.get(log.directory, now_ms) - now_ms <= _RETRY_MS  # beyond: the clock was set back
             ):
                 continue
             try:
@@ -262,8 +270,7 @@ class Cleaner:
             return False
         try:
             if isinstance(outcome, str):
-                logger.error("Cleaning of %s failed, it is left alone for a while: %s", log.topic_partition, outcome)
-                self._failed[log.directory] = now_ms + _RETRY_MS
+                self._leave_alone(log, outcome, now_ms)
                 self._discard(log, sorted(running.sources))
                 return False
             if log.truncations != running.truncations:
@@ -274,6 +281,10 @@ class Cleaner:
         except OSError as error:
             log.home.fail(error)
             return False
+
+    def _leave_alone(self, log: Log, problem: str, now_ms: int) -> None:
+        logger.error("Cleaning of %s failed, it is left alone for a while: %s", log.topic_partition, problem)
+        self._failed[log.directory] = now_ms + _RETRY_MS
 
     def _swap(self, log: Log, result: CleanResult, sources: dict[int, Segment]) -> bool:
         present = {id(segment) for segment in log.segments}

@@ -169,7 +169,8 @@ class DurableLog:
                 sealed = list(self._unsynced)
                 paths, self._unsynced_paths = self._unsynced_paths, []
                 sync_directory, self._directory_changed = self._directory_changed, False
-                descriptors = [self.files.dup(segment.fd) for segment in (*sealed, self._active)]
+                written = dict.fromkeys((*sealed, self._active))
+                descriptors = [self.files.dup(segment.fd) for segment in written]
             try:
                 self._sync(descriptors, sealed, paths, sync_directory=sync_directory)
             except OSError as error:
@@ -226,7 +227,13 @@ class DurableLog:
         """Flush, write indices and a producer snapshot, close the files. Then a clean-shutdown file tells the truth."""
         if self.closed:
             return
-        if self.home.online:
+        if self.finish():
+            self.flush()
+        self.abandon()
+
+    def finish(self) -> bool:
+        """The first step of `close`: nothing more is appended. Whether a `flush` must follow before `abandon`."""
+        if self.home.online and not self.closed:
             try:
                 self.producers.end_offset = self.log_end_offset
                 snapshot = self.producers.take_snapshot()
@@ -239,9 +246,8 @@ class DurableLog:
             except OSError as error:
                 self._fail(error, "close")
             # A log that never held a record has nothing to lose: thousands of them must not cost thousands of fsyncs.
-            if self.log_end_offset:
-                self.flush()
-        self.abandon()
+            return self.log_end_offset > 0
+        return False
 
     def abandon(self) -> None:
         """Close the files without writing anything more."""

@@ -46,6 +46,7 @@ STRAY_SUFFIX = "-stray"
 FUTURE_SUFFIX = "-future"
 _MAX_NAME = 255
 _LONGEST_DELAY_MS = 3_600_000
+_CLOSING_THREADS = 8
 _PARTITION_NAME = re.compile(r"(?P<topic>[a-zA-Z0-9._-]+)-(?P<partition>\d+)")
 _MARKED_NAME = re.compile(r".+-\d+\.[0-9a-f]{32}(?P<suffix>-delete|-stray|-future)")
 
@@ -431,12 +432,19 @@ class LogManager:
     def close(self, broker_epoch: int = -1) -> None:
         """Close every log, write the checkpoints and, where all went well, the clean-shutdown file; unlock."""
         dirty: set[int] = set()
-        for log in self.all():
+
+        def tried(log: Log, step: Callable[[], object]) -> bool:
             try:
-                log.close()
+                return bool(step())
             except KafkaError as error:
                 logger.warning("%s was not closed in order: %s", log.topic_partition, error)
                 dirty.add(id(log.home))
+                return False
+
+        logs = self.all()
+        self._flush_all([log for log in logs if tried(log, log.finish)], lambda log: tried(log, log.flush))
+        for log in logs:
+            log.abandon()
         self.checkpoint()
         self.checkpoint_high_watermarks()
         for home in self._homes:
@@ -446,6 +454,18 @@ class LogManager:
                 except OSError as error:
                     home.fail(error)
             home.lock.release()
+
+    @staticmethod
+    def _flush_all(logs: list[Log], flush: Callable[[Log], object]) -> None:
+        """Several at a time: file systems make one write to their journal out of fsyncs that wait together."""
+        if len(logs) <= _CLOSING_THREADS:
+            for log in logs:
+                flush(log)
+            return
+        from concurrent.futures import ThreadPoolExecutor
+
+        with ThreadPoolExecutor(_CLOSING_THREADS, thread_name_prefix="ottla-close") as threads:
+            list(threads.map(flush, logs))
 
     def abandon(self) -> None:
         """Close files and locks and write nothing: what a crash leaves."""

@@ -25,6 +25,8 @@ class GroupDriver:
     def __init__(self, config: GroupConfig | None = None, seed: int = 0) -> None:
         self.config = config or GroupConfig()
         self.now_ms = 0
+        self.wall_ahead_ms = 0
+        """By how much the wall clock was set."""
         self.log: list[tuple[bytes, bytes | None]] = []
         self.append_error = ErrorCode.NONE
         """If set, appends fail with it."""
@@ -37,7 +39,7 @@ class GroupDriver:
         return GroupShard(self.config, self._random.randbytes)
 
     def _now(self) -> Moment:
-        return Moment(self.now_ms, WALL_START_MS + self.now_ms)
+        return Moment(self.now_ms, WALL_START_MS + self.now_ms + self.wall_ahead_ms)
 
     def send(self, request: object, version: int = 9, client_id: str = "client") -> Call:
         """Send one request; its answer is in `answers`, at once or later."""

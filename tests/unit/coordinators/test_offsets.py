@@ -261,6 +261,18 @@ def test_offsets_of_a_consumer_that_assigns_itself_expire_after_its_last_commit(
     assert committed(driver) == -1
 
 
+def test_a_clock_that_is_wrong_for_a_moment_expires_nothing(driver: GroupDriver) -> None:
+    commit(driver)
+    driver.wall_ahead_ms = 30 * DAY_MS
+    driver.advance(600_000)
+    driver.wall_ahead_ms = 0  # somebody noticed
+    driver.advance(3 * 600_000)
+    assert committed(driver) == 7
+    driver.wall_ahead_ms = 30 * DAY_MS
+    driver.advance(2 * 600_000)
+    assert committed(driver) == -1, "one that stays is believed"
+
+
 def test_topic_that_a_live_group_no_longer_reads_expires_alone() -> None:
     driver = GroupDriver(GroupConfig(offsets_retention_ms=DAY_MS, max_session_timeout_ms=1_800_000))
     commit(driver, topic="read")

@@ -70,6 +70,7 @@ _HANDLERS: dict[type, Callable[[Core, Call, Any, Moment], Effects]] = {
 }
 _KNOWN_RECORDS = {kind: RECORD_TYPES[kind] for kind in (0, 1, 2)}
 _EXPIRY: TimerKey = (Kind.EXPIRY, "", "")
+CLOCK_JUMP_MS = 600_000
 NO_PRODUCER_ID = -1
 
 
@@ -89,6 +90,8 @@ class GroupShard:
         self.skipped_records = 0
         """Records of kinds that this coordinator does not know, seen while loading."""
         self._core = Core(config, random_bytes)
+        # How far the wall clock was ahead of the steady one at the last look for expired offsets.
+        self._wall_ahead_ms: int | None = None
 
     @property
     def groups(self) -> dict[str, Group]:
@@ -121,8 +124,8 @@ class GroupShard:
             return []
         kind, group_id, member_id = key
         if kind is Kind.EXPIRY:
-            self._schedule_expiry(now)
-            return expiry.expire(self._core, now)
+            clock_was_set = self._schedule_expiry(now)
+            return [] if clock_was_set else expiry.expire(self._core, now)
         group = self._core.groups.get(group_id)
         if group is None:
             return []
@@ -132,9 +135,15 @@ class GroupShard:
             return sync_timer_elapsed(self._core, group, now)
         return session.session_elapsed(self._core, group, member_id, now)
 
-    def _schedule_expiry(self, now: Moment) -> None:
+    def _schedule_expiry(self, now: Moment) -> bool:
+        """Whether the wall clock was set since the last look: what is old now is looked at in the next one.
+
+        Who sets it wrong for a moment must not lose offsets by it.
+        """
         interval_ms = self._core.config.offsets_retention_check_interval_ms
         self._core.timers.set(_EXPIRY, now.monotonic_ms + interval_ms)
+        before_ms, self._wall_ahead_ms = self._wall_ahead_ms, now.wall_ms - now.monotonic_ms
+        return before_ms is not None and abs(self._wall_ahead_ms - before_ms) >= CLOCK_JUMP_MS
 
     # -- the log -----------------------------------------------------------------------------------------------
 
