@@ -44,7 +44,7 @@ fuzz: $(STAMP) ## Spoil requests of every API and version with new seeds: make f
 bench: $(STAMP) ## Compare with peers, 15 minutes: make bench RACE=produce-1k, or OPTIONS="--quick --check"
 	@$(BIN)/python -m benchmarks $(RACE) $(OPTIONS)
 
-peers: $(STAMP) ## Fetch what the tests talk to: stock Apache Kafka (Maven), kcat (Debian), kafkajs (npm)
+peers: $(STAMP) ## Fetch what the tests talk to: stock Apache Kafka and Spark's connector (Maven), kcat (Debian), kafkajs (npm)
 	@$(BIN)/python -m tests.peers fetch
 
 docs: $(STAMP) ## Regenerate the generated tables in docs/

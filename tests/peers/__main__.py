@@ -21,7 +21,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from . import kafka
-from .cache import HERE, KAFKA, KAFKAJS, in_ci
+from .cache import CONNECTOR, HERE, KAFKA, KAFKAJS, in_ci
 
 FETCH_TIMEOUT_S = 600
 
@@ -68,6 +68,23 @@ def fetch_kafka() -> None:
     fetch_into(KAFKA, HERE / "pom.xml", ("java", "javac", "mvn"), fetch)
 
 
+def fetch_connector() -> None:
+    """Spark's Kafka connector, by Maven, and what stands in for the part of it that is not everywhere."""
+    home = HERE / "connector"
+
+    def fetch(folder: Path) -> None:
+        import pyspark
+
+        goal = ["dependency:copy-dependencies", f"-DoutputDirectory={folder}", "-DincludeScope=runtime"]
+        run(["mvn", "-q", "-B", "-f", str(home / "pom.xml"), *goal])
+        spark, classes = Path(pyspark.__file__).parent / "jars" / "*", folder / "classes"
+        sources = sorted(map(str, home.glob("*.java")))
+        run(["javac", "-nowarn", "-cp", str(spark), "-d", str(classes), *sources])
+        run(["jar", "cf", str(folder / "stand-ins.jar"), "-C", str(classes), "."])
+
+    fetch_into(CONNECTOR, home / "pom.xml", ("java", "javac", "jar", "mvn"), fetch)
+
+
 def fetch_kafkajs() -> None:
     """kafkajs, by npm."""
 
@@ -96,7 +113,13 @@ def fetch_kcat() -> None:
 def fetch_all() -> int:
     """Fetch every peer; returns the exit code."""
     absent = 0
-    for name, fetch in (("Apache Kafka", fetch_kafka), ("kafkajs", fetch_kafkajs), ("kcat", fetch_kcat)):
+    peers = {
+        "Apache Kafka": fetch_kafka,
+        "Spark's Kafka connector": fetch_connector,
+        "kafkajs": fetch_kafkajs,
+        "kcat": fetch_kcat,
+    }
+    for name, fetch in peers.items():
         try:
             fetch()
         except Absent as error:

@@ -14,6 +14,7 @@ HERE = Path(__file__).resolve().parent
 CACHE = Path(os.environ.get("OTTLA_PEERS") or Path.home() / ".cache" / "ottla-peers")
 KAFKA = CACHE / "kafka"
 KAFKAJS = CACHE / "kafkajs"
+CONNECTOR = CACHE / "spark-kafka"
 
 
 def in_ci() -> bool:
@@ -28,6 +29,14 @@ def missing_for_jvm() -> str | None:
     if not (KAFKA / ".complete").exists():
         return f"no stock Kafka in {KAFKA}: run `make peers`"
     return None
+
+
+def connector_jars() -> list[str]:
+    """The jars of Spark's Kafka connector: those that $OTTLA_CONNECTOR_JARS names, else the fetched ones, if any."""
+    named = os.environ.get("OTTLA_CONNECTOR_JARS")
+    if named:
+        return named.split(",")
+    return sorted(map(str, CONNECTOR.glob("*.jar"))) if (CONNECTOR / ".complete").exists() else []
 
 
 def missing_for_node() -> str | None:
