@@ -31,6 +31,7 @@ from pyspark.sql.types import (
 )
 
 from ottla.clients.errors import ClientError
+from ottla.spark.workers import settle
 
 if TYPE_CHECKING:
     import pyarrow as pa  # type: ignore[import-untyped,unused-ignore]
@@ -78,6 +79,7 @@ class BatchWriter(DataSourceArrowWriter):  # type: ignore[misc,unused-ignore]
     """Writes a DataFrame. Raises SinkError for columns that do not fit."""
 
     def __init__(self, options: SinkOptions, schema: StructType, encode: Encode | None = None) -> None:
+        settle()
         check_schema(schema, options.topic, encoded_parts(encode))
         self.plan = Plan(dict(options.client), options.topic, encode)
 
@@ -100,6 +102,7 @@ class StreamWriter(DataSourceStreamArrowWriter):  # type: ignore[misc,unused-ign
     """Writes micro-batches. Raises SinkError for columns that do not fit."""
 
     def __init__(self, options: SinkOptions, schema: StructType, encode: Encode | None = None) -> None:
+        settle()
         check_schema(schema, options.topic, encoded_parts(encode))
         self.plan = Plan(dict(options.client), options.topic, encode)
 

@@ -14,6 +14,7 @@ from ottla.clients.errors import ClientError
 from ottla.clients.producer import Producer
 from ottla.spark.kept import Kept
 from ottla.spark.sink import Plan, SinkError, WriteFailed, Written
+from ottla.spark.workers import settle
 
 if TYPE_CHECKING:
     from ottla.clients.producer.face import BlockingBatches
@@ -32,6 +33,7 @@ _producers = Kept(Producer)
 
 def write_task(plan: Plan, batches: Iterator[pa.RecordBatch]) -> Written:
     """Write the rows of one task. Raises SinkError, WriteFailed."""
+    settle()
     context = TaskContext.get()
     settings = {**SETTINGS, **plan.client}
     with _producers.client(settings) as producer:

@@ -1,0 +1,62 @@
+"""What a Python worker of Spark's does to be quick: for the garbage collector, and for its connections."""
+
+from __future__ import annotations
+
+import os
+import socket
+import subprocess
+import sys
+
+import pytest
+
+from ottla.spark import workers
+
+SETTLED = """
+import gc
+from ottla.spark.workers import settle
+for _ in range(2):
+    settle()
+    print(gc.get_freeze_count())
+import decimal, xml.dom.minidom
+settle()
+print(gc.get_freeze_count(), len(gc.get_objects()))
+"""
+
+
+def frozen(**environment: str) -> list[int]:
+    """How many objects the garbage collector leaves out: after settle(), again, and with more imported; the others."""
+    own = {name: value for name, value in os.environ.items() if name != "SPARK_REUSE_WORKER"}
+    command = [sys.executable, "-c", SETTLED]
+    ran = subprocess.run(command, env=own | environment, capture_output=True, text=True, timeout=30, check=True)
+    return [int(word) for word in ran.stdout.split()]
+
+
+def test_the_garbage_collector_of_a_worker_does_not_look_at_modules() -> None:
+    first, again, more, others = frozen(SPARK_REUSE_WORKER="1")
+    assert first > 1_000
+    assert again == pytest.approx(first, rel=0.01)
+    assert more > again + 100
+    assert others < 500
+
+
+def test_other_processes_are_left_as_they_are() -> None:
+    assert frozen()[:3] == [0, 0, 0]
+
+
+@pytest.mark.skipif(not hasattr(socket, "TCP_QUICKACK"), reason="Linux only")
+def test_connections_within_the_machine_acknowledge_at_once() -> None:
+    quick = socket.IPPROTO_TCP, socket.TCP_QUICKACK
+    before = workers.acknowledge()
+    with socket.create_server(("127.0.0.1", 0)) as server, socket.create_connection(server.getsockname()) as near:
+        far, _ = server.accept()
+        with far:
+            for _ in range(100):  # the kernel takes it for question and answer, and keeps acknowledgements for those
+                near.sendall(b"?")
+                far.recv(1)
+                far.sendall(b"!")
+                near.recv(1)
+            assert not far.getsockopt(*quick)
+            assert workers.acknowledge() == before + 2
+            assert far.getsockopt(*quick)
+            assert far.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)
+    assert workers.acknowledge() == before
