@@ -11,6 +11,8 @@ RECORDS = Path("src/ottla/records")
 # Each with a fallback in plain Python beside it.
 KERNELS = ("_kernels", "_encode_columns", "_decode_columns", "_survey")
 PRODUCER = Path("src/ottla/clients/producer")  # its accumulator.py is both, and compiled under another name
+PROTOCOL = Path("src/ottla/protocol")
+CODECS = ("_shapes", "_decoding", "_encoding")  # their fallback is source that `compiler` writes
 SERDE = Path("src/ottla/serde")  # plain Python and C in one
 
 
@@ -21,6 +23,7 @@ def extensions() -> list[Extension]:
     except ImportError:
         return []
     declarations = [str(path) for path in sorted(RECORDS.glob("*.pxd"))]
+    codecs = [str(path) for path in sorted(PROTOCOL.glob("*.pxd"))]
     serde = [str(path) for path in sorted(SERDE.glob("*.pxd"))]
     modules: list[Extension] = cythonize(
         [
@@ -35,6 +38,7 @@ def extensions() -> list[Extension]:
                 depends=[str(PRODUCER / "_accumulator.pxd")],
             )
         ]
+        + [Extension(f"ottla.protocol.{name}", [str(PROTOCOL / f"{name}.py")], depends=codecs) for name in CODECS]
         + [
             Extension(f"ottla.serde.{path.stem}", [str(path.with_suffix(".py"))], depends=serde)
             for path in sorted(SERDE.glob("*.pxd"))

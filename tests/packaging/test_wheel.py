@@ -26,6 +26,9 @@ EXTENSIONS = {
     "ottla/records/_encode_columns",
     "ottla/records/_decode_columns",
     "ottla/records/_survey",
+    "ottla/protocol/_shapes",
+    "ottla/protocol/_decoding",
+    "ottla/protocol/_encoding",
     "ottla/clients/producer/_accumulator",
 }
 STORY = """

@@ -9,6 +9,7 @@ import traceback
 
 import pytest
 
+from ottla.protocol import compiler
 from ottla.protocol.compiler import source_of
 from ottla.protocol.messages.describe_topic_partitions import DescribeTopicPartitionsRequest, RequestCursor
 from ottla.protocol.messages.fetch import (
@@ -128,7 +129,7 @@ def test_long_records_are_neither_copied_in_nor_out() -> None:
 def test_the_source_is_there_to_read_and_to_debug() -> None:
     assert "unpack_" in source_of(FetchRequest, 12)
     with pytest.raises(DecodeError) as caught:
-        FetchRequest.decode(b"short", 12)
+        compiler.write_decoder(FetchRequest, 12)(b"short", 0)
     frame = traceback.extract_tb(caught.value.__traceback__)[-1]
     assert "FetchRequest version 12" in frame.filename
     assert "raise DecodeError" in linecache.getline(frame.filename, frame.lineno or 0)

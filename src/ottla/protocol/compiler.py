@@ -1,23 +1,41 @@
-"""Compiles a message's declaration into Python functions, one encoder and one decoder per version.
+"""Compiles a message's declaration into functions, one encoder and one decoder per version.
 
-The generated source is specialised: neighbouring fields of fixed size, with the length byte or count that follows
-them, become one `struct` call; nested structs are written out in place; nothing is looked up per field. The source is
-registered with `linecache`, so tracebacks and debuggers show it: `print(source_of(FetchRequest, 12))`.
+An encoder is `encode(o0, parts)`, a decoder `decode(buf, p) -> (message, position)`. Where the extensions `_shapes`,
+`_decoding` and `_encoding` were built, they are in C and walk the declaration. Elsewhere they are Python, written for
+it: neighbouring fields of fixed size, with the length byte or count that follows them, become one `struct` call; nested
+structs are written out in place; nothing is looked up per field. The source is registered with `linecache`, so
+tracebacks and debuggers show it: `print(source_of(FetchRequest, 12))`. Both give and refuse the same (a test compares
+them).
 
-An encoder is `encode(o0, parts)`, a decoder `decode(buf, p) -> (message, position)`. Reading order: `plans`, `source`,
+OTTLA_KERNELS=fallback chooses Python; an extension that was not built is passed over. Reading order: `plans`, `source`,
 `encoder`, `decoder`.
 """
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
+from importlib.machinery import EXTENSION_SUFFIXES
+from importlib.util import find_spec
 from typing import Any
 
-from ottla.protocol.decoder import DECODE_NAMES, Decoder
-from ottla.protocol.encoder import ENCODE_NAMES, Encoder
 from ottla.protocol.message import MISSING, Message, Struct
 from ottla.protocol.plans import plans_of
 from ottla.protocol.source import Source, default_text
+
+Encode = Callable[[Any, list[Any]], None]
+Decode = Callable[[Any, int], tuple[Any, int]]
+
+
+def _is_compiled() -> bool:
+    """Whether the codecs in C were built here. Their `.py` files are source for Cython, and not meant to run."""
+    if os.environ.get("OTTLA_KERNELS") == "fallback":
+        return False
+    found = [find_spec(f"ottla.protocol.{name}") for name in ("_shapes", "_decoding", "_encoding")]
+    return all(spec and spec.origin and spec.origin.endswith(tuple(EXTENSION_SUFFIXES)) for spec in found)
+
+
+COMPILED = _is_compiled()
 
 
 def build_init(cls: type[Struct]) -> Callable[..., None]:
@@ -52,22 +70,49 @@ def build_eq(cls: type[Struct]) -> Callable[..., bool]:
     return function
 
 
-def build_encoder(cls: type[Message], version: int) -> Callable[[Any, list[Any]], None]:
-    """Compile the encoder of one version."""
-    function: Callable[[Any, list[Any]], None] = Encoder(cls, version).compile(
-        f"<{cls.__module__}.{cls.__name__} version {version} encode>", ENCODE_NAMES
-    )
+def build_encoder(cls: type[Message], version: int) -> Encode:
+    """The encoder of one version."""
+    if not COMPILED:
+        return write_encoder(cls, version)
+    from ottla.protocol._encoding import Encoder
+
+    encoder: Any = Encoder(cls, version)
+    encode: Encode = encoder.encode
+    return encode
+
+
+def build_decoder(cls: type[Message], version: int) -> Decode:
+    """The decoder of one version."""
+    if not COMPILED:
+        return write_decoder(cls, version)
+    from ottla.protocol._decoding import Decoder
+
+    decoder: Any = Decoder(cls, version)
+    decode: Decode = decoder.decode
+    return decode
+
+
+def write_encoder(cls: type[Message], version: int) -> Encode:
+    """The encoder of one version in Python."""
+    from ottla.protocol.encoder import ENCODE_NAMES, Encoder
+
+    title = f"<{cls.__module__}.{cls.__name__} version {version} encode>"
+    function: Encode = Encoder(cls, version).compile(title, ENCODE_NAMES)
     return function
 
 
-def build_decoder(cls: type[Message], version: int) -> Callable[[Any, int], tuple[Any, int]]:
-    """Compile the decoder of one version."""
-    function: Callable[[Any, int], tuple[Any, int]] = Decoder(cls, version).compile(
-        f"<{cls.__module__}.{cls.__name__} version {version} decode>", DECODE_NAMES
-    )
+def write_decoder(cls: type[Message], version: int) -> Decode:
+    """The decoder of one version in Python."""
+    from ottla.protocol.decoder import DECODE_NAMES, Decoder
+
+    title = f"<{cls.__module__}.{cls.__name__} version {version} decode>"
+    function: Decode = Decoder(cls, version).compile(title, DECODE_NAMES)
     return function
 
 
 def source_of(cls: type[Message], version: int) -> str:
-    """The generated source of one version, for people."""
+    """The Python source of one version, for people."""
+    from ottla.protocol.decoder import Decoder
+    from ottla.protocol.encoder import Encoder
+
     return Encoder(cls, version).text() + "\n\n" + Decoder(cls, version).text()
