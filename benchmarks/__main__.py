@@ -140,6 +140,8 @@ def run_race(
 def _ratio(race: Race, figure: str, ratio: float | None) -> tuple[str, str]:
     """The ratio, coloured, and the aim."""
     aim = race.aims.get(figure)
+    if figure in race.limits:
+        return ("-" if ratio is None else f"{ratio:.2f}"), f"itself ≤ {race.limits[figure]:g}"
     if ratio is None:
         return "-", ""
     if aim is None:

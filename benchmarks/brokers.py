@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import signal
 import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -37,6 +38,8 @@ class Broker:
     bootstrap: str
     pid: int
     another: Start
+    data: Path
+    """Where its partitions' directories are."""
 
     @property
     def address(self) -> tuple[str, int]:
@@ -54,6 +57,15 @@ class Broker:
         fields = Path(f"/proc/{self.pid}/stat").read_text().rsplit(")", 1)[1].split()
         return time.clock_gettime(time.CLOCK_BOOTTIME) - int(fields[19]) / _TICKS
 
+    def stop_in_order(self, seconds: float = 100.0) -> None:
+        """Ask it to stop and wait until it has: one with many partitions takes longer than who starts it waits."""
+        os.kill(self.pid, signal.SIGTERM)
+        deadline = time.monotonic() + seconds
+        while Path(f"/proc/{self.pid}/stat").read_text().rsplit(")", 1)[1].split()[0] != "Z":
+            if time.monotonic() > deadline:
+                raise TimeoutError(f"{self.name} did not stop within {seconds} s")
+            time.sleep(0.05)
+
     def resident_mb(self) -> float:
         """Memory that it holds now, in MB."""
         return int(Path(f"/proc/{self.pid}/statm").read_text().split()[1]) * _PAGE / 1e6
@@ -63,7 +75,7 @@ class Broker:
 def start_ottla(directory: Path, settings: Mapping[str, object] = SETTINGS) -> Iterator[Broker]:
     """Ottla with its defaults."""
     with OttlaProcess(directory, settings) as process:
-        yield Broker("ottla", process.bootstrap, process.pid, start_ottla)
+        yield Broker("ottla", process.bootstrap, process.pid, start_ottla, process.data)
 
 
 @contextlib.contextmanager
@@ -74,4 +86,4 @@ def start_kafka(directory: Path, settings: Mapping[str, object] = SETTINGS) -> I
     if formatted.exists():
         kafka.cluster_id = formatted.read_text().partition("cluster.id=")[2].split()[0]
     with kafka:
-        yield Broker("kafka", kafka.bootstrap, kafka.pids[0], start_kafka)
+        yield Broker("kafka", kafka.bootstrap, kafka.pids[0], start_kafka, kafka.data())

@@ -1,8 +1,10 @@
-"""Filling a topic, as fast as librdkafka can."""
+"""Filling a topic and reading it, as fast as librdkafka can."""
 
 from __future__ import annotations
 
-from confluent_kafka import Producer
+import time
+
+from confluent_kafka import Consumer, Producer
 
 from benchmarks.brokers import Broker
 from benchmarks.wire import DEADLINE_S
@@ -33,3 +35,17 @@ def fill(broker: Broker, topic: str, count: int, size: int, acks: str) -> None:
     left = producer.flush(DEADLINE_S)
     if left:
         raise RuntimeError(f"{left} records were not acknowledged by {broker.name}")
+
+
+def drain(broker: Broker, topic: str, count: int) -> None:
+    """Consume `count` records from the start of a topic."""
+    consumer = Consumer(
+        {"bootstrap.servers": broker.bootstrap, "group.id": f"drain-{topic}", "auto.offset.reset": "earliest"}
+    )
+    consumer.subscribe([topic])
+    got, deadline = 0, time.monotonic() + DEADLINE_S
+    while got < count and time.monotonic() < deadline:
+        got += len(consumer.consume(10_000, 1.0))
+    consumer.close()
+    if got < count:
+        raise RuntimeError(f"{broker.name} gave {got} of {count} records")

@@ -6,11 +6,11 @@ import socket
 import statistics
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from confluent_kafka import Consumer
 
-from benchmarks import crowds, lives, tools
+from benchmarks import crowds, lengths, lives, tools
 from benchmarks.brokers import Broker
 from benchmarks.filling import fill as fill  # noqa: PLC0414 - for the races of clients
 from benchmarks.wire import DEADLINE_S, Figures, new_topic, produce_frame, receive
@@ -24,6 +24,8 @@ class Race:
     aims: Mapping[str, float]
     warm: bool = True
     """Whether a first run that does not count makes a difference: not where each starts a broker of its own."""
+    limits: Mapping[str, float] = field(default_factory=dict)
+    """What a figure of Ottla itself may be at most, whatever Kafka's is."""
     once: bool = False
     """Takes long; one run, without a warm-up."""
 
@@ -114,7 +116,24 @@ RACES: dict[str, Race] = {
     "e2e": Race(tools.end_to_end, {"average ms": 1, "p99 ms": 1}),
     "idle": Race(crowds.idle_consumers, {"% of a core": 1, "resident MB": 0.2}, once=True),
     "connections": Race(crowds.idle_connections, {"% of a core": 1}, once=True),
-    "flat": Race(lives.flat, {"produce p99 ms, full": 1, "fetch p99 ms, full": 1}, once=True),
+    "flat": Race(
+        lengths.flat,
+        {f"{kind} p99 ms, {size}": 1 for kind in ("produce", "fetch") for size in ("empty", "1 GB", "50 GB")},
+        limits={f"{kind} p99, {size} over empty": 1.2 for kind in ("produce", "fetch") for size in ("1 GB", "50 GB")},
+        once=True,
+    ),
+    "segments": Race(
+        lengths.many_segments,
+        {
+            "seconds to start": 1,
+            "resident MB after the start": 1,
+            "ms of the first look for a timestamp": 1,
+            "look for a timestamp p99 ms": 1,
+            "fetch of any offset p99 ms": 1,
+            "resident MB after lookups": 1,
+        },
+        once=True,
+    ),
     "groups": Race(crowds.groups, {"seconds": 1}, once=True),
     "start": Race(lives.start, {"seconds": 0.05}, warm=False),
     "memory": Race(
@@ -122,9 +141,10 @@ RACES: dict[str, Race] = {
         {
             "resident MB after the start": 0.2,
             "resident MB with 1,000 partitions": 0.2,
+            "resident MB after load": 0.2,
             "seconds to create 1,000 partitions": 1,
         },
-        warm=False,
+        once=True,
     ),
     "many": Race(
         lives.many,
@@ -135,5 +155,6 @@ RACES: dict[str, Race] = {
         },
         once=True,
     ),
-    "restart": Race(lives.restart, {"seconds": 1}, once=True),
+    "restart": Race(lives.restart(1000, 16, 1), {"seconds": 1}, once=True),
+    "restart-small": Race(lives.restart(100, 1, 0.5), {"seconds": 1}, once=True),
 }

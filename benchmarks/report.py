@@ -39,6 +39,9 @@ def table(kept: dict[str, Any]) -> str:
 def _ratio(name: str, figure: str, row: dict[str, float]) -> str:
     ratio, aim = row.get("ratio"), RACES[name].aims.get(figure)
     shown = "-" if ratio is None else f"{ratio:.3g}"
+    limit = RACES[name].limits.get(figure)
+    if limit is not None:
+        return f"{shown} | {'' if row['ottla'] <= limit else 'missed: '}Ottla's own ≤ {limit:g}"
     if aim is None:
         return f"{shown} | "
     if ratio is not None and not results.reaches(figure, ratio, aim):

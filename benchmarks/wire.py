@@ -12,6 +12,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from benchmarks.brokers import Broker
 from ottla.protocol.frames import encode_request
 from ottla.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
+from ottla.protocol.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
 from ottla.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from ottla.records import encode_batch
 
@@ -46,6 +47,13 @@ def fetch_frame(topic: str, offset: int) -> bytes:
         max_wait_ms=500, min_bytes=1, max_bytes=1 << 20, topics=[FetchTopic(topic=topic, partitions=[partition])]
     )
     return b"".join(encode_request(request, 12, 1, "bench"))
+
+
+def list_offsets_frame(topic: str, timestamp: int) -> bytes:
+    """A request for the first offset of partition 0 at `timestamp` or later, version 7."""
+    partition = ListOffsetsPartition(partition_index=0, timestamp=timestamp)
+    request = ListOffsetsRequest(replica_id=-1, topics=[ListOffsetsTopic(name=topic, partitions=[partition])])
+    return b"".join(encode_request(request, 7, 1, "bench"))
 
 
 def receive(connection: socket.socket) -> bytes:

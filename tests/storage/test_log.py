@@ -1,5 +1,6 @@
 """One log: appending, reading, rolling, cutting, asking, as its docstrings promise."""
 
+import random
 import struct
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -257,6 +258,33 @@ def test_offsets_by_timestamp(tmp_path: Path) -> None:
     log.high_watermark = 60
     log.delete_records_before(23)
     assert log.offset_for_timestamp(START + 110, 60) == (START + 110, 23, 1)
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_timestamps_that_do_not_rise_are_found_whatever_happens_to_the_segments(tmp_path: Path, seed: int) -> None:
+    chance = random.Random(seed)
+    log, written = small(tmp_path), {}
+    for step in range(120):
+        timestamp = START + chance.randrange(50)
+        written[append(log, batch(b"x" * 30, timestamp=timestamp)).first_offset] = timestamp
+        log.high_watermark = log.log_end_offset
+        if step % 40 == 20:
+            log.delete_records_before(chance.randrange(log.log_start_offset, log.log_end_offset))
+            log.delete_old_segments(START)
+        if step % 40 == 30:
+            log.truncate_to(chance.randrange(log.log_end_offset - 8, log.log_end_offset))
+        if step == 70:
+            log.close()
+            log = open_at(str(tmp_path), clean=True, config=log.config, log_start_offset=log.log_start_offset)
+            assert log.learn_timestamps(1) is (len(log.segments) <= 2)
+        rows = [(time, offset) for offset, time in sorted(written.items()) if offset < log.log_end_offset]
+        rows = [row for row in rows if row[1] >= log.log_start_offset]
+        for wanted in (START, START + 25, START + 48, START + 50):
+            first = next((row for row in rows if row[0] >= wanted), None)
+            found = log.offset_for_timestamp(wanted, log.log_end_offset)
+            assert (found and found[:2]) == first
+        kept = [time for offset, time in written.items() if log.segments[0].base_offset <= offset < log.log_end_offset]
+        assert (log.max_timestamp_offset() or [None])[0] == max(kept, default=None)
 
 
 def test_where_leader_epochs_ended(log: Log) -> None:

@@ -93,6 +93,8 @@ class Broker:
         self.node_id = config.node_id
         self.cluster_id = cluster_id
         self.flush_threads = flush_threads
+        # Calls on the next turn of the loop; without one, work is not cut into slices.
+        self.later = later
         self.partitions = Partitions(
             node_id=self.node_id,
             logs=logs,

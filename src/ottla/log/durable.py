@@ -63,6 +63,8 @@ class DurableLog:
         self._high_watermark = log_start_offset
         self._segments = segments
         self._bases = [segment.base_offset for segment in segments]
+        # Of the first sealed segments: the greatest timestamp up to each one's end. See lookup.py.
+        self._maxima: list[int] = []
         self._active = segments[-1]
         self._epoch = epochs.latest
         self._flushed_ms = self.clock.wall_ms()

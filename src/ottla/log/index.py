@@ -19,6 +19,8 @@ T = TypeVar("T")
 
 _OFFSET_ENTRY = Struct(">ii")
 _TIME_ENTRY = Struct(">qi")
+# What an index that is not in memory holds; never changed.
+_NOTHING = array("q")
 # Entries of the active segment are written out in pieces of this many, so that sealing it writes little.
 _PIECE = 512
 
@@ -85,8 +87,8 @@ class OffsetIndex:
         self.path = path
         self.base_offset = base_offset
         self.in_memory = False
-        self._offsets = array("q")
-        self._positions = array("q")
+        self._offsets = _NOTHING
+        self._positions = _NOTHING
         self._written = 0
 
     def move(self, path: str) -> None:
@@ -186,8 +188,8 @@ class OffsetIndex:
         if self.in_memory:
             self.write_pending()
             self.in_memory = False
-            self._offsets = array("q")
-            self._positions = array("q")
+            self._offsets = _NOTHING
+            self._positions = _NOTHING
 
     def _look(self, look: Callable[[int], T]) -> T:
         return _with_file(self.file, look)
@@ -203,8 +205,8 @@ class TimeIndex:
         self.path = path
         self.base_offset = base_offset
         self.in_memory = False
-        self._timestamps = array("q")
-        self._offsets = array("q")
+        self._timestamps = _NOTHING
+        self._offsets = _NOTHING
         self._written = 0
 
     def move(self, path: str) -> None:
@@ -296,8 +298,8 @@ class TimeIndex:
         if self.in_memory:
             self.write_pending()
             self.in_memory = False
-            self._timestamps = array("q")
-            self._offsets = array("q")
+            self._timestamps = _NOTHING
+            self._offsets = _NOTHING
 
     def _look(self, look: Callable[[int], T]) -> T:
         return _with_file(self.file, look)

@@ -260,6 +260,7 @@ class Log(SegmentedLog):
         segment.repaired_ms = now_ms
         logger.warning("Rebuilding the indices of %s: %s", segment.path(), problem)
         end = self._bases[i + 1] if i + 1 < len(self._segments) else self.flushed_offset
+        self._maxima.clear()
         try:
             self._mend(segment, end)
             segment.rebuild_indices(self.config.index_interval_bytes)
@@ -292,17 +293,26 @@ class Log(SegmentedLog):
 
     # Questions answered in lookup.py
 
+    def learn_timestamps(self, limit: int) -> bool:
+        """Look up the timestamps of up to `limit` sealed segments more; whether all are known now.
+
+        The first question for a timestamp does it for all of them, which takes 30 us each.
+        """
+        from ottla.log.lookup import learn
+
+        return self._ask(lambda: learn(self._segments, self._maxima, limit))
+
     def offset_for_timestamp(self, timestamp: int, upper_bound: int) -> tuple[int, int, int] | None:
         """(timestamp, offset, leader epoch) of the first record of `timestamp` or later that is below `upper_bound`."""
         from ottla.log.lookup import find_timestamp
 
-        return self._ask(lambda: find_timestamp(self, timestamp, upper_bound))
+        return self._ask(lambda: find_timestamp(self, self._segments, self._maxima, timestamp, upper_bound))
 
     def max_timestamp_offset(self) -> tuple[int, int, int] | None:
         """(timestamp, offset, leader epoch) of the first record with the greatest timestamp; None in an empty log."""
         from ottla.log.lookup import find_max_timestamp
 
-        return self._ask(lambda: find_max_timestamp(self))
+        return self._ask(lambda: find_max_timestamp(self._segments, self._maxima))
 
     def offset_for_leader_epoch(self, epoch: int) -> tuple[int, int]:
         """(epoch, end offset): the greatest epoch not above the asked one and where it ended; (-1, -1) if unknown."""
@@ -312,7 +322,7 @@ class Log(SegmentedLog):
         """The aborted transactions with records in [start, upper)."""
         from ottla.log.lookup import collect_aborted
 
-        return self._ask(lambda: collect_aborted(self, start, upper))
+        return self._ask(lambda: collect_aborted(self._segments, self._bases, start, upper))
 
     def _ask(self, question: Callable[[], T]) -> T:
         if not self.home.online:

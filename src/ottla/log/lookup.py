@@ -1,5 +1,7 @@
 """Questions that need a look into the log: offsets by timestamp, aborted transactions. Nothing is changed here."""
 
+from bisect import bisect_left, bisect_right
+from itertools import islice
 from typing import TYPE_CHECKING
 
 from ottla.common.errors import ErrorCode, KafkaError
@@ -11,9 +13,23 @@ if TYPE_CHECKING:
     from ottla.log.segment import Segment
 
 
-def find_timestamp(log: "Log", timestamp: int, upper_bound: int) -> tuple[int, int, int] | None:
-    """See `Log.offset_for_timestamp`."""
-    for segment in log.segments:
+def learn(segments: "list[Segment]", maxima: list[int], limit: int) -> bool:
+    """Add the greatest timestamps up to the end of `limit` segments more; whether all sealed ones have theirs."""
+    done = len(maxima)
+    stop = min(len(segments) - 1, done + limit)
+    greatest = maxima[-1] if maxima else -1
+    for segment in islice(segments, done, stop):
+        greatest = max(greatest, segment.largest_timestamp()[0])
+        maxima.append(greatest)
+    return stop == len(segments) - 1
+
+
+def find_timestamp(
+    log: "Log", segments: "list[Segment]", maxima: list[int], timestamp: int, upper_bound: int
+) -> tuple[int, int, int] | None:
+    """See `Log.offset_for_timestamp`. Timestamps need not rise from segment to segment, their maxima do."""
+    learn(segments, maxima, len(segments))
+    for segment in islice(segments, bisect_left(maxima, timestamp), None):
         if segment.base_offset >= upper_bound:
             return None
         if segment.largest_timestamp()[0] >= timestamp:
@@ -41,15 +57,15 @@ def _find_in(segment: "Segment", timestamp: int, start: int, upper_bound: int) -
     return None
 
 
-def find_max_timestamp(log: "Log") -> tuple[int, int, int] | None:
+def find_max_timestamp(segments: "list[Segment]", maxima: list[int]) -> tuple[int, int, int] | None:
     """See `Log.max_timestamp_offset`."""
-    best: Segment | None = None
-    greatest = -1
-    for segment in log.segments:
-        timestamp = segment.largest_timestamp()[0]
-        if timestamp > greatest:
-            best, greatest = segment, timestamp
-    if best is None:
+    learn(segments, maxima, len(segments))
+    best = segments[-1]
+    greatest = best.largest_timestamp()[0]
+    if maxima and maxima[-1] >= greatest:
+        greatest = maxima[-1]
+        best = segments[bisect_left(maxima, greatest)]
+    if greatest < 0:
         return None
     position = best.offset_index.lookup(best.largest_timestamp()[1])
     for _, data, header in best.batches(position):
@@ -68,13 +84,10 @@ def _check(segment: "Segment", data: memoryview, header: BatchHeader) -> None:
         )
 
 
-def collect_aborted(log: "Log", start: int, upper: int) -> list[AbortedTransaction]:
+def collect_aborted(segments: "list[Segment]", bases: list[int], start: int, upper: int) -> list[AbortedTransaction]:
     """See `Log.aborted_transactions`."""
     found: list[AbortedTransaction] = []
-    segments = log.segments
-    for i, segment in enumerate(segments):
-        if i + 1 < len(segments) and segments[i + 1].base_offset <= start:
-            continue
+    for segment in islice(segments, max(bisect_right(bases, start) - 1, 0), None):
         for entry in segment.txn_index.all():
             if entry.last_offset >= start and entry.first_offset < upper:
                 found.append(entry)

@@ -99,6 +99,14 @@ class Segment:
         "txn_index",
         "unindexed",
     )
+    # Made by `__getattr__`.
+    offset_index: OffsetIndex
+    time_index: TimeIndex
+    txn_index: TxnIndex
+    _hints: dict[int, int]
+    # Last offsets and positions of the newest batches; they cover all offsets from `recent_from` on.
+    _recent_last: list[int]
+    _recent_positions: list[int]
 
     def __init__(
         self, files: Files, directory: str, base_offset: int, open_files: OpenFiles, *, size: int = 0, suffix: str = ""
@@ -119,16 +127,29 @@ class Segment:
         # Up to here this process wrote the batches, or saw that each one follows the one before.
         self.sound_to = 0
         self.repaired_ms: int | None = None
-        self.offset_index = OffsetIndex(files, self.path(".index"), base_offset)
-        self.time_index = TimeIndex(files, self.path(".timeindex"), base_offset)
-        self.txn_index = TxnIndex(files, self.path(".txnindex"))
         self._max_timestamp: int | None = None
         self._max_offset = base_offset
-        self._hints: dict[int, int] = {}
-        # Last offsets and positions of the newest batches; they cover all offsets from `recent_from` on.
         self.recent_from = _NOTHING_RECENT
-        self._recent_last: list[int] = []
-        self._recent_positions: list[int] = []
+
+    if not TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> object:
+            """What is made when it is first asked for: of a log's thousands of old segments few ever are."""
+            made: object
+            if name == "offset_index":
+                made = OffsetIndex(self.files, self.path(".index"), self.base_offset)
+            elif name == "time_index":
+                made = TimeIndex(self.files, self.path(".timeindex"), self.base_offset)
+            elif name == "txn_index":
+                made = TxnIndex(self.files, self.path(".txnindex"))
+            elif name == "_hints":
+                made = {}
+            elif name in {"_recent_last", "_recent_positions"}:
+                made = []
+            else:
+                raise AttributeError(name)
+            setattr(self, name, made)
+            return made
 
     def __repr__(self) -> str:
         return f"Segment({self.base_offset}, {self.size} bytes in {self.directory})"

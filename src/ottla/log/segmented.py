@@ -55,6 +55,7 @@ class SegmentedLog(DurableLog):
             gone = {id(segment) for segment in doomed}
             self._segments = [segment for segment in self._segments if id(segment) not in gone]
             self._bases = [segment.base_offset for segment in self._segments]
+            self._maxima.clear()
             self._unsynced = [segment for segment in self._unsynced if id(segment) not in gone]
             self._directory_changed = True
             for segment in doomed:
@@ -71,6 +72,7 @@ class SegmentedLog(DurableLog):
             kept = [segment for segment in self._segments if id(segment) not in gone]
             self._segments = sorted([*kept, *new], key=lambda segment: segment.base_offset)
             self._bases = [segment.base_offset for segment in self._segments]
+            self._maxima.clear()
             self._unsynced = [segment for segment in self._unsynced if id(segment) not in gone]
             self._directory_changed = True
             for segment in old:
@@ -155,6 +157,7 @@ class SegmentedLog(DurableLog):
         self.remove_segments([segment for segment in self._segments if segment.base_offset > offset])
         with self._lock:
             self.truncations += 1
+            self._maxima.clear()
             active = self._segments[-1]
             self._unsynced = [segment for segment in self._unsynced if segment is not active]
             if active.sealed:
@@ -173,6 +176,7 @@ class SegmentedLog(DurableLog):
             self.truncations += 1
             segment = Segment.create(self.files, self.directory, offset, self.open_files, self.clock.wall_ms())
             self._segments, self._bases, self._active = [segment], [offset], segment
+            self._maxima.clear()
             self._directory_changed = True
             self.log_start_offset = self.log_end_offset = self.flushed_offset = offset
             self._high_watermark = offset

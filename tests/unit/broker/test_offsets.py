@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 
+from ottla.broker.handlers import list_offsets
 from ottla.broker.handlers.list_offsets import SINCE_VERSION
 from ottla.common.errors import ErrorCode
 from ottla.common.ids import OFFSETS_TOPIC
@@ -53,6 +55,26 @@ def test_by_timestamp_comes_the_first_record_of_that_time_or_later(log: Room) ->
     assert listed(log, START_MS + 250) == (0, START_MS + 900, 3, 0)
     assert listed(log, START_MS + 901) == UNKNOWN
     assert listed(log, MAX_TIMESTAMP) == (0, START_MS + 900, 3, 0)
+
+
+def test_timestamps_of_many_segments_are_looked_up_in_slices(room: Room, monkeypatch: pytest.MonkeyPatch) -> None:
+    room.create("t", segment_bytes="1048576")
+    log = room.partition("t").log
+    for i in range(8):
+        room.append("t", b"%d" % i, timestamp=START_MS + i)
+        log.roll()
+    turns = []
+
+    def later(work: Callable[[], None]) -> None:
+        turns.append(work)
+        room.loop.call_soon(work)
+
+    room.broker.later = later
+    monkeypatch.setattr(list_offsets, "SLICE", 2)
+    assert listed(room, START_MS + 6) == (0, START_MS + 6, 6, 0)
+    assert len(turns) == 3
+    assert listed(room, START_MS + 3) == (0, START_MS + 3, 3, 0)
+    assert len(turns) == 3
 
 
 @pytest.mark.parametrize("version", range(1, 12))

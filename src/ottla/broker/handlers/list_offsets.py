@@ -7,8 +7,10 @@ storage the local start is the log's start, and the tiered end is unknown), KIP-
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
+from ottla.common.completion import Completion
 from ottla.common.errors import ErrorCode, KafkaError
 from ottla.protocol.messages.list_offsets import (
     ListOffsetsPartition,
@@ -22,14 +24,58 @@ if TYPE_CHECKING:
     from ottla.broker.broker import Broker
     from ottla.broker.context import RequestContext
     from ottla.broker.partition import Partition
+    from ottla.log.log import Log
 
 LATEST, EARLIEST, MAX_TIMESTAMP, EARLIEST_LOCAL, LATEST_TIERED, EARLIEST_PENDING_UPLOAD = -1, -2, -3, -4, -5, -6
 SINCE_VERSION = {MAX_TIMESTAMP: 7, EARLIEST_LOCAL: 8, LATEST_TIERED: 9, EARLIEST_PENDING_UPLOAD: 11}
 UNKNOWN = (-1, -1, -1)
 
 
-def handle(broker: Broker, context: RequestContext, request: ListOffsetsRequest) -> ListOffsetsResponse:
-    """Answer each partition by itself."""
+# Segments whose timestamps are looked up in one turn of the loop: 2 ms of it.
+SLICE = 64
+
+
+def handle(
+    broker: Broker, context: RequestContext, request: ListOffsetsRequest
+) -> ListOffsetsResponse | Completion[ListOffsetsResponse]:
+    """Answer each partition by itself; later, if timestamps of many segments have to be looked up first."""
+    unknown = [log for log in _logs_to_search(broker, request) if not _learns(log)]
+    later = broker.later
+    if not unknown or later is None:
+        return _answer(broker, context, request)
+    result: Completion[ListOffsetsResponse] = Completion()
+
+    def go_on() -> None:
+        if _learns(unknown[-1]):
+            unknown.pop()
+        if unknown:
+            later(go_on)
+        else:
+            result.complete(_answer(broker, context, request))
+
+    later(go_on)
+    return result
+
+
+def _logs_to_search(broker: Broker, request: ListOffsetsRequest) -> Iterator[Log]:
+    for topic in request.topics:
+        for wanted in topic.partitions:
+            if wanted.timestamp >= 0 or wanted.timestamp == MAX_TIMESTAMP:
+                try:
+                    yield broker.partitions.get(topic.name, wanted.partition_index).log
+                except KafkaError:
+                    continue  # the answer says so
+
+
+def _learns(log: Log) -> bool:
+    """Whether the timestamps are known now, or cannot be, which the answer says."""
+    try:
+        return log.learn_timestamps(SLICE)
+    except KafkaError:
+        return True
+
+
+def _answer(broker: Broker, context: RequestContext, request: ListOffsetsRequest) -> ListOffsetsResponse:
     topics = []
     asked = Counter(
         (topic.name, partition.partition_index) for topic in request.topics for partition in topic.partitions
