@@ -122,5 +122,6 @@ cdef class ListBuilder(Builder):
 
 
 cdef class MapBuilder(ListBuilder):
+    cdef readonly StructBuilder entries
     cdef readonly Builder keys
     cdef readonly Builder values

@@ -238,7 +238,7 @@ class IntBuilder(Builder):
         if self.width == 8:
             self.values.int64s[self.length] = value
         elif self.width == 4:
-            if value < -0x80000000 or value > 0x7FFFFFFF:
+            if value < -2147483648 or value > 2147483647:
                 return False
             self.values.int32s[self.length] = value
         elif self.width == 2:
@@ -506,10 +506,11 @@ class ListBuilder(Builder):
 
 
 class MapBuilder(ListBuilder):
-    """A column of maps: a list of entries, structs of a key and a value. An entry is closed by `items.append`."""
+    """A column of maps: a list of entries, structs of a key and a value. An entry is closed by `entries.append`."""
 
     def __init__(self, keys, values):
-        ListBuilder.__init__(self, StructBuilder([keys, values]))
+        self.entries = StructBuilder([keys, values])
+        ListBuilder.__init__(self, self.entries)
         self.keys = keys
         self.values = values
 

@@ -1,7 +1,8 @@
-"""The kernels of `ottla.serde` as plain Python, whether or not there are extensions."""
+"""The kernels of `ottla.serde` as plain Python, whether or not there are extensions, and what stands on them."""
 
 from __future__ import annotations
 
+import importlib
 import importlib.util
 import sys
 from functools import cache
@@ -12,28 +13,30 @@ from types import ModuleType
 import ottla.serde
 
 # Each imports those before it.
-KERNELS = ("_views", "_builders")
+KERNELS = ("_views", "_builders", "_avro", "_avro_write", "avro", "avro_writing")
 
 
 @cache
 def _all() -> dict[str, ModuleType]:
     names = {name: f"ottla.serde.{name}" for name in KERNELS}
-    built = {full: sys.modules.pop(full, None) for full in names.values()}
+    built = {name: importlib.import_module(full) for name, full in names.items()}
     found = {}
     try:
+        for full in names.values():
+            del sys.modules[full]
         for name, full in names.items():
             loader = SourceFileLoader(full, str(Path(ottla.serde.__file__).with_name(f"{name}.py")))
             spec = importlib.util.spec_from_loader(full, loader)
             assert spec is not None
             module = importlib.util.module_from_spec(spec)
             sys.modules[full] = module
+            setattr(ottla.serde, name, module)
             loader.exec_module(module)
             found[name] = module
     finally:
-        for full, before in built.items():
-            sys.modules.pop(full, None)
-            if before is not None:
-                sys.modules[full] = before
+        for name, module in built.items():
+            sys.modules[names[name]] = module
+            setattr(ottla.serde, name, module)
     return found
 
 

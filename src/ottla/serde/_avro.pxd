@@ -1,0 +1,64 @@
+# The types of `_avro.py` where it is compiled.
+cimport cython
+from libc.stdint cimport int32_t, int64_t, uint8_t, uint64_t
+from libc.string cimport memcpy
+from ottla.serde._builders cimport (
+    BinaryBuilder, BoolBuilder, Builder, DecimalBuilder, FloatBuilder, IntBuilder, ListBuilder, MapBuilder, StructBuilder,
+)
+from ottla.serde._views cimport ByteRows, Bytes, Held
+
+
+cdef class Step:
+    cdef readonly int op
+    cdef readonly str path
+    cdef public list steps
+    cdef public Py_ssize_t count
+    cdef public Py_ssize_t least
+    cdef public Py_ssize_t size
+    cdef public int64_t factor
+    cdef public list symbols
+    cdef public Held constant
+    cdef Builder builder
+    cdef BoolBuilder bools
+    cdef IntBuilder ints
+    cdef FloatBuilder floats
+    cdef DecimalBuilder decimals
+    cdef BinaryBuilder binary
+    cdef StructBuilder structs
+    cdef ListBuilder lists
+    cdef MapBuilder maps
+
+
+@cython.final
+cdef class Reader:
+    cdef Bytes data
+    cdef Py_ssize_t at
+    cdef Py_ssize_t end
+    cdef int64_t number
+    cdef readonly Step failed
+    cdef readonly int reason
+
+    cdef bint _fail(self, Step step, int reason)
+    @cython.locals(at=Py_ssize_t, shift=int, value=uint64_t, part=uint64_t)
+    cdef bint _number(self, Step step)
+    @cython.locals(single=float)
+    cdef double _float(self)
+    @cython.locals(double=double)
+    cdef double _double(self)
+    @cython.locals(i=Py_ssize_t)
+    cdef int read(self, Step step) except -1
+    @cython.locals(i=Py_ssize_t, child=Builder)
+    cdef int _read_around(self, Step step) except -1
+    cdef int _read_fixed_width(self, Step step) except -1
+    @cython.locals(symbol=Held)
+    cdef int _read_number(self, Step step) except -1
+    @cython.locals(size=Py_ssize_t)
+    cdef int _read_bytes(self, Step step) except -1
+    @cython.locals(data=Bytes, at=Py_ssize_t, end=Py_ssize_t, fits=int)
+    cdef int _read_constant(self, Step step) except -1
+    @cython.locals(items=Step, keys=Step, total=int64_t, count=int64_t, i=int64_t, is_map=bint)
+    cdef int _read_blocks(self, Step step) except -1
+
+
+@cython.locals(row=Py_ssize_t, reader=Reader, header=Step, fits=int)
+cdef list _decode(Step step, Builder builder, ByteRows rows, Py_ssize_t skip, bint only_first)

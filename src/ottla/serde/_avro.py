@@ -1,0 +1,358 @@
+# mypy: ignore-errors
+# ruff: noqa: F821 - what stands behind `compiled` is declared in the .pxd
+# cython: language_level=3, annotation_typing=False, boundscheck=False, wraparound=False, cdivision=True
+"""Values of Avro's binary encoding into columns. Plain Python and C in one.
+
+A program is a tree of steps, one for each type that was written, made by `avro`. Running it on a value appends to the
+builders or finds the first thing that does not fit: then the step and a reason are kept, and the caller takes the row
+back. Every length and count is checked against what is left of the value; bytes behind its end are left alone, as by
+Java's reader.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+try:
+    import cython
+except ImportError:
+    from ottla.serde import plain as cython
+
+if not cython.compiled:
+    import struct
+
+    from ottla.serde._builders import (
+        BinaryBuilder,
+        BoolBuilder,
+        DecimalBuilder,
+        FloatBuilder,
+        IntBuilder,
+        ListBuilder,
+        MapBuilder,
+        StructBuilder,
+    )
+    from ottla.serde._views import Held
+
+# What a step does. Those up to SKIP_NUMBER read a number first; those from RECORD on hold others.
+INT = 1
+LONG = 2
+INT_FLOAT = 3
+LONG_FLOAT = 4
+ENUM = 5
+CHOICE = 6
+SKIP_NUMBER = 7
+BOOL = 8
+FLOAT = 9
+DOUBLE = 10
+TEXT = 11
+BYTES = 12
+FIXED = 13
+DECIMAL = 14
+FIXED_DECIMAL = 15
+SKIP_BYTES = 16
+SKIP_FIXED = 17
+RECORD = 18
+ARRAY = 19
+MAP = 20
+MEMBER = 21
+CONSTANT = 22
+NULL = 23
+REFUSED = 24
+
+CUT = 1
+LONG_NUMBER = 2
+RANGE = 3
+LENGTH = 4
+SYMBOL = 5
+BRANCH = 6
+UTF8 = 7
+DIGITS = 8
+ITEMS = 9
+UNRESOLVED = 10
+HEADER = 11
+REASONS = {
+    CUT: "ends before its value does",
+    LONG_NUMBER: "has a number of more than 64 bits",
+    RANGE: "has a number that its type does not hold",
+    LENGTH: "has a negative length",
+    SYMBOL: "has an index beyond its enum's symbols",
+    BRANCH: "has an index beyond its union's branches",
+    UTF8: "is not UTF-8",
+    DIGITS: "has more digits than its decimal's precision",
+    ITEMS: "has more than a million items without bytes",
+    UNRESOLVED: "was written as a type, or a symbol, that the reader's schema does not have",
+    HEADER: "has no header of Confluent's wire format",
+}
+MOST_EMPTY_ITEMS = 1_000_000
+
+
+class Step:
+    """What to do with one type. `builder` is None for what is read and left."""
+
+    def __init__(self, op: int, path: str, builder: Any = None, steps: Any = ()) -> None:
+        self.op = op
+        self.path = path
+        self.steps = list(steps)
+        self.count = len(self.steps)
+        self.least = 1  # the fewest bytes that a value has
+        self.size = 0
+        self.factor = 1
+        self.symbols = []
+        self.constant = None
+        self.builder = builder
+        self.bools = builder if isinstance(builder, BoolBuilder) else None
+        self.ints = builder if isinstance(builder, IntBuilder) else None
+        self.floats = builder if isinstance(builder, FloatBuilder) else None
+        self.decimals = builder if isinstance(builder, DecimalBuilder) else None
+        self.binary = builder if isinstance(builder, BinaryBuilder) else None
+        self.structs = builder if isinstance(builder, StructBuilder) else None
+        self.lists = builder if isinstance(builder, ListBuilder) else None
+        self.maps = builder if isinstance(builder, MapBuilder) else None
+
+    def hold(self, value: bytes) -> None:
+        """Set what a CONSTANT reads."""
+        self.constant = Held(value)
+
+    def name(self, symbols: Any) -> None:
+        """Set an ENUM's symbols, as bytes; None for one that the reader's schema does not have."""
+        self.symbols = [None if symbol is None else Held(symbol) for symbol in symbols]
+        self.count = len(self.symbols)
+
+
+class Reader:
+    """Where in a value one is, and what went wrong."""
+
+    def __init__(self):
+        self.at = 0
+        self.end = 0
+        self.number = 0
+        self.failed = None
+        self.reason = 0
+
+    def _fail(self, step, reason):
+        self.failed = step
+        self.reason = reason
+        return False
+
+    def _number(self, step):
+        """Read a number of variable length into `number`."""
+        value = 0
+        shift = 0
+        at = self.at
+        while True:
+            if at >= self.end:
+                return self._fail(step, CUT)
+            part = self.data[at]
+            at += 1
+            value |= (part & 127) << shift
+            if part < 128:
+                break
+            shift += 7
+            if shift > 63:
+                return self._fail(step, LONG_NUMBER)
+        self.at = at
+        if not cython.compiled:
+            value &= 0xFFFFFFFFFFFFFFFF
+        self.number = (value >> 1) ^ -(value & 1)
+        return True
+
+    def _float(self):
+        if cython.compiled:
+            single = 0
+            memcpy(cython.address(single), self.data + self.at, 4)
+        else:
+            (single,) = struct.unpack_from("<f", self.data, self.at)
+        self.at += 4
+        return single
+
+    def _double(self):
+        if cython.compiled:
+            double = 0
+            memcpy(cython.address(double), self.data + self.at, 8)
+        else:
+            (double,) = struct.unpack_from("<d", self.data, self.at)
+        self.at += 8
+        return double
+
+    def read(self, step):
+        """Read one value and append it; False if it does not fit, and then not all of it is appended."""
+        if step.op <= SKIP_NUMBER:
+            if not self._number(step):
+                return False
+            if step.op == CHOICE:
+                if self.number < 0 or self.number >= step.count:
+                    return self._fail(step, BRANCH)
+                return self.read(step.steps[self.number])
+            return self._read_number(step)
+        if step.op <= DOUBLE:
+            return self._read_fixed_width(step)
+        if step.op <= SKIP_FIXED:
+            return self._read_bytes(step)
+        if step.op == RECORD:
+            for i in range(step.count):
+                if not self.read(step.steps[i]):
+                    return False
+            if step.structs is not None:
+                step.structs.append()
+            return True
+        return self._read_around(step)
+
+    def _read_around(self, step):
+        if step.op == NULL:
+            if step.builder is not None:
+                step.builder.append_null()
+            return True
+        if step.op == MEMBER:
+            for i in range(step.count):
+                if i != step.size:
+                    child = step.structs.children[i]
+                    child.append_null()
+                elif not self.read(step.steps[i]):
+                    return False
+            step.structs.append()
+            return True
+        if step.op == CONSTANT:
+            return self._read_constant(step)
+        if step.op == REFUSED:
+            return self._fail(step, UNRESOLVED)
+        return self._read_blocks(step)
+
+    def _read_number(self, step):
+        if step.op == LONG:
+            if step.factor != 1:
+                if self.number > 9223372036854775 or self.number < -9223372036854775:
+                    return self._fail(step, RANGE)
+                self.number *= step.factor
+            step.ints.append_int(self.number)
+        elif step.op == INT or step.op == INT_FLOAT:
+            if self.number < -2147483648 or self.number > 2147483647:
+                return self._fail(step, RANGE)
+            if step.op == INT:
+                step.ints.append_int(self.number)
+            else:
+                step.floats.append_float(self.number)
+        elif step.op == LONG_FLOAT:
+            step.floats.append_float(self.number)
+        elif step.op == ENUM:
+            if self.number < 0 or self.number >= step.count:
+                return self._fail(step, SYMBOL)
+            if step.symbols[self.number] is None:
+                return self._fail(step, UNRESOLVED)
+            symbol = step.symbols[self.number]
+            step.binary.append_bytes(symbol.bytes, 0, symbol.size)
+        return True
+
+    def _read_fixed_width(self, step):
+        if self.end - self.at < (1 if step.op == BOOL else 4 if step.op == FLOAT else 8):
+            return self._fail(step, CUT)
+        if step.op == BOOL:
+            step.bools.append_bool(self.data[self.at] == 1)
+            self.at += 1
+        else:
+            step.floats.append_float(self._float() if step.op == FLOAT else self._double())
+        return True
+
+    def _read_bytes(self, step):
+        if step.op == FIXED or step.op == FIXED_DECIMAL or step.op == SKIP_FIXED:
+            size = step.size
+        else:
+            if not self._number(step):
+                return False
+            if self.number < 0:
+                return self._fail(step, LENGTH)
+            if self.number > self.end - self.at:
+                return self._fail(step, CUT)
+            size = self.number
+        if size > self.end - self.at:
+            return self._fail(step, CUT)
+        if step.op == TEXT:
+            if not step.binary.append_text(self.data, self.at, size):
+                return self._fail(step, UTF8)
+        elif step.op == BYTES or step.op == FIXED:
+            step.binary.append_bytes(self.data, self.at, size)
+        elif step.decimals is not None and (size == 0 or not step.decimals.append_big_endian(self.data, self.at, size)):
+            return self._fail(step, DIGITS)
+        self.at += size
+        return True
+
+    def _read_constant(self, step):
+        data = self.data
+        at = self.at
+        end = self.end
+        self.data = step.constant.bytes
+        self.at = 0
+        self.end = step.constant.size
+        fits = self.read(step.steps[0])
+        self.data = data
+        self.at = at
+        self.end = end
+        return fits
+
+    def _read_blocks(self, step):
+        """Blocks of items, each with its count before it, and with its size if the count is negative."""
+        is_map = step.op == MAP
+        keys = step.steps[0]
+        items = step.steps[1] if is_map else keys
+        total = 0
+        while True:
+            if not self._number(step):
+                return False
+            if self.number == 0:
+                break
+            count = self.number
+            if count < 0:
+                if not self._number(step):
+                    return False
+                if self.number < 0:
+                    return self._fail(step, LENGTH)
+                # The number of 64 bits that has no opposite is beyond the value's end in any case.
+                count = 0x7FFFFFFFFFFFFFFF if count < -0x7FFFFFFFFFFFFFFF else -count
+            if step.least > 0 and count > (self.end - self.at) // step.least:
+                return self._fail(step, CUT)
+            total += count if count <= MOST_EMPTY_ITEMS else MOST_EMPTY_ITEMS + 1
+            if step.least == 0 and total > MOST_EMPTY_ITEMS:
+                return self._fail(step, ITEMS)
+            for i in range(count):  # noqa: B007 - declared, as C needs it
+                if is_map and not self.read(keys):
+                    return False
+                if not self.read(items):
+                    return False
+                if is_map and step.maps is not None:
+                    step.maps.entries.append()
+        if step.lists is not None:
+            step.lists.append()
+        return True
+
+
+def decode(step: Step, builder: Any, rows: Any, skip: int, only_first: bool) -> list[tuple[int, str, str]]:
+    """Append a row for each of `rows` by the program `step`; what does not fit is null, and told: row, path, reason.
+
+    If `skip` is not 0, so many bytes of each value are left out, of which the first must be 0. With `only_first` it
+    ends at the first value that does not fit, and the builder is not usable any more.
+    """
+    return _decode(step, builder, rows, skip, only_first)
+
+
+def _decode(step, builder, rows, skip, only_first):
+    reader = Reader()
+    header = Step(SKIP_FIXED, "")
+    bad = []
+    for row in range(rows.length):
+        if rows.is_null(row):
+            builder.append_null()
+            continue
+        reader.data = rows.data
+        reader.at = rows.start(row)
+        reader.end = rows.end(row)
+        if skip == 0 or (reader.end - reader.at >= skip and reader.data[reader.at] == 0):
+            reader.at += skip
+            fits = reader.read(step)
+        else:
+            fits = reader._fail(header, HEADER)  # noqa: SLF001
+        if not fits:
+            bad.append((row, reader.failed.path, REASONS[reader.reason]))
+            if only_first:
+                break
+            builder.truncate(row)
+            builder.append_null()
+    return bad
