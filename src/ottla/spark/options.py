@@ -8,7 +8,6 @@ protected, is refused. Nothing here does I/O or knows Spark.
 
 from __future__ import annotations
 
-import difflib
 import json
 import re
 from collections.abc import Iterable, Mapping
@@ -18,12 +17,9 @@ from typing import Any, Final, Literal, TypeAlias
 from ottla.clients.errors import ConfigurationError
 from ottla.clients.options import Option, read_options
 from ottla.common.ids import TopicPartition
+from ottla.spark.names import ENDING, FORMAT_NAMES, FORMATS, STARTING, STRATEGIES, Side, check_names, with_effect
+from ottla.spark.names import OptionError as OptionError  # noqa: PLC0414 - others take it from here
 from ottla.spark.offsets import EARLIEST, LATEST, Positions, PositionsError, positions
-
-
-class OptionError(ValueError):
-    """An option of the data source is unknown, missing, unreadable, or contradicts another."""
-
 
 # -- what options mean -------------------------------------------------------------------------------------------
 
@@ -129,59 +125,8 @@ class SinkOptions:
     formats: Mapping[str, str] = field(default_factory=dict)
 
 
-# -- names -------------------------------------------------------------------------------------------------------
+# -- reading them --------------------------------------------------------------------------------------------------
 
-_STRATEGIES: Final = ("subscribe", "subscribePattern", "assign")
-_STARTING: Final = ("startingTimestamp", "startingOffsetsByTimestamp", "startingOffsets")
-_ENDING: Final = ("endingTimestamp", "endingOffsetsByTimestamp", "endingOffsets")
-FORMATS: Final = ("raw", "json", "avro")
-FORMAT_NAMES: Final = (
-    "key.format", "value.format", "key.schema", "value.schema", "key.avro.schema", "value.avro.schema", "mode",
-)  # fmt: skip
-SOURCE_NAMES: Final = (
-    *_STRATEGIES, *_STARTING, *_ENDING, "startingOffsetsByTimestampStrategy", "failOnDataLoss", "maxOffsetsPerTrigger",
-    "minOffsetsPerTrigger", "maxTriggerDelay", "minPartitions", "maxRecordsPerPartition", "includeHeaders",
-    "commitGroup", "kafkaConsumer.pollTimeoutMs", "fetchOffset.numRetries", "fetchOffset.retryIntervalMs",
-    "groupIdPrefix", *FORMAT_NAMES,
-)  # fmt: skip
-SINK_NAMES: Final = ("topic", "includeHeaders", *FORMAT_NAMES)
-_SPARKS_OWN: Final = ("checkpointLocation", "queryName")  # Spark hands them to a stream's writer among the options
-
-# Ours does not have them: they tune the JVM's client, and what is read and written is the same without.
-_NO_EFFECT: Final = frozenset(
-    {
-        "auto.include.jmx.reporter", "client.dns.lookup", "enable.metrics.push", "group.id", "group.protocol",
-        "group.remote.assignor", "metadata.max.idle.ms", "metadata.recovery.rebootstrap.trigger.ms",
-        "metadata.recovery.strategy", "metric.reporters", "metrics.num.samples", "metrics.recording.level",
-        "metrics.sample.window.ms", "partitioner.adaptive.partitioning.enable", "partitioner.availability.timeout.ms",
-        "receive.buffer.bytes", "send.buffer.bytes", "socket.connection.setup.timeout.max.ms",
-    }
-)  # fmt: skip
-_REFUSED_BY_SOURCE: Final = {
-    "auto.offset.reset": "where to begin is said by startingOffsets, and Spark keeps the positions itself",
-    "enable.auto.commit": "Spark keeps the positions itself; commitGroup has them committed to a group as well",
-    "key.deserializer": "keys are bytes; key.format or Spark's functions make columns of them",
-    "value.deserializer": "values are bytes; value.format or Spark's functions make columns of them",
-    "interceptor.classes": "classes of the JVM cannot run here",
-    "on.deserialization.error": "the option mode says what becomes of a value that does not fit its format",
-}
-_REFUSED_BY_SINK: Final = {
-    "key.serializer": "keys are bytes; key.format or Spark's functions make them",
-    "value.serializer": "values are bytes; value.format or Spark's functions make them",
-    "interceptor.classes": "classes of the JVM cannot run here",
-    "partitioner.class": "classes of the JVM cannot run here; a column partition says where each row goes",
-    "transactional.id": "this sink has no transactions",
-}
-_HINTS: Final = {
-    "path": "load() and save() take no path",
-    "topics": "did you mean 'subscribe'?",
-    "servers": "did you mean 'kafka.bootstrap.servers'?",
-    "bootstrapservers": "did you mean 'kafka.bootstrap.servers'?",
-    "header": "did you mean 'includeHeaders'?",
-    "headers": "did you mean 'includeHeaders'?",
-    "group.id": "did you mean 'commitGroup', which commits what was processed, or 'kafka.group.id'?",
-    "isolationlevel": "did you mean 'kafka.isolation.level'?",
-}
 _DURATION: Final = re.compile(r"\s*(\d+)\s*(us|ms|s|m|min|h|d)?\s*")
 _DURATION_MS: Final = {"us": 0.001, "ms": 1, "s": 1000, "m": 60_000, "min": 60_000, "h": 3_600_000, "d": 86_400_000}
 
@@ -254,6 +199,10 @@ class _Given:
             raise OptionError(f"{name}: {error}") from None
 
     def formats(self) -> dict[str, str]:
+        if "mode" in self and all(
+            (self.text(name) or "raw").lower() == "raw" for name in ("key.format", "value.format")
+        ):
+            raise OptionError("mode is given, but key.format and value.format are raw; did you mean value.format=json?")
         return {name: self._values[name] for name in FORMAT_NAMES if name in self._values}
 
     def kafka(self) -> dict[str, str]:
@@ -270,11 +219,11 @@ def read_source_options(given: Mapping[str, str], *, streaming: bool | None = No
     Options for streams alone have no effect on a batch, as with Spark's Kafka source; `commitGroup` is refused there.
     """
     options = _Given(given)
-    _check_names(options, SOURCE_NAMES, _consumer_rows(), "source")
+    check_names(options, _names(_consumer_rows()), "source")
     client, isolation_level = _source_client(options.kafka())
     subscription = _subscription(options)
-    starting = _place(options, _STARTING, Latest() if streaming else Earliest())
-    ending = _place(options, _ENDING, Latest())
+    starting = _place(options, STARTING, Latest() if streaming else Earliest())
+    ending = _place(options, ENDING, Latest())
     _check_places(options, subscription, starting, ending, streaming)
     least, most = options.number("minOffsetsPerTrigger"), options.number("maxOffsetsPerTrigger")
     if least is not None and most is not None and least > most:
@@ -314,10 +263,10 @@ def _or(value: int | None, default: int) -> int:
 
 
 def _subscription(options: _Given) -> Subscription:
-    given = [name for name in _STRATEGIES if name in options]
+    given = [name for name in STRATEGIES if name in options]
     if len(given) != 1:
         what = f"{' and '.join(given)} are given" if given else "none is given"
-        raise OptionError(f"Exactly one of {', '.join(_STRATEGIES)} says what to read; {what}")
+        raise OptionError(f"Exactly one of {', '.join(STRATEGIES)} says what to read; {what}")
     name = given[0]
     text = options.text(name) or ""
     if name == "subscribe":
@@ -382,7 +331,7 @@ def _check_places(
     options: _Given, subscription: Subscription, starting: Place, ending: Place, streaming: bool | None
 ) -> None:
     if streaming:
-        for name in _ENDING:
+        for name in ENDING:
             if name in options:
                 raise OptionError(f"{name} is for batch reads: a streaming query has no end")
     if streaming is False and starting == Latest():
@@ -458,8 +407,8 @@ def read_sink_options(given: Mapping[str, str]) -> SinkOptions:
     """The options of a write, checked; raises OptionError."""
     options = _Given(given)
     rows = _producer_rows()
-    _check_names(options, SINK_NAMES, rows, "sink")
-    client = _client(options.kafka(), rows, _REFUSED_BY_SINK)
+    check_names(options, _names(rows), "sink")
+    client = _client(options.kafka(), rows, "sink")
     topic = options.text("topic")
     if topic == "":
         raise OptionError("topic is empty; leave it out if the column topic says where each row goes")
@@ -488,60 +437,30 @@ def _producer_rows() -> tuple[Option, ...]:
     return PRODUCER_OPTIONS
 
 
+def _names(rows: tuple[Option, ...]) -> set[str]:
+    return {name for row in rows for name in (row.name, *row.aliases)}
+
+
 def common_settings(client: Mapping[str, str]) -> dict[str, str]:
     """Those settings that every client has: what one needs that only asks questions."""
     from ottla.clients.options import COMMON_OPTIONS
 
-    known = {name for row in COMMON_OPTIONS for name in (row.name, *row.aliases)}
+    known = _names(COMMON_OPTIONS)
     return {name: value for name, value in client.items() if name in known}
 
 
 def _source_client(kafka: Mapping[str, str]) -> tuple[dict[str, str], str]:
-    client = _client(kafka, _consumer_rows(), _REFUSED_BY_SOURCE)
+    client = _client(kafka, _consumer_rows(), "source")
     level = client.pop("isolation.level", "read_uncommitted").strip().lower()
     return client, level
 
 
-def _client(kafka: Mapping[str, str], rows: tuple[Option, ...], refused: Mapping[str, str]) -> dict[str, str]:
-    for name, why in refused.items():
-        if name in kafka:
-            raise OptionError(f"kafka.{name} is not supported: {why}")
+def _client(kafka: Mapping[str, str], rows: tuple[Option, ...], side: Side) -> dict[str, str]:
+    client = with_effect(kafka, side)
     if "bootstrap.servers" not in kafka:
         raise OptionError("kafka.bootstrap.servers is missing: some brokers of the cluster as host:port")
-    client = {name: value for name, value in kafka.items() if name not in _NO_EFFECT}
     try:
         read_options(rows, client)
     except ConfigurationError as error:
         raise OptionError(f"kafka.{error}" if str(error).split()[0] in client else str(error)) from None
     return client
-
-
-def _check_names(options: _Given, names: tuple[str, ...], rows: tuple[Option, ...], what: str) -> None:
-    own = {name.lower(): name for name in (*names, *_SPARKS_OWN)}
-    kafka = {f"kafka.{name}" for row in rows for name in (row.name, *row.aliases)}
-    refused = _REFUSED_BY_SOURCE if what == "source" else _REFUSED_BY_SINK
-    kafka |= {f"kafka.{name}" for name in (*_NO_EFFECT, *refused)}
-    for name in options:
-        if name not in own and name not in kafka:
-            raise OptionError(f"There is no option {name!r}; {_meant(name, own, kafka, what)}")
-
-
-def _meant(name: str, own: Mapping[str, str], kafka: set[str], what: str) -> str:
-    other, names = ("sink", SINK_NAMES) if what == "source" else ("source", SOURCE_NAMES)
-    elsewhere = {each.lower(): each for each in names}
-    if name == "topic" and what == "source":
-        return "did you mean 'subscribe'?"
-    if name in elsewhere:
-        return f"{elsewhere[name]!r} is an option of the {other}"
-    if name in _HINTS:
-        return _HINTS[name]
-    if f"kafka.{name}" in kafka:
-        return f"did you mean 'kafka.{name}'?"
-    if name.removeprefix("kafka.") in own:
-        return f"did you mean {own[name.removeprefix('kafka.')]!r}?"
-    found = difflib.get_close_matches(name, [*own, *kafka], 1, 0.75)
-    if found:
-        return f"did you mean {own.get(found[0], found[0])!r}?"
-    if name.startswith("kafka."):
-        return "the clients have no such setting"
-    return f"those of the {what} are {', '.join(sorted(own.values()))} and kafka.*"

@@ -7,10 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ottla.common.ids import TopicPartition
+from ottla.spark.names import FORMAT_NAMES, SINK_NAMES, SOURCE_NAMES
 from ottla.spark.options import (
-    FORMAT_NAMES,
-    SINK_NAMES,
-    SOURCE_NAMES,
     Assign,
     Earliest,
     Latest,

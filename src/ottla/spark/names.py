@@ -1,0 +1,173 @@
+"""The names of options: which there are, what was probably meant by one that there is not, and which are refused.
+
+Tables and no more; what the options mean is in `options`. Of the settings of Kafka's Java clients each is taken, has no
+effect because what is read and written is the same without it, or is refused with the reason.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Collection, Iterable, Mapping
+from typing import Final, Literal
+
+Side = Literal["source", "sink"]
+
+
+class OptionError(ValueError):
+    """An option of the data source is unknown, missing, unreadable, or contradicts another."""
+
+
+STRATEGIES: Final = ("subscribe", "subscribePattern", "assign")
+STARTING: Final = ("startingTimestamp", "startingOffsetsByTimestamp", "startingOffsets")
+ENDING: Final = ("endingTimestamp", "endingOffsetsByTimestamp", "endingOffsets")
+FORMATS: Final = ("raw", "json", "avro")
+FORMAT_NAMES: Final = (
+    "key.format", "value.format", "key.schema", "value.schema", "key.avro.schema", "value.avro.schema", "mode",
+)  # fmt: skip
+SOURCE_NAMES: Final = (
+    *STRATEGIES, *STARTING, *ENDING, "startingOffsetsByTimestampStrategy", "failOnDataLoss", "maxOffsetsPerTrigger",
+    "minOffsetsPerTrigger", "maxTriggerDelay", "minPartitions", "maxRecordsPerPartition", "includeHeaders",
+    "commitGroup", "kafkaConsumer.pollTimeoutMs", "fetchOffset.numRetries", "fetchOffset.retryIntervalMs",
+    "groupIdPrefix", *FORMAT_NAMES,
+)  # fmt: skip
+SINK_NAMES: Final = ("topic", "includeHeaders", *FORMAT_NAMES)
+_SPARKS_OWN: Final = ("checkpointLocation", "queryName")  # Spark hands them to a stream's writer among the options
+
+_NO_EFFECT: Final = frozenset(
+    {
+        "auto.include.jmx.reporter", "client.dns.lookup", "enable.metrics.push", "group.id", "group.protocol",
+        "group.remote.assignor", "internal.throw.on.fetch.stable.offset.unsupported", "metadata.max.idle.ms",
+        "metadata.recovery.rebootstrap.trigger.ms", "metadata.recovery.strategy", "metric.reporters",
+        "metrics.num.samples", "metrics.recording.level", "metrics.sample.window.ms",
+        "partitioner.adaptive.partitioning.enable", "partitioner.availability.timeout.ms", "receive.buffer.bytes",
+        "sasl.login.connect.timeout.ms", "sasl.login.read.timeout.ms", "sasl.login.refresh.buffer.seconds",
+        "sasl.login.refresh.min.period.seconds", "sasl.login.refresh.window.factor", "sasl.login.refresh.window.jitter",
+        "sasl.login.retry.backoff.max.ms", "sasl.login.retry.backoff.ms", "send.buffer.bytes",
+        "share.acknowledgement.mode", "share.acquire.mode", "socket.connection.setup.timeout.max.ms",
+        "transaction.timeout.ms",
+        # What a broker checks of a token; a client only sends it.
+        "sasl.oauthbearer.clock.skew.seconds", "sasl.oauthbearer.expected.audience", "sasl.oauthbearer.expected.issuer",
+        "sasl.oauthbearer.jwks.endpoint.refresh.ms", "sasl.oauthbearer.jwks.endpoint.retry.backoff.max.ms",
+        "sasl.oauthbearer.jwks.endpoint.retry.backoff.ms", "sasl.oauthbearer.jwks.endpoint.url",
+        "sasl.oauthbearer.scope.claim.name", "sasl.oauthbearer.sub.claim.name",
+    }
+)  # fmt: skip
+# A source is in no group, and its ranges say which records a read brings.
+_NO_EFFECT_ON_SOURCE: Final = frozenset(
+    {
+        "allow.auto.create.topics", "auto.commit.interval.ms", "exclude.internal.topics", "group.instance.id",
+        "heartbeat.interval.ms", "max.poll.interval.ms", "max.poll.records", "partition.assignment.strategy",
+        "session.timeout.ms",
+    }
+)  # fmt: skip
+
+_NO_CLASSES: Final = "classes of the JVM cannot run here"
+_NO_KERBEROS: Final = "Kerberos is not there; sasl.mechanism is PLAIN, SCRAM-SHA-256, SCRAM-SHA-512 or OAUTHBEARER"
+_PYTHONS_TLS: Final = "TLS is that of Python's ssl module, with the machine's protocols and ciphers"
+_CREDENTIALS: Final = (
+    "of OAUTHBEARER there are client credentials: sasl.oauthbearer.token.endpoint.url and "
+    "sasl.oauthbearer.client.credentials.client.id and .client.secret"
+)
+_NO_OBJECTS: Final = "it is an object of Python, which an option of Spark cannot hold"
+_REFUSED: Final = {
+    "interceptor.classes": _NO_CLASSES,
+    "config.providers": "values are taken as they stand; read files and variables where the options are set",
+    "sasl.client.callback.handler.class": _NO_CLASSES,
+    "sasl.login.callback.handler.class": _NO_CLASSES,
+    "sasl.login.class": _NO_CLASSES,
+    "sasl.oauth.token.provider": _NO_OBJECTS,
+    "security.providers": _NO_CLASSES,
+    "ssl.context": _NO_OBJECTS,
+    "ssl.engine.factory.class": _NO_CLASSES,
+    **{
+        f"sasl.kerberos.{name}": _NO_KERBEROS
+        for name in (
+            "kinit.cmd", "min.time.before.relogin", "service.name", "ticket.renew.jitter", "ticket.renew.window.factor",
+        )
+    },
+    **{
+        f"ssl.{name}": _PYTHONS_TLS
+        for name in (
+            "cipher.suites", "enabled.protocols", "keymanager.algorithm", "protocol", "provider",
+            "secure.random.implementation", "trustmanager.algorithm",
+        )
+    },
+    **{
+        f"sasl.oauthbearer.{name}": _CREDENTIALS
+        for name in (
+            "assertion.algorithm", "assertion.claim.aud", "assertion.claim.exp.seconds", "assertion.claim.iss",
+            "assertion.claim.jti.include", "assertion.claim.nbf.seconds", "assertion.claim.sub", "assertion.file",
+            "assertion.private.key.file", "assertion.private.key.passphrase", "assertion.template.file",
+            "header.urlencode", "jwt.retriever.class", "jwt.validator.class",
+        )
+    },
+}  # fmt: skip
+_REFUSED_BY: Final[Mapping[Side, Mapping[str, str]]] = {
+    "source": _REFUSED
+    | {
+        "auto.offset.reset": "where to begin is said by startingOffsets, and Spark keeps the positions itself",
+        "enable.auto.commit": "Spark keeps the positions itself; commitGroup has them committed to a group as well",
+        "key.deserializer": "keys are bytes; key.format or Spark's functions make columns of them",
+        "value.deserializer": "values are bytes; value.format or Spark's functions make columns of them",
+        "on.corrupt.records": "failOnDataLoss=false leaves out, with a warning, what cannot be read",
+        "on.deserialization.error": "the option mode says what becomes of a value that does not fit its format",
+    },
+    "sink": _REFUSED
+    | {
+        "key.serializer": "keys are bytes; key.format or Spark's functions make them",
+        "value.serializer": "values are bytes; value.format or Spark's functions make them",
+        "partitioner.class": "classes of the JVM cannot run here; a column partition says where each row goes",
+        "partitioner.ignore.keys": "a column partition says where each row goes",
+        "transactional.id": "this sink has no transactions",
+        "transaction.two.phase.commit.enable": "this sink has no transactions",
+    },
+}
+_HINTS: Final = {
+    "path": "load() and save() take no path",
+    "topics": "did you mean 'subscribe'?",
+    "servers": "did you mean 'kafka.bootstrap.servers'?",
+    "bootstrapservers": "did you mean 'kafka.bootstrap.servers'?",
+    "header": "did you mean 'includeHeaders'?",
+    "headers": "did you mean 'includeHeaders'?",
+    "group.id": "did you mean 'commitGroup', which commits what was processed, or 'kafka.group.id'?",
+    "isolationlevel": "did you mean 'kafka.isolation.level'?",
+}
+
+
+def with_effect(settings: Mapping[str, str], side: Side) -> dict[str, str]:
+    """The settings of Kafka's (without `kafka.`) that change something; raises OptionError for one that is refused."""
+    for name, why in _REFUSED_BY[side].items():
+        if name in settings:
+            raise OptionError(f"kafka.{name} is not supported: {why}")
+    without = _NO_EFFECT | (_NO_EFFECT_ON_SOURCE if side == "source" else frozenset())
+    return {name: value for name, value in settings.items() if name not in without}
+
+
+def check_names(given: Iterable[str], settings: Collection[str], side: Side) -> None:
+    """Raise OptionError for a name, in lower case, that is none. `settings` are the names of our clients' settings."""
+    own = {name.lower(): name for name in (*(SOURCE_NAMES if side == "source" else SINK_NAMES), *_SPARKS_OWN)}
+    kafka = {f"kafka.{name}" for name in (*settings, *_NO_EFFECT, *_REFUSED_BY[side])}
+    for name in given:
+        if name not in own and name not in kafka:
+            raise OptionError(f"There is no option {name!r}; {_meant(name, own, kafka, side)}")
+
+
+def _meant(name: str, own: Mapping[str, str], kafka: Collection[str], side: Side) -> str:
+    other: Side = "sink" if side == "source" else "source"
+    elsewhere = {each.lower(): each for each in (SINK_NAMES if side == "source" else SOURCE_NAMES)}
+    if name == "topic" and side == "source":
+        return "did you mean 'subscribe'?"
+    if name in elsewhere:
+        return f"{elsewhere[name]!r} is an option of the {other}"
+    if name in _HINTS:
+        return _HINTS[name]
+    if f"kafka.{name}" in kafka:
+        return f"did you mean 'kafka.{name}'?"
+    if name.removeprefix("kafka.") in own:
+        return f"did you mean {own[name.removeprefix('kafka.')]!r}?"
+    found = difflib.get_close_matches(name, [*own, *kafka], 1, 0.75)
+    if found:
+        return f"did you mean {own.get(found[0], found[0])!r}?"
+    if name.startswith("kafka."):
+        return "the clients have no such setting"
+    return f"those of the {side} are {', '.join(sorted(own.values()))} and kafka.*"
