@@ -12,6 +12,7 @@ from cython.cimports.cpython.buffer import PyBUF_SIMPLE, PyBuffer_Release, PyObj
 from cython.cimports.cpython.bytes import PyBytes_FromStringAndSize
 from cython.cimports.cpython.object import PyObject, PyTypeObject
 from cython.cimports.cpython.ref import Py_INCREF, Py_XDECREF
+from cython.cimports.cpython.tuple import PyTuple_SET_ITEM
 from cython.cimports.cpython.unicode import PyUnicode_DecodeUTF8
 from cython.cimports.libc.stdint import int8_t, int16_t, int32_t, int64_t, uint8_t, uint16_t, uint32_t, uint64_t
 from cython.cimports.libc.string import memcpy
@@ -43,6 +44,7 @@ _NEW_STRUCT = cython.declare(cython.int, 2)
 
 _SlotPointer = cython.typedef(cython.pointer(cython.pointer(PyObject)))
 _ClassPointer = cython.typedef(cython.pointer(PyTypeObject))
+_BytesPointer = cython.typedef(cython.pointer(cython.const[uint8_t]))
 
 
 @cython.final
@@ -320,3 +322,52 @@ class Decoder:
         finally:
             PyBuffer_Release(cython.address(view))
         return message, r.at
+
+
+def read_request_header(buffer: object, flexible_from: dict, make: type) -> object:
+    """(key, version, correlation id, client id) as `make`, and the body's position, if nothing is wrong; else None.
+
+    `flexible_from` has the first flexible version of each API. Who gets None reads again, to say what is wrong.
+    """
+    view: Py_buffer
+    found: object = None
+    PyObject_GetBuffer(buffer, cython.address(view), PyBUF_SIMPLE)
+    if view.len >= 10:
+        found = _request_header(cython.cast(_BytesPointer, view.buf), view.len, flexible_from, make)
+    PyBuffer_Release(cython.address(view))
+    return found
+
+
+@cython.cfunc
+def _request_header(data: _BytesPointer, end: cython.Py_ssize_t, flexible_from: dict, make: type) -> object:
+    key: object = cython.cast(int16_t, _get16(data))
+    version: cython.int = cython.cast(int16_t, _get16(data + 2))
+    length: cython.int = cython.cast(int16_t, _get16(data + 8))
+    position: cython.Py_ssize_t = 10
+    client_id: object = None
+    index: cython.Py_ssize_t
+    first: object = flexible_from.get(key)
+    if length < -1 or first is None or length > end - position:
+        return None
+    if length >= 0:
+        for index in range(position, position + length):
+            if data[index] > 127:
+                return None
+        client_id = PyUnicode_DecodeUTF8(cython.cast(cython.p_char, data + position), length, cython.NULL)
+        position += length
+    if version >= first:
+        if position >= end or data[position] != 0:
+            return None
+        position += 1
+    header: object = PyType_GenericAlloc(cython.cast(_ClassPointer, make), 4)
+    correlation_id: object = cython.cast(int32_t, _get32(data + 4))
+    number: object = version
+    Py_INCREF(key)
+    PyTuple_SET_ITEM(header, 0, key)
+    Py_INCREF(number)
+    PyTuple_SET_ITEM(header, 1, number)
+    Py_INCREF(correlation_id)
+    PyTuple_SET_ITEM(header, 2, correlation_id)
+    Py_INCREF(client_id)
+    PyTuple_SET_ITEM(header, 3, client_id)
+    return header, position

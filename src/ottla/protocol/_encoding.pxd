@@ -19,3 +19,7 @@ cdef class Encoder:
     cdef Shape shape
     cdef bint flexible
     cdef str title
+    cdef Py_ssize_t head
+
+    cdef Writer _writer(self, list parts)
+    cdef int _write(self, Writer w, object message) except? -1

@@ -16,6 +16,7 @@ from cython.cimports.libc.stdint import int8_t, int16_t, int32_t, int64_t, uint8
 from cython.cimports.libc.string import memcpy, memmove
 from cython.cimports.ottla.protocol._shapes import Field, Shape, shape_of
 
+from ottla.protocol.message import has_tagged_head
 from ottla.protocol.wire import COPY_BELOW, MAX_STRING, EncodeError
 
 _MAX_STRING = cython.declare(cython.Py_ssize_t, MAX_STRING)
@@ -88,15 +89,21 @@ def _reserve(w: Writer, more: cython.Py_ssize_t) -> cython.int:
 
 @cython.cfunc
 @cython.inline
-def _put(w: Writer, value: uint64_t, width: cython.int) -> cython.void:
-    """The low bytes of a number, the highest first; there is room."""
-    p: cython.pointer(uint8_t) = w.data + w.size
+def _put_number(place: cython.pointer(uint8_t), value: uint64_t, width: cython.int) -> cython.void:
+    """The low bytes of a number, the highest first."""
     shift: cython.int = 8 * width
-    w.size += width
     while shift:
         shift -= 8
-        p[0] = cython.cast(uint8_t, value >> shift & 0xFF)
-        p += 1
+        place[0] = cython.cast(uint8_t, value >> shift & 0xFF)
+        place += 1
+
+
+@cython.cfunc
+@cython.inline
+def _put(w: Writer, value: uint64_t, width: cython.int) -> cython.void:
+    """The same at the end of what is written; there is room."""
+    _put_number(w.data + w.size, value, width)
+    w.size += width
 
 
 @cython.cfunc
@@ -322,9 +329,37 @@ class Encoder:
         self.shape = shape_of(cls, version)
         self.flexible = version >= cls.FLEXIBLE_FROM
         self.title = f"{cls.__name__} version {version}"
+        # Of a response's frame: size, correlation id, and no tagged fields.
+        self.head = 9 if has_tagged_head(cls, version) else 8
 
     def encode(self, message: object, parts: list) -> None:
         """Append the message's bytes to `parts`, long records as they are. Raises EncodeError."""
+        w: Writer = self._writer(parts)
+        self._write(w, message)
+
+    def encode_frame(self, message: object, correlation_id: int32_t) -> list:
+        """A whole frame, the message being a response, as buffers to write one after the other. Raises EncodeError."""
+        parts: list = []
+        w: Writer = self._writer(parts)
+        w.size = self.head
+        self._write(w, message)
+        size: int64_t = -4
+        part: object
+        for part in parts:
+            size += len(part)
+        if size > 0x7FFFFFFF:
+            raise EncodeError(f"A frame of {size} bytes is too long")
+        # Into the first of the parts, which nobody else has seen.
+        first: object = parts[0]
+        place: cython.pointer(uint8_t) = cython.cast(cython.pointer(uint8_t), PyBytes_AS_STRING(first))
+        _put_number(place, cython.cast(uint64_t, size), 4)
+        _put_number(place + 4, cython.cast(uint64_t, correlation_id), 4)
+        if self.head > 8:
+            place[8] = 0
+        return parts
+
+    @cython.cfunc
+    def _writer(self, parts: list) -> Writer:
         w: Writer = Writer.__new__(Writer)
         w.flexible = self.flexible
         w.parts = parts
@@ -332,8 +367,14 @@ class Encoder:
         w.data = cython.cast(cython.pointer(uint8_t), PyMem_Malloc(w.room))
         if w.data == cython.NULL:
             raise MemoryError
+        return w
+
+    @cython.cfunc
+    @cython.exceptval(-1)
+    def _write(self, w: Writer, message: object) -> cython.int:
         try:
             _write_struct(w, self.shape, message)
         except (AttributeError, TypeError, OverflowError, UnicodeEncodeError) as error:
             raise EncodeError(f"{self.title}: {error}") from error
-        parts.append(PyBytes_FromStringAndSize(cython.cast(cython.p_char, w.data), w.size))
+        w.parts.append(PyBytes_FromStringAndSize(cython.cast(cython.p_char, w.data), w.size))
+        return 0

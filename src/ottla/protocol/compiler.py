@@ -19,11 +19,12 @@ from importlib.machinery import EXTENSION_SUFFIXES
 from importlib.util import find_spec
 from typing import Any
 
-from ottla.protocol.message import MISSING, Message, Struct
+from ottla.protocol.message import MISSING, Message, Struct, has_tagged_head
 from ottla.protocol.plans import plans_of
 from ottla.protocol.source import Source, default_text
 
 Encode = Callable[[Any, list[Any]], None]
+Frame = Callable[[Any, int], list[Any]]
 Decode = Callable[[Any, int], tuple[Any, int]]
 
 
@@ -81,6 +82,17 @@ def build_encoder(cls: type[Message], version: int) -> Encode:
     return encode
 
 
+def build_framer(cls: type[Message], version: int) -> Frame:
+    """The encoder of whole frames of one version of a response."""
+    if not COMPILED:
+        return write_framer(cls, version)
+    from ottla.protocol._encoding import Encoder
+
+    encoder: Any = Encoder(cls, version)
+    frame: Frame = encoder.encode_frame
+    return frame
+
+
 def build_decoder(cls: type[Message], version: int) -> Decode:
     """The decoder of one version."""
     if not COMPILED:
@@ -99,6 +111,20 @@ def write_encoder(cls: type[Message], version: int) -> Encode:
     title = f"<{cls.__module__}.{cls.__name__} version {version} encode>"
     function: Encode = Encoder(cls, version).compile(title, ENCODE_NAMES)
     return function
+
+
+def write_framer(cls: type[Message], version: int) -> Frame:
+    """The encoder of whole frames of one version, in Python."""
+    from ottla.protocol.frames import frame_response
+
+    encode, tagged_head = write_encoder(cls, version), has_tagged_head(cls, version)
+
+    def frame(message: Any, correlation_id: int) -> list[Any]:
+        parts: list[Any] = []
+        encode(message, parts)
+        return frame_response(parts, correlation_id, tagged_head=tagged_head)
+
+    return frame
 
 
 def write_decoder(cls: type[Message], version: int) -> Decode:

@@ -7,14 +7,15 @@ client must be able to read the answer before it knows what the broker speaks (K
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from struct import Struct
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
-from ottla.protocol.message import Message
+from ottla.protocol.compiler import COMPILED
+from ottla.protocol.message import API_VERSIONS, Message, has_tagged_head
 from ottla.protocol.registry import API
 from ottla.protocol.wire import Buffer, DecodeError, EncodeError, read_uvarint, skip_tags
 
-API_VERSIONS = 18
 MAX_FRAME = 2**31 - 1
 
 _REQUEST = Struct(">hhih")
@@ -35,11 +36,25 @@ class RequestHeader(NamedTuple):
     client_id: str | None = None
 
 
+_Found = tuple[RequestHeader, int]
+_FLEXIBLE_FROM = {info.key: info.flexible_from for info in API.values()}
+_read_plain: Callable[[Buffer, dict[int, int], type[RequestHeader]], _Found | None] | None = None
+if COMPILED:
+    from ottla.protocol import _decoding
+
+    _kernels: Any = _decoding
+    _read_plain = _kernels.read_request_header
+
+
 def decode_request_header(buffer: Buffer, position: int = 0) -> tuple[RequestHeader, int]:
     """The header at `position` (after the size), and the position of the body. Raises DecodeError.
 
     The header of an API or version that nobody knows is read up to the client id: enough to refuse it.
     """
+    if _read_plain is not None and not position:
+        found = _read_plain(buffer, _FLEXIBLE_FROM, RequestHeader)
+        if found is not None:
+            return found
     end = len(buffer)
     if end - position < _REQUEST_SIZE:
         raise DecodeError(f"A request header takes {_REQUEST_SIZE} bytes, {end - position} are there")
@@ -70,34 +85,35 @@ def decode_request_header(buffer: Buffer, position: int = 0) -> tuple[RequestHea
 class Encoded:
     """A response in bytes, to be sent again to whoever asks the same in the same version."""
 
-    __slots__ = ("API_KEY", "FLEXIBLE_FROM", "_body")
+    __slots__ = ("_body", "_tagged_head")
 
     def __init__(self, response: Message, version: int) -> None:
-        self.API_KEY = response.API_KEY
-        self.FLEXIBLE_FROM = response.FLEXIBLE_FROM
+        self._tagged_head = has_tagged_head(type(response), version)
         self._body = response.encode(version)
 
     def __len__(self) -> int:
         return len(self._body)
 
-    def encode_parts(self, version: int, parts: list[Buffer]) -> None:  # noqa: ARG002 - it was chosen before
-        """Append the bytes to `parts`, as a message does."""
-        parts.append(self._body)
+    def encode_frame(self, version: int, correlation_id: int) -> list[Buffer]:  # noqa: ARG002 - it was chosen before
+        """A whole frame, as a message makes it."""
+        return frame_response([self._body], correlation_id, tagged_head=self._tagged_head)
 
 
-def encode_response(header: RequestHeader, response: Message | Encoded) -> list[Buffer]:
-    """A whole frame, in the version that the request had, as buffers to write one after the other."""
-    _, version, correlation_id, _ = header
-    parts: list[Buffer] = []
-    response.encode_parts(version, parts)
+def frame_response(parts: list[Buffer], correlation_id: int, *, tagged_head: bool) -> list[Buffer]:
+    """The parts of a response with a header before them. A long one is not copied."""
     size = len(parts[0]) if len(parts) == 1 else sum(map(len, parts))
-    if version >= response.FLEXIBLE_FROM and response.API_KEY != API_VERSIONS:
+    if tagged_head:
         head = _pack_flexible_response(_checked(size + 5), correlation_id, 0)
     else:
         head = _pack_response(_checked(size + 4), correlation_id)
     if len(parts) == 1:
         return [head + parts[0]]
     return [head, *parts]
+
+
+def encode_response(header: RequestHeader, response: Message | Encoded) -> list[Buffer]:
+    """A whole frame, in the version that the request had, as buffers to write one after the other."""
+    return response.encode_frame(header.api_version, header.correlation_id)
 
 
 def encode_request(request: Message, version: int, correlation_id: int, client_id: str | None) -> list[Buffer]:

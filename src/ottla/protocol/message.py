@@ -39,8 +39,14 @@ Uuid: TypeAlias = Annotated[bytes, "16 bytes"]
 # Decoded as a memoryview of the buffer that was decoded, not copied.
 Records: TypeAlias = Buffer
 
+API_VERSIONS: Final = 18
 NEVER: Final = 32767  # as FLEXIBLE_FROM: above every version
 MISSING: Final[Any] = type("_Missing", (), {"__repr__": lambda _: "MISSING"})()
+
+
+def has_tagged_head(cls: type[Message], version: int) -> bool:
+    """Whether a response's header has tagged fields: in flexible versions, but never that of ApiVersions (KIP-511)."""
+    return version >= cls.FLEXIBLE_FROM and cls.API_KEY != API_VERSIONS
 
 
 class Field:
@@ -123,12 +129,13 @@ class _Declared(type):
         namespace["FIELDS"] = fields
         if versions is None:
             return super().__new__(cls, name, bases, namespace)
-        encoders, decoders = _Codecs("build_encoder"), _Codecs("build_decoder")
+        encoders, decoders, framers = _Codecs("build_encoder"), _Codecs("build_decoder"), _Codecs("build_framer")
         first, last = version_range(versions)
         namespace |= {"API_KEY": key, "MIN_VERSION": first, "MAX_VERSION": last}
         namespace |= {"FLEXIBLE_FROM": version_range(flexible)[0], "_encoders": encoders, "_decoders": decoders}
+        namespace["_framers"] = framers
         new: Any = super().__new__(cls, name, bases, namespace)
-        encoders.owner = decoders.owner = new
+        encoders.owner = decoders.owner = framers.owner = new
         result: _Declared = new
         return result
 
@@ -173,6 +180,7 @@ class Message(Struct):
     MAX_VERSION: ClassVar[int]
     FLEXIBLE_FROM: ClassVar[int]
     _encoders: ClassVar[dict[int, Callable[[Any, list[Buffer]], None]]]
+    _framers: ClassVar[dict[int, Callable[[Any, int], list[Buffer]]]]
     _decoders: ClassVar[dict[int, Callable[[Buffer, int], tuple[Any, int]]]]
 
     def encode(self, version: int) -> bytes:
@@ -185,6 +193,10 @@ class Message(Struct):
     def encode_parts(self, version: int, parts: list[Buffer]) -> None:
         """Append the message's bytes to `parts`, long records (2 KiB and more) as they are, uncopied."""
         self._encoders[version](self, parts)
+
+    def encode_frame(self, version: int, correlation_id: int) -> list[Buffer]:
+        """A whole frame of this response, as buffers to write one after the other. Raises VersionError, EncodeError."""
+        return self._framers[version](self, correlation_id)
 
     @classmethod
     def decode(cls, buffer: Buffer, version: int) -> Self:

@@ -16,8 +16,9 @@ from cython.cimports.cpython.object import PyTypeObject
 from cython.cimports.cpython.ref import Py_INCREF
 from cython.cimports.cpython.tuple import PyTuple_SET_ITEM
 from cython.cimports.cpython.unicode import PyUnicode_DecodeUTF8
-from cython.cimports.libc.stdint import int32_t, int64_t, uint8_t, uint32_t, uint64_t
+from cython.cimports.libc.stdint import int16_t, int32_t, int64_t, uint8_t, uint32_t, uint64_t
 from cython.cimports.libc.string import memcpy
+from cython.cimports.ottla.records._castagnoli import ottla_computes_crc, ottla_crc32c
 from cython.cimports.ottla.records._numbers import hash_key, size_of, write_number
 from cython.cimports.ottla.records._shapes import Shape, read_number, read_record
 
@@ -29,6 +30,11 @@ _HEADER_SIZE = cython.declare(cython.Py_ssize_t, 61)
 _LOG_OVERHEAD = cython.declare(cython.Py_ssize_t, 12)
 _MIN_BATCH_LENGTH = cython.declare(cython.Py_ssize_t, 49)
 _MIN_RECORD_SIZE = cython.declare(cython.Py_ssize_t, 7)
+_CRC_START = cython.declare(cython.Py_ssize_t, 21)
+# Above, the library computes a CRC quicker.
+_PLAIN_BYTES = cython.declare(cython.Py_ssize_t, 4096)
+_FARTHEST = cython.declare(int64_t, 1 << 62)
+_computes_crc = cython.declare(cython.bint, ottla_computes_crc())
 
 _Bytes = cython.typedef(cython.pointer(cython.const[uint8_t]))
 _Room = cython.typedef(cython.pointer(uint8_t))
@@ -137,6 +143,94 @@ def walk_records(buffer: object, start: cython.Py_ssize_t, end: cython.Py_ssize_
     finally:
         PyBuffer_Release(cython.address(view))
     return least, greatest, null_keys, misplaced
+
+
+@cython.cfunc
+@cython.inline
+def _number(data: _Bytes, size: cython.int) -> uint64_t:
+    """The number whose highest byte comes first."""
+    number: uint64_t = 0
+    index: cython.int
+    for index in range(size):
+        number = number << 8 | data[index]
+    return number
+
+
+@cython.cfunc
+@cython.inline
+def _fill(row: object, index: cython.Py_ssize_t, number: int64_t) -> None:
+    value: object = number
+    Py_INCREF(value)
+    PyTuple_SET_ITEM(row, index, value)
+
+
+def plain_batch(buffer: object, most_bytes: cython.Py_ssize_t, make: type) -> object:
+    """(header as `make`, least and greatest timestamp, records without key) of a batch with nothing special; else None.
+
+    Small, alone in the buffer, within `most_bytes`, without attributes, offsets from 0 on, sound to the last record.
+    """
+    view: Py_buffer
+    found: object = None
+    PyObject_GetBuffer(buffer, cython.address(view), PyBUF_SIMPLE)
+    if _computes_crc and _HEADER_SIZE <= view.len <= _PLAIN_BYTES and view.len <= most_bytes:
+        found = _plain_batch(cython.cast(_Bytes, view.buf), view.len, make)
+    PyBuffer_Release(cython.address(view))
+    return found
+
+
+@cython.cfunc
+def _plain_batch(data: _Bytes, end: cython.Py_ssize_t, make: type) -> object:
+    s: Shape
+    count: int32_t = cython.cast(int32_t, _number(data + 57, 4))
+    base_timestamp: int64_t = cython.cast(int64_t, _number(data + 27, 8))
+    producer_id: int64_t = cython.cast(int64_t, _number(data + 43, 8))
+    base_sequence: int32_t = cython.cast(int32_t, _number(data + 53, 4))
+    crc: uint32_t = cython.cast(uint32_t, _number(data + 17, 4))
+    if (
+        _number(data, 8) != 0
+        or _number(data + 8, 4) != cython.cast(uint64_t, end - _LOG_OVERHEAD)
+        or data[16] != 2
+        or data[21] != 0
+        or data[22] != 0
+        or count <= 0
+        or count > end
+        or _number(data + 23, 4) != cython.cast(uint64_t, count - 1)
+        or (producer_id >= 0 and base_sequence < 0)
+        or not -_FARTHEST < base_timestamp < _FARTHEST
+        or ottla_crc32c(data + _CRC_START, end - _CRC_START) != crc
+    ):
+        return None
+    least: int64_t = 0
+    greatest: int64_t = 0
+    null_keys: cython.Py_ssize_t = 0
+    position: cython.Py_ssize_t = _HEADER_SIZE
+    index: int32_t
+    for index in range(count):
+        if not read_record(data, position, end, cython.address(s)) or s.offset_delta != index:
+            return None
+        position = s.end
+        if index == 0 or s.timestamp_delta < least:
+            least = s.timestamp_delta
+        if index == 0 or s.timestamp_delta > greatest:
+            greatest = s.timestamp_delta
+        null_keys += s.key_size < 0
+    if position != end or not -_FARTHEST < least <= greatest < _FARTHEST:
+        return None
+    header: object = PyType_GenericAlloc(cython.cast(cython.pointer(PyTypeObject), make), 13)
+    _fill(header, 0, 0)
+    _fill(header, 1, end - _LOG_OVERHEAD)
+    _fill(header, 2, cython.cast(int32_t, _number(data + 12, 4)))
+    _fill(header, 3, 2)
+    _fill(header, 4, crc)
+    _fill(header, 5, 0)
+    _fill(header, 6, count - 1)
+    _fill(header, 7, base_timestamp)
+    _fill(header, 8, cython.cast(int64_t, _number(data + 35, 8)))
+    _fill(header, 9, producer_id)
+    _fill(header, 10, cython.cast(int16_t, _number(data + 51, 2)))
+    _fill(header, 11, base_sequence)
+    _fill(header, 12, count)
+    return header, base_timestamp + least, base_timestamp + greatest, null_keys
 
 
 def decode_records(

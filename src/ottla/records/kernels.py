@@ -39,6 +39,7 @@ decode_records = _chosen.decode_records
 encode_records = _chosen.encode_records
 keep_records = _chosen.keep_records
 murmur2 = _chosen.murmur2
+plain_batch = _chosen.plain_batch
 scan_batches = _chosen.scan_batches
 walk_records = _chosen.walk_records
 

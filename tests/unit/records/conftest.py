@@ -13,6 +13,7 @@ KERNEL_FUNCTIONS = (
     "encode_records",
     "keep_records",
     "murmur2",
+    "plain_batch",
     "scan_batches",
     "walk_records",
 )

@@ -3,9 +3,22 @@
 from types import ModuleType
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from ottla.common.errors import ErrorCode, KafkaError
-from ottla.records import Codec, ProduceRules, RecordError, check_crc, decode_batch, encode_batch, validate_produced
+from ottla.records import (
+    Codec,
+    ProduceRules,
+    RecordError,
+    _kernels_fallback,
+    check_crc,
+    decode_batch,
+    encode_batch,
+    kernels,
+    validate_produced,
+)
+from ottla.records.checksum import crc32c
 
 from .samples import CODECS, ROWS, rows_of, with_field, with_payload
 
@@ -231,3 +244,35 @@ def test_log_append_time_and_another_codec_go_together(kernel: ModuleType) -> No
     assert (header.codec, header.is_log_append_time, header.max_timestamp) == (Codec.LZ4, True, NOW)
     assert check_crc(changed, 0, len(changed))
     assert len(decode_batch(changed)) == 4
+
+
+@settings(max_examples=300, deadline=None, derandomize=True, database=None)
+@given(
+    st.lists(st.tuples(st.integers(NOW - 5, NOW + 5), st.none() | st.binary(max_size=3)), min_size=1, max_size=4),
+    st.lists(st.tuples(st.integers(0, 1000), st.sampled_from((0, 1, 2, 127, 128, 255))), max_size=2),
+    st.booleans(),
+    st.sampled_from(
+        (RULES, ProduceRules("orders", compacted=True), ProduceRules("orders", before_max_ms=3, after_max_ms=3))
+    ),
+)
+def test_the_short_way_of_small_batches_says_what_the_long_one_says(
+    rows: list[tuple[int, bytes | None]], spoilt: list[tuple[int, int]], mend: bool, rules: ProduceRules
+) -> None:
+    batch = bytearray(encode_batch([(timestamp, key, b"value", []) for timestamp, key in rows]))
+    for place, byte in spoilt:
+        batch[place % len(batch)] = byte
+    if mend:  # or the checksum hides all else
+        batch[17:21] = crc32c(batch[21:]).to_bytes(4, "big")
+
+    def outcome() -> object:
+        copy = bytearray(batch)
+        try:
+            header, view = validate_produced(memoryview(copy), rules, NOW)
+        except KafkaError as error:
+            return error.code, error.message, getattr(error, "record_errors", None), copy
+        return header, bytes(view), copy
+
+    short = outcome()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(kernels, "plain_batch", _kernels_fallback.plain_batch)
+        assert outcome() == short
