@@ -3,11 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
-import signal
-import subprocess
-import sys
-import textwrap
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -188,47 +183,3 @@ def test_a_query_whose_topic_is_made_anew_stops_and_says_so(world: World) -> Non
     world.admin.delete_topic(topic)
     with pytest.raises(StreamingQueryException, match=rf"{topic}-0 is gone.*failOnDataLoss"):
         query.awaitTermination(WAIT_S)
-
-
-DIES = """
-import os, signal, sys
-import ottla.spark
-
-bootstrap, topic, checkpoint, ready = sys.argv[1:]
-spark = ottla.spark.session("dies", "local[1]", **{"spark.ui.enabled": False, "spark.log.level": "OFF"})
-
-def die(rows, batch):
-    if batch == 0:
-        open(ready, "w").close()  # the first batch is done: where the query began is in the checkpoint
-        return
-    rows.count()
-    os.kill(os.getpid(), signal.SIGKILL)
-
-stream = spark.readStream.format("ottla").option("kafka.bootstrap.servers", bootstrap).option("subscribe", topic)
-query = stream.load().writeStream.foreachBatch(die).option("checkpointLocation", checkpoint).start()
-query.awaitTermination(120)
-"""
-
-
-@pytest.mark.timeout(300)
-def test_a_query_that_is_killed_in_its_first_batch_with_records_reads_them_again(world: World, tmp_path: Path) -> None:
-    topic = world.topic()
-    world.send(topic, 3)
-    script, ready = tmp_path / "dies.py", tmp_path / "ready"
-    script.write_text(textwrap.dedent(DIES))
-    command = [sys.executable, str(script), world.bootstrap, topic, world.checkpoint, str(ready)]
-    # A session of its own, so that the JVM can be killed with it.
-    process = subprocess.Popen(command, start_new_session=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-    try:
-        deadline = time.monotonic() + WAIT_S
-        while not ready.exists():
-            assert process.poll() is None
-            assert time.monotonic() < deadline
-            time.sleep(0.1)
-        world.send(topic, 7)
-        assert process.wait(WAIT_S) == -signal.SIGKILL
-    finally:
-        os.killpg(process.pid, signal.SIGKILL)
-    world.send(topic, 2)
-    world.query(topic, {"availableNow": True}).awaitTermination(WAIT_S)
-    assert sum(count for _, count in world.batches) == 9, "what the dead run had begun, and what came since"

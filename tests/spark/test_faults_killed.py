@@ -1,0 +1,210 @@
+"""A streaming query whose driver is killed with -9, at each step of a micro-batch, and goes on in another process.
+
+All that a killed driver leaves is on disk (and in its group). So where it is stopped at a step, a copy of the disk is
+what a kill there would have left: one driver serves for all steps, and is killed at the last one.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Self
+
+import pytest
+
+from ottla.clients import Admin
+from ottla.testing import Ottla
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+WAIT_S = 100.0
+DRIVER = '''
+import json, sys, time
+from pathlib import Path
+import ottla.spark
+
+bootstrap, topic, group, home = sys.argv[1:]
+home = Path(home)
+spark = ottla.spark.session("killed", "local[2]", **{
+    "spark.ui.enabled": False, "spark.log.level": "OFF", "spark.driver.memory": "512m",
+    "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
+})
+
+def keep(rows, batch):
+    """A sink that may be written to again: what a batch has replaces what it had."""
+    found = sorted([row.partition, row.offset] for row in rows.select("partition", "offset").collect())
+    part = home / f"{batch}.part"
+    part.write_text(json.dumps(found))
+    part.rename(home / f"{batch}.json")
+    while (home / "hold").exists() and found:
+        (home / "held").touch()
+        time.sleep(0.02)
+
+stream = spark.readStream.format("ottla").options(**{
+    "kafka.bootstrap.servers": bootstrap, "subscribe": topic, "commitGroup": group,
+})
+query = stream.load().writeStream.foreachBatch(keep).option("checkpointLocation", str(home / "checkpoint"))
+query.trigger(processingTime="200 milliseconds").start().awaitTermination()
+'''
+
+
+class Home:
+    """A query's checkpoint and its sink, on disk."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    def has(self, kind: str, batch: int) -> bool:
+        """Whether the checkpoint has the batch among those that are planned ("offsets") or done ("commits")."""
+        return (self.path / "checkpoint" / kind / str(batch)).exists()
+
+    def batches(self) -> dict[int, list[list[int]]]:
+        """What is in the sink."""
+        return {int(path.stem): json.loads(path.read_text()) for path in self.path.glob("*.json")}
+
+    def rows(self) -> list[tuple[int, ...]]:
+        """The same, without batches."""
+        return sorted(tuple(row) for batch in self.batches().values() for row in batch)
+
+    def done(self) -> int:
+        """How many records are in batches that the checkpoint knows to be done."""
+        return sum(len(rows) for batch, rows in self.batches().items() if self.has("commits", batch))
+
+    def copy(self, name: str) -> Home:
+        """As it is now."""
+        return Home(Path(shutil.copytree(self.path, self.path.with_name(name))))
+
+
+class Driver:
+    """The query's driver, in a process of its own."""
+
+    def __init__(self, ottla: Ottla, home: Home) -> None:
+        self.ottla = ottla
+        self.home = home
+        self.topic = ottla.topic(partitions=2)
+        self.group = f"{self.topic}-group"
+        self._process: subprocess.Popen[bytes] | None = None
+        home.path.mkdir()
+        (home.path / "driver.py").write_text(DRIVER)
+
+    def __enter__(self) -> Self:
+        command = [sys.executable, "driver.py", self.ottla.bootstrap, self.topic, self.group, str(self.home.path)]
+        with (self.home.path / "log").open("ab") as log:
+            self._process = subprocess.Popen(
+                command, cwd=self.home.path, stdout=log, stderr=log, start_new_session=True
+            )
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.kill()
+
+    def kill(self) -> None:
+        """Kill -9, Java and Python's workers with it."""
+        assert self._process is not None
+        if self._process.returncode is None:
+            _kill_session(self._process.pid)
+            self._process.wait(30)
+
+    def until(self, condition: Callable[[], object], what: str) -> None:
+        """Wait for it while the driver runs."""
+        deadline = time.monotonic() + WAIT_S
+        while not condition():
+            assert self._process is not None
+            if self._process.poll() is not None or time.monotonic() > deadline:
+                raise AssertionError(f"not {what}\n{(self.home.path / 'log').read_text()[-3000:]}")
+            time.sleep(0.02)
+
+    def committed(self) -> int:
+        """How many records the group says are processed."""
+        with Admin(self.ottla.bootstrap) as admin:
+            return sum(at.offset for at in admin.list_group_offsets(self.group).values())
+
+
+def _kill_session(leader: int) -> None:
+    """Python's workers have process groups of their own, but all are of one session."""
+    listed = subprocess.run(["ps", "-A", "-o", "pid="], capture_output=True, text=True, check=True, timeout=10).stdout
+    for pid in map(int, listed.split()):
+        with contextlib.suppress(ProcessLookupError):
+            if os.getsid(pid) == leader:
+                os.kill(pid, signal.SIGKILL)
+
+
+@pytest.mark.timeout(400)
+def test_a_query_that_is_killed_at_any_step_loses_and_doubles_nothing(
+    spark: SparkSession, ottla: Ottla, tmp_path: Path
+) -> None:
+    home = Home(tmp_path / "query")
+    driver = Driver(ottla, home)
+    topic, faults = driver.topic, ottla.faults
+    sent = 0
+
+    def send(count: int) -> None:
+        nonlocal sent
+        for partition in (0, 1):
+            ottla.produce(topic, *(f"v{i}" for i in range(count)), partition=partition)
+        sent += 2 * count
+
+    send(3)
+    before = sent  # the query begins at the latest offsets, behind these
+    hold = home.path / "hold"
+    with driver:
+        driver.until(lambda: home.has("commits", 0), "begun")
+        hold.touch()
+        send(10)
+        driver.until((home.path / "held").exists, "in the sink")
+        in_sink = home.copy("in-sink")
+        assert driver.committed() == before, "never ahead of what is done"
+
+        with faults.fail("ListOffsets", "LEADER_NOT_AVAILABLE", times=None) as unanswered:
+            hold.unlink()
+            driver.until(lambda: home.has("commits", 1) and unanswered.count > 1, "asking for the next batch")
+            send(4)
+            before_offsets = home.copy("before-offsets")
+
+        driver.until(lambda: home.has("commits", 2), "done with them")
+        with faults.fail("Fetch", "NOT_LEADER_OR_FOLLOWER", times=None, topic=topic, partition=1) as unread:
+            send(5)
+            driver.until(lambda: home.has("offsets", 3) and unread.count > 1, "reading")
+            half_read = home.copy("half-read")
+            assert driver.committed() <= before + home.done()
+
+        driver.until(lambda: home.has("commits", 3), "done with these")
+        with faults.fail("OffsetCommit", "COORDINATOR_LOAD_IN_PROGRESS", times=None) as untold:
+            send(6)
+            driver.until(lambda: home.has("commits", 4) and untold.count > 1, "telling the group")
+            driver.kill()
+
+    assert driver.committed() < before + home.done() == sent
+    assert not in_sink.has("commits", 1)
+    assert in_sink.batches()[1], "it was in the sink"
+    assert not before_offsets.has("offsets", 2)
+    assert half_read.has("offsets", 3)
+    assert not half_read.has("commits", 3)
+
+    whole = [(partition, offset) for partition in (0, 1) for offset in range(before // 2, sent // 2)]
+    for left in (in_sink, before_offsets, half_read, home):
+        had = left.batches()
+        _run_to_the_end(spark, driver, left)
+        assert left.rows() == whole, left.path.name
+        assert had.items() <= left.batches().items(), "a batch that is done again is the same"
+    assert driver.committed() == sent
+
+
+def _run_to_the_end(spark: SparkSession, driver: Driver, home: Home) -> None:
+    def keep(rows: DataFrame, batch: int) -> None:
+        found = sorted([row.partition, row.offset] for row in rows.select("partition", "offset").collect())
+        (home.path / f"{batch}.json").write_text(json.dumps(found))
+
+    options = {"kafka.bootstrap.servers": driver.ottla.bootstrap, "subscribe": driver.topic}
+    stream = spark.readStream.format("ottla").options(**options, commitGroup=driver.group).load()
+    writes = stream.writeStream.foreachBatch(keep).option("checkpointLocation", str(home.path / "checkpoint"))
+    assert writes.trigger(availableNow=True).start().awaitTermination(int(WAIT_S))
