@@ -7,6 +7,12 @@ from ottla.serde._builders cimport (
 )
 from ottla.serde._views cimport ByteRows, Bytes, Held
 
+cdef int INT, LONG, INT_FLOAT, LONG_FLOAT, ENUM, CHOICE, SKIP_NUMBER, BOOL, FLOAT
+cdef int DOUBLE, TEXT, BYTES, FIXED, FIXED_DECIMAL, SKIP_FIXED, RECORD, MAP, MEMBER
+cdef int CONSTANT, NOTHING, REFUSED, CUT, LONG_NUMBER, RANGE, LENGTH, SYMBOL, BRANCH
+cdef int UTF8, DIGITS, ITEMS, UNRESOLVED, HEADER
+cdef int64_t MOST_EMPTY_ITEMS
+
 
 cdef class Step:
     cdef readonly int op

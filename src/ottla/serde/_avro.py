@@ -18,6 +18,41 @@ try:
 except ImportError:
     from ottla.serde import plain as cython
 
+from ottla.serde.avro_ops import (
+    BOOL,
+    BRANCH,
+    BYTES,
+    CHOICE,
+    CONSTANT,
+    CUT,
+    DIGITS,
+    DOUBLE,
+    ENUM,
+    FIXED,
+    FIXED_DECIMAL,
+    FLOAT,
+    HEADER,
+    INT,
+    INT_FLOAT,
+    ITEMS,
+    LENGTH,
+    LONG,
+    LONG_FLOAT,
+    LONG_NUMBER,
+    MAP,
+    MEMBER,
+    NOTHING,
+    RANGE,
+    RECORD,
+    REFUSED,
+    SKIP_FIXED,
+    SKIP_NUMBER,
+    SYMBOL,
+    TEXT,
+    UNRESOLVED,
+    UTF8,
+)
+
 if not cython.compiled:
     import struct
 
@@ -33,43 +68,6 @@ if not cython.compiled:
     )
     from ottla.serde._views import Held
 
-# What a step does. Those up to SKIP_NUMBER read a number first; those from RECORD on hold others.
-INT = 1
-LONG = 2
-INT_FLOAT = 3
-LONG_FLOAT = 4
-ENUM = 5
-CHOICE = 6
-SKIP_NUMBER = 7
-BOOL = 8
-FLOAT = 9
-DOUBLE = 10
-TEXT = 11
-BYTES = 12
-FIXED = 13
-DECIMAL = 14
-FIXED_DECIMAL = 15
-SKIP_BYTES = 16
-SKIP_FIXED = 17
-RECORD = 18
-ARRAY = 19
-MAP = 20
-MEMBER = 21
-CONSTANT = 22
-NULL = 23
-REFUSED = 24
-
-CUT = 1
-LONG_NUMBER = 2
-RANGE = 3
-LENGTH = 4
-SYMBOL = 5
-BRANCH = 6
-UTF8 = 7
-DIGITS = 8
-ITEMS = 9
-UNRESOLVED = 10
-HEADER = 11
 REASONS = {
     CUT: "ends before its value does",
     LONG_NUMBER: "has a number of more than 64 bits",
@@ -198,7 +196,7 @@ class Reader:
         return self._read_around(step)
 
     def _read_around(self, step):
-        if step.op == NULL:
+        if step.op == NOTHING:
             if step.builder is not None:
                 step.builder.append_null()
             return True

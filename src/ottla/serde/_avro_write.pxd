@@ -4,6 +4,10 @@ from libc.stdint cimport int64_t, uint8_t, uint64_t
 from ottla.serde._builders cimport BinaryBuilder, Store
 from ottla.serde._views cimport Bytes, ColumnView, Held
 
+cdef int PUT_NULL, PUT_BOOL, PUT_INT8, PUT_INT16, PUT_INT32, PUT_INT64, PUT_FLOAT
+cdef int PUT_DOUBLE, PUT_BYTES, PUT_FIXED, PUT_ENUM, PUT_DECIMAL, PUT_FIXED_DECIMAL, PUT_RECORD
+cdef int PUT_ARRAY, PUT_MAP, PUT_MEMBERS, IS_NULL, OTHER_SIZE, NO_SYMBOL, TOO_LARGE
+
 
 cdef class WriteStep:
     cdef readonly int op

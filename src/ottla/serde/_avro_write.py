@@ -16,37 +16,38 @@ try:
 except ImportError:
     from ottla.serde import plain as cython
 
+from ottla.serde.avro_ops import (
+    IS_NULL,
+    NO_SYMBOL,
+    OTHER_SIZE,
+    PUT_ARRAY,
+    PUT_BOOL,
+    PUT_BYTES,
+    PUT_DECIMAL,
+    PUT_DOUBLE,
+    PUT_ENUM,
+    PUT_FIXED,
+    PUT_FIXED_DECIMAL,
+    PUT_FLOAT,
+    PUT_INT8,
+    PUT_INT16,
+    PUT_INT32,
+    PUT_INT64,
+    PUT_MAP,
+    PUT_MEMBERS,
+    PUT_NULL,
+    PUT_RECORD,
+    TOO_LARGE,
+)
+
 if not cython.compiled:
     from ottla.serde._views import Held
 
-NULL = 1
-BOOL = 2
-INT8 = 3
-INT16 = 4
-INT32 = 5
-INT64 = 6
-MILLIS = 7
-FLOAT = 8
-DOUBLE = 9
-BYTES = 10
-FIXED = 11
-ENUM = 12
-DECIMAL = 13
-FIXED_DECIMAL = 14
-RECORD = 15
-ARRAY = 16
-MAP = 17
-MEMBERS = 18
-
-NOT_NULL = 1
-SIZE = 2
-SYMBOL = 3
-DIGITS = 4
 REASONS = {
-    NOT_NULL: "is null, which the schema does not have",
-    SIZE: "has another size than the schema's fixed",
-    SYMBOL: "is not among the enum's symbols",
-    DIGITS: "has more digits than the schema's fixed holds",
+    IS_NULL: "is null, which the schema does not have",
+    OTHER_SIZE: "has another size than the schema's fixed",
+    NO_SYMBOL: "is not among the enum's symbols",
+    TOO_LARGE: "has more digits than the schema's fixed holds",
 }
 
 
@@ -73,7 +74,7 @@ class WriteStep:
                 step.bind(view.children[step.child])
 
     def name(self, symbols: Any) -> None:
-        """Set an ENUM's symbols, as bytes."""
+        """Set an enum's symbols, as bytes."""
         self.symbols = [Held(symbol) for symbol in symbols]
 
 
@@ -110,45 +111,45 @@ class Writer:
         if view is None or view.is_null(row):
             if step.null_branch >= 0:
                 self._put_number(step.null_branch)
-            elif step.op != NULL:
-                return self._fail(step, NOT_NULL)
+            elif step.op != PUT_NULL:
+                return self._fail(step, IS_NULL)
             return True
-        if step.op == MEMBERS:
+        if step.op == PUT_MEMBERS:
             return self._write_member(step, row)
         if step.branch >= 0:
             self._put_number(step.branch)
-        if step.op == RECORD:
+        if step.op == PUT_RECORD:
             for i in range(step.count):
                 if not self.write(step.steps[i], row):
                     return False
             return True
-        if step.op == BYTES or step.op == FIXED or step.op == ENUM:
+        if step.op == PUT_BYTES or step.op == PUT_FIXED or step.op == PUT_ENUM:
             return self._write_bytes(step, row)
-        if step.op == DECIMAL or step.op == FIXED_DECIMAL:
+        if step.op == PUT_DECIMAL or step.op == PUT_FIXED_DECIMAL:
             return self._write_decimal(step, row)
-        if step.op == ARRAY or step.op == MAP:
+        if step.op == PUT_ARRAY or step.op == PUT_MAP:
             return self._write_blocks(step, row)
         return self._write_number(step, row)
 
     def _write_number(self, step, row):
         view = step.view
         at = view.first + row
-        if step.op == DOUBLE:
+        if step.op == PUT_DOUBLE:
             self.out.put(view.bytes, 8 * at, 8)
             return True
-        if step.op == FLOAT:
+        if step.op == PUT_FLOAT:
             self.out.put(view.bytes, 4 * at, 4)
             return True
-        if step.op == BOOL:
+        if step.op == PUT_BOOL:
             self.out.put_byte(view.bit(row))
             return True
-        if step.op == INT64:
+        if step.op == PUT_INT64:
             value = view.int64s[at]
-        elif step.op == INT32:
+        elif step.op == PUT_INT32:
             value = view.int32s[at]
-        elif step.op == INT16:
+        elif step.op == PUT_INT16:
             value = view.int16s[at]
-        elif step.op == INT8:
+        elif step.op == PUT_INT8:
             value = view.bytes[at]
             if value > 127:
                 value -= 256
@@ -165,12 +166,12 @@ class Writer:
         view = step.view
         start = view.start(row)
         size = view.end(row) - start
-        if step.op == FIXED:
+        if step.op == PUT_FIXED:
             if size != step.size:
-                return self._fail(step, SIZE)
+                return self._fail(step, OTHER_SIZE)
             self.out.put(view.data, start, size)
             return True
-        if step.op == BYTES:
+        if step.op == PUT_BYTES:
             self._put_number(size)
             self.out.put(view.data, start, size)
             return True
@@ -183,7 +184,7 @@ class Writer:
                 else:
                     self._put_number(i)
                     return True
-        return self._fail(step, SYMBOL)
+        return self._fail(step, NO_SYMBOL)
 
     def _write_decimal(self, step, row):
         """Two's complement, the highest byte first: as few bytes as hold it, or those of a fixed."""
@@ -193,11 +194,11 @@ class Writer:
         size = 16
         while size > 1 and data[start + size - 1] == sign and (data[start + size - 2] & 128) == (sign & 128):
             size -= 1
-        if step.op == DECIMAL:
+        if step.op == PUT_DECIMAL:
             self._put_number(size)
         else:
             if size > step.size:
-                return self._fail(step, DIGITS)
+                return self._fail(step, TOO_LARGE)
             for i in range(step.size - size):  # noqa: B007 - declared, as C needs it
                 self.out.put_byte(sign)
         for i in range(size):
@@ -213,7 +214,7 @@ class Writer:
         if end > start:
             self._put_number(end - start)
         for i in range(start, end):
-            if step.op == MAP and not self.write(keys, i):
+            if step.op == PUT_MAP and not self.write(keys, i):
                 return False
             if not self.write(items, i):
                 return False
@@ -227,7 +228,7 @@ class Writer:
             if not member.view.is_null(row):
                 return self.write(member, row)
         if step.null_branch < 0:
-            return self._fail(step, NOT_NULL)
+            return self._fail(step, IS_NULL)
         self._put_number(step.null_branch)
         return True
 

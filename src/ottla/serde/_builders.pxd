@@ -5,6 +5,8 @@ from libc.stdint cimport int64_t, uint8_t, uint64_t
 from libc.string cimport memcpy
 from ottla.serde._views cimport Bytes, Doubles, Floats, Held, Int16s, Int32s, Int64s, Room, UInt64s, is_utf8
 
+cdef Py_ssize_t LARGEST_DATA
+
 
 cdef class Store:
     cdef object content

@@ -12,6 +12,7 @@ import struct
 from typing import Any, Final
 
 from ottla.serde import _avro as r
+from ottla.serde import avro_ops as o
 from ottla.serde._builders import Column, Plan, builder
 from ottla.serde._views import ByteRows
 from ottla.serde.avro_schema import AvroSchemaError, Field, Node
@@ -105,39 +106,39 @@ def _mismatch(path: str, writer: Node, reader: Node) -> _Mismatch:
 def _resolve(writer: Node, reader: Node, into: Any, path: str) -> Any:
     """The step that reads a `writer` into the builder of a `reader`. Raises _Mismatch."""
     if writer.kind == "union":
-        return r.Step(r.CHOICE, path, into, [_or_refused(each, reader, into, path) for each in writer.branches])
+        return r.Step(o.CHOICE, path, into, [_or_refused(each, reader, into, path) for each in writer.branches])
     if reader.kind == "union":
         return _into_union(writer, reader, into, path)
     if writer.kind == "null" and reader.kind == "null":
-        return r.Step(r.NULL, path, into)
+        return r.Step(o.NOTHING, path, into)
     if writer.kind in _NUMBERS and reader.kind in _NUMBERS:
         return _number(writer, reader, into, path)
     if writer.kind in _TEXTS and reader.kind in _TEXTS:
-        op = r.DECIMAL if reader.logical == "decimal" else r.TEXT if reader.kind == "string" else r.BYTES
+        op = o.DECIMAL if reader.logical == "decimal" else o.TEXT if reader.kind == "string" else o.BYTES
         return r.Step(op, path, into)
     if writer.kind != reader.kind or not _same_name(writer, reader):
         raise _mismatch(path, writer, reader)
     if writer.kind == "record":
         return _record(writer, reader, into, path)
     if writer.kind == "boolean":
-        return r.Step(r.BOOL, path, into)
+        return r.Step(o.BOOL, path, into)
     if writer.kind == "fixed":
-        step = r.Step(r.FIXED_DECIMAL if reader.logical == "decimal" else r.FIXED, path, into)
+        step = r.Step(o.FIXED_DECIMAL if reader.logical == "decimal" else o.FIXED, path, into)
         step.size = writer.size
         return step
     if writer.kind == "enum":
-        step = r.Step(r.ENUM, path, into)
+        step = r.Step(o.ENUM, path, into)
         known = [each if each in reader.symbols else reader.default_symbol for each in writer.symbols]
         step.name([None if each is None else each.encode() for each in known])
         return step
     assert writer.items is not None
     assert reader.items is not None
     if writer.kind == "array":
-        step = r.Step(r.ARRAY, path, into, [_resolve(writer.items, reader.items, into.items, f"{path}[]")])
+        step = r.Step(o.ARRAY, path, into, [_resolve(writer.items, reader.items, into.items, f"{path}[]")])
         step.least = _least(writer.items)
         return step
-    key = r.Step(r.TEXT, f"{path}{{}}", into.keys)
-    step = r.Step(r.MAP, path, into, [key, _resolve(writer.items, reader.items, into.values, f"{path}{{}}")])
+    key = r.Step(o.TEXT, f"{path}{{}}", into.keys)
+    step = r.Step(o.MAP, path, into, [key, _resolve(writer.items, reader.items, into.values, f"{path}{{}}")])
     step.least = 1 + _least(writer.items)
     return step
 
@@ -147,18 +148,18 @@ def _or_refused(writer: Node, reader: Node, into: Any, path: str) -> Any:
     try:
         return _resolve(writer, reader, into, path)
     except _Mismatch:
-        return r.Step(r.REFUSED, path)
+        return r.Step(o.REFUSED, path)
 
 
 def _number(writer: Node, reader: Node, into: Any, path: str) -> Any:
     if _NUMBERS.index(writer.kind) > _NUMBERS.index(reader.kind):
         raise _mismatch(path, writer, reader)
     if reader.kind in ("int", "long"):
-        step = r.Step(r.INT if reader.kind == "int" else r.LONG, path, into)
+        step = r.Step(o.INT if reader.kind == "int" else o.LONG, path, into)
         step.factor = 1000 if reader.logical in ("timestamp-millis", "local-timestamp-millis") else 1
         return step
     return r.Step(
-        {"int": r.INT_FLOAT, "long": r.LONG_FLOAT, "float": r.FLOAT, "double": r.DOUBLE}[writer.kind], path, into
+        {"int": o.INT_FLOAT, "long": o.LONG_FLOAT, "float": o.FLOAT, "double": o.DOUBLE}[writer.kind], path, into
     )
 
 
@@ -167,15 +168,15 @@ def _into_union(writer: Node, reader: Node, into: Any, path: str) -> Any:
     chosen = reader.branches[at]
     branches = reader.non_null()
     if chosen.kind == "null":
-        return r.Step(r.NULL, path, into)
+        return r.Step(o.NOTHING, path, into)
     if len(branches) == 1:
         return _resolve(writer, chosen, into, path)
     if one_number(branches) is not None:
         return _number(writer, Node(chosen.kind), into, path)
     member = next(i for i, each in enumerate(branches) if each is chosen)
-    steps = [r.Step(r.REFUSED, path) for _ in branches]
+    steps = [r.Step(o.REFUSED, path) for _ in branches]
     steps[member] = _resolve(writer, chosen, into.children[member], path)
-    step = r.Step(r.MEMBER, path, into, steps)
+    step = r.Step(o.MEMBER, path, into, steps)
     step.size = member
     return step
 
@@ -211,35 +212,35 @@ def _record(writer: Node, reader: Node, into: Any, path: str) -> Any:
     for i, each in enumerate(reader.fields):
         if i not in filled:
             steps.append(_constant(each, into.children[i], _below(path, each.name)))
-    return r.Step(r.RECORD, path, into, steps)
+    return r.Step(o.RECORD, path, into, steps)
 
 
 def _constant(missing: Field, into: Any, path: str) -> Any:
     if not missing.has_default:
         raise _Mismatch(f"{path!r} is not in what was written, and the reader's schema has no default for it")
-    step = r.Step(r.CONSTANT, path, None, [_resolve(missing.node, missing.node, into, path)])
+    step = r.Step(o.CONSTANT, path, None, [_resolve(missing.node, missing.node, into, path)])
     step.hold(encode_default(missing.node, missing.default, path))
     return step
 
 
 def _skip(node: Node, path: str) -> Any:
     if node.kind in ("int", "long", "enum"):
-        return r.Step(r.SKIP_NUMBER, path)
+        return r.Step(o.SKIP_NUMBER, path)
     if node.kind in _TEXTS:
-        return r.Step(r.SKIP_BYTES, path)
+        return r.Step(o.SKIP_BYTES, path)
     if node.kind == "null":
-        return r.Step(r.NULL, path)
+        return r.Step(o.NOTHING, path)
     if node.kind == "union":
-        return r.Step(r.CHOICE, path, None, [_skip(each, path) for each in node.branches])
+        return r.Step(o.CHOICE, path, None, [_skip(each, path) for each in node.branches])
     if node.kind == "record":
-        return r.Step(r.RECORD, path, None, [_skip(each.node, _below(path, each.name)) for each in node.fields])
+        return r.Step(o.RECORD, path, None, [_skip(each.node, _below(path, each.name)) for each in node.fields])
     if node.kind in ("array", "map"):
         assert node.items is not None
-        keys = [] if node.kind == "array" else [r.Step(r.SKIP_BYTES, path)]
-        step = r.Step(r.MAP if keys else r.ARRAY, path, None, [*keys, _skip(node.items, f"{path}[]")])
+        keys = [] if node.kind == "array" else [r.Step(o.SKIP_BYTES, path)]
+        step = r.Step(o.MAP if keys else o.ARRAY, path, None, [*keys, _skip(node.items, f"{path}[]")])
         step.least = len(keys) + _least(node.items)
         return step
-    step = r.Step(r.SKIP_FIXED, path)
+    step = r.Step(o.SKIP_FIXED, path)
     step.size = _least(node)
     return step
 

@@ -9,19 +9,20 @@ from __future__ import annotations
 from typing import Any, Final
 
 from ottla.serde import _avro_write as w
+from ottla.serde import avro_ops as o
 from ottla.serde._builders import Column, Plan, builder
 from ottla.serde._views import ColumnView
 from ottla.serde.avro_schema import AvroSchemaError, Node
 
-_INTEGERS: Final = {"int8": w.INT8, "int16": w.INT16, "int32": w.INT32, "int64": w.INT64}
+_INTEGERS: Final = {"int8": o.PUT_INT8, "int16": o.PUT_INT16, "int32": o.PUT_INT32, "int64": o.PUT_INT64}
 _INTO_INT: Final = ("int8", "int16", "int32", "date32")
 _INTO_LONG: Final = ("int8", "int16", "int32", "int64")
 _SAME: Final = {
-    ("boolean", "bool"): w.BOOL,
-    ("float", "float32"): w.FLOAT,
-    ("double", "float64"): w.DOUBLE,
-    ("string", "string"): w.BYTES,
-    ("bytes", "binary"): w.BYTES,
+    ("boolean", "bool"): o.PUT_BOOL,
+    ("float", "float32"): o.PUT_FLOAT,
+    ("double", "float64"): o.PUT_DOUBLE,
+    ("string", "string"): o.PUT_BYTES,
+    ("bytes", "binary"): o.PUT_BYTES,
 }
 
 
@@ -59,7 +60,7 @@ def _step(node: Node, plan: Plan, path: str, child: int) -> Any:
         for i, (each, (_, below)) in enumerate(zip(branches, plan[1], strict=True)):
             steps.append(_inner(each, below, path, i))
             steps[-1].branch = node.branches.index(each)
-        step = w.WriteStep(w.MEMBERS, path, steps, child)
+        step = w.WriteStep(o.PUT_MEMBERS, path, steps, child)
     else:
         at, step = _first_that_fits(node, branches, plan, path, child)
         step.branch = at
@@ -68,7 +69,7 @@ def _step(node: Node, plan: Plan, path: str, child: int) -> Any:
 
 
 def _null(node: Node, path: str, child: int) -> Any:
-    step = w.WriteStep(w.NULL, path, (), child)
+    step = w.WriteStep(o.PUT_NULL, path, (), child)
     step.null_branch = _null_branch(node)
     return step
 
@@ -97,45 +98,45 @@ def _inner(node: Node, plan: Plan, path: str, child: int) -> Any:
     """As `_step`, of what is no union."""
     kind, have = node.kind, plan[0]
     if kind == "record" and have == "struct":
-        return w.WriteStep(w.RECORD, path, _fields(node, plan, path), child)
+        return w.WriteStep(o.PUT_RECORD, path, _fields(node, plan, path), child)
     if kind == "array" and have == "list":
         assert node.items is not None
-        return w.WriteStep(w.ARRAY, path, [_step(node.items, plan[1], f"{path}[]", 0)], child)
+        return w.WriteStep(o.PUT_ARRAY, path, [_step(node.items, plan[1], f"{path}[]", 0)], child)
     if kind == "map" and have == "map" and plan[1] == ("string",):
         assert node.items is not None
-        key = w.WriteStep(w.BYTES, f"{path}{{}}", (), 0)
-        return w.WriteStep(w.MAP, path, [key, _step(node.items, plan[2], f"{path}{{}}", 1)], child)
+        key = w.WriteStep(o.PUT_BYTES, f"{path}{{}}", (), 0)
+        return w.WriteStep(o.PUT_MAP, path, [key, _step(node.items, plan[2], f"{path}{{}}", 1)], child)
     op = _SAME.get((kind, have)) or _number(node, plan) or _named(node, plan)
     if not op:
         raise _mismatch(node, plan, path)
     step = w.WriteStep(op, path, (), child)
     step.size = node.size
-    if op == w.ENUM:
+    if op == o.PUT_ENUM:
         step.name([symbol.encode() for symbol in node.symbols])
     return step
 
 
 def _number(node: Node, plan: Plan) -> int:
     if node.kind == "int" and plan[0] in _INTO_INT:
-        return w.INT32 if plan[0] == "date32" else _INTEGERS[plan[0]]
+        return o.PUT_INT32 if plan[0] == "date32" else _INTEGERS[plan[0]]
     if node.kind == "long" and plan[0] in _INTO_LONG:
         return _INTEGERS[plan[0]]
     if node.kind == "long" and plan[0] == "timestamp_us":
         prefix = "local-" if plan[1:] == (False,) else ""
         if node.logical == f"{prefix}timestamp-micros":
-            return w.INT64
+            return o.PUT_INT64
         # Without a logical type it is milliseconds, as Spark has it.
-        return w.MILLIS if node.logical in ("", f"{prefix}timestamp-millis") else 0
+        return o.PUT_MILLIS if node.logical in ("", f"{prefix}timestamp-millis") else 0
     return 0
 
 
 def _named(node: Node, plan: Plan) -> int:
     if node.kind == "enum" and plan[0] == "string":
-        return w.ENUM
+        return o.PUT_ENUM
     if node.kind == "fixed" and plan[0] == "binary" and node.logical != "decimal":
-        return w.FIXED
+        return o.PUT_FIXED
     if node.logical == "decimal" and plan == ("decimal128", node.precision, node.scale):
-        return w.DECIMAL if node.kind == "bytes" else w.FIXED_DECIMAL
+        return o.PUT_DECIMAL if node.kind == "bytes" else o.PUT_FIXED_DECIMAL
     return 0
 
 

@@ -1,0 +1,66 @@
+"""What the steps of Avro's programs do, and what may be wrong with a value: numbers that the kernels make C of."""
+
+# What a step does. Those up to SKIP_NUMBER read a number first; those from RECORD on hold others.
+INT = 1
+LONG = 2
+INT_FLOAT = 3
+LONG_FLOAT = 4
+ENUM = 5
+CHOICE = 6
+SKIP_NUMBER = 7
+BOOL = 8
+FLOAT = 9
+DOUBLE = 10
+TEXT = 11
+BYTES = 12
+FIXED = 13
+DECIMAL = 14
+FIXED_DECIMAL = 15
+SKIP_BYTES = 16
+SKIP_FIXED = 17
+RECORD = 18
+ARRAY = 19
+MAP = 20
+MEMBER = 21
+CONSTANT = 22
+NOTHING = 23
+REFUSED = 24
+
+# What is wrong with a value that is read.
+CUT = 1
+LONG_NUMBER = 2
+RANGE = 3
+LENGTH = 4
+SYMBOL = 5
+BRANCH = 6
+UTF8 = 7
+DIGITS = 8
+ITEMS = 9
+UNRESOLVED = 10
+HEADER = 11
+
+# What a step of writing does.
+PUT_NULL = 1
+PUT_BOOL = 2
+PUT_INT8 = 3
+PUT_INT16 = 4
+PUT_INT32 = 5
+PUT_INT64 = 6
+PUT_MILLIS = 7
+PUT_FLOAT = 8
+PUT_DOUBLE = 9
+PUT_BYTES = 10
+PUT_FIXED = 11
+PUT_ENUM = 12
+PUT_DECIMAL = 13
+PUT_FIXED_DECIMAL = 14
+PUT_RECORD = 15
+PUT_ARRAY = 16
+PUT_MAP = 17
+PUT_MEMBERS = 18
+
+# What is wrong with a value that is written.
+IS_NULL = 1
+OTHER_SIZE = 2
+NO_SYMBOL = 3
+TOO_LARGE = 4
