@@ -1,7 +1,6 @@
 """Questions that need a look into the log: offsets by timestamp, aborted transactions. Nothing is changed here."""
 
 from bisect import bisect_left, bisect_right
-from itertools import islice
 from typing import TYPE_CHECKING
 
 from ottla.common.errors import ErrorCode, KafkaError
@@ -18,8 +17,8 @@ def learn(segments: "list[Segment]", maxima: list[int], limit: int) -> bool:
     done = len(maxima)
     stop = min(len(segments) - 1, done + limit)
     greatest = maxima[-1] if maxima else -1
-    for segment in islice(segments, done, stop):
-        greatest = max(greatest, segment.largest_timestamp()[0])
+    for i in range(done, stop):
+        greatest = max(greatest, segments[i].largest_timestamp()[0])
         maxima.append(greatest)
     return stop == len(segments) - 1
 
@@ -29,7 +28,8 @@ def find_timestamp(
 ) -> tuple[int, int, int] | None:
     """See `Log.offset_for_timestamp`. Timestamps need not rise from segment to segment, their maxima do."""
     learn(segments, maxima, len(segments))
-    for segment in islice(segments, bisect_left(maxima, timestamp), None):
+    for i in range(bisect_left(maxima, timestamp), len(segments)):
+        segment = segments[i]
         if segment.base_offset >= upper_bound:
             return None
         if segment.largest_timestamp()[0] >= timestamp:
@@ -87,8 +87,8 @@ def _check(segment: "Segment", data: memoryview, header: BatchHeader) -> None:
 def collect_aborted(segments: "list[Segment]", bases: list[int], start: int, upper: int) -> list[AbortedTransaction]:
     """See `Log.aborted_transactions`."""
     found: list[AbortedTransaction] = []
-    for segment in islice(segments, max(bisect_right(bases, start) - 1, 0), None):
-        for entry in segment.txn_index.all():
+    for i in range(max(bisect_right(bases, start) - 1, 0), len(segments)):
+        for entry in segments[i].txn_index.all():
             if entry.last_offset >= start and entry.first_offset < upper:
                 found.append(entry)
             if entry.last_stable_offset >= upper:
