@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
 .DEFAULT_GOAL := help
-.PHONY: help run test check format simulate chaos fuzz bench peers docs clean
+.PHONY: help run test check format simulate chaos fuzz mutations corpus bench peers docs clean
 
 help: ## Show this list
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -40,6 +40,12 @@ chaos: $(STAMP) ## Kill, cut the power, harm files and live for long: make chaos
 
 fuzz: $(STAMP) ## Spoil requests of every API and version with new seeds: make fuzz MINUTES=30
 	@OTTLA_FUZZ_MINUTES=$(or $(MINUTES),10) OTTLA_FUZZ_SEED=$(or $(SEED),$(shell date +%s)) $(BIN)/python -m pytest tests/fuzz -rP $(PYTEST)
+
+mutations: $(STAMP) ## Take each protection out of a copy of the source: its test must fail. make mutations ONLY="clock"
+	@$(BIN)/python -m tests.mutations $(ONLY)
+
+corpus: $(STAMP) peers ## Record again what real clients send, for the fuzzers (tests/fuzz/corpus)
+	@$(BIN)/python -m pytest -q -p tests.fuzz.recording -o filterwarnings=ignore --brokers=ottla tests/interop tests/clients $(PYTEST)
 
 bench: $(STAMP) ## Compare with peers, 15 minutes: make bench RACE=produce-1k, or OPTIONS="--quick --check"
 	@$(BIN)/python -m benchmarks $(RACE) $(OPTIONS)

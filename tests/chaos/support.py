@@ -7,10 +7,12 @@ acknowledged, refused with an error code, or in doubt because the broker died.
 from __future__ import annotations
 
 import contextlib
+import json
 import re
 import struct
 import threading
 import time
+from pathlib import Path
 
 import crc32c
 from confluent_kafka.admin import AdminClient, NewTopic
@@ -21,6 +23,19 @@ from tests.ottla_process import OttlaProcess
 WAIT_S = 20.0
 KAFKA_STORAGE_ERROR = 56
 _NUMBER = re.compile(rb"number=(\d{12});")
+
+
+class WatchedProcess(OttlaProcess):
+    """A broker that tells what it holds."""
+
+    def command(self) -> list[str]:
+        command = super().command()
+        script = str(Path(__file__).parent / "watched.py")
+        return [command[0], script, str(self.directory / "held.jsonl"), *command[command.index("up") :]]
+
+    def held(self) -> list[dict[str, float]]:
+        lines = (self.directory / "held.jsonl").read_text().splitlines()
+        return [json.loads(line) for line in lines]
 
 
 def value_of(number: int, size: int) -> bytes:

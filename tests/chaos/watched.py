@@ -1,6 +1,7 @@
-"""`ottla up` in a process of its own that tells what it holds: a line of JSON each second, appended to a file.
+"""`ottla up` in a process of its own that tells what it holds: a line of JSON, four times a second.
 
-`python watched.py FILE up ...` is `ottla up ...`. Tasks, timers and objects cannot be seen from outside.
+`python watched.py FILE up ...` is `ottla up ...`. Tasks and objects, and how long one turn of the loop takes, cannot be
+seen from outside.
 """
 
 from __future__ import annotations
@@ -17,9 +18,10 @@ from pathlib import Path
 from ottla.broker import server
 from ottla.cli import main
 
-PERIOD_S = 1.0
+PERIOD_S = 0.25
+BEAT_S = 0.01
 # Walking all objects takes milliseconds.
-OBJECTS_EVERY = 10
+OBJECTS_EVERY = 40
 
 
 class Watched(server.Node):
@@ -31,8 +33,17 @@ class Watched(server.Node):
         bootstrap = await super().start()
         self._turns = 0
         self._objects = 0
+        self._late_s = self._turn_s = 0.0
         self._tell()
+        self._beat(time.monotonic(), time.thread_time())
         return bootstrap
+
+    def _beat(self, due_s: float, cpu_s: float) -> None:
+        """How late the loop comes to what is due, and how much of that it worked: the rest is the machine's."""
+        now_s, now_cpu_s = time.monotonic(), time.thread_time()
+        self._late_s = max(self._late_s, now_s - due_s)
+        self._turn_s = max(self._turn_s, now_cpu_s - cpu_s)
+        asyncio.get_running_loop().call_later(BEAT_S, self._beat, now_s + BEAT_S, now_cpu_s)
 
     def _tell(self) -> None:
         loop = asyncio.get_running_loop()
@@ -41,6 +52,7 @@ class Watched(server.Node):
         self._turns += 1
         with self.path.open("a") as file:
             file.write(json.dumps(self.held()) + "\n")
+        self._late_s = self._turn_s = 0.0
         loop.call_later(PERIOD_S, self._tell)
 
     def held(self) -> dict[str, float]:
@@ -61,6 +73,8 @@ class Watched(server.Node):
             "resident": _resident(),
             "descriptors": len(os.listdir("/proc/self/fd")),
             "cpu": time.process_time(),
+            "late": self._late_s,
+            "turn": self._turn_s,
         }
 
 

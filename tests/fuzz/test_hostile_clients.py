@@ -1,7 +1,8 @@
 """Clients that break the rules of the wire, against a broker in its own process, beside one that keeps them.
 
-What is asserted: the broker answers the good client, its memory is bounded, its log says little and has no traceback.
-How much slower the good client gets is measured and printed, not asserted: machines differ.
+What is asserted: the broker answers the good client, no turn of its loop takes long, its memory is bounded, its log
+says little and has no traceback. How much slower the good client gets is measured and printed, not asserted: it shares
+the processor with the bad ones, and with the rest of the machine.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.chaos.support import create_topic
+from tests.chaos.support import WatchedProcess, create_topic
 from tests.clients.wire import (
     API_VERSIONS,
     FETCH,
@@ -42,11 +43,12 @@ TOPIC = "t"
 LINES_A_SECOND = 10
 MIB = 1 << 20
 ANSWER_WITHIN_S = 20.0
+LONGEST_TURN_MS = 250
 
 
 @pytest.fixture
-def process(tmp_path: Path) -> Iterator[OttlaProcess]:
-    with OttlaProcess(tmp_path, {"queued.max.request.bytes": 64 * MIB, "message.max.bytes": 4 * MIB}) as process:
+def process(tmp_path: Path) -> Iterator[WatchedProcess]:
+    with WatchedProcess(tmp_path, {"queued.max.request.bytes": 64 * MIB, "message.max.bytes": 4 * MIB}) as process:
         create_topic(process, TOPIC)
         yield process
     process.assert_no_traceback()
@@ -86,13 +88,13 @@ class Witness(threading.Thread):
 
 
 @contextlib.contextmanager
-def witnessed(process: OttlaProcess, what: str) -> Iterator[None]:
+def witnessed(process: WatchedProcess, what: str) -> Iterator[None]:
     """The good client before, and during what is done inside; memory, log lines and its latency are looked at."""
     quiet = Witness(process.bootstrap)
     quiet.start()
     time.sleep(0.3)
     quiet.stop()
-    before, logged, begun = resident(process), process.log_size(), time.monotonic()
+    before, logged, begun, looks = resident(process), process.log_size(), time.monotonic(), len(process.held())
     witness = Witness(process.bootstrap)
     witness.start()
     yield
@@ -103,10 +105,17 @@ def witnessed(process: OttlaProcess, what: str) -> Iterator[None]:
     witness.stop()
     lines = process.log_tail(since=logged, limit=10 * MIB).count("\n")
     seconds = time.monotonic() - begun
+    time.sleep(0.3)  # until it has told of the last moments
+    held = process.held()[looks:]
+    turn_ms, late_ms = max(each["turn"] for each in held) * 1000, max(each["late"] for each in held) * 1000
+    # In time of the processor, which a busy machine does not lengthen.
+    assert turn_ms < LONGEST_TURN_MS, f"others waited for one turn of the loop that took {turn_ms:.0f} ms"
     assert lines <= (seconds + 2) * LINES_A_SECOND, f"{lines} log lines in {seconds:.1f} s"
     print(
-        f"\n{what}: the other client's p99 {quiet.percentile(0.99):.1f} ms before, {witness.percentile(0.99):.1f} ms"
-        f" during; resident {before // MIB} MiB before, {resident(process) // MIB} after; {lines} log lines"
+        f"\n{what}: the other client's p99 {quiet.percentile(0.99):.1f} ms before, {witness.percentile(0.99):.1f}"
+        f" during; the longest turn {turn_ms:.0f} ms of the processor, late by {late_ms:.0f} at most;"
+        f" resident {before // MIB} MiB before, {resident(process) // MIB} after, {peak(process) // MIB} at most;"
+        f" {lines} log lines"
     )
 
 
@@ -115,6 +124,14 @@ def resident(process: OttlaProcess) -> int:
         if line.startswith("VmRSS:"):
             return int(line.split()[1]) * 1024
     raise AssertionError("no VmRSS")
+
+
+def peak(process: OttlaProcess) -> int:
+    """The most that it ever was."""
+    for line in Path(f"/proc/{process.pid}/status").read_text().splitlines():
+        if line.startswith("VmHWM:"):
+            return int(line.split()[1]) * 1024
+    raise AssertionError("no VmHWM")
 
 
 def descriptors(process: OttlaProcess) -> int:
@@ -134,7 +151,7 @@ def sent(process: OttlaProcess, data: bytes) -> None:
         sock.recv(65536)
 
 
-def test_spoilt_frames_of_every_api(process: OttlaProcess) -> None:
+def test_spoilt_frames_of_every_api(process: WatchedProcess) -> None:
     end = time.monotonic() + SECONDS
     seed = int(os.environ.get("OTTLA_FUZZ_SEED", "1000"))
     limit = resident(process) + 100 * MIB
@@ -151,15 +168,16 @@ def test_spoilt_frames_of_every_api(process: OttlaProcess) -> None:
                 break
 
 
-def test_half_frames_slow_senders_and_clients_that_never_read(process: OttlaProcess) -> None:
+def test_half_frames_slow_senders_and_clients_that_never_read(process: WatchedProcess) -> None:
     """Each holds a connection; together they hold no more memory than the limit on half-received frames."""
     before = resident(process)
     big = request(PRODUCE, 3, 1, produce_body(TOPIC, 0, batch([bytes(1 * MIB)])))
     with contextlib.ExitStack() as stack, witnessed(process, "half frames, slow and deaf clients"):
-        half = [stack.enter_context(raw(process)) for _ in range(100)]
-        for sock in half:
-            sock.sendall(big[:900_000])  # 90 MB in all: the limit is 64
+        half = [stack.enter_context(raw(process)) for _ in range(200)]
+        for sock in half:  # 180 MB in all: the limit is 64
             sock.setblocking(False)
+            with contextlib.suppress(BlockingIOError):
+                sock.send(big[:900_000])
         slow = [stack.enter_context(raw(process)) for _ in range(50)]
         deaf = [stack.enter_context(raw(process)) for _ in range(20)]
         ask = request(FETCH, 4, 1, struct.pack(">iiiib", -1, 0, 0, 50 * MIB, 0) + struct.pack(">i", 1) + string(TOPIC)
@@ -173,14 +191,14 @@ def test_half_frames_slow_senders_and_clients_that_never_read(process: OttlaProc
                 with contextlib.suppress(BlockingIOError, ConnectionError):
                     sock.send(ask * 10)
             time.sleep(0.01)
-        assert resident(process) - before < 250 * MIB
+        assert resident(process) - before < 110 * MIB
     deadline = time.monotonic() + ANSWER_WITHIN_S
     while descriptors(process) > 60:
         assert time.monotonic() < deadline, "connections that are gone are forgotten"
         time.sleep(0.05)
 
 
-def test_five_thousand_connections_and_a_storm(process: OttlaProcess) -> None:
+def test_five_thousand_connections_and_a_storm(process: WatchedProcess) -> None:
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     count = min(5000, hard - 500)
     resource.setrlimit(resource.RLIMIT_NOFILE, (min(hard, max(soft, count + 500)), hard))
@@ -202,18 +220,19 @@ def test_five_thousand_connections_and_a_storm(process: OttlaProcess) -> None:
         time.sleep(0.05)
 
 
-def test_more_requests_in_flight_than_anybody_reads(process: OttlaProcess) -> None:
+def test_more_requests_in_flight_than_anybody_reads(process: WatchedProcess) -> None:
     """Tens of thousands of requests on a connection, answers unread: reading stops, memory does not grow."""
-    before = resident(process)
+    before, most = resident(process), 0
     ask = request(API_VERSIONS, 0, 1, b"") * 100
     with raw(process) as sock, witnessed(process, "requests without end"):
-        sock.settimeout(0.3)
+        sock.settimeout(1.5)  # who still reads has read something by then
         total = 0
         with contextlib.suppress(TimeoutError, ConnectionError):
-            while total < 200 * MIB:
+            while total < 100 * MIB and most < 100 * MIB:
                 total += sock.send(ask)
+                most = max(most, resident(process) - before)
         assert total < 100 * MIB, "the broker stopped reading"
-        assert resident(process) - before < 50 * MIB
+        assert max(most, resident(process) - before) < 50 * MIB
 
 
 def lies() -> Iterator[tuple[str, bytes]]:
@@ -235,18 +254,18 @@ def lies() -> Iterator[tuple[str, bytes]]:
     yield "offsets that repeat", batch([b"a", b"b", b"c"], records=inner)
 
 
-def test_batches_that_lie_and_bombs(process: OttlaProcess) -> None:
-    limit = resident(process) + 150 * MIB
+def test_batches_that_lie_and_bombs(process: WatchedProcess) -> None:
+    limit = resident(process) + 60 * MIB
     with witnessed(process, "batches that lie"):
         for name, data in lies():
             with contextlib.suppress(ConnectionClosed), Connection(process.bootstrap, ANSWER_WITHIN_S) as connection:
                 answer = produce(connection, TOPIC, data)
                 # Ottla stores compressed records unopened, as Kafka stores what it need not open.
                 assert answer.error != 0 or "gzip" in name, name
-            assert resident(process) < limit, name
+            assert peak(process) < limit, name
 
 
-def test_random_bytes_make_few_log_lines(process: OttlaProcess) -> None:
+def test_random_bytes_make_few_log_lines(process: WatchedProcess) -> None:
     chance = random.Random(5)
     with witnessed(process, "random bytes"):
         for _ in range(400):

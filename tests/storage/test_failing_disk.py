@@ -14,7 +14,8 @@ from pathlib import Path
 
 import pytest
 
-from ottla.log import Files
+from ottla.common.errors import KafkaError
+from ottla.log import Files, StorageError
 from ottla.records import Buffer
 from tests.storage.whole_node import NodeOnDisk
 from tests.unit.broker.room import batch
@@ -25,7 +26,7 @@ SETTINGS = {"metadata_log_max_record_bytes_between_snapshots": 1}
 
 
 class FailingFiles(Files):
-    """Fails in what is below `broken`: an errno for each of write, create, read, sync."""
+    """Fails in what is below `broken`: an errno for each of write, create, read, sync, rename, unlink."""
 
     def __init__(self) -> None:
         self.broken: dict[str, int] = {}
@@ -67,6 +68,14 @@ class FailingFiles(Files):
     def pread(self, fd: int, size: int, position: int) -> bytes:
         self._try("read", self._paths[fd])
         return super().pread(fd, size, position)
+
+    def unlink(self, path: str) -> None:
+        self._try("unlink", path)
+        super().unlink(path)
+
+    def rename(self, old: str, new: str) -> None:
+        self._try("rename", new)
+        super().rename(old, new)
 
     def fsync(self, fd: int) -> None:
         self._try("sync", self._paths[fd])
@@ -239,6 +248,60 @@ async def _read_fails(home: Path) -> None:
 def test_a_disk_that_cannot_be_read_costs_its_own_partitions(tmp_path: Path) -> None:
     with asyncio.Runner() as runner:
         runner.run(_read_fails(tmp_path))
+
+
+READ_AT_A_START = {
+    "segments": ".log",
+    "indices": "index",
+    "producer snapshots": ".snapshot",
+    "leader epochs": "leader-epoch-checkpoint",
+    "topic ids": "partition.metadata",
+    "recovery points": "recovery-point-offset-checkpoint",
+    "log starts": "log-start-offset-checkpoint",
+}
+
+
+async def _read_fails_at_a_start(home: Path, suffix: str) -> None:
+    broker = Broker(home)
+    await broker.set_up()
+    try:
+        good, bad = broker.topics
+        await broker.fill(bad)
+        await broker.node.abandon()
+        broker.files.fail(broker.directories[1], suffix, read=errno.EIO)
+        await broker.start()
+        assert await broker.produce(good) == 0
+        error, _, _ = await broker.node.fetch(bad, 0)
+        assert error == STORAGE_ERROR or suffix == "index", "not served without what could not be read"
+        broker.node.check()
+        await broker.again()
+    finally:
+        await broker.node.abandon()
+
+
+@pytest.mark.parametrize("kind", READ_AT_A_START)
+def test_a_disk_that_cannot_be_read_at_a_start_costs_its_own_partitions(tmp_path: Path, kind: str) -> None:
+    with asyncio.Runner() as runner:
+        runner.run(_read_fails_at_a_start(tmp_path, READ_AT_A_START[kind]))
+
+
+async def _metadata_cannot_be_read(home: Path, suffix: str) -> None:
+    broker = Broker(home)
+    await broker.set_up()
+    try:
+        await broker.node.abandon()
+        broker.files.fail(broker.directories[0] / "__cluster_metadata-0", suffix, read=errno.EIO)
+        with pytest.raises((OSError, KafkaError, StorageError), match="__cluster_metadata-0"):
+            await broker.start()
+        await broker.again()
+    finally:
+        await broker.node.abandon()
+
+
+@pytest.mark.parametrize("suffix", [".log", "quorum-state"])
+def test_metadata_that_cannot_be_read_is_named_and_nothing_is_made_up(tmp_path: Path, suffix: str) -> None:
+    with asyncio.Runner() as runner:
+        runner.run(_metadata_cannot_be_read(tmp_path, suffix))
 
 
 async def _lost(home: Path, *, empty: bool) -> None:

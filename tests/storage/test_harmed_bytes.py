@@ -41,6 +41,7 @@ KINDS = {
     "index": f"{PLAIN}-0/*.index",
     "time index": f"{PLAIN}-0/*.timeindex",
     "producer snapshot": f"{PLAIN}-0/*.snapshot",
+    "newest producer snapshot": f"{PLAIN}-0/*.snapshot",
     "leader epochs": f"{PLAIN}-0/leader-epoch-checkpoint",
     "topic id": f"{PLAIN}-0/partition.metadata",
     "recovery points": "recovery-point-offset-checkpoint",
@@ -112,7 +113,7 @@ def harm(home: Path, kind: str, chance: random.Random) -> tuple[Path, int]:
     """Change one byte of a file of this kind; which, and where."""
     files = [path for path in sorted(home.glob(KINDS[kind])) if path.stat().st_size]
     assert files, f"the template has no {kind}"
-    path = files[-1] if kind == "newest segment" else chance.choice(files[:-1] or files)
+    path = files[-1] if kind.startswith("newest") else chance.choice(files[:-1] or files)
     data = bytearray(path.read_bytes())
     position = chance.randrange(len(data))
     if kind == "groups":  # what the last commit says: the offset is in its value

@@ -172,6 +172,43 @@ async def _tell(story: Story) -> None:
         await story.node.abandon()
 
 
+async def _first_start(disk: SimulatedDisk, home: Path) -> NodeOnDisk:
+    node = NodeOnDisk(disk, home)
+    try:
+        await node.start()
+    except BaseException:
+        await node.abandon()
+        raise
+    return node
+
+
+async def _cut_first_starts(home: Path) -> int:
+    home.mkdir()
+    for moment in range(1000):
+        disk = SimulatedDisk(moment)
+        disk.crash_after = moment
+        try:
+            node = await _first_start(disk, home)
+        except (Crash, KafkaError) as error:
+            if not (isinstance(error, Crash) or isinstance(error.__cause__, Crash)):
+                raise
+        else:
+            await node.abandon()
+            return moment
+        node = await _first_start(disk.crash(), home)
+        await node.create("t")
+        assert await node.produce("t", batch(b"it serves")) == (0, 0)
+        node.check()
+        await node.abandon()
+    raise AssertionError("a start has no end")
+
+
+def test_a_start_that_was_cut_short_at_any_moment_is_begun_again(tmp_path: Path) -> None:
+    with asyncio.Runner() as runner:
+        moments = runner.run(_cut_first_starts(tmp_path / "data"))
+    assert moments > 10, "it writes more than that"
+
+
 # 162: what recovery had cut off came back with the next power cut.
 @pytest.mark.parametrize("seed", [*range(SEEDS), 162])
 def test_what_was_answered_survives_a_power_cut_of_the_whole_broker(tmp_path: Path, seed: int) -> None:

@@ -11,6 +11,7 @@ import re
 from typing import TYPE_CHECKING
 
 from ottla.common.errors import ErrorCode
+from ottla.protocol.frames import Encoded
 from ottla.protocol.messages.api_versions import (
     ApiVersion,
     ApiVersionsRequest,
@@ -22,6 +23,7 @@ from ottla.protocol.messages.api_versions import (
 if TYPE_CHECKING:
     from ottla.broker.broker import Broker
     from ottla.broker.context import RequestContext
+    from ottla.metadata.image import MetadataImage
 
 PRODUCE = 0
 SOFTWARE_SINCE_VERSION = 3
@@ -30,7 +32,7 @@ ZERO_MINIMUM_SINCE_VERSION = 4
 _SOFTWARE = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
 
 
-def handle(broker: Broker, context: RequestContext, request: ApiVersionsRequest) -> ApiVersionsResponse:
+def handle(broker: Broker, context: RequestContext, request: ApiVersionsRequest) -> ApiVersionsResponse | Encoded:
     """List the served APIs; INVALID_REQUEST if the client's software name or version is malformed."""
     if context.api_version >= SOFTWARE_SINCE_VERSION:
         name, version = request.client_software_name, request.client_software_version
@@ -38,11 +40,20 @@ def handle(broker: Broker, context: RequestContext, request: ApiVersionsRequest)
             return ApiVersionsResponse(error_code=ErrorCode.INVALID_REQUEST)
         context.connection.software_name = name
         context.connection.software_version = version
-    image = broker.metadata.image
+    # Each new connection asks, and a storm of them must not hold up the others.
+    image, question = broker.metadata.image, ("ApiVersions", context.api_version)
+    answer = broker.kept_answers.get(image, question)
+    if answer is None:
+        answer = Encoded(_describe(broker, context.api_version, image), context.api_version)
+        broker.kept_answers.keep(image, question, answer)
+    return answer
+
+
+def _describe(broker: Broker, version: int, image: MetadataImage) -> ApiVersionsResponse:
     supported = [
         SupportedFeatureKey(name=name, min_version=low, max_version=high)
         for name, (low, high) in broker.supported_features.items()
-        if low > 0 or context.api_version >= ZERO_MINIMUM_SINCE_VERSION
+        if low > 0 or version >= ZERO_MINIMUM_SINCE_VERSION
     ]
     finalized = [
         FinalizedFeatureKey(name=name, min_version_level=level, max_version_level=level)

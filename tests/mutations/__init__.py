@@ -1,0 +1,1 @@
+"""Each protection is taken out of a copy of the source, to see that its test goes red: `make mutations`."""

@@ -1,0 +1,81 @@
+"""`python -m tests.mutations [WORD...]`: the rows whose protection has one of these words, or all rows.
+
+Each is taken out of a copy of the source, and its tests must fail there; where they pass, the protection is not tested.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+from tests.mutations.table import MUTATIONS, Mutation
+
+ROOT = Path(__file__).parents[2]
+SECONDS = 150
+TESTS_FAILED = 1
+
+
+def main(words: list[str]) -> int:
+    """How many protections are not seen."""
+    chosen = [each for each in MUTATIONS if not words or any(word in each.protection for word in words)]
+    green = 0
+    with tempfile.TemporaryDirectory(prefix="ottla-mutations-") as place:
+        copy = Path(place) / "src"
+        shutil.copytree(ROOT / "src", copy, ignore=shutil.ignore_patterns("__pycache__", "*.c"))
+        for each in chosen:
+            begun = time.monotonic()
+            problem = tried(each, copy)
+            green += problem is not None
+            print(f"{'RED' if problem is None else 'GREEN'}  {time.monotonic() - begun:5.1f} s  {each.protection}")
+            if problem is not None:
+                print(problem)
+            sys.stdout.flush()
+    print(f"{len(chosen) - green} of {len(chosen)} protections are missed by their tests when they are taken out")
+    return 1 if green else 0
+
+
+def tried(mutation: Mutation, copy: Path) -> str | None:
+    """Why the row is no proof, or None if a test failed as it should."""
+    path = copy / "ottla" / mutation.path
+    source = path.read_text()
+    assert source.count(mutation.old) == 1, f"{mutation.path} has {mutation.old!r} {source.count(mutation.old)} times"
+    changed = source.replace(mutation.old, mutation.new)
+    compile(changed, mutation.path, "exec")
+    path.write_text(changed)
+    environment = {
+        **os.environ,
+        **dict(mutation.environment),
+        "PYTHONPATH": str(copy),
+        "PYTHONDONTWRITEBYTECODE": "1",
+    }
+    try:
+        for test in mutation.tests:
+            problem = passed(test, environment)
+            if problem is not None:
+                return problem
+    finally:
+        path.write_text(source)
+    return None
+
+
+def passed(test: str, environment: dict[str, str]) -> str | None:
+    """What pytest said of a test that did not fail; None if it did."""
+    command = [sys.executable, "-m", "pytest", "-x", "-q", "-p", "no:cacheprovider", "-p", "no:xdist", test]
+    try:
+        done = subprocess.run(
+            command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=SECONDS, check=False
+        )
+    except subprocess.TimeoutExpired:
+        return f"    {test}: no end within {SECONDS} s"
+    if done.returncode == TESTS_FAILED:
+        return None
+    return f"    {test}: pytest ended with {done.returncode}:\n{done.stdout[-1500:]}{done.stderr[-500:]}"
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

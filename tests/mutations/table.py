@@ -1,0 +1,575 @@
+"""Table: what protects a promise of docs/reliability.md, how it is taken out, and the tests that must fail then.
+
+`old` is in `path` exactly once; `new` takes its place. Each test of a row must fail, alone.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+CHAOS, STORAGE, FUZZ, UNIT = "tests/chaos", "tests/storage", "tests/fuzz", "tests/unit"
+HOSTILE = f"{FUZZ}/test_hostile_clients.py"
+SERVER = f"{UNIT}/network/test_server.py"
+HARMED = f"{STORAGE}/test_harmed_bytes.py::test_a_harmed_byte_costs_what_it_touches"
+FAILING = f"{STORAGE}/test_failing_disk.py"
+RESTARTS = f"{CHAOS}/test_restarts.py"
+FLUSH = f"{UNIT}/broker/test_flush_before_ack.py"
+CLOCK = f"{CHAOS}/test_clock.py"
+
+
+class Mutation(NamedTuple):
+    """A protection and how it is taken out."""
+
+    protection: str
+    path: str
+    old: str
+    new: str
+    tests: tuple[str, ...]
+    environment: tuple[tuple[str, str], ...] = ()
+
+
+MANY_BYTES = (("OTTLA_HARMED_BYTES", "25"),)
+FALLBACK = (("OTTLA_KERNELS", "fallback"),)
+
+WIRE = (
+    Mutation(
+        "half-received frames share a bounded memory",
+        "network/server.py",
+        "        if self.has_room(more_bytes) or self._exempt is connection:\n            return True\n        if",
+        "        return True\n        if",
+        (f"{SERVER}::test_half_received_frames_share_a_bounded_memory_and_all_get_through",),
+    ),
+    Mutation(
+        "the same, seen from outside",
+        "network/server.py",
+        "        return self.buffered_bytes + more_bytes <= self.limits.max_buffered_bytes\n",
+        "        return True\n",
+        (f"{HOSTILE}::test_half_frames_slow_senders_and_clients_that_never_read",),
+    ),
+    Mutation(
+        "a size that is only claimed takes no memory",
+        "network/server.py",
+        "        room = max(min(needed, TRUSTED_FRAME_BYTES), 2 * len(rest), 1024)\n",
+        "        room = max(min(needed, 1 << 30), 2 * len(rest), 1024)\n",
+        (f"{SERVER}::test_claimed_size_takes_no_memory_until_bytes_arrive",),
+    ),
+    Mutation(
+        "a frame has a greatest size",
+        "network/server.py",
+        "                if not 0 <= size <= largest:\n",
+        "                if size < 0:\n",
+        (f"{SERVER}::test_impossible_size_closes_the_connection_and_nobody_elses",),
+    ),
+    Mutation(
+        "who does not read his answers is not read from",
+        "network/server.py",
+        "        self._write_paused_tick = self._server.tick\n        self._unsent",
+        "        self._unsent",
+        (f"{HOSTILE}::test_more_requests_in_flight_than_anybody_reads",),
+    ),
+    Mutation(
+        "who never reads his answers is closed",
+        "network/server.py",
+        "if tick - self._write_paused_tick > slow_ticks else None",
+        "if tick < self._write_paused_tick else None",
+        (f"{SERVER}::test_client_that_reads_nothing_holds_little_memory_and_is_closed",),
+    ),
+    Mutation(
+        "while a request is in progress little is read ahead",
+        "network/server.py",
+        "            if self._filled == len(buffer):\n                self._pause_reading()\n            return\n",
+        "            if self._filled < len(buffer):\n                return\n",
+        (f"{SERVER}::test_long_wait_stops_reading_beyond_the_read_ahead",),
+    ),
+    Mutation(
+        "a turn of one connection ends",
+        "network/server.py",
+        "                left -= 1\n",
+        "                left -= 0\n",
+        (f"{SERVER}::test_thousands_of_frames_in_one_read_do_not_keep_others_waiting",),
+    ),
+    Mutation(
+        "an idle connection owns no buffer",
+        "network/server.py",
+        '        self._transport = cast("asyncio.Transport", transport)\n',
+        '        self._transport = cast("asyncio.Transport", transport)\n'
+        '        self.state["buffer"] = bytearray(b"1" * 65536)\n',
+        (f"{HOSTILE}::test_five_thousand_connections_and_a_storm",),
+    ),
+    Mutation(
+        "a bad request is no bug: one line, without a traceback",
+        "network/server.py",
+        "        except (KafkaError, DecodeError) as error:\n            self._write(answers)\n",
+        "        except KeyError as error:\n            self._write(answers)\n",
+        (f"{HOSTILE}::test_spoilt_frames_of_every_api",),
+    ),
+    Mutation(
+        "lines that clients cause are rate-limited",
+        "network/rate_limit.py",
+        "        if self._lines >= LINES_PER_PERIOD:\n",
+        "        if self._lines < 0:\n",
+        (f"{HOSTILE}::test_random_bytes_make_few_log_lines",),
+    ),
+    Mutation(
+        "connections have a limit",
+        "network/server.py",
+        "        if len(self.connections) > limits.max_connections:\n",
+        "        if not self.connections:\n",
+        (f"{SERVER}::test_connections_beyond_the_limit_are_refused_and_room_comes_back",),
+    ),
+    Mutation(
+        "what a batch says of itself is checked",
+        "records/validation.py",
+        "    if last_delta + 1 != count:\n",
+        "    if count < 0:\n",
+        (f"{HOSTILE}::test_batches_that_lie_and_bombs",),
+    ),
+    Mutation(
+        "what need not be unpacked is not",
+        "records/validation.py",
+        "    if rules.compacted:\n        return True\n",
+        "    if rules.topic:\n        return True\n",
+        (f"{HOSTILE}::test_batches_that_lie_and_bombs",),
+    ),
+    Mutation(
+        "a request that cannot be read is told from a bug",
+        "protocol/decoder.py",
+        '    "DECODE_ERRORS": (struct_error, IndexError, UnicodeDecodeError),\n',
+        '    "DECODE_ERRORS": (IndexError,),\n',
+        (f"{FUZZ}/test_fuzz_requests.py::test_any_request_is_answered_or_refused",),
+        FALLBACK,
+    ),
+)
+
+ON_DISK = (
+    Mutation(
+        "compaction checks what it writes anew",
+        "log/cleaning.py",
+        "        if not check_crc(data, 0, len(data)):\n",
+        "        if not data:\n",
+        (f"{STORAGE}/test_cleaner.py::test_harm_is_not_given_a_new_checksum_and_cleaning_is_tried_again",),
+    ),
+    Mutation(
+        "a cleaning of a log that was cut meanwhile is thrown away",
+        "log/cleaner.py",
+        "            if log.truncations != running.truncations:\n",
+        "            if log.truncations < 0:\n",
+        (f"{STORAGE}/test_cleaner.py::test_a_log_that_changed_meanwhile_is_left_as_it_is",),
+    ),
+    Mutation(
+        "a swap that a crash cut short is completed",
+        "log/recovery.py",
+        "    swaps = [name for name in swaps if _offset_of(name) < first_cleaned]\n",
+        "    for name in swaps:\n        if files.exists(f'{directory}/{name}'):\n"
+        "            files.unlink(f'{directory}/{name}')\n    swaps = []\n",
+        (f"{STORAGE}/test_cleaner.py::test_a_crash_at_any_moment_of_a_cleaning_loses_nothing",),
+    ),
+    Mutation(
+        "a harmed metadata log is refused",
+        "broker/metadata_loading.py",
+        "            if not check_crc(data, position, header.size):\n                raise harmed(",
+        "            if not data:\n                raise harmed(",
+        (f"{UNIT}/broker/test_metadata_log.py::test_a_harmed_byte_of_what_was_on_disk_is_refused_and_named",),
+    ),
+    Mutation(
+        "a metadata log that lost its end is refused",
+        "broker/metadata_loading.py",
+        "    if log.log_end_offset < synced:\n",
+        "    if log.log_end_offset < 0:\n",
+        (f"{UNIT}/broker/test_metadata_log.py::test_a_harmed_byte_of_what_was_on_disk_is_refused_and_named",),
+    ),
+    Mutation(
+        "a harmed snapshot of the metadata is passed over",
+        "broker/metadata_snapshots.py",
+        "        if not check_crc(data, position, header.size):\n",
+        "        if not header:\n",
+        (f"{UNIT}/broker/test_metadata_log.py::test_a_damaged_snapshot_is_passed_over",),
+    ),
+    Mutation(
+        "leader epochs are there twice",
+        "log/epochs.py",
+        "            if entries[::2] == entries[1::2]:\n                entries = entries[::2]\n",
+        "            entries = entries[::2]\n",
+        (f"{HARMED}[leader epochs-stopped]",),
+        MANY_BYTES,
+    ),
+    Mutation(
+        "a topic id has a checksum",
+        "log/checkpoints.py",
+        '    if marked and checksum.strip() != b"%08x" % crc32c(text):\n',
+        "    if marked and not checksum:\n",
+        (f"{HARMED}[topic id-stopped]",),
+        MANY_BYTES,
+    ),
+    Mutation(
+        "meta.properties has a checksum",
+        "log/storage.py",
+        '    if marked and checksum.strip() != b"%08x" % crc32c(text):\n',
+        "    if marked and not checksum:\n",
+        (f"{HARMED}[meta.properties-stopped]",),
+        MANY_BYTES,
+    ),
+    Mutation(
+        "log starts are there three times",
+        "log/manager.py",
+        "            self._write(home, {LOG_STARTS: starts}, copies=COPIES)\n",
+        "            self._write(home, {LOG_STARTS: starts})\n",
+        (f"{HARMED}[log starts-stopped]",),
+        MANY_BYTES,
+    ),
+    Mutation(
+        "a producer snapshot has a checksum",
+        "log/producers.py",
+        "    if crc != crc32c(data[_CRC_START:]):\n",
+        "    if not data:\n",
+        (f"{HARMED}[newest producer snapshot-stopped]",),
+        MANY_BYTES,
+    ),
+    Mutation(
+        "an index that points to no batch is noticed",
+        "log/segment.py",
+        "            if position == start and position and not self.base_offset <= base <= offset:\n",
+        "            if position < 0:\n",
+        (f"{STORAGE}/test_recovery.py::test_an_index_that_lies_is_noticed_while_reading_and_made_anew",),
+    ),
+    Mutation(
+        "harm costs one batch, and nothing behind it",
+        "log/mending.py",
+        "    if segment.size - position < HEADER_SIZE:\n        return None\n    found",
+        "    if segment.size > 0:\n        return None\n    found",
+        (f"{HARMED}[segment-stopped]",),
+        MANY_BYTES,
+    ),
+    Mutation(
+        "mending gives nothing a checksum",
+        "log/mending.py",
+        "    files.pwrite(fd, head, position)\n",
+        "    from ottla.records.checksum import crc32c\n\n"
+        '    head[17:21] = crc32c(bytes(head[21:]) + stretch[HEADER_SIZE:]).to_bytes(4, "big")\n'
+        "    files.pwrite(fd, head, position)\n",
+        (f"{HARMED}[newest segment-killed]",),
+        MANY_BYTES,
+    ),
+    Mutation(
+        "offsets that are served follow each other",
+        "log/segment.py",
+        '                raise TornSegmentError(f"{self.path()} has offset {base} at byte {start + position}")\n',
+        "                pass\n",
+        (f"{HARMED}[segment-stopped]",),
+        MANY_BYTES,
+    ),
+    Mutation(
+        "bytes are served as they are on disk",
+        "log/log.py",
+        "        data = segment.read(position, stop)\n",
+        "        from ottla.records.checksum import crc32c\n\n"
+        "        whole = bytearray(segment.read(position, stop))\n"
+        "        for at, header in iter_batches(whole):\n"
+        "            right = crc32c(bytes(whole[at + 21 : at + header.size]))\n"
+        '            whole[at + 17 : at + 21] = right.to_bytes(4, "big")\n'
+        "        data = bytes(whole)\n",
+        (f"{CHAOS}/test_corruption.py::test_corrupt_byte_is_never_served_as_a_record",),
+    ),
+    Mutation(
+        "a torn tail is cut off",
+        "log/recovery.py",
+        "        cut = segment.size > recovery.good_bytes\n",
+        "        cut = segment.size < recovery.good_bytes\n",
+        (f"{STORAGE}/test_recovery.py::test_a_tail_torn_at_any_byte_is_cut_to_whole_batches",),
+    ),
+    Mutation(
+        "records of groups are believed only with their checksum",
+        "broker/group_runtime.py",
+        "        if not check_crc(data, position, header.size):\n",
+        "        if not data:\n",
+        (f"{HARMED}[groups-stopped]",),
+        MANY_BYTES,
+    ),
+    Mutation(
+        "a tail whose checksum is wrong is cut off",
+        "records/_survey_fallback.py",
+        "            if crc != crc32c(view[at + CRC_START : at + size]):\n",
+        "            if size < 0:\n",
+        (f"{STORAGE}/test_recovery.py::test_a_flipped_bit_ends_the_log_before_its_batch",),
+        FALLBACK,
+    ),
+    Mutation(
+        "what recovery cuts off is gone for good",
+        "log/recovery.py",
+        "            self.files.fsync(segment.fd)\n            segment.size",
+        "            segment.size",
+        (f"{STORAGE}/test_power_cut.py::test_what_was_answered_survives_a_power_cut_of_the_whole_broker",),
+        (("OTTLA_POWER_CUTS", "300"),),
+    ),
+)
+
+CRASHES = (
+    Mutation(
+        "after kill -9 the log is read beyond its recovery point",
+        "log/recovery.py",
+        "    def _end_of_log(self, recovered_to: int | None) -> int:\n",
+        "    def _end_of_log(self, recovered_to: int | None) -> int:\n"
+        "        if not self.opening.clean:\n"
+        "            return max(self.opening.recovery_point, self.segments[-1].base_offset)\n",
+        (
+            f"{CHAOS}/test_kill9.py::test_acknowledged_records_survive_kill_9",
+            f"{CHAOS}/test_kill_loop.py::test_nothing_acknowledged_is_lost_however_often_it_is_killed",
+        ),
+    ),
+    Mutation(
+        "and so are the producers in it",
+        "log/segment_recovery.py",
+        "                self.producers.wrote(header, header.base_offset)\n",
+        "                pass\n",
+        (f"{STORAGE}/test_recovery.py::test_leader_epochs_and_producers_come_back_from_the_batches",),
+    ),
+    Mutation(
+        "rolled segments are all there after kill -9",
+        "log/recovery.py",
+        "                if cut or self._is_cut_short(i, end):\n",
+        "                if end is not None:\n",
+        (f"{RESTARTS}::test_kill_9_while_segments_roll",),
+    ),
+    Mutation(
+        "what compaction leaves alone stays",
+        "log/cleaning.py",
+        "            key is None or not keys.is_last(key, offset) or (horizon_passed and not has_value)\n",
+        "            key is None or keys.is_last(key, offset) or (horizon_passed and not has_value)\n",
+        (f"{RESTARTS}::test_kill_9_while_logs_are_compacted",),
+    ),
+    Mutation(
+        "DeleteRecords takes whole segments below its offset only",
+        "log/retention.py",
+        "following is not None and following <= log.log_start_offset)\n",
+        "following is not None and following <= log.log_end_offset)\n",
+        (f"{RESTARTS}::test_kill_9_while_records_are_deleted",),
+    ),
+    Mutation(
+        "topics are read from the log behind the snapshot",
+        "broker/metadata_loading.py",
+        "            if header.base_offset >= offset:\n                _replay(",
+        "            if header.base_offset < 20:\n                _replay(",
+        (f"{RESTARTS}::test_kill_9_while_topics_come_and_go",),
+    ),
+    Mutation(
+        "a start that was cut short is begun again",
+        "log/files.py",
+        '        temporary = path + ".tmp"\n',
+        "        temporary = path\n",
+        (f"{STORAGE}/test_power_cut.py::test_a_start_that_was_cut_short_at_any_moment_is_begun_again",),
+    ),
+    Mutation(
+        "groups are read from their log",
+        "broker/group_runtime.py",
+        "                    shard.replay(record.key, record.value, record.offset, producer_id=producer_id)\n",
+        "                    shard.replay(record.key, None, record.offset, producer_id=producer_id)\n",
+        (f"{CHAOS}/test_kill9.py::test_committed_offsets_and_topics_survive_kill_9",),
+    ),
+    Mutation(
+        "an answer waits for the flush that the topic asks for",
+        "broker/partition.py",
+        "            if not self.log.needs_flush(now_ms):\n",
+        "            if now_ms:\n",
+        (
+            f"{UNIT}/broker/test_flush_before_ack.py::test_power_failure_takes_nothing_that_was_acknowledged",
+            f"{STORAGE}/test_power_cut.py::test_what_was_answered_survives_a_power_cut_of_the_whole_broker",
+        ),
+    ),
+    Mutation(
+        "metadata is on disk before it is answered",
+        "broker/metadata_log.py",
+        "        if end_offset <= self.raft.high_watermark and not self._waiting:\n",
+        "        if end_offset:\n",
+        (f"{UNIT}/broker/test_metadata_log.py::test_what_was_answered_survives_a_power_cut",),
+    ),
+    Mutation(
+        "files that are replaced are on disk before their name is",
+        "log/files.py",
+        "        self.write(temporary, data, sync=True)\n",
+        "        self.write(temporary, data)\n",
+        (f"{STORAGE}/test_power_cut.py::test_what_was_answered_survives_a_power_cut_of_the_whole_broker",),
+        (("OTTLA_POWER_CUTS", "60"),),
+    ),
+    Mutation(
+        "names of new files are synced with them",
+        "log/durable.py",
+        "        if sync_directory:\n",
+        "        if not sync_directory:\n",
+        (f"{STORAGE}/test_recovery.py::test_what_was_flushed_survives_any_crash_once_and_in_order",),
+    ),
+    Mutation(
+        "a stop says that it was clean",
+        "log/manager.py",
+        "            if home.online and id(home) not in dirty:\n",
+        "            if home.online and id(home) in dirty:\n",
+        (f"{RESTARTS}::test_sigterm_under_load_is_clean_and_the_next_start_recovers_nothing",),
+    ),
+    Mutation(
+        "a directory is locked",
+        "log/storage.py",
+        "            fcntl.lockf(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)\n",
+        "            fcntl.lockf(fd, fcntl.LOCK_UN)\n",
+        (f"{CHAOS}/test_refused_starts.py::test_port_and_directory_in_use",),
+    ),
+)
+
+DISKS = (
+    Mutation(
+        "an error of the disk takes its directory offline",
+        "log/durable.py",
+        "        self.home.fail(error)\n        raise KafkaError(",
+        "        raise KafkaError(",
+        (f"{FAILING}::test_a_directory_that_fails_costs_its_own_partitions",),
+    ),
+    Mutation(
+        "the same, on a disk that is full indeed",
+        "log/home.py",
+        "            self.online = False\n",
+        "            self.online = True\n",
+        (f"{CHAOS}/test_full_disk.py::test_full_disk_stops_only_its_own_partitions",),
+    ),
+    Mutation(
+        "half a batch on a full disk is cut off",
+        "log/log.py",
+        "            self._cut_partial_write(segment)\n            raise\n",
+        "            raise\n",
+        (f"{STORAGE}/test_recovery.py::test_a_failed_write_takes_the_directory_offline_and_leaves_no_half_batch",),
+    ),
+    Mutation(
+        "a failed fsync fails all who wait",
+        "broker/partition.py",
+        "        except (KafkaError, OSError) as error:\n            self._fail_waiting(",
+        "        except KeyError as error:\n            self._fail_waiting(",
+        (f"{FLUSH}::test_failed_fsync_is_a_storage_error_for_all_who_wait_and_shows_nobody_anything",),
+    ),
+    Mutation(
+        "without the disk of its metadata the broker stops",
+        "broker/server.py",
+        "        if directory.path == self.config.metadata_log_dir:\n",
+        "        if directory.path == self.config:\n",
+        (
+            f"{FAILING}::test_a_directory_with_the_metadata_that_fails_stops_the_broker",
+            f"{CHAOS}/test_full_disk.py::test_broker_whose_only_disk_is_full_stops_and_goes_on_when_there_is_room",
+        ),
+    ),
+    Mutation(
+        "a snapshot that does not fit is made later",
+        "broker/metadata_snapshotting.py",
+        '            except OSError as error:\n                logger.warning("No metadata snapshot',
+        '            except KeyError as error:\n                logger.warning("No metadata snapshot',
+        (f"{FAILING}::test_a_snapshot_of_the_metadata_that_does_not_fit_is_made_later",),
+    ),
+    Mutation(
+        "a disk that cannot be read goes offline",
+        "log/log.py",
+        "            self._repair(offset, error)\n        except OSError as error:\n            self._fail(",
+        "            self._repair(offset, error)\n        except OSError as error:\n            str(",
+        (f"{FAILING}::test_a_disk_that_cannot_be_read_costs_its_own_partitions",),
+    ),
+    Mutation(
+        "partitions of a lost directory are not made anew",
+        "broker/server.py",
+        "        missing = sorted(set(known.directories) - present) if known is not None else []\n",
+        "        missing = sorted(set(known.directories) - known.directories) if known is not None else []\n",
+        (f"{FAILING}::test_a_directory_that_is_lost_is_found_again",),
+    ),
+)
+
+TIME = (
+    Mutation(
+        "retention waits one turn after the clock was set",
+        "broker/server.py",
+        "        if abs(jump_s) < _JUMP_S:\n",
+        "        if jump_s is not None:\n",
+        (f"{CLOCK}::test_retention_and_flushes_go_on",),
+    ),
+    Mutation(
+        "flushes go on after the clock was set back",
+        "log/durable.py",
+        "not 0 <= now_ms - self._flushed_ms < config.flush_ms",
+        "now_ms - self._flushed_ms >= config.flush_ms",
+        (f"{CLOCK}::test_retention_and_flushes_go_on",),
+    ),
+    Mutation(
+        "expiry of offsets waits one turn after the clock was set",
+        "coordinators/group/shard.py",
+        "        return before_ms is not None and abs(self._wall_ahead_ms - before_ms) >= CLOCK_JUMP_MS\n",
+        "        return False\n",
+        (f"{UNIT}/coordinators/test_offsets.py::test_a_clock_that_is_wrong_for_a_moment_expires_nothing",),
+    ),
+    Mutation(
+        "sessions of members go by a clock that nobody sets",
+        "broker/group_runtime.py",
+        "        return Moment(self._clock.monotonic_ms(), self._clock.wall_ms())\n",
+        "        return Moment(self._clock.wall_ms(), self._clock.wall_ms())\n",
+        (f"{CLOCK}::test_no_member_is_lost_and_nobody_waits",),
+    ),
+    Mutation(
+        "deleted files go although the clock was set back",
+        "log/segmented.py",
+        "        due = [path for moment, path in self._doomed if not now_ms < moment <= latest]\n",
+        "        due = [path for moment, path in self._doomed if moment <= now_ms <= latest]\n",
+        (f"{CLOCK}::test_upkeep_goes_on_after_the_clock_was_set_back",),
+    ),
+    Mutation(
+        "deleted topics go although the clock was set back",
+        "log/manager.py",
+        "        trees = [(home, path) for moment, home, path in self._doomed if not now_ms < moment <= latest]\n",
+        "        trees = [(home, path) for moment, home, path in self._doomed if moment <= now_ms <= latest]\n",
+        (f"{CLOCK}::test_upkeep_goes_on_after_the_clock_was_set_back",),
+    ),
+    Mutation(
+        "metadata snapshots are made although the clock was set back",
+        "broker/metadata_snapshotting.py",
+        "not 0 <= self._clock.wall_ms() - self._began_ms < interval_ms",
+        "self._clock.wall_ms() - self._began_ms >= interval_ms",
+        (f"{CLOCK}::test_upkeep_goes_on_after_the_clock_was_set_back",),
+    ),
+    Mutation(
+        "logs are cleaned although the clock was set back",
+        "log/cleaner.py",
+        "        if 0 < self._next_look_ms - now_ms <= self.backoff_ms:  # beyond",
+        "        if 0 < self._next_look_ms - now_ms:  # beyond",
+        (f"{STORAGE}/test_cleaner.py::test_a_clock_that_was_set_back_does_not_put_off_cleaning",),
+    ),
+    Mutation(
+        "a log that failed is tried again although the clock was set back",
+        "log/cleaner.py",
+        "                or 0 < self._failed.get(log.directory, now_ms) - now_ms <= _RETRY_MS  # beyond",
+        "                or 0 < self._failed.get(log.directory, now_ms) - now_ms  # beyond",
+        (f"{STORAGE}/test_cleaner.py::test_a_clock_that_was_set_back_does_not_put_off_cleaning",),
+    ),
+)
+
+LONG = (
+    Mutation(
+        "more than it can carry waits in the clients' sockets",
+        "network/server.py",
+        "        return self.buffered_bytes + more_bytes <= self.limits.max_buffered_bytes\n",
+        "        return True\n",
+        (f"{CHAOS}/test_long_run.py::test_more_clients_than_it_can_carry_slow_down_and_are_forgotten",),
+    ),
+    Mutation(
+        "fetch sessions have a limit",
+        "broker/fetch_session.py",
+        "        if len(self._sessions) >= self._slots:\n",
+        "        if len(self._sessions) < 0:\n",
+        (f"{CHAOS}/test_long_run.py::test_memory_descriptors_tasks_and_threads_stay_flat",),
+    ),
+    Mutation(
+        "deleted topics leave the disk",
+        "log/manager.py",
+        "        if doomed or trees:\n",
+        "        self._doomed += [(0, home, path) for home, path in trees]\n        if doomed:\n",
+        (f"{CHAOS}/test_long_run.py::test_memory_descriptors_tasks_and_threads_stay_flat",),
+    ),
+    Mutation(
+        "descriptors of deleted logs are closed",
+        "log/durable.py",
+        "            self.closed = True\n            for segment in self._segments:\n",
+        "            self.closed = True\n            for segment in ():\n",
+        (f"{CHAOS}/test_long_run.py::test_memory_descriptors_tasks_and_threads_stay_flat",),
+    ),
+)
+
+MUTATIONS = (*WIRE, *ON_DISK, *CRASHES, *DISKS, *TIME, *LONG)
