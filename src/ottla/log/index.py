@@ -11,6 +11,7 @@ from array import array
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable
 from struct import Struct
+from sys import byteorder
 from typing import TypeVar
 
 from ottla.log.files import Files
@@ -179,7 +180,10 @@ class OffsetIndex:
 
     def write_pending(self) -> None:
         """Write what the file lacks."""
-        data = b"".join(map(_OFFSET_ENTRY.pack, self._offsets[self._written :], self._positions[self._written :]))
+        words = array("i", bytes(8 * (len(self._offsets) - self._written)))
+        words[::2] = array("i", self._offsets[self._written :])
+        words[1::2] = array("i", self._positions[self._written :])
+        data = _big_endian(words).tobytes()
         _write_entries(self.file.files, self.path, data, self._written * 8)
         self._written = len(self._offsets)
 
@@ -289,7 +293,12 @@ class TimeIndex:
 
     def write_pending(self) -> None:
         """Write what the file lacks."""
-        data = b"".join(map(_TIME_ENTRY.pack, self._timestamps[self._written :], self._offsets[self._written :]))
+        halves = array("i", _big_endian(self._timestamps[self._written :]).tobytes())
+        words = array("i", bytes(12 * (len(self._timestamps) - self._written)))
+        words[::3] = halves[::2]
+        words[1::3] = halves[1::2]
+        words[2::3] = _big_endian(array("i", self._offsets[self._written :]))
+        data = words.tobytes()
         _write_entries(self.file.files, self.path, data, self._written * 12)
         self._written = len(self._timestamps)
 
@@ -303,6 +312,13 @@ class TimeIndex:
 
     def _look(self, look: Callable[[int], T]) -> T:
         return _with_file(self.file, look)
+
+
+def _big_endian(numbers: "array[int]") -> "array[int]":
+    """As they are in a file; the array is changed. A recovery writes millions of entries: not one by one."""
+    if byteorder == "little":
+        numbers.byteswap()
+    return numbers
 
 
 def _with_file(file: _IndexFile, look: Callable[[int], T]) -> T:
