@@ -22,7 +22,8 @@ STARTING: Final = ("startingTimestamp", "startingOffsetsByTimestamp", "startingO
 ENDING: Final = ("endingTimestamp", "endingOffsetsByTimestamp", "endingOffsets")
 FORMATS: Final = ("raw", "json", "avro")
 FORMAT_NAMES: Final = (
-    "key.format", "value.format", "key.schema", "value.schema", "key.avro.schema", "value.avro.schema", "mode",
+    "key.format", "value.format", "key.schema", "value.schema", "key.avro.schema", "value.avro.schema",
+    "key.avro.readerSchema", "value.avro.readerSchema", "key.avro.header", "value.avro.header", "mode",
 )  # fmt: skip
 SOURCE_NAMES: Final = (
     *STRATEGIES, *STARTING, *ENDING, "startingOffsetsByTimestampStrategy", "failOnDataLoss", "maxOffsetsPerTrigger",
