@@ -36,9 +36,10 @@ from pyspark.sql.types import (
     TimestampType,
 )
 
+from ottla.spark.avro_values import AvroReader, avro_type, to_avro, written_schema
 from ottla.spark.ddl import SchemaError, parse_schema
 from ottla.spark.json_texts import to_json
-from ottla.spark.json_values import Bad, JsonReader
+from ottla.spark.json_values import Bad, JsonReader, Misfit
 from ottla.spark.options import OptionError, SinkOptions, SourceOptions
 
 Part = Literal["key", "value"]
@@ -68,12 +69,14 @@ def column_type(part: Part, options: SourceOptions) -> DataType:
         return BinaryType()
     if asked == "json":
         return _json_schema(part, options.formats)
-    raise OptionError(f"{part}.format={asked} is not there yet; it may be raw or json")
+    return avro_type(part, options.formats, permissive=_mode(options.formats) == "PERMISSIVE")
 
 
 def decode(batches: Iterator[Any], options: SourceOptions) -> Iterator[Any]:
     """The batches with typed key and value. Raises FormatError."""
-    decoders = [_Decoder(part, options) for part in PARTS if getattr(options, f"{part}_format") != "raw"]
+    kinds: dict[str, type[_Decoder | _AvroDecoder]] = {"json": _Decoder, "avro": _AvroDecoder}
+    asked = {part: getattr(options, f"{part}_format") for part in PARTS}
+    decoders = [kinds[asked[part]](part, options) for part in PARTS if asked[part] != "raw"]
     for batch in batches:
         typed = batch
         for decoder in decoders:
@@ -100,7 +103,7 @@ class _Decoder:
         values = batch.column(index)
         column, bad = self._reader.read(values)
         if bad and not self._permissive:
-            raise self._error(batch, bad[0])
+            raise _error(self._part, batch, bad[0])
         if self._corrupt is not None:
             column = self._with_texts(column, values, bad)
         return batch.set_column(index, pa.field(self._part, self._type), column)
@@ -116,14 +119,34 @@ class _Decoder:
         children.insert(self._corrupt, corrupt)
         return pa.StructArray.from_arrays(children, fields=list(self._type), mask=values.is_null())
 
-    def _error(self, batch: Any, bad: Bad) -> FormatError:
-        topic, partition, offset = (batch.column(name)[bad.row].as_py() for name in ("topic", "partition", "offset"))
-        field, problem = bad.misfit.field, bad.misfit.problem
-        what = f"the {self._part}'s field {field}" if field else f"the {self._part}"
-        return FormatError(
-            f"Topic {topic!r}, partition {partition}, offset {offset}: {what} {problem}. "
-            "The option mode=PERMISSIVE makes such values null"
-        )
+
+class _AvroDecoder:
+    """As `_Decoder`, for Avro. There is no column for what could not be read: no text is at hand."""
+
+    def __init__(self, part: Part, options: SourceOptions) -> None:
+        self._part = part
+        self._permissive = _mode(options.formats) == "PERMISSIVE"
+        self._type = to_arrow_type(column_type(part, options), timezone="UTC")
+        self._reader = AvroReader(part, options.formats, self._type)
+
+    def decode(self, batch: Any) -> Any:
+        """The batch with this column typed."""
+        index = batch.schema.get_field_index(self._part)
+        column, bad = self._reader.read(batch.column(index), not self._permissive)
+        if bad and not self._permissive:
+            row, path, problem = bad[0]
+            raise _error(self._part, batch, Bad(row, Misfit(path, problem)))
+        return batch.set_column(index, pa.field(self._part, self._type), column)
+
+
+def _error(part: Part, batch: Any, bad: Bad) -> FormatError:
+    topic, partition, offset = (batch.column(name)[bad.row].as_py() for name in ("topic", "partition", "offset"))
+    field, problem = bad.misfit.field, bad.misfit.problem
+    what = f"the {part}'s field {field}" if field else f"the {part}"
+    return FormatError(
+        f"Topic {topic!r}, partition {partition}, offset {offset}: {what} {problem}. "
+        "The option mode=PERMISSIVE makes such values null"
+    )
 
 
 def _mode(formats: Mapping[str, str]) -> str:
@@ -136,7 +159,8 @@ def _mode(formats: Mapping[str, str]) -> str:
 def _refuse_schema(part: Part, formats: Mapping[str, str]) -> None:
     for name in (f"{part}.schema", f"{part}.avro.schema"):
         if name in formats:
-            raise OptionError(f"{name} is given, but {part}.format is raw; did you mean {part}.format=json?")
+            meant = "avro" if "avro" in name else "json"
+            raise OptionError(f"{name} is given, but {part}.format is raw; did you mean {part}.format={meant}?")
 
 
 def _json_schema(part: Part, formats: Mapping[str, str]) -> StructType:
@@ -197,6 +221,8 @@ class Encoder:
     parts: tuple[Part, ...]
     fields: tuple[str, ...] = ()
     """The columns that are the value, where there is no column of that name."""
+    schemas: tuple[tuple[Part, str], ...] = ()
+    """The Avro schemas of those parts that are Avro; the others are JSON."""
 
     def __call__(self, batch: Any) -> Any:
         """The batch with its columns encoded."""
@@ -204,11 +230,22 @@ class Encoder:
             if part == "value" and self.fields:
                 columns = [batch.column(name) for name in self.fields]
                 column = pa.StructArray.from_arrays(columns, names=list(self.fields))
-                batch = batch.append_column("value", to_json(column))
+                batch = batch.append_column("value", self._encode(part, column))
             else:
                 index = batch.schema.get_field_index(part)
-                batch = batch.set_column(index, part, to_json(batch.column(index)))
+                batch = batch.set_column(index, part, self._encode(part, batch.column(index)))
         return batch
+
+    def _encode(self, part: Part, column: Any) -> Any:
+        schema = dict(self.schemas).get(part)
+        if schema is None:
+            return to_json(column)
+        values, bad = to_avro(column, schema)
+        if bad is not None:
+            raise FormatError(
+                f"A {part} cannot be written: its field {bad[1]!r} {bad[2]}" if bad[1] else f"A {part} {bad[2]}"
+            )
+        return values
 
 
 def encoder(options: SinkOptions, schema: StructType) -> Encoder | None:
@@ -220,9 +257,8 @@ def encoder(options: SinkOptions, schema: StructType) -> Encoder | None:
     parts = tuple(part for part in PARTS if asked[part] != "raw")
     names = schema.fieldNames()
     fields: tuple[str, ...] = ()
+    schemas: list[tuple[Part, str]] = []
     for part in parts:
-        if asked[part] != "json":
-            raise OptionError(f"{part}.format={asked[part]} is not there yet; it may be raw or json")
         kind = schema[part].dataType if part in names else None
         if kind is None and part == "key":
             raise OptionError("key.format is given, but there is no column 'key'")
@@ -231,8 +267,12 @@ def encoder(options: SinkOptions, schema: StructType) -> Encoder | None:
             if not fields:
                 raise OptionError("value.format is given, but there are no columns that could be the value")
             kind = StructType([schema[name] for name in fields])
-        _check_writable(kind, part)
-    return Encoder(parts, fields) if parts else None
+        if asked[part] == "avro":
+            nullable = part in names and schema[part].nullable
+            schemas.append((part, written_schema(part, options.formats, kind, nullable)))
+        else:
+            _check_writable(kind, part)
+    return Encoder(parts, fields, tuple(schemas)) if parts else None
 
 
 def _check_writable(kind: DataType, path: str) -> None:

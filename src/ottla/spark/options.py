@@ -203,7 +203,7 @@ class _Given:
             (self.text(name) or "raw").lower() == "raw" for name in ("key.format", "value.format")
         ):
             raise OptionError("mode is given, but key.format and value.format are raw; did you mean value.format=json?")
-        return {name: self._values[name] for name in FORMAT_NAMES if name in self._values}
+        return {name: self._values[name] for name in map(str.lower, FORMAT_NAMES) if name in self._values}
 
     def kafka(self) -> dict[str, str]:
         return {name.removeprefix("kafka."): value for name, value in self._values.items() if name.startswith("kafka.")}

@@ -1,0 +1,219 @@
+"""Columns of Avro values into typed columns, and back, as Spark's from_avro and to_avro have them. See `serde.avro`.
+
+Of a source, `value.avro.schema` says what was written, `value.avro.readerSchema` what is wanted of it, and
+`value.avro.header=confluent` that each value begins with five bytes of Confluent's wire format, which are left out: no
+registry is asked. Of a sink, the schema is the one that is given, or what to_avro derives from the columns.
+"""
+
+from __future__ import annotations
+
+import functools
+import json
+from collections.abc import Mapping
+from typing import Any, Final
+
+import pyarrow as pa  # type: ignore[import-untyped,unused-ignore]
+from pyspark.sql.types import (
+    ArrayType,
+    BinaryType,
+    BooleanType,
+    ByteType,
+    DataType,
+    DateType,
+    DecimalType,
+    DoubleType,
+    FloatType,
+    IntegerType,
+    LongType,
+    MapType,
+    NullType,
+    ShortType,
+    StringType,
+    StructField,
+    StructType,
+    TimestampNTZType,
+    TimestampType,
+)
+
+from ottla.serde._builders import Plan
+from ottla.serde.avro import CONFLUENT_HEADER, AvroDecoder, one_number, plan
+from ottla.serde.avro_schema import AvroSchemaError, Node, parse
+from ottla.serde.avro_writing import AvroEncoder
+from ottla.spark.columns import array_of, plan_of, rows_of, view_of
+from ottla.spark.names import OptionError
+
+_SQL: Final[dict[str, DataType]] = {
+    "bool": BooleanType(), "int32": IntegerType(), "int64": LongType(), "float32": FloatType(), "float64": DoubleType(),
+    "string": StringType(), "binary": BinaryType(), "date32": DateType(),
+}  # fmt: skip
+_AVRO: Final[dict[type[DataType], Any]] = {
+    BooleanType: "boolean",
+    ByteType: "int",
+    ShortType: "int",
+    IntegerType: "int",
+    LongType: "long",
+    FloatType: "float",
+    DoubleType: "double",
+    StringType: "string",
+    BinaryType: "bytes",
+    NullType: "null",
+    DateType: {"type": "int", "logicalType": "date"},
+    TimestampType: {"type": "long", "logicalType": "timestamp-micros"},
+    TimestampNTZType: {"type": "long", "logicalType": "local-timestamp-micros"},
+}
+
+
+# -- in ----------------------------------------------------------------------------------------------------------
+
+
+def avro_type(part: str, formats: Mapping[str, str], *, permissive: bool) -> DataType:
+    """The type of a column of Avro values; all in it may be null if values that do not fit are. Raises OptionError."""
+    writer, reader, _ = _asked(part, formats)
+    node = writer if reader is None else reader
+    kind, _ = _sql_type(node)
+    return _nullable(kind) if permissive else kind
+
+
+class AvroReader:
+    """Reads the values of a column. Raises OptionError if what was asked for is not right."""
+
+    def __init__(self, part: str, formats: Mapping[str, str], arrow_type: Any) -> None:
+        self._decoder = AvroDecoder(*_asked(part, formats))
+        self._type = arrow_type
+
+    def read(self, values: Any, only_first: bool) -> tuple[Any, list[tuple[int, str, str]]]:
+        """A column with a row for each of the binary `values`; and row, field and reason of what could not be read.
+
+        The latter's rows are null. With `only_first` there is no column if there is one.
+        """
+        column, bad = self._decoder.decode(rows_of(values), only_first)
+        return None if column is None else array_of(self._type, column), bad
+
+
+def _asked(part: str, formats: Mapping[str, str]) -> tuple[Node, Node | None, int]:
+    """The schema of what was written, the reader's if there is one, and how many bytes come before a value."""
+    name = f"{part}.avro.schema"
+    if name not in formats:
+        raise OptionError(f"{part}.format=avro needs {name}, the JSON text of the schema that the values have")
+    writer = _parsed(name, formats)
+    reader_name = f"{part}.avro.readerschema"
+    reader = _parsed(reader_name, formats) if reader_name in formats else None
+    header = formats.get(f"{part}.avro.header", "none").strip().lower()
+    if header not in ("none", "confluent"):
+        raise OptionError(f"{part}.avro.header is {header!r}; it must be none (the default) or confluent")
+    size = CONFLUENT_HEADER if header == "confluent" else 0
+    try:
+        AvroDecoder(writer, reader, size)
+    except AvroSchemaError as error:
+        raise OptionError(f"{name if reader is None else f'{part}.avro.readerSchema'}: {error}") from None
+    return writer, reader, size
+
+
+def _parsed(name: str, formats: Mapping[str, str]) -> Node:
+    text = formats[name]
+    try:
+        return parse(text)
+    except AvroSchemaError as error:
+        short = text if len(text) < 200 else f"{text[:200]}..."
+        raise OptionError(f"{name.replace('readers', 'readerS')} {error}; it is {short!r}") from None
+
+
+def _sql_type(node: Node) -> tuple[DataType, bool]:
+    """The type that from_avro gives, and whether it may be null."""
+    if node.kind == "record":
+        fields = [StructField(each.name, *_sql_type(each.node)) for each in node.fields]
+        return StructType(fields), False
+    if node.kind == "array":
+        assert node.items is not None
+        return ArrayType(*_sql_type(node.items)), False
+    if node.kind == "map":
+        assert node.items is not None
+        return MapType(StringType(), *_sql_type(node.items)), False
+    if node.kind == "union":
+        branches = node.non_null()
+        if len(branches) == 1:
+            return _sql_type(branches[0])[0], node.is_nullable()
+        if one_number(branches) is None:
+            members = [StructField(f"member{i}", _sql_type(each)[0], True) for i, each in enumerate(branches)]
+            return StructType(members), node.is_nullable()
+    kind: Any = plan(node)
+    if kind[0] == "decimal128":
+        return DecimalType(kind[1], kind[2]), False
+    if kind[0] == "timestamp_us":
+        return TimestampType() if kind[1] else TimestampNTZType(), False
+    return _SQL[kind[0]], node.is_nullable()
+
+
+def _nullable(kind: DataType) -> DataType:
+    if isinstance(kind, StructType):
+        return StructType([StructField(field.name, _nullable(field.dataType)) for field in kind.fields])
+    if isinstance(kind, ArrayType):
+        return ArrayType(_nullable(kind.elementType))
+    if isinstance(kind, MapType):
+        return MapType(kind.keyType, _nullable(kind.valueType))
+    return kind
+
+
+# -- out ---------------------------------------------------------------------------------------------------------
+
+
+def written_schema(part: str, formats: Mapping[str, str], kind: DataType, nullable: bool) -> str:
+    """The schema that a column of this type is written with, as JSON. Raises OptionError if it cannot be."""
+    for name, why in (("readerschema", "what is written has one schema"), ("header", "no registry is asked for an id")):
+        if f"{part}.avro.{name}" in formats:
+            raise OptionError(f"{part}.avro.{name.replace('readers', 'readerS')} is for reading: {why}")
+    name = f"{part}.avro.schema"
+    derived = derive(kind, nullable=nullable)
+    text = formats.get(name, derived)
+    try:
+        node = _parsed(name, formats) if name in formats else parse(text)
+        AvroEncoder(node, _plan(kind))
+    except AvroSchemaError as error:
+        raise OptionError(f"{name} {error}") from None
+    return text
+
+
+def derive(kind: DataType, *, nullable: bool = False, name: str = "topLevelRecord") -> str:
+    """The schema, as JSON, that Spark's to_avro writes a column of this type with. Raises OptionError."""
+    return json.dumps(_derived(kind, nullable, name, "", ""))
+
+
+def to_avro(column: Any, schema: str) -> tuple[Any, tuple[int, str, str] | None]:
+    """The values of a column as a binary array, null for null; or row, field and reason of one that does not fit."""
+    values, bad = _encoder(schema, plan_of(column.type)).encode(view_of(column))
+    return None if values is None else array_of(pa.binary(), values), bad
+
+
+@functools.lru_cache(maxsize=32)
+def _encoder(schema: str, plan: Plan) -> AvroEncoder:
+    return AvroEncoder(parse(schema), plan)
+
+
+def _derived(kind: DataType, nullable: bool, name: str, namespace: str, path: str) -> Any:
+    full = f"{namespace}.{name}" if namespace else name
+    if isinstance(kind, StructType):
+        fields = [
+            {"name": each.name, "type": _derived(each.dataType, each.nullable, each.name, full, f"{path}.{each.name}")}
+            for each in kind.fields
+        ]
+        found: Any = {"type": "record", "name": full, "fields": fields}
+    elif isinstance(kind, ArrayType):
+        found = {"type": "array", "items": _derived(kind.elementType, kind.containsNull, name, namespace, path)}
+    elif isinstance(kind, MapType) and isinstance(kind.keyType, StringType):
+        found = {"type": "map", "values": _derived(kind.valueType, kind.valueContainsNull, name, namespace, path)}
+    elif isinstance(kind, DecimalType):
+        size = next(size for size in range(1, 17) if 2 ** (8 * size - 1) >= 10**kind.precision)
+        found = {"type": "fixed", "name": f"{full}.fixed", "size": size, "logicalType": "decimal"}
+        found |= {"precision": kind.precision, "scale": kind.scale}
+    elif type(kind) in _AVRO:
+        found = _AVRO[type(kind)]
+    else:
+        raise OptionError(f"The column {path.removeprefix('.')!r} is of {kind.simpleString()}, which Avro has not")
+    return [found, "null"] if nullable and found != "null" else found
+
+
+def _plan(kind: DataType) -> Plan:
+    """The layout of the Arrow column that Spark gives for a type that `_derived` took."""
+    from pyspark.sql.pandas.types import to_arrow_type
+
+    return plan_of(to_arrow_type(kind, timezone="UTC"))
