@@ -96,7 +96,9 @@ class DurableLog:
         elif offset < self.log_start_offset:
             offset = self.log_start_offset
         self._high_watermark = offset
-        self.producers.on_high_watermark(offset)
+        producers = self.producers
+        if producers.undecided:
+            producers.on_high_watermark(offset)
 
     @property
     def last_stable_offset(self) -> int:

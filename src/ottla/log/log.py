@@ -29,6 +29,7 @@ logger = logging.getLogger(__name__)
 _REPAIR_AGAIN_MS = 60_000
 
 T = TypeVar("T")
+_new_tuple = tuple.__new__  # a named one costs half as much so
 Origin = Literal["client", "coordinator", "raft", "replication"]
 
 
@@ -86,7 +87,7 @@ class Log(SegmentedLog):
         except OSError as error:
             self._fail(error, "append to")
         stamped = header.max_timestamp if header.attributes & LOG_APPEND_TIME else -1
-        return AppendInfo(first, last, stamped, self.log_start_offset, False)
+        return _new_tuple(AppendInfo, (first, last, stamped, self.log_start_offset, False))
 
     def append_as_follower(self, buffer: memoryview | bytearray, now_ms: int) -> int:
         """Append batches that have their offsets and epochs from a leader; the new log end offset.

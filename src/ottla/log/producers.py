@@ -105,7 +105,7 @@ class Producers:
         self.snapshots: list[int] = []
         # First offset -> producer id, and, once ended, first -> last offset until the high watermark passes the marker.
         self._ongoing: dict[int, int] = {}
-        self._undecided: dict[int, int] = {}
+        self.undecided: dict[int, int] = {}
 
     # Checks and changes, batch by batch
 
@@ -210,19 +210,19 @@ class Producers:
     def complete(self, completed: CompletedTransaction) -> None:
         """Take it from the open ones; it holds the last stable offset until the high watermark has passed."""
         self._ongoing.pop(completed.first_offset, None)
-        self._undecided[completed.first_offset] = completed.last_offset
+        self.undecided[completed.first_offset] = completed.last_offset
 
     def on_high_watermark(self, offset: int) -> None:
         """Forget transactions whose marker is replicated."""
-        if self._undecided:
-            self._undecided = {first: last for first, last in self._undecided.items() if last >= offset}
+        if self.undecided:
+            self.undecided = {first: last for first, last in self.undecided.items() if last >= offset}
 
     @property
     def first_unstable_offset(self) -> int | None:
         """Where the oldest transaction began that is open, or whose marker is not replicated."""
-        if not self._ongoing and not self._undecided:
+        if not self._ongoing and not self.undecided:
             return None
-        return min((*self._ongoing, *self._undecided))
+        return min((*self._ongoing, *self.undecided))
 
     def replay(self, buffer: Buffer, position: int, header: BatchHeader) -> CompletedTransaction | None:
         """Take in a batch that is in the log, without the checks made when it was written."""
@@ -248,7 +248,7 @@ class Producers:
         """Know nothing, as of `end_offset`."""
         self.entries.clear()
         self._ongoing.clear()
-        self._undecided.clear()
+        self.undecided.clear()
         self.end_offset = end_offset
 
     # Snapshots

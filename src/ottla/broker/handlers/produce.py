@@ -12,6 +12,7 @@ from ottla.common.completion import Completion
 from ottla.common.errors import ErrorCode, KafkaError
 from ottla.protocol.messages.produce import (
     BatchIndexAndErrorMessage,
+    LeaderIdAndEpoch,
     PartitionProduceResponse,
     ProduceRequest,
     ProduceResponse,
@@ -27,6 +28,10 @@ ZSTD_SINCE_VERSION = 7
 TOPIC_IDS_SINCE_VERSION = 13
 NO_ACKS = 0
 VALID_ACKS = (-1, NO_ACKS, 1)
+# What an answer of a success has, made once; nobody changes them.
+_NONE = int(ErrorCode.NONE)
+_NO_ERRORS: list[BatchIndexAndErrorMessage] = []
+_NO_LEADER = LeaderIdAndEpoch()
 
 
 def handle(
@@ -55,11 +60,12 @@ def handle(
                 if type(records) is not memoryview:
                     raise KafkaError(ErrorCode.INVALID_RECORD, "There must be exactly one record batch per partition")
                 info = partition.append_produced(records, acks, now_ms, allow_zstd=allow_zstd)
+                first, last, append_time_ms, start, _ = info
                 response = PartitionProduceResponse(
-                    data.index, ErrorCode.NONE, info.first_offset, info.log_append_time_ms, info.log_start_offset
+                    data.index, _NONE, first, append_time_ms, start, _NO_ERRORS, None, _NO_LEADER
                 )
-                if info.last_offset >= partition.high_watermark:
-                    durable = partition.when_durable(info.last_offset + 1)
+                if last >= partition.high_watermark:
+                    durable = partition.when_durable(last + 1)
                     if durable is not None:
                         waiting.append((durable, response))
             except KafkaError as error:
