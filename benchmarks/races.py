@@ -143,8 +143,9 @@ RACES: dict[str, Race] = {
         },
         once=True,
     ),
-    "groups": Race(crowds.groups, {"seconds": 1}, once=True),
-    "start": Race(lives.start, {"seconds": 0.05}, warm=False),
+    "groups": Race(crowds.groups(crowds.DEFAULT_DELAY_MS), {"seconds": 1}, once=True),
+    "groups-0": Race(crowds.groups(0), {"seconds": 1}, once=True),
+    "start": Race(lives.start, {"seconds": 0.05}, once=True),
     "memory": Race(
         lives.memory,
         {
