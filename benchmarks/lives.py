@@ -132,7 +132,7 @@ def restart(record_bytes: int, records_in_a_batch: int, share: float) -> Callabl
                 return figures
 
     race.__doc__ = (
-        f"after kill -9, {GIGABYTES * share:g} GB in 100 partitions, batches of {records_in_a_batch} records of"
-        f" {record_bytes} B: from the start to the first acknowledged record"
+        f"after kill -9, {GIGABYTES * share:g} GB in 100 partitions, {records_in_a_batch} records of {record_bytes} B"
+        " a batch: from the start to the first acknowledged record"
     )
     return race
