@@ -110,7 +110,7 @@ def batch(topics: Topics) -> Callable[..., list[OffsetRange]]:
 def ranges(partitions: Any) -> list[OffsetRange]:
     assert all(isinstance(partition, RangePartition) for partition in partitions)
     assert pickle.loads(pickle.dumps(list(partitions)))[0:1] is not None
-    return [partition.value for partition in partitions]
+    return [rng for partition in partitions for rng in partition.value]
 
 
 def sizes(found: list[OffsetRange]) -> list[int]:

@@ -20,7 +20,7 @@ from ottla.spark import reading
 from ottla.spark.kept import Kept
 from ottla.spark.offsets import OffsetRange
 from ottla.spark.options import read_source_options
-from ottla.spark.reading import arrow_schema, read_range
+from ottla.spark.reading import arrow_schema, read_range, read_ranges
 from ottla.spark.source import source_schema
 from tests.clients.proxy import Proxy
 from tests.clients.support import FIRST_TIMESTAMP, WAIT_S, Sent, sample_records, unique, wait_until
@@ -260,3 +260,18 @@ def test_a_broker_that_stops_is_waited_for_and_then_named(tmp_path: Path) -> Non
         with pytest.raises(ClientError, match=rf"{topic}-0 at offset 3: no records within 1\.5 s \(.*refused"):
             world.offsets(topic, 3, 9, client={"default.api.timeout.ms": "1500"})
         process.start()
+
+
+def test_small_ranges_of_one_task_come_as_one_batch_and_large_ones_do_not(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    topic, other = world.topic(), world.topic()
+    world.send(topic, numbered(30, 1_000))
+    world.send(other, numbered(20, 1_000))
+    wanted = [OffsetRange(topic, 0, 0, 10), OffsetRange(other, 0, 5, 20), OffsetRange(topic, 0, 20, 30)]
+    (batch,) = read_ranges(world.client, wanted)
+    assert batch.schema.equals(arrow_schema())
+    rows = [(row["topic"], row["offset"]) for row in batch.to_pylist()]
+    assert rows == [(rng.topic, offset) for rng in wanted for offset in range(rng.start, rng.end)]
+    monkeypatch.setattr(reading, "BATCH_BYTES", 20_000)
+    assert [part.num_rows for part in read_ranges(world.client, wanted)] == [10, 15, 10]

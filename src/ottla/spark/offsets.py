@@ -4,7 +4,7 @@ A position is the next offset to read. Spark keeps the positions of a query as J
 its own Kafka source, so that a checkpoint of the one can be read by the other. In this order the source uses it:
 
     positions(json) -> reconcile(start, latest, ...) -> admit(start, latest, ...) -> json_of(end)
-    plan(start, end, ...) -> split(ranges, ...)
+    plan(start, end, ...) -> split(ranges, ...) or pack(ranges)
 
 A position that goes back (`end` before `start`) is a reset: the partition was made anew or cut, the batch that goes
 back reads nothing of it and the next one goes on from there. Nothing here does I/O or knows Spark.
@@ -227,6 +227,33 @@ def split(
     return [
         piece for r in parts for piece in ([r] if r in small else _cut(r, min(r.size, _share(r.size, rest, wanted))))
     ]
+
+
+FEW_TASKS: Final = 32
+PACKED_OFFSETS: Final = 1_000
+
+
+def pack(ranges: Iterable[OffsetRange]) -> list[tuple[OffsetRange, ...]]:
+    """The ranges by task: each has its own, but where there are many, small ones share tasks.
+
+    A task costs some 10 ms whatever it reads. Up to `FEW_TASKS` ranges have a task each. Of more, neighbours go
+    together while they have no more than `PACKED_OFFSETS`, and no more than leaves about `FEW_TASKS` tasks.
+    """
+    parts = [r for r in ranges if r.size > 0]
+    if len(parts) <= FEW_TASKS:
+        return [(part,) for part in parts]
+    most = min(PACKED_OFFSETS, math.ceil(sum(r.size for r in parts) / FEW_TASKS))
+    tasks: list[tuple[OffsetRange, ...]] = []
+    some: list[OffsetRange] = []
+    offsets = 0
+    for part in parts:
+        if some and offsets + part.size > most:
+            tasks.append(tuple(some))
+            some, offsets = [], 0
+        some.append(part)
+        offsets += part.size
+    tasks.append(tuple(some))
+    return tasks
 
 
 def _share(size: int, total: int, parts: int) -> int:

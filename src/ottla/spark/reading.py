@@ -8,7 +8,7 @@ from __future__ import annotations
 import logging
 from array import array
 from bisect import bisect_left
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cache
 from typing import TYPE_CHECKING, Any, Final
 
@@ -51,6 +51,44 @@ def arrow_schema(include_headers: bool = False) -> pa.Schema:
         header = pa.struct([pa.field("key", pa.string()), pa.field("value", pa.binary())])
         fields.append(pa.field("headers", pa.list_(pa.field("element", header))))
     return pa.schema(fields)
+
+
+def read_ranges(
+    client: Mapping[str, object],
+    ranges: Sequence[OffsetRange],
+    *,
+    include_headers: bool = False,
+    isolation_level: str = "read_uncommitted",
+    fail_on_data_loss: bool = True,
+) -> Iterator[pa.RecordBatch]:
+    """The records of the ranges, one after another as `read_range` gives them; small batches are put together."""
+    few: list[Any] = []
+    size = 0
+    for rng in ranges:
+        for batch in read_range(
+            client,
+            rng,
+            include_headers=include_headers,
+            isolation_level=isolation_level,
+            fail_on_data_loss=fail_on_data_loss,
+        ):
+            if len(ranges) == 1:
+                yield batch
+                continue
+            if few and size + batch.nbytes > BATCH_BYTES:
+                yield _together(few)
+                few, size = [], 0
+            few.append(batch)
+            size += batch.nbytes
+    if few:
+        yield _together(few)
+
+
+def _together(batches: list[Any]) -> Any:
+    if len(batches) == 1:
+        return batches[0]
+    (batch,) = pa.Table.from_batches(batches).combine_chunks().to_batches()
+    return batch
 
 
 def read_range(

@@ -51,6 +51,7 @@ from ottla.spark.offsets import (
     admit,
     json_of,
     new_partitions,
+    pack,
     pending,
     plan,
     positions,
@@ -71,6 +72,7 @@ from ottla.spark.options import (
     read_sink_options,
     read_source_options,
 )
+from ottla.spark.workers import settle
 
 if TYPE_CHECKING:
     import pyarrow as pa  # type: ignore[import-untyped,unused-ignore]
@@ -167,38 +169,41 @@ def _check_schema(schema: StructType, options: SourceOptions) -> None:
 
 
 class RangePartition(InputPartition):
-    """The work of one task."""
+    """The work of one task: one range, or several small ones."""
 
-    def __init__(self, value: OffsetRange) -> None:
+    def __init__(self, value: tuple[OffsetRange, ...]) -> None:
         super().__init__(value)
 
 
 def _partitions(ranges: Sequence[OffsetRange], options: SourceOptions) -> list[RangePartition]:
+    if options.min_partitions is None and options.max_records_per_partition is None:
+        return [RangePartition(some) for some in pack(ranges)]
     parts = split(ranges, options.min_partitions, options.max_records_per_partition)
-    return [RangePartition(part) for part in parts]
+    return [RangePartition((part,)) for part in parts]
 
 
 def _read(partition: InputPartition, options: SourceOptions) -> Iterator[pa.RecordBatch]:
     """The records of a task's range. Without records there is no batch: Spark asks for none."""
     if not isinstance(partition, RangePartition):  # what Spark makes of a plan without ranges
         return iter(())
-    from ottla.spark.reading import read_range
+    from ottla.spark.reading import read_ranges
 
     client = dict(options.client)
     if options.poll_timeout_ms is not None:
         client.setdefault("default.api.timeout.ms", str(options.poll_timeout_ms))
-    batches = read_range(
+    batches = read_ranges(
         client,
         partition.value,
         include_headers=options.include_headers,
         isolation_level=options.isolation_level,
         fail_on_data_loss=options.fail_on_data_loss,
     )
-    if options.key_format == "raw" and options.value_format == "raw":
-        return batches
-    from ottla.spark.formats import decode
+    if options.key_format != "raw" or options.value_format != "raw":
+        from ottla.spark.formats import decode
 
-    return decode(batches, options)
+        batches = decode(batches, options)
+    settle()
+    return batches
 
 
 # -- where to begin and end --------------------------------------------------------------------------------------
@@ -267,6 +272,11 @@ class BatchReader(DataSourceReader):
 
     def __init__(self, options: SourceOptions) -> None:
         self._options = options
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        """What a task begins with: Spark's next bytes come when these are acknowledged."""
+        self.__dict__.update(state)
+        settle()
 
     def partitions(self) -> list[InputPartition]:
         """The ranges to read, asked of the cluster now. Raises ClusterError, OptionError, DataLossError."""
@@ -337,6 +347,11 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def __getstate__(self) -> dict[str, Any]:
         """What the tasks get: connections stay on the driver."""
         return {**self.__dict__, "_cluster": None}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        """What a task begins with: Spark's next bytes come when these are acknowledged."""
+        self.__dict__.update(state)
+        settle()
 
     def _asked(self) -> SourceCluster:
         if self._cluster is None:

@@ -10,6 +10,8 @@ from hypothesis import strategies as st
 
 from ottla.common.ids import TopicPartition
 from ottla.spark.offsets import (
+    FEW_TASKS,
+    PACKED_OFFSETS,
     OffsetRange,
     Positions,
     PositionsError,
@@ -17,6 +19,7 @@ from ottla.spark.offsets import (
     json_of,
     lag,
     new_partitions,
+    pack,
     pending,
     plan,
     positions,
@@ -173,6 +176,27 @@ def test_a_large_partition_is_split_over_tasks_and_small_ones_are_not() -> None:
 
 def test_no_task_is_empty_where_more_tasks_are_wanted_than_there_are_offsets() -> None:
     assert [p.size for p in split([OffsetRange("t", 0, 7, 10)], min_partitions=8)] == [1, 1, 1]
+
+
+@given(
+    st.lists(st.builds(OffsetRange, st.just("t"), st.integers(0, 99), st.just(5), st.integers(0, 3_000)), max_size=150)
+)
+def test_packing_keeps_every_range_in_order_and_makes_no_large_task(whole: list[OffsetRange]) -> None:
+    tasks = pack(whole)
+    wanted = [r for r in whole if r.size > 0]
+    assert [r for task in tasks for r in task] == wanted
+    assert len(tasks) >= min(len(wanted), FEW_TASKS // 2)
+    assert all(len(task) == 1 or sum(r.size for r in task) <= PACKED_OFFSETS for task in tasks)
+
+
+def test_a_thousand_partitions_with_little_are_few_tasks_and_with_much_a_thousand() -> None:
+    def of(size: int) -> list[OffsetRange]:
+        return [OffsetRange("t", i, 0, size) for i in range(1000)]
+
+    assert len(pack(of(10))) == 33
+    assert len(pack(of(400))) == 500
+    assert len(pack(of(5_000))) == 1000
+    assert len(pack(of(10)[:32])) == 32
 
 
 def test_lag_follows_from_a_progress_report() -> None:
