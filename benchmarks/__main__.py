@@ -2,7 +2,8 @@
 
     python -m benchmarks [RACE ...] [--rounds N] [--quick]     also: brokers, clients, spark for all races of a kind
     python -m benchmarks --quick --check                       fails if a ratio is worse than the last one kept
-    python -m benchmarks --json benchmarks/last.json --docs    keeps them, and writes docs/performance.md's table
+    python -m benchmarks --json benchmarks/last.json --docs    keeps them, and writes docs/performance.md's tables
+    python -m benchmarks spark --json benchmarks/spark.json --docs    the same for those on Spark
 
 Each race warms both brokers up, then alternates them for some rounds and prints the median of each, with the ratio and,
 where there is one, what the ratio is to reach. CPU is the broker process's own (user and system), the client excluded.
@@ -46,7 +47,8 @@ def main() -> int:
         with tempfile.TemporaryDirectory(prefix="ottla-bench-") as directory:
             home = Path(directory)
             _race_clients([name for name in chosen if name in clients.RACES], home, arguments.rounds, scale, found)
-            _race_spark([name for name in chosen if name in spark.RACES], home, arguments.rounds, scale, found)
+            on_spark = [name for name in chosen if name in spark.RACES]
+            _race_spark(on_spark, home, arguments.rounds, arguments.warm_ups, scale, found)
             _race_brokers([name for name in chosen if name in RACES], home, arguments.rounds, scale, found)
     finally:  # what was found is kept, also if a later race fails
         worse = results.regressions(found, results.last_results()) if arguments.check else []
@@ -69,10 +71,15 @@ def _arguments(names: list[str]) -> argparse.Namespace:
         help="default: all but those of spark, which need Java and Maven's repository; the names: " + ", ".join(names),
     )
     parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument(
+        "--warm-ups", type=int, default=spark.WARM_UPS, help="of races on Spark: runs that are not counted, at most"
+    )
     parser.add_argument("--quick", action="store_true", help="a tenth of the records")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write figures, ratios and conditions there")
     parser.add_argument(
-        "--docs", action="store_true", help=f"write the table of docs/performance.md from {results.LAST.name}"
+        "--docs",
+        action="store_true",
+        help=f"write the tables of docs/performance.md from {results.LAST.name} and {results.SPARK.name}",
     )
     parser.add_argument(
         "--check",
@@ -96,12 +103,12 @@ def _race_clients(names: list[str], home: Path, rounds: int, scale: float, found
             found[name] = results.compared(medians["Ottla"], peer, medians[peer])
 
 
-def _race_spark(names: list[str], home: Path, rounds: int, scale: float, found: results.Results) -> None:
+def _race_spark(names: list[str], home: Path, rounds: int, warm_ups: int, scale: float, found: results.Results) -> None:
     if not names:
         return
     with start_ottla(home / "ottla3") as ottla:
-        for name, medians in spark.run_races(names, ottla, rounds, scale, console).items():
-            found[name] = results.compared(medians[spark.OURS], "JVM connector", medians[spark.THEIRS])
+        for name, medians in spark.run_races(names, ottla, rounds, scale, console, warm_ups):
+            found[name] = results.compared(medians[spark.OURS], spark.PEER, medians[spark.THEIRS])
 
 
 def _race_brokers(names: list[str], home: Path, rounds: int, scale: float, found: results.Results) -> None:
@@ -119,7 +126,7 @@ def run_race(
     found: dict[str, list[Figures]] = {broker.name: [] for broker in brokers}
     if race.warm and not race.once:
         for broker in brokers:
-            race.run(broker, scale)
+            race.warm_up(broker, scale)
     for _ in range(1 if race.once else rounds):
         for broker in brokers:
             found[broker.name].append(race.run(broker, scale))

@@ -17,6 +17,8 @@ from pathlib import Path
 from typing import Any
 
 LAST = Path(__file__).parent / "last.json"
+SPARK = Path(__file__).parent / "spark.json"
+"""The races on Spark have a file of their own: they run without the others, under their own conditions."""
 # Runs on a shared machine differ by this much for no reason.
 TOLERANCE = 1.5
 # Below this both are as good as nothing, and their ratio is noise.
@@ -116,7 +118,10 @@ def regressions(found: Results, last: Results, tolerance: float = TOLERANCE) -> 
     return lines
 
 
-def last_results(path: Path = LAST) -> Results:
-    """What was kept; nothing if there is no file."""
-    races: Results = json.loads(path.read_text())["races"] if path.exists() else {}
-    return races
+def last_results(*paths: Path) -> Results:
+    """What was kept, in the files of all races or in these; nothing where there is no file."""
+    kept: Results = {}
+    for path in paths or (LAST, SPARK):
+        if path.exists():
+            kept |= json.loads(path.read_text())["races"]
+    return kept

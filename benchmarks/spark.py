@@ -1,6 +1,8 @@
 """The races on Spark: `format("ottla")` against the JVM's connector, one session on local[2], same broker and records.
 
-The two read and write in turn, round by round, after warm-ups that are not counted: the JVM compiles both ways. CPU is
+The two read and write in turn, round by round, after warm-ups that are not counted: the JVM compiles both ways. The
+connector waits half a second wherever a partition ends (a fetch that nothing answers), also on stock Kafka; "within" is
+therefore raced as well: a read that stops before the end. CPU is
 that of Spark's processes (the JVM, Python's workers) and the broker's, since where two cores do all the work the rest
 of the machine is in every figure of time, and hardly in this one.
 
@@ -20,24 +22,29 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import pyarrow as pa
+import pyarrow as pa  # type: ignore[import-untyped,unused-ignore]
 from rich.console import Console
 from rich.table import Table
 
+from benchmarks import results, spark_memory
 from benchmarks.brokers import Broker
 from benchmarks.wire import DEADLINE_S, Figures, new_topic
-from ottla.clients import Producer
+from ottla.clients import Admin, Producer, TopicPartition
+from ottla.clients.admin import OffsetSpec
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
-    from pyspark.sql.streaming import StreamingQuery
+    from pyspark.sql.streaming.query import StreamingQuery
 
 OURS, THEIRS = "ottla", "kafka"
+PEER = "JVM connector"
 WARM_UPS = 3
 PARTITIONS = 6
 PACKAGE = "org.apache.spark:spark-sql-kafka-0-10_2.13"
 _TICKS = os.sysconf("SC_CLK_TCK")
 ROWS_S, CPU, MS = "rows/s", "CPU s per million", "ms"
+WITHIN, IDLE_MS, IDLE_CPU = "rows/s within", "ms of a trigger", "CPU ms per trigger"
+IDLE_S, IDLE_TRIGGERS_S = 5.0, 10
 
 
 @dataclass
@@ -99,6 +106,8 @@ class Race:
     title: str
     run: Run
     aims: dict[str, float]
+    warm_ups: int = WARM_UPS
+    once: bool = False
 
 
 @contextmanager
@@ -107,9 +116,9 @@ def _stage(broker: Broker, rows: int) -> Iterator[Stage]:
 
     with tempfile.TemporaryDirectory(prefix="ottla-spark-") as local:
         spark = session(
-            "benchmarks", "local[2]",
+            "benchmarks", "local[2]", None,
             **{
-                **_connector(), "spark.ui.enabled": False, "spark.ui.showConsoleProgress": False,
+                **connector(), "spark.ui.enabled": False, "spark.ui.showConsoleProgress": False,
                 "spark.log.level": "ERROR", "spark.driver.memory": "3g", "spark.local.dir": local,
             },
         )  # fmt: skip
@@ -119,7 +128,7 @@ def _stage(broker: Broker, rows: int) -> Iterator[Stage]:
             spark.stop()
 
 
-def _connector() -> dict[str, str]:
+def connector() -> dict[str, str]:
     """The setting that gives a session the JVM's connector."""
     import pyspark
 
@@ -175,6 +184,24 @@ def _use(stage: Stage, who: str) -> Figures:
     return _timed(stage, stage.rows, work)
 
 
+def _use_within(stage: Stage, who: str) -> Figures:
+    """All but the last thousand of each partition."""
+    topic = stage.filled("plain", _plain)
+    partitions = [TopicPartition(topic, number) for number in range(PARTITIONS)]
+    with Admin(stage.broker.bootstrap) as admin:
+        found = admin.list_offsets(dict.fromkeys(partitions, OffsetSpec.LATEST))
+    ends = {str(tp.partition): max(at.offset - 1_000, 0) for tp, at in found.items()}
+    rows = sum(ends.values())
+
+    def work() -> None:
+        table = stage.read(who, topic, endingOffsets=json.dumps({topic: ends}))
+        row = table.selectExpr("sum(length(key))", "sum(length(value))").first()
+        assert row is not None
+        assert tuple(row) == (16 * rows, 284 * rows)
+
+    return _timed(stage, rows, work)
+
+
 def _to_arrow(stage: Stage, who: str) -> Figures:
     topic = stage.filled("plain", _plain)
 
@@ -207,14 +234,20 @@ def _progress(query: StreamingQuery) -> list[dict[str, Any]]:
 
 
 def _trigger_s(rows: list[dict[str, Any]]) -> float:
-    return sum(row["durationMs"]["triggerExecution"] for row in rows) / 1000
+    return float(sum(row["durationMs"]["triggerExecution"] for row in rows)) / 1000
+
+
+def _rows_of(rows: list[dict[str, Any]]) -> int:
+    return sum(int(row["numInputRows"]) for row in rows)
 
 
 def _stream_read(stage: Stage, who: str) -> Figures:
     topic = stage.filled("plain", _plain)
     options = stage.options(subscribe=topic, startingOffsets="earliest", maxOffsetsPerTrigger=stage.rows // 4)
+    within = 0.0
 
     def work() -> float:
+        nonlocal within
         rows = stage.spark.readStream.format(who).options(**options).load().select("key", "value")
         with tempfile.TemporaryDirectory() as checkpoint:
             stream = rows.writeStream.format("noop").option("checkpointLocation", checkpoint)
@@ -224,9 +257,10 @@ def _stream_read(stage: Stage, who: str) -> Figures:
         assert sum(row["numInputRows"] for row in told) == stage.rows
         # The first has the query's start in it; after the last, a few rows are left that rounding did not divide.
         later = [row for row in told[1:] if row["numInputRows"] > stage.rows // 8]
-        return _trigger_s(later) * stage.rows / sum(row["numInputRows"] for row in later)
+        within = _rows_of(later[:-1]) / _trigger_s(later[:-1])  # the last one gets to the end
+        return _trigger_s(later) * stage.rows / _rows_of(later)
 
-    return _timed(stage, stage.rows, work)
+    return {**_timed(stage, stage.rows, work), WITHIN: within}
 
 
 _KEY = "cast(cast({} as string) as binary) key"
@@ -253,7 +287,7 @@ def _stream_write(stage: Stage, who: str) -> Figures:
             _wait(query, lambda: len(_progress(query)) > 3)
             query.stop()
         later = _progress(query)[1:4]
-        return _trigger_s(later) * stage.rows / sum(row["numInputRows"] for row in later)
+        return _trigger_s(later) * stage.rows / _rows_of(later)
 
     figures = _timed(stage, stage.rows, work)
     del figures[CPU]  # how many batches there were before the query stopped is chance
@@ -278,6 +312,42 @@ def _tiny(stage: Stage, who: str) -> Figures:
     return {MS: statistics.median(times), "ms to ask": statistics.median(asked)}
 
 
+def _idle(stage: Stage, who: str) -> Figures:
+    """A query with ten triggers a second, and nothing to read."""
+    topic = new_topic(stage.broker, PARTITIONS)
+    stage.spark.conf.set("spark.sql.streaming.noDataProgressEventInterval", "500")
+    options = stage.options(subscribe=topic, startingOffsets="earliest")
+    rows = stage.spark.readStream.format(who).options(**options).load().select("key", "value")
+    with tempfile.TemporaryDirectory() as checkpoint, Producer(bootstrap_servers=stage.broker.bootstrap) as producer:
+        producer.send(topic, b"first")
+        producer.flush()
+        stream = rows.writeStream.format("noop").option("checkpointLocation", checkpoint)
+        query = stream.trigger(processingTime=f"{1000 // IDLE_TRIGGERS_S} milliseconds").start()
+        _wait(query, lambda: len(_progress(query)) > 0)
+        time.sleep(1)
+        used = stage.cpu_seconds()
+        time.sleep(IDLE_S)
+        used = stage.cpu_seconds() - used
+        query.stop()
+        told = [json.loads(row.json) for row in query.recentProgress]
+    times = [row["durationMs"]["triggerExecution"] for row in told[1:] if not row["numInputRows"]]
+    return {IDLE_MS: statistics.median(times), IDLE_CPU: used * 1000 / (IDLE_S * IDLE_TRIGGERS_S)}
+
+
+def _large(stage: Stage, who: str) -> Figures:
+    records = max(stage.rows // 1_000, 100)
+    if "large" not in stage.topics:
+        stage.topics["large"] = spark_memory.fill_large(stage.broker, records)
+    return spark_memory.peak(who, stage.broker, stage.topics["large"], records)
+
+
+def _wide(stage: Stage, who: str) -> Figures:
+    records = 20_000
+    if "wide" not in stage.topics:
+        stage.topics["wide"] = spark_memory.fill_wide(stage.broker, records)
+    return spark_memory.peak(who, stage.broker, stage.topics["wide"], records)
+
+
 def _wait(query: StreamingQuery, condition: Callable[[], bool]) -> None:
     deadline = time.monotonic() + DEADLINE_S
     while not condition():
@@ -291,46 +361,57 @@ def _wait(query: StreamingQuery, condition: Callable[[], bool]) -> None:
 RACES: dict[str, Race] = {
     "spark-count": Race("count(*) of 300 B rows", _count, {ROWS_S: 1.5}),
     "spark-read": Race("batch read of 300 B rows, key and value used", _use, {ROWS_S: 1.5}),
-    "spark-stream-read": Race("streaming read of 300 B rows, key and value", _stream_read, {ROWS_S: 1.5}),
+    "spark-read-within": Race("the same, up to a thousand records before the ends", _use_within, {ROWS_S: 1.5}),
+    "spark-stream-read": Race("streaming read of 300 B rows, key and value", _stream_read, {ROWS_S: 1.5, WITHIN: 1.5}),
     "spark-arrow": Race("batch read to Arrow on the driver", _to_arrow, {ROWS_S: 2}),
     "spark-json": Race("typed columns of JSON, against from_json", _typed_json, {ROWS_S: 2}),
     "spark-write": Race("batch write of 100 B rows", _write, {ROWS_S: 2}),
     "spark-stream-write": Race("streaming write of 100 B rows", _stream_write, {ROWS_S: 2}),
     "spark-tiny": Race("micro-batch of ten records", _tiny, {MS: 1}),
+    "spark-idle": Race("ten triggers a second without news", _idle, {IDLE_MS: 1, IDLE_CPU: 1}, warm_ups=1),
+    "spark-large": Race(
+        "streaming read of 1 MB records, a Spark of its own", _large, {spark_memory.TOTAL: 1}, warm_ups=0, once=True
+    ),
+    "spark-wide": Race(
+        "streaming read of 1,000 partitions with 20 records each, a Spark of its own",
+        _wide,
+        {spark_memory.TOTAL: 1},
+        warm_ups=0,
+        once=True,
+    ),
 }
 
 
 def run_races(
-    names: list[str], broker: Broker, rounds: int, scale: float, console: Console
-) -> dict[str, dict[str, Figures]]:
-    """Run them in one session and print their tables; medians by race and by OURS and THEIRS."""
-    found = {}
+    names: list[str], broker: Broker, rounds: int, scale: float, console: Console, warm_ups: int = WARM_UPS
+) -> Iterator[tuple[str, dict[str, Figures]]]:
+    """Run them in one session and print their tables; each race's name and medians, by OURS and THEIRS."""
     with _stage(broker, int(1_000_000 * scale)) as stage:
         for name in names:
             race = RACES[name]
+            cold = min(race.warm_ups, warm_ups)
             runs: dict[str, list[Figures]] = {THEIRS: [], OURS: []}
-            for number in range(WARM_UPS + rounds):
+            for number in range(cold + (1 if race.once else rounds)):
                 for who, figures in runs.items():
                     figures.append(race.run(stage, who))
-                    if number < WARM_UPS:
+                    if number < cold:
                         figures.clear()
             medians = {
                 who: {figure: statistics.median(each[figure] for each in figures) for figure in figures[0]}
                 for who, figures in runs.items()
             }
             _print(name, race, medians, console)
-            found[name] = medians
-    return found
+            yield name, medians
 
 
 def _print(name: str, race: Race, medians: dict[str, Figures], console: Console) -> None:
     table = Table(title=f"{name}: {race.title}", title_justify="left")
-    for heading in ("figure", "ottla", "JVM connector", "ratio", "aim"):
+    for heading in ("figure", "ottla", PEER, "ratio", "aim"):
         table.add_column(heading, justify="left" if heading == "figure" else "right")
     for figure, ours in medians[OURS].items():
         theirs = medians[THEIRS][figure]
         ratio = ours / theirs if theirs else float("nan")
         aim = race.aims.get(figure)
-        sign = "" if aim is None else f"{'≥' if figure == ROWS_S else '≤'} {aim:g}"
+        sign = "" if aim is None else f"{'≥' if results.more_is_better(figure) else '≤'} {aim:g}"
         table.add_row(figure, f"{ours:,.2f}", f"{theirs:,.2f}", f"{ratio:.2f}", sign)
     console.print(table)

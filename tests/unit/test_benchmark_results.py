@@ -48,7 +48,7 @@ def test_the_table_goes_between_its_marks_and_a_missed_aim_is_bold(tmp_path: Pat
         {"seconds": 1.0, "broker CPU seconds": 1.0}, "kafka", {"seconds": 4.0, "broker CPU seconds": 8.0}
     )
     results.write(kept, {"start": rows}, {"cores": 2})
-    report.update(kept, page)
+    report.update(kept, page, tmp_path / "absent.json")
     text = page.read_text()
     assert text.startswith("before\n")
     assert text.endswith("\nafter\n")
@@ -57,4 +57,4 @@ def test_the_table_goes_between_its_marks_and_a_missed_aim_is_bold(tmp_path: Pat
     assert "|  | broker CPU seconds | 1 | 8 | 0.125 |  |" in text
     page.write_text("no marks")
     with pytest.raises(ValueError, match="lacks"):
-        report.update(kept, page)
+        report.update(kept, page, tmp_path / "absent.json")
