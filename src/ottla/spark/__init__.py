@@ -3,9 +3,9 @@
 Nothing to register: Spark finds it by the package `pyspark_ottla`. Options and columns are those of Spark's own Kafka
 source (docs/spark.md). Names here are imported on first use, since pyspark takes a second.
 
-Reading order: the pure parts `options` (what may be asked for) and `offsets` (positions, ranges); then `source`, what
-Spark calls on the driver, with `cluster`, its questions to the brokers; `reading` and `sink`, what the tasks do;
-`formats`, typed columns; `session`, a SparkSession with the settings that make it quick.
+Reading order: the pure parts `options` (what may be asked for, by the `names` there are) and `offsets` (positions,
+ranges); then `source`, what Spark calls on the driver, with `cluster`, its questions to the brokers; `reading` and
+`sink`, what the tasks do; `formats`, typed columns; `session`, a SparkSession with the settings that make it quick.
 """
 
 from __future__ import annotations
