@@ -25,15 +25,12 @@ LENGTHS = (b"\x7f\xff\xff\xff", b"\xff\xff\xff\xff", b"\x80\0\0\0", b"\0\0\0\0")
 BYTES = (0, 1, 2, 16, 127, 128, 254, 255)
 # No test needs an answer later than this.
 PATIENCE = ("timeout_ms", "max_wait_ms", "rebalance_timeout_ms", "session_timeout_ms")
-# Its effect is to end the service, which is for those who may.
-LEFT_OUT = {64}
 
 
 def served() -> Iterator[tuple[int, int]]:
     """Every API and version that a broker says it answers."""
     for key, (lowest, highest) in SERVED.items():
-        if key not in LEFT_OUT:
-            yield from ((key, version) for version in range(lowest, highest + 1))
+        yield from ((key, version) for version in range(lowest, highest + 1))
 
 
 def make_batch(chance: random.Random) -> bytearray:

@@ -25,7 +25,8 @@ MINUTES = float(os.environ.get("OTTLA_FUZZ_MINUTES", "0"))
 SECONDS = MINUTES * 60
 ROUNDS = 6
 SLOWEST_S = 5.0
-MOST_BYTES = 200 << 20
+MOST_BYTES = 64 << 20
+SEEDS = 4
 
 
 async def _ask(node: NodeOnDisk, frame: bytearray) -> None:
@@ -85,7 +86,7 @@ def test_any_request_is_answered_or_refused(tmp_path: Path) -> None:
             with asyncio.Runner() as runner:
                 total += runner.run(_fuzz(tmp_path / f"data-{seed}", seed))
             seed += 1
-            if time.monotonic() >= end:
+            if time.monotonic() >= end and seed % SEEDS == 0:
                 break
         _, peak = tracemalloc.get_traced_memory()
     finally:

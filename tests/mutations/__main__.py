@@ -35,7 +35,7 @@ def main(words: list[str]) -> int:
             if problem is not None:
                 print(problem)
             sys.stdout.flush()
-    print(f"{len(chosen) - green} of {len(chosen)} protections are missed by their tests when they are taken out")
+    print(f"{len(chosen) - green} of {len(chosen)} tests fail, as they must, when their protection is taken out")
     return 1 if green else 0
 
 

@@ -14,6 +14,7 @@ HARMED = f"{STORAGE}/test_harmed_bytes.py::test_a_harmed_byte_costs_what_it_touc
 FAILING = f"{STORAGE}/test_failing_disk.py"
 RESTARTS = f"{CHAOS}/test_restarts.py"
 FLUSH = f"{UNIT}/broker/test_flush_before_ack.py"
+CLEANER = f"{STORAGE}/test_failing_cleaner.py"
 CLOCK = f"{CHAOS}/test_clock.py"
 
 
@@ -136,7 +137,11 @@ WIRE = (
         "protocol/decoder.py",
         '    "DECODE_ERRORS": (struct_error, IndexError, UnicodeDecodeError),\n',
         '    "DECODE_ERRORS": (IndexError,),\n',
-        (f"{FUZZ}/test_fuzz_requests.py::test_any_request_is_answered_or_refused",),
+        (
+            f"{FUZZ}/test_fuzz_requests.py::test_any_request_is_answered_or_refused",
+            f"{FUZZ}/test_recorded_requests.py::test_spoilt_conversations_are_answered_or_refused",
+            f"{FUZZ}/test_recorded_requests.py::test_hypothesis_finds_no_request_that_is_a_bug",
+        ),
         FALLBACK,
     ),
 )
@@ -415,6 +420,46 @@ CRASHES = (
 
 DISKS = (
     Mutation(
+        "what a worker that failed left is removed",
+        "log/cleaner.py",
+        "                self._leave_alone(log, outcome, now_ms)\n                self._discard(",
+        "                self._leave_alone(log, outcome, now_ms)\n                str(",
+        (f"{CLEANER}::test_a_worker_that_fails_costs_one_attempt",),
+    ),
+    Mutation(
+        "a swap that fails takes the directory offline",
+        "log/cleaner.py",
+        "            return self._swap(log, outcome, running.sources)\n        except OSError as error:\n"
+        "            log.home.fail(error)\n",
+        "            return self._swap(log, outcome, running.sources)\n        except OSError:\n",
+        (f"{CLEANER}::test_a_swap_that_fails_is_completed_or_undone_by_the_next_start",),
+    ),
+    Mutation(
+        "a worker that cannot be started is tried again later",
+        "log/cleaner.py",
+        "        except (OSError, KafkaError) as error:  # no memory",
+        "        except KafkaError as error:  # no memory",
+        (f"{CLEANER}::test_a_worker_that_cannot_be_started_is_no_end_of_compaction",),
+    ),
+    Mutation(
+        "a directory that cannot be read at a start is offline alone",
+        "log/manager.py",
+        "                    self._load_directory(home, config_for, is_stray)\n                except OSError as",
+        "                    self._load_directory(home, config_for, is_stray)\n                except KeyError as",
+        (f"{FAILING}::test_a_disk_that_cannot_be_read_at_a_start_costs_its_own_partitions",),
+    ),
+    Mutation(
+        "metadata that cannot be read is no end of the log",
+        "log/segment_recovery.py",
+        "            data = self.segment.files.pread(fd, min(chunk, segment.size - place), place)\n            try:\n",
+        "            try:\n"
+        "                data = self.segment.files.pread(fd, min(chunk, segment.size - place), place)\n"
+        "            except OSError:\n"
+        "                break\n"
+        "            try:\n",
+        (f"{FAILING}::test_metadata_that_cannot_be_read_is_named_and_nothing_is_made_up",),
+    ),
+    Mutation(
         "an error of the disk takes its directory offline",
         "log/durable.py",
         "        self.home.fail(error)\n        raise KafkaError(",
@@ -472,6 +517,16 @@ DISKS = (
         "        missing = sorted(set(known.directories) - present) if known is not None else []\n",
         "        missing = sorted(set(known.directories) - known.directories) if known is not None else []\n",
         (f"{FAILING}::test_a_directory_that_is_lost_is_found_again",),
+    ),
+)
+
+GROUPS = (
+    Mutation(
+        "a protocol that a member names twice counts once",
+        "coordinators/group/join.py",
+        "    protocols: Protocols = tuple(unique.items())\n",
+        "    protocols: Protocols = tuple((each.name, each.metadata) for each in request.protocols)\n",
+        (f"{UNIT}/coordinators/test_rebalance.py::test_a_protocol_that_is_named_twice_counts_once",),
     ),
 )
 
@@ -572,4 +627,4 @@ LONG = (
     ),
 )
 
-MUTATIONS = (*WIRE, *ON_DISK, *CRASHES, *DISKS, *TIME, *LONG)
+MUTATIONS = (*WIRE, *ON_DISK, *CRASHES, *DISKS, *GROUPS, *TIME, *LONG)

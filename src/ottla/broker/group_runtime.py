@@ -446,6 +446,12 @@ class GroupRuntime:
     def _timer_elapsed(self) -> None:
         self._timer, self._timer_ms = None, _NO_TIMER
         now = self._now()
+        try:
+            self._handle_timers(now)
+        finally:  # a mistake of ours in one group must not stop the clocks of all others
+            self._arm_again(now)
+
+    def _handle_timers(self, now: Moment) -> None:
         for runner in tuple(self._runners.values()):
             # A reply may lead to a request that unloads a shard.
             while self._runners.get(runner.index) is runner:
@@ -453,6 +459,8 @@ class GroupRuntime:
                 if next_ms is None or next_ms > now.monotonic_ms:
                     break
                 self._run(runner, runner.shard.handle_timer(now), now)
+
+    def _arm_again(self, now: Moment) -> None:
         deadlines = [ms for runner in self._runners.values() if (ms := runner.shard.next_timer_ms()) is not None]
         if deadlines and min(deadlines) < self._timer_ms:
             # At least a millisecond: the loop's clock may be a little ahead of ours.

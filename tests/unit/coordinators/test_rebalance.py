@@ -113,6 +113,12 @@ def test_protocol_that_most_members_prefer_wins(driver: GroupDriver) -> None:
     assert {driver.answers[call].protocol_name for call in calls} == {"range"}
 
 
+def test_a_protocol_that_is_named_twice_counts_once(driver: GroupDriver) -> None:
+    members = [Joiner(driver, protocols=(("range", b"1"), ("range", b"2"))), Joiner(driver)]
+    settle(driver, members)
+    assert {member.generation for member in members} == {members[0].generation} != {-1}
+
+
 @pytest.mark.parametrize(
     ("protocols", "protocol_type"), [((("sticky", b""),), "consumer"), ((("range", b""),), "connect"), ((), "consumer")]
 )

@@ -43,7 +43,11 @@ def join(core: Core, call: Call, request: JoinGroupRequest, now: Moment) -> Effe
             core.forget_heartbeat(group, request.member_id)
             effects += complete_if_all_joined(core, group, now)
         return effects
-    protocols: Protocols = tuple((protocol.name, protocol.metadata) for protocol in request.protocols)
+    # A name that is there twice counts once: the vote counts members by it.
+    unique: dict[str, bytes] = {}
+    for protocol in request.protocols:
+        unique.setdefault(protocol.name, protocol.metadata)
+    protocols: Protocols = tuple(unique.items())
     if not group.supports(request.protocol_type, protocol_names(protocols)):
         return [refuse_join(call, ErrorCode.INCONSISTENT_GROUP_PROTOCOL, request.member_id)]
     core.groups[request.group_id] = group
