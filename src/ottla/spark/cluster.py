@@ -87,7 +87,8 @@ class SourceCluster:
         try:
             return self._driver.run(question)
         except ClientError as error:
-            raise ClusterError(f"Asking {self._servers} for {what} failed: {error}") from error
+            about = " ".join(getattr(error, "__notes__", ()))
+            raise ClusterError(f"Asking {self._servers} for {what} failed: {error} {about}".rstrip()) from error
 
     # -- topics ------------------------------------------------------------------------------------------------
 
