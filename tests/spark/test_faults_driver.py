@@ -13,7 +13,7 @@ from pyspark.sql.streaming.datasource import ReadMaxRows
 from ottla.spark.cluster import ClusterError, CommitError
 from ottla.spark.offsets import OFFSET_MAX
 from ottla.spark.options import read_source_options
-from ottla.spark.source import StreamReader
+from ottla.spark.source import DataLossError, StreamReader
 from ottla.testing import Ottla
 
 ALL = ReadMaxRows(OFFSET_MAX)
@@ -176,3 +176,19 @@ def test_a_group_that_cannot_be_told_for_long_stops_nothing(
     assert f"Offset of {topic}-0 was not committed to group away" in caplog.text
     assert reader.latestOffset(at, ALL) == at
     assert ottla.group("away").positions == {(topic, 0): 5}
+
+
+def test_an_available_now_query_may_go_on_without_a_topic_that_it_has_read(ottla: Ottla, opened: Opens) -> None:
+    kept, gone = filled(ottla), "gone"
+    at = ends(kept, 5) | ends(gone, 5)
+    lenient = opened(f"{kept},{gone}", failOnDataLoss="false")
+    lenient.prepareForTriggerAvailableNow()
+    assert lenient.latestOffset(at, ALL) == ends(kept, 5)
+    strict = opened(f"{kept},{gone}")
+    strict.prepareForTriggerAvailableNow()
+    with pytest.raises(DataLossError, match=r"gone-0 is gone.*failOnDataLoss"):
+        strict.latestOffset(at, ALL)
+    new = opened(f"{kept},{gone}", failOnDataLoss="false")
+    new.prepareForTriggerAvailableNow()
+    with pytest.raises(ClusterError, match="has no topic gone; create it first"):
+        new.initialOffset()

@@ -92,14 +92,14 @@ class SourceCluster:
 
     # -- topics ------------------------------------------------------------------------------------------------
 
-    def partitions(self) -> list[TopicPartition]:
+    def partitions(self, *, all_named: bool = True) -> list[TopicPartition]:
         """What is subscribed to, as the cluster has it now.
 
-        Raises ClusterError if a topic or partition that was named is not there.
+        Raises ClusterError if a topic or partition that was named is not there, unless `all_named` is false.
         """
         self._ask("topics", self._look())
         there = self._partitions()
-        missing = self._missing(set(there))
+        missing = self._missing(set(there)) if all_named else []
         if missing:
             raise ClusterError(f"{self._servers} has no {', '.join(missing)}; create it first, or mend the option")
         return there

@@ -382,7 +382,8 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802 - Spark's name
         """Remember where everything ends now: the query ends there."""
         cluster = self._asked()
-        self._target = cluster.ends(cluster.partitions())
+        # A topic that is gone is the matter of initialOffset, or of failOnDataLoss where the query has read from it.
+        self._target = cluster.ends(cluster.partitions(all_named=False))
 
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, dict[str, int]]:  # noqa: N802
         """Where the next batch ends, `start` if there is none. One round trip, and what was processed is committed.
