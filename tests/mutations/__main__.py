@@ -1,4 +1,4 @@
-"""`python -m tests.mutations [WORD...]`: the rows whose protection has one of these words, or all rows.
+"""`python -m tests.mutations [WORD...]`: the rows whose protection has one of these words, `1/3` a third, or all rows.
 
 Each is taken out of a copy of the source, and its tests must fail there; where they pass, the protection is not tested.
 """
@@ -6,6 +6,7 @@ Each is taken out of a copy of the source, and its tests must fail there; where 
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -22,7 +23,11 @@ TESTS_FAILED = 1
 
 def main(words: list[str]) -> int:
     """How many protections are not seen."""
-    chosen = [each for each in MUTATIONS if not words or any(word in each.protection for word in words)]
+    chosen = list(MUTATIONS)
+    if words and (share := re.fullmatch(r"(\d+)/(\d+)", words[0])):
+        chosen = chosen[int(share[1]) - 1 :: int(share[2])]
+    elif words:
+        chosen = [each for each in MUTATIONS if any(word in each.protection for word in words)]
     green = 0
     with tempfile.TemporaryDirectory(prefix="ottla-mutations-") as place:
         copy = Path(place) / "src"

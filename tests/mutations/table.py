@@ -48,6 +48,14 @@ WIRE = (
         (f"{HOSTILE}::test_half_frames_slow_senders_and_clients_that_never_read",),
     ),
     Mutation(
+        "who waits for memory is asked in turn",
+        "network/server.py",
+        "        while waiting:\n            connection = waiting.popleft()\n            connection.memory_available()\n"
+        "            if waiting and waiting[-1] is connection:\n",
+        "        for _ in range(len(waiting)):\n            waiting.popleft().memory_available()\n            if False:\n",
+        (f"{SERVER}::test_thousands_that_wait_for_memory_cost_their_number_not_its_square",),
+    ),
+    Mutation(
         "a size that is only claimed takes no memory",
         "network/server.py",
         "        room = max(min(needed, TRUSTED_FRAME_BYTES), 2 * len(rest), 1024)\n",

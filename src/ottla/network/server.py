@@ -531,8 +531,14 @@ class Server:
             self._wake_waiting()
 
     def _wake_waiting(self) -> None:
-        for _ in range(len(self._waiting_for_memory)):
-            self._waiting_for_memory.popleft().memory_available()
+        waiting = self._waiting_for_memory
+        while waiting:
+            connection = waiting.popleft()
+            connection.memory_available()
+            if waiting and waiting[-1] is connection:
+                # There is no room for it yet: nor for those behind it, of which there may be thousands.
+                waiting.rotate(1)
+                return
 
     def _sweep(self) -> None:
         """Close what is idle or does not read: one timer for all, a connection only notes the tick of its last read."""

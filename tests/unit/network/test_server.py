@@ -450,6 +450,36 @@ def test_half_received_frames_share_a_bounded_memory_and_all_get_through(run: Ru
     run(story())
 
 
+def test_thousands_that_wait_for_memory_cost_their_number_not_its_square(
+    run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    told = 0
+    tell = Connection.memory_available
+
+    def counting(connection: Connection) -> None:
+        nonlocal told
+        told += 1
+        tell(connection)
+
+    monkeypatch.setattr(Connection, "memory_available", counting)
+
+    async def story() -> None:
+        async with serving(limits=Limits(max_buffered_bytes=1 << 20)) as broker:
+            clients = [await broker.connect() for _ in range(200)]
+            for client in clients:
+                client.writer.write(framed(bytes(3 << 20))[: 100 << 10])
+            waiting = broker.server._waiting_for_memory
+            await until(lambda: len(waiting) > 150)
+            for client in clients:
+                client.writer.transport.abort()
+            await until(lambda: not broker.server.connections)
+            assert broker.server.buffered_bytes == 0
+            assert not waiting
+
+    run(story())
+    assert told < 1000, f"{told} times"
+
+
 def test_storm_of_connections_leaves_nothing_behind(run: Run) -> None:
     async def one(broker: Broker, number: int) -> None:
         client = await broker.connect()
