@@ -50,9 +50,13 @@ WIRE = (
     Mutation(
         "who waits for memory is asked in turn",
         "network/server.py",
-        "        while waiting:\n            connection = waiting.popleft()\n            connection.memory_available()\n"
+        "        while waiting:\n"
+        "            connection = waiting.popleft()\n"
+        "            connection.memory_available()\n"
         "            if waiting and waiting[-1] is connection:\n",
-        "        for _ in range(len(waiting)):\n            waiting.popleft().memory_available()\n            if False:\n",
+        "        for _ in range(len(waiting)):\n"
+        "            waiting.popleft().memory_available()\n"
+        "            if False:\n",
         (f"{SERVER}::test_thousands_that_wait_for_memory_cost_their_number_not_its_square",),
     ),
     Mutation(
