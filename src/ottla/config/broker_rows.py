@@ -134,7 +134,7 @@ group.coordinator.rebalance.protocols list classic,consumer,streams consumer|cla
 group.coordinator.threads int 4 1.. high read-only reported
     Threads of the coordinator; here it runs on the event loop.
 group.initial.rebalance.delay.ms int 3000 - medium read-only works
-    How long an empty group waits for more members before its first rebalance.
+    How long an empty group waits for more members before its first rebalance, at least 20 ms.
 group.max.session.timeout.ms int 1800000 - medium read-only works
     Longest session timeout that a classic member may ask for.
 group.max.size int 2147483647 1.. medium read-only works

@@ -76,6 +76,22 @@ def test_initial_delay_grows_while_members_come(driver: GroupDriver) -> None:
     assert driver.answers[call].generation_id == driver.answers[second].generation_id == 1
 
 
+def test_without_a_delay_a_crowd_is_one_generation_nevertheless() -> None:
+    settings = {
+        "group.min.session.timeout.ms": 6_000, "group.max.session.timeout.ms": 1_800_000, "group.max.size": 100,
+        "group.initial.rebalance.delay.ms": 0, "offset.metadata.max.bytes": 4096, "offsets.retention.minutes": 1,
+        "offsets.retention.check.interval.ms": 600_000,
+    }  # fmt: skip
+    driver = GroupDriver(GroupConfig.from_settings(settings.__getitem__))
+    calls = []
+    for _ in range(5):
+        calls.append(Joiner(driver).join())
+        driver.advance(15)
+    assert not driver.answers.keys() & set(calls)
+    driver.advance(25)
+    assert {driver.answers[call].generation_id for call in calls} == {1}
+
+
 def test_initial_delay_ends_with_the_rebalance_timeout_however_many_come(driver: GroupDriver) -> None:
     first = Joiner(driver, rebalance_timeout_ms=7_000).join()
     for _ in range(8):

@@ -7,6 +7,9 @@ from collections.abc import Callable
 from ottla.common.frozen import frozen
 
 MINUTE_MS = 60_000
+# The shortest wait of an empty group, which is prolonged while members come. Without it the first of a crowd is a
+# generation by itself within milliseconds, and hears of the others with its next heartbeat, seconds later.
+LEAST_DELAY_MS = 20
 
 
 @frozen
@@ -36,7 +39,7 @@ class GroupConfig:
         return cls(
             min_session_timeout_ms=number("group.min.session.timeout.ms"),
             max_session_timeout_ms=number("group.max.session.timeout.ms"),
-            initial_rebalance_delay_ms=number("group.initial.rebalance.delay.ms"),
+            initial_rebalance_delay_ms=max(number("group.initial.rebalance.delay.ms"), LEAST_DELAY_MS),
             max_size=number("group.max.size"),
             offset_metadata_max_bytes=number("offset.metadata.max.bytes"),
             offsets_retention_ms=number("offsets.retention.minutes") * MINUTE_MS,
