@@ -1,4 +1,4 @@
-"""One Spark session for all tests of this directory, which pytest-xdist gives to one worker.
+"""One Spark session for all tests of this directory that want one, which pytest-xdist gives to one worker.
 
 A machine without Java or pyspark fails these tests instead of skipping them: the development environment has both.
 """
@@ -24,7 +24,8 @@ HERE = Path(__file__).parent
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
-        if HERE in item.path.parents:
+        starts_spark = "spark" in getattr(item, "fixturenames", ()) or item.path.name == "test_standalone_cluster.py"
+        if HERE in item.path.parents and starts_spark:
             item.add_marker(pytest.mark.xdist_group("spark"))
 
 
