@@ -31,6 +31,8 @@ SOURCE_NAMES: Final = (
     "commitGroup", "kafkaConsumer.pollTimeoutMs", "fetchOffset.numRetries", "fetchOffset.retryIntervalMs",
     "groupIdPrefix", *FORMAT_NAMES,
 )  # fmt: skip
+STREAMS_ONLY: Final = ("maxOffsetsPerTrigger", "minOffsetsPerTrigger", "maxTriggerDelay")
+"""Without effect on a batch; commitGroup it refuses."""
 SINK_NAMES: Final = ("topic", "includeHeaders", *FORMAT_NAMES)
 _SPARKS_OWN: Final = ("checkpointLocation", "queryName")  # Spark hands them to a stream's writer among the options
 

@@ -42,6 +42,7 @@ from pyspark.sql.types import (
 )
 
 from ottla.common.ids import TopicPartition
+from ottla.spark.names import STREAMS_ONLY
 from ottla.spark.offsets import (
     EARLIEST,
     LATEST,
@@ -126,6 +127,9 @@ class OttlaDataSource(DataSource):
         """What a batch read does."""
         options = read_source_options(self.options, streaming=False)
         _check_schema(schema, options)
+        for name in STREAMS_ONLY:
+            if name in self.options:
+                logger.warning("The option %s is for streaming queries and has no effect on a batch read", name)
         return BatchReader(options)
 
     def streamReader(self, schema: StructType) -> StreamReader:  # noqa: N802 - Spark's name

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
+from pyspark.sql.datasource import CaseInsensitiveDict
 
 from ottla.common.ids import TopicPartition
 from ottla.spark.names import FORMAT_NAMES, SINK_NAMES, SOURCE_NAMES, with_effect
@@ -26,6 +27,7 @@ from ottla.spark.options import (
     read_sink_options,
     read_source_options,
 )
+from ottla.spark.source import OttlaDataSource
 
 GUIDE = (Path(__file__).parents[3] / "docs" / "spark.md").read_text()
 SERVERS = {"kafka.bootstrap.servers": "a:1"}
@@ -152,9 +154,14 @@ def test_what_sparks_kafka_source_takes_together_is_taken(given: dict[str, str],
     assert getattr(source(given), where) == wanted
 
 
-def test_what_is_for_streams_has_no_effect_on_a_batch() -> None:
+def test_what_is_for_streams_has_no_effect_on_a_batch_and_says_so(caplog: pytest.LogCaptureFixture) -> None:
     given = {"maxOffsetsPerTrigger": "5", "minOffsetsPerTrigger": "5", "maxTriggerDelay": "1s"}
-    assert source(given, streaming=False).starting == Earliest()
+    asked = OttlaDataSource(CaseInsensitiveDict({**ONE, **given}))  # type: ignore[arg-type]
+    asked.reader(asked.schema())
+    asked.streamReader(asked.schema())
+    said = [record.getMessage() for record in caplog.records]
+    assert [name for name in given if sum(name in text for text in said) == 1] == [*given]
+    assert len(said) == 3
 
 
 # -- the settings of Kafka's Java clients (4.3) ------------------------------------------------------------------
