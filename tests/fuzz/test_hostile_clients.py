@@ -21,6 +21,8 @@ from pathlib import Path
 
 import pytest
 
+from ottla.records import Codec
+from ottla.records.codecs import compress
 from tests.chaos.support import WatchedProcess, create_topic
 from tests.clients.wire import (
     API_VERSIONS,
@@ -43,6 +45,7 @@ TOPIC = "t"
 LINES_A_SECOND = 10
 MIB = 1 << 20
 ANSWER_WITHIN_S = 20.0
+CORRUPT_MESSAGE, MESSAGE_TOO_LARGE = 2, 10
 LONGEST_TURN_MS = 250
 
 
@@ -263,6 +266,24 @@ def test_batches_that_lie_and_bombs(process: WatchedProcess) -> None:
                 # Ottla stores compressed records unopened, as Kafka stores what it need not open.
                 assert answer.error != 0 or "gzip" in name, name
             assert peak(process) < limit, name
+
+
+@pytest.mark.parametrize("codec", [Codec.GZIP, Codec.SNAPPY, Codec.LZ4, Codec.ZSTD], ids=lambda codec: codec.name)
+def test_bombs_where_a_batch_must_be_opened(process: WatchedProcess, codec: Codec) -> None:
+    create_topic(process, "compacted", cleanup_policy="compact")
+    inside = b"".join(record(i, bytes(MIB), key=b"k") for i in range(100))
+    bomb = bytes(compress(codec, inside))[: 3 * MIB]  # of snappy only that much would come in
+    limit = resident(process) + 100 * MIB
+    with (
+        witnessed(process, f"bombs in {codec.name.lower()}"),
+        Connection(process.bootstrap, ANSWER_WITHIN_S) as connection,
+    ):
+        for _ in range(3):
+            data = batch([b""] * 100, attributes=int(codec), records=bomb)
+            answer = connection.ask(PRODUCE, 7, produce_body("compacted", 0, data))
+            (error,) = struct.unpack_from(">h", answer, 4 + 2 + len("compacted") + 4 + 4)
+            assert error in {CORRUPT_MESSAGE, MESSAGE_TOO_LARGE}
+    assert peak(process) < limit
 
 
 def test_random_bytes_make_few_log_lines(process: WatchedProcess) -> None:

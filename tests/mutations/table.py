@@ -145,6 +145,13 @@ WIRE = (
         (f"{HOSTILE}::test_batches_that_lie_and_bombs",),
     ),
     Mutation(
+        "what is unpacked has a bound",
+        "records/validation.py",
+        "        return payload(buffer, 0, header, most)\n",
+        "        return payload(buffer, 0, header)\n",
+        (f"{HOSTILE}::test_bombs_where_a_batch_must_be_opened",),
+    ),
+    Mutation(
         "a request that cannot be read is told from a bug",
         "protocol/decoder.py",
         '    "DECODE_ERRORS": (struct_error, IndexError, UnicodeDecodeError),\n',

@@ -32,8 +32,13 @@ def _corrupt(codec: Codec, why: object) -> KafkaError:
     return KafkaError(ErrorCode.CORRUPT_MESSAGE, f"Cannot decompress {codec.name.lower()} records: {why}")
 
 
+class TooLargeError(KafkaError):
+    """The data may be right, but more comes out of it than is wanted."""
+
+
 def _too_large(codec: Codec, max_size: int) -> KafkaError:
-    return _corrupt(codec, f"they are larger than {max_size} bytes")
+    why = f"Cannot decompress {codec.name.lower()} records: they are larger than {max_size} bytes"
+    return TooLargeError(ErrorCode.CORRUPT_MESSAGE, why)
 
 
 def compress(codec: Codec, data: Buffer, level: int | None = None) -> Buffer:
@@ -42,7 +47,7 @@ def compress(codec: Codec, data: Buffer, level: int | None = None) -> Buffer:
 
 
 def decompress(codec: Codec, data: Buffer, max_size: int = MAX_DECOMPRESSED_SIZE) -> Buffer:
-    """`data` decompressed; KafkaError(CORRUPT_MESSAGE) if it is broken or would exceed `max_size` bytes."""
+    """`data` decompressed; KafkaError(CORRUPT_MESSAGE) if it is broken, TooLargeError beyond `max_size` bytes."""
     return _DECOMPRESS[codec](data, max_size)
 
 
@@ -186,12 +191,12 @@ def _decompress_zstd(data: Buffer, max_size: int) -> Buffer:
     from cramjam import DecompressionError, zstd
 
     # A buffer that only just suffices stops a bomb; a fresh bytearray costs memory only where it is written.
-    room = min(_zstd_bound(memoryview(data)), max_size)
-    out = bytearray(room)
+    bound = _zstd_bound(memoryview(data))
+    out = bytearray(min(bound, max_size))
     try:
         written: int = zstd.decompress_into(data, out)
     except DecompressionError as error:
-        raise _corrupt(Codec.ZSTD, error) from None
+        raise (_too_large(Codec.ZSTD, max_size) if bound > max_size else _corrupt(Codec.ZSTD, error)) from None
     return memoryview(out)[:written]
 
 

@@ -28,13 +28,14 @@ from ottla.records.batch import (
     NO_PRODUCER_ID,
     NO_TIMESTAMP,
     BatchHeader,
+    Buffer,
     Codec,
     read_header,
     set_timestamps,
     write_header,
 )
 from ottla.records.checksum import crc32c
-from ottla.records.codecs import compress
+from ottla.records.codecs import MAX_DECOMPRESSED_SIZE, TooLargeError, compress
 from ottla.records.reader import Record, payload
 
 CREATE_TIME_TYPE: Final = "CreateTime"
@@ -44,6 +45,9 @@ UNBOUNDED_MS: Final = (1 << 63) - 1
 _LENGTH_AND_MAGIC = Struct(">8xi4xb")
 _SMALLEST_LENGTH = 14  # of a record of magic 0; below it Kafka calls the length corrupt
 _SHOWN_ERRORS = 3
+# Of a batch that must be opened: what producers compress becomes a few times smaller, a bomb a thousand times.
+_UNPACKED_BYTES = 16 * 1024 * 1024
+_UNPACKED_FACTOR = 4
 
 _CODECS = {
     "uncompressed": Codec.NONE,
@@ -103,7 +107,7 @@ def validate_produced(
         target = source if rules.compression_type == "producer" else _CODECS[rules.compression_type]
         recompressed = source is not target
         if source is Codec.NONE or recompressed or _needs_inside(header, rules, now_ms):
-            data, start, end = payload(buffer, 0, header)
+            data, start, end = _opened(buffer, header, rules)
             max_timestamp = _check_records(data, start, end, header, rules, now_ms)
             if recompressed:
                 buffer = _recompress(data, start, end, header, target, rules)
@@ -118,6 +122,15 @@ def validate_produced(
     elif recompressed:
         header = read_header(buffer)
     return header, buffer
+
+
+def _opened(buffer: memoryview, header: BatchHeader, rules: ProduceRules) -> tuple[Buffer, int, int]:
+    """The records decompressed, up to a bound: all clients wait meanwhile, and a few bytes may claim gigabytes."""
+    most = min(_UNPACKED_BYTES + _UNPACKED_FACTOR * rules.max_message_bytes, MAX_DECOMPRESSED_SIZE)
+    try:
+        return payload(buffer, 0, header, most)
+    except TooLargeError as error:
+        raise KafkaError(ErrorCode.MESSAGE_TOO_LARGE, str(error)) from None
 
 
 def _invalid(rules: ProduceRules, why: str) -> KafkaError:
