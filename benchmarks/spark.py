@@ -6,7 +6,8 @@ therefore raced as well: a read that stops before the end. CPU is
 that of Spark's processes (the JVM, Python's workers) and the broker's, since where two cores do all the work the rest
 of the machine is in every figure of time, and hardly in this one.
 
-Spark fetches the connector from Maven's repository, unless $OTTLA_CONNECTOR_JARS names its jars, comma-separated.
+Spark fetches the connector and spark-avro from Maven's repository, unless $OTTLA_CONNECTOR_JARS names their jars,
+comma-separated.
 """
 
 from __future__ import annotations
@@ -40,7 +41,7 @@ OURS, THEIRS = "ottla", "kafka"
 PEER = "JVM connector"
 WARM_UPS = 3
 PARTITIONS = 6
-PACKAGE = "org.apache.spark:spark-sql-kafka-0-10_2.13"
+PACKAGES = ("org.apache.spark:spark-sql-kafka-0-10_2.13", "org.apache.spark:spark-avro_2.13")
 _TICKS = os.sysconf("SC_CLK_TCK")
 ROWS_S, CPU, MS = "rows/s", "CPU s per million", "ms"
 WITHIN, IDLE_MS, IDLE_CPU = "rows/s within", "ms of a trigger", "CPU ms per trigger"
@@ -133,7 +134,8 @@ def connector() -> dict[str, str]:
     import pyspark
 
     jars = os.environ.get("OTTLA_CONNECTOR_JARS")
-    return {"spark.jars": jars} if jars else {"spark.jars.packages": f"{PACKAGE}:{pyspark.__version__}"}
+    packages = ",".join(f"{package}:{pyspark.__version__}" for package in PACKAGES)
+    return {"spark.jars": jars} if jars else {"spark.jars.packages": packages}
 
 
 # -- what is raced -------------------------------------------------------------------------------------------------
@@ -225,6 +227,61 @@ def _typed_json(stage: Stage, who: str) -> Figures:
         assert row[0] == stage.rows * (stage.rows - 1) // 2
 
     return _timed(stage, stage.rows, work)
+
+
+_AVRO = json.dumps(
+    {
+        "type": "record",
+        "name": "Flight",
+        "fields": [
+            {"name": "id", "type": "long"},
+            {"name": "carrier", "type": "string"},
+            {"name": "origin", "type": "string"},
+            {"name": "delay", "type": "double"},
+            {"name": "cancelled", "type": "boolean"},
+            {"name": "note", "type": ["null", "string"]},
+        ],
+    }
+)
+_FLIGHTS = (
+    "id", "array('AA', 'DL', 'UA')[id % 3] carrier", "'JFK' origin", "id % 90 + 0.25d delay", "id % 50 > 0 cancelled",
+    "if(id % 10 = 0, null, concat('flight number ', id, ' of the year')) note",
+)  # fmt: skip
+
+
+def _typed_avro(stage: Stage, who: str) -> Figures:
+    from pyspark.sql.avro.functions import from_avro
+
+    if "avro" not in stage.topics:
+        stage.topics["avro"] = topic = new_topic(stage.broker, PARTITIONS)
+        rows = stage.spark.range(0, stage.rows, 1, PARTITIONS).selectExpr(*_FLIGHTS)
+        options = stage.options(topic=topic, **{"value.format": "avro", "value.avro.schema": _AVRO})
+        rows.write.format(OURS).options(**options).mode("append").save()
+    topic = stage.topics["avro"]
+
+    def work() -> None:
+        if who == OURS:
+            rows = stage.read(who, topic, **{"value.format": "avro", "value.avro.schema": _AVRO}).selectExpr("value v")
+        else:
+            rows = stage.read(who, topic).select(from_avro("value", _AVRO).alias("v"))
+        sums = "sum(v.id)", "sum(v.delay)", "sum(length(v.carrier || v.origin || v.note))", "count_if(v.cancelled)"
+        row = rows.selectExpr(*sums).first()
+        assert row is not None
+        assert row[0] == stage.rows * (stage.rows - 1) // 2
+
+    return _timed(stage, stage.rows, work)
+
+
+def _write_avro(stage: Stage, who: str) -> Figures:
+    from pyspark.sql.avro.functions import to_avro
+    from pyspark.sql.functions import struct
+
+    rows = stage.spark.range(0, stage.rows, 1, PARTITIONS).selectExpr(*_FLIGHTS)
+    more = {"value.format": "avro"} if who == OURS else {}
+    if who == THEIRS:
+        rows = rows.select(to_avro(struct(*rows.columns)).alias("value"))
+    options = stage.options(topic=new_topic(stage.broker, PARTITIONS), **more)
+    return _timed(stage, stage.rows, lambda: rows.write.format(who).options(**options).mode("append").save())
 
 
 def _progress(query: StreamingQuery) -> list[dict[str, Any]]:
@@ -365,6 +422,8 @@ RACES: dict[str, Race] = {
     "spark-stream-read": Race("streaming read of 300 B rows, key and value", _stream_read, {ROWS_S: 1.5, WITHIN: 1.5}),
     "spark-arrow": Race("batch read to Arrow on the driver", _to_arrow, {ROWS_S: 2}),
     "spark-json": Race("typed columns of JSON, against from_json", _typed_json, {ROWS_S: 2}),
+    "spark-avro": Race("typed columns of Avro, against from_avro", _typed_avro, {ROWS_S: 2, CPU: 0.5}),
+    "spark-avro-write": Race("batch write of columns as Avro, against to_avro", _write_avro, {ROWS_S: 2, CPU: 0.5}),
     "spark-write": Race("batch write of 100 B rows", _write, {ROWS_S: 2}),
     "spark-stream-write": Race("streaming write of 100 B rows", _stream_write, {ROWS_S: 2}),
     "spark-tiny": Race("micro-batch of ten records", _tiny, {MS: 1}),
