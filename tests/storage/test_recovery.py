@@ -43,6 +43,33 @@ def test_a_tail_torn_at_any_byte_is_cut_to_whole_batches(tmp_path: Path) -> None
         shutil.rmtree(root)
 
 
+def test_what_was_cut_off_does_not_come_back_with_the_next_power_cut() -> None:
+    disk = SimulatedDisk()
+    log = open_at("/d", disk)
+    append(log, batch(b"kept"))
+    log.flush()
+    for value in (b"torn", b"lost"):
+        append(log, batch(value))
+    size = log.size // 3
+    log.abandon()
+    inode = disk.folders["/d/t-0"].names[f"{0:020d}.log"]
+    inode.data[size + 65] ^= 1  # the first cut tore one batch, and left the whole one behind it
+    inode.synced = bytes(inode.data)
+    inode.changes.clear()
+
+    log = open_at("/d", disk, recovery_point=1)
+    assert values(log) == [b"kept"]
+    append(log, batch(b"anew"))  # as long as the one that was torn
+    log.abandon()
+    inode.changes = [change for change in inode.changes if change[1] is not None]  # the second cut took truncations
+    inode.data = bytearray(inode.synced)
+    for position, written in inode.changes:
+        inode.data[position : position + len(written or b"")] = written or b""
+    inode.synced = bytes(inode.data)
+
+    assert values(open_at("/d", disk, recovery_point=1)) == [b"kept", b"anew"]
+
+
 def test_a_flipped_bit_ends_the_log_before_its_batch(tmp_path: Path) -> None:
     origin = open_at(str(tmp_path / "origin"), config=SMALL)
     fill(origin, 12)
