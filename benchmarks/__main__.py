@@ -34,7 +34,8 @@ console = Console()
 def main() -> int:
     """Run the races that were asked for; the exit code."""
     names = [*RACES, *clients.RACES, *spark.RACES]
-    kinds = {"brokers": list(RACES), "clients": list(clients.RACES), "spark": list(spark.RACES)}
+    brokers = [name for name, race in RACES.items() if not race.by_name]
+    kinds = {"brokers": brokers, "clients": list(clients.RACES), "spark": list(spark.RACES)}
     arguments = _arguments(names)
     chosen = [name for race in arguments.races or ["brokers", "clients"] for name in kinds.get(race, [race])]
     os.environ.pop("PYTHONDONTWRITEBYTECODE", None)  # what is installed has its bytecode
@@ -68,7 +69,8 @@ def _arguments(names: list[str]) -> argparse.Namespace:
         "races",
         nargs="*",
         metavar="RACE",
-        help="default: all but those of spark, which need Java and Maven's repository; the names: " + ", ".join(names),
+        help="default: all but those of spark, which need Java and Maven's repository, and "
+        "segments and restart-small; the names: " + ", ".join(names),
     )
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument(
@@ -124,7 +126,7 @@ def run_race(
 ) -> dict[str, dict[str, float]]:
     """One warm-up each, then the brokers in turn; prints the medians and returns them."""
     found: dict[str, list[Figures]] = {broker.name: [] for broker in brokers}
-    if race.warm and not race.once:
+    if not race.once:
         for broker in brokers:
             race.warm_up(broker, scale)
     for _ in range(1 if race.once else rounds):

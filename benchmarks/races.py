@@ -22,14 +22,14 @@ class Race:
 
     run: Callable[[Broker, float], Figures]
     aims: Mapping[str, float]
-    warm: bool = True
-    """Whether a first run that does not count makes a difference: not where each starts a broker of its own."""
     warm_up_s: float = 0
     """For how long a JVM runs the race before it counts: it compiles what is called often, which takes a while."""
     limits: Mapping[str, float] = field(default_factory=dict)
     """What a figure of Ottla itself may be at most, whatever Kafka's is."""
     once: bool = False
-    """Takes long; one run, without a warm-up."""
+    """Takes long, or starts a broker of its own; one run, without a warm-up."""
+    by_name: bool = False
+    """Only run if it is named: `brokers` takes a quarter of an hour without it."""
 
     def warm_up(self, broker: Broker, scale: float) -> None:
         """Run it once, and again for as long as a JVM gets better by it."""
@@ -142,6 +142,7 @@ RACES: dict[str, Race] = {
             "resident MB after lookups": 1,
         },
         once=True,
+        by_name=True,
     ),
     "groups": Race(crowds.groups(crowds.DEFAULT_DELAY_MS), {"seconds": 1}, once=True),
     "groups-0": Race(crowds.groups(0), {"seconds": 1}, once=True),
@@ -166,5 +167,5 @@ RACES: dict[str, Race] = {
         once=True,
     ),
     "restart": Race(lives.restart(1000, 16, 1), {"seconds": 1}, once=True),
-    "restart-small": Race(lives.restart(100, 1, 0.5), {"seconds": 1}, once=True),
+    "restart-small": Race(lives.restart(100, 1, 0.5), {"seconds": 1}, once=True, by_name=True),
 }
