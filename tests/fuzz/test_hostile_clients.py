@@ -38,6 +38,7 @@ from tests.clients.wire import (
     string,
 )
 from tests.fuzz.mutation import Requests, served
+from tests.fuzz.recorded import corpus
 from tests.ottla_process import OttlaProcess
 
 SECONDS = float(os.environ.get("OTTLA_FUZZ_MINUTES", "0")) * 60
@@ -165,6 +166,9 @@ def test_spoilt_frames_of_every_api(process: WatchedProcess) -> None:
                 frame = requests.spoil(requests.frame(key, version))
                 size = len(frame) if requests.chance.random() < 0.9 else requests.chance.randrange(-5, 1 << 31)
                 sent(process, struct.pack(">i", size) + frame)
+            for each in requests.chance.sample(corpus(), 100):
+                frame = requests.spoil(bytearray(each.frame))
+                sent(process, struct.pack(">i", len(frame)) + frame)
             seed += 1
             assert resident(process) < limit
             if time.monotonic() >= end:
