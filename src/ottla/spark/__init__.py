@@ -19,10 +19,15 @@ from ottla.spark.session import session as session
 from ottla.spark.session import settings as settings
 
 if TYPE_CHECKING:
+    from ottla.spark.avro_values import avro_schema as avro_schema
     from ottla.spark.options import OptionError as OptionError
     from ottla.spark.source import OttlaDataSource as OttlaDataSource
 
-_HOME = {"OptionError": "ottla.spark.options", "OttlaDataSource": "ottla.spark.source"}
+_HOME = {
+    "OptionError": "ottla.spark.options",
+    "OttlaDataSource": "ottla.spark.source",
+    "avro_schema": "ottla.spark.avro_values",
+}
 
 
 def __getattr__(name: str) -> object:

@@ -163,7 +163,7 @@ def written_schema(part: str, formats: Mapping[str, str], kind: DataType, nullab
         if f"{part}.avro.{name}" in formats:
             raise OptionError(f"{part}.avro.{name.replace('readers', 'readerS')} is for reading: {why}")
     name = f"{part}.avro.schema"
-    derived = derive(kind, nullable=nullable)
+    derived = avro_schema(kind, nullable=nullable)
     text = formats.get(name, derived)
     try:
         node = _parsed(name, formats) if name in formats else parse(text)
@@ -173,9 +173,13 @@ def written_schema(part: str, formats: Mapping[str, str], kind: DataType, nullab
     return text
 
 
-def derive(kind: DataType, *, nullable: bool = False, name: str = "topLevelRecord") -> str:
-    """The schema, as JSON, that Spark's to_avro writes a column of this type with. Raises OptionError."""
-    return json.dumps(_derived(kind, nullable, name, "", ""))
+def avro_schema(kind: DataType, *, nullable: bool = False) -> str:
+    """The Avro schema, as JSON, that a sink writes with unless it is given one: what Spark's to_avro derives.
+
+    `kind` is a DataFrame's schema, if its columns become the value; or the type of a column `key` or `value`, and
+    `nullable` whether that may be null. Raises OptionError for a type that Avro has not.
+    """
+    return json.dumps(_derived(kind, nullable, "topLevelRecord", "", ""))
 
 
 def to_avro(column: Any, schema: str) -> tuple[Any, tuple[int, str, str] | None]:

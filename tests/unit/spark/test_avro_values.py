@@ -12,7 +12,7 @@ import pyarrow as pa
 import pytest
 from pyspark.sql.types import DataType, LongType, StringType, StructField, StructType, TimestampType
 
-from ottla.spark.avro_values import derive
+from ottla.spark.avro_values import avro_schema
 from ottla.spark.formats import FormatError, column_type, decode, encoder
 from ottla.spark.options import OptionError, SourceOptions, read_sink_options, read_source_options
 
@@ -144,7 +144,7 @@ ROWS = pa.array(
 
 def test_columns_are_written_as_the_schema_that_is_derived_of_them() -> None:
     raw = encode(KIND, ROWS)
-    schema = fastavro.parse_schema(json.loads(derive(KIND, nullable=True)))
+    schema = fastavro.parse_schema(json.loads(avro_schema(KIND, nullable=True)))
     found = [None if each is None else fastavro.schemaless_reader(io.BytesIO(each), schema, None) for each in raw]
     assert found[1] is None
     assert isinstance(found[2], dict)
