@@ -540,6 +540,14 @@ DISKS = (
 
 GROUPS = (
     Mutation(
+        "a bug in one group stops no clocks of others",
+        "broker/group_runtime.py",
+        "        finally:  # a mistake of ours in one group must not stop the clocks of all others\n"
+        "            self._arm_again(now)\n",
+        "        except KeyError:\n            raise\n        self._arm_again(now)\n",
+        (f"{UNIT}/coordinators/test_group_runtime.py::test_a_bug_in_one_group_does_not_stop_the_clocks_of_others",),
+    ),
+    Mutation(
         "a protocol that a member names twice counts once",
         "coordinators/group/join.py",
         "    protocols: Protocols = tuple(unique.items())\n",

@@ -278,6 +278,28 @@ def test_parked_join_is_answered_by_the_timer(node: Node) -> None:
     assert done.result().generation_id == 1
 
 
+def test_a_bug_in_one_group_does_not_stop_the_clocks_of_others(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
+    broken, other = node.join("a"), node.join("b")
+    assert not broken.done
+    assert not other.done
+    shard = node.runtime._runners[partition_of("a", node.count)].shard
+    assert shard is not node.runtime._runners[partition_of("b", node.count)].shard
+    decide, calls = type(shard).handle_timer, count()
+
+    def once_wrong(self: Any, now: Any) -> Any:
+        effects = decide(self, now)
+        if self is shard and next(calls) == 0:
+            raise ZeroDivisionError
+        return effects
+
+    monkeypatch.setattr(type(shard), "handle_timer", once_wrong)
+    with pytest.raises(ZeroDivisionError):
+        node.loop.run(60_000)
+    node.loop.run(60_000)
+    assert other.done
+    assert other.result().error_code == ErrorCode.NONE
+
+
 def test_idle_coordinator_has_one_timer_and_wakes_rarely(node: Node) -> None:
     node.runtime.start()
     node.loop.run()
