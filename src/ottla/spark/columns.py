@@ -18,24 +18,27 @@ _PLANS = {
     pa.float32(): ("float32",),
     pa.float64(): ("float64",),
     pa.string(): ("string",),
+    pa.large_string(): ("string",),
     pa.binary(): ("binary",),
+    pa.large_binary(): ("binary",),
     pa.date32(): ("date32",),
+    pa.null(): ("null",),
 }
 
 
 def plan_of(kind: Any) -> Plan:
-    """The plan of an Arrow type. Raises TypeError for one that has none."""
+    """The plan of an Arrow type; a timestamp's also says whether it is a moment. Raises TypeError if there is none."""
     if kind in _PLANS:
         return _PLANS[kind]
     if pa.types.is_timestamp(kind) and kind.unit == "us":
-        return ("timestamp_us",)
+        return ("timestamp_us", kind.tz is not None)
     if pa.types.is_decimal128(kind):
         return ("decimal128", kind.precision, kind.scale)
     if pa.types.is_struct(kind):
         return ("struct", tuple((field.name, plan_of(field.type)) for field in kind))
     if pa.types.is_map(kind):
         return ("map", plan_of(kind.key_type), plan_of(kind.item_type))
-    if pa.types.is_list(kind):
+    if pa.types.is_list(kind) or pa.types.is_large_list(kind):
         return ("list", plan_of(kind.value_type))
     raise TypeError(f"A column of {kind} has no plan")
 
@@ -76,7 +79,9 @@ def view_of(array: Any) -> ColumnView:
     elif pa.types.is_list(kind) or pa.types.is_large_list(kind):
         children = [view_of(array.values)]
     own = array.buffers()[: 1 if pa.types.is_struct(kind) else 2 if children else None]
-    if not array.null_count:
+    if pa.types.is_null(kind):
+        own = [bytes((array.offset + len(array) + 7) // 8)]
+    elif not array.null_count:
         own[0] = None
     is_wide = pa.types.is_large_binary(kind) or pa.types.is_large_string(kind) or pa.types.is_large_list(kind)
     return ColumnView(len(array), array.offset, own, children, is_wide)
