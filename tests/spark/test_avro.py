@@ -36,7 +36,6 @@ SCHEMAS: list[Any] = [
             {"name": "millis", "type": {"type": "long", "logicalType": "timestamp-millis"}},
             {"name": "micros", "type": {"type": "long", "logicalType": "timestamp-micros"}},
             {"name": "local", "type": {"type": "long", "logicalType": "local-timestamp-micros"}},
-            {"name": "nanos", "type": {"type": "long", "logicalType": "timestamp-nanos"}},
             {"name": "time", "type": {"type": "int", "logicalType": "time-millis"}},
             {"name": "uuid", "type": {"type": "string", "logicalType": "uuid"}},
             {"name": "money", "type": {"type": "bytes", "logicalType": "decimal", "precision": 9, "scale": 2}},
@@ -105,8 +104,8 @@ def test_what_is_written_is_read_back(spark: SparkSession, broker: RunningBroker
     rows.write.format("ottla").options(topic=topic, **options).mode("append").save()
     options["value.avro.schema"] = avro_schema(rows.schema)
     back = spark.read.format("ottla").options(subscribe=topic, **options).load().select("value.*")
-    assert back.exceptAll(rows).count() == 0
-    assert rows.exceptAll(back).count() == 0
+    assert back.schema["at"].dataType == rows.schema["at"].dataType
+    assert sorted(back.collect()) == rows.collect()
 
 
 def test_a_value_that_is_no_avro_fails_a_query_with_its_place_or_is_null(
@@ -139,8 +138,11 @@ def test_keys_and_values_are_written_as_the_schemas_that_are_given(spark: SparkS
     }
     given = {"key.avro.schema": '"long"', "value.avro.schema": json.dumps(schema)}
     rows.write.format("ottla").options(**options, **given).mode("append").save()
-    with Consumer(topic, bootstrap_servers=broker.bootstrap, auto_offset_reset="earliest") as consumer:
+    with Consumer(bootstrap_servers=broker.bootstrap, auto_offset_reset="earliest") as consumer:
+        consumer.assign([(topic, partition) for partition in consumer.partitions_of(topic)])
         found: list[Any] = []
         while len(found) < 3:
-            found += consumer.poll(timeout=10)
+            more = consumer.poll(10)
+            assert more, f"only {len(found)} records in 10 s"
+            found += more
     assert sorted((record.key, record.value) for record in found) == [(b"\0", b"\0"), (b"\2", b"\2"), (b"\4", b"\4")]
