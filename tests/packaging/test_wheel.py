@@ -30,6 +30,7 @@ EXTENSIONS = {
     "ottla/protocol/_decoding",
     "ottla/protocol/_encoding",
     "ottla/clients/producer/_accumulator",
+    *(f"ottla/serde/{path.stem}" for path in (ROOT / "src/ottla/serde").glob("_*.pxd")),
 }
 STORY = """
 import json, sys
