@@ -2,6 +2,7 @@
 cimport cython
 from cpython.buffer cimport Py_buffer, PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
 from libc.stdint cimport int16_t, int32_t, int64_t, uint8_t, uint64_t
+from libc.string cimport memcpy
 
 ctypedef const uint8_t* Bytes
 ctypedef uint8_t* Room
@@ -11,6 +12,13 @@ ctypedef int64_t* Int64s
 ctypedef uint64_t* UInt64s
 ctypedef float* Floats
 ctypedef double* Doubles
+
+
+cdef inline bint is_ascii(Bytes data) noexcept nogil:
+    """Whether eight bytes are."""
+    cdef uint64_t word
+    memcpy(&word, data, 8)
+    return not word & <uint64_t>0x8080808080808080
 
 
 cdef class Held:

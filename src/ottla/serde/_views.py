@@ -155,6 +155,11 @@ def is_utf8(data, start, size):
     i = start
     end = start + size
     while i < end:
+        if cython.compiled:
+            while end - i >= 8 and is_ascii(data + i):
+                i += 8
+            if i >= end:
+                break
         first = data[i]
         i += 1
         if first < 0x80:

@@ -36,10 +36,10 @@ from pyspark.sql.types import (
     TimestampType,
 )
 
+from ottla.serde._json import Bad
 from ottla.spark.avro_values import AvroReader, avro_type, to_avro, written_schema
 from ottla.spark.ddl import SchemaError, parse_schema
-from ottla.spark.json_texts import to_json
-from ottla.spark.json_values import Bad, JsonReader, Misfit
+from ottla.spark.json_columns import read_json, to_json
 from ottla.spark.options import OptionError, SinkOptions, SourceOptions
 
 Part = Literal["key", "value"]
@@ -94,14 +94,13 @@ class _Decoder:
         self._permissive = _mode(options.formats) == "PERMISSIVE"
         self._type = to_arrow_type(kind, timezone="UTC")
         self._corrupt = next((i for i, field in enumerate(kind.fields) if field.name == CORRUPT), None)
-        read = StructType([field for field in kind.fields if field.name != CORRUPT])
-        self._reader = JsonReader(read, to_arrow_type(read, timezone="UTC"))
+        self._read = pa.struct([field for field in self._type if field.name != CORRUPT])
 
     def decode(self, batch: Any) -> Any:
         """The batch with this column typed."""
         index = batch.schema.get_field_index(self._part)
         values = batch.column(index)
-        column, bad = self._reader.read(values)
+        column, bad = read_json(values, self._read, only_first=not self._permissive)
         if bad and not self._permissive:
             raise _error(self._part, batch, bad[0])
         if self._corrupt is not None:
@@ -109,15 +108,15 @@ class _Decoder:
         return batch.set_column(index, pa.field(self._part, self._type), column)
 
     def _with_texts(self, column: Any, values: Any, bad: list[Bad]) -> Any:
-        rows = pa.array([each.row for each in bad], pa.int64())
-        is_bad = pc.is_in(pa.array(range(len(values)), pa.int64()), value_set=rows)
-        raw = values.filter(is_bad).to_pylist()
-        texts = pa.array([value.decode("utf-8", "replace") for value in raw], pa.string())
-        corrupt = pc.replace_with_mask(pa.nulls(len(values), pa.string()), is_bad, texts)
+        corrupt, is_null = pa.nulls(len(values), pa.string()), column.is_null()
+        if bad:
+            texts = {each.row: values[each.row].as_py().decode("utf-8", "replace") for each in bad}
+            corrupt = pa.array([texts.get(row) for row in range(len(values))], pa.string())
+            is_null = pc.and_(is_null, corrupt.is_null())
         children = list(column.flatten())
         assert self._corrupt is not None
         children.insert(self._corrupt, corrupt)
-        return pa.StructArray.from_arrays(children, fields=list(self._type), mask=values.is_null())
+        return pa.StructArray.from_arrays(children, fields=list(self._type), mask=is_null)
 
 
 class _AvroDecoder:
@@ -135,16 +134,15 @@ class _AvroDecoder:
         column, bad = self._reader.read(batch.column(index), not self._permissive)
         if bad and not self._permissive:
             row, path, problem = bad[0]
-            raise _error(self._part, batch, Bad(row, Misfit(path, problem)))
+            raise _error(self._part, batch, Bad(row, path, problem))
         return batch.set_column(index, pa.field(self._part, self._type), column)
 
 
 def _error(part: Part, batch: Any, bad: Bad) -> FormatError:
     topic, partition, offset = (batch.column(name)[bad.row].as_py() for name in ("topic", "partition", "offset"))
-    field, problem = bad.misfit.field, bad.misfit.problem
-    what = f"the {part}'s field {field}" if field else f"the {part}"
+    what = f"the {part}'s field {bad.field}" if bad.field else f"the {part}"
     return FormatError(
-        f"Topic {topic!r}, partition {partition}, offset {offset}: {what} {problem}. "
+        f"Topic {topic!r}, partition {partition}, offset {offset}: {what} {bad.problem}. "
         "The option mode=PERMISSIVE makes such values null"
     )
 

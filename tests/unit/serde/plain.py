@@ -13,7 +13,10 @@ from types import ModuleType
 import ottla.serde
 
 # Each imports those before it.
-KERNELS = ("_views", "_builders", "_avro", "_avro_write", "avro", "avro_writing")
+KERNELS = (
+    "_views", "_builders", "_avro", "_avro_write", "avro", "avro_writing",
+    "_texts", "_times", "_json_text", "_json_scalars", "_json", "_json_writer",
+)  # fmt: skip
 
 
 @cache

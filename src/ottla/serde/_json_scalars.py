@@ -1,0 +1,378 @@
+# mypy: ignore-errors
+# cython: language_level=3, annotation_typing=False, boundscheck=False, wraparound=False, cdivision=True
+"""JSON's strings, numbers and words into columns of scalars. Plain Python and C in one.
+
+A string takes any JSON as its text; numbers must fit their type, decimals are rounded half up; a time without a zone is
+UTC; bytes are base64. A reader has a builder and appends one row to it, or fails; what a failure leaves in the builder
+is for the caller to take back.
+"""
+
+from __future__ import annotations
+
+import decimal
+import json
+import re
+
+try:
+    import cython
+except ImportError:
+    from ottla.serde import plain as cython
+
+if not cython.compiled:
+    from ottla.serde._builders import Store
+    from ottla.serde._json_text import APOSTROPHE, MINUS, MISFIT, NINE, QUOTE, ZERO
+    from ottla.serde._times import Moment
+
+_LARGEST = 0x7FFFFFFFFFFFFFFF
+_LARGEST_FLOAT = 3.4028235677973366e38  # what is smaller is rounded to a float
+_DAY_US = 86_400_000_000
+_MOST_SECONDS = _LARGEST // 1_000_000
+_ALL_ONES = 0xFFFFFFFFFFFFFFFF
+_SPECIAL = {
+    b"NaN": float("nan"), b"Infinity": float("inf"), b"+Infinity": float("inf"), b"-Infinity": float("-inf"),
+    b"+INF": float("inf"), b"-INF": float("-inf"),
+}  # fmt: skip
+_DECIMAL = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?", re.ASCII)
+
+_powers = Store(8 * 19)
+for _power in range(19):
+    _powers.int64s[_power] = 10**_power
+
+
+class Reader:
+    """Values of one type into a column."""
+
+    def __init__(self, column, words):
+        self.column = column
+        self.words = words
+
+    def read(self, text, at):
+        """The value there goes to the column as a row; the position after it, or a failure."""
+        raise NotImplementedError
+
+    def other(self, text, at):
+        """Null, or what does not fit."""
+        after = text.word(at, b"null", 4)
+        if after >= 0:
+            self.column.append_null()
+            return after
+        after = text.value(at, None)
+        return after if after < 0 else self.misfit(text, at)
+
+    def misfit(self, text, at):
+        """A failure: the value there is not what it must be."""
+        out = Store()
+        text.value(at, out)
+        shown = bytes(out.bytes[: out.used]).decode()
+        if shown[0] == '"':
+            shown = repr(json.loads(shown))
+        text.misfit = f"is {shown if len(shown) <= 60 else shown[:57] + '...'}; it must be {self.words}"
+        return MISFIT
+
+
+class BoolReader(Reader):
+    """true and false."""
+
+    def __init__(self, column, words):
+        Reader.__init__(self, column, words)
+        self.into = column
+
+    def read(self, text, at):
+        """A boolean."""
+        after = text.word(at, b"true", 4)
+        if after >= 0:
+            self.into.append_bool(True)
+            return after
+        after = text.word(at, b"false", 5)
+        if after >= 0:
+            self.into.append_bool(False)
+            return after
+        return self.other(text, at)
+
+
+class IntReader(Reader):
+    """Integers, written as such."""
+
+    def __init__(self, column, words):
+        Reader.__init__(self, column, words)
+        self.into = column
+
+    def read(self, text, at):
+        """An integer."""
+        byte = text.data[at]
+        if byte != MINUS and (byte < ZERO or byte > NINE):
+            return self.other(text, at)
+        after = text.number(at)
+        if after < 0:
+            return self.other(text, at)
+        value = 0
+        if not text.whole or text.cut or text.digits > _LARGEST:
+            if not (text.whole and text.negative and not text.cut and text.digits == _LARGEST + 1):
+                return self.misfit(text, at)
+            value = -_LARGEST - 1
+        else:
+            value = text.digits
+            if text.negative:
+                value = -value
+        return after if self.into.append_int(value) else self.misfit(text, at)
+
+
+class FloatReader(Reader):
+    """Numbers, and what is none as from_json writes it."""
+
+    def __init__(self, column, words):
+        Reader.__init__(self, column, words)
+        self.into = column
+        self.largest = _LARGEST_FLOAT if words == "float" else float("inf")
+
+    def read(self, text, at):
+        """A number."""
+        byte = text.data[at]
+        if byte == MINUS or ZERO <= byte <= NINE:
+            after = text.number(at)
+            if after >= 0:
+                value = text.double(at, after)
+                if not -self.largest < value < self.largest:
+                    return self.misfit(text, at)
+                self.into.append_float(value)
+                return after
+        if byte in (QUOTE, APOSTROPHE):
+            after = text.string(at)
+            if after < 0:
+                return after
+            special = _SPECIAL.get(bytes(text.data[text.first : text.last]))
+            if special is None:
+                return self.misfit(text, at)
+            self.into.append_float(special)
+            return after
+        after = text.special(at)
+        if after < 0:
+            return self.other(text, at)
+        self.into.append_float(text.real)
+        return after
+
+
+class DecimalReader(Reader):
+    """Numbers, also as strings, rounded half up."""
+
+    def __init__(self, column, words):
+        Reader.__init__(self, column, words)
+        self.into = column
+        self.scale = column.scale
+        self.limit = 10**column.precision if column.precision < 19 else _LARGEST
+
+    def read(self, text, at):
+        """A decimal."""
+        byte = text.data[at]
+        begin = at
+        is_quoted = byte in (QUOTE, APOSTROPHE)
+        if is_quoted:
+            after = text.string(at)
+            if after < 0:
+                return after
+            begin = text.first
+            end = text.end
+            text.end = text.last
+            is_plain = begin < text.last and text.number(begin) == text.last
+            text.end = end
+            stop = text.last
+        elif byte == MINUS or ZERO <= byte <= NINE:
+            after = text.number(at)
+            if after < 0:
+                return self.other(text, at)
+            is_plain = True
+            stop = after
+        else:
+            return self.other(text, at)
+        if is_plain and not text.cut and self.rounded(text):
+            return after
+        unscaled = _unscaled(bytes(text.data[begin:stop]), self.scale)
+        if unscaled is None or not self.into.append_unscaled(unscaled):
+            return self.misfit(text, at)
+        return after
+
+    def rounded(self, text):
+        """Append the last number, if 64 bits are enough for it and it fits; whether they are."""
+        shift = text.exponent + self.scale
+        value = text.digits
+        if not value:
+            self.into.append_words(0, 0)
+            return True
+        if shift > 18 or shift < -18 or value > _LARGEST:
+            return False
+        if shift >= 0:
+            power = _powers.int64s[shift]
+            if value > _LARGEST // power:
+                return False
+            value *= power
+        else:
+            power = _powers.int64s[-shift]
+            rest = value % power
+            value = value // power + (1 if rest >= power - rest else 0)
+        if value >= self.limit:
+            return False
+        if text.negative and value:
+            self.into.append_words(-1, _ALL_ONES - value + 1)
+        else:
+            self.into.append_words(0, value)
+        return True
+
+
+def _unscaled(text, scale):
+    """A decimal of any size as an integer at that scale, or None if it is none, or is far too large."""
+    if not _DECIMAL.fullmatch(text.decode("utf-8")):
+        return None
+    with decimal.localcontext(prec=76, Emax=decimal.MAX_EMAX, Emin=decimal.MIN_EMIN):
+        try:
+            number = decimal.Decimal(text.decode()).quantize(decimal.Decimal(1).scaleb(-scale), decimal.ROUND_HALF_UP)
+            return int(number.scaleb(scale))
+        except (decimal.InvalidOperation, ValueError):
+            return None
+
+
+class StringReader(Reader):
+    """What strings say, and the text of anything else."""
+
+    def __init__(self, column, words):
+        Reader.__init__(self, column, words)
+        self.into = column
+
+    def read(self, text, at):
+        """A text."""
+        byte = text.data[at]
+        if byte in (QUOTE, APOSTROPHE):
+            after = text.string(at)
+            if after < 0:
+                return after
+            if not text.escaped:
+                self.into.append_bytes(text.data, text.first, text.last - text.first)
+                return after
+            text.put_string(self.into.data)
+        else:
+            after = text.word(at, b"null", 4)
+            if after >= 0:
+                self.column.append_null()
+                return after
+            after = text.value(at, self.into.data)
+            if after < 0:
+                return after
+        self.into.append_rest()
+        return after
+
+
+class BinaryReader(Reader):
+    """Bytes as base64 with its padding; blanks may stand between groups of four."""
+
+    def __init__(self, column, words):
+        Reader.__init__(self, column, words)
+        self.into = column
+
+    def read(self, text, at):
+        """Bytes."""
+        byte = text.data[at]
+        if byte != QUOTE and byte != APOSTROPHE:
+            return self.other(text, at)
+        after = text.string(at)
+        if after < 0:
+            return after
+        text.unescape()
+        if not _put_bytes(self.into.data, text.scratch):
+            return self.misfit(text, at)
+        self.into.append_rest()
+        return after
+
+
+def _put_bytes(out, source):
+    """The bytes that base64 stands for; whether it is that."""
+    at = 0
+    end = source.used
+    while True:
+        while at < end and source.bytes[at] <= 32:
+            at += 1
+        if at == end:
+            return True
+        if end - at < 4:
+            return False
+        bits = 0
+        count = 0
+        for i in range(4):
+            sextet = _sextet(source.bytes[at + i])
+            if sextet < 64 and count == i:
+                count += 1
+                bits |= sextet << (18 - 6 * i)
+            elif sextet != 64 or i < 2:
+                return False
+        at += 4
+        out.put_byte(bits >> 16)
+        if count > 2:
+            out.put_byte(bits >> 8 & 255)
+        if count > 3:
+            out.put_byte(bits & 255)
+        else:
+            while at < end and source.bytes[at] <= 32:
+                at += 1
+            return at == end
+
+
+def _sextet(byte):
+    """What a letter of base64 stands for; 64 for the padding, 65 for others."""
+    if 65 <= byte <= 90:
+        return byte - 65
+    if 97 <= byte <= 122:
+        return byte - 71
+    if ZERO <= byte <= NINE:
+        return byte + 4
+    return 62 if byte == 43 else 63 if byte == 47 else 64 if byte == 61 else 65
+
+
+class DateReader(Reader):
+    """Dates as strings."""
+
+    def __init__(self, column, words):
+        Reader.__init__(self, column, words)
+        self.into = column
+        self.moment = Moment()
+
+    def read(self, text, at):
+        """A date."""
+        byte = text.data[at]
+        if byte != QUOTE and byte != APOSTROPHE:
+            return self.other(text, at)
+        after = text.string(at)
+        if after < 0:
+            return after
+        if text.escaped or not self.moment.date(text.data, text.first, text.last):
+            return self.misfit(text, at)
+        self.into.append_int(self.moment.days)
+        return after
+
+
+class TimestampReader(Reader):
+    """Times as strings; or as seconds since 1970, if they mean a moment and not what clocks show."""
+
+    def __init__(self, column, words, is_moment):
+        Reader.__init__(self, column, words if is_moment else "timestamp_ntz")
+        self.into = column
+        self.moment = Moment()
+        self.is_moment = is_moment
+
+    def read(self, text, at):
+        """A time."""
+        byte = text.data[at]
+        if byte in (QUOTE, APOSTROPHE):
+            after = text.string(at)
+            if after < 0:
+                return after
+            if text.escaped or not self.moment.time(text.data, text.first, text.last):
+                return self.misfit(text, at)
+            if self.moment.has_zone and not self.is_moment:
+                return self.misfit(text, at)
+            self.into.append_int(self.moment.days * _DAY_US + self.moment.micros)
+            return after
+        if self.is_moment and (byte == MINUS or ZERO <= byte <= NINE):
+            after = text.number(at)
+            if after >= 0 and text.whole and not text.cut and text.digits <= _MOST_SECONDS:
+                seconds = text.digits
+                self.into.append_int((-seconds if text.negative else seconds) * 1_000_000)
+                return after
+        return self.other(text, at)

@@ -1,0 +1,29 @@
+"""Columns of JSON texts into typed columns, and back, as Spark's from_json and to_json have them. See `serde`."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa  # type: ignore[import-untyped,unused-ignore]
+
+from ottla.serde._json import decode
+from ottla.serde._json_writer import encode
+from ottla.spark.columns import array_of, plan_of, rows_of, view_of
+
+if TYPE_CHECKING:
+    from ottla.serde._json import Bad
+
+
+def read_json(values: Any, kind: Any, only_first: bool = False) -> tuple[Any, list[Bad]]:
+    """A column of the Arrow type `kind` with a row for each of the binary `values`; and what could not be read.
+
+    The latter's rows are null, as those of values that are null or blank. With `only_first` the first of them is the
+    last row.
+    """
+    column, bad = decode(plan_of(kind), rows_of(values), only_first)
+    return array_of(kind, column), bad
+
+
+def to_json(column: Any) -> Any:
+    """The texts of a column of structs, or of anything else that JSON has, as a binary array; null for null."""
+    return array_of(pa.binary(), encode(plan_of(column.type), view_of(column)))
