@@ -330,12 +330,45 @@ def _write(stage: Stage, who: str) -> Figures:
     return _timed(stage, stage.rows, lambda: rows.write.format(who).options(**options).mode("append").save())
 
 
+def _write_json(stage: Stage, who: str) -> Figures:
+    rows = stage.spark.range(0, stage.rows, 1, PARTITIONS).selectExpr(*_columns("id"))
+    options = stage.options(topic=new_topic(stage.broker, PARTITIONS))
+    writer = _as_json(rows, who).write.format(who).options(**options).options(**_asked(who))
+    return _timed(stage, stage.rows, lambda: writer.mode("append").save())
+
+
+def _columns(number: str) -> list[str]:
+    """Typed columns of a row by its number: what is written as JSON of 120 to 130 bytes."""
+    return [
+        f"{number} id", f"array('AA', 'DL', 'UA')[{number} % 3] carrier", "'JFK' origin",
+        f"{number} % 90 + 0.25D delay", f"{number} % 50 > 0 cancelled",
+        f"concat('flight number ', {number}, ' of the year') note",
+    ]  # fmt: skip
+
+
+def _as_json(rows: DataFrame, who: str) -> DataFrame:
+    return rows if who == OURS else rows.selectExpr("to_json(struct(*)) value")
+
+
+def _asked(who: str) -> dict[str, str]:
+    return {"value.format": "json"} if who == OURS else {}
+
+
 def _stream_write(stage: Stage, who: str) -> Figures:
-    """Four micro-batches, of which the first is not counted."""
+    return _micro_batches(stage, who, [_KEY.format("value"), _VALUE.format("value")])
+
+
+def _stream_write_json(stage: Stage, who: str) -> Figures:
+    return _micro_batches(stage, who, _columns("value"), as_json=True)
+
+
+def _micro_batches(stage: Stage, who: str, columns: list[str], *, as_json: bool = False) -> Figures:
+    """Four micro-batches are written, of which the first is not counted."""
     size = stage.rows // 4
     source = stage.spark.readStream.format("rate-micro-batch").options(rowsPerBatch=size, numPartitions=PARTITIONS)
-    rows = source.load().selectExpr(_KEY.format("value"), _VALUE.format("value"))
-    options = stage.options(topic=new_topic(stage.broker, PARTITIONS))
+    rows = source.load().selectExpr(*columns)
+    options = {**stage.options(topic=new_topic(stage.broker, PARTITIONS)), **(_asked(who) if as_json else {})}
+    rows = _as_json(rows, who) if as_json else rows
 
     def work() -> float:
         with tempfile.TemporaryDirectory() as checkpoint:
@@ -399,7 +432,7 @@ def _large(stage: Stage, who: str) -> Figures:
 
 
 def _wide(stage: Stage, who: str) -> Figures:
-    records = 20_000
+    records = 10_000
     if "wide" not in stage.topics:
         stage.topics["wide"] = spark_memory.fill_wide(stage.broker, records)
     return spark_memory.peak(who, stage.broker, stage.topics["wide"], records)
@@ -426,13 +459,15 @@ RACES: dict[str, Race] = {
     "spark-avro-write": Race("batch write of columns as Avro, against to_avro", _write_avro, {ROWS_S: 2, CPU: 0.5}),
     "spark-write": Race("batch write of 100 B rows", _write, {ROWS_S: 2}),
     "spark-stream-write": Race("streaming write of 100 B rows", _stream_write, {ROWS_S: 2}),
+    "spark-json-write": Race("batch write of typed columns as JSON, against to_json", _write_json, {ROWS_S: 2}),
+    "spark-json-stream-write": Race("streaming write of them", _stream_write_json, {ROWS_S: 2}),
     "spark-tiny": Race("micro-batch of ten records", _tiny, {MS: 1}),
     "spark-idle": Race("ten triggers a second without news", _idle, {IDLE_MS: 1, IDLE_CPU: 1}, warm_ups=1),
     "spark-large": Race(
         "streaming read of 1 MB records, a Spark of its own", _large, {spark_memory.TOTAL: 1}, warm_ups=0, once=True
     ),
     "spark-wide": Race(
-        "streaming read of 1,000 partitions with 20 records each, a Spark of its own",
+        "streaming read of 1,000 partitions with 10 records each, a Spark of its own",
         _wide,
         {spark_memory.TOTAL: 1},
         warm_ups=0,
