@@ -540,6 +540,20 @@ DISKS = (
 
 GROUPS = (
     Mutation(
+        "long names of groups are not kept",
+        "coordinators/group/records.py",
+        "if len(group_id) <= LONGEST_KEPT else",
+        "if group_id else",
+        (f"{UNIT}/coordinators/test_group_runtime.py::test_names_that_clients_make_up_take_no_memory_that_stays",),
+    ),
+    Mutation(
+        "long names of groups are not kept to find their partition",
+        "broker/group_runtime.py",
+        "if len(group_id) <= LONGEST_CACHED else",
+        "if group_id else",
+        (f"{UNIT}/coordinators/test_group_runtime.py::test_names_that_clients_make_up_take_no_memory_that_stays",),
+    ),
+    Mutation(
         "a bug in one group stops no clocks of others",
         "broker/group_runtime.py",
         "        finally:  # a mistake of ours in one group must not stop the clocks of all others\n"

@@ -29,7 +29,16 @@ from ottla.coordinators.group.config import GroupConfig
 from ottla.coordinators.group.errors import error_response, from_append_error
 from ottla.coordinators.group.events import Append, Call, Effects, ListGroups, Moment, Reply, TopicsDeleted
 from ottla.coordinators.group.shard import GroupShard
-from ottla.records import Codec, ControlType, check_crc, decode_batch, decode_control_key, encode_batch, iter_batches
+from ottla.records import (
+    Buffer,
+    Codec,
+    ControlType,
+    check_crc,
+    decode_batch,
+    decode_control_key,
+    encode_batch,
+    iter_batches,
+)
 
 if TYPE_CHECKING:
     from ottla.broker.partition import Partition
@@ -44,7 +53,14 @@ TOPIC_CREATION_TIMEOUT_MS = 10_000
 SPLIT_RECORDS = 1_000
 _NO_TIMER = 1 << 62
 
-partition_of = lru_cache(maxsize=16_384)(group_partition)
+# A client may name a group with 32 KB: thousands of such names are not kept.
+LONGEST_CACHED = 256
+_cached_partition_of = lru_cache(maxsize=16_384)(group_partition)
+
+
+def partition_of(group_id: str, count: int) -> int:
+    """The partition of `__consumer_offsets` that holds a group."""
+    return (_cached_partition_of if len(group_id) <= LONGEST_CACHED else group_partition)(group_id, count)
 
 
 class TimerHandle(Protocol):
@@ -497,7 +513,7 @@ def load_slice(runner: _Runner) -> bool:
     return runner.load_offset in {before, end}
 
 
-def _replay_marker(shard: GroupShard, data: bytes, position: int, producer_id: int) -> None:
+def _replay_marker(shard: GroupShard, data: Buffer, position: int, producer_id: int) -> None:
     for record in decode_batch(data, position):
         kind = decode_control_key(record.key or b"")
         if kind in {ControlType.ABORT, ControlType.COMMIT}:

@@ -9,10 +9,11 @@ from typing import Any, NamedTuple
 
 import pytest
 
+from ottla.broker import group_runtime
 from ottla.broker.group_runtime import GroupRuntime, OffsetsTopic, gather, partition_of
 from ottla.common.completion import Completion
 from ottla.common.errors import ErrorCode, KafkaError
-from ottla.coordinators.group import DeleteGroup, FetchOffsets, GroupConfig
+from ottla.coordinators.group import DeleteGroup, FetchOffsets, GroupConfig, records
 from ottla.protocol.messages.heartbeat import HeartbeatRequest
 from ottla.protocol.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol
 from ottla.protocol.messages.offset_fetch import OffsetFetchRequestGroup, OffsetFetchRequestTopics
@@ -298,6 +299,17 @@ def test_a_bug_in_one_group_does_not_stop_the_clocks_of_others(node: Node, monke
     node.loop.run(60_000)
     assert other.done
     assert other.result().error_code == ErrorCode.NONE
+
+
+def test_names_that_clients_make_up_take_no_memory_that_stays(node: Node) -> None:
+    caches = (group_runtime._cached_partition_of, records._kept_offset_key)
+    before = [cache.cache_info().currsize for cache in caches]
+    for number in range(10):
+        name = f"{number:06}" + "x" * 30_000
+        offsets = OffsetFetchRequestGroup(group_id=name, topics=[])
+        assert node.runtime.submit(name, FetchOffsets(offsets)).done
+        assert len(records.offset_key(name, "t", 0)) > 30_000
+    assert [cache.cache_info().currsize for cache in caches] == before
 
 
 def test_idle_coordinator_has_one_timer_and_wakes_rarely(node: Node) -> None:

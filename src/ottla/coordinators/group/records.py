@@ -27,6 +27,7 @@ GROUP_VALUE_VERSION = 3
 OFFSET_VALUE_VERSION = 4
 # The only version with a field for it.
 OFFSET_VALUE_VERSION_WITH_EXPIRY = 1
+LONGEST_KEPT = 256
 
 
 def group_record(
@@ -67,10 +68,19 @@ def group_tombstone(group_id: str) -> RecordBytes:
     return group_key(group_id), None
 
 
-@lru_cache(maxsize=10_000)
-def offset_key(group_id: str, topic: str, partition: int) -> bytes:
-    """The key of one committed offset; kept, for groups commit the same partitions again and again."""
+def _offset_key(group_id: str, topic: str, partition: int) -> bytes:
     return encode_key(OffsetCommitKey(group=group_id, topic=topic, partition=partition))
+
+
+_kept_offset_key = lru_cache(maxsize=10_000)(_offset_key)
+
+
+def offset_key(group_id: str, topic: str, partition: int) -> bytes:
+    """The key of one committed offset; kept, for groups commit the same partitions again and again.
+
+    Not that of a group whose name is long, which a client may make up by the thousand.
+    """
+    return (_kept_offset_key if len(group_id) <= LONGEST_KEPT else _offset_key)(group_id, topic, partition)
 
 
 def offset_record(group_id: str, topic: str, partition: int, committed: Committed) -> RecordBytes:
