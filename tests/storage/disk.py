@@ -153,6 +153,9 @@ class SimulatedDisk(Files):
             raise OSError(self.fail_reads, "simulated")
         return bytes(self.descriptors[fd].data[position : position + size])
 
+    def pread_large(self, fd: int, size: int, position: int) -> bytes:
+        return self.pread(fd, size, position)
+
     def fsync(self, fd: int) -> None:
         self._mutate()
         if self.fail_syncs is not None:

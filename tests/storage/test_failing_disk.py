@@ -69,6 +69,10 @@ class FailingFiles(Files):
         self._try("read", self._paths[fd])
         return super().pread(fd, size, position)
 
+    def pread_large(self, fd: int, size: int, position: int) -> Buffer:
+        self._try("read", self._paths[fd])
+        return super().pread_large(fd, size, position)
+
     def unlink(self, path: str) -> None:
         self._try("unlink", path)
         super().unlink(path)

@@ -20,7 +20,7 @@ from ottla.protocol.messages.fetch import (
     LeaderIdAndEpoch,
     PartitionData,
 )
-from ottla.records import iter_batches
+from ottla.records import Buffer, iter_batches
 
 if TYPE_CHECKING:
     from ottla.broker.fetch_session import FetchPartitionState, FetchSession
@@ -200,7 +200,7 @@ class Fetch:
         return None
 
     def _data(
-        self, partition: Partition, state: FetchPartitionState, records: bytes, diverging: EpochEndOffset | None = None
+        self, partition: Partition, state: FetchPartitionState, records: Buffer, diverging: EpochEndOffset | None = None
     ) -> PartitionData:
         data = PartitionData(
             partition_index=state.key[1],
@@ -255,7 +255,7 @@ class Fetch:
         response.partitions.append(data)
 
 
-def _aborted_in(partition: Partition, fetch_offset: int, records: bytes) -> list[AbortedTransaction]:
+def _aborted_in(partition: Partition, fetch_offset: int, records: Buffer) -> list[AbortedTransaction]:
     found = partition.log.aborted_transactions(fetch_offset, partition.last_stable_offset)
     if not found:
         return []

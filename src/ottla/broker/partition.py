@@ -18,7 +18,7 @@ from ottla.common.clock import Clock
 from ottla.common.completion import Completion
 from ottla.common.errors import ErrorCode, KafkaError
 from ottla.common.ids import INTERNAL_TOPICS, TopicPartition, Uuid
-from ottla.records import BatchHeader, ProduceRules, read_header, validate_produced
+from ottla.records import BatchHeader, Buffer, ProduceRules, read_header, validate_produced
 from ottla.records.batch import TRANSACTIONAL
 
 if TYPE_CHECKING:
@@ -239,7 +239,7 @@ class Partition:
         """The first offset of an open transaction, or the high watermark."""
         return min(self.log.last_stable_offset, self.high_watermark)
 
-    def read(self, offset: int, max_bytes: int, isolation_level: int, *, min_one_batch: bool) -> bytes:
+    def read(self, offset: int, max_bytes: int, isolation_level: int, *, min_one_batch: bool) -> Buffer:
         """Whole batches from the one that holds `offset`; raises OFFSET_OUT_OF_RANGE.
 
         An offset that is in the log but not visible yet reads as nothing.

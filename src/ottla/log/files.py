@@ -10,11 +10,17 @@ content whatever happens, and the new one once it returned.
 
 import os
 
+from ottla.log.read_buffers import ReadBuffers
 from ottla.records import Buffer
+
+# Below, the allocator has memory at hand.
+LARGE_READ_BYTES = 128 * 1024
 
 
 class Files:
     """The machine's file system."""
+
+    _buffers: ReadBuffers | None = None
 
     def open(self, path: str, *, create: bool = False, truncate: bool = False, read_only: bool = False) -> int:
         """A descriptor; `create` makes the file when it is missing."""
@@ -52,6 +58,18 @@ class Files:
             parts.append(data)
             done += len(data)
         return b"".join(parts)
+
+    def pread_large(self, fd: int, size: int, position: int) -> Buffer:
+        """As `pread`; much of it comes as a view of memory that is used again once nobody looks at it any more."""
+        if size < LARGE_READ_BYTES:
+            return self.pread(fd, size, position)
+        if self._buffers is None:
+            self._buffers = ReadBuffers()
+        view = self._buffers.take(size)
+        done = 0
+        while done < size and (count := os.preadv(fd, [view[done:]], position + done)):
+            done += count
+        return view[:done].toreadonly()
 
     def fsync(self, fd: int) -> None:
         """Make the file's content durable."""

@@ -21,7 +21,7 @@ from ottla.log.producers import CompletedTransaction, Marker, WrittenBatch, read
 from ottla.log.segment import INT32_MAX, Segment, TornSegmentError
 from ottla.log.segmented import SegmentedLog
 from ottla.log.txn_index import AbortedTransaction
-from ottla.records import HEADER_SIZE, BatchHeader, check_crc, iter_batches, patch, read_header
+from ottla.records import HEADER_SIZE, BatchHeader, Buffer, check_crc, iter_batches, patch, read_header
 from ottla.records.batch import LOG_APPEND_TIME
 
 logger = logging.getLogger(__name__)
@@ -192,7 +192,7 @@ class Log(SegmentedLog):
 
     # Reading
 
-    def read(self, offset: int, max_bytes: int, upper_bound: int, min_one_batch: bool = True) -> bytes:
+    def read(self, offset: int, max_bytes: int, upper_bound: int, min_one_batch: bool = True) -> Buffer:
         """Whole batches from the one that holds `offset` on, of one segment.
 
         Only batches that end below `upper_bound` (exclusive), at most `max_bytes` bytes of them, but one batch in any
@@ -223,7 +223,7 @@ class Log(SegmentedLog):
         except OSError as error:
             self._fail(error, "read from")
 
-    def _read(self, offset: int, max_bytes: int, upper_bound: int, min_one_batch: bool) -> bytes:
+    def _read(self, offset: int, max_bytes: int, upper_bound: int, min_one_batch: bool) -> Buffer:
         segment = self._active
         i = len(self._segments) - 1
         if offset < segment.base_offset:

@@ -362,7 +362,7 @@ class Segment:
             self.hint(next_offset, end)
         return end
 
-    def check_frames(self, data: bytes, start: int, expected: int | None, end_offset: int) -> None:
+    def check_frames(self, data: Buffer, start: int, expected: int | None, end_offset: int) -> None:
         """See that the batches in `data`, from position `start` on, follow each other; their offsets have no CRC.
 
         `expected` is an offset that the first one must hold; None where there may be gaps. All are below `end_offset`.
@@ -397,9 +397,9 @@ class Segment:
         """Size of the batch at `position`."""
         return read_header(self.files.pread(self.open_file(), HEADER_SIZE, position)).size
 
-    def read(self, start: int, end: int) -> bytes:
+    def read(self, start: int, end: int) -> Buffer:
         """The bytes between two positions."""
-        return self.files.pread(self.open_file(), end - start, start)
+        return self.files.pread_large(self.open_file(), end - start, start)
 
     def batches(self, position: int = 0, *, checked: bool = False) -> Iterator[tuple[int, memoryview, BatchHeader]]:
         """Position, bytes and header of each whole batch from `position` on.

@@ -23,6 +23,7 @@ from cython.cimports.ottla.records._numbers import hash_key, size_of, write_numb
 from cython.cimports.ottla.records._shapes import Shape, read_number, read_record
 
 from ottla.common.errors import ErrorCode, KafkaError
+from ottla.records.checksum import crc32c
 
 COMPILED = True
 
@@ -167,37 +168,42 @@ def _fill(row: object, index: cython.Py_ssize_t, number: int64_t) -> None:
 def plain_batch(buffer: object, most_bytes: cython.Py_ssize_t, make: type) -> object:
     """(header as `make`, least and greatest timestamp, records without key) of a batch with nothing special; else None.
 
-    Small, alone in the buffer, within `most_bytes`, without attributes, offsets from 0 on, sound to the last record.
+    Alone in the buffer, within `most_bytes`, without attributes, offsets from 0 on, sound to the last record.
     """
     view: Py_buffer
     found: object = None
     PyObject_GetBuffer(buffer, cython.address(view), PyBUF_SIMPLE)
-    if _computes_crc and _HEADER_SIZE <= view.len <= _PLAIN_BYTES and view.len <= most_bytes:
-        found = _plain_batch(cython.cast(_Bytes, view.buf), view.len, make)
-    PyBuffer_Release(cython.address(view))
+    crc: uint32_t
+    try:
+        data: _Bytes = cython.cast(_Bytes, view.buf)
+        if _HEADER_SIZE <= view.len <= most_bytes and data[21] == 0 and data[22] == 0:
+            if _computes_crc and view.len <= _PLAIN_BYTES:
+                crc = ottla_crc32c(data + _CRC_START, view.len - _CRC_START)
+            else:
+                crc = crc32c(memoryview(buffer)[_CRC_START:])
+            found = _plain_batch(data, view.len, crc, make)
+    finally:
+        PyBuffer_Release(cython.address(view))
     return found
 
 
 @cython.cfunc
-def _plain_batch(data: _Bytes, end: cython.Py_ssize_t, make: type) -> object:
+def _plain_batch(data: _Bytes, end: cython.Py_ssize_t, crc: uint32_t, make: type) -> object:
     s: Shape
     count: int32_t = cython.cast(int32_t, _number(data + 57, 4))
     base_timestamp: int64_t = cython.cast(int64_t, _number(data + 27, 8))
     producer_id: int64_t = cython.cast(int64_t, _number(data + 43, 8))
     base_sequence: int32_t = cython.cast(int32_t, _number(data + 53, 4))
-    crc: uint32_t = cython.cast(uint32_t, _number(data + 17, 4))
     if (
         _number(data, 8) != 0
         or _number(data + 8, 4) != cython.cast(uint64_t, end - _LOG_OVERHEAD)
         or data[16] != 2
-        or data[21] != 0
-        or data[22] != 0
         or count <= 0
         or count > end
         or _number(data + 23, 4) != cython.cast(uint64_t, count - 1)
         or (producer_id >= 0 and base_sequence < 0)
         or not -_FARTHEST < base_timestamp < _FARTHEST
-        or ottla_crc32c(data + _CRC_START, end - _CRC_START) != crc
+        or _number(data + 17, 4) != crc
     ):
         return None
     least: int64_t = 0

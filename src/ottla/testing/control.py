@@ -20,6 +20,7 @@ from ottla.testing.rules import Rule
 if TYPE_CHECKING:
     from ottla.broker.partition import Partition
     from ottla.broker.server import Node
+    from ottla.records import Buffer
 
 READ_BYTES = 4 * 1024 * 1024
 READ_UNCOMMITTED = 0
@@ -243,7 +244,7 @@ class Control:
             self.interceptor.add(number, rule)
 
 
-def _decoded(topic: str, index: int, data: bytes, offset: int) -> tuple[list[Record], int]:
+def _decoded(topic: str, index: int, data: Buffer, offset: int) -> tuple[list[Record], int]:
     from ottla.records import decode_batch, iter_batches
 
     found: list[Record] = []
