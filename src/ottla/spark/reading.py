@@ -26,10 +26,12 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger("ottla.spark")
 
-BATCH_BYTES: Final = 8 * 1024 * 1024
-"""So many bytes of records are one Arrow batch, or one record that is larger."""
-FETCH_BYTES: Final = 8 * 1024 * 1024
-"""max.partition.fetch.bytes, where the user has no wish: one task reads one partition, so it is what a fetch brings."""
+BATCH_BYTES: Final = 2 * 1024 * 1024
+"""So many bytes of records are one Arrow batch, or one record that is larger. With 8 MiB a micro-batch of 75 MB takes a
+tenth longer, since Spark takes a batch only when all of it is there, and each worker holds 20 MB more."""
+FETCH_BYTES: Final = 2 * 1024 * 1024
+"""max.partition.fetch.bytes, where the user has no wish: one task reads one partition, so it is what a fetch brings.
+The next is under way while one is decoded."""
 _MOST_MILLIS: Final = (2**63 - 1) // 1000
 
 _readers = Kept(RangeReader)
