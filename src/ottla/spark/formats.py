@@ -48,6 +48,7 @@ CORRUPT: Final = "_corrupt_record"
 BESIDE_VALUE: Final = frozenset({"key", "value", "topic", "partition", "headers", "timestamp"})
 """Columns of a sink that mean something themselves; without a column `value`, all others are the value."""
 
+_OPTIONS_OF: Final = {"schema": "json", "avro.schema": "avro", "avro.readerSchema": "avro", "avro.header": "avro"}
 _KNOWN: Final = (
     BooleanType, ByteType, ShortType, IntegerType, LongType, FloatType, DoubleType, DecimalType, StringType, BinaryType,
     DateType, TimestampType, TimestampNTZType,
@@ -64,8 +65,8 @@ class FormatError(ValueError):
 def column_type(part: Part, options: SourceOptions) -> DataType:
     """The type of the column `key` or `value` of a read. Raises OptionError for schemas that are not right."""
     asked = options.key_format if part == "key" else options.value_format
+    _refuse_others(part, asked, options.formats)
     if asked == "raw":
-        _refuse_schema(part, options.formats)
         return BinaryType()
     if asked == "json":
         return _json_schema(part, options.formats)
@@ -154,11 +155,11 @@ def _mode(formats: Mapping[str, str]) -> str:
     return mode
 
 
-def _refuse_schema(part: Part, formats: Mapping[str, str]) -> None:
-    for name in (f"{part}.schema", f"{part}.avro.schema"):
-        if name in formats:
-            meant = "avro" if "avro" in name else "json"
-            raise OptionError(f"{name} is given, but {part}.format is raw; did you mean {part}.format={meant}?")
+def _refuse_others(part: Part, asked: str, formats: Mapping[str, str]) -> None:
+    """Refuse options of another format than the one that is asked for: they would have no effect."""
+    for name, of in _OPTIONS_OF.items():
+        if f"{part}.{name.lower()}" in formats and of != asked:
+            raise OptionError(f"{part}.{name} is given, but {part}.format is {asked}; did you mean {part}.format={of}?")
 
 
 def _json_schema(part: Part, formats: Mapping[str, str]) -> StructType:
@@ -256,6 +257,8 @@ def encoder(options: SinkOptions, schema: StructType) -> Encoder | None:
     names = schema.fieldNames()
     fields: tuple[str, ...] = ()
     schemas: list[tuple[Part, str]] = []
+    for part in PARTS:
+        _refuse_others(part, asked[part], options.formats)
     for part in parts:
         kind = schema[part].dataType if part in names else None
         if kind is None and part == "key":

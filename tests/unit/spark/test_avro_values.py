@@ -115,6 +115,8 @@ def test_the_header_of_the_wire_format_is_left_out() -> None:
         ({"value_avro_schema": '["null"]'}, "always null"),
         ({"value_avro_header": "magic"}, "it must be none"),
         ({"value_avro_readerSchema": '"int"'}, r"readerSchema: The value was written as record Flight"),
+        ({"value_format": "json", "value_schema": "a INT"}, r"value\.avro\.schema is given, but value\.format is json"),
+        ({"value_schema": "a INT"}, r"did you mean value\.format=json"),
         ({"mode": "DROPMALFORMED"}, "must be FAILFAST"),
     ],
 )
