@@ -181,6 +181,8 @@ def test_memory_descriptors_tasks_and_threads_stay_flat(process: WatchedProcess)
     # A job of the log's threads more or less is no leak.
     for kind, allowed in {"tasks": 1, "threads": 4, "fetch sessions": 20, "groups": 5, "logs": 5, "doomed": 20}.items():
         print(flat(held, kind, allowed))
+    slots = SETTINGS["max.incremental.fetch.session.cache.slots"]
+    assert max(each["fetch sessions"] for each in held) <= slots
     deadline = time.monotonic() + 20
     while descriptors(process) > held[0]["descriptors"] + 10:
         assert time.monotonic() < deadline, f"{descriptors(process)} descriptors, {held[0]['descriptors']} at first"
