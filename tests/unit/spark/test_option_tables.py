@@ -10,7 +10,10 @@ from pathlib import Path
 import pytest
 from pyspark.sql.datasource import CaseInsensitiveDict
 
+from ottla.clients.consumer.options import CONSUMER_OPTIONS
+from ottla.clients.producer.settings import PRODUCER_OPTIONS
 from ottla.common.ids import TopicPartition
+from ottla.spark.cluster import LOOK_EVERY_MS
 from ottla.spark.names import FORMAT_NAMES, SINK_NAMES, SOURCE_NAMES, with_effect
 from ottla.spark.options import (
     Assign,
@@ -27,6 +30,7 @@ from ottla.spark.options import (
     read_sink_options,
     read_source_options,
 )
+from ottla.spark.reading import FETCH_BYTES
 from ottla.spark.source import OttlaDataSource
 
 GUIDE = (Path(__file__).parents[3] / "docs" / "spark.md").read_text()
@@ -281,6 +285,15 @@ def test_the_default_that_the_guide_names_changes_nothing(name: str) -> None:
 def test_where_a_read_begins_by_default_is_as_the_guide_says() -> None:
     assert rows("Options of the source")["startingOffsets"][0] == "batch `earliest`, stream `latest`"
     assert (source({}, streaming=False).starting, source({}, streaming=True).starting) == (Earliest(), Latest())
+
+
+def test_the_clients_defaults_are_as_the_guide_says() -> None:
+    clients = rows("Settings of the clients: `kafka.*`")
+    assert clients["kafka.max.partition.fetch.bytes"][0] == f"{FETCH_BYTES // 2**20} MiB"
+    assert clients["kafka.metadata.max.age.ms"][0] == f"{LOOK_EVERY_MS} for the driver"
+    defaults = {row.name: row.default for row in (*CONSUMER_OPTIONS, *PRODUCER_OPTIONS)}
+    for name in ("isolation.level", "default.api.timeout.ms", "compression.type", "delivery.timeout.ms"):
+        assert clients[f"kafka.{name}"][0].strip("`") == str(defaults[name])
 
 
 def test_the_sinks_defaults_are_as_the_guide_says() -> None:
