@@ -281,7 +281,10 @@ def test_delivery_times_out_with_a_typed_error_and_the_next_record_is_written() 
     start = world.now_ms
     world.run(until=first.done)
     assert 3000 <= world.now_ms - start <= 3010
-    assert isinstance(error_of(first), DeliveryTimedOut)
+    late = error_of(first)
+    assert isinstance(late, DeliveryTimedOut)
+    assert late.__cause__ is not None
+    assert f"the last error: {late.__cause__}" in str(late)
     assert world.core.used == 0
     world.down.clear()
     second = world.send(b"b")

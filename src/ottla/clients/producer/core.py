@@ -470,7 +470,7 @@ class ProducerCore:
             late.__cause__ = error
             return self._end(batch, late)
         queue = batch.queue
-        queue.put_back(batch)
+        queue.put_back(batch, error)
         queue.retry_at_ms = now_ms + self._backoff_ms(batch.attempts - 1)
         self._active[queue] = None
         return False

@@ -44,6 +44,10 @@ def obstacle(
 
 
 def expired_after(seconds: float, batch: Batch) -> DeliveryTimedOut:
-    """What the records of a batch fail with that has no end after that time."""
+    """What the records of a batch fail with that has no end after that time; its cause is the last attempt's error."""
     sent = f"sent {batch.attempts} times without an answer" if batch.attempts else "never sent"
-    return DeliveryTimedOut(f"{batch.count} records for {batch.queue} are not acknowledged after {seconds} s ({sent})")
+    if batch.error is not None:
+        sent = f"sent {batch.attempts} times, the last error: {batch.error}"
+    late = DeliveryTimedOut(f"{batch.count} records for {batch.queue} are not acknowledged after {seconds} s ({sent})")
+    late.__cause__ = batch.error
+    return late

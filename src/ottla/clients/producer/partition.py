@@ -94,8 +94,9 @@ class PartitionQueue(Queue):
         self.in_flight.append(batch)
         return batch
 
-    def put_back(self, batch: Batch) -> None:
-        """A batch that was in flight, to its place by order."""
+    def put_back(self, batch: Batch, error: Exception | None = None) -> None:
+        """A batch that was in flight, to its place by order; `error` is why, should it never be written."""
+        batch.error = error or batch.error
         position = 0
         for other in self.waiting:
             if other.ordinal > batch.ordinal:
