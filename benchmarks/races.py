@@ -89,7 +89,7 @@ def consume(broker: Broker, scale: float) -> Figures:
 def _single(acks: int) -> Callable[[Broker, float], Figures]:
     def race(broker: Broker, scale: float) -> Figures:
         topic = new_topic(broker, 1)
-        frame, count = produce_frame(topic, acks), int(20_000 * scale)
+        frame, count = produce_frame(topic, acks), int(10_000 * scale)
         times: list[float] = []
         with socket.create_connection(broker.address) as connection:
             connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)

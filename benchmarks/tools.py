@@ -70,7 +70,7 @@ def consume_perf(broker: Broker, scale: float) -> Figures:
 
 def end_to_end(broker: Broker, scale: float) -> Figures:
     """e2e-latency: 100 B records, each read before the next is sent, acks=1"""
-    topic, records = new_topic(broker, 1), max(int(10_000 * scale), 2000)
+    topic, records = new_topic(broker, 1), max(int(5_000 * scale), 2000)
     text = _run(
         "e2e-latency",
         "--bootstrap-server", broker.bootstrap, "--topic", topic, "--num-records", records,
