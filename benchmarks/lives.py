@@ -131,8 +131,9 @@ def restart(record_bytes: int, records_in_a_batch: int, share: float) -> Callabl
                 os.kill(second.pid, signal.SIGKILL)  # a clean stop would sync gigabytes that nobody needs
                 return figures
 
+    batch = f"{records_in_a_batch} records" if records_in_a_batch > 1 else "one record"
     race.__doc__ = (
-        f"after kill -9, {GIGABYTES * share:g} GB in 100 partitions, {records_in_a_batch} records of {record_bytes} B"
-        " a batch: from the start to the first acknowledged record"
+        f"after kill -9, {GIGABYTES * share:g} GB in 100 partitions, {batch} of {record_bytes} B a batch:"
+        " from the start to the first acknowledged record"
     )
     return race
