@@ -4,12 +4,12 @@ Nobody says when an answer has been sent; a buffer is free when no view of it is
 """
 
 import mmap
-import sys
 from typing import Final
+
+from ottla.common.references import is_free
 
 KEPT_BYTES: Final = 32 * 1024 * 1024
 _GRAIN: Final = 256 * 1024
-_FREE: Final = 3  # references: the list's, the variable's and the argument's; a view would be one more
 
 
 class ReadBuffers:
@@ -32,9 +32,8 @@ class ReadBuffers:
     def _free(self, size: int) -> memoryview | None:
         kept = self._kept
         for index in range(len(kept)):  # an enumeration would hold a reference too
-            buffer = kept[index]
-            if len(buffer) >= size and sys.getrefcount(buffer) <= _FREE:
-                return memoryview(buffer)[:size]
+            if len(kept[index]) >= size and is_free(kept, index):
+                return memoryview(kept[index])[:size]
         return None
 
     def _keep(self, fresh: mmap.mmap) -> None:
@@ -43,7 +42,7 @@ class ReadBuffers:
         for index in range(len(kept) - 1, -1, -1):
             if self.kept_bytes + room <= KEPT_BYTES:
                 break
-            if sys.getrefcount(kept[index]) <= _FREE - 1:
+            if is_free(kept, index):
                 self.kept_bytes -= len(kept.pop(index))
         if self.kept_bytes + room <= KEPT_BYTES:
             kept.append(fresh)

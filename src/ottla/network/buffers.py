@@ -1,8 +1,9 @@
 """Receive buffers that are used again: a fresh megabyte costs more to zero and map than to fill from the socket."""
 
 import mmap
-import sys
 from typing import Final
+
+from ottla.common.references import is_free
 
 SMALLEST_POOLED_BYTES = 64 * 1024
 LARGEST_POOLED_BYTES = 2 * 1024 * 1024
@@ -39,7 +40,6 @@ class BufferPool:
 LARGEST_KEPT_BYTES: Final = 16 * 1024 * 1024
 MOST_KEPT: Final = 2
 _GRAIN: Final = 1024 * 1024
-_FREE: Final = 3  # references: the list's, the variable's and the argument's; a view would be one more
 
 
 class FrameBuffers:
@@ -54,10 +54,9 @@ class FrameBuffers:
     def take(self, size: int) -> mmap.mmap:
         """A buffer with room for `size` bytes, of any content. Raises OSError if there is no such memory."""
         for index in range(len(self._kept)):  # an enumeration would hold a reference too
-            buffer = self._kept[index]
-            if sys.getrefcount(buffer) <= _FREE:
-                if len(buffer) >= size:
-                    return buffer
+            if is_free(self._kept, index):
+                if len(self._kept[index]) >= size:
+                    return self._kept[index]
                 del self._kept[index]
                 break
         room = -(-size // _GRAIN) * _GRAIN
