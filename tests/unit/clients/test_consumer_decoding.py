@@ -129,6 +129,29 @@ def test_columns_and_records_may_be_taken_in_turn(seed: int) -> None:
         assert (their_after, their_epoch) == (after, epoch)
 
 
+@pytest.mark.parametrize("kinds", ["r", "c"])
+@pytest.mark.parametrize("codec", [Codec.NONE, Codec.LZ4])
+def test_whatever_byte_of_a_batch_is_harmed_the_batches_around_it_are_read_and_it_is_an_error(
+    kinds: str, codec: Codec
+) -> None:
+    log = bytearray()
+    for first in (0, 5, 10):
+        batch = encode_batch([(5, None, b"x", [])] * 5, codec=codec)
+        patch(batch, 0, first, 0)
+        log += batch
+    size = len(log) // 3
+    for byte in range(17, size):  # the checksum, and all that it covers
+        for flip in (0x01, 0x80, 0xFF):
+            if kinds == "c" and byte == 23 and flip & 0x80:
+                continue  # columns pass over a batch that says to end before it begins
+            harmed = bytearray(log)
+            harmed[size + byte] ^= flip
+            fetched = Fetched(TP, record_class(*TP), memoryview(harmed), 0)
+            rows, errors = take_all(fetched, random.Random(byte), kinds)
+            assert [row[0] for row in rows] == [*range(5), *range(10, 15)], f"byte {byte} ^ {flip}"
+            assert [offset for offset, _ in errors] == [5]
+
+
 def test_columns_of_several_partitions_say_where_each_row_is_from() -> None:
     sink = ColumnSink(100)
     sink.expect(1000)

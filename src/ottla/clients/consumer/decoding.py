@@ -151,10 +151,13 @@ class Fetched:
                 self._position = len(self._buffer)
                 self.exhausted = True
                 raise self._corrupt(self.next_offset, str(error)) from error
-            if header.next_offset > self.next_offset:
+            # One that begins at the position or after it has something, whatever it says of its last offset.
+            if header.next_offset > self.next_offset or header.base_offset >= self.next_offset:
                 self.epoch = header.partition_leader_epoch
                 if self._check and not check_crc(self._buffer, position, header.size):
-                    raise self._given_up(header, "its checksum is wrong")
+                    raise self._given_up(header, "its checksum is wrong", is_header_sound=False)
+                if header.last_offset_delta < 0:
+                    raise self._given_up(header, "it ends before it begins", is_header_sound=False)
                 try:
                     if not self._is_left_out(header, position):
                         self._opened = _Opened(header, *payload(self._buffer, position, header))
@@ -198,10 +201,18 @@ class Fetched:
         key = rows[0].key if rows else None
         return key is not None and len(key) >= 4 and int.from_bytes(key[2:4], "big") == _ABORT
 
-    def _given_up(self, header: BatchHeader, why: object) -> CorruptRecords:
-        """The error of the batch at the position, which counts as read."""
+    def _given_up(self, header: BatchHeader, why: object, is_header_sound: bool = True) -> CorruptRecords:
+        """The error of the batch at the position, which counts as read.
+
+        Where it ends a harmed header may not know: the batch behind it does, if there is one.
+        """
         offset = max(self.next_offset, header.base_offset)
         self._pass(header)
+        if not is_header_sound and not self.exhausted:
+            follows = int.from_bytes(self._buffer[self._position : self._position + 8], "big", signed=True)
+            self.next_offset = max(offset + 1, follows)
+        elif self.next_offset <= offset:
+            self.next_offset = offset + 1
         error = self._corrupt(offset, str(why))
         error.next_offset = self.next_offset
         return error
