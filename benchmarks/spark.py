@@ -461,7 +461,7 @@ RACES: dict[str, Race] = {
     "spark-stream-write": Race("streaming write of 100 B rows", _stream_write, {ROWS_S: 2}),
     "spark-json-write": Race("batch write of typed columns as JSON, against to_json", _write_json, {ROWS_S: 2}),
     "spark-json-stream-write": Race("streaming write of them", _stream_write_json, {ROWS_S: 2}),
-    "spark-tiny": Race("micro-batch of ten records", _tiny, {MS: 1}),
+    "spark-tiny": Race("micro-batch of ten records", _tiny, {MS: 1}, warm_ups=1),
     "spark-idle": Race("ten triggers a second without news", _idle, {IDLE_MS: 1, IDLE_CPU: 1}, warm_ups=1),
     "spark-large": Race(
         "streaming read of 1 MB records, a Spark of its own", _large, {spark_memory.TOTAL: 1}, warm_ups=0, once=True
