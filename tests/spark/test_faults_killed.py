@@ -87,14 +87,14 @@ class Home:
 class Driver:
     """The query's driver, in a process of its own."""
 
-    def __init__(self, ottla: Ottla, home: Home) -> None:
+    def __init__(self, ottla: Ottla, home: Home, program: str = DRIVER) -> None:
         self.ottla = ottla
         self.home = home
         self.topic = ottla.topic(partitions=2)
         self.group = f"{self.topic}-group"
         self._process: subprocess.Popen[bytes] | None = None
         home.path.mkdir()
-        (home.path / "driver.py").write_text(DRIVER)
+        (home.path / "driver.py").write_text(program)
 
     def __enter__(self) -> Self:
         command = [sys.executable, "driver.py", self.ottla.bootstrap, self.topic, self.group, str(self.home.path)]

@@ -266,9 +266,7 @@ class TestSpark:
         with pytest.raises(PythonException, match="has no topic"):
             rows.mode("append").option("kafka.bootstrap.servers", world.bootstrap).save()
 
-    def test_a_stream_is_written_and_its_writer_knows_query_and_batch(
-        self, spark: SparkSession, world: World, tmp_path: Path
-    ) -> None:
+    def test_a_stream_is_written_and_goes_on(self, spark: SparkSession, world: World, tmp_path: Path) -> None:
         source, target = world.topic(), world.topic()
         world.write([{"value": b"%d" % i} for i in range(50)], topic=source)
         brokers = {"kafka.bootstrap.servers": world.bootstrap}

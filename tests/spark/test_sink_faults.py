@@ -1,0 +1,225 @@
+"""The sink of a streaming query that is killed -9 at any point of a write, and brokers that do not take what it writes.
+
+At least once: nothing is lost, and what is doubled is what the attempt that was killed had written, no more.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+from collections import Counter
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from pyspark.errors import StreamingQueryException
+
+from ottla.testing import Ottla
+from ottla.testing.faults import Fault
+
+from .test_faults_killed import Driver, Home
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+WAIT_S = 100
+ROWS = 10
+DRIVER = '''
+import json, os, sys, time
+import ottla.spark
+from ottla.spark.sink import StreamWriter
+from ottla.spark.source import OttlaDataSource
+
+bootstrap, topic, target, home = sys.argv[1:]
+
+class Watched(StreamWriter):
+    """Tells what it is asked for, and can be held before a commit."""
+
+    def tell(self, *what):
+        with open(home + "/told", "a") as told:
+            told.write(json.dumps(what) + chr(10))
+
+    def write(self, iterator):
+        self.tell("task", os.getpid())
+        return super().write(iterator)
+
+    def commit(self, messages, batchId):
+        self.tell("commit", batchId, [[row.batch_id, row.query_id, row.records] for row in messages])
+        while os.path.exists(home + "/hold"):
+            time.sleep(0.02)
+        super().commit(messages, batchId)
+
+class Source(OttlaDataSource):
+    @classmethod
+    def name(cls):
+        return "watched"
+
+    def streamWriter(self, schema, overwrite):
+        writer = super().streamWriter(schema, overwrite)
+        writer.__class__ = Watched
+        return writer
+
+# Tasks that fail are run again, as on a cluster; without the 3, local[] does not.
+spark = ottla.spark.session("killed", "local[2,3]", **{
+    "spark.ui.enabled": False, "spark.log.level": "OFF", "spark.driver.memory": "512m",
+    "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
+})
+spark.dataSource.register(Source)
+brokers = {"kafka.bootstrap.servers": bootstrap}
+stream = spark.readStream.format("ottla").options(**brokers, subscribe=topic, startingOffsets="earliest").load()
+writes = stream.select("value", "partition").coalesce(1).writeStream.format("watched").options(**brokers, topic=target)
+query = writes.option("checkpointLocation", home + "/checkpoint").trigger(processingTime="100 milliseconds")
+query.start().awaitTermination()
+'''
+
+
+def run(spark: SparkSession, ottla: Ottla, source: str, target: str, checkpoint: Path, **options: Any) -> None:
+    """Copy what is there, each record into the partition that it comes from."""
+    brokers = {"kafka.bootstrap.servers": ottla.bootstrap}
+    rows = spark.readStream.format("ottla").options(**brokers, subscribe=source, startingOffsets="earliest").load()
+    writes = rows.select("value", "partition").writeStream.format("ottla").options(**brokers, topic=target, **options)
+    query = writes.option("checkpointLocation", str(checkpoint)).trigger(availableNow=True).start()
+    assert query.awaitTermination(WAIT_S)
+
+
+class Killed:
+    """A query that copies a topic into another, of two partitions each, in a driver of its own."""
+
+    def __init__(self, ottla: Ottla, directory: Path) -> None:
+        self.ottla = ottla
+        self.home = Home(directory)
+        self.driver = Driver(ottla, self.home, DRIVER)
+        self.target = ottla.topic(self.driver.group, partitions=2)
+        self.hold = directory / "hold"
+
+    def send(self, batch: int) -> None:
+        """A micro-batch: ten records to each partition, which the query sees together."""
+        with self.ottla.faults.fail("ListOffsets", "LEADER_NOT_AVAILABLE", times=None, may_miss=True):
+            for partition in (0, 1):
+                self.ottla.produce(
+                    self.driver.topic, *(f"{batch}-{partition}-{i}" for i in range(ROWS)), partition=partition
+                )
+
+    def told(self, kind: str) -> list[list[Any]]:
+        """What its writers were asked for so far."""
+        try:
+            lines = (self.home.path / "told").read_text().splitlines()
+        except FileNotFoundError:
+            return []
+        return [row[1:] for row in map(json.loads, lines) if row[0] == kind]
+
+    def has(self, partition: int, rows: int) -> bool:
+        """Whether so many records are in this partition."""
+        return len(self.ottla.records(self.target, partition)) == rows
+
+    def refused(self) -> Fault:
+        """What is written to partition 1 is refused for now; what is written to the other with it is not."""
+        return self.ottla.faults.fail("Produce", "NOT_ENOUGH_REPLICAS", times=None, topic=self.target, partition=1)
+
+    def copies(self) -> dict[tuple[int, int], set[int]]:
+        """How often the records of a batch and partition are there: a number, if it is the same for all of them."""
+        found = Counter(record.text for record in self.ottla.records(self.target))
+        return {
+            (batch, partition): {found[f"{batch}-{partition}-{i}"] for i in range(ROWS)}
+            for batch in range(3)
+            for partition in (0, 1)
+        }
+
+
+@pytest.mark.timeout(300)
+def test_a_sink_that_is_killed_at_any_point_loses_nothing_and_doubles_what_that_attempt_wrote(
+    spark: SparkSession, ottla: Ottla, tmp_path: Path
+) -> None:
+    killed = Killed(ottla, tmp_path / "query")
+    home, driver = killed.home, killed.driver
+    killed.hold.touch()
+    killed.send(0)
+    with driver:
+        driver.until(lambda: killed.told("commit"), "written")
+        assert killed.has(0, ROWS)
+        assert killed.has(1, ROWS)
+        assert home.has("offsets", 0)
+        driver.kill()
+    assert not home.has("commits", 0), "the driver was killed between the two"
+    killed.hold.unlink()
+
+    with driver:
+        driver.until(lambda: home.has("commits", 0), "done with the batch again")
+        query_id = json.loads((home.path / "checkpoint" / "metadata").read_text())["id"]
+        batch = [0, [[0, query_id, 2 * ROWS]]]
+        assert killed.told("commit") == [batch, batch], "who knows both can tell that it is the same batch"
+
+        with killed.refused() as refused:
+            killed.send(1)
+            driver.until(lambda: refused.count > 1 and killed.has(0, 3 * ROWS), "half written")
+            os.kill(killed.told("task")[-1][0], signal.SIGKILL)
+            driver.until(lambda: killed.has(0, 4 * ROWS), "run again in another worker")
+            assert not home.has("commits", 1)
+        driver.until(lambda: home.has("commits", 1), "done with it")
+
+        with killed.refused() as refused:
+            killed.send(2)
+            driver.until(lambda: refused.count > 1 and killed.has(0, 5 * ROWS), "half written")
+            driver.kill()
+    assert killed.copies()[2, 1] == {0}
+
+    run(spark, ottla, driver.topic, killed.target, home.path / "checkpoint")
+    assert killed.copies() == {
+        (0, 0): {2}, (0, 1): {2},  # the driver was killed when all was written
+        (1, 0): {2}, (1, 1): {1},  # the worker was killed when half of it was
+        (2, 0): {2}, (2, 1): {1},  # the driver likewise
+    }  # fmt: skip
+    assert len(ottla.records(killed.target)) == 10 * ROWS
+
+
+@pytest.mark.timeout(200)
+class TestBrokers:
+    """What brokers do not take is tried again within delivery.timeout.ms, and the query says why it failed."""
+
+    SHORT: dict[str, Any] = {"kafka.delivery.timeout.ms": 1500, "kafka.request.timeout.ms": 500}
+
+    def test_what_is_wrong_for_a_moment_is_tried_again_and_doubles_nothing(
+        self, spark: SparkSession, ottla: Ottla, tmp_path: Path
+    ) -> None:
+        source, target = ottla.topic(), ottla.topic()
+        values = [f"v{i}" for i in range(ROWS)]
+        ottla.produce(source, *values)
+        with (
+            ottla.faults.fail("Produce", "NOT_LEADER_OR_FOLLOWER", times=2, topic=target),
+            ottla.faults.swallow("Produce", times=2, topic=target),
+        ):
+            run(spark, ottla, source, target, tmp_path / "checkpoint")
+        assert [record.text for record in ottla.records(target)] == values
+
+    def test_what_stays_wrong_fails_the_query_with_its_reason_and_is_written_when_it_is_started_again(
+        self, spark: SparkSession, ottla: Ottla, tmp_path: Path
+    ) -> None:
+        source, target = ottla.topic(), ottla.topic()
+        values = [f"v{i}" for i in range(ROWS)]
+        ottla.produce(source, *values)
+        for given, reason in (
+            (("fail", "NOT_ENOUGH_REPLICAS"), "not acknowledged after 1.5 s.*last error: .*replicas"),
+            (("fail", "TOPIC_AUTHORIZATION_FAILED"), "authori"),
+            (("disconnect",), "not acknowledged after 1.5 s.*last error: .*connection"),
+        ):
+            kind, *more = given
+            with (
+                getattr(ottla.faults, kind)("Produce", *more, times=None, topic=target),
+                pytest.raises(StreamingQueryException, match=f"(?si)WriteFailed: Topic '{target}': .*{reason}"),
+            ):
+                run(spark, ottla, source, target, tmp_path / "checkpoint", **self.SHORT)
+        assert ottla.records(target) == []
+        run(spark, ottla, source, target, tmp_path / "checkpoint")
+        assert [record.text for record in ottla.records(target)] == values
+
+    def test_a_record_that_is_too_large_and_a_topic_that_is_not_there_are_named(
+        self, spark: SparkSession, ottla: Ottla, tmp_path: Path
+    ) -> None:
+        source, target = ottla.topic(), ottla.topic(max_message_bytes=2_000)
+        ottla.produce(source, "small", "large" * 1_000)
+        with pytest.raises(StreamingQueryException, match=f"(?s)WriteFailed: Topic '{target}': .*large"):
+            run(spark, ottla, source, target, tmp_path / "checkpoint")
+        missing = {"kafka.max.block.ms": 1000, "kafka.allow.auto.create.topics": "false"}
+        with pytest.raises(StreamingQueryException, match=f"(?s)WriteFailed: Topic '{target}-not': .*{target}-not"):
+            run(spark, ottla, source, f"{target}-not", tmp_path / "other", **missing)
