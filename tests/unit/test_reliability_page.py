@@ -8,7 +8,8 @@ ROOT = Path(__file__).parents[2]
 
 
 def test_each_promise_names_a_test_that_exists() -> None:
-    rows = [line for line in (ROOT / "docs/reliability.md").read_text().splitlines() if line.startswith("| ")]
+    promised = (ROOT / "docs/reliability.md").read_text().partition("\n## ")[0]
+    rows = [line for line in promised.splitlines() if line.startswith("| ")]
     promises = rows[1:]
     assert len(promises) > 10
     for row in promises:
