@@ -5,7 +5,8 @@ source (docs/spark.md). Names here are imported on first use, since pyspark take
 
 Reading order: the pure parts `options` (what may be asked for, by the `names` there are) and `offsets` (positions,
 ranges); then `source`, what Spark calls on the driver, with `cluster`, its questions to the brokers; `reading` and
-`sink`, what the tasks do; `formats`, typed columns; `session`, a SparkSession with the settings that make it quick.
+`sink`, what the tasks do, in processes that `workers` makes quick; `formats`, typed columns; `session`, a SparkSession
+with the settings that make it quick.
 """
 
 from __future__ import annotations
