@@ -311,6 +311,8 @@ class Columns:
                 + cython.cast(uint64_t, cython.cast(int64_t, cython.cast(int32_t, _uint32(data + position + 23))))
                 + 1,
             )
+            if data[position + 23] & 0x80:  # it ends before it begins: harmed
+                break
             if after <= wanted:
                 position += length
                 continue

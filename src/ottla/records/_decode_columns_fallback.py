@@ -176,6 +176,8 @@ class Columns:
             if end > len(buffer) or header.attributes & (CODEC_MASK | CONTROL):
                 break
             after = wrap64(header.next_offset)
+            if header.last_offset_delta < 0:
+                break
             if after > wanted:
                 if check_crcs and not check_crc(buffer, position, header.size):
                     break
