@@ -358,7 +358,7 @@ class DecimalBuilder(Builder):
 
     def append_unscaled(self, value):
         """Append an int, and return True; False if it is beyond the precision. For tests and for what is rare."""
-        if abs(value) >= 10**self.precision:
+        if abs(value) > int.from_bytes(self._largest, "big"):
             return False
         words = value & (1 << 128) - 1
         high = words >> 64

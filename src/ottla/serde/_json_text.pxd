@@ -1,11 +1,17 @@
 # The types of `_json_text.py` where it is compiled.
 cimport cython
-from libc.stdint cimport uint8_t, uint64_t
+from libc.math cimport fma
+from libc.stdint cimport int64_t, uint8_t, uint64_t
 from libc.string cimport memcpy
 
 from ottla.serde._builders cimport Store
 from ottla.serde._texts cimport put_double, put_quoted
 from ottla.serde._views cimport Bytes, Room
+
+cdef extern from "Python.h":
+    double PyOS_string_to_double(const char* text, char** after, void* overflow) except? -1.0
+
+ctypedef const char* CharPointer
 
 cdef enum:
     QUOTE = 34
@@ -51,6 +57,18 @@ cdef inline bint is_plain(Bytes data, uint8_t quote) noexcept nogil:
     )
 
 
+cdef inline double divided(uint64_t digits, double power) noexcept nogil:
+    """The double that is nearest to the quotient; -1 if that is not certain. The power is exact, the digits are many."""
+    cdef double high = <double>digits
+    cdef double low = <double><int64_t>(digits - <uint64_t>high)
+    cdef double first = high / power
+    cdef double more = (fma(-first, power, high) + low) / power
+    cdef double rounded = first + more
+    cdef double left = more - (rounded - first)
+    # `left` is what rounding took away. Where a little more of it would have rounded otherwise, nobody knows.
+    return rounded if rounded + left * (1 + 1e-10) == rounded else -1
+
+
 cdef class Text:
     cdef Bytes data
     cdef Py_ssize_t end
@@ -87,6 +105,7 @@ cdef class Text:
     cdef Py_ssize_t _exponent(self, Py_ssize_t at) except -1
     @cython.locals(value=double)
     cdef double double(self, Py_ssize_t begin, Py_ssize_t after) except? -1
+    cdef double _slow_double(self, Py_ssize_t begin, Py_ssize_t after) except? -1
     @cython.locals(data=Bytes, after=Py_ssize_t, is_negative=bint, has_sign=bint)
     cdef Py_ssize_t special(self, Py_ssize_t at) except -1
     @cython.locals(i=Py_ssize_t)
@@ -98,6 +117,3 @@ cdef class Text:
     @cython.locals(byte=uint8_t, after=Py_ssize_t, begin=Py_ssize_t)
     cdef Py_ssize_t _scalar(self, Py_ssize_t at, Store out) except -1
     cdef int _put_again(self, Store out, uint8_t quote) except -1
-
-
-cdef double _slow_double(Bytes data, Py_ssize_t begin, Py_ssize_t after) except? -1

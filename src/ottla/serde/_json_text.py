@@ -243,15 +243,27 @@ class Text:
         """The last number, which stood there, as the double that is nearest to it."""
         if self.whole and not self.digits:
             return 0.0  # also of -0, which is an integer
-        if not self.cut and self.digits <= _EXACT and -22 <= self.exponent <= 22:
-            # Both are exact, so there is one rounding.
+        if not self.cut and -22 <= self.exponent <= 22:
             value = self.digits
-            if self.exponent < 0:
-                value = value / _powers.doubles[-self.exponent]
-            else:
-                value = value * _powers.doubles[self.exponent]
-            return -value if self.negative else value
-        return _slow_double(self.data, begin, after)
+            if self.digits <= _EXACT:  # both numbers are exact, so there is one rounding
+                if self.exponent < 0:
+                    value = value / _powers.doubles[-self.exponent]
+                else:
+                    value = value * _powers.doubles[self.exponent]
+                return -value if self.negative else value
+            if cython.compiled and self.exponent < 0:
+                value = divided(self.digits, _powers.doubles[-self.exponent])
+                if value >= 0:
+                    return -value if self.negative else value
+        return self._slow_double(begin, after)
+
+    def _slow_double(self, begin, after):
+        if cython.compiled:
+            self.scratch.used = 0
+            self.scratch.put(self.data, begin, after - begin)
+            self.scratch.put_byte(0)
+            return PyOS_string_to_double(cython.cast(CharPointer, self.scratch.bytes), cython.NULL, cython.NULL)
+        return float(bytes(self.data[begin:after]))
 
     def special(self, at):
         """A number that is none, which is then `real`."""
@@ -386,7 +398,3 @@ class Text:
             return out.put(self.data, self.first - 1, self.last - self.first + 2)
         self.unescape()
         return put_quoted(out, self.scratch.bytes, 0, self.scratch.used)
-
-
-def _slow_double(data, begin, after):
-    return float(bytes(data[begin:after]))

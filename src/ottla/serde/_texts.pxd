@@ -1,10 +1,14 @@
 # The types of `_texts.py` where it is compiled.
 cimport cython
 from libc.stdint cimport int64_t, uint8_t, uint64_t
-from libc.string cimport memcpy
+from libc.string cimport memcpy, strlen
 
 from ottla.serde._builders cimport Store
 from ottla.serde._views cimport Bytes
+
+cdef extern from "Python.h":
+    char* PyOS_double_to_string(double value, char code, int precision, int flags, int* kind) except NULL
+    void PyMem_Free(void* memory)
 
 cdef bytes _SHORTENED
 cdef bytes _MEANT
@@ -42,6 +46,8 @@ cdef int put_int(Store out, int64_t value) except -1
 cdef int put_digits(Store out, uint64_t value, int least) except -1
 @cython.locals(size=double, scaled=uint64_t)
 cdef int put_double(Store out, double value) except -1
+@cython.locals(text=cython.p_char)
+cdef int _put_repr(Store out, double value) except -1
 @cython.locals(size=double, scaled=uint64_t, power=uint64_t, places=int)
 cdef int put_float(Store out, double value) except -1
 @cython.locals(power=uint64_t)

@@ -62,7 +62,19 @@ def put_double(out, value):
             if value < 0:
                 out.put_byte(45)
             return _put_scaled(out, scaled, 6)
+        return _put_repr(out, value)
     return out.put_value(_shortest_double(value))
+
+
+def _put_repr(out, value):
+    """A double as Python writes it, which is as Java does where neither needs an exponent."""
+    if cython.compiled:
+        text = PyOS_double_to_string(value, 114, 0, 0, cython.NULL)  # r
+        try:
+            return out.put(cython.cast(Bytes, text), 0, strlen(text))
+        finally:
+            PyMem_Free(text)
+    return out.put_value(repr(value).encode())
 
 
 def put_float(out, value):
