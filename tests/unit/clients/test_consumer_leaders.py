@@ -205,6 +205,15 @@ def test_refusal_that_names_the_new_leader_needs_no_metadata() -> None:
     assert (hand.view.nodes[9].host, hand.view.leader_epoch(*T0), hand.refreshed) == ("host9", 4, asked)
 
 
+def test_broker_that_fails_without_a_reason_is_asked_again(caplog: pytest.LogCaptureFixture) -> None:
+    hand = Hand()
+    hand.answer(hand.fetch(), error_code=ErrorCode.UNKNOWN_SERVER_ERROR)
+    assert "at offset 0" in caplog.text
+    hand.work(200)
+    hand.answer(hand.fetch(), records=memoryview(batch(0, 3, 0)), high_watermark=3)
+    assert hand.poll() == [0, 1, 2]
+
+
 def test_answers_of_two_leaders_to_the_same_question_are_one() -> None:
     hand = Hand()
     old = hand.fetch()

@@ -408,5 +408,7 @@ class Reading:
             else:
                 logger.warning("%s: offset %d is not in the log; reset as auto.offset.reset says", state.tp, offset)
                 state.reset(self._reset)
+        elif code == ErrorCode.UNKNOWN_SERVER_ERROR:  # as Java's consumer does: it may be the broker's bad moment
+            logger.warning("%s: the broker failed at offset %d without a reason; asked again", state.tp, offset)
         elif not error_for(code).retriable:
             state.error = error_for(code, f"{state.tp}: {error_for(code)}")
