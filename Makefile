@@ -47,7 +47,7 @@ mutations: $(STAMP) ## Take each protection out of a copy of the source: its tes
 corpus: $(STAMP) peers ## Record again what real clients send, for the fuzzers (tests/fuzz/corpus)
 	@$(BIN)/python -m pytest -q -p tests.fuzz.recording -o filterwarnings=ignore --brokers=ottla tests/interop tests/clients $(PYTEST)
 
-bench: $(STAMP) ## Compare with peers, 15 minutes: make bench RACE=produce-1k, or OPTIONS="--quick --check"
+bench: $(STAMP) peers ## Compare with peers, 15 minutes: make bench RACE=produce-1k, or OPTIONS="--quick --check"
 	@$(BIN)/python -m benchmarks $(RACE) $(OPTIONS)
 
 peers: $(STAMP) ## Fetch what the tests talk to: stock Apache Kafka and Spark's connector (Maven), kcat (Debian), kafkajs (npm)

@@ -2,12 +2,11 @@
 
 The two read and write in turn, round by round, after warm-ups that are not counted: the JVM compiles both ways. The
 connector waits half a second wherever a partition ends (a fetch that nothing answers), also on stock Kafka; "within" is
-therefore raced as well: a read that stops before the end. CPU is
-that of Spark's processes (the JVM, Python's workers) and the broker's, since where two cores do all the work the rest
-of the machine is in every figure of time, and hardly in this one.
+therefore raced as well: a read that stops before the end. CPU is that of Spark's processes (the JVM, Python's workers)
+and the broker's, since where two cores do all the work the rest of the machine is in every figure of time, and hardly in
+this one.
 
-Spark fetches the connector and spark-avro from Maven's repository, unless $OTTLA_CONNECTOR_JARS names their jars,
-comma-separated.
+`make peers` fetches the connector and spark-avro, unless $OTTLA_CONNECTOR_JARS names their jars, comma-separated.
 """
 
 from __future__ import annotations
@@ -41,7 +40,6 @@ OURS, THEIRS = "ottla", "kafka"
 PEER = "JVM connector"
 WARM_UPS = 3
 PARTITIONS = 6
-PACKAGES = ("org.apache.spark:spark-sql-kafka-0-10_2.13", "org.apache.spark:spark-avro_2.13")
 _TICKS = os.sysconf("SC_CLK_TCK")
 ROWS_S, CPU, MS = "rows/s", "CPU s per million", "ms"
 WITHIN, IDLE_MS, IDLE_CPU = "rows/s within", "ms of a trigger", "CPU ms per trigger"
@@ -119,7 +117,7 @@ def _stage(broker: Broker, rows: int) -> Iterator[Stage]:
         spark = session(
             "benchmarks", "local[2]", None,
             **{
-                **connector(), "spark.ui.enabled": False, "spark.ui.showConsoleProgress": False,
+                **spark_memory.connector(), "spark.ui.enabled": False, "spark.ui.showConsoleProgress": False,
                 "spark.log.level": "ERROR", "spark.driver.memory": "3g", "spark.local.dir": local,
             },
         )  # fmt: skip
@@ -127,15 +125,6 @@ def _stage(broker: Broker, rows: int) -> Iterator[Stage]:
             yield Stage(spark, broker, rows)
         finally:
             spark.stop()
-
-
-def connector() -> dict[str, str]:
-    """The setting that gives a session the JVM's connector."""
-    import pyspark
-
-    jars = os.environ.get("OTTLA_CONNECTOR_JARS")
-    packages = ",".join(f"{package}:{pyspark.__version__}" for package in PACKAGES)
-    return {"spark.jars": jars} if jars else {"spark.jars.packages": packages}
 
 
 # -- what is raced -------------------------------------------------------------------------------------------------
@@ -363,8 +352,8 @@ def _stream_write_json(stage: Stage, who: str) -> Figures:
 
 
 def _micro_batches(stage: Stage, who: str, columns: list[str], *, as_json: bool = False) -> Figures:
-    """Four micro-batches are written, of which the first is not counted."""
-    size = stage.rows // 4
+    """Four micro-batches of half the rows each are written, of which the first is not counted."""
+    size = stage.rows // 2
     source = stage.spark.readStream.format("rate-micro-batch").options(rowsPerBatch=size, numPartitions=PARTITIONS)
     rows = source.load().selectExpr(*columns)
     options = {**stage.options(topic=new_topic(stage.broker, PARTITIONS)), **(_asked(who) if as_json else {})}
@@ -458,7 +447,7 @@ RACES: dict[str, Race] = {
     "spark-avro": Race("typed columns of Avro, against from_avro", _typed_avro, {ROWS_S: 2, CPU: 0.5}),
     "spark-avro-write": Race("batch write of columns as Avro, against to_avro", _write_avro, {ROWS_S: 2, CPU: 0.5}),
     "spark-write": Race("batch write of 100 B rows", _write, {ROWS_S: 2}),
-    "spark-stream-write": Race("streaming write of 100 B rows", _stream_write, {ROWS_S: 2}),
+    "spark-stream-write": Race("streaming write of 100 B rows, 500,000 a micro-batch", _stream_write, {ROWS_S: 2}),
     "spark-json-write": Race("batch write of typed columns as JSON, against to_json", _write_json, {ROWS_S: 2}),
     "spark-json-stream-write": Race("streaming write of them", _stream_write_json, {ROWS_S: 2}),
     "spark-tiny": Race("micro-batch of ten records", _tiny, {MS: 1}, warm_ups=1),

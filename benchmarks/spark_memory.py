@@ -18,6 +18,7 @@ import time
 from pathlib import Path
 
 import pyarrow as pa  # type: ignore[import-untyped,unused-ignore]
+from tests.peers.cache import connector_jars
 
 from benchmarks.brokers import Broker
 from benchmarks.wire import Figures, new_topic
@@ -27,6 +28,14 @@ TOTAL, PYTHON = "peak MB", "of it Python, MB"
 SAMPLE_S = 0.1
 WAIT_S = 120.0
 BATCHES = 4
+
+
+def connector() -> dict[str, str]:
+    """The setting that gives a session the JVM's connector. Raises RuntimeError where it was not fetched."""
+    jars = connector_jars()
+    if not jars:
+        raise RuntimeError("no jars of Spark's Kafka connector: run `make peers`")
+    return {"spark.jars": ",".join(jars)}
 
 
 def fill_large(broker: Broker, records: int) -> str:
@@ -116,7 +125,6 @@ def _share_mb(process_id: int) -> float:
 
 def main() -> int:
     """Stream the topic once in a few micro-batches; the exit code."""
-    from benchmarks.spark import connector
     from ottla.spark import session
 
     who, bootstrap, topic, records = sys.argv[1:5]
