@@ -10,7 +10,7 @@ STAMP := $(VENV)/.installed
 help: ## Show this list
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
 
-$(STAMP): pyproject.toml setup.py constraints.txt $(wildcard src/ottla/records/*.pxd src/ottla/records/_*s.py src/ottla/records/_survey.py src/ottla/protocol/*.pxd src/ottla/protocol/_*ing.py src/ottla/protocol/_shapes.py src/ottla/clients/producer/*ccumulator.p*)
+$(STAMP): pyproject.toml setup.py constraints.txt $(wildcard src/ottla/*/*.pxd src/ottla/*/_[a-z]*.py src/ottla/clients/producer/*ccumulator.p*)
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	@echo "Installing Ottla and its tools into $(VENV) ..."
 	@$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev]'

@@ -22,6 +22,11 @@ OTTLA, KAFKA = "ottla", "kafka"
 # Tests join groups by the hundred; a person's first group may wait three seconds for more members.
 TEST_PROPERTIES = {"group.initial.rebalance.delay.ms": 0}
 LOG_OFFSET = pytest.StashKey[int]()
+HERE = Path(__file__).parent
+CLIENTS = HERE / "clients"
+FOREIGN_CLIENTS = (HERE / "interop", *(CLIENTS / f"test_{name}.py" for name in (
+    "aiokafka", "confluent", "confluent_admin", "confluent_groups", "kafka_python", "kcat",
+)))  # fmt: skip
 
 
 class RunningBroker(Protocol):
@@ -109,6 +114,16 @@ def pytest_configure(config: pytest.Config) -> None:
     )
     # kafka-python loads its schemas by an importlib function that newer Pythons call old.
     config.addinivalue_line("filterwarnings", "ignore:(read|open)_text is deprecated:DeprecationWarning")
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """A test whose client is not ours gets one more try, and is listed as RERUN: their timing is not ours to mend.
+
+    What Ottla's own clients, broker and tools are asked must be right the first time.
+    """
+    for item in items:
+        if item.path in FOREIGN_CLIENTS or item.path.parent in FOREIGN_CLIENTS:
+            item.add_marker(pytest.mark.flaky(reruns=1))
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:

@@ -108,7 +108,7 @@ def test_records_come_back_as_they_were_sent(broker: RunningBroker, make_topic: 
     assert [as_sent(m) for m in messages] == records
     assert [m.offset() for m in messages] == list(range(400))
     assert {m.timestamp()[0] for m in messages} == {TIMESTAMP_CREATE_TIME}
-    assert stored_codecs(broker.bootstrap, topic, 1) == {codec}
+    assert codec in stored_codecs(broker.bootstrap, topic, 1)  # a batch that would grow goes as it is
 
 
 @pytest.mark.parametrize(("acks", "idempotent"), [("0", False), ("1", False), ("all", False), ("all", True)])

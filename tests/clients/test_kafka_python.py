@@ -139,7 +139,7 @@ def test_records_come_back_as_they_were_sent(
     read_back = read(reader, 300)
     assert [as_sent(r) for r in read_back] == records
     assert [r.offset for r in read_back] == list(range(300))
-    assert stored_codecs(broker.bootstrap, topic, 1) == {codec}
+    assert codec in stored_codecs(broker.bootstrap, topic, 1)  # a batch that would grow goes as it is
 
 
 @pytest.mark.parametrize(("acks", "idempotent"), [(0, False), (1, False), ("all", False), ("all", True)])

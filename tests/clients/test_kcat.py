@@ -38,7 +38,7 @@ def test_lines_go_there_and_back(broker: RunningBroker, make_topic: MakeTopic, c
     kcat(broker, "-P", "-t", topic, "-K:", "-z", codec, "-H", "origin=kcat", "-X", "linger.ms=20", text=lines)
     assert kcat(broker, "-C", "-t", topic, "-e", "-q", "-f", "%k:%s\n") == lines
     assert set(kcat(broker, "-C", "-t", topic, "-e", "-q", "-f", "%h\n").split()) == {"origin=kcat"}
-    assert stored_codecs(broker.bootstrap, topic) == {codec}
+    assert codec in stored_codecs(broker.bootstrap, topic)  # a batch that would grow goes as it is
 
 
 @pytest.mark.both
