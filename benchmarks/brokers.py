@@ -18,8 +18,8 @@ _TICKS = os.sysconf("SC_CLK_TCK")
 _PAGE = os.sysconf("SC_PAGE_SIZE")
 
 
-# Groups begin at once, so that no race waits for what it does not measure.
-SETTINGS = {"group.initial.rebalance.delay.ms": 0}
+# Groups begin at once, so that no race waits for what it does not measure; deleted topics soon make room.
+SETTINGS = {"group.initial.rebalance.delay.ms": 0, "log.segment.delete.delay.ms": 1000}
 
 
 class Start(Protocol):

@@ -13,7 +13,7 @@ from confluent_kafka import Consumer
 from benchmarks import crowds, lengths, lives, tools
 from benchmarks.brokers import Broker
 from benchmarks.filling import fill as fill  # noqa: PLC0414 - for the races of clients
-from benchmarks.wire import DEADLINE_S, Figures, new_topic, produce_frame, receive
+from benchmarks.wire import DEADLINE_S, Figures, new_topic, passing_topic, produce_frame, receive
 
 
 @dataclass(frozen=True)
@@ -46,11 +46,11 @@ class Race:
 
 def _produce(size: int, acks: str, count: int) -> Callable[[Broker, float], Figures]:
     def race(broker: Broker, scale: float) -> Figures:
-        topic = new_topic(broker, 6)
         records = int(count * scale)
-        cpu, start = broker.cpu_seconds(), time.perf_counter()
-        fill(broker, topic, records, size, acks)
-        seconds, used = time.perf_counter() - start, broker.cpu_seconds() - cpu
+        with passing_topic(broker, 6) as topic:
+            cpu, start = broker.cpu_seconds(), time.perf_counter()
+            fill(broker, topic, records, size, acks)
+            seconds, used = time.perf_counter() - start, broker.cpu_seconds() - cpu
         megabytes = records * size / 1e6
         return {"MB/s": megabytes / seconds, "MB per broker-CPU-second": megabytes / max(used, 0.01)}
 
@@ -60,7 +60,11 @@ def _produce(size: int, acks: str, count: int) -> Callable[[Broker, float], Figu
 
 def consume(broker: Broker, scale: float) -> Figures:
     """librdkafka consumes 1 KB records from the page cache, 6 partitions"""
-    topic, records = new_topic(broker, 6), int(400_000 * scale)
+    with passing_topic(broker, 6) as topic:
+        return _consumed(broker, topic, int(400_000 * scale))
+
+
+def _consumed(broker: Broker, topic: str, records: int) -> Figures:
     fill(broker, topic, records, 1000, "1")
     consumer = Consumer(
         {

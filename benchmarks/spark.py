@@ -3,8 +3,8 @@
 The two read and write in turn, round by round, after warm-ups that are not counted: the JVM compiles both ways. The
 connector waits half a second wherever a partition ends (a fetch that nothing answers), also on stock Kafka; "within" is
 therefore raced as well: a read that stops before the end. CPU is that of Spark's processes (the JVM, Python's workers)
-and the broker's, since where two cores do all the work the rest of the machine is in every figure of time, and hardly in
-this one.
+and the broker's, since where two cores do all the work the rest of the machine is in every figure of time, and hardly
+in this one.
 
 `make peers` fetches the connector and spark-avro, unless $OTTLA_CONNECTOR_JARS names their jars, comma-separated.
 """

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from tests.peers.kafka import tool
 
 from benchmarks.brokers import Broker
-from benchmarks.wire import DEADLINE_S, Figures, new_topic
+from benchmarks.wire import DEADLINE_S, Figures, new_topic, passing_topic
 
 
 def _run(name: str, *arguments: object) -> str:
@@ -29,10 +29,10 @@ def produce_perf(size: int, acks: str, count: int) -> Callable[[Broker, float], 
     """The race of producer-perf-test with records of one size."""
 
     def race(broker: Broker, scale: float) -> Figures:
-        topic, records = new_topic(broker, 6), int(count * scale)
-        cpu = broker.cpu_seconds()
-        text = _produce(broker, topic, records, size, acks)
-        used = broker.cpu_seconds() - cpu
+        records, cpu = int(count * scale), broker.cpu_seconds()
+        with passing_topic(broker, 6) as topic:
+            text = _produce(broker, topic, records, size, acks)
+            used = broker.cpu_seconds() - cpu
         megabytes = records * size / 1e6
         return {
             "MB/s": _number(r"records/sec \(([0-9.,]+) MB/sec\)", text) * 1.048576,
@@ -54,13 +54,14 @@ def _produce(broker: Broker, topic: str, records: int, size: int, acks: str) -> 
 
 def consume_perf(broker: Broker, scale: float) -> Figures:
     """consumer-perf-test, 1 KB records from the page cache, 6 partitions"""
-    topic, records = new_topic(broker, 6), int(600_000 * scale)
-    _produce(broker, topic, records, 1000, "1")
-    cpu = broker.cpu_seconds()
-    text = _run(
-        "consumer-perf-test", "--topic", topic, "--num-records", records, "--bootstrap-server", broker.bootstrap
-    )
-    used = broker.cpu_seconds() - cpu
+    records = int(600_000 * scale)
+    with passing_topic(broker, 6) as topic:
+        _produce(broker, topic, records, 1000, "1")
+        cpu = broker.cpu_seconds()
+        text = _run(
+            "consumer-perf-test", "--topic", topic, "--num-records", records, "--bootstrap-server", broker.bootstrap
+        )
+        used = broker.cpu_seconds() - cpu
     last = text.strip().splitlines()[-1].split(", ")
     return {
         "MB/s": float(last[8].replace(",", ".")) * 1.048576,

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import socket
 import struct
 import time
 import uuid
+from collections.abc import Iterator
 
 from confluent_kafka.admin import AdminClient, NewTopic
 
@@ -28,6 +30,16 @@ def new_topic(broker: Broker, partitions: int) -> str:
         done.result(30)
     time.sleep(0.2)
     return name
+
+
+@contextlib.contextmanager
+def passing_topic(broker: Broker, partitions: int) -> Iterator[str]:
+    """A topic that is deleted afterwards: else the page cache is soon full of what was written, and a broker pays for
+    the pages that its forerunners have not given back."""
+    name = new_topic(broker, partitions)
+    yield name
+    AdminClient({"bootstrap.servers": broker.bootstrap, "log_level": 0}).delete_topics([name])[name].result(30)
+    time.sleep(1.5)  # the files go a second later
 
 
 def produce_frame(topic: str, acks: int) -> bytes:
