@@ -38,7 +38,8 @@ def passing_topic(broker: Broker, partitions: int) -> Iterator[str]:
     the pages that its forerunners have not given back."""
     name = new_topic(broker, partitions)
     yield name
-    AdminClient({"bootstrap.servers": broker.bootstrap, "log_level": 0}).delete_topics([name])[name].result(30)
+    admin = AdminClient({"bootstrap.servers": broker.bootstrap, "log_level": 0})
+    admin.delete_topics([name])[name].result(30)
     time.sleep(1.5)  # the files go a second later
 
 

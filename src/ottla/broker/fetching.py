@@ -140,6 +140,11 @@ class Fetch:
                 look.failed = True
                 look.found.append((state, data))
                 continue
+            if data is None:
+                del session.dirty[key]
+                if self._is_news(state):
+                    session.untold[key] = state
+                continue
             size = len(data.records or b"")
             if size or data.diverging_epoch.epoch != -1:
                 look.found.append((state, data))
@@ -167,7 +172,8 @@ class Fetch:
             or state.last_stable_offset != partition.last_stable_offset
         )
 
-    def _read(self, state: FetchPartitionState, remaining: int, *, min_one_batch: bool) -> PartitionData:
+    def _read(self, state: FetchPartitionState, remaining: int, *, min_one_batch: bool) -> PartitionData | None:
+        """What there is, or None where the client has all of it: most partitions of most fetches."""
         partition = state.partition
         if partition is None or partition.closed:
             partition = self._find(state)
@@ -178,6 +184,8 @@ class Fetch:
             diverging = self._divergence(partition, state)
             if diverging is not None:
                 return self._data(partition, state, b"", diverging)
+        if state.fetch_offset == partition.visible_end(limits.isolation_level):
+            return None
         budget = min(state.max_bytes, max(remaining, 0))
         if budget <= 0 and not min_one_batch:
             return self._data(partition, state, b"")
