@@ -118,7 +118,7 @@ def _stage(broker: Broker, rows: int) -> Iterator[Stage]:
             "benchmarks", "local[2]", None,
             **{
                 **spark_memory.connector(), "spark.ui.enabled": False, "spark.ui.showConsoleProgress": False,
-                "spark.log.level": "ERROR", "spark.driver.memory": "3g", "spark.local.dir": local,
+                "spark.log.level": "FATAL", "spark.driver.memory": "3g", "spark.local.dir": local,
             },
         )  # fmt: skip
         try:

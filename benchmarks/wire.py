@@ -40,7 +40,6 @@ def passing_topic(broker: Broker, partitions: int) -> Iterator[str]:
     yield name
     admin = AdminClient({"bootstrap.servers": broker.bootstrap, "log_level": 0})
     admin.delete_topics([name])[name].result(30)
-    time.sleep(1.5)  # the files go a second later
 
 
 def produce_frame(topic: str, acks: int) -> bytes:
