@@ -308,7 +308,7 @@ def check(data: Data, replay: Replay, results: Results, lags: dict[str, int], mi
     for sentence in wrong:
         console.print(f"  [red]{sentence}[/red]")
     extreme = data.extreme(minutes)
-    hours = extreme["time_hour"].dt.strftime("%Y-%m-%dT%H:%M:%S.000000Z")
+    hours = extreme["time_hour"].dt.strftime("%Y-%m-%dT%H:%M:%S.000Z")
     late = set(zip(hours, extreme["carrier"], extreme["flight"], strict=True))
     return [
         (f"all {replay.acknowledged:,} events were acknowledged", not replay.failures),
