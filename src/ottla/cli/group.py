@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from ottla.cli import group_lag, group_reset, human
 from ottla.cli.connect import add_connection_arguments, open_admin
-from ottla.cli.names import add_name_arguments, choose, confirmed, enumerated, names_of
+from ottla.cli.names import add_name_arguments, choose, confirmed, enumerated, existing_groups, names_of
 from ottla.cli.output import Column, Output, add_output_arguments, number
 from ottla.cli.parsing import Verb, add_verbs, nearest, run_verb
 from ottla.cli.terminal import Failure
@@ -152,7 +152,7 @@ def _describe(options: argparse.Namespace) -> int:
     output = Output(options)
     everything = not (options.members or options.offsets or options.state)
     with open_admin(options) as admin:
-        for index, name in enumerate(existing(admin, options, optional=True)):
+        for index, name in enumerate(existing_groups(admin, options, optional=True)):
             look = group_lag.look(admin, name)
             members = [_member_row(member) for member in look.group.members]
             if output.json:
@@ -227,7 +227,7 @@ def _delete(options: argparse.Namespace) -> int:
     output = Output(options)
     names_of(options, "group")  # asked before anybody is connected to
     with open_admin(options) as admin:
-        names = existing(admin, options, missing_ok=options.if_exists)
+        names = existing_groups(admin, options, missing_ok=options.if_exists)
         what = f"what {enumerated(names)} committed for {enumerated(options.topic)}" if options.topic else ""
         what = what or f"{human.plural(len(names), 'group')} with what they committed: {enumerated(names)}"
         if names and not confirmed(f"Delete {what}?", yes=options.yes):
@@ -262,12 +262,3 @@ def _committed(admin: "Admin", group: str, topics: Sequence[str]) -> "list[Topic
             known = sorted({partition.topic for partition in committed})
             raise Failure(f"{group} committed nothing for {topic!r}", f"It did for {enumerated(known) or 'no topic'}.")
     return [partition for partition in committed if partition.topic in topics]
-
-
-def existing(
-    admin: "Admin", options: argparse.Namespace, *, optional: bool = False, missing_ok: bool = False
-) -> list[str]:
-    """The groups that are meant; all if none is named and `optional`."""
-    wanted = names_of(options, "group", optional=optional)
-    known = [group.group_id for group in admin.list_groups()]
-    return choose(wanted, known, "group", regex=options.regex, missing_ok=missing_ok) if wanted else known

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ottla.cli import human
 from ottla.cli.connect import add_connection_arguments, open_admin
-from ottla.cli.names import add_name_arguments
+from ottla.cli.names import add_name_arguments, existing_groups
 from ottla.cli.output import Column, Output, add_output_arguments, number, one_line
 from ottla.cli.parsing import Verb
 from ottla.cli.terminal import Failure
@@ -52,13 +52,11 @@ def _arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def _lag(options: argparse.Namespace) -> int:
-    from ottla.cli.group import existing
-
     output = Output(options)
     if options.interval < 0.1:
         raise Failure(f"--interval is {options.interval:g}; it must be at least 0.1 seconds", exit_code=2)
     with open_admin(options) as admin:
-        names = existing(admin, options, optional=True)
+        names = existing_groups(admin, options, optional=True)
         if not options.watch:
             looks = [look(admin, name) for name in names]
             _show(output, looks, options)

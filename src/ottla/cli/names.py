@@ -4,9 +4,13 @@ import argparse
 import re
 import sys
 from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING
 
 from ottla.cli.parsing import nearest
 from ottla.cli.terminal import Failure
+
+if TYPE_CHECKING:
+    from ottla.clients.admin import Admin
 
 _WILD = re.compile(r"[*?\[]")
 
@@ -96,3 +100,12 @@ def _matching(name: str, known: Iterable[str], *, regex: bool) -> list[str]:
     from fnmatch import fnmatchcase
 
     return [each for each in known if fnmatchcase(each, name)]
+
+
+def existing_groups(
+    admin: "Admin", options: argparse.Namespace, *, optional: bool = False, missing_ok: bool = False
+) -> list[str]:
+    """The groups that are meant; all if none is named and `optional`."""
+    wanted = names_of(options, "group", optional=optional)
+    known = [group.group_id for group in admin.list_groups()]
+    return choose(wanted, known, "group", regex=options.regex, missing_ok=missing_ok) if wanted else known
