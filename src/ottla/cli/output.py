@@ -7,8 +7,7 @@ A column's heading is for people, its key is the JSON key; times in JSON are mil
 import argparse
 import sys
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple, TextIO
 
 from ottla.cli import human
@@ -242,20 +241,6 @@ class _Bars:
 
     def __exit__(self, *_: object) -> None:
         self._bar.clear()
-
-
-@contextmanager
-def quiet_pipe() -> Iterator[None]:
-    """End quietly, with exit code 141 as a shell has it for SIGPIPE, when nobody reads on (`| head`)."""
-    import os
-
-    try:
-        yield
-        sys.stdout.flush()
-    except BrokenPipeError:
-        # The interpreter flushes standard output once more at exit.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        raise SystemExit(141) from None
 
 
 def _terminal_columns() -> int:

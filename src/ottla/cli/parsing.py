@@ -78,7 +78,7 @@ class Parser(argparse.ArgumentParser):
 
     def parse_known_args(self, args=None, namespace=None):  # type: ignore[no-untyped-def]
         """Names may stand before and after options; what nobody knows is an error of the parser nearest to it."""
-        if self._intermixed or self._subparsers is not None:
+        if self._intermixed or self._subparsers is not None or not self._get_positional_actions():
             namespace, unknown = super().parse_known_args(args, namespace)
             if self._intermixed:
                 return namespace, unknown

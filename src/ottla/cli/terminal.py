@@ -4,6 +4,8 @@ import logging
 import os
 import sys
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import TextIO
 
 
@@ -83,3 +85,15 @@ def start_logging(level: str) -> None:
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(LineFormatter(Style.of(sys.stderr)))
     logging.basicConfig(level=level.upper(), handlers=[handler], force=True)
+
+
+@contextmanager
+def quiet_pipe() -> Iterator[None]:
+    """End quietly, with exit code 141 as a shell has it for SIGPIPE, when nobody reads on (`| head`)."""
+    try:
+        yield
+        sys.stdout.flush()
+    except BrokenPipeError:
+        # The interpreter flushes standard output once more at exit.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        raise SystemExit(141) from None
