@@ -6,7 +6,7 @@ import random
 from collections.abc import Iterator
 from typing import Any
 
-from ottla.broker.dispatch import SERVED
+from ottla.broker.served import SERVED
 from ottla.protocol import frames, registry
 from ottla.protocol.message import Struct
 from ottla.protocol.plans import Plan, plans_of

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from ottla.broker.dispatch import SERVED
+from ottla.broker.served import SERVED
 from ottla.common.errors import ErrorCode
 from ottla.protocol import registry
 from ottla.testing.error_answers import element_class, failed, merged, rows_of

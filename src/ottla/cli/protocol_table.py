@@ -1,6 +1,6 @@
 """Print the table of APIs for docs/protocol.md: `python -m ottla.cli.protocol_table`."""
 
-from ottla.broker.dispatch import SERVED
+from ottla.broker.served import SERVED
 from ottla.protocol.table import markdown_table
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from ottla.broker import dispatch, handlers
+from ottla.broker import handlers, served
 from ottla.common.completion import Completion
 from ottla.common.errors import ErrorCode, KafkaError
 from ottla.protocol import frames, registry
@@ -27,8 +27,8 @@ def frame(key: int, version: int, body: bytes = b"") -> memoryview:
 
 def test_every_handler_file_is_served_under_its_own_api() -> None:
     files = {path.stem for path in Path(handlers.__file__).parent.glob("*.py")} - {"__init__"}
-    assert set(dispatch.HANDLERS.values()) == files
-    for key, name in dispatch.HANDLERS.items():
+    assert set(served.HANDLERS.values()) == files
+    for key, name in served.HANDLERS.items():
         assert re.sub("(?<=[a-z])(?=[A-Z])", "_", registry.API[key].name).lower().removesuffix("_request") == name
 
 
@@ -74,8 +74,8 @@ def test_api_versions_says_what_is_served_and_the_features(room: Room) -> None:
         request = ApiVersionsRequest(client_software_name="kafka-x", client_software_version="1.0")
         response = room.ask(request, version)
         assert response.error_code == 0
-        served = {api.api_key: (api.min_version, api.max_version) for api in response.api_keys}
-        assert served == dispatch.SERVED | {0: (0, dispatch.SERVED[0][1])}
+        told = {api.api_key: (api.min_version, api.max_version) for api in response.api_keys}
+        assert told == served.SERVED | {0: (0, served.SERVED[0][1])}
         if version >= 3:
             assert "metadata.version" in {feature.name for feature in response.finalized_features}
             assert all(feature.min_version > 0 or version >= 4 for feature in response.supported_features)

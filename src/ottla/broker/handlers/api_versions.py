@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
+from ottla.broker.served import SERVED
 from ottla.common.errors import ErrorCode
 from ottla.protocol.frames import Encoded
 from ottla.protocol.messages.api_versions import (
@@ -70,8 +71,6 @@ def _describe(broker: Broker, version: int, image: MetadataImage) -> ApiVersions
 
 def served_apis() -> list[ApiVersion]:
     """Every API that this broker serves, with its versions."""
-    from ottla.broker.dispatch import SERVED
-
     return [
         ApiVersion(api_key=key, min_version=0 if key == PRODUCE else low, max_version=high)
         for key, (low, high) in SERVED.items()

@@ -1,0 +1,51 @@
+"""Which APIs and versions this broker serves: what the dispatcher looks up, and what ApiVersions tells."""
+
+from __future__ import annotations
+
+from ottla.protocol import registry
+
+# The handler files, by API key; a key that is not here is not served and not advertised.
+HANDLERS: dict[int, str] = {
+    0: "produce",
+    1: "fetch",
+    2: "list_offsets",
+    3: "metadata",
+    8: "offset_commit",
+    9: "offset_fetch",
+    10: "find_coordinator",
+    11: "join_group",
+    12: "heartbeat",
+    13: "leave_group",
+    14: "sync_group",
+    15: "describe_groups",
+    16: "list_groups",
+    18: "api_versions",
+    19: "create_topics",
+    20: "delete_topics",
+    21: "delete_records",
+    22: "init_producer_id",
+    23: "offset_for_leader_epoch",
+    32: "describe_configs",
+    33: "alter_configs",
+    35: "describe_log_dirs",
+    37: "create_partitions",
+    42: "delete_groups",
+    43: "elect_leaders",
+    44: "incremental_alter_configs",
+    45: "alter_partition_reassignments",
+    46: "list_partition_reassignments",
+    47: "offset_delete",
+    55: "describe_quorum",
+    57: "update_features",
+    60: "describe_cluster",
+    61: "describe_producers",
+    64: "unregister_broker",
+    74: "list_config_resources",
+    75: "describe_topic_partitions",
+}
+
+SERVED: dict[int, tuple[int, int]] = {
+    key: (registry.API[key].min_version, registry.API[key].max_version) for key in HANDLERS
+}
+# Version 6 is two-phase commit (KIP-939): unstable in Kafka too, and not advertised.
+SERVED[22] = (0, 5)
