@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import struct
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -11,54 +13,87 @@ import pytest
 from ottla.clients import Admin, Consumer, Producer, TopicPartition
 from ottla.protocol.messages.delete_topics import DeleteTopicsRequest
 from ottla.testing.running import ThreadBroker
+from tests.clients.wire import Connection, string
 from tests.storage.whole_node import NodeOnDisk
 from tests.unit.broker.room import HastyFiles, batch
 
 DAYS_MS = 24 * 3600 * 1000
+SESSION_MS = 1000
+JOIN_GROUP = 11
 JUMPS = pytest.mark.parametrize("jump_ms", [30 * DAYS_MS, -30 * DAYS_MS], ids=["a month ahead", "a month back"])
 ROLLING = {"segment_index_bytes": 40, "index_interval_bytes": 0}
 
 
-@JUMPS
-def test_no_member_is_lost_and_nobody_waits(tmp_path: Path, jump_ms: int) -> None:
-    broker = ThreadBroker(directory=str(tmp_path))
+@pytest.fixture
+def threaded(tmp_path: Path) -> Iterator[ThreadBroker]:
+    broker = ThreadBroker({"group.min.session.timeout.ms": 100}, directory=str(tmp_path))
     broker.start()
-    clock = broker._control.clock
-    try:
-        with Admin(broker.bootstrap) as admin, Producer(bootstrap_servers=broker.bootstrap) as producer:
-            admin.create_topic("t")
-            settings = {
-                "bootstrap.servers": broker.bootstrap,
-                "group.id": "g",
-                "auto.offset.reset": "earliest",
-                "heartbeat.interval.ms": 100,
-                "enable.auto.commit": False,
-            }
-            with Consumer(settings) as consumer:
-                consumer.subscribe("t")
-                slowest_s = 0.0
-                generations = set()
-                for i in range(6):
-                    if i == 3:
+    yield broker
+    broker.close()
+
+
+@JUMPS
+def test_no_member_is_lost_and_nobody_waits(threaded: ThreadBroker, jump_ms: int) -> None:
+    """The clock is set a hundred times while a member keeps a session of a second."""
+    clock = threaded._control.clock
+    with Admin(threaded.bootstrap) as admin, Producer(bootstrap_servers=threaded.bootstrap) as producer:
+        admin.create_topic("t")
+        settings = {
+            "bootstrap.servers": threaded.bootstrap,
+            "group.id": "g",
+            "auto.offset.reset": "earliest",
+            "session.timeout.ms": SESSION_MS,
+            "heartbeat.interval.ms": 100,
+            "enable.auto.commit": False,
+        }
+        with Consumer(settings) as consumer:
+            consumer.subscribe("t")
+            slowest_s = 0.0
+            members = set()
+            for i in range(13):
+                begun = time.monotonic()
+                producer.send("t", b"%d" % i, timestamp_ms=clock.wall_ms()).result(timeout_s=10)
+                read: list[object] = []
+                while not read:
+                    assert time.monotonic() < begun + 20
+                    read = list(consumer.poll(timeout_s=1.0))
+                if i:
+                    slowest_s = max(slowest_s, time.monotonic() - begun)
+                consumer.commit()
+                for _ in range(10):  # between one heartbeat and the next, too
+                    if i >= 3:
                         clock.wall_ahead_ms += jump_ms
-                    begun = time.monotonic()
-                    producer.send("t", b"%d" % i, timestamp_ms=clock.wall_ms()).result(timeout_s=10)
-                    read = []
-                    while not read:
-                        assert time.monotonic() < begun + 20
-                        read = list(consumer.poll(timeout_s=1.0))
-                    if i:
-                        slowest_s = max(slowest_s, time.monotonic() - begun)
-                    consumer.commit()
-                    time.sleep(0.25)  # some heartbeats
-                    (member,) = admin.describe_group("g").members
-                    generations.add(member.member_id)
-                assert len(generations) == 1, "the same member all the time"
-                assert slowest_s < 5, "nothing waits for a clock"
-                place = TopicPartition("t", 0)
-                assert consumer.committed([place])[place].offset == 6
-    finally:
-        broker.close()
+                    time.sleep(0.025)
+                (member,) = admin.describe_group("g").members
+                members.add(member.member_id)
+            assert len(members) == 1, "the same member all the time"
+            assert slowest_s < 5, "nothing waits for a clock"
+            place = TopicPartition("t", 0)
+            committed = consumer.committed([place])[place]
+            assert committed is not None
+            assert committed.offset == 13
+
+
+def join_and_say_no_more(bootstrap: str, group: str) -> None:
+    """A member (JoinGroup v1) whose client is gone without a word."""
+    protocol = string("range") + struct.pack(">i", 0)
+    body = string(group) + struct.pack(">ii", SESSION_MS, SESSION_MS) + string("") + string("consumer")
+    with Connection(bootstrap) as connection:
+        (error,) = struct.unpack_from(">h", connection.ask(JOIN_GROUP, 1, body + struct.pack(">i", 1) + protocol))
+    assert error == 0
+
+
+@JUMPS
+def test_a_member_that_is_gone_is_missed_after_its_session(threaded: ThreadBroker, jump_ms: int) -> None:
+    with Admin(threaded.bootstrap) as admin:
+        assert admin.list_group_offsets("g") == {}, "its coordinator is there"
+        begun = time.monotonic()
+        join_and_say_no_more(threaded.bootstrap, "g")
+        threaded._control.clock.wall_ahead_ms += jump_ms
+        while admin.describe_group("g").members:
+            assert time.monotonic() < begun + 15 * SESSION_MS / 1000, "its session has no end"
+            time.sleep(0.05)
+    assert time.monotonic() - begun >= SESSION_MS / 1000, "it had its time"
 
 
 async def _upkeep(home: Path, jump_ms: int) -> None:

@@ -1,6 +1,7 @@
 """`python -m tests.mutations [WORD...]`: the rows whose protection has one of these words, `1/3` a third, or all rows.
 
 Each is taken out of a copy of the source, and its tests must fail there; where they pass, the protection is not tested.
+Before, each test must pass, and not be skipped, with the copy as it is: one that always fails is no proof either.
 """
 
 from __future__ import annotations
@@ -12,13 +13,14 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Mapping
 from pathlib import Path
 
 from tests.mutations.table import MUTATIONS, Mutation
 
 ROOT = Path(__file__).parents[2]
 SECONDS = 150
-TESTS_FAILED = 1
+TESTS_PASSED, TESTS_FAILED = 0, 1
 
 
 def main(words: list[str]) -> int:
@@ -45,39 +47,42 @@ def main(words: list[str]) -> int:
 
 
 def tried(mutation: Mutation, copy: Path) -> str | None:
-    """Why the row is no proof, or None if a test failed as it should."""
+    """Why the row is no proof, or None if all its tests pass with the protection and fail without it."""
     path = copy / "ottla" / mutation.path
     source = path.read_text()
     assert source.count(mutation.old) == 1, f"{mutation.path} has {mutation.old!r} {source.count(mutation.old)} times"
     changed = source.replace(mutation.old, mutation.new)
     compile(changed, mutation.path, "exec")
-    path.write_text(changed)
     environment = {
         **os.environ,
         **dict(mutation.environment),
         "PYTHONPATH": str(copy),
         "PYTHONDONTWRITEBYTECODE": "1",
     }
-    try:
-        for test in mutation.tests:
-            problem = passed(test, environment)
-            if problem is not None:
-                return problem
-    finally:
-        path.write_text(source)
+    for test in mutation.tests:
+        problem = other_than(TESTS_PASSED, test, environment)
+        if problem is not None:
+            return f"    with the protection:\n{problem}"
+        path.write_text(changed)
+        try:
+            problem = other_than(TESTS_FAILED, test, environment)
+        finally:
+            path.write_text(source)
+        if problem is not None:
+            return problem
     return None
 
 
-def passed(test: str, environment: dict[str, str]) -> str | None:
-    """What pytest said of a test that did not fail; None if it did."""
-    command = [sys.executable, "-m", "pytest", "-x", "-q", "-p", "no:cacheprovider", "-p", "no:xdist", test]
+def other_than(expected: int, test: str, environment: Mapping[str, str]) -> str | None:
+    """What pytest said if it ended otherwise; None if it did as expected. A skipped test did not pass."""
+    command = [sys.executable, "-m", "pytest", "-x", "-q", "-p", "no:cacheprovider", test]
     try:
         done = subprocess.run(
             command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=SECONDS, check=False
         )
     except subprocess.TimeoutExpired:
         return f"    {test}: no end within {SECONDS} s"
-    if done.returncode == TESTS_FAILED:
+    if done.returncode == expected and (expected != TESTS_PASSED or " skipped" not in done.stdout.splitlines()[-1]):
         return None
     return f"    {test}: pytest ended with {done.returncode}:\n{done.stdout[-1500:]}{done.stderr[-500:]}"
 

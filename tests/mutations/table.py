@@ -421,6 +421,16 @@ CRASHES = (
         (f"{STORAGE}/test_recovery.py::test_what_was_flushed_survives_any_crash_once_and_in_order",),
     ),
     Mutation(
+        "names of new partitions are synced with them",
+        "log/durable.py",
+        "            self.files.fsync_directory(self.home.path)  # where the directory itself may be new\n",
+        "",
+        (
+            f"{STORAGE}/test_recovery.py::test_what_was_flushed_survives_any_crash_once_and_in_order",
+            f"{STORAGE}/test_power_cut.py::test_what_was_answered_survives_a_power_cut_of_the_whole_broker",
+        ),
+    ),
+    Mutation(
         "a stop says that it was clean",
         "log/manager.py",
         "            if home.online and id(home) not in dirty:\n",
@@ -597,7 +607,11 @@ TIME = (
         "broker/group_runtime.py",
         "        return Moment(self._clock.monotonic_ms(), self._clock.wall_ms())\n",
         "        return Moment(self._clock.wall_ms(), self._clock.wall_ms())\n",
-        (f"{CLOCK}::test_no_member_is_lost_and_nobody_waits",),
+        (
+            f"{CLOCK}::test_no_member_is_lost_and_nobody_waits[a month ahead]",
+            f"{CLOCK}::test_a_member_that_is_gone_is_missed_after_its_session[a month ahead]",
+            f"{CLOCK}::test_a_member_that_is_gone_is_missed_after_its_session[a month back]",
+        ),
     ),
     Mutation(
         "deleted files go although the clock was set back",

@@ -1,8 +1,11 @@
 """`SimulatedDisk`: a `Files` in memory that forgets, at a crash, what was not synced, and fails when it is told to.
 
-Of a file, any subset of the unsynced writes survives, the last one possibly torn; of a directory, a prefix of the
-changes since its last sync (a journaling file system keeps their order). Sizes follow the writes that survive.
+Of a file, any subset of the unsynced writes survives, each possibly torn; of a directory, a prefix of the changes since
+its last sync (a journaling file system keeps their order), and with the name of a folder all that is in it. A file is
+as long as the writes that survive need, or longer: then it ends in zeros, as where the size was written first.
 """
+
+from __future__ import annotations
 
 import errno
 import random
@@ -22,19 +25,32 @@ class Inode:
 
 @dataclass
 class Folder:
-    """`changes` since the last sync: names that were set to an inode, or taken away."""
+    """`changes` since the last sync: names that were set to a file or a folder, or taken away."""
 
-    names: dict[str, Inode] = field(default_factory=dict)
-    synced: dict[str, Inode] = field(default_factory=dict)
-    changes: list[dict[str, Inode | None]] = field(default_factory=list)
+    names: dict[str, Inode | Folder] = field(default_factory=dict)
+    synced: dict[str, Inode | Folder] = field(default_factory=dict)
+    changes: list[dict[str, Inode | Folder | None]] = field(default_factory=list)
+
+    def after_crash(self, chance: random.Random) -> dict[str, Inode | Folder]:
+        """The names that are there then."""
+        names = dict(self.synced)
+        for change in self.changes[: chance.randint(0, len(self.changes))]:
+            for name, thing in change.items():
+                if thing is None:
+                    names.pop(name, None)
+                else:
+                    names[name] = thing
+        return names
 
 
 class SimulatedDisk(Files):
-    """Folders are made durable at once; what is in them is not."""
+    """The folders of the first path that is made were there before: a crash does not take them."""
 
     def __init__(self, seed: int = 0) -> None:
         self.random = random.Random(seed)
+        # All of them by path; `roots` have no parent.
         self.folders: dict[str, Folder] = {}
+        self.roots: set[str] = set()
         self.descriptors: dict[int, Inode] = {}
         self.next_fd = 1000
         self.fail_writes: int | None = None  # an errno
@@ -51,31 +67,32 @@ class SimulatedDisk(Files):
                 raise Crash
             self.crash_after -= 1
 
-    def crash(self) -> "SimulatedDisk":
+    def crash(self) -> SimulatedDisk:
         """The disk as the next start finds it."""
         after = SimulatedDisk(self.random.randrange(1 << 30))
+        after.roots = set(self.roots)
         survivors: dict[int, Inode] = {}
-        for path, folder in self.folders.items():
-            names = dict(folder.synced)
-            for change in folder.changes[: self.random.randint(0, len(folder.changes))]:
-                for name, inode in change.items():
-                    if inode is None:
-                        names.pop(name, None)
-                    else:
-                        names[name] = inode
-            kept = {}
-            for name, inode in names.items():
-                if id(inode) not in survivors:
-                    survivors[id(inode)] = self._after_crash(inode)
-                kept[name] = survivors[id(inode)]
-            after.folders[path] = Folder(dict(kept), dict(kept))
+        pending = [(path, self.folders[path]) for path in sorted(self.roots)]
+        for path, folder in pending:
+            kept = after.folders.setdefault(path, Folder())
+            for name, thing in folder.after_crash(self.random).items():
+                if isinstance(thing, Folder):
+                    pending.append((f"{path}/{name}", thing))
+                    kept.names[name] = after.folders[f"{path}/{name}"] = Folder()
+                else:
+                    if id(thing) not in survivors:
+                        survivors[id(thing)] = self._after_crash(thing)
+                    kept.names[name] = survivors[id(thing)]
+            kept.synced = dict(kept.names)
         return after
 
     def _after_crash(self, inode: Inode) -> Inode:
         data = bytearray(inode.synced)
-        style = self.random.random()
+        style, size_survives = self.random.random(), self.random.random() < 0.2
         for position, change in inode.changes:
             if style < 0.3 or (style < 0.6 and self.random.random() < 0.5):
+                if size_survives and change is not None:
+                    _resize(data, max(len(data), position + len(change)))
                 continue
             if change is None:
                 _resize(data, position)
@@ -98,18 +115,19 @@ class SimulatedDisk(Files):
 
     def _inode(self, path: str) -> Inode:
         folder, name = self._folder(path)
-        if name not in folder.names:
+        inode = folder.names.get(name)
+        if not isinstance(inode, Inode):
             raise FileNotFoundError(errno.ENOENT, "no such file", path)
-        return folder.names[name]
+        return inode
 
-    def _set(self, folder: Folder, change: dict[str, Inode | None]) -> None:
+    def _set(self, folder: Folder, change: dict[str, Inode | Folder | None]) -> None:
         self._mutate()
         folder.changes.append(change)
-        for name, inode in change.items():
-            if inode is None:
+        for name, thing in change.items():
+            if thing is None:
                 folder.names.pop(name, None)
             else:
-                folder.names[name] = inode
+                folder.names[name] = thing
 
     def open(self, path: str, *, create: bool = False, truncate: bool = False, read_only: bool = False) -> int:
         folder, name = self._folder(path)
@@ -117,7 +135,7 @@ class SimulatedDisk(Files):
             if not create:
                 raise FileNotFoundError(errno.ENOENT, "no such file", path)
             self._set(folder, {name: Inode()})
-        inode = folder.names[name]
+        inode = self._inode(path)
         self.next_fd += 1
         self.descriptors[self.next_fd] = inode
         if truncate and inode.data:
@@ -173,35 +191,30 @@ class SimulatedDisk(Files):
     def size(self, path: str) -> int:
         return len(self._inode(path).data)
 
+    def length(self, fd: int) -> int:
+        return len(self.descriptors[fd].data)
+
     def modified_ms(self, path: str) -> int:
         self._inode(path)
         return 0
 
     def exists(self, path: str) -> bool:
-        if path in self.folders:
-            return True
         directory, _, name = path.rpartition("/")
-        return directory in self.folders and name in self.folders[directory].names
+        return path in self.folders or (directory in self.folders and name in self.folders[directory].names)
 
     def is_directory(self, path: str) -> bool:
         return path in self.folders
 
     def list(self, directory: str) -> list[str]:
-        below = {
-            path[len(directory) + 1 :].partition("/")[0] for path in self.folders if path.startswith(directory + "/")
-        }
-        return sorted(below | set(self.folders[directory].names))
+        return sorted(self.folders[directory].names)
 
     def rename(self, old: str, new: str) -> None:
-        if old in self.folders:
-            self._mutate()
-            for path in [p for p in self.folders if p == old or p.startswith(old + "/")]:
-                self.folders[new + path[len(old) :]] = self.folders.pop(path)
-            return
         folder, name = self._folder(old)
         target, new_name = self._folder(new)
         assert target is folder
-        self._set(folder, {new_name: self._inode(old), name: None})
+        self._set(folder, {new_name: folder.names[name], name: None})
+        for path in [path for path in self.folders if path == old or path.startswith(old + "/")]:
+            self.folders[new + path[len(old) :]] = self.folders.pop(path)
 
     def unlink(self, path: str) -> None:
         folder, name = self._folder(path)
@@ -210,10 +223,25 @@ class SimulatedDisk(Files):
 
     def make_directory(self, path: str) -> None:
         parts = path.split("/")
+        was_there = "/".join(parts[:2]) not in self.folders
         for i in range(2, len(parts) + 1):
-            self.folders.setdefault("/".join(parts[:i]), Folder())
+            made, folder = "/".join(parts[:i]), Folder()
+            if made in self.folders:
+                continue
+            if i == 2:
+                self.roots.add(made)
+            else:
+                parent, name = self._folder(made)
+                if was_there:
+                    parent.names[name] = parent.synced[name] = folder
+                else:
+                    self._set(parent, {name: folder})
+            self.folders[made] = folder
 
     def remove_tree(self, path: str) -> None:
+        if path in self.folders:
+            folder, name = self._folder(path)
+            self._set(folder, {name: None})
         for key in [p for p in self.folders if p == path or p.startswith(path + "/")]:
             del self.folders[key]
 

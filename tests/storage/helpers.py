@@ -41,8 +41,10 @@ def open_at(
     **opening: object,
 ) -> Log:
     """The log of partition t-0 below `path`."""
+    files = files or Files()
+    files.make_directory(path)
     return open_log(
-        Home(path, files or Files()),
+        Home(path, files),
         f"{path}/{TP}",
         TP,
         config or LogConfig(),

@@ -186,6 +186,7 @@ async def _cut_first_starts(home: Path) -> int:
     home.mkdir()
     for moment in range(1000):
         disk = SimulatedDisk(moment)
+        disk.make_directory(str(home.parent))
         disk.crash_after = moment
         try:
             node = await _first_start(disk, home)
