@@ -133,7 +133,8 @@ def test_member_lives_its_life_in_every_version(client: Client, version: int) ->
     assert (joined.error_code, joined.generation_id, joined.protocol_name) == (0, 1, "range")
     assert joined.encode(version)
     ids = {"group_id": "g", "generation_id": 1, "member_id": joined.member_id}
-    synced = client.ask("sync_group", SyncGroupRequest(**ids), min(version, 5))
+    protocol = {"protocol_type": "consumer", "protocol_name": "range"} if version >= 5 else {}
+    synced = client.ask("sync_group", SyncGroupRequest(**ids, **protocol), min(version, 5))
     assert synced.error_code == ErrorCode.NONE
     assert client.ask("heartbeat", HeartbeatRequest(**ids), min(version, 4)).error_code == ErrorCode.NONE
     described = client.ask("describe_groups", DescribeGroupsRequest(groups=["g"]), min(version, 6)).groups[0]
@@ -150,6 +151,16 @@ def test_member_lives_its_life_in_every_version(client: Client, version: int) ->
     assert [group.group_id for group in listed.groups] == ["g"]
     deleted = client.ask("delete_groups", DeleteGroupsRequest(groups_names=["g", "x"]), min(version, 2))
     assert [row.error_code for row in deleted.results] == [0, ErrorCode.GROUP_ID_NOT_FOUND]
+
+
+@pytest.mark.parametrize("named", [{}, {"protocol_type": "consumer"}, {"protocol_name": "range"}])
+def test_sync_must_name_the_protocol_since_version_5(client: Client, named: dict[str, str]) -> None:
+    request = SyncGroupRequest(group_id="g", generation_id=1, member_id="m", **named)
+    assert client.ask("sync_group", request, 5).error_code == ErrorCode.INCONSISTENT_GROUP_PROTOCOL
+    request.protocol_type, request.protocol_name = "consumer", "range"
+    assert client.ask("sync_group", request, 5).error_code == ErrorCode.UNKNOWN_MEMBER_ID
+    request = SyncGroupRequest(group_id="g", generation_id=1, member_id="m")
+    assert client.ask("sync_group", request, 4).error_code == ErrorCode.UNKNOWN_MEMBER_ID
 
 
 @pytest.mark.parametrize("version", range(2, 11))
