@@ -22,16 +22,19 @@ def handle(
     broker: Broker, context: RequestContext, request: InitProducerIdRequest
 ) -> InitProducerIdResponse | Completion[InitProducerIdResponse]:
     """Give a new id with epoch 0, also to a producer that had one: its old sequence numbers end with the old id."""
+    if (request.producer_id == -1) != (request.producer_epoch == -1) or request.transactional_id == "":
+        return _refuse(ErrorCode.INVALID_REQUEST)
     if request.transactional_id is not None:
-        empty = not request.transactional_id
-        return InitProducerIdResponse(
-            error_code=ErrorCode.INVALID_REQUEST if empty else ErrorCode.UNSUPPORTED_VERSION, producer_epoch=-1
-        )
+        return _refuse(ErrorCode.UNSUPPORTED_VERSION)
 
     def succeeded(producer_id: int) -> InitProducerIdResponse:
         return InitProducerIdResponse(error_code=ErrorCode.NONE, producer_id=producer_id, producer_epoch=0)
 
     def failed(error: KafkaError) -> InitProducerIdResponse:
-        return InitProducerIdResponse(error_code=error.code, producer_epoch=-1)
+        return _refuse(error.code)
 
     return answer(broker.metadata.next_producer_id(), succeeded, failed)
+
+
+def _refuse(error: ErrorCode) -> InitProducerIdResponse:
+    return InitProducerIdResponse(error_code=error, producer_epoch=-1)
