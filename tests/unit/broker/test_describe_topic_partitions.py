@@ -15,6 +15,7 @@ from ottla.protocol.messages.describe_topic_partitions import (
 )
 
 from .metadata_support import create, open_shell, register
+from .room import Room
 
 
 def test_pages_cover_every_partition_once(tmp_path: Path) -> None:
@@ -43,3 +44,21 @@ def test_pages_cover_every_partition_once(tmp_path: Path) -> None:
         ("nope", ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
     ]
     shell.close()
+
+
+def test_cursor_that_cannot_be_is_refused_for_every_topic_that_was_asked_for(room: Room) -> None:
+    room.create("a")
+    room.create("b")
+    topics = [TopicRequest("a"), TopicRequest("b")]
+    elsewhere = DescribeTopicPartitionsRequest(topics=topics, cursor=RequestCursor("c", 0))
+    negative = DescribeTopicPartitionsRequest(topics=topics, cursor=RequestCursor("a", -1))
+    for request in (elsewhere, negative):
+        answer = room.ask(request)
+        assert [(topic.name, topic.error_code) for topic in answer.topics] == [
+            ("a", ErrorCode.INVALID_REQUEST),
+            ("b", ErrorCode.INVALID_REQUEST),
+        ]
+        assert answer.next_cursor is None
+    # Where all topics are asked for, the cursor's may be gone.
+    everything = room.ask(DescribeTopicPartitionsRequest(topics=[], cursor=RequestCursor("aa", 3)))
+    assert [(topic.name, len(topic.partitions)) for topic in everything.topics] == [("b", 1)]

@@ -27,6 +27,8 @@ def handle(
     broker: Broker, context: RequestContext, request: DescribeTopicPartitionsRequest
 ) -> DescribeTopicPartitionsResponse:
     """Describe topics in the order of their names, from the cursor on, up to the limit of partitions."""
+    if _is_invalid(request):
+        return _page([_failed(topic.name, ErrorCode.INVALID_REQUEST) for topic in request.topics], None)
     image = broker.metadata.image
     fetch_all = not request.topics
     names = sorted(image.topics_by_name if fetch_all else {topic.name for topic in request.topics})
@@ -54,6 +56,15 @@ def handle(
     return _page(topics, None)
 
 
+def _is_invalid(request: DescribeTopicPartitionsRequest) -> bool:
+    """Whether the cursor is at a partition that cannot be, or at a topic that is not asked for."""
+    cursor = request.cursor
+    if cursor is None:
+        return False
+    asked = not request.topics or any(topic.name == cursor.topic_name for topic in request.topics)
+    return cursor.partition_index < 0 or not asked
+
+
 def _page(
     topics: list[DescribeTopicPartitionsResponseTopic], cursor: ResponseCursor | None
 ) -> DescribeTopicPartitionsResponse:
@@ -66,6 +77,10 @@ def _unknown(name: str) -> DescribeTopicPartitionsResponseTopic:
         validate_topic_name(name)
     except KafkaError as error:
         code = error.code
+    return _failed(name, code)
+
+
+def _failed(name: str, code: ErrorCode) -> DescribeTopicPartitionsResponseTopic:
     return DescribeTopicPartitionsResponseTopic(error_code=code, name=name, is_internal=name in INTERNAL_TOPICS)
 
 
