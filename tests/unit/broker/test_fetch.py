@@ -124,6 +124,17 @@ def test_partition_is_added_to_a_session_and_forgotten_again(room: Room) -> None
     assert not room.partition("t", 1).watchers
 
 
+def test_session_whose_last_partition_is_forgotten_is_closed(room: Room) -> None:
+    (key,) = names(room, 1)
+    client = Client(room, [key])
+    client.poll(min_bytes=0)
+    client.forget(key)
+    last = client.send()
+    assert (last.error_code, last.session_id, last.responses) == (0, 0, [])
+    assert len(room.broker.fetch_sessions) == 0
+    assert not room.partition("t").watchers
+
+
 def test_session_of_a_thousand_partitions_looks_only_at_the_one_that_changed(
     room: Room, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -31,6 +31,10 @@ def handle(broker: Broker, context: RequestContext, request: FetchRequest) -> Fe
     except KafkaError as error:
         return FetchResponse(error_code=error.code)
     _update(session, request, by_id=by_id)
+    if not session.partitions and request.session_epoch > INITIAL_EPOCH:
+        # The last partition was forgotten: the session ends, and the answer says that there is none any more.
+        broker.fetch_sessions.remove(session.id)
+        session.id = NO_SESSION
     max_bytes = min(request.max_bytes, broker.config.int("fetch.max.bytes"))
     limits = FetchLimits(
         max_wait_ms=request.max_wait_ms,
