@@ -5,17 +5,18 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 from ottla.broker.fetch_session import FetchSessionCache
-from ottla.broker.group_runtime import OffsetsTopic
 from ottla.broker.kept_answers import KeptAnswers
 from ottla.broker.partitions import Partitions
 from ottla.common.clock import Clock
 from ottla.common.completion import Completion
 from ottla.common.errors import ErrorCode, KafkaError
+from ottla.common.frozen import frozen
 from ottla.common.ids import OFFSETS_TOPIC
 from ottla.config import resolve_topic
 from ottla.metadata.features import SUPPORTED_FEATURES
@@ -68,10 +69,30 @@ class FlushThreads:
         self._executor.shutdown(wait=True)
 
 
+@frozen
+class OffsetsTopic:
+    """How `__consumer_offsets` is created."""
+
+    partitions: int
+    replication_factor: int
+    configs: Mapping[str, str]
+
+    @classmethod
+    def from_settings(cls, setting: Callable[[str], object]) -> OffsetsTopic:
+        """From the broker's settings by Kafka's names."""
+        return cls(
+            partitions=int(str(setting("offsets.topic.num.partitions"))),
+            replication_factor=int(str(setting("offsets.topic.replication.factor"))),
+            configs={
+                "cleanup.policy": "compact",
+                "compression.type": "producer",
+                "segment.bytes": str(setting("offsets.topic.segment.bytes")),
+            },
+        )
+
+
 class Broker:
     """The parts of one node, for handlers to use."""
-
-    groups: GroupRuntime
 
     def __init__(
         self,
@@ -82,6 +103,7 @@ class Broker:
         metadata: MetadataShell,
         cluster_id: str,
         flush_threads: FlushThreads,
+        make_groups: Callable[[], GroupRuntime],
         later: Callable[[Callable[[], None]], object] | None = None,
     ) -> None:
         self.static_config = config
@@ -93,6 +115,7 @@ class Broker:
         self.node_id = config.node_id
         self.cluster_id = cluster_id
         self.flush_threads = flush_threads
+        self._make_groups = make_groups
         # Calls on the next turn of the loop; without one, work is not cut into slices.
         self.later = later
         self.partitions = Partitions(
@@ -108,6 +131,11 @@ class Broker:
         )
         self.kept_answers = KeptAnswers()
         self.supported_features = SUPPORTED_FEATURES
+
+    @cached_property
+    def groups(self) -> GroupRuntime:
+        """The coordinator of groups, made for the first who asks: a node without groups does without it."""
+        return self._make_groups()
 
     # -- settings ----------------------------------------------------------------------------------------------
 

@@ -16,14 +16,13 @@ from __future__ import annotations
 import logging
 import os
 from collections import deque
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from functools import lru_cache, partial
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from ottla.common.clock import Clock
 from ottla.common.completion import Completion
 from ottla.common.errors import ErrorCode, KafkaError
-from ottla.common.frozen import frozen
 from ottla.common.ids import OFFSETS_TOPIC, group_partition
 from ottla.coordinators.group.config import GroupConfig
 from ottla.coordinators.group.errors import error_response, from_append_error
@@ -72,28 +71,6 @@ class TimerHandle(Protocol):
 
 
 CallLater = Callable[[float, Callable[[], None]], TimerHandle]
-
-
-@frozen
-class OffsetsTopic:
-    """How `__consumer_offsets` is created."""
-
-    partitions: int
-    replication_factor: int
-    configs: Mapping[str, str]
-
-    @classmethod
-    def from_settings(cls, setting: Callable[[str], object]) -> OffsetsTopic:
-        """From the broker's settings by Kafka's names."""
-        return cls(
-            partitions=int(str(setting("offsets.topic.num.partitions"))),
-            replication_factor=int(str(setting("offsets.topic.replication.factor"))),
-            configs={
-                "cleanup.policy": "compact",
-                "compression.type": "producer",
-                "segment.bytes": str(setting("offsets.topic.segment.bytes")),
-            },
-        )
 
 
 class _Waiting(NamedTuple):

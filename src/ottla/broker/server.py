@@ -19,7 +19,6 @@ from typing import TYPE_CHECKING, NamedTuple, TypedDict
 from ottla.broker.broker import Broker, FlushThreads
 from ottla.broker.config_rules import BrokerConfigRules
 from ottla.broker.dispatch import Dispatcher
-from ottla.broker.group_runtime import GroupRuntime
 from ottla.broker.housekeeping import Housekeeping
 from ottla.broker.metadata_log import MetadataShell
 from ottla.broker.metadata_snapshotting import MetadataLogSettings
@@ -27,7 +26,6 @@ from ottla.common.clock import Clock, SystemClock
 from ottla.common.ids import OFFSETS_TOPIC, ZERO_UUID, TopicPartition, Uuid, uuid_to_text
 from ottla.config import BrokerConfig
 from ottla.controller import ControllerSettings
-from ottla.coordinators.group.config import GroupConfig
 from ottla.log import DirectoryInfo, Files, LogConfig, LogManager, StorageError
 from ottla.log.storage import check_meta, format_directory, read_meta
 from ottla.metadata.features import SUPPORTED_FEATURES
@@ -40,6 +38,7 @@ from ottla.protocol.messages.broker_registration import Listener as RegisteredLi
 from ottla.records import Codec
 
 if TYPE_CHECKING:
+    from ottla.broker.group_runtime import GroupRuntime
     from ottla.log.cleaner import Cleaner
 
 logger = logging.getLogger(__name__)
@@ -109,6 +108,7 @@ class Node:
         self._metadata: MetadataShell | None = None
         self._server: Server | None = None
         self._cleaner: Cleaner | None = None
+        self._groups: GroupRuntime | None = None
         self._started = False
         self._watermarks = -1
         self._clock_ahead_ms: dict[str, int] = {}
@@ -157,15 +157,16 @@ class Node:
             metadata=metadata,
             cluster_id=cluster_id,
             flush_threads=self._threads,
+            make_groups=self._make_groups,
             later=self._loop.call_soon,
         )
         logs.load(cache(self._log_config), self._is_stray)
         missing = self._missing_directories()
         broker.partitions.directory_is_missing = bool(missing) or not all(home.online for home in logs.homes())
         self._register(cluster_id, missing)
-        broker.groups = self._group_runtime()
         metadata.subscribe(self._publish)
-        broker.groups.start()
+        if self._offsets_partitions():
+            broker.groups.start()
         self._started = True
         for chore in ("retention", "expiry of producers"):
             self._clock_jumped(chore)
@@ -233,9 +234,13 @@ class Node:
         if response.error_code:
             raise StorageError(f"The controller refused this broker with error {response.error_code}")
 
-    def _group_runtime(self) -> GroupRuntime:
+    def _make_groups(self) -> GroupRuntime:
+        # 10 ms of imports that only a start with groups has to wait for.
+        from ottla.broker.group_runtime import GroupRuntime
+        from ottla.coordinators.group.config import GroupConfig
+
         config, broker = self.config, self.broker
-        return GroupRuntime(
+        self._groups = GroupRuntime(
             config=GroupConfig.from_settings(config.__getitem__),
             clock=self.clock,
             call_later=self._loop.call_later,
@@ -246,6 +251,7 @@ class Node:
             codec=Codec(config.int("offsets.topic.compression.codec")),
             commit_timeout_ms=config.int("offsets.commit.timeout.ms"),
         )
+        return self._groups
 
     def _offsets_partitions(self) -> int:
         topic = self.broker.metadata.image.topics_by_name.get(OFFSETS_TOPIC)
@@ -261,12 +267,12 @@ class Node:
             if self._cleaner is not None:
                 self._cleaner.configure(**_cleaner_settings(broker.config))
         broker.partitions.publish(old, new)
-        if old is not None and old.topics_by_name is not new.topics_by_name:
-            broker.groups.partitions_changed()
+        if self._groups is not None and old is not None and old.topics_by_name is not new.topics_by_name:
+            self._groups.partitions_changed()
             # By id: a topic that was deleted and made anew is another one.
             gone = {old.topics_by_id[topic_id].name for topic_id in old.topics_by_id.keys() - new.topics_by_id.keys()}
             if gone:
-                broker.groups.topics_deleted(gone)
+                self._groups.topics_deleted(gone)
 
     # -- upkeep ------------------------------------------------------------------------------------------------
 
@@ -352,7 +358,8 @@ class Node:
 
     def clock_moved(self) -> None:
         """The clock jumped: do now what has become due. Timers of the loop do not know of it."""
-        self.broker.groups.clock_moved()
+        if self._groups is not None:
+            self._groups.clock_moved()
         self._housekeeping.do_all()
 
     def drop_connections(self, chosen: Callable[[Connection], bool] = lambda _: True) -> int:
@@ -397,8 +404,9 @@ class Node:
             await self._server.close(ANSWER_WITHIN_S)
         if self._cleaner is not None:
             self._cleaner.close()
+        if self._groups is not None:
+            self._groups.close()
         if self._started:
-            self.broker.groups.close()
             self.broker.partitions.close()
         for sockets in self._sockets:
             for sock in sockets:

@@ -12,7 +12,7 @@ from collections import deque
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from itertools import count
-from typing import Any
+from typing import Any, NoReturn
 
 from ottla.broker.broker import Broker
 from ottla.broker.config_rules import BrokerConfigRules
@@ -150,6 +150,10 @@ class HastyFiles(Files):
         pass
 
 
+def _no_groups() -> NoReturn:
+    raise AssertionError("this node has no group coordinator")
+
+
 class Room:
     """One node, with its parts in `broker`."""
 
@@ -178,6 +182,7 @@ class Room:
             metadata=metadata,
             cluster_id="cluster",
             flush_threads=self.threads,  # type: ignore[arg-type]
+            make_groups=_no_groups,
         )
         logs.load()
         metadata.register(registration(1), clean_shutdown=True)
