@@ -38,6 +38,14 @@ def _as_request_error() -> Iterator[None]:
         raise KafkaError(ErrorCode.INVALID_REQUEST, error.message) from error
 
 
+def check_is_this_node(node_id: int, resource_name: str) -> None:
+    """Raise INVALID_REQUEST unless the resource of a broker is this one's."""
+    if not resource_name.isdecimal() or int(resource_name) != node_id:
+        raise KafkaError(
+            ErrorCode.INVALID_REQUEST, f"Unexpected broker id, expected {node_id} but received {resource_name}"
+        )
+
+
 class BrokerConfigRules:
     """Rules of this node: the table, and the static configuration beneath."""
 

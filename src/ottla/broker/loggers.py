@@ -6,8 +6,10 @@ They change at once and are forgotten at the next start. Only Ottla's own logger
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Container, Sequence
+from typing import NamedTuple
 
+from ottla.broker.config_rules import check_is_this_node
 from ottla.common.errors import ErrorCode, KafkaError
 
 ROOT = "root"
@@ -24,6 +26,14 @@ LEVELS = {
 _NAMES = {level: name for name, level in LEVELS.items()}
 
 
+class Change(NamedTuple):
+    """What a request wants of one logger."""
+
+    name: str
+    operation: int
+    level: str | None
+
+
 def levels() -> dict[str, str]:
     """The effective level of each logger, by name."""
     names = [name for name in logging.Logger.manager.loggerDict if name.split(".")[0] == "ottla"]
@@ -32,32 +42,34 @@ def levels() -> dict[str, str]:
     return {name: _NAMES.get(level, "INFO") for name, level in found.items()}
 
 
-def check_name(node_id: int, resource_name: str) -> None:
-    """Raise INVALID_REQUEST unless the resource is this node."""
-    if not resource_name.isdecimal() or int(resource_name) != node_id:
-        raise KafkaError(
-            ErrorCode.INVALID_REQUEST, f"Unexpected broker id, expected {node_id} but received {resource_name}"
-        )
-
-
-def alter(node_id: int, resource_name: str, changes: Mapping[str, tuple[int, str | None]], *, apply: bool) -> None:
+def alter(node_id: int, resource_name: str, changes: Sequence[Change], *, apply: bool) -> None:
     """Set levels, or delete them to inherit the root's; all or none. Raises INVALID_REQUEST, INVALID_CONFIG."""
-    check_name(node_id, resource_name)
+    check_is_this_node(node_id, resource_name)
+    if len({change.name for change in changes}) < len(changes):
+        raise KafkaError(ErrorCode.INVALID_REQUEST, "Error due to duplicate config keys")
+    nulls = [change.name for change in changes if change.level is None and change.operation != DELETE]
+    if nulls:
+        raise KafkaError(ErrorCode.INVALID_REQUEST, f"Null value not supported for : {','.join(nulls)}")
     known = levels()
-    for name, (operation, text) in changes.items():
-        if name not in known:
-            raise KafkaError(ErrorCode.INVALID_CONFIG, f"Logger {name} does not exist!")
-        if operation == SET and (text or "").upper() not in LEVELS:
-            raise KafkaError(
-                ErrorCode.INVALID_CONFIG,
-                f"Cannot set the log level of {name} to {text} as it is not a supported log level. Valid log levels "
-                f"are {', '.join(LEVELS)}",
-            )
-        if operation == DELETE and name == ROOT:
-            raise KafkaError(ErrorCode.INVALID_REQUEST, "Removing the log level of the root logger is not allowed")
-        if operation not in (SET, DELETE):
-            raise KafkaError(ErrorCode.INVALID_REQUEST, "Log levels can be set or deleted only")
+    for change in changes:
+        _check(change, known)
     if apply:
-        for name, (operation, text) in changes.items():
+        for name, operation, text in changes:
             level = LEVELS[(text or "").upper()] if operation == SET else logging.NOTSET
             logging.getLogger(None if name == ROOT else name).setLevel(level)
+
+
+def _check(change: Change, known: Container[str]) -> None:
+    name, operation, text = change
+    if name not in known:
+        raise KafkaError(ErrorCode.INVALID_CONFIG, f"Logger {name} does not exist!")
+    if operation == SET and (text or "").upper() not in LEVELS:
+        raise KafkaError(
+            ErrorCode.INVALID_CONFIG,
+            f"Cannot set the log level of {name} to {text} as it is not a supported log level. Valid log levels are "
+            f"{', '.join(LEVELS)}",
+        )
+    if operation == DELETE and name == ROOT:
+        raise KafkaError(ErrorCode.INVALID_REQUEST, "Removing the log level of the root logger is not allowed")
+    if operation not in (SET, DELETE):
+        raise KafkaError(ErrorCode.INVALID_REQUEST, "Log levels can be set or deleted only")

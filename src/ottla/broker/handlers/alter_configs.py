@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from ottla.broker.altering import sort_out
 from ottla.broker.answers import answer
 from ottla.common.completion import Completion
 from ottla.common.errors import ErrorCode, KafkaError
@@ -26,9 +27,7 @@ if TYPE_CHECKING:
 
 def handle(broker: Broker, context: RequestContext, request: AlterConfigsRequest) -> Completion[AlterConfigsResponse]:
     """Replace the settings; what a resource does not name goes back to its default."""
-    refused = KafkaError(ErrorCode.INVALID_REQUEST, f"Unknown resource type {BROKER_LOGGER}")
-    answered = [_answer(resource, refused) for resource in request.resources if resource.resource_type == BROKER_LOGGER]
-    request.resources = [resource for resource in request.resources if resource.resource_type != BROKER_LOGGER]
+    request.resources, answered = sort_out(broker.node_id, request.resources, _is_done_here, _answer)
 
     def succeeded(response: AlterConfigsResponse) -> AlterConfigsResponse:
         response.responses += answered
@@ -40,10 +39,16 @@ def handle(broker: Broker, context: RequestContext, request: AlterConfigsRequest
     return answer(broker.metadata.submit(lambda controller: controller.alter_configs(request)), succeeded, failed)
 
 
-def _answer(resource: AlterConfigsResource, error: KafkaError) -> AlterConfigsResourceResponse:
+def _is_done_here(resource: AlterConfigsResource) -> bool:
+    if resource.resource_type == BROKER_LOGGER:
+        raise KafkaError(ErrorCode.INVALID_REQUEST, f"Unknown resource type {BROKER_LOGGER}")
+    return False
+
+
+def _answer(resource: AlterConfigsResource, error: KafkaError | None) -> AlterConfigsResourceResponse:
     return AlterConfigsResourceResponse(
-        error_code=error.code,
-        error_message=error.message,
+        error_code=error.code if error is not None else ErrorCode.NONE,
+        error_message=error.message if error is not None else None,
         resource_type=resource.resource_type,
         resource_name=resource.resource_name,
     )

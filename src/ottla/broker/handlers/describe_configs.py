@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from ottla.broker import loggers
+from ottla.broker.config_rules import check_is_this_node
 from ottla.common.errors import ErrorCode, KafkaError
 from ottla.common.ids import validate_topic_name
 from ottla.config import Resolved, resolve_broker, resolve_broker_default, resolve_group, resolve_topic
@@ -77,10 +78,10 @@ def _describe(broker: Broker, resource: DescribeConfigsResource) -> list[Describ
     if kind == BROKER:
         if not name:
             return _rows(resolve_broker_default(cluster), dynamic=False)
-        _check_broker(broker, name)
+        check_is_this_node(broker.node_id, name)
         return _rows(resolve_broker(own, cluster, broker.config), dynamic=False)
     if kind == BROKER_LOGGER:
-        loggers.check_name(broker.node_id, name)
+        check_is_this_node(broker.node_id, name)
         return [_row(logger, level, LOGGER_SOURCE, STRING) for logger, level in loggers.levels().items()]
     if kind == CLIENT_METRICS:
         if not name:
@@ -91,14 +92,6 @@ def _describe(broker: Broker, resource: DescribeConfigsResource) -> list[Describ
             raise KafkaError(ErrorCode.INVALID_REQUEST, "Group name must not be empty")
         return _rows(resolve_group(image.config(GROUP, name), own, cluster, broker.config), dynamic=True)
     raise KafkaError(ErrorCode.INVALID_REQUEST, f"Unsupported resource type: {kind}")
-
-
-def _check_broker(broker: Broker, name: str) -> None:
-    if not name.isdecimal() or int(name) != broker.node_id:
-        raise KafkaError(
-            ErrorCode.INVALID_REQUEST,
-            f"Unexpected broker id, expected {broker.node_id} or empty string, but received {name}",
-        )
 
 
 def _rows(resolved: Mapping[str, Resolved], *, dynamic: bool) -> list[DescribeConfigsResourceResult]:

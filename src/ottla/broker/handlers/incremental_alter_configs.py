@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ottla.broker import loggers
+from ottla.broker.altering import sort_out
 from ottla.broker.answers import answer
 from ottla.common.completion import Completion
 from ottla.common.errors import ErrorCode, KafkaError
@@ -28,9 +29,15 @@ def handle(
     broker: Broker, context: RequestContext, request: IncrementalAlterConfigsRequest
 ) -> Completion[IncrementalAlterConfigsResponse]:
     """Change the settings that are named, and no others."""
-    levels = [resource for resource in request.resources if resource.resource_type == BROKER_LOGGER]
-    request.resources = [resource for resource in request.resources if resource.resource_type != BROKER_LOGGER]
-    answered = [_log_levels(broker, resource, apply=not request.validate_only) for resource in levels]
+
+    def is_done_here(resource: AlterConfigsResource) -> bool:
+        if resource.resource_type != BROKER_LOGGER:
+            return False
+        changes = [loggers.Change(config.name, config.config_operation, config.value) for config in resource.configs]
+        loggers.alter(broker.node_id, resource.resource_name, changes, apply=not request.validate_only)
+        return True
+
+    request.resources, answered = sort_out(broker.node_id, request.resources, is_done_here, _answer)
 
     def succeeded(response: IncrementalAlterConfigsResponse) -> IncrementalAlterConfigsResponse:
         response.responses += answered
@@ -42,15 +49,6 @@ def handle(
     return answer(
         broker.metadata.submit(lambda controller: controller.incremental_alter_configs(request)), succeeded, failed
     )
-
-
-def _log_levels(broker: Broker, resource: AlterConfigsResource, *, apply: bool) -> AlterConfigsResourceResponse:
-    try:
-        changes = {config.name: (config.config_operation, config.value) for config in resource.configs}
-        loggers.alter(broker.node_id, resource.resource_name, changes, apply=apply)
-    except KafkaError as error:
-        return _answer(resource, error)
-    return _answer(resource, None)
 
 
 def _answer(resource: AlterConfigsResource, error: KafkaError | None) -> AlterConfigsResourceResponse:

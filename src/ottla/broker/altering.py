@@ -1,0 +1,54 @@
+"""What both alterations of configs do before the controller decides: each resource once, and none of another broker.
+
+The controller knows all brokers; a request to this one may change this one's settings and log levels, and those of all.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable
+from typing import Protocol, TypeVar
+
+from ottla.broker.config_rules import check_is_this_node
+from ottla.common.errors import ErrorCode, KafkaError
+from ottla.metadata.image import BROKER
+
+
+class Resource(Protocol):
+    """A topic, broker, group or other of either request."""
+
+    resource_type: int
+    resource_name: str
+
+
+R = TypeVar("R", bound=Resource)
+A = TypeVar("A")
+
+
+def sort_out(
+    node_id: int,
+    resources: Iterable[R],
+    is_done_here: Callable[[R], bool],
+    answer: Callable[[R, KafkaError | None], A],
+) -> tuple[list[R], list[A]]:
+    """(what the controller is to decide, the answers to the rest).
+
+    `is_done_here` changes a resource that is not the controller's; it may raise KafkaError.
+    """
+    resources = list(resources)
+    times = Counter((resource.resource_type, resource.resource_name) for resource in resources)
+    left: list[R] = []
+    answers: list[A] = []
+    for resource in resources:
+        try:
+            if times[resource.resource_type, resource.resource_name] > 1:
+                raise KafkaError(ErrorCode.INVALID_REQUEST, "Each resource must appear at most once.")
+            if resource.resource_type == BROKER and resource.resource_name:
+                check_is_this_node(node_id, resource.resource_name)
+            if is_done_here(resource):
+                answers.append(answer(resource, None))
+            else:
+                left.append(resource)
+        except KafkaError as error:
+            answers.append(answer(resource, error))
+    return left, answers

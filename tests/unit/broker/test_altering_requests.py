@@ -1,0 +1,96 @@
+"""AlterConfigs and IncrementalAlterConfigs: what is refused or done before the controller is asked."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+
+import pytest
+
+from ottla.common.errors import ErrorCode
+from ottla.metadata.image import BROKER, BROKER_LOGGER, TOPIC
+from ottla.protocol.messages import alter_configs as legacy
+from ottla.protocol.messages import incremental_alter_configs as incremental
+
+from .room import Room
+
+SET, DELETE, APPEND = 0, 1, 2
+LOGGER = "ottla.broker.group_runtime"
+
+
+@pytest.fixture(autouse=True)
+def level_as_before() -> Iterator[None]:
+    logger = logging.getLogger(LOGGER)
+    before = logger.level
+    yield
+    logger.setLevel(before)
+
+
+def change(room: Room, *resources: tuple[int, str, list[tuple[str, int, str | None]]]) -> list[int]:
+    request = incremental.IncrementalAlterConfigsRequest(
+        resources=[
+            incremental.AlterConfigsResource(
+                resource_type=kind,
+                resource_name=name,
+                configs=[incremental.AlterableConfig(key, operation, value) for key, operation, value in configs],
+            )
+            for kind, name, configs in resources
+        ]
+    )
+    answers = {(row.resource_type, row.resource_name): row.error_code for row in room.ask(request).responses}
+    return [answers[kind, name] for kind, name, _ in resources]
+
+
+def replace(room: Room, kind: int, name: str, **configs: str) -> int:
+    settings = [legacy.AlterableConfig(key.replace("_", "."), value) for key, value in configs.items()]
+    resource = legacy.AlterConfigsResource(resource_type=kind, resource_name=name, configs=settings)
+    code: int = room.ask(legacy.AlterConfigsRequest(resources=[resource])).responses[0].error_code
+    return code
+
+
+def test_settings_of_another_broker_are_refused_here(room: Room) -> None:
+    threads = [("log.cleaner.backoff.ms", SET, "100")]
+    for name in ("2", "one"):
+        assert change(room, (BROKER, name, threads)) == [ErrorCode.INVALID_REQUEST]
+        assert replace(room, BROKER, name, log_cleaner_backoff_ms="100") == ErrorCode.INVALID_REQUEST
+    for name in ("1", ""):
+        assert change(room, (BROKER, name, threads)) == [ErrorCode.NONE]
+        assert replace(room, BROKER, name, log_cleaner_backoff_ms="100") == ErrorCode.NONE
+
+
+def test_level_of_a_logger_changes_beside_settings(room: Room) -> None:
+    room.create("t")
+    codes = change(room, (BROKER_LOGGER, "1", [(LOGGER, SET, "DEBUG")]), (TOPIC, "t", [("retention.ms", SET, "7")]))
+    assert codes == [ErrorCode.NONE, ErrorCode.NONE]
+    assert logging.getLogger(LOGGER).level == logging.DEBUG
+    assert room.broker.topic_values("t")["retention.ms"] == 7
+    assert replace(room, BROKER_LOGGER, "1", level="INFO") == ErrorCode.INVALID_REQUEST
+
+
+@pytest.mark.parametrize(
+    ("changes", "code"),
+    [
+        ([(LOGGER, SET, "DEBUG"), (LOGGER, SET, "ERROR")], ErrorCode.INVALID_REQUEST),
+        ([(LOGGER, SET, None)], ErrorCode.INVALID_REQUEST),
+        ([(LOGGER, APPEND, "DEBUG")], ErrorCode.INVALID_REQUEST),
+        ([(LOGGER, SET, "LOUD")], ErrorCode.INVALID_CONFIG),
+        ([("ottla.nobody", SET, "DEBUG")], ErrorCode.INVALID_CONFIG),
+        ([("root", DELETE, None)], ErrorCode.INVALID_REQUEST),
+    ],
+)
+def test_mistaken_change_of_levels_changes_none(
+    room: Room, changes: list[tuple[str, int, str | None]], code: ErrorCode
+) -> None:
+    before = logging.getLogger(LOGGER).level
+    assert change(room, (BROKER_LOGGER, "1", changes)) == [code]
+    assert logging.getLogger(LOGGER).level == before
+
+
+def test_resource_that_is_named_twice_is_refused_both_times(room: Room) -> None:
+    room.create("t")
+    levels = (BROKER_LOGGER, "1", [(LOGGER, SET, "DEBUG")])
+    retention = (TOPIC, "t", [("retention.ms", SET, "7")])
+    before = logging.getLogger(LOGGER).level
+    assert change(room, levels, retention, levels, retention) == [ErrorCode.INVALID_REQUEST] * 4
+    assert logging.getLogger(LOGGER).level == before
+    assert room.broker.topic_values("t")["retention.ms"] != 7
