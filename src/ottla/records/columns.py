@@ -1,4 +1,4 @@
-"""Records as columns in Arrow's layout, which `kernels.Columns` fills and hands out as bare buffers.
+"""Records as columns in Arrow's layout, which `column_kernels.Columns` fills and hands out as bare buffers.
 
 Numbers are in the machine's byte order. The ends of binary fields are int32 with a 0 before them, so that field `i` is
 `data[ends[i]:ends[i + 1]]`; a validity bitmap has bit `i % 8` of byte `i // 8` set where field `i` is not null.

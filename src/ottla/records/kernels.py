@@ -3,7 +3,7 @@
 `_kernels.py` and its like are source for Cython and not meant to run as they are (that would need Cython at run time
 and be slower than the fallback), so only an extension module of that name counts. An extension beside the `.py` wins
 in the import system. OTTLA_KERNELS=fallback forces plain Python; OTTLA_KERNELS=compiled makes their absence an
-ImportError.
+ImportError. Those that make columns, for clients, are in `column_kernels`.
 """
 
 import os
@@ -11,7 +11,6 @@ from importlib import import_module
 from importlib.machinery import EXTENSION_SUFFIXES
 from importlib.util import find_spec
 from types import ModuleType
-from typing import TYPE_CHECKING
 
 
 def is_compiled(name: str = "_kernels") -> bool:
@@ -42,14 +41,3 @@ murmur2 = _chosen.murmur2
 plain_batch = _chosen.plain_batch
 scan_batches = _chosen.scan_batches
 walk_records = _chosen.walk_records
-
-if TYPE_CHECKING:
-    from ottla.records._decode_columns_fallback import Columns as Columns  # noqa: PLC0414 - exported
-    from ottla.records._decode_columns_fallback import repeat_texts as repeat_texts  # noqa: PLC0414 - exported
-    from ottla.records._decode_columns_fallback import whole_batches as whole_batches  # noqa: PLC0414 - exported
-    from ottla.records._encode_columns_fallback import RowEncoder as RowEncoder  # noqa: PLC0414 - exported
-    from ottla.records._encode_columns_fallback import Rows as Rows  # noqa: PLC0414 - exported
-else:
-    _columns = choose("_decode_columns")
-    Columns, repeat_texts, whole_batches = _columns.Columns, _columns.repeat_texts, _columns.whole_batches
-    Rows, RowEncoder = (getattr(choose("_encode_columns"), name) for name in ("Rows", "RowEncoder"))

@@ -18,7 +18,7 @@ import pyarrow.compute as pc  # type: ignore[import-untyped,unused-ignore]
 from ottla.clients.consumer.arrow import binary_array, headers_array
 from ottla.clients.consumer.ranges import RangeReader, RangeSink, RecordsLost
 from ottla.clients.errors import CorruptRecords
-from ottla.records.kernels import repeat_texts
+from ottla.records.column_kernels import repeat_texts
 from ottla.spark.kept import Kept
 
 if TYPE_CHECKING:

@@ -16,7 +16,7 @@ from ottla.common.errors import ErrorCode
 from ottla.common.ids import TopicPartition
 from ottla.protocol.messages.fetch import FetchResponse
 from ottla.records import Codec, encode_batch, encode_end_transaction_marker, patch
-from ottla.records.kernels import whole_batches
+from ottla.records.column_kernels import whole_batches
 
 from .consumer_simulation import Simulated, World
 

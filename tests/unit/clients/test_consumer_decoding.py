@@ -22,7 +22,7 @@ from ottla.records import (
     stamp_log_append_time,
 )
 from ottla.records.batch import TRANSACTIONAL, seal
-from ottla.records.kernels import whole_batches
+from ottla.records.column_kernels import Columns, whole_batches
 
 TP = TopicPartition("t", 3)
 Row = tuple[Any, ...]
@@ -190,4 +190,4 @@ def test_a_batch_keeps_its_memory_when_the_fetch_is_gone() -> None:
 
 
 def test_the_kernel_that_is_used_is_the_one_that_was_built() -> None:
-    assert kernels.Columns.__module__.endswith("_fallback") != kernels.is_compiled("_decode_columns")
+    assert Columns.__module__.endswith("_fallback") != kernels.is_compiled("_decode_columns")

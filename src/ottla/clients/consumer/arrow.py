@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 from ottla.clients.consumer.sinks import ColumnSink
 from ottla.common.ids import TopicPartition
+from ottla.records.column_kernels import repeat_texts
 from ottla.records.columns import BinaryColumn, RecordColumns
-from ottla.records.kernels import repeat_texts
 
 if TYPE_CHECKING:
     import pyarrow as pa  # type: ignore[import-untyped]

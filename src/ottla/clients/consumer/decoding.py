@@ -17,7 +17,7 @@ from ottla.clients.errors import CorruptRecords
 from ottla.common.errors import KafkaError
 from ottla.common.ids import TopicPartition
 from ottla.records import BatchHeader, Buffer, check_crc, kernels, read_header
-from ottla.records.kernels import Columns
+from ottla.records.column_kernels import Columns
 from ottla.records.reader import payload
 
 _ABORT = 0

@@ -42,7 +42,7 @@ from ottla.protocol.messages.fetch import FetchResponse, PartitionData
 from ottla.protocol.messages.list_offsets import ListOffsetsRequest
 from ottla.protocol.messages.offset_fetch import OffsetFetchRequest
 from ottla.protocol.messages.offset_for_leader_epoch import EpochEndOffset
-from ottla.records.kernels import whole_batches
+from ottla.records.column_kernels import whole_batches
 
 logger = logging.getLogger("ottla.clients.consumer")
 

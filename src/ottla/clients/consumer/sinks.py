@@ -10,8 +10,8 @@ from typing import Final
 from ottla.clients.consumer.decoding import Fetched
 from ottla.clients.consumer.record import Record
 from ottla.common.ids import TopicPartition
+from ottla.records.column_kernels import Columns
 from ottla.records.columns import RecordColumns
-from ottla.records.kernels import Columns
 
 ARROW_BYTES: Final = 64 * 1024 * 1024
 """So many bytes of records fit into the columns of one poll, or one record that is larger."""

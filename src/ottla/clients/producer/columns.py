@@ -18,7 +18,7 @@ import pyarrow.compute as pc  # type: ignore[import-untyped,unused-ignore]
 from ottla.clients.errors import MessageTooLarge
 from ottla.clients.producer.settings import ProducerSettings
 from ottla.records.batch import HEADER_SIZE
-from ottla.records.kernels import RowEncoder, Rows
+from ottla.records.column_kernels import RowEncoder, Rows
 
 if TYPE_CHECKING:
     from ottla.clients.producer.batch import Batch, Encoded
