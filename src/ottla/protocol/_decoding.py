@@ -17,7 +17,24 @@ from cython.cimports.cpython.unicode import PyUnicode_DecodeUTF8
 from cython.cimports.libc.stdint import int8_t, int16_t, int32_t, int64_t, uint8_t, uint16_t, uint32_t, uint64_t
 from cython.cimports.libc.string import memcpy
 from cython.cimports.ottla.protocol._decoding import PyType_GenericAlloc
-from cython.cimports.ottla.protocol._shapes import Field, Shape, shape_of
+from cython.cimports.ottla.protocol._shapes import (
+    _BOOL,
+    _BYTES,
+    _CONSTANT,
+    _INT8,
+    _INT16,
+    _INT32,
+    _INT64,
+    _NEW_LIST,
+    _STR,
+    _STRUCT,
+    _UINT16,
+    _UINT32,
+    _UUID,
+    Field,
+    Shape,
+    shape_of,
+)
 
 from ottla.protocol.wire import MAX_ARRAY, MAX_STRING, MAX_TAGS, DecodeError, bad_length
 
@@ -25,22 +42,6 @@ _MAX_ARRAY = cython.declare(cython.Py_ssize_t, MAX_ARRAY)
 _MAX_STRING = cython.declare(cython.Py_ssize_t, MAX_STRING)
 _MAX_TAGS = cython.declare(cython.Py_ssize_t, MAX_TAGS)
 
-_BOOL = cython.declare(cython.int, 0)
-_INT8 = cython.declare(cython.int, 1)
-_INT16 = cython.declare(cython.int, 2)
-_INT32 = cython.declare(cython.int, 3)
-_INT64 = cython.declare(cython.int, 4)
-_UINT16 = cython.declare(cython.int, 5)
-_UINT32 = cython.declare(cython.int, 6)
-_FLOAT64 = cython.declare(cython.int, 7)
-_UUID = cython.declare(cython.int, 8)
-_STR = cython.declare(cython.int, 9)
-_BYTES = cython.declare(cython.int, 10)
-_RECORDS = cython.declare(cython.int, 11)
-_STRUCT = cython.declare(cython.int, 12)
-_CONSTANT = cython.declare(cython.int, 0)
-_NEW_LIST = cython.declare(cython.int, 1)
-_NEW_STRUCT = cython.declare(cython.int, 2)
 
 _SlotPointer = cython.typedef(cython.pointer(cython.pointer(PyObject)))
 _ClassPointer = cython.typedef(cython.pointer(PyTypeObject))

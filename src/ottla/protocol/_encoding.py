@@ -14,7 +14,24 @@ from cython.cimports.cpython.number import PyNumber_Index
 from cython.cimports.cpython.object import PyObject
 from cython.cimports.libc.stdint import int8_t, int16_t, int32_t, int64_t, uint8_t, uint64_t
 from cython.cimports.libc.string import memcpy, memmove
-from cython.cimports.ottla.protocol._shapes import Field, Shape, shape_of
+from cython.cimports.ottla.protocol._shapes import (
+    _BOOL,
+    _CONSTANT,
+    _FLOAT64,
+    _INT8,
+    _INT16,
+    _INT32,
+    _INT64,
+    _NEW_LIST,
+    _RECORDS,
+    _STR,
+    _STRUCT,
+    _UINT16,
+    _UUID,
+    Field,
+    Shape,
+    shape_of,
+)
 
 from ottla.protocol.message import has_tagged_head
 from ottla.protocol.wire import COPY_BELOW, MAX_STRING, EncodeError
@@ -22,22 +39,6 @@ from ottla.protocol.wire import COPY_BELOW, MAX_STRING, EncodeError
 _MAX_STRING = cython.declare(cython.Py_ssize_t, MAX_STRING)
 _COPY_BELOW = cython.declare(cython.Py_ssize_t, COPY_BELOW)
 
-_BOOL = cython.declare(cython.int, 0)
-_INT8 = cython.declare(cython.int, 1)
-_INT16 = cython.declare(cython.int, 2)
-_INT32 = cython.declare(cython.int, 3)
-_INT64 = cython.declare(cython.int, 4)
-_UINT16 = cython.declare(cython.int, 5)
-_UINT32 = cython.declare(cython.int, 6)
-_FLOAT64 = cython.declare(cython.int, 7)
-_UUID = cython.declare(cython.int, 8)
-_STR = cython.declare(cython.int, 9)
-_BYTES = cython.declare(cython.int, 10)
-_RECORDS = cython.declare(cython.int, 11)
-_STRUCT = cython.declare(cython.int, 12)
-_CONSTANT = cython.declare(cython.int, 0)
-_NEW_LIST = cython.declare(cython.int, 1)
-_NEW_STRUCT = cython.declare(cython.int, 2)
 _NULL = cython.declare(cython.int, 0xFF)
 _NULL_IN_TAG = cython.declare(cython.int, 0)
 

@@ -6,6 +6,28 @@ cdef extern from "Python.h":
     ctypedef struct PyMemberDescrObject:
         PyMemberDef* d_member
 
+# What a field is, in the order of `_KINDS`.
+cdef enum:
+    _BOOL
+    _INT8
+    _INT16
+    _INT32
+    _INT64
+    _UINT16
+    _UINT32
+    _FLOAT64
+    _UUID
+    _STR
+    _BYTES
+    _RECORDS
+    _STRUCT
+
+# What a field that is not on the wire gets: always the same object, a new list, or a new struct.
+cdef enum:
+    _CONSTANT
+    _NEW_LIST
+    _NEW_STRUCT
+
 
 cdef class Shape
 

@@ -7,21 +7,16 @@ are read and written by the places of their slots.
 """
 
 import cython
-from cython.cimports.ottla.protocol._shapes import PyMemberDescrObject
+from cython.cimports.ottla.protocol._shapes import _CONSTANT, _NEW_LIST, _NEW_STRUCT, _STR, _STRUCT, PyMemberDescrObject
 
 from ottla.protocol.message import MISSING
 from ottla.protocol.plans import FIXED, plans_of
 
+# In the order of the kinds in `_shapes.pxd`.
 _KINDS = (
     "bool", "Int8", "Int16", "Int32", "Int64", "UInt16", "UInt32", "Float64", "Uuid",
     "str", "bytes", "Records", "struct",
 )  # fmt: skip
-_STR = cython.declare(cython.int, 9)
-_STRUCT = cython.declare(cython.int, 12)
-# What a field that is not on the wire gets: always the same object, a new list, or a new struct.
-_CONSTANT = cython.declare(cython.int, 0)
-_NEW_LIST = cython.declare(cython.int, 1)
-_NEW_STRUCT = cython.declare(cython.int, 2)
 
 _DescriptorPointer = cython.typedef(cython.pointer(PyMemberDescrObject))
 
