@@ -1,8 +1,8 @@
 """`@frozen` makes a class an immutable value with named fields, as `@dataclass(frozen=True, slots=True)` does.
 
 A start declares dozens of them, and `dataclasses` compiles six methods for each, most of a millisecond: 40 ms of
-`ottla up`. Here one method is compiled, `__init__`, and the others are shared. Equality (same class, same fields),
-hash, repr, pattern matching, copying and pickling are the same; an assignment raises
+`ottla up`. Here one method is compiled, `__init__`, when the first value is made, and the others are shared. Equality
+(same class, same fields), hash, repr, pattern matching, copying and pickling are the same; an assignment raises
 `dataclasses.FrozenInstanceError`.
 
 Fields may have defaults that can be hashed, as all of them can that cannot change. Who needs `field()`, `fields()`,
@@ -11,6 +11,7 @@ Fields may have defaults that can be hashed, as all of them can that cannot chan
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import Any, NoReturn, TypeVar, dataclass_transform
 
 _T = TypeVar("_T")
@@ -33,8 +34,33 @@ def frozen(cls: type[_T]) -> type[_T]:
     members["__slots__"] = members["__match_args__"] = names
     metaclass: Any = type(cls)
     made: Any = metaclass(cls.__name__, cls.__bases__, members)
-    made.__init__ = _init(made, names, defaults, annotations)
+    made.__init__ = _init_later(made, names, defaults, annotations)
     return made  # type: ignore[no-any-return]
+
+
+def _init_later(made: Any, names: tuple[str, ...], defaults: dict[str, Any], annotations: dict[str, Any]) -> Any:
+    """An `__init__` in whose place the compiled one comes when it is called, or somebody asks for its signature."""
+    if any(name in defaults and next_name not in defaults for name, next_name in pairwise(names)):
+        raise SyntaxError(f"{made.__name__} has a non-default field after one with a default")
+
+    def compile_it() -> Any:
+        made.__init__ = init = _init(made, names, defaults, annotations)
+        return init
+
+    def first_call(self: Any, /, *args: Any, **kwargs: Any) -> None:
+        compile_it()(self, *args, **kwargs)
+
+    first_call.compile_it = compile_it  # type: ignore[attr-defined]
+    return first_call
+
+
+class _Signature:
+    """What `inspect.signature` looks for in a class. There is none: it then looks at `__init__`, compiled by now."""
+
+    def __get__(self, instance: object, owner: Any) -> NoReturn:
+        if hasattr(owner.__init__, "compile_it"):
+            owner.__init__.compile_it()
+        raise AttributeError("__signature__")
 
 
 def _init(made: Any, names: tuple[str, ...], defaults: dict[str, Any], annotations: dict[str, Any]) -> Any:
@@ -91,4 +117,5 @@ _SHARED = {
     "__replace__": _replace,
     "__setattr__": _refuse,
     "__delattr__": _refuse,
+    "__signature__": _Signature(),
 }

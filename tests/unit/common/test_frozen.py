@@ -64,6 +64,20 @@ def test_repr_defaults_and_methods_are_those_of_a_dataclass() -> None:
         Point()  # type: ignore[call-arg]
 
 
+def test_the_signature_is_there_before_the_first_value_is() -> None:
+    @frozen
+    class Fresh:
+        a: int
+        b: str = ""
+
+    class Child(Fresh):
+        """With the same fields."""
+
+    assert str(inspect.signature(Child)) == "(a: 'int', b: 'str' = '') -> None"
+    assert str(inspect.signature(Fresh)) == "(a: 'int', b: 'str' = '') -> None"
+    assert (Child(1).b, Fresh(b="x", a=2)) == ("", Fresh(2, "x"))
+
+
 @pytest.mark.parametrize(
     "change", [lambda p: setattr(p, "x", 2), lambda p: setattr(p, "z", 2), lambda p: delattr(p, "x")]
 )
