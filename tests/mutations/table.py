@@ -303,9 +303,9 @@ ON_DISK = (
     ),
     Mutation(
         "records of groups are believed only with their checksum",
-        "broker/group_runtime.py",
-        "        if not check_crc(data, position, header.size):\n",
-        "        if not data:\n",
+        "broker/group_loading.py",
+        "            if not check_crc(data, position, header.size):\n",
+        "            if not data:\n",
         (f"{HARMED}[groups-stopped]",),
         MANY_BYTES,
     ),
@@ -383,9 +383,9 @@ CRASHES = (
     ),
     Mutation(
         "groups are read from their log",
-        "broker/group_runtime.py",
-        "                    shard.replay(record.key, record.value, record.offset, producer_id=producer_id)\n",
-        "                    shard.replay(record.key, None, record.offset, producer_id=producer_id)\n",
+        "broker/group_loading.py",
+        "            shard.replay(record.key, record.value, record.offset, producer_id=producer_id)\n",
+        "            shard.replay(record.key, None, record.offset, producer_id=producer_id)\n",
         (f"{CHAOS}/test_kill9.py::test_committed_offsets_and_topics_survive_kill_9",),
     ),
     Mutation(

@@ -1,9 +1,9 @@
-"""Answering once the controller has: a completion of its outcome becomes a completion of the response."""
+"""Answers made of what others answer: completions of outcomes become a completion of the response."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from ottla.common.completion import Completion
 from ottla.common.errors import KafkaError
@@ -30,3 +30,22 @@ def answer(outcome: Completion[T], succeeded: Callable[[T], R], failed: Callable
 def same(response: R) -> R:
     """For an outcome that is the response already."""
     return response
+
+
+def gather(parts: list[Completion[Any]], merge: Callable[[list[Any]], Any]) -> Completion[Any]:
+    """Complete with `merge` of all results, in their order, when the last part is done. No part may fail."""
+    whole: Completion[Any] = Completion()
+    left = len(parts)
+    if not left:
+        whole.complete(merge([]))
+        return whole
+
+    def one_done(_part: Completion[Any]) -> None:
+        nonlocal left
+        left -= 1
+        if not left:
+            whole.complete(merge([part.result() for part in parts]))
+
+    for part in parts:
+        part.on_done(one_done)
+    return whole

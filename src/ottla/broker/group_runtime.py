@@ -20,6 +20,8 @@ from collections.abc import Callable, Iterable
 from functools import lru_cache, partial
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
+from ottla.broker.answers import gather
+from ottla.broker.group_loading import Loading
 from ottla.common.clock import Clock
 from ottla.common.completion import Completion
 from ottla.common.errors import ErrorCode, KafkaError
@@ -28,16 +30,7 @@ from ottla.coordinators.group.config import GroupConfig
 from ottla.coordinators.group.errors import error_response, from_append_error
 from ottla.coordinators.group.events import Append, Call, Effects, ListGroups, Moment, Reply, TopicsDeleted
 from ottla.coordinators.group.shard import GroupShard
-from ottla.records import (
-    Buffer,
-    Codec,
-    ControlType,
-    check_crc,
-    decode_batch,
-    decode_control_key,
-    encode_batch,
-    iter_batches,
-)
+from ottla.records import Codec, encode_batch
 
 if TYPE_CHECKING:
     from ottla.broker.partition import Partition
@@ -45,7 +38,6 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-LOAD_SLICE_BYTES = 64 * 1024
 RELOAD_BACKOFF_MS = 1_000
 TOPIC_CREATION_TIMEOUT_MS = 10_000
 # A batch that need not be atomic is split, so that it stays below any size limit.
@@ -88,7 +80,6 @@ class _Runner:
         "appended_end",
         "committed_end",
         "index",
-        "load_offset",
         "loading",
         "partition",
         "retry_at_ms",
@@ -100,8 +91,8 @@ class _Runner:
         self.index = index
         self.partition = partition
         self.shard = shard
-        self.loading = True
-        self.load_offset = partition.log.log_start_offset
+        self.loading: Loading | None = Loading(partition.log, shard)
+        """None once the shard has read its log."""
         self.retry_at_ms: int | None = None
         """After a failed load: when to try again."""
         # Replies wait while committed_end < appended_end.
@@ -346,56 +337,48 @@ class GroupRuntime:
             runner = _Runner(index, partition, GroupShard(self.config, self._random_bytes))
             self._runners[index] = runner
             self._load_later(runner)
-            if runner.load_offset >= partition.log.log_end_offset:
-                self._load_slice()
         elif runner.retry_at_ms is not None and runner.retry_at_ms <= self._clock.monotonic_ms():
             del self._runners[index]
             return self._runner(index)
         if runner.retry_at_ms is not None:
             return ErrorCode.COORDINATOR_NOT_AVAILABLE
-        return ErrorCode.COORDINATOR_LOAD_IN_PROGRESS if runner.loading else runner
+        return runner if runner.loading is None else ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
 
     def _load_later(self, runner: _Runner) -> None:
-        # An empty log is loaded at once, ahead of the long ones.
-        if runner.load_offset >= runner.partition.log.log_end_offset:
-            self._loading.appendleft(runner)
+        if runner.loading is None or runner.loading.is_at_end:
+            self._load_slice(runner)  # an empty log is loaded at once, ahead of the long ones
             return
         self._loading.append(runner)
         if len(self._loading) == 1:
             self._call_later(0, self._load_slices)
 
     def _load_slices(self) -> None:
-        self._load_slice()
+        """Load a part of the first shard in the queue."""
+        runner = self._loading[0]
+        if self._runners.get(runner.index) is not runner or self._load_slice(runner):
+            self._loading.popleft()
         if self._loading:
             self._call_later(0, self._load_slices)
 
-    def _load_slice(self) -> None:
-        """Load a part of the first shard in the queue."""
-        if not self._loading:
-            return
-        runner = self._loading[0]
-        if self._runners.get(runner.index) is not runner:
-            self._loading.popleft()
-            return
+    def _load_slice(self, runner: _Runner) -> bool:
+        """Load a part of a shard; whether that is the end of it, for better or worse."""
+        loading = runner.loading
+        if loading is None:
+            return True
         try:
-            done = load_slice(runner)
+            done = loading.step()
         except (KafkaError, ValueError) as error:  # DecodeError is a ValueError
             logger.error(  # noqa: TRY400 - for a person; the trace says nothing more
-                "cannot load the groups of %s-%d at offset %d: %s",
-                OFFSETS_TOPIC,
-                runner.index,
-                runner.load_offset,
-                error,
+                "cannot load the groups of %s-%d at offset %d: %s", OFFSETS_TOPIC, runner.index, loading.offset, error
             )
             runner.retry_at_ms = self._clock.monotonic_ms() + RELOAD_BACKOFF_MS
-            self._loading.popleft()
-            return
+            return True
         if done:
-            self._loading.popleft()
             self._loaded(runner)
+        return done
 
     def _loaded(self, runner: _Runner) -> None:
-        runner.loading = False
+        runner.loading = None
         shard = runner.shard
         if shard.skipped_records:
             logger.warning(
@@ -460,63 +443,7 @@ class GroupRuntime:
             self._arm(max(min(deadlines), now.monotonic_ms + 1), now.monotonic_ms)
 
 
-def load_slice(runner: _Runner) -> bool:
-    """Replay some batches of the log; True when its end is reached. Raises KafkaError or ValueError."""
-    log, shard = runner.partition.log, runner.shard
-    end = log.log_end_offset
-    if runner.load_offset >= end:
-        return True
-    data = log.read(runner.load_offset, LOAD_SLICE_BYTES, end)
-    before = runner.load_offset
-    for position, header in iter_batches(data):
-        if header.next_offset <= runner.load_offset:
-            continue
-        if not check_crc(data, position, header.size):
-            logger.error(
-                "%s is harmed at offset %d: what it says of groups up to offset %d is not believed",
-                log.topic_partition,
-                header.base_offset,
-                header.last_offset,
-            )
-        elif header.is_control:
-            _replay_marker(shard, data, position, header.producer_id)
-        else:
-            producer_id = header.producer_id if header.is_transactional else -1
-            for record in decode_batch(data, position):
-                if record.key is not None:
-                    shard.replay(record.key, record.value, record.offset, producer_id=producer_id)
-        runner.load_offset = header.next_offset
-    # Nothing more to read below the end: the rest was compacted away.
-    return runner.load_offset in {before, end}
-
-
-def _replay_marker(shard: GroupShard, data: Buffer, position: int, producer_id: int) -> None:
-    for record in decode_batch(data, position):
-        kind = decode_control_key(record.key or b"")
-        if kind in {ControlType.ABORT, ControlType.COMMIT}:
-            shard.end_transaction(producer_id, commit=kind == ControlType.COMMIT)
-
-
 def _send(reply: Reply) -> None:
     token = reply.call.token
     if isinstance(token, Completion):
         token.complete(reply.response)
-
-
-def gather(parts: list[Completion[Any]], merge: Callable[[list[Any]], Any]) -> Completion[Any]:
-    """Complete with `merge` of all results, in their order, when the last part is done. No part may fail."""
-    whole: Completion[Any] = Completion()
-    left = len(parts)
-    if not left:
-        whole.complete(merge([]))
-        return whole
-
-    def one_done(_part: Completion[Any]) -> None:
-        nonlocal left
-        left -= 1
-        if not left:
-            whole.complete(merge([part.result() for part in parts]))
-
-    for part in parts:
-        part.on_done(one_done)
-    return whole

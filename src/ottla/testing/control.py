@@ -163,7 +163,7 @@ class Control:
 
     def group(self, name: str) -> Completion[Any]:
         """Its state, members, and committed positions with the ends of their partitions."""
-        from ottla.broker.group_runtime import gather
+        from ottla.broker.answers import gather
         from ottla.coordinators.group import DescribeGroup, FetchOffsets
         from ottla.protocol.messages.offset_fetch import OffsetFetchRequestGroup
 

@@ -15,7 +15,7 @@ from ottla.protocol.messages import incremental_alter_configs as incremental
 from .room import Room
 
 SET, DELETE, APPEND = 0, 1, 2
-LOGGER = "ottla.broker.group_runtime"
+LOGGER = "ottla.broker.broker"
 
 
 @pytest.fixture(autouse=True)

@@ -10,8 +10,9 @@ from typing import Any, NamedTuple
 import pytest
 
 from ottla.broker import group_runtime
+from ottla.broker.answers import gather
 from ottla.broker.broker import OffsetsTopic
-from ottla.broker.group_runtime import GroupRuntime, gather, partition_of
+from ottla.broker.group_runtime import GroupRuntime, partition_of
 from ottla.common.completion import Completion
 from ottla.common.errors import ErrorCode, KafkaError
 from ottla.coordinators.group import DeleteGroup, FetchOffsets, GroupConfig, records

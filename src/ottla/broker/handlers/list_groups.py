@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from ottla.broker.group_runtime import gather
+from ottla.broker.answers import gather
 from ottla.common.completion import Completion
 from ottla.protocol.messages.list_groups import ListGroupsRequest, ListGroupsResponse
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ottla.broker.group_runtime import gather
+from ottla.broker.answers import gather
 from ottla.common.completion import Completion
 from ottla.common.errors import ErrorCode
 from ottla.coordinators.group import FetchOffsets

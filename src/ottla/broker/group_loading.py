@@ -1,0 +1,72 @@
+"""Reads a partition of `__consumer_offsets` into its shard, a slice at a time.
+
+A batch whose checksum is wrong is passed over, with a line in the log: what it says of groups is not believed.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING
+
+from ottla.records import Buffer, ControlType, check_crc, decode_batch, decode_control_key, iter_batches
+
+if TYPE_CHECKING:
+    from ottla.coordinators.group.shard import GroupShard
+    from ottla.log import Log
+
+logger = logging.getLogger(__name__)
+
+SLICE_BYTES = 64 * 1024
+
+
+class Loading:
+    """How far a shard has read its log."""
+
+    __slots__ = ("_log", "_shard", "offset")
+
+    def __init__(self, log: Log, shard: GroupShard) -> None:
+        self._log = log
+        self._shard = shard
+        self.offset = log.log_start_offset
+
+    @property
+    def is_at_end(self) -> bool:
+        """Whether nothing is left to read."""
+        return self.offset >= self._log.log_end_offset
+
+    def step(self) -> bool:
+        """Replay some batches; True when the log's end is reached. Raises KafkaError or ValueError."""
+        if self.is_at_end:
+            return True
+        end, before = self._log.log_end_offset, self.offset
+        data = self._log.read(before, SLICE_BYTES, end)
+        for position, header in iter_batches(data):
+            if header.next_offset <= self.offset:
+                continue
+            if not check_crc(data, position, header.size):
+                logger.error(
+                    "%s is harmed at offset %d: what it says of groups up to offset %d is not believed",
+                    self._log.topic_partition,
+                    header.base_offset,
+                    header.last_offset,
+                )
+            elif header.is_control:
+                _replay_marker(self._shard, data, position, header.producer_id)
+            else:
+                _replay_records(self._shard, data, position, header.producer_id if header.is_transactional else -1)
+            self.offset = header.next_offset
+        # Nothing more to read below the end: the rest was compacted away.
+        return self.offset in {before, end}
+
+
+def _replay_records(shard: GroupShard, data: Buffer, position: int, producer_id: int) -> None:
+    for record in decode_batch(data, position):
+        if record.key is not None:
+            shard.replay(record.key, record.value, record.offset, producer_id=producer_id)
+
+
+def _replay_marker(shard: GroupShard, data: Buffer, position: int, producer_id: int) -> None:
+    for record in decode_batch(data, position):
+        kind = decode_control_key(record.key or b"")
+        if kind in {ControlType.ABORT, ControlType.COMMIT}:
+            shard.end_transaction(producer_id, commit=kind == ControlType.COMMIT)
