@@ -79,6 +79,7 @@ class _Runner:
     __slots__ = (
         "appended_end",
         "committed_end",
+        "gives_up",
         "index",
         "loading",
         "partition",
@@ -98,6 +99,8 @@ class _Runner:
         # Replies wait while committed_end < appended_end.
         self.appended_end = self.committed_end = partition.log.log_end_offset
         self.waiting: deque[_Waiting] = deque()
+        # Whether a timer looks after those who wait; it outlives them.
+        self.gives_up = False
 
 
 class GroupRuntime:
@@ -295,9 +298,13 @@ class GroupRuntime:
 
     def _park(self, runner: _Runner, replies: list[Reply], now: Moment) -> None:
         deadline_ms = now.monotonic_ms + self._commit_timeout_ms
-        if not runner.waiting:
-            self._call_later(self._commit_timeout_ms / 1000, partial(self._give_up_waiting, runner))
         runner.waiting.extend(_Waiting(runner.appended_end, deadline_ms, reply) for reply in replies)
+        if not runner.gives_up:
+            self._give_up_later(runner, self._commit_timeout_ms)
+
+    def _give_up_later(self, runner: _Runner, delay_ms: int) -> None:
+        runner.gives_up = True
+        self._call_later(delay_ms / 1000, partial(self._give_up_waiting, runner))
 
     def _durable(self, runner: _Runner, end: int, done: Completion[None]) -> None:
         try:
@@ -317,9 +324,9 @@ class GroupRuntime:
         waiting = runner.waiting
         while waiting and waiting[0].deadline_ms <= now_ms:
             self._refuse(waiting.popleft().reply.call, ErrorCode.COORDINATOR_NOT_AVAILABLE)
+        runner.gives_up = False
         if waiting:
-            delay_ms = max(waiting[0].deadline_ms - now_ms, 1)
-            self._call_later(delay_ms / 1000, partial(self._give_up_waiting, runner))
+            self._give_up_later(runner, max(waiting[0].deadline_ms - now_ms, 1))
 
     # -- loading and unloading ---------------------------------------------------------------------------------------
 

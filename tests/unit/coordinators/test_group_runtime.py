@@ -241,6 +241,24 @@ def test_commit_that_does_not_become_durable_is_answered_in_time(node: Node) -> 
     assert error_of(done) == ErrorCode.COORDINATOR_NOT_AVAILABLE
 
 
+def test_answers_that_wait_have_one_timer_however_many_came_before(node: Node) -> None:
+    partition = node.of()
+    partition.slow = True
+    timers = node.loop.waiting
+    for offset in range(100):
+        done = node.commit(offset)
+        assert not done.done
+        node.loop.run(1)
+        partition.promises[-1].complete(None)
+        assert error_of(done) == ErrorCode.NONE
+    assert node.loop.waiting <= timers + 2  # and one for the shard
+    late = node.commit(100)
+    node.loop.run(4_999)
+    assert not late.done
+    node.loop.run(1)
+    assert error_of(late) == ErrorCode.COORDINATOR_NOT_AVAILABLE
+
+
 def test_failed_commit_throws_the_shard_away_and_the_log_decides(node: Node) -> None:
     node.commit(1)
     partition = node.of()
