@@ -17,7 +17,7 @@ from ottla.common.clock import Clock
 from ottla.common.completion import Completion
 from ottla.common.errors import ErrorCode, KafkaError
 from ottla.common.frozen import frozen
-from ottla.common.ids import OFFSETS_TOPIC
+from ottla.common.ids import OFFSETS_TOPIC, Uuid
 from ottla.config import resolve_topic
 from ottla.metadata.features import SUPPORTED_FEATURES
 from ottla.metadata.image import BROKER, TOPIC
@@ -167,6 +167,11 @@ class Broker:
             if endpoint is not None and not broker.fenced:
                 found.append((node_id, endpoint.host, endpoint.port, broker.rack))
         return found
+
+    def topic_id(self, name: str) -> Uuid | None:
+        """The id of the topic of this name, if there is one."""
+        topic = self.metadata.image.topics_by_name.get(name)
+        return topic.topic_id if topic is not None else None
 
     def advertised_endpoint(self, listener: str) -> tuple[str, int]:
         """(host, port) of this node, as clients of `listener` reach it."""

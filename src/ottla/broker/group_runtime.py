@@ -25,7 +25,7 @@ from ottla.broker.group_loading import Loading
 from ottla.common.clock import Clock
 from ottla.common.completion import Completion
 from ottla.common.errors import ErrorCode, KafkaError
-from ottla.common.ids import OFFSETS_TOPIC, group_partition
+from ottla.common.ids import OFFSETS_TOPIC, Uuid, group_partition
 from ottla.coordinators.group.config import GroupConfig
 from ottla.coordinators.group.errors import error_response, from_append_error
 from ottla.coordinators.group.events import Append, Call, Effects, ListGroups, Moment, Reply, TopicsDeleted
@@ -109,6 +109,7 @@ class GroupRuntime:
     `find_partition(index)` returns the Partition of `__consumer_offsets` or raises KafkaError. `partition_count()` is
     that of the topic, also of partitions which cannot be served now (it decides which of them holds a group), and 0
     while there is no such topic. `create_topic()` creates it and completes once its partitions can be found.
+    `topic_id(name)` is that of any topic, None if there is none of that name.
     """
 
     def __init__(
@@ -120,6 +121,7 @@ class GroupRuntime:
         find_partition: Callable[[int], Partition],
         partition_count: Callable[[], int],
         create_topic: Callable[[], Completion[None]],
+        topic_id: Callable[[str], Uuid | None],
         random_bytes: Callable[[int], bytes] = os.urandom,
         codec: Codec = Codec.NONE,
         commit_timeout_ms: int = 5_000,
@@ -130,6 +132,7 @@ class GroupRuntime:
         self._find_partition = find_partition
         self._partition_count = partition_count
         self._create_topic = create_topic
+        self._topic_id = topic_id
         self._random_bytes = random_bytes
         self._codec = codec
         self._commit_timeout_ms = commit_timeout_ms
@@ -227,7 +230,7 @@ class GroupRuntime:
         return gather([self._ask(index, question) for index in range(self._partition_count())], merge)
 
     def topics_deleted(self, names: Iterable[str]) -> None:
-        """Forget the offsets that groups committed to topics that are gone."""
+        """Forget the offsets that groups committed to topics that are gone; a shard that loads finds out by itself."""
         event = TopicsDeleted(frozenset(names))
         for index in range(self._partition_count()):
             self._ask(index, event)
@@ -395,7 +398,7 @@ class GroupRuntime:
                 shard.skipped_records,
             )
         now = self._now()
-        self._run(runner, shard.loaded(now), now)
+        self._run(runner, shard.loaded(now, self._topic_id), now)
 
     def _unload(self, runner: _Runner, error: ErrorCode) -> None:
         if self._runners.get(runner.index) is not runner:

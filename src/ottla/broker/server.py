@@ -248,6 +248,7 @@ class Node:
             # Of the topic, not of the partitions served here: a failed directory must not move groups to others.
             partition_count=self._offsets_partitions,
             create_topic=broker.create_offsets_topic,
+            topic_id=broker.topic_id,
             codec=Codec(config.int("offsets.topic.compression.codec")),
             commit_timeout_ms=config.int("offsets.commit.timeout.ms"),
         )

@@ -118,6 +118,7 @@ class Node:
         self.partitions = {index: Partition() for index in range(size)}
         self.count = size if created else 0
         self.creation: Completion[None] = Completion()
+        self.topics = {"t": b"t" * 16}
         self.runtime = self.start()
 
     def start(self) -> GroupRuntime:
@@ -129,6 +130,7 @@ class Node:
             find_partition=self.find,  # type: ignore[arg-type]
             partition_count=lambda: self.count,
             create_topic=lambda: self.creation,
+            topic_id=self.topics.get,
             random_bytes=lambda size: next(numbers).to_bytes(size, "big"),
         )
         return self.runtime
@@ -423,6 +425,37 @@ def test_transactions_in_the_log_are_followed_to_their_end(node: Node) -> None:
     node.start().start()
     node.loop.run()
     assert node.committed() == 5
+
+
+def test_topic_that_is_deleted_while_its_groups_are_loading_is_forgotten(node: Node) -> None:
+    node.commit(7)
+    node.start().start()
+    del node.topics["t"]
+    node.runtime.topics_deleted(["t"])
+    assert node.committed() == -100 - ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+    node.loop.run()
+    assert node.committed() == -1
+    # It is in the log, so that one of the same name made later begins without an offset.
+    node.topics["t"] = b"u" * 16
+    node.start().start()
+    node.loop.run()
+    assert node.committed() == -1
+
+
+def test_offset_of_a_topic_that_went_before_a_crash_is_not_that_of_its_successor(node: Node) -> None:
+    request = commit_request("g", 7)
+    request.topics[0].topic_id = node.topics["t"]
+    node.runtime.submit("g", request, api_version=10)
+    # The broker died between the deletion and what it wrote of the group; then the topic was made anew.
+    node.topics["t"] = b"u" * 16
+    node.start().start()
+    node.loop.run()
+    assert node.committed() == -1
+    request.topics[0].topic_id, request.topics[0].partitions[0].committed_offset = node.topics["t"], 3
+    node.runtime.submit("g", request, api_version=10)
+    node.start().start()
+    node.loop.run()
+    assert node.committed() == 3
 
 
 def test_topics_deleted_are_forgotten_in_all_shards_in_bounded_batches() -> None:

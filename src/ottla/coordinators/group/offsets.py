@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from ottla.common.errors import ErrorCode
 from ottla.common.ids import ZERO_UUID, Uuid
 from ottla.coordinators.group.core import Core
@@ -194,3 +196,17 @@ def topics_deleted(core: Core, call: Call, event: TopicsDeleted, _now: Moment) -
         for topic in event.names & by_topic.keys():
             records += [offset_tombstone(group_id, topic, index) for index in by_topic[topic]]
     return write_then(call, records, None, atomic=False)
+
+
+def forget_gone(core: Core, topic_id: Callable[[str], Uuid | None]) -> Effects:
+    """Forget what was committed to topics that are gone, or to one of the same name that was there before."""
+    records = []
+    for group_id in core.offsets.groups():
+        for topic, by_partition in core.offsets.of_group(group_id).items():
+            there = topic_id(topic)
+            records += [
+                offset_tombstone(group_id, topic, index)
+                for index, committed in by_partition.items()
+                if there is None or _is_of_another(committed, there)
+            ]
+    return [Append(tuple(records), atomic=False)] if records else []

@@ -11,6 +11,7 @@ from enum import Enum
 from typing import Any
 
 from ottla.common.errors import ErrorCode
+from ottla.common.ids import Uuid
 from ottla.coordinators.group import admin, expiry, offsets, session
 from ottla.coordinators.group.config import GroupConfig
 from ottla.coordinators.group.core import Core
@@ -212,11 +213,15 @@ class GroupShard:
         for group_id in self._core.offsets.end_transaction(producer_id, commit=commit):
             self._ensure_group(group_id)
 
-    def loaded(self, now: Moment) -> Effects:
-        """The whole log was replayed: from now on requests are served, and members must be heard of."""
+    def loaded(self, now: Moment, topic_id: Callable[[str], Uuid | None] | None = None) -> Effects:
+        """The whole log was replayed: from now on requests are served, and members must be heard of.
+
+        `topic_id(name)` is the id of a topic, None if there is no such one: what was committed to topics that went
+        while nobody was there to be told (`TopicsDeleted`) goes now.
+        """
         self.phase = Phase.ACTIVE
         self._schedule_expiry(now)
-        effects: Effects = []
+        effects = offsets.forget_gone(self._core, topic_id) if topic_id is not None else []
         for group in self._core.groups.values():
             for member in group.members.values():
                 self._core.expect_heartbeat(group, member, now)
