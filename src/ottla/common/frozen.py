@@ -5,13 +5,15 @@ A start declares dozens of them, and `dataclasses` compiles six methods for each
 (same class, same fields), hash, repr, pattern matching, copying and pickling are the same; an assignment raises
 `dataclasses.FrozenInstanceError`.
 
-Fields may have defaults that can be hashed, as all of them can that cannot change. Who needs `field()`, `fields()`,
+Fields may have defaults that cannot change: what can be hashed, and `MappingProxyType`. `replace` changes fields in a
+new value. Who needs `field()`, `fields()`,
 `asdict()` or fields in a base class writes a dataclass. `copy.replace` (Python 3.13) works by `__replace__`.
 """
 
 from __future__ import annotations
 
 from itertools import pairwise
+from types import MappingProxyType
 from typing import Any, NoReturn, TypeVar, dataclass_transform
 
 _T = TypeVar("_T")
@@ -24,7 +26,7 @@ def frozen(cls: type[_T]) -> type[_T]:
     names = tuple(name for name, kind in annotations.items() if not str(kind).startswith("ClassVar"))
     members = {name: member for name, member in cls.__dict__.items() if name not in ("__dict__", "__weakref__")}
     defaults = {name: members.pop(name) for name in names if name in members}
-    if any(default.__hash__ is None or hasattr(default, "default_factory") for default in defaults.values()):
+    if any(_may_change(default) for default in defaults.values()):
         raise TypeError(f"{cls.__name__} has a default that could change, or a field(): make it a dataclass")
     if any(getattr(base, "__match_args__", ()) for base in cls.__bases__):
         raise TypeError(f"{cls.__name__} has fields in a base class: make it a dataclass")
@@ -36,6 +38,10 @@ def frozen(cls: type[_T]) -> type[_T]:
     made: Any = metaclass(cls.__name__, cls.__bases__, members)
     made.__init__ = _init_later(made, names, defaults, annotations)
     return made  # type: ignore[no-any-return]
+
+
+def _may_change(default: Any) -> bool:
+    return (default.__hash__ is None and type(default) is not MappingProxyType) or hasattr(default, "default_factory")
 
 
 def _init_later(made: Any, names: tuple[str, ...], defaults: dict[str, Any], annotations: dict[str, Any]) -> Any:
@@ -98,9 +104,10 @@ def _reduce(self: Any) -> tuple[Any, ...]:
     return self.__class__, _fields(self)
 
 
-def _replace(self: Any, **changes: object) -> Any:
-    """What `copy.replace` calls from Python 3.13 on."""
-    return self.__class__(**(dict(zip(self.__match_args__, _fields(self), strict=True)) | changes))
+def replace(value: _T, /, **changes: object) -> _T:
+    """The value with other fields, as `dataclasses.replace`; `copy.replace` does it from Python 3.13 on."""
+    fields = dict(zip(value.__match_args__, _fields(value), strict=True))  # type: ignore[attr-defined]
+    return value.__class__(**(fields | changes))
 
 
 def _refuse(self: Any, name: str, *_: object) -> NoReturn:
@@ -114,7 +121,7 @@ _SHARED = {
     "__hash__": _hash,
     "__repr__": _repr,
     "__reduce__": _reduce,
-    "__replace__": _replace,
+    "__replace__": replace,
     "__setattr__": _refuse,
     "__delattr__": _refuse,
     "__signature__": _Signature(),

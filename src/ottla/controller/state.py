@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Generic, NoReturn, Protocol, TypeVar
 
 from ottla.common.errors import ErrorCode, KafkaError
@@ -42,18 +41,28 @@ class ControllerSettings:
     topic_policy: Callable[[str, int, int, dict[str, str]], None] | None = None
 
 
-@dataclass(slots=True)
 class State:
     """The latest image, appended but perhaps not committed records included, and who the controller is."""
 
-    image: MetadataImage
-    node_id: int
-    cluster_id: str
-    rules: ConfigRules
-    random: RandomSource
-    settings: ControllerSettings
-    next_offset: int = 0
-    """Where the next record will be: it numbers a broker's registration."""
+    __slots__ = ("cluster_id", "image", "next_offset", "node_id", "random", "rules", "settings")
+
+    def __init__(
+        self,
+        image: MetadataImage,
+        node_id: int,
+        cluster_id: str,
+        rules: ConfigRules,
+        random: RandomSource,
+        settings: ControllerSettings,
+    ) -> None:
+        self.image = image
+        self.node_id = node_id
+        self.cluster_id = cluster_id
+        self.rules = rules
+        self.random = random
+        self.settings = settings
+        # Where the next record will be: it numbers a broker's registration.
+        self.next_offset = 0
 
     def is_active(self, broker_id: int) -> bool:
         """Whether the broker may lead and be in sync."""

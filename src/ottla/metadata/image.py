@@ -7,9 +7,10 @@ change are the same objects in both images (`old.topics_by_name is new.topics_by
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, NamedTuple
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, NamedTuple
 
+from ottla.common.frozen import frozen
 from ottla.common.ids import Uuid
 
 if TYPE_CHECKING:
@@ -109,27 +110,30 @@ class BrokerImage(NamedTuple):
         return next((endpoint for endpoint in self.endpoints if endpoint.name == listener), None)
 
 
-@dataclass(frozen=True, slots=True)
+_NOTHING: Mapping[Any, Any] = MappingProxyType({})
+
+
+@frozen
 class MetadataImage:
     """Everything, as of the record at `offset`, which was written in `epoch` (both -1 before the first)."""
 
     offset: int = NO_OFFSET
     epoch: int = -1
-    features: Mapping[str, int] = field(default_factory=dict)
-    brokers: Mapping[int, BrokerImage] = field(default_factory=dict)
-    controllers: Mapping[int, RegisterControllerRecord] = field(default_factory=dict)
-    topics_by_name: Mapping[str, TopicImage] = field(default_factory=dict)
-    topics_by_id: Mapping[Uuid, TopicImage] = field(default_factory=dict)
-    colliding_names: Mapping[str, str] = field(default_factory=dict)
+    features: Mapping[str, int] = _NOTHING
+    brokers: Mapping[int, BrokerImage] = _NOTHING
+    controllers: Mapping[int, RegisterControllerRecord] = _NOTHING
+    topics_by_name: Mapping[str, TopicImage] = _NOTHING
+    topics_by_id: Mapping[Uuid, TopicImage] = _NOTHING
+    colliding_names: Mapping[str, str] = _NOTHING
     """Names with '.' or '_', by what they are in metrics (all '_'): new names must not collide with these."""
-    configs: Mapping[tuple[int, str], Mapping[str, str]] = field(default_factory=dict)
+    configs: Mapping[tuple[int, str], Mapping[str, str]] = _NOTHING
     """(kind, name) to settings; never an empty dict. The name "" of kind BROKER is the default of all brokers."""
-    client_quotas: Mapping[QuotaEntity, Mapping[str, float]] = field(default_factory=dict)
+    client_quotas: Mapping[QuotaEntity, Mapping[str, float]] = _NOTHING
     producer_ids_next: int = 0
     """First producer id that nobody was given yet."""
-    acls: Mapping[Uuid, AccessControlEntryRecord] = field(default_factory=dict)
-    scram_credentials: Mapping[tuple[str, int], UserScramCredentialRecord] = field(default_factory=dict)
-    delegation_tokens: Mapping[str, DelegationTokenRecord] = field(default_factory=dict)
+    acls: Mapping[Uuid, AccessControlEntryRecord] = _NOTHING
+    scram_credentials: Mapping[tuple[str, int], UserScramCredentialRecord] = _NOTHING
+    delegation_tokens: Mapping[str, DelegationTokenRecord] = _NOTHING
 
     @property
     def metadata_version(self) -> int:
@@ -159,7 +163,6 @@ class MetadataImage:
             raise AssertionError("; ".join(problems[:10]))
 
 
-_NOTHING: Mapping[str, str] = {}
 EMPTY_IMAGE = MetadataImage()
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import errno
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -11,6 +10,7 @@ import pytest
 from ottla.broker import metadata_snapshots as snapshots
 from ottla.broker.metadata_log import MAX_BATCH_BYTES, MetadataLogSettings, MetadataShell
 from ottla.common.errors import ErrorCode, KafkaError
+from ottla.common.frozen import replace
 from ottla.controller import Outcome
 from ottla.metadata.image import TOPIC, MetadataImage
 from ottla.protocol import metadata_records as m

@@ -6,12 +6,14 @@ import copy
 import inspect
 import pickle
 import time
+from collections.abc import Mapping
 from dataclasses import FrozenInstanceError, dataclass, field
+from types import MappingProxyType
 from typing import Any, ClassVar, Generic, TypeVar
 
 import pytest
 
-from ottla.common.frozen import frozen
+from ottla.common.frozen import frozen, replace
 
 T = TypeVar("T")
 
@@ -92,7 +94,7 @@ def test_nothing_can_be_changed(change: Any) -> None:
 def test_values_can_be_copied_pickled_and_matched() -> None:
     point = Point(1, 2)
     assert copy.copy(point) == copy.deepcopy(point) == pickle.loads(pickle.dumps(point)) == point
-    assert point.__replace__(y=3) == Point(1, 3)  # type: ignore[attr-defined]
+    assert point.__replace__(y=3) == replace(point, y=3) == Point(1, 3)  # type: ignore[attr-defined]
     match point:
         case Point(x, y):
             assert (x, y) == (1, 2)
@@ -112,6 +114,15 @@ def test_a_class_keeps_its_own_methods() -> None:
     assert repr(Loud("a")) == "A"
     assert Loud("a") == Loud("A")
     assert hash(Loud("a")) == hash(Loud("a"))
+
+
+def test_a_mapping_that_nobody_can_change_may_be_a_default() -> None:
+    @frozen
+    class Named:
+        value: Mapping[str, int] = MappingProxyType({})
+
+    assert Named().value == {}
+    assert replace(Named(), value={"a": 1}).value == {"a": 1}
 
 
 def test_what_only_a_dataclass_can_do_is_refused() -> None:
