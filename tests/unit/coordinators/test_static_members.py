@@ -94,6 +94,22 @@ def test_two_with_the_same_instance_id_the_later_fences_the_earlier_while_it_wai
     assert len(driver.ask(DescribeGroup("g")).members) == 1
 
 
+def test_return_while_the_first_join_still_waits_needs_no_heartbeats(driver: GroupDriver) -> None:
+    (present,) = static_group(driver, 1)
+    first = Joiner(driver, instance_id="new").join()
+    # The member that is there beats and takes its time to join; meanwhile the new one has lost its connection.
+    again = Joiner(driver, instance_id="new")
+    waiting = again.join()
+    assert driver.answers[first].error_code == ErrorCode.FENCED_INSTANCE_ID
+    for _ in range(5):
+        driver.advance(5_000)
+        assert present.heartbeat() == ErrorCode.REBALANCE_IN_PROGRESS
+    assert waiting not in driver.answers
+    present.joined(present.join())
+    assert again.joined(waiting).error_code == ErrorCode.NONE
+    assert again.generation == present.generation == 2
+
+
 def test_return_during_the_sync_phase_starts_over(driver: GroupDriver) -> None:
     members = [Joiner(driver, instance_id=f"i{n}") for n in range(2)]
     calls = [member.join() for member in members]
