@@ -257,6 +257,20 @@ ON_DISK = (
         (f"{STORAGE}/test_recovery.py::test_an_index_that_lies_is_noticed_while_reading_and_made_anew",),
     ),
     Mutation(
+        "an index that points behind the end is noticed",
+        "log/segment.py",
+        "        if position and position >= self.size:\n",
+        "        if position < 0:\n",
+        (f"{STORAGE}/test_recovery.py::test_an_index_that_points_out_of_its_segment_costs_no_record",),
+    ),
+    Mutation(
+        "a time index is believed if its batch says the same",
+        "log/segment.py",
+        "timestamp < 0 or self._says(timestamp, offset):\n",
+        "timestamp < 0 or self.size > 0:\n",
+        (f"{STORAGE}/test_timestamps.py::test_a_harmed_entry_costs_no_record",),
+    ),
+    Mutation(
         "harm costs one batch, and nothing behind it",
         "log/mending.py",
         "    if segment.size - position < HEADER_SIZE:\n        return None\n    found",

@@ -10,6 +10,7 @@ import pytest
 
 from ottla.common.errors import ErrorCode, KafkaError
 from ottla.log import Log, LogConfig
+from ottla.records import read_header
 from tests.storage.disk import Crash, SimulatedDisk
 from tests.storage.helpers import START, append, batch, open_at, records, values
 
@@ -150,6 +151,22 @@ def test_an_index_that_lies_is_noticed_while_reading_and_made_anew(tmp_path: Pat
     assert log.read(30, 1, 60)[61 + 5 :].find(b"30x") >= 0
     assert path.read_bytes() == good
     assert sealed.size == log.size
+
+
+@pytest.mark.parametrize("position", [1 << 30, -1 << 31], ids=["behind the end", "before the start"])
+def test_an_index_that_points_out_of_its_segment_costs_no_record(tmp_path: Path, position: int) -> None:
+    log = open_at(str(tmp_path), config=LogConfig(index_interval_bytes=0))
+    for i in range(6):
+        append(log, batch(b"%03d" % i))
+        if i % 3 == 2:
+            log.roll()
+    log.close()
+    for segment in log.segments[:-1]:
+        path = Path(segment.path(".index"))
+        path.write_bytes(path.read_bytes()[:-4] + position.to_bytes(4, "big", signed=True))
+    log = open_at(str(tmp_path), clean=True, recovery_point=6)
+    read = [read_header(log.read(offset, 1, 6)).base_offset for offset in range(6)]
+    assert (read, log.home.online) == (list(range(6)), True)
 
 
 def test_leader_epochs_and_producers_come_back_from_the_batches(tmp_path: Path) -> None:

@@ -83,6 +83,10 @@ class Files:
         """Bytes in the file; FileNotFoundError if there is none."""
         return os.stat(path).st_size
 
+    def length(self, fd: int) -> int:
+        """Bytes in an open file."""
+        return os.lseek(fd, 0, os.SEEK_END)
+
     def modified_ms(self, path: str) -> int:
         """When the content last changed, in milliseconds since the epoch."""
         return os.stat(path).st_mtime_ns // 1_000_000

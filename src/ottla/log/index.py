@@ -10,332 +10,270 @@ zero entries, which are not counted.
 from array import array
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable
+from operator import itemgetter, lt
 from struct import Struct
 from sys import byteorder
-from typing import TypeVar
+from typing import ClassVar, TypeVar
 
 from ottla.log.files import Files
 
 T = TypeVar("T")
 
-_OFFSET_ENTRY = Struct(">ii")
-_TIME_ENTRY = Struct(">qi")
 # What an index that is not in memory holds; never changed.
 _NOTHING = array("q")
 # Entries of the active segment are written out in pieces of this many, so that sealing it writes little.
 _PIECE = 512
+# Read at once: the last steps of a bisection need no call to the system.
+_BLOCK_BYTES = 4096
+_ZEROS = (0, 0)
 
 
-class _IndexFile:
-    """The file of one index, opened for one lookup at a time."""
+class _Rows:
+    """The entries of an open index file, as `bisect` wants them; those of a preallocated tail are left out."""
 
-    __slots__ = ("entry", "files", "path")
+    __slots__ = ("_block", "_first", "_in_block", "count", "entry", "fd", "files", "path")
 
-    def __init__(self, files: Files, path: str, entry: Struct) -> None:
+    def __init__(self, files: Files, fd: int, path: str, entry: Struct) -> None:
         self.files = files
+        self.fd = fd
         self.path = path
         self.entry = entry
+        self._in_block = _BLOCK_BYTES // entry.size
+        self._first = -1  # the entry that the block begins with
+        self._block = b""
+        self.count = files.length(fd) // entry.size
+        if self.count > 1 and self[self.count - 1] == _ZEROS:  # the first entry may rightly look like zeros
+            self.count = bisect_left(range(self.count - 1), True, key=lambda i: self[i] == _ZEROS)
 
-    def count(self, fd: int) -> int:
-        """Entries before the zeros of a preallocated tail."""
+    def __len__(self) -> int:
+        return self.count
+
+    def __getitem__(self, index: int) -> tuple[int, int]:
         size = self.entry.size
-        total = self.files.size(self.path) // size
-        if total < 2 or any(self.files.pread(fd, size, (total - 1) * size)):
-            return total
-        low, high = 0, total - 1  # entry `high` is zeros; the first entry may rightly look like zeros
-        while low < high:
-            middle = (low + high) // 2
-            if any(self.files.pread(fd, size, middle * size)):
-                low = middle + 1
-            else:
-                high = middle
-        return low
-
-    def at(self, fd: int, index: int) -> tuple[int, int]:
-        """One entry."""
-        data = self.files.pread(fd, self.entry.size, index * self.entry.size)
-        if len(data) < self.entry.size:
+        at = index % self._in_block
+        if self._first != index - at:
+            self._first = index - at
+            self._block = self.files.pread(self.fd, self._in_block * size, self._first * size)
+        if len(self._block) < (at + 1) * size:
             raise CorruptIndexError(f"{self.path} ends before entry {index}")
-        first, second = self.entry.unpack(data)
+        first, second = self.entry.unpack_from(self._block, at * size)
+        if first < 0 or second < 0:
+            raise CorruptIndexError(f"{self.path} has an impossible entry {index}")
         return first, second
 
-    def floor(self, fd: int, key: int, field: int) -> tuple[int, int] | None:
+    def last(self) -> tuple[int, int] | None:
+        """The last entry, if there is one."""
+        return self[self.count - 1] if self.count else None
+
+    def floor(self, key: int, field: int) -> tuple[int, int] | None:
         """The last entry whose `field` is not above `key`."""
-        low, high = 0, self.count(fd)
-        found = None
-        while low < high:
-            middle = (low + high) // 2
-            entry = self.at(fd, middle)
-            if entry[field] <= key:
-                found = entry
-                low = middle + 1
-            else:
-                high = middle
-        return found
+        last = self.last()
+        if last is None or last[field] <= key:
+            return last
+        i = bisect_right(self, key, hi=self.count - 1, key=itemgetter(field))
+        return self[i - 1] if i else None
 
 
 class CorruptIndexError(Exception):
     """An index says what cannot be; it has to be rebuilt from the log."""
 
 
-class OffsetIndex:
-    """Offset of a batch's last record -> position of that batch; the offset is stored relative to the base offset."""
+class _Index:
+    """Entries of a key and a value, both of which rise. Offsets are stored relative to the base offset."""
 
-    __slots__ = ("_offsets", "_positions", "_written", "base_offset", "file", "in_memory", "path")
+    __slots__ = ("_keys", "_values", "_written", "base_offset", "files", "in_memory", "path")
+
+    entry: ClassVar[Struct]
 
     def __init__(self, files: Files, path: str, base_offset: int) -> None:
-        self.file = _IndexFile(files, path, _OFFSET_ENTRY)
+        self.files = files
         self.path = path
         self.base_offset = base_offset
         self.in_memory = False
-        self._offsets = _NOTHING
-        self._positions = _NOTHING
+        self._keys = _NOTHING
+        self._values = _NOTHING
         self._written = 0
-
-    def move(self, path: str) -> None:
-        """The file has another name now."""
-        self.path = self.file.path = path
 
     def start(self, *, fresh: bool = False) -> None:
         """Begin empty in memory, with an empty file; where there is none yet (`fresh`), the first write creates it."""
         if not fresh:
-            self.file.files.write(self.path, b"")
+            self.files.write(self.path, b"")
         self.in_memory = True
-        self._offsets = array("q")
-        self._positions = array("q")
+        self._keys = array("q")
+        self._values = array("q")
         self._written = 0
 
     def load(self) -> None:
         """Take the file's entries into memory, to append to them; zeros at the end are cut off."""
-        files = self.file.files
+        files, entry = self.files, self.entry
         fd = files.open(self.path)
         try:
-            count = self.file.count(fd)
-            data = files.pread(fd, count * 8, 0)
-            if files.size(self.path) != count * 8:
-                files.truncate(fd, count * 8)
+            count = len(_Rows(files, fd, self.path, entry))
+            size = count * entry.size
+            data = files.pread(fd, size, 0)
+            if files.length(fd) != size:
+                files.truncate(fd, size)
         finally:
             files.close(fd)
-        self._offsets = array("q", (entry[0] for entry in _OFFSET_ENTRY.iter_unpack(data)))
-        self._positions = array("q", (entry[1] for entry in _OFFSET_ENTRY.iter_unpack(data)))
+        self._keys = array("q", (key for key, _ in entry.iter_unpack(data)))
+        self._values = array("q", (value for _, value in entry.iter_unpack(data)))
         self._written = count
         self.in_memory = True
-        if any(a >= b for a, b in zip(self._offsets, self._offsets[1:], strict=False)) or any(
-            a >= b for a, b in zip(self._positions, self._positions[1:], strict=False)
-        ):
-            raise CorruptIndexError(f"{self.path} does not rise")
+        if not (_rises(self._keys) and _rises(self._values)):
+            raise CorruptIndexError(f"{self.path} does not rise from zero on")
 
     @property
     def entries(self) -> int:
         """How many entries there are."""
         if self.in_memory:
-            return len(self._offsets)
-        return self._look(self.file.count)
+            return len(self._keys)
+        return self._look(len)
+
+    def extend(self, keys: "array[int]", values: "array[int]") -> None:
+        """Add entries above all others, as a recovery finds them; offsets are relative."""
+        self._keys += keys
+        self._values += values
+        if len(self._keys) - self._written >= _PIECE:
+            self.write_pending()
+
+    def write_pending(self) -> None:
+        """Write what the file lacks."""
+        data = self._packed(self._keys[self._written :], self._values[self._written :])
+        position = self._written * self.entry.size
+        if data or not position:
+            files = self.files
+            fd = files.open(self.path, create=True)
+            try:
+                if data:
+                    files.pwrite(fd, data, position)
+                files.truncate(fd, position + len(data))
+            finally:
+                files.close(fd)
+        self._written = len(self._keys)
+
+    def seal(self) -> None:
+        """Write the rest and let go of the memory."""
+        if self.in_memory:
+            self.write_pending()
+            self.in_memory = False
+            self._keys = _NOTHING
+            self._values = _NOTHING
+
+    def _packed(self, keys: "array[int]", values: "array[int]") -> bytes:
+        """As they are in the file; the arrays are changed. A recovery writes millions of entries: not one by one."""
+        raise NotImplementedError
+
+    def _floor(self, key: int) -> tuple[int, int] | None:
+        """The last entry whose key is not above `key`."""
+        if self.in_memory:
+            i = bisect_right(self._keys, key) - 1
+            return (self._keys[i], self._values[i]) if i >= 0 else None
+        return self._look(lambda rows: rows.floor(key, 0))
+
+    def _last(self) -> tuple[int, int] | None:
+        if self.in_memory:
+            return (self._keys[-1], self._values[-1]) if self._keys else None
+        return self._look(_Rows.last)
+
+    def _forget(self, keep: int) -> None:
+        del self._keys[keep:], self._values[keep:]
+        self._written = 0 if keep < self._written else self._written
+
+    def _look(self, look: Callable[[_Rows], T]) -> T:
+        fd = self.files.open(self.path, read_only=True)
+        try:
+            return look(_Rows(self.files, fd, self.path, self.entry))
+        finally:
+            self.files.close(fd)
+
+
+class OffsetIndex(_Index):
+    """Offset of a batch's last record -> position of that batch."""
+
+    __slots__ = ()
+
+    entry = Struct(">ii")
 
     def append(self, offset: int, position: int) -> None:
         """Add an entry above all others."""
-        self._offsets.append(offset - self.base_offset)
-        self._positions.append(position)
-        if len(self._offsets) - self._written >= _PIECE:
-            self.write_pending()
-
-    def extend(self, relative_offsets: "array[int]", positions: "array[int]") -> None:
-        """Add entries above all others, as a recovery finds them."""
-        self._offsets += relative_offsets
-        self._positions += positions
-        if len(self._offsets) - self._written >= _PIECE:
+        self._keys.append(offset - self.base_offset)
+        self._values.append(position)
+        if len(self._keys) - self._written >= _PIECE:
             self.write_pending()
 
     def lookup(self, offset: int) -> int:
         """Position of a batch at or before the one that holds `offset`; 0 if no entry helps."""
-        relative = offset - self.base_offset
-        if self.in_memory:
-            i = bisect_right(self._offsets, relative) - 1
-            return self._positions[i] if i >= 0 else 0
-        found = self._look(lambda fd: self.file.floor(fd, relative, 0))
+        found = self._floor(offset - self.base_offset)
         return found[1] if found else 0
 
     def floor_position(self, limit: int) -> int:
         """The greatest known start of a batch that is not beyond `limit`."""
         if self.in_memory:
-            i = bisect_right(self._positions, limit) - 1
-            return self._positions[i] if i >= 0 else 0
-        found = self._look(lambda fd: self.file.floor(fd, limit, 1))
+            i = bisect_right(self._values, limit) - 1
+            return self._values[i] if i >= 0 else 0
+        found = self._look(lambda rows: rows.floor(limit, 1))
         return found[1] if found else 0
 
     def last(self) -> tuple[int, int]:
         """Offset and position of the last entry; the base offset and 0 without one."""
-        if self.in_memory:
-            if self._offsets:
-                return self.base_offset + self._offsets[-1], self._positions[-1]
-            return self.base_offset, 0
-        found = self._look(lambda fd: self.file.at(fd, count - 1) if (count := self.file.count(fd)) else None)
-        return (self.base_offset + found[0], found[1]) if found else (self.base_offset, 0)
+        offset, position = self._last() or (0, 0)
+        return self.base_offset + offset, position
 
     def truncate_to(self, offset: int) -> None:
         """Forget entries of `offset` and above. In memory only; `write_pending` brings the file in line."""
-        keep = bisect_left(self._offsets, offset - self.base_offset)
-        del self._offsets[keep:], self._positions[keep:]
-        self._written = 0 if keep < self._written else self._written
+        self._forget(bisect_left(self._keys, offset - self.base_offset))
 
-    def write_pending(self) -> None:
-        """Write what the file lacks."""
-        words = array("i", bytes(8 * (len(self._offsets) - self._written)))
-        words[::2] = array("i", self._offsets[self._written :])
-        words[1::2] = array("i", self._positions[self._written :])
-        data = _big_endian(words).tobytes()
-        _write_entries(self.file.files, self.path, data, self._written * 8)
-        self._written = len(self._offsets)
-
-    def seal(self) -> None:
-        """Write the rest and let go of the memory."""
-        if self.in_memory:
-            self.write_pending()
-            self.in_memory = False
-            self._offsets = _NOTHING
-            self._positions = _NOTHING
-
-    def _look(self, look: Callable[[int], T]) -> T:
-        return _with_file(self.file, look)
+    def _packed(self, keys: "array[int]", values: "array[int]") -> bytes:
+        words = array("i", bytes(8 * len(keys)))
+        words[::2] = array("i", keys)
+        words[1::2] = array("i", values)
+        return _big_endian(words).tobytes()
 
 
-class TimeIndex:
-    """Timestamp -> offset: every record with a greater timestamp lies after that offset. Both rise."""
+class TimeIndex(_Index):
+    """Timestamp -> offset: every record with a greater timestamp lies after that offset."""
 
-    __slots__ = ("_offsets", "_timestamps", "_written", "base_offset", "file", "in_memory", "path")
+    __slots__ = ()
 
-    def __init__(self, files: Files, path: str, base_offset: int) -> None:
-        self.file = _IndexFile(files, path, _TIME_ENTRY)
-        self.path = path
-        self.base_offset = base_offset
-        self.in_memory = False
-        self._timestamps = _NOTHING
-        self._offsets = _NOTHING
-        self._written = 0
-
-    def move(self, path: str) -> None:
-        """The file has another name now."""
-        self.path = self.file.path = path
-
-    def start(self, *, fresh: bool = False) -> None:
-        """Begin empty in memory, with an empty file; where there is none yet (`fresh`), the first write creates it."""
-        if not fresh:
-            self.file.files.write(self.path, b"")
-        self.in_memory = True
-        self._timestamps = array("q")
-        self._offsets = array("q")
-        self._written = 0
-
-    def load(self) -> None:
-        """Take the file's entries into memory, to append to them; zeros at the end are cut off."""
-        files = self.file.files
-        fd = files.open(self.path)
-        try:
-            count = self.file.count(fd)
-            data = files.pread(fd, count * 12, 0)
-            if files.size(self.path) != count * 12:
-                files.truncate(fd, count * 12)
-        finally:
-            files.close(fd)
-        self._timestamps = array("q", (entry[0] for entry in _TIME_ENTRY.iter_unpack(data)))
-        self._offsets = array("q", (entry[1] for entry in _TIME_ENTRY.iter_unpack(data)))
-        self._written = count
-        self.in_memory = True
-        if any(a >= b for a, b in zip(self._timestamps, self._timestamps[1:], strict=False)):
-            raise CorruptIndexError(f"{self.path} does not rise")
-
-    @property
-    def entries(self) -> int:
-        """How many entries there are."""
-        if self.in_memory:
-            return len(self._timestamps)
-        return self._look(self.file.count)
+    entry = Struct(">qi")
 
     def maybe_append(self, timestamp: int, offset: int) -> None:
         """Add an entry if the timestamp is above all others."""
-        if timestamp > (self._timestamps[-1] if self._timestamps else -1):
-            self._timestamps.append(timestamp)
-            self._offsets.append(offset - self.base_offset)
-            if len(self._timestamps) - self._written >= _PIECE:
+        if timestamp > (self._keys[-1] if self._keys else -1):
+            self._keys.append(timestamp)
+            self._values.append(offset - self.base_offset)
+            if len(self._keys) - self._written >= _PIECE:
                 self.write_pending()
-
-    def extend(self, timestamps: "array[int]", relative_offsets: "array[int]") -> None:
-        """Add entries above all others, as a recovery finds them."""
-        self._timestamps += timestamps
-        self._offsets += relative_offsets
-        if len(self._timestamps) - self._written >= _PIECE:
-            self.write_pending()
 
     def lookup(self, timestamp: int) -> tuple[int, int]:
         """The last entry not above `timestamp`, as (timestamp, offset); (-1, base offset) without one."""
-        if self.in_memory:
-            i = bisect_right(self._timestamps, timestamp) - 1
-            if i < 0:
-                return -1, self.base_offset
-            return self._timestamps[i], self.base_offset + self._offsets[i]
-        found = self._look(lambda fd: self.file.floor(fd, timestamp, 0))
-        return (found[0], self.base_offset + found[1]) if found else (-1, self.base_offset)
+        found, offset = self._floor(timestamp) or (-1, 0)
+        return found, self.base_offset + offset
 
     def last(self) -> tuple[int, int]:
         """Greatest timestamp and its offset; (-1, base offset) without an entry."""
-        if self.in_memory:
-            if self._timestamps:
-                return self._timestamps[-1], self.base_offset + self._offsets[-1]
-            return -1, self.base_offset
-        found = self._look(lambda fd: self.file.at(fd, count - 1) if (count := self.file.count(fd)) else None)
-        return (found[0], self.base_offset + found[1]) if found else (-1, self.base_offset)
+        timestamp, offset = self._last() or (-1, 0)
+        return timestamp, self.base_offset + offset
 
     def truncate_to(self, offset: int) -> None:
         """Forget entries of `offset` and above. In memory only; `write_pending` brings the file in line."""
-        keep = bisect_left(self._offsets, offset - self.base_offset)
-        del self._offsets[keep:], self._timestamps[keep:]
-        self._written = 0 if keep < self._written else self._written
+        self._forget(bisect_left(self._values, offset - self.base_offset))
 
-    def write_pending(self) -> None:
-        """Write what the file lacks."""
-        halves = array("i", _big_endian(self._timestamps[self._written :]).tobytes())
-        words = array("i", bytes(12 * (len(self._timestamps) - self._written)))
+    def _packed(self, keys: "array[int]", values: "array[int]") -> bytes:
+        halves = array("i", _big_endian(keys).tobytes())
+        words = array("i", bytes(12 * len(keys)))
         words[::3] = halves[::2]
         words[1::3] = halves[1::2]
-        words[2::3] = _big_endian(array("i", self._offsets[self._written :]))
-        data = words.tobytes()
-        _write_entries(self.file.files, self.path, data, self._written * 12)
-        self._written = len(self._timestamps)
-
-    def seal(self) -> None:
-        """Write the rest and let go of the memory."""
-        if self.in_memory:
-            self.write_pending()
-            self.in_memory = False
-            self._timestamps = _NOTHING
-            self._offsets = _NOTHING
-
-    def _look(self, look: Callable[[int], T]) -> T:
-        return _with_file(self.file, look)
+        words[2::3] = _big_endian(array("i", values))
+        return words.tobytes()
 
 
 def _big_endian(numbers: "array[int]") -> "array[int]":
-    """As they are in a file; the array is changed. A recovery writes millions of entries: not one by one."""
+    """As they are in a file; the array is changed."""
     if byteorder == "little":
         numbers.byteswap()
     return numbers
 
 
-def _with_file(file: _IndexFile, look: Callable[[int], T]) -> T:
-    fd = file.files.open(file.path, read_only=True)
-    try:
-        return look(fd)
-    finally:
-        file.files.close(fd)
-
-
-def _write_entries(files: Files, path: str, data: bytes, position: int) -> None:
-    if not data and position:
-        return
-    fd = files.open(path, create=True)
-    try:
-        if data:
-            files.pwrite(fd, data, position)
-        files.truncate(fd, position + len(data))
-    finally:
-        files.close(fd)
+def _rises(numbers: "array[int]") -> bool:
+    return not numbers or (numbers[0] >= 0 and all(map(lt, numbers, numbers[1:])))

@@ -4,27 +4,32 @@ from bisect import bisect_left, bisect_right
 from typing import TYPE_CHECKING
 
 from ottla.common.errors import ErrorCode, KafkaError
+from ottla.log.index import CorruptIndexError
+from ottla.log.segment import HarmedSegmentError, Segment, TornSegmentError
 from ottla.log.txn_index import AbortedTransaction
 from ottla.records import BatchHeader, check_crc, decode_batch
 
 if TYPE_CHECKING:
     from ottla.log.log import Log
-    from ottla.log.segment import Segment
 
 
-def learn(segments: "list[Segment]", maxima: list[int], limit: int) -> bool:
+def learn(segments: list[Segment], maxima: list[int], limit: int) -> bool:
     """Add the greatest timestamps up to the end of `limit` segments more; whether all sealed ones have theirs."""
     done = len(maxima)
     stop = min(len(segments) - 1, done + limit)
     greatest = maxima[-1] if maxima else -1
-    for i in range(done, stop):
-        greatest = max(greatest, segments[i].largest_timestamp()[0])
+    for segment in segments[done:stop]:
+        try:
+            timestamp, _ = segment.largest_timestamp()
+        except (CorruptIndexError, TornSegmentError) as error:
+            raise HarmedSegmentError(segment, error) from error
+        greatest = max(greatest, timestamp)
         maxima.append(greatest)
     return stop == len(segments) - 1
 
 
 def find_timestamp(
-    log: "Log", segments: "list[Segment]", maxima: list[int], timestamp: int, upper_bound: int
+    log: "Log", segments: list[Segment], maxima: list[int], timestamp: int, upper_bound: int
 ) -> tuple[int, int, int] | None:
     """See `Log.offset_for_timestamp`. Timestamps need not rise from segment to segment, their maxima do."""
     learn(segments, maxima, len(segments))
@@ -32,18 +37,20 @@ def find_timestamp(
         segment = segments[i]
         if segment.base_offset >= upper_bound:
             return None
-        if segment.largest_timestamp()[0] >= timestamp:
-            found = _find_in(segment, timestamp, log.log_start_offset, upper_bound)
-            if found is not None:
-                return found
+        try:
+            if segment.largest_timestamp()[0] >= timestamp:
+                found = _find_in(segment, timestamp, log.log_start_offset, upper_bound)
+                if found is not None:
+                    return found
+        except (CorruptIndexError, TornSegmentError) as error:
+            raise HarmedSegmentError(segment, error) from error
     return None
 
 
-def _find_in(segment: "Segment", timestamp: int, start: int, upper_bound: int) -> tuple[int, int, int] | None:
+def _find_in(segment: Segment, timestamp: int, start: int, upper_bound: int) -> tuple[int, int, int] | None:
     # All records with a greater timestamp than the entry's come after the entry's offset; one less finds equal ones.
     offset = segment.before_timestamp(timestamp)
-    position = segment.offset_index.lookup(max(offset, start))
-    for _, data, header in segment.batches(position):
+    for _, data, header in segment.batches(segment.locate(max(offset, start))):
         if header.base_offset >= upper_bound:
             return None
         if header.max_timestamp < timestamp or header.last_offset < start:
@@ -57,38 +64,44 @@ def _find_in(segment: "Segment", timestamp: int, start: int, upper_bound: int) -
     return None
 
 
-def find_max_timestamp(segments: "list[Segment]", maxima: list[int]) -> tuple[int, int, int] | None:
+def find_max_timestamp(segments: list[Segment], maxima: list[int]) -> tuple[int, int, int] | None:
     """See `Log.max_timestamp_offset`."""
     learn(segments, maxima, len(segments))
     best = segments[-1]
-    greatest = best.largest_timestamp()[0]
-    if maxima and maxima[-1] >= greatest:
-        greatest = maxima[-1]
-        best = segments[bisect_left(maxima, greatest)]
-    if greatest < 0:
-        return None
-    position = best.offset_index.lookup(best.largest_timestamp()[1])
-    for _, data, header in best.batches(position):
-        if header.max_timestamp == greatest:
-            _check(best, data, header)
-            for record in decode_batch(data):
-                if record.timestamp == greatest:
-                    return greatest, record.offset, header.partition_leader_epoch
+    try:
+        greatest = best.largest_timestamp()[0]
+        if maxima and maxima[-1] >= greatest:
+            greatest = maxima[-1]
+            best = segments[bisect_left(maxima, greatest)]
+        if greatest < 0:
+            return None
+        for _, data, header in best.batches(best.locate(best.largest_timestamp()[1])):
+            if header.max_timestamp == greatest:
+                _check(best, data, header)
+                for record in decode_batch(data):
+                    if record.timestamp == greatest:
+                        return greatest, record.offset, header.partition_leader_epoch
+    except (CorruptIndexError, TornSegmentError) as error:
+        raise HarmedSegmentError(best, error) from error
     return None
 
 
-def _check(segment: "Segment", data: memoryview, header: BatchHeader) -> None:
+def _check(segment: Segment, data: memoryview, header: BatchHeader) -> None:
     if not check_crc(data, 0, len(data)):
         raise KafkaError(
             ErrorCode.CORRUPT_MESSAGE, f"{segment.path()}: the batch at offset {header.base_offset} has a wrong CRC"
         )
 
 
-def collect_aborted(segments: "list[Segment]", bases: list[int], start: int, upper: int) -> list[AbortedTransaction]:
+def collect_aborted(segments: list[Segment], bases: list[int], start: int, upper: int) -> list[AbortedTransaction]:
     """See `Log.aborted_transactions`."""
     found: list[AbortedTransaction] = []
-    for i in range(max(bisect_right(bases, start) - 1, 0), len(segments)):
-        for entry in segments[i].txn_index.all():
+    for segment in segments[max(bisect_right(bases, start) - 1, 0) :]:
+        try:
+            entries = segment.txn_index.all()
+        except CorruptIndexError as error:
+            raise HarmedSegmentError(segment, error) from error
+        for entry in entries:
             if entry.last_offset >= start and entry.first_offset < upper:
                 found.append(entry)
             if entry.last_stable_offset >= upper:

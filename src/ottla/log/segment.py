@@ -9,7 +9,7 @@ index. A segment checks nothing that its log has checked, and raises OSError as 
 import logging
 from bisect import bisect_left, bisect_right
 from collections import OrderedDict
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from struct import Struct
 from typing import TYPE_CHECKING
 
@@ -26,8 +26,9 @@ SUFFIXES = (".log", ".index", ".timeindex", ".txnindex")
 DELETED = ".deleted"
 CLEANED = ".cleaned"
 SWAP = ".swap"
-# Base offset, length, last offset delta: what a walk over batches needs.
+# Base offset, length, last offset delta; then the greatest timestamp.
 _PLACE = Struct(">qi11xi")
+_PLACE_AND_TIME = Struct(">qi11xi8xq")
 _LOG_OVERHEAD = 12
 _MAGIC_POSITION = 16
 _MAGIC = 2
@@ -243,8 +244,8 @@ class Segment:
         for kind, path in zip(SUFFIXES, old, strict=True):
             if self.files.exists(path):
                 self.files.rename(path, self.path(kind))
-        self.offset_index.move(self.path(".index"))
-        self.time_index.move(self.path(".timeindex"))
+        self.offset_index.path = self.path(".index")
+        self.time_index.path = self.path(".timeindex")
         self.txn_index.path = self.path(".txnindex")
 
     # Appending
@@ -315,16 +316,23 @@ class Segment:
         position = self._hints.get(offset)
         if position is not None:
             return position
-        start = self.offset_index.lookup(offset)
-        for position, base, _, last in self.walk(start):
+        start = self._indexed(offset)
+        for position, base, _, last, _ in self.walk(start):
             if position == start and position and not self.base_offset <= base <= offset:
                 raise CorruptIndexError(f"{self.offset_index.path} points to no batch at or before offset {offset}")
             if last >= offset:
                 return position
         return self.size
 
-    def walk(self, position: int) -> Iterator[tuple[int, int, int, int]]:
-        """Position, base offset, size, last offset of the batches from `position` (the start of one) on.
+    def _indexed(self, offset: int) -> int:
+        """Where, by the index, a walk to `offset` may begin. Raises CorruptIndexError where no batch can be."""
+        position = self.offset_index.lookup(offset)
+        if position and position >= self.size:
+            raise CorruptIndexError(f"{self.offset_index.path} points behind the end, to {position}")
+        return position
+
+    def walk(self, position: int) -> Iterator[tuple[int, int, int, int, int]]:
+        """Position, base offset, size, last offset, greatest timestamp of the batches from `position` (a start) on.
 
         Raises TornSegmentError where no whole batch is.
         """
@@ -338,11 +346,11 @@ class Segment:
                 start, at = position, 0
                 if len(data) < HEADER_SIZE:
                     raise TornSegmentError(f"{self.path()} is shorter than {end} bytes")
-            base, length, delta = _PLACE.unpack_from(data, at)
+            base, length, delta, timestamp = _PLACE_AND_TIME.unpack_from(data, at)
             size = length + _LOG_OVERHEAD
             if size < HEADER_SIZE or position + size > end or data[at + _MAGIC_POSITION] != _MAGIC:
                 raise TornSegmentError(f"{self.path()} holds no whole batch at {position}")
-            yield position, base, size, base + delta
+            yield position, base, size, base + delta, timestamp
             position += size
 
     def cut(self, start: int, limit: int) -> int:
@@ -353,7 +361,7 @@ class Segment:
         far = limit - start > _WALK_CHUNK
         end = max(self.offset_index.floor_position(limit), start) if far else start
         next_offset = -1
-        for position, base, size, last in self.walk(end):
+        for position, base, size, last, _ in self.walk(end):
             if position + size > limit:
                 next_offset = base if next_offset < 0 else next_offset
                 break
@@ -431,7 +439,7 @@ class Segment:
         result = self.base_offset
         _, position = self.offset_index.last()
         end = position if position < self.size else 0
-        for position, _, size, last in self.walk(end):
+        for position, _, size, last, _ in self.walk(end):
             end = position + size
             result = last + 1
         if end != self.size:
@@ -441,40 +449,54 @@ class Segment:
     def largest_timestamp(self) -> tuple[int, int]:
         """The greatest timestamp and the last offset of its batch; (-1, base offset) if there is none."""
         if self._max_timestamp is None:
-            timestamp, offset = self.time_index.last()
-            if self.sealed and timestamp >= 0 and not self._says(timestamp, offset):
-                # Retention goes by this: a harmed index must not cost records.
-                logger.warning("%s says what its segment does not: it is made anew", self.time_index.path)
-                self.rebuild_indices(_REBUILD_INTERVAL)
-                return self.largest_timestamp()
-            if not self.sealed or timestamp < 0:
-                position = self.offset_index.lookup(offset)
-                for _, _, header in self.batches(position if position < self.size else 0):
-                    if header.max_timestamp > timestamp:
-                        timestamp, offset = header.max_timestamp, header.last_offset
-            self._max_timestamp, self._max_offset = timestamp, offset
+            was_open = self.fd >= 0
+            try:
+                self._max_timestamp, self._max_offset = self._look_up_largest()
+            finally:
+                if not was_open:  # thousands are asked in a row: readers keep their descriptors
+                    self.close_file()
         return self._max_timestamp, self._max_offset
+
+    def _look_up_largest(self) -> tuple[int, int]:
+        timestamp, offset = -1, self.base_offset
+        if self.size <= _WALK_CHUNK:  # one read, of what the indices only tell about
+            for _, _, _, last, greatest in self.walk(0):
+                if greatest > timestamp:
+                    timestamp, offset = greatest, last
+            return timestamp, offset
+        timestamp, offset = self._believed(TimeIndex.last)
+        if self.sealed and timestamp >= 0:
+            return timestamp, offset
+        for _, _, header in self.batches(self._indexed(offset)):
+            if header.max_timestamp > timestamp:
+                timestamp, offset = header.max_timestamp, header.last_offset
+        return timestamp, offset
+
+    def _believed(self, look: Callable[[TimeIndex], tuple[int, int]]) -> tuple[int, int]:
+        """An entry of the time index, if the batch there says the same; otherwise the index is made anew.
+
+        Retention goes by it, too: a harmed index must not cost records.
+        """
+        try:
+            timestamp, offset = look(self.time_index)
+            if not self.sealed or timestamp < 0 or self._says(timestamp, offset):
+                return timestamp, offset
+        except CorruptIndexError as error:
+            logger.warning("%s", error)
+        logger.warning("%s says what its segment does not: it is made anew", self.time_index.path)
+        self.rebuild_indices(_REBUILD_INTERVAL)
+        return look(self.time_index)
 
     def _says(self, timestamp: int, offset: int) -> bool:
         """Whether the batch that holds `offset` has this greatest timestamp."""
-        if not self.base_offset <= offset <= self.base_offset + INT32_MAX:
-            return False
-        position = self.locate(offset)
-        if position >= self.size:
-            return False
-        return read_header(self.files.pread(self.open_file(), HEADER_SIZE, position)).max_timestamp == timestamp
+        for _, _, _, last, greatest in self.walk(self._indexed(offset)):
+            if last >= offset:
+                return greatest == timestamp
+        return False
 
     def before_timestamp(self, timestamp: int) -> int:
-        """An offset of which is known that all records of `timestamp` or later come after it; the base offset if none.
-
-        By the time index, if the batch there says the same; otherwise the index is made anew.
-        """
-        found, offset = self.time_index.lookup(timestamp - 1)
-        if self.sealed and found >= 0 and not self._says(found, offset):
-            logger.warning("%s says what its segment does not: it is made anew", self.time_index.path)
-            self.rebuild_indices(_REBUILD_INTERVAL)
-            found, offset = self.time_index.lookup(timestamp - 1)
-        return offset
+        """An offset after which, it is known, all records of `timestamp` or later come; the base offset if none."""
+        return self._believed(lambda index: index.lookup(timestamp - 1))[1]
 
     def first_batch_timestamp(self) -> int:
         """The first batch's greatest timestamp, by which rolling is timed; -1 if it is empty."""
@@ -524,3 +546,11 @@ class Segment:
 
 class TornSegmentError(Exception):
     """A segment does not end with a whole batch: it needs recovery."""
+
+
+class HarmedSegmentError(Exception):
+    """What is wrong with which segment."""
+
+    def __init__(self, segment: Segment, problem: Exception) -> None:
+        super().__init__(str(problem))
+        self.segment = segment

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable
 from typing import Any
 
@@ -71,10 +72,25 @@ def test_timestamps_of_many_segments_are_looked_up_in_slices(room: Room, monkeyp
 
     room.broker.later = later
     monkeypatch.setattr(list_offsets, "SLICE", 2)
+    passing = itertools.count(step=list_offsets.TURN_MS)  # each slice takes as long as a turn may
+    monkeypatch.setattr(room.loop, "monotonic_ms", lambda: next(passing))
     assert listed(room, START_MS + 6) == (0, START_MS + 6, 6, 0)
     assert len(turns) == 3
     assert listed(room, START_MS + 3) == (0, START_MS + 3, 3, 0)
     assert len(turns) == 3
+
+
+def test_slices_of_a_fast_disk_share_a_turn(room: Room, monkeypatch: pytest.MonkeyPatch) -> None:
+    room.create("t", segment_bytes="1048576")
+    log = room.partition("t").log
+    for i in range(8):
+        room.append("t", b"%d" % i, timestamp=START_MS + i)
+        log.roll()
+    turns: list[Callable[[], None]] = []
+    room.broker.later = turns.append
+    monkeypatch.setattr(list_offsets, "SLICE", 2)
+    assert listed(room, START_MS + 6) == (0, START_MS + 6, 6, 0)
+    assert not turns
 
 
 @pytest.mark.parametrize("version", range(1, 12))

@@ -30,28 +30,27 @@ LATEST, EARLIEST, MAX_TIMESTAMP, EARLIEST_LOCAL, LATEST_TIERED, EARLIEST_PENDING
 SINCE_VERSION = {MAX_TIMESTAMP: 7, EARLIEST_LOCAL: 8, LATEST_TIERED: 9, EARLIEST_PENDING_UPLOAD: 11}
 UNKNOWN = (-1, -1, -1)
 
-
-# Segments whose timestamps are looked up in one turn of the loop: 2 ms of it.
-SLICE = 64
+# How long one turn of the loop looks up timestamps of segments, so that nobody else waits; and how many between two
+# looks at the clock: on a slow disk each may take most of a millisecond.
+TURN_MS = 2
+SLICE = 4
 
 
 def handle(
     broker: Broker, context: RequestContext, request: ListOffsetsRequest
 ) -> ListOffsetsResponse | Completion[ListOffsetsResponse]:
     """Answer each partition by itself; later, if timestamps of many segments have to be looked up first."""
-    unknown = [log for log in _logs_to_search(broker, request) if not _learns(log)]
+    unknown = list(_logs_to_search(broker, request))
     later = broker.later
-    if not unknown or later is None:
+    if later is None or _learn_for_a_turn(broker, unknown):
         return _answer(broker, context, request)
     result: Completion[ListOffsetsResponse] = Completion()
 
     def go_on() -> None:
-        if _learns(unknown[-1]):
-            unknown.pop()
-        if unknown:
-            later(go_on)
-        else:
+        if _learn_for_a_turn(broker, unknown):
             result.complete(_answer(broker, context, request))
+        else:
+            later(go_on)
 
     later(go_on)
     return result
@@ -67,12 +66,19 @@ def _logs_to_search(broker: Broker, request: ListOffsetsRequest) -> Iterator[Log
                     continue  # the answer says so
 
 
-def _learns(log: Log) -> bool:
-    """Whether the timestamps are known now, or cannot be, which the answer says."""
-    try:
-        return log.learn_timestamps(SLICE)
-    except KafkaError:
-        return True
+def _learn_for_a_turn(broker: Broker, unknown: list[Log]) -> bool:
+    """Whether the timestamps of all logs are known now, or cannot be, which the answer says; those are taken out."""
+    began_ms = broker.clock.monotonic_ms()
+    while unknown:
+        try:
+            known = unknown[-1].learn_timestamps(SLICE)
+        except KafkaError:
+            known = True
+        if known:
+            unknown.pop()
+        if unknown and broker.clock.monotonic_ms() - began_ms >= TURN_MS:
+            return False
+    return True
 
 
 def _answer(broker: Broker, context: RequestContext, request: ListOffsetsRequest) -> ListOffsetsResponse:
