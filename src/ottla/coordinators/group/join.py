@@ -135,7 +135,7 @@ def _replace_static(
         return effects + _replace_in_stable(core, call, group, member, new_id, request, protocols)
     core.forget_heartbeat(group, member.member_id)
     group.rename(member.member_id, new_id)
-    # Not even if its first join was still parked: the time of one who cannot beat would be its session's now.
+    # It came back, so it is there: while this join is parked it need not beat, even if its first one was parked too.
     member.is_new = False
     effects += _park(group, member, call, request, protocols)
     core.expect_heartbeat(group, member, now)
