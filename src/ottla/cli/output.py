@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple, TextIO
 
 from ottla.cli import human
-from ottla.cli.terminal import Style
+from ottla.cli.terminal import Style, terminal_columns
 
 _GAP = "  "
 _SHORTEST = 10
@@ -186,7 +186,7 @@ class Output:
         """On a terminal the columns that may be cut give way, the widest first; elsewhere nothing is cut."""
         if not self.stream.isatty():
             return
-        room = _terminal_columns() - len(_GAP) * (len(columns) - 1)
+        room = terminal_columns() - len(_GAP) * (len(columns) - 1)
         able = [index for index, column in enumerate(columns) if column.narrow]
         while sum(widths) > room and able:
             widest = max(able, key=widths.__getitem__)
@@ -215,7 +215,7 @@ class Bar:
         unit = "" if self._unit == "B" else f" {self._unit}"
         if self._total:
             share = min(1.0, self._done / self._total)
-            width = max(10, min(30, _terminal_columns() - 45))
+            width = max(10, min(30, terminal_columns() - 45))
             whole = human.size(self._total) if self._unit == "B" else f"{self._total:,}"
             full = "━" * round(width * share)
             style = Style.of(sys.stderr)
@@ -241,9 +241,3 @@ class _Bars:
 
     def __exit__(self, *_: object) -> None:
         self._bar.clear()
-
-
-def _terminal_columns() -> int:
-    from shutil import get_terminal_size  # with its archive formats, 3 ms that no start needs
-
-    return get_terminal_size().columns

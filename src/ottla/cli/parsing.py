@@ -9,7 +9,7 @@ import sys
 from collections.abc import Callable, Iterable, Mapping
 from typing import NamedTuple, NoReturn
 
-from ottla.cli.terminal import Style
+from ottla.cli.terminal import Style, terminal_columns
 
 
 class Verb(NamedTuple):
@@ -27,7 +27,8 @@ class Formatter(argparse.HelpFormatter):
     """Fills paragraphs to the terminal's width; what follows a line that ends in a colon keeps its lines."""
 
     def __init__(self, prog: str) -> None:
-        super().__init__(prog, max_help_position=28)
+        # Without a width, argparse would ask `shutil`, and each parser makes a formatter for each of its arguments.
+        super().__init__(prog, max_help_position=28, width=terminal_columns() - 2)
 
     def _format_usage(self, usage, actions, groups, prefix):  # type: ignore[no-untyped-def]
         if usage is None:
