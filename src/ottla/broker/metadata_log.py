@@ -22,36 +22,31 @@ from collections.abc import Callable, Iterable
 from random import SystemRandom
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
-from ottla.broker import metadata_snapshots as snapshots
-from ottla.broker.metadata_loading import load, read_synced, write_synced
-from ottla.broker.metadata_snapshots import SnapshotId, SnapshotWriter
+from ottla.broker.metadata_loading import load, write_synced
+from ottla.broker.metadata_opening import check_voters, first_records, open_metadata_log, read_election, write_election
 from ottla.broker.metadata_snapshotting import MetadataLogSettings, RunInThread, Snapshotter
 from ottla.broker.producer_ids import ProducerIds
 from ottla.common.clock import Clock
 from ottla.common.completion import Completion
 from ottla.common.errors import ErrorCode, KafkaError
 from ottla.common.frozen import frozen
-from ottla.common.ids import METADATA_TOPIC, METADATA_TOPIC_ID, ZERO_UUID, TopicPartition, Uuid
+from ottla.common.ids import ZERO_UUID, Uuid
 from ottla.controller import ConfigRules, Controller, ControllerSettings, Outcome
 from ottla.controller.state import RandomSource
-from ottla.log.config import LogConfig
 from ottla.log.files import Files
-from ottla.log.home import Home
 from ottla.log.log import Log
-from ottla.log.recovery import Opening, open_log
-from ottla.metadata.features import LATEST_METADATA_VERSION, METADATA_VERSION, bootstrap_records, record_version
+from ottla.metadata.features import LATEST_METADATA_VERSION, record_version
 from ottla.metadata.image import MetadataImage
 from ottla.protocol import metadata_records as m
 from ottla.protocol.control_records import (
     ControlType,
     LeaderChangeMessage,
     LeaderChangeVoter,
-    VotersRecord,
     encode_control_key,
 )
 from ottla.protocol.message import Message
 from ottla.protocol.metadata_records import encode_metadata_record
-from ottla.raft import AppendLeaderChange, Commit, Effect, Election, Flush, LogEnd, Persist, RaftCore, quorum_state
+from ottla.raft import AppendLeaderChange, Commit, Effect, Flush, LogEnd, Persist, RaftCore
 from ottla.raft.events import Appended, Event, Flushed, Started
 from ottla.records import encode_batch, read_header
 
@@ -65,7 +60,6 @@ logger = logging.getLogger(__name__)
 R = TypeVar("R")
 Listener = Callable[["MetadataImage | None", MetadataImage], None]
 
-PARTITION = TopicPartition(METADATA_TOPIC, 0)
 MAX_BATCH_BYTES = 4 << 20
 _CONTROL = 0x20
 
@@ -139,7 +133,7 @@ class MetadataShell:
         self._in_transaction = loaded.in_transaction
         self._snapshots = Snapshotter(log, loaded, settings, clock, run_in_thread)
         self.image: MetadataImage = controller.load(loaded.image, log.log_end_offset)
-        self.raft = RaftCore(node_id, {node_id}, self._read_election(), random)
+        self.raft = RaftCore(node_id, {node_id}, read_election(log), random)
 
     # -- opening -----------------------------------------------------------------------------------------------
 
@@ -168,7 +162,7 @@ class MetadataShell:
         settings = settings or MetadataLogSettings()
         files = files or Files()
         random = random or SystemRandom()
-        log = _open_log(directory, files, settings, clock)
+        log = open_metadata_log(directory, files, settings, clock)
         controller = Controller(
             node_id=node_id, cluster_id=cluster_id, rules=rules, random=random, settings=controller_settings
         )
@@ -187,43 +181,18 @@ class MetadataShell:
         return shell
 
     def _start(self, directory: str) -> None:
-        self._check_voters()
+        check_voters(self.log, self._controls, self.node_id)
         end = LogEnd(self.log.log_end_offset, self.log.latest_epoch)
         epochs = tuple((entry.epoch, entry.start_offset) for entry in self.log.epochs.entries)
         self._step(Started(end, min(self.log.flushed_offset, end.offset), epochs))
         if self._in_transaction:
             self._append_messages([m.AbortTransactionRecord(reason="The controller restarted")])
         if not self._controller.image.features:
-            self._bootstrap(directory)
+            self._append(first_records(directory, self._files, self._clock.wall_ms()))
         lowered = self._controller.lower_features()
         for record in lowered:
             logger.warning("%s is lowered to %d, the level that is served here", record.name, record.feature_level)
         self._append([*lowered])
-
-    def _check_voters(self) -> None:
-        value = self._controls.get(ControlType.KRAFT_VOTERS)
-        voters = {voter.voter_id for voter in VotersRecord.decode(value, 0).voters} if value else {self.node_id}
-        if voters != {self.node_id}:
-            raise KafkaError(
-                ErrorCode.INCONSISTENT_VOTER_SET,
-                f"The metadata in {self.log.directory} is of a quorum of the nodes {sorted(voters)}; only a quorum of"
-                f" one voter, this node {self.node_id}, is supported",
-            )
-
-    def _bootstrap(self, directory: str) -> None:
-        """The first records of a new cluster: those that `format` left in `bootstrap.checkpoint`, or our own."""
-        path = f"{directory}/{snapshots.BOOTSTRAP_FILE}"
-        records: list[Message] = []
-        if self._files.exists(path):
-            try:
-                records = snapshots.parse(self._files.read(path), path).records
-            except snapshots.DamagedSnapshotError as error:
-                logger.warning("Passing over %s", error)
-        if not any(isinstance(r, m.FeatureLevelRecord) and r.name == METADATA_VERSION for r in records):
-            records = bootstrap_records()
-            # Not synced: a torn file is passed over and written again, until the log itself holds the records.
-            self._files.write(path, bootstrap_bytes(records, self._clock.wall_ms()))
-        self._append(records)
 
     def register(self, request: BrokerRegistrationRequest, *, clean_shutdown: bool) -> BrokerRegistrationResponse:
         """Register this node's own broker; blocks until that, and all before it, is on disk and in `image`."""
@@ -364,9 +333,7 @@ class MetadataShell:
 
     def _obey(self, effect: Effect) -> None:
         if isinstance(effect, Persist):
-            path = f"{self.log.directory}/{quorum_state.FILE_NAME}"
-            text = quorum_state.encode(effect.election, self.raft.voters)
-            self._files.write_atomically(path, text.encode())
+            write_election(self.log, effect.election, self.raft.voters)
         elif isinstance(effect, AppendLeaderChange):
             self._append_leader_change(effect)
         elif isinstance(effect, Flush):
@@ -477,17 +444,6 @@ class MetadataShell:
         for item in waiting:
             item.failed(error)
 
-    def _read_election(self) -> Election:
-        path = f"{self.log.directory}/{quorum_state.FILE_NAME}"
-        if not self._files.exists(path):
-            return Election()
-        try:
-            return quorum_state.decode(self._files.read(path).decode())
-        except ValueError as error:
-            # One voter gave its vote to nobody else: the log's epoch is all that it needs.
-            logger.warning("Passing over %s, which cannot be read: %s", path, error)
-            return Election()
-
     # -- snapshots ---------------------------------------------------------------------------------------------
 
     def tick(self) -> None:
@@ -507,21 +463,6 @@ class MetadataShell:
         self._snapshots.begin(self.image)
 
 
-def _open_log(directory: str, files: Files, settings: MetadataLogSettings, clock: Clock) -> Log:
-    config = LogConfig(
-        segment_bytes=settings.segment_bytes, segment_ms=settings.segment_ms, retention_ms=-1, retention_bytes=-1
-    )
-    return open_log(
-        Home(directory, files),
-        f"{directory}/{PARTITION}",
-        PARTITION,
-        config,
-        opening=Opening(recovery_point=read_synced(files, f"{directory}/{PARTITION}")),
-        topic_id=METADATA_TOPIC_ID,
-        clock=clock,
-    )
-
-
 def _parts(values: Iterable[bytes]) -> Iterable[list[bytes]]:
     part: list[bytes] = []
     size = 0
@@ -532,11 +473,3 @@ def _parts(values: Iterable[bytes]) -> Iterable[list[bytes]]:
         part.append(value)
         size += len(value)
     yield part
-
-
-def bootstrap_bytes(records: Iterable[Message], now_ms: int) -> bytes:
-    """The content of `bootstrap.checkpoint`, for `format` as well."""
-    writer = SnapshotWriter(SnapshotId(0, 0), ((record, 0) for record in records), {}, now_ms, 0)
-    while writer.step():
-        pass
-    return bytes(writer.data)

@@ -19,15 +19,17 @@ from ottla.protocol.messages.describe_quorum import (
 if TYPE_CHECKING:
     from ottla.broker.broker import Broker
     from ottla.broker.context import RequestContext
+    from ottla.broker.metadata_log import QuorumDescription
 
 
 def handle(broker: Broker, context: RequestContext, request: DescribeQuorumRequest) -> DescribeQuorumResponse:
     """Describe partition 0 of the metadata topic; there is no other quorum."""
+    quorum = broker.metadata.describe_quorum()
     topics = [
         ResponseTopicData(
             topic_name=topic.topic_name,
             partitions=[
-                _partition(broker)
+                _partition(quorum)
                 if topic.topic_name == METADATA_TOPIC and partition.partition_index == 0
                 else ResponsePartitionData(
                     partition_index=partition.partition_index,
@@ -39,11 +41,12 @@ def handle(broker: Broker, context: RequestContext, request: DescribeQuorumReque
         )
         for topic in request.topics
     ]
-    return DescribeQuorumResponse(error_code=ErrorCode.NONE, error_message=None, topics=topics, nodes=_nodes(broker))
+    return DescribeQuorumResponse(
+        error_code=ErrorCode.NONE, error_message=None, topics=topics, nodes=_nodes(broker, quorum)
+    )
 
 
-def _partition(broker: Broker) -> ResponsePartitionData:
-    quorum = broker.metadata.describe_quorum()
+def _partition(quorum: QuorumDescription) -> ResponsePartitionData:
     return ResponsePartitionData(
         partition_index=0,
         error_code=ErrorCode.NONE,
@@ -65,10 +68,10 @@ def _partition(broker: Broker) -> ResponsePartitionData:
     )
 
 
-def _nodes(broker: Broker) -> list[Node]:
+def _nodes(broker: Broker, quorum: QuorumDescription) -> list[Node]:
     """Where the voters are reached as controllers; a node without a controller listener has no such place."""
     listeners = [
         Listener(name=listener.name, host=listener.host or "localhost", port=listener.port)
         for listener in broker.config.controller_listeners
     ]
-    return [Node(node_id=voter.replica_id, listeners=listeners) for voter in broker.metadata.describe_quorum().voters]
+    return [Node(node_id=voter.replica_id, listeners=listeners) for voter in quorum.voters]

@@ -1,0 +1,104 @@
+"""What a node finds in its metadata directory, or puts there, before it leads: log, vote, voters, first records."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING
+
+from ottla.broker import metadata_snapshots as snapshots
+from ottla.broker.metadata_loading import read_synced
+from ottla.broker.metadata_snapshots import SnapshotId, SnapshotWriter
+from ottla.common.errors import ErrorCode, KafkaError
+from ottla.common.ids import METADATA_TOPIC, METADATA_TOPIC_ID, TopicPartition
+from ottla.log.config import LogConfig
+from ottla.log.home import Home
+from ottla.log.recovery import Opening, open_log
+from ottla.metadata.features import METADATA_VERSION, bootstrap_records
+from ottla.protocol import metadata_records as m
+from ottla.protocol.control_records import ControlType, VotersRecord
+from ottla.raft import Election, quorum_state
+
+if TYPE_CHECKING:
+    from ottla.broker.metadata_snapshotting import MetadataLogSettings
+    from ottla.common.clock import Clock
+    from ottla.log.files import Files
+    from ottla.log.log import Log
+    from ottla.protocol.message import Message
+
+logger = logging.getLogger(__name__)
+
+PARTITION = TopicPartition(METADATA_TOPIC, 0)
+
+
+def open_metadata_log(directory: str, files: Files, settings: MetadataLogSettings, clock: Clock) -> Log:
+    """The log in a log directory, made if there is none. Raises OSError and KafkaError."""
+    config = LogConfig(
+        segment_bytes=settings.segment_bytes, segment_ms=settings.segment_ms, retention_ms=-1, retention_bytes=-1
+    )
+    return open_log(
+        Home(directory, files),
+        f"{directory}/{PARTITION}",
+        PARTITION,
+        config,
+        opening=Opening(recovery_point=read_synced(files, f"{directory}/{PARTITION}")),
+        topic_id=METADATA_TOPIC_ID,
+        clock=clock,
+    )
+
+
+def check_voters(log: Log, controls: Mapping[ControlType, bytes], node_id: int) -> None:
+    """Raise INCONSISTENT_VOTER_SET if the log is of a quorum of others."""
+    value = controls.get(ControlType.KRAFT_VOTERS)
+    voters = {voter.voter_id for voter in VotersRecord.decode(value, 0).voters} if value else {node_id}
+    if voters != {node_id}:
+        raise KafkaError(
+            ErrorCode.INCONSISTENT_VOTER_SET,
+            f"The metadata in {log.directory} is of a quorum of the nodes {sorted(voters)}; only a quorum of one voter,"
+            f" this node {node_id}, is supported",
+        )
+
+
+def read_election(log: Log) -> Election:
+    """The vote that the node gave last."""
+    path = _election_path(log)
+    if not log.files.exists(path):
+        return Election()
+    try:
+        return quorum_state.decode(log.files.read(path).decode())
+    except ValueError as error:
+        # One voter gave its vote to nobody else: the log's epoch is all that it needs.
+        logger.warning("Passing over %s, which cannot be read: %s", path, error)
+        return Election()
+
+
+def write_election(log: Log, election: Election, voters: Iterable[int]) -> None:
+    """Keep the vote: it is on disk when this returns."""
+    log.files.write_atomically(_election_path(log), quorum_state.encode(election, voters).encode())
+
+
+def _election_path(log: Log) -> str:
+    return f"{log.directory}/{quorum_state.FILE_NAME}"
+
+
+def first_records(directory: str, files: Files, now_ms: int) -> list[Message]:
+    """The first records of a new cluster: those that a tool left in `bootstrap.checkpoint`, or our own, left there."""
+    path = f"{directory}/{snapshots.BOOTSTRAP_FILE}"
+    records: list[Message] = []
+    if files.exists(path):
+        try:
+            records = snapshots.parse(files.read(path), path).records
+        except snapshots.DamagedSnapshotError as error:
+            logger.warning("Passing over %s", error)
+    if not any(isinstance(r, m.FeatureLevelRecord) and r.name == METADATA_VERSION for r in records):
+        records = bootstrap_records()
+        # Not synced: a torn file is passed over and written again, until the log itself holds the records.
+        files.write(path, _bootstrap_bytes(records, now_ms))
+    return records
+
+
+def _bootstrap_bytes(records: Iterable[Message], now_ms: int) -> bytes:
+    writer = SnapshotWriter(SnapshotId(0, 0), ((record, 0) for record in records), {}, now_ms, 0)
+    while writer.step():
+        pass
+    return bytes(writer.data)
