@@ -140,6 +140,11 @@ class MetadataImage:
         """The finalized level of metadata.version; 0 before the bootstrap records."""
         return self.features.get("metadata.version", 0)
 
+    def offline_replicas(self, partition: PartitionImage) -> list[int]:
+        """The replicas whose brokers are not there, or fenced."""
+        brokers = self.brokers
+        return [replica for replica in partition.replicas if replica not in brokers or brokers[replica].fenced]
+
     def config(self, kind: int, name: str) -> Mapping[str, str]:
         """The dynamic settings of one resource; empty if it has none."""
         return self.configs.get((kind, name), _NOTHING)

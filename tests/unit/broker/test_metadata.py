@@ -8,7 +8,10 @@ from typing import Any
 
 from ottla.common.errors import ErrorCode
 from ottla.common.ids import OFFSETS_TOPIC, ZERO_UUID
+from ottla.protocol.messages.create_topics import CreatableReplicaAssignment, CreatableTopic, CreateTopicsRequest
+from ottla.protocol.messages.describe_topic_partitions import DescribeTopicPartitionsRequest, TopicRequest
 from ottla.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
+from tests.unit.controller.support import registration
 
 from .room import Room, open_room
 
@@ -32,6 +35,16 @@ def test_all_topics_or_none(room: Room) -> None:
     assert {topic.name: topic.is_internal for topic in everything.topics} == {"a": False, OFFSETS_TOPIC: True}
     assert ask(room, []).topics == []
     assert set(codes(ask(room, [], version=0))) == {"a", OFFSETS_TOPIC}
+
+
+def test_replica_of_a_broker_that_is_fenced_is_offline_in_both_descriptions(room: Room) -> None:
+    room.broker.metadata.submit(lambda controller: controller.register_broker(registration(2))).result()
+    topic = CreatableTopic(name="a", num_partitions=-1, replication_factor=-1)
+    topic.assignments = [CreatableReplicaAssignment(partition_index=0, broker_ids=[1, 2])]
+    assert not room.ask(CreateTopicsRequest(topics=[topic])).topics[0].error_code
+    for response in (ask(room, ["a"]), room.ask(DescribeTopicPartitionsRequest(topics=[TopicRequest("a")]))):
+        (partition,) = response.topics[0].partitions
+        assert (partition.replica_nodes, partition.isr_nodes, partition.offline_replicas) == ([1, 2], [1], [2])
 
 
 def test_answer_in_every_version(room: Room) -> None:

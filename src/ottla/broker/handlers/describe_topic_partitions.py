@@ -96,7 +96,6 @@ def _topic(image: MetadataImage, topic: TopicImage, indexes: list[int]) -> Descr
 
 
 def _partition(image: MetadataImage, index: int, partition: PartitionImage) -> DescribeTopicPartitionsResponsePartition:
-    offline = [r for r in partition.replicas if r not in image.brokers or image.brokers[r].fenced]
     return DescribeTopicPartitionsResponsePartition(
         error_code=ErrorCode.NONE if partition.leader >= 0 else ErrorCode.LEADER_NOT_AVAILABLE,
         partition_index=index,
@@ -106,5 +105,5 @@ def _partition(image: MetadataImage, index: int, partition: PartitionImage) -> D
         isr_nodes=list(partition.isr),
         eligible_leader_replicas=list(partition.eligible_leader_replicas),
         last_known_elr=list(partition.last_known_elr),
-        offline_replicas=offline,
+        offline_replicas=image.offline_replicas(partition),
     )

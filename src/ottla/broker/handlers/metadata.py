@@ -160,21 +160,18 @@ def _by_name(image: MetadataImage, name: str, failures: dict[str, KafkaError], a
 
 
 def _topic(image: MetadataImage, topic: TopicImage, allowed: int) -> MetadataResponseTopic:
-    alive = image.brokers
-    partitions = []
-    for index, partition in topic.partitions.items():
-        offline = [replica for replica in partition.replicas if replica not in alive]
-        partitions.append(
-            MetadataResponsePartition(
-                error_code=ErrorCode.NONE if partition.leader >= 0 else ErrorCode.LEADER_NOT_AVAILABLE,
-                partition_index=index,
-                leader_id=partition.leader,
-                leader_epoch=partition.leader_epoch,
-                replica_nodes=list(partition.replicas),
-                isr_nodes=list(partition.isr),
-                offline_replicas=offline,
-            )
+    partitions = [
+        MetadataResponsePartition(
+            error_code=ErrorCode.NONE if partition.leader >= 0 else ErrorCode.LEADER_NOT_AVAILABLE,
+            partition_index=index,
+            leader_id=partition.leader,
+            leader_epoch=partition.leader_epoch,
+            replica_nodes=list(partition.replicas),
+            isr_nodes=list(partition.isr),
+            offline_replicas=image.offline_replicas(partition),
         )
+        for index, partition in topic.partitions.items()
+    ]
     return MetadataResponseTopic(
         name=topic.name,
         topic_id=topic.topic_id,
