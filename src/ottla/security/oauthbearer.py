@@ -18,6 +18,8 @@ from ottla.security.mechanism import SaslError
 NAME: Final = "OAUTHBEARER"
 # A token is replaced when this part of its life is over, as Kafka's clients do.
 REFRESH_AFTER: Final = 0.8
+# Thirty thousand years: what claims to live longer is no time. JSON's numbers may be of any size, and Python's infinite.
+_NO_TIME_S: Final = 1e12
 _KEY = re.compile(r"[A-Za-z]+")
 _VALUE = re.compile(r"[\x21-\x7e \t\r\n]+")
 _TOKEN = re.compile(r"[-_~+/.a-zA-Z0-9]+=*")
@@ -132,4 +134,6 @@ def expiry_of(token: str) -> int | None:
     except ValueError:
         return None
     expires_s = claims.get("exp") if isinstance(claims, dict) else None
-    return int(expires_s * 1000) if isinstance(expires_s, (int, float)) and not isinstance(expires_s, bool) else None
+    if not isinstance(expires_s, (int, float)) or isinstance(expires_s, bool):
+        return None
+    return int(expires_s * 1000) if 0 <= expires_s < _NO_TIME_S else None
