@@ -18,7 +18,7 @@ from ottla.security.mechanism import SaslError
 NAME: Final = "OAUTHBEARER"
 # A token is replaced when this part of its life is over, as Kafka's clients do.
 REFRESH_AFTER: Final = 0.8
-# Thirty thousand years: what claims to live longer is no time. JSON's numbers may be of any size, and Python's infinite.
+# Thirty thousand years: what claims to live longer is no time. JSON's numbers may be of any size.
 _NO_TIME_S: Final = 1e12
 _KEY = re.compile(r"[A-Za-z]+")
 _VALUE = re.compile(r"[\x21-\x7e \t\r\n]+")

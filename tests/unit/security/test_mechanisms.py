@@ -208,7 +208,7 @@ def test_a_token_without_an_expiry_has_none(token: str) -> None:
     assert oauthbearer.expiry_of(token) is None
 
 
-@pytest.mark.parametrize("expiry", ["1e999", "-1e999", "Infinity", "NaN", "true", '"7"', "1e300", "9" * 400, "-1"])
+@pytest.mark.parametrize("expiry", ["1e999", "-1e999", "Infinity", "NaN", "true", '"7"', "1e300", "9" * 40, "-1"])
 def test_expiry_that_is_no_time_is_none(expiry: str) -> None:
     body = base64.urlsafe_b64encode(b'{"exp": %s}' % expiry.encode()).decode().rstrip("=")
     assert oauthbearer.expiry_of(f"e30.{body}.") is None
