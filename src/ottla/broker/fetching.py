@@ -7,11 +7,12 @@ KIP-74: the first partition with data gives at least one batch whatever its size
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from ottla.broker.partition import READ_COMMITTED
 from ottla.common.completion import Completion
 from ottla.common.errors import ErrorCode, KafkaError
+from ottla.common.named import NamedTuple
 from ottla.protocol.messages.fetch import (
     AbortedTransaction,
     EpochEndOffset,

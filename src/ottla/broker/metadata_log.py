@@ -20,7 +20,7 @@ import logging
 from collections import deque
 from collections.abc import Callable, Iterable
 from random import SystemRandom
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from ottla.broker.metadata_loading import load, write_synced
 from ottla.broker.metadata_opening import check_voters, first_records, open_metadata_log, read_election, write_election
@@ -31,6 +31,7 @@ from ottla.common.completion import Completion
 from ottla.common.errors import ErrorCode, KafkaError
 from ottla.common.frozen import frozen
 from ottla.common.ids import ZERO_UUID, Uuid
+from ottla.common.named import NamedTuple
 from ottla.controller import ConfigRules, Controller, ControllerSettings, Outcome
 from ottla.controller.state import RandomSource
 from ottla.log.files import Files

@@ -14,7 +14,7 @@ import os
 import socket
 from collections.abc import Callable, Collection
 from functools import cache
-from typing import TYPE_CHECKING, NamedTuple, TypedDict
+from typing import TYPE_CHECKING, TypedDict
 
 from ottla.broker.broker import Broker, FlushThreads
 from ottla.broker.config_rules import BrokerConfigRules
@@ -24,6 +24,7 @@ from ottla.broker.metadata_log import MetadataShell
 from ottla.broker.metadata_snapshotting import MetadataLogSettings
 from ottla.common.clock import Clock, SystemClock
 from ottla.common.ids import OFFSETS_TOPIC, ZERO_UUID, TopicPartition, Uuid, uuid_to_text
+from ottla.common.named import NamedTuple
 from ottla.config import BrokerConfig
 from ottla.controller import ControllerSettings
 from ottla.log import DirectoryInfo, Files, LogConfig, LogManager, StorageError

@@ -7,9 +7,10 @@ each, and whose `run` is `run_verb`.
 import argparse
 import sys
 from collections.abc import Callable, Iterable, Mapping
-from typing import NamedTuple, NoReturn
+from typing import NoReturn
 
 from ottla.cli.terminal import Style, terminal_columns
+from ottla.common.named import NamedTuple
 
 
 class Verb(NamedTuple):

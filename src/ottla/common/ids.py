@@ -7,9 +7,10 @@ is Kafka's: URL-safe base64 without padding, 22 characters.
 import binascii
 import re
 from base64 import urlsafe_b64decode, urlsafe_b64encode
-from typing import NamedTuple, TypeAlias
+from typing import TypeAlias
 
 from ottla.common.errors import ErrorCode, KafkaError
+from ottla.common.named import NamedTuple
 
 Uuid: TypeAlias = bytes
 

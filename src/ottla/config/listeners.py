@@ -1,7 +1,8 @@
 """Addresses: `NAME://host:port` as `listeners` and `advertised.listeners` write them."""
 
 import re
-from typing import NamedTuple
+
+from ottla.common.named import NamedTuple
 
 _LISTENER = re.compile(r"([A-Za-z0-9_.-]+)://(?:\[([0-9A-Fa-f:.%]+)\]|([^:/\[\],]*)):(\d{1,5})")
 _ADDRESS = re.compile(r"(?:\[([0-9A-Fa-f:.%]+)\]|([^:/\[\],@]+)):(\d{1,5})")

@@ -13,9 +13,10 @@ choices hold for each of its items.
 """
 
 import re
-from typing import NamedTuple, TypeAlias
+from typing import TypeAlias
 
 from ottla.common.errors import ErrorCode, KafkaError
+from ottla.common.named import NamedTuple
 from ottla.config import broker_rows, group_rows, security_rows, topic_rows
 
 Value: TypeAlias = bool | int | float | str | tuple[str, ...] | None

@@ -1,7 +1,6 @@
 """Which settings of a broker stand in for a topic's or a group's, the first that is set in a layer wins."""
 
-from typing import NamedTuple
-
+from ottla.common.named import NamedTuple
 from ottla.config.settings import GROUP_SETTINGS, TOPIC_SETTINGS
 
 

@@ -8,8 +8,8 @@ harmed, and all of it is found in the batches.
 
 import logging
 from itertools import pairwise
-from typing import NamedTuple
 
+from ottla.common.named import NamedTuple
 from ottla.log.checkpoints import LEADER_EPOCHS, CorruptCheckpointError, format_lines, read_lines
 from ottla.log.files import Files
 

@@ -12,10 +12,11 @@ import logging
 from bisect import bisect_right
 from collections.abc import Callable
 from contextlib import suppress
-from typing import Literal, NamedTuple, TypeVar
+from typing import Literal, TypeVar
 from zlib import crc32
 
 from ottla.common.errors import ErrorCode, KafkaError
+from ottla.common.named import NamedTuple
 from ottla.log.index import CorruptIndexError
 from ottla.log.mending import mend
 from ottla.log.producers import CompletedTransaction, Marker, WrittenBatch, read_marker

@@ -11,9 +11,9 @@ the verification of transactions with their coordinator (KIP-890), which belongs
 import struct
 from collections.abc import Mapping
 from struct import Struct
-from typing import NamedTuple
 
 from ottla.common.errors import ErrorCode, KafkaError
+from ottla.common.named import NamedTuple
 from ottla.log.files import Files
 from ottla.records import BatchHeader, Record, decode_batch
 from ottla.records.batch import Buffer

@@ -6,9 +6,9 @@ The lock is Kafka's own (a POSIX record lock on `.lock`), so that neither broker
 import fcntl
 import os
 import re
-from typing import NamedTuple
 
 from ottla.common.ids import ZERO_UUID, Uuid, uuid_from_text, uuid_to_text
+from ottla.common.named import NamedTuple
 from ottla.log.files import Files
 from ottla.records.checksum import crc32c
 

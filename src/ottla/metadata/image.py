@@ -8,10 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from ottla.common.frozen import frozen
 from ottla.common.ids import Uuid
+from ottla.common.named import NamedTuple
 
 if TYPE_CHECKING:
     from ottla.protocol.metadata_records import (

@@ -9,8 +9,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from struct import Struct
-from typing import Any, NamedTuple
+from typing import Any
 
+from ottla.common.named import NamedTuple
 from ottla.protocol.compiler import COMPILED
 from ottla.protocol.message import API_VERSIONS, Message, has_tagged_head
 from ottla.protocol.registry import API

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import sys
-from typing import Any, NamedTuple
+from typing import Any
 
+from ottla.common.named import NamedTuple
 from ottla.protocol.message import MISSING, Field, Struct, version_range
 
 FIXED = {

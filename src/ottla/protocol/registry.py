@@ -6,8 +6,9 @@ They say what can be read and written; what a broker serves is decided by its di
 
 import importlib
 import re
-from typing import Final, NamedTuple
+from typing import Final
 
+from ottla.common.named import NamedTuple
 from ottla.protocol.message import NEVER, Message
 
 

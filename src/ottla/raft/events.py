@@ -6,9 +6,8 @@ before they count, and what is sent last rests on all of it.
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 from ottla.common.frozen import frozen
+from ottla.common.named import NamedTuple
 
 NOBODY = -1
 

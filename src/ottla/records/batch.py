@@ -12,9 +12,10 @@ int16, base sequence int32, record count int32, records. KIP-98, KIP-482, KIP-53
 from collections.abc import Iterator
 from enum import IntEnum
 from struct import Struct
-from typing import Final, NamedTuple
+from typing import Final
 
 from ottla.common.errors import ErrorCode, KafkaError
+from ottla.common.named import NamedTuple
 from ottla.records.checksum import crc32c
 
 Buffer = bytes | bytearray | memoryview

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
+from ottla.common.named import NamedTuple
 from ottla.security.mechanism import SaslError
 
 NAME = "PLAIN"

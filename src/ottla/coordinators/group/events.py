@@ -7,10 +7,11 @@ when it names several groups. Out: `Append` and `Reply`.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import NamedTuple, TypeAlias
+from typing import TypeAlias
 
 from ottla.common.errors import ErrorCode
 from ottla.common.frozen import frozen
+from ottla.common.named import NamedTuple
 from ottla.protocol.messages.offset_fetch import OffsetFetchRequestGroup
 
 
