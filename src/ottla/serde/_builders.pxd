@@ -52,48 +52,45 @@ cdef class BoolBuilder(Builder):
     cpdef object finish(self)
 
 
-cdef class IntBuilder(Builder):
+cdef class FixedBuilder(Builder):
     cdef readonly int width
     cdef Store values
     cdef Py_ssize_t room
     cdef int _grow(self) except -1
     @cython.locals(i=Py_ssize_t)
     cpdef int append_null(self) except -1
+    cpdef object finish(self)
+
+
+cdef class IntBuilder(FixedBuilder):
     cpdef int append_int(self, int64_t value) except -1
-    cpdef object finish(self)
 
 
-cdef class FloatBuilder(Builder):
-    cdef readonly int width
-    cdef Store values
-    cdef Py_ssize_t room
-    cdef int _grow(self) except -1
-    @cython.locals(i=Py_ssize_t)
-    cpdef int append_null(self) except -1
+cdef class FloatBuilder(FixedBuilder):
     cpdef int append_float(self, double value) except -1
-    cpdef object finish(self)
 
 
-cdef class DecimalBuilder(Builder):
+cdef class DecimalBuilder(FixedBuilder):
     cdef readonly int precision
     cdef readonly int scale
-    cdef Store values
     cdef bytes _largest
     cdef bytes _smallest
-    cpdef int append_null(self) except -1
     @cython.locals(at=Py_ssize_t)
-    cdef int _place(self, int64_t high, uint64_t low) except -1
     cpdef int append_words(self, int64_t high, uint64_t low) except -1
-    @cython.locals(at=Py_ssize_t, i=Py_ssize_t, sign=uint8_t, extra=Py_ssize_t, limit=Bytes, byte=uint8_t)
+    @cython.locals(at=Py_ssize_t, i=Py_ssize_t, sign=uint8_t, limit=Bytes, byte=uint8_t)
     cdef int append_big_endian(self, Bytes data, Py_ssize_t start, Py_ssize_t size) except -1
     cpdef int append_unscaled(self, object value) except -1
-    cpdef object finish(self)
 
 
-cdef class BinaryBuilder(Builder):
-    cdef readonly Store data
+cdef class EndsBuilder(Builder):
     cdef Store ends
-    cdef int _end(self) except -1
+    cdef int _end_at(self, Py_ssize_t end) except -1
+    cpdef int truncate(self, Py_ssize_t length) except -1
+    cdef object _close_ends(self)
+
+
+cdef class BinaryBuilder(EndsBuilder):
+    cdef readonly Store data
     cpdef int append_null(self) except -1
     cdef int append_bytes(self, Bytes data, Py_ssize_t start, Py_ssize_t size) except -1
     cdef int append_text(self, Bytes data, Py_ssize_t start, Py_ssize_t size) except -1
@@ -113,10 +110,8 @@ cdef class StructBuilder(Builder):
     cpdef object finish(self)
 
 
-cdef class ListBuilder(Builder):
+cdef class ListBuilder(EndsBuilder):
     cdef readonly Builder items
-    cdef Store ends
-    cdef int _end(self) except -1
     cpdef int append(self) except -1
     cpdef int append_null(self) except -1
     cpdef int truncate(self, Py_ssize_t length) except -1

@@ -208,8 +208,8 @@ class BoolBuilder(Builder):
         return Column(self.length, self.nulls, [self._close_validity(), self.values.close((self.length + 7) >> 3)], [])
 
 
-class IntBuilder(Builder):
-    """A column of integers of 1, 2, 4 or 8 bytes; dates and timestamps too."""
+class FixedBuilder(Builder):
+    """A column of values of one width, in bytes; `room` is how many of them the store takes before it must grow."""
 
     def __init__(self, width):
         Builder.__init__(self)
@@ -230,6 +230,16 @@ class IntBuilder(Builder):
         for i in range(self.length * self.width, (self.length + 1) * self.width):
             self.values.bytes[i] = 0
         return self._append_invalid()
+
+    def finish(self):
+        """The column."""
+        return Column(
+            self.length, self.nulls, [self._close_validity(), self.values.close(self.length * self.width)], []
+        )
+
+
+class IntBuilder(FixedBuilder):
+    """A column of integers of 1, 2, 4 or 8 bytes; dates and timestamps too."""
 
     def append_int(self, value):
         """Append a number and return True; False, and nothing appended, if it is too large for the width."""
@@ -252,35 +262,9 @@ class IntBuilder(Builder):
         self._append_valid()
         return True
 
-    def finish(self):
-        """The column."""
-        return Column(
-            self.length, self.nulls, [self._close_validity(), self.values.close(self.length * self.width)], []
-        )
 
-
-class FloatBuilder(Builder):
+class FloatBuilder(FixedBuilder):
     """A column of floating-point numbers of 4 or 8 bytes."""
-
-    def __init__(self, width):
-        Builder.__init__(self)
-        self.width = width
-        self.values = Store()
-        self.room = self.values.capacity // width
-
-    def _grow(self):
-        self.values.used = self.length * self.width
-        self.values.reserve(self.width)
-        self.room = self.values.capacity // self.width
-        return 0
-
-    def append_null(self):
-        """Append null."""
-        if self.length == self.room:
-            self._grow()
-        for i in range(self.length * self.width, (self.length + 1) * self.width):
-            self.values.bytes[i] = 0
-        return self._append_invalid()
 
     def append_float(self, value):
         """Append a number, rounded to the width."""
@@ -292,41 +276,25 @@ class FloatBuilder(Builder):
             self.values.floats[self.length] = value
         return self._append_valid()
 
-    def finish(self):
-        """The column."""
-        return Column(
-            self.length, self.nulls, [self._close_validity(), self.values.close(self.length * self.width)], []
-        )
 
-
-class DecimalBuilder(Builder):
+class DecimalBuilder(FixedBuilder):
     """A column of decimals of 128 bits: unscaled integers of two's complement, the low word first."""
 
     def __init__(self, precision, scale):
-        Builder.__init__(self)
+        FixedBuilder.__init__(self, 16)
         self.precision = precision
         self.scale = scale
-        self.values = Store()
         largest = 10**precision - 1
         self._largest = largest.to_bytes(16, "big")
         self._smallest = (-largest).to_bytes(16, "big", signed=True)
 
-    def append_null(self):
-        """Append null."""
-        self._place(0, 0)
-        return self._append_invalid()
-
-    def _place(self, high, low):
-        at = 2 * self.length
-        self.values.used = 8 * at
-        self.values.reserve(16)
-        self.values.uint64s[at] = low
-        self.values.int64s[at + 1] = high
-        return 0
-
     def append_words(self, high, low):
         """Append a number by its two words, of which the high one has the sign; it must be within the precision."""
-        self._place(high, low)
+        if self.length == self.room:
+            self._grow()
+        at = 2 * self.length
+        self.values.uint64s[at] = low
+        self.values.int64s[at + 1] = high
         return self._append_valid()
 
     def append_big_endian(self, data, start, size):
@@ -337,9 +305,9 @@ class DecimalBuilder(Builder):
                 return False
             start += 1
             size -= 1
+        if self.length == self.room:
+            self._grow()
         at = 16 * self.length
-        self.values.used = at
-        self.values.reserve(16)
         for i in range(size):
             self.values.bytes[at + i] = data[start + size - 1 - i]
         for i in range(size, 16):
@@ -365,40 +333,53 @@ class DecimalBuilder(Builder):
         self.append_words(high - (1 << 64) if high >> 63 else high, words & (1 << 64) - 1)
         return True
 
-    def finish(self):
-        """The column."""
-        return Column(self.length, self.nulls, [self._close_validity(), self.values.close(16 * self.length)], [])
 
-
-class BinaryBuilder(Builder):
-    """A column of bytes or texts, with offsets of 32 bits."""
+class EndsBuilder(Builder):
+    """A column with offsets of 32 bits: where each row ends in what is beneath it."""
 
     def __init__(self):
         Builder.__init__(self)
-        self.data = Store()
         self.ends = Store()
         self.ends.int32s[0] = 0
         self.ends.used = 4
 
-    def _end(self):
-        if self.data.used > LARGEST_DATA:
-            raise OverflowError("A column of a batch has more than 2 GiB")
+    def _end_at(self, end):
+        """Set the end of the next row, which is then closed."""
+        if end > LARGEST_DATA:
+            raise OverflowError("A column of a batch has more than 2 GiB, or 2**31 items")
         if self.ends.capacity - self.ends.used < 4:
             self.ends.reserve(4)
-        self.ends.int32s[self.length + 1] = self.data.used
+        self.ends.int32s[self.length + 1] = end
         self.ends.used += 4
         return 0
+
+    def truncate(self, length):
+        """Forget rows; what is beneath is for those who have it."""
+        Builder.truncate(self, length)
+        self.ends.used = 4 * (self.length + 1)
+        return 0
+
+    def _close_ends(self):
+        return self.ends.close(4 * (self.length + 1))
+
+
+class BinaryBuilder(EndsBuilder):
+    """A column of bytes or texts."""
+
+    def __init__(self):
+        EndsBuilder.__init__(self)
+        self.data = Store()
 
     def append_null(self):
         """Append null."""
         self.data.used = self.ends.int32s[self.length]
-        self._end()
+        self._end_at(self.data.used)
         return self._append_invalid()
 
     def append_bytes(self, data, start, size):
         """Append bytes. Raises OverflowError if they are too many for a column."""
         self.data.put(data, start, size)
-        self._end()
+        self._end_at(self.data.used)
         return self._append_valid()
 
     def append_text(self, data, start, size):
@@ -406,32 +387,31 @@ class BinaryBuilder(Builder):
         if not is_utf8(data, start, size):
             return False
         self.data.put(data, start, size)
-        self._end()
+        self._end_at(self.data.used)
         self._append_valid()
         return True
 
     def append_rest(self):
         """Close a row with what was put into `data` since the last."""
-        self._end()
+        self._end_at(self.data.used)
         return self._append_valid()
 
     def append_value(self, value):
         """Append a bytes object; for tests and for what is rare."""
         self.data.put_value(value)
-        self._end()
+        self._end_at(self.data.used)
         return self._append_valid()
 
     def truncate(self, length):
         """Forget rows, and what was put into `data` for one that was not closed."""
-        Builder.truncate(self, length)
-        self.ends.used = 4 * (self.length + 1)
+        EndsBuilder.truncate(self, length)
         self.data.used = self.ends.int32s[self.length]
         return 0
 
     def finish(self):
         """The column."""
-        ends = self.ends.close(4 * (self.length + 1))
-        return Column(self.length, self.nulls, [self._close_validity(), ends, self.data.close(self.data.used)], [])
+        buffers = [self._close_validity(), self._close_ends(), self.data.close(self.data.used)]
+        return Column(self.length, self.nulls, buffers, [])
 
 
 class StructBuilder(Builder):
@@ -464,45 +444,31 @@ class StructBuilder(Builder):
         return Column(self.length, self.nulls, [self._close_validity()], children)
 
 
-class ListBuilder(Builder):
+class ListBuilder(EndsBuilder):
     """A column of lists: a row is what was appended to `items` since the last."""
 
     def __init__(self, items):
-        Builder.__init__(self)
+        EndsBuilder.__init__(self)
         self.items = items
-        self.ends = Store()
-        self.ends.int32s[0] = 0
-        self.ends.used = 4
-
-    def _end(self):
-        if self.items.length > LARGEST_DATA:
-            raise OverflowError("A column of a batch has more than 2**31 items")
-        if self.ends.capacity - self.ends.used < 4:
-            self.ends.reserve(4)
-        self.ends.int32s[self.length + 1] = self.items.length
-        self.ends.used += 4
-        return 0
 
     def append(self):
         """Close a row."""
-        self._end()
+        self._end_at(self.items.length)
         return self._append_valid()
 
     def append_null(self):
         """Append null."""
-        self._end()
+        self._end_at(self.items.length)
         return self._append_invalid()
 
     def truncate(self, length):
         """Forget rows and their items, and items of one that was not closed."""
-        Builder.truncate(self, length)
-        self.ends.used = 4 * (self.length + 1)
+        EndsBuilder.truncate(self, length)
         return self.items.truncate(self.ends.int32s[self.length])
 
     def finish(self):
         """The column."""
-        ends = self.ends.close(4 * (self.length + 1))
-        return Column(self.length, self.nulls, [self._close_validity(), ends], [self.items.finish()])
+        return Column(self.length, self.nulls, [self._close_validity(), self._close_ends()], [self.items.finish()])
 
 
 class MapBuilder(ListBuilder):

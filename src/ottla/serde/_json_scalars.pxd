@@ -4,6 +4,7 @@ from libc.stdint cimport int64_t, uint8_t, uint64_t
 
 from ottla.serde._builders cimport BinaryBuilder, BoolBuilder, Builder, DecimalBuilder, FloatBuilder, IntBuilder, Store
 from ottla.serde._json_text cimport APOSTROPHE, MINUS, MISFIT, NINE, QUOTE, ZERO, Text
+from ottla.serde._texts cimport POWERS
 from ottla.serde._times cimport Moment
 
 cdef uint64_t _LARGEST
@@ -11,7 +12,6 @@ cdef double _LARGEST_FLOAT
 cdef int64_t _DAY_US
 cdef uint64_t _MOST_SECONDS
 cdef uint64_t _ALL_ONES
-cdef Store _powers
 
 
 cdef class Reader:

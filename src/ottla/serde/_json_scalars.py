@@ -21,6 +21,7 @@ except ImportError:
 if not cython.compiled:
     from ottla.serde._builders import Store
     from ottla.serde._json_text import APOSTROPHE, MINUS, MISFIT, NINE, QUOTE, ZERO
+    from ottla.serde._texts import POWERS
     from ottla.serde._times import Moment
 
 _LARGEST = 0x7FFFFFFFFFFFFFFF
@@ -33,10 +34,6 @@ _SPECIAL = {
     b"+INF": float("inf"), b"-INF": float("-inf"),
 }  # fmt: skip
 _DECIMAL = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?", re.ASCII)
-
-_powers = Store(8 * 19)
-for _power in range(19):
-    _powers.int64s[_power] = 10**_power
 
 
 class Reader:
@@ -123,7 +120,7 @@ class FloatReader(Reader):
     def __init__(self, column, words):
         Reader.__init__(self, column, words)
         self.into = column
-        self.largest = _LARGEST_FLOAT if words == "float" else float("inf")
+        self.largest = _LARGEST_FLOAT if column.width == 4 else float("inf")
 
     def read(self, text, at):
         """A number."""
@@ -201,12 +198,12 @@ class DecimalReader(Reader):
         if shift > 18 or shift < -18 or value > _LARGEST:
             return False
         if shift >= 0:
-            power = _powers.int64s[shift]
+            power = POWERS.int64s[shift]
             if value > _LARGEST // power:
                 return False
             value *= power
         else:
-            power = _powers.int64s[-shift]
+            power = POWERS.int64s[-shift]
             rest = value % power
             value = value // power + (1 if rest >= power - rest else 0)
         if value >= self.limit:

@@ -2,10 +2,9 @@
 cimport cython
 from libc.math cimport fma
 from libc.stdint cimport int64_t, uint8_t, uint64_t
-from libc.string cimport memcpy
 
 from ottla.serde._builders cimport Store
-from ottla.serde._texts cimport put_double, put_quoted
+from ottla.serde._texts cimport is_plain, put_double, put_quoted
 from ottla.serde._views cimport Bytes, Room
 
 cdef extern from "Python.h":
@@ -39,22 +38,6 @@ cdef bytes _MEANT
 cdef int _LARGEST_EXPONENT
 cdef double _INFINITY
 cdef Store _powers
-
-
-cdef inline bint is_plain(Bytes data, uint8_t quote) noexcept nogil:
-    """Whether none of eight bytes is the quote, a backslash, or a control character."""
-    cdef uint64_t word, quotes, slashes
-    memcpy(&word, data, 8)
-    quotes = word ^ (<uint64_t>0x0101010101010101 * quote)
-    slashes = word ^ <uint64_t>0x5C5C5C5C5C5C5C5C
-    return not (
-        (
-            (word - <uint64_t>0x2020202020202020) & ~word
-            | (quotes - <uint64_t>0x0101010101010101) & ~quotes
-            | (slashes - <uint64_t>0x0101010101010101) & ~slashes
-        )
-        & <uint64_t>0x8080808080808080
-    )
 
 
 cdef inline double divided(uint64_t digits, double power) noexcept nogil:

@@ -3,11 +3,10 @@ cimport cython
 from libc.stdint cimport int64_t, uint64_t
 
 from ottla.serde._builders cimport BinaryBuilder, Store
-from ottla.serde._texts cimport put_base64, put_digits, put_double, put_float, put_int, put_quoted
+from ottla.serde._texts cimport POWERS, put_base64, put_digits, put_double, put_float, put_int, put_quoted
 from ottla.serde._times cimport put_date, put_time
 from ottla.serde._views cimport ColumnView
 
-cdef Store _powers
 
 
 cdef class Writer:

@@ -20,14 +20,10 @@ except ImportError:
 
 if not cython.compiled:
     from ottla.serde._builders import BinaryBuilder, Store
-    from ottla.serde._texts import put_base64, put_digits, put_double, put_float, put_int, put_quoted
+    from ottla.serde._texts import POWERS, put_base64, put_digits, put_double, put_float, put_int, put_quoted
     from ottla.serde._times import put_date, put_time
 
 from ottla.serde._builders import Column, Plan
-
-_powers = Store(8 * 19)
-for _power in range(19):
-    _powers.int64s[_power] = 10**_power
 
 
 def encode(plan: Plan, view: ColumnView) -> Column:
@@ -149,7 +145,7 @@ class DecimalWriter(Writer):
             size += 1
         else:
             size = low
-        power = _powers.int64s[self.scale]
+        power = POWERS.int64s[self.scale]
         put_digits(out, size // power, 1)
         if self.scale:
             out.put_byte(46)

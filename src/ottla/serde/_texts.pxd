@@ -10,17 +10,18 @@ cdef extern from "Python.h":
     char* PyOS_double_to_string(double value, char code, int precision, int flags, int* kind) except NULL
     void PyMem_Free(void* memory)
 
+cdef Store POWERS
 cdef bytes _SHORTENED
 cdef bytes _MEANT
 cdef bytes _HEX
 cdef bytes _BASE64
 
 
-cdef inline bint is_plain(Bytes data) noexcept nogil:
-    """Whether none of eight bytes needs an escape."""
+cdef inline bint is_plain(Bytes data, uint8_t quote) noexcept nogil:
+    """Whether none of eight bytes is the quote, a backslash, or a control character."""
     cdef uint64_t word, quotes, slashes
     memcpy(&word, data, 8)
-    quotes = word ^ <uint64_t>0x2222222222222222
+    quotes = word ^ (<uint64_t>0x0101010101010101 * quote)
     slashes = word ^ <uint64_t>0x5C5C5C5C5C5C5C5C
     return not (
         (

@@ -17,6 +17,13 @@ try:
 except ImportError:
     from ottla.serde import plain as cython
 
+if not cython.compiled:
+    from ottla.serde._builders import Store
+
+POWERS = Store(8 * 19)  # of ten, that 64 bits hold
+for _power in range(19):
+    POWERS.int64s[_power] = 10**_power
+
 _SHORTENED = b'"\\bfnrt'
 _MEANT = b'"\\\b\f\n\r\t'
 _HEX = b"0123456789ABCDEF"
@@ -99,9 +106,7 @@ def _put_scaled(out, scaled, places):
     while places > 1 and scaled % 10 == 0:
         scaled //= 10
         places -= 1
-    power = 1
-    for _ in range(places):
-        power *= 10
+    power = POWERS.int64s[places]
     put_digits(out, scaled // power, 1)
     out.put_byte(46)
     return put_digits(out, scaled % power, places)
@@ -148,7 +153,7 @@ def put_quoted(out, data, start, size):
     out.put_byte(34)
     while at < end:
         if cython.compiled:
-            while end - at >= 8 and is_plain(data + at):  # in C, eight bytes at a time
+            while end - at >= 8 and is_plain(data + at, 34):  # in C, eight bytes at a time
                 at += 8
             if at >= end:
                 break

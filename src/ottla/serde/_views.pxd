@@ -32,24 +32,6 @@ cdef class Held:
     cdef Doubles doubles
 
 
-cdef class ByteRows:
-    cdef readonly Py_ssize_t length
-    cdef Py_ssize_t first
-    cdef Py_ssize_t size
-    cdef list _held
-    cdef Bytes validity
-    cdef Int32s narrow
-    cdef Int64s wide
-    cdef bint is_wide
-    cdef bint has_nulls
-    cdef Bytes data
-
-    @cython.locals(at=Py_ssize_t)
-    cpdef bint is_null(self, Py_ssize_t row)
-    cpdef Py_ssize_t start(self, Py_ssize_t row)
-    cpdef Py_ssize_t end(self, Py_ssize_t row)
-
-
 cdef class ColumnView:
     cdef readonly Py_ssize_t length
     cdef readonly Py_ssize_t first
@@ -74,8 +56,12 @@ cdef class ColumnView:
     cdef Py_ssize_t end(self, Py_ssize_t row)
 
 
+cdef class ByteRows(ColumnView):
+    pass
+
+
 @cython.locals(row=Py_ssize_t, before=Py_ssize_t, after=Py_ssize_t, last=Py_ssize_t)
-cdef object _hold_rows(ByteRows rows, Held validity, Held offsets, Held data)
+cdef object _check_rows(ByteRows rows, Held validity, Held offsets, Held data)
 cdef object _hold_view(ColumnView view, Held validity, Held values, Held data)
 
 @cython.locals(i=Py_ssize_t, end=Py_ssize_t, first=uint8_t, second=Py_ssize_t, more=Py_ssize_t, low=uint8_t, high=uint8_t)

@@ -43,62 +43,6 @@ class Held:
         PyBuffer_Release(cython.address(self._view))
 
 
-class ByteRows:
-    """The rows of a binary column, by the buffers of an Arrow array of binary, string, or their large kin.
-
-    Raises ValueError unless every row lies within the data.
-    """
-
-    def __init__(self, length: int, offset: int, validity: Any, offsets: Any, data: Any, is_wide: bool) -> None:
-        held = [Held(buffer) for buffer in (validity, offsets, data)]
-        self._held = held
-        self.length = length
-        self.first = offset
-        self.has_nulls = validity is not None
-        self.is_wide = is_wide
-        _hold_rows(self, held[0], held[1], held[2])
-
-    def is_null(self, row):
-        """Whether a row is null; its start and end may be anything within the data."""
-        if not self.has_nulls:
-            return False
-        at = self.first + row
-        return not self.validity[at >> 3] >> (at & 7) & 1
-
-    def start(self, row):
-        """Where in the data a row begins."""
-        return self.wide[self.first + row] if self.is_wide else self.narrow[self.first + row]
-
-    def end(self, row):
-        """Where in the data a row ends."""
-        return self.wide[self.first + row + 1] if self.is_wide else self.narrow[self.first + row + 1]
-
-
-def _hold_rows(rows, validity, offsets, data):
-    rows.validity = validity.bytes
-    rows.narrow = offsets.int32s
-    rows.wide = offsets.int64s
-    rows.data = data.bytes
-    rows.size = data.size
-    if rows.length < 0 or rows.first < 0:
-        raise ValueError("A column cannot have fewer rows than none")
-    last = rows.first + rows.length
-    if rows.has_nulls and validity.size < (last + 7) >> 3:
-        raise ValueError("The validity of a column is shorter than its rows")
-    if not rows.length:
-        return
-    if offsets.size < (last + 1) * (8 if rows.is_wide else 4):
-        raise ValueError("The offsets of a column are fewer than its rows")
-    before = rows.start(0)
-    if before < 0:
-        raise ValueError("A row of a column lies outside of its data")
-    for row in range(rows.length):
-        after = rows.end(row)
-        if after < before or after > data.size:
-            raise ValueError("A row of a column lies outside of its data")
-        before = after
-
-
 class ColumnView:
     """A column to read, by the buffers of an Arrow array; `width` is that of its values or offsets in bits.
 
@@ -148,6 +92,38 @@ def _hold_view(view, validity, values, data):
     view.floats = values.floats
     view.doubles = values.doubles
     view.data = data.bytes
+
+
+class ByteRows(ColumnView):
+    """The rows of a binary column, by the buffers of an Arrow array of binary, string, or their large kin.
+
+    Raises ValueError unless every row, the null ones too, lies within the data.
+    """
+
+    def __init__(self, length: int, offset: int, validity: Any, offsets: Any, data: Any, is_wide: bool) -> None:
+        ColumnView.__init__(self, length, offset, [validity, offsets, data], [], is_wide)
+        _check_rows(self, self._held[0], self._held[1], self._held[2])
+
+
+def _check_rows(rows, validity, offsets, data):
+    """Raise ValueError unless the buffers have all of the rows."""
+    if rows.length < 0 or rows.first < 0:
+        raise ValueError("A column cannot have fewer rows than none")
+    last = rows.first + rows.length
+    if rows.has_nulls and validity.size < (last + 7) >> 3:
+        raise ValueError("The validity of a column is shorter than its rows")
+    if not rows.length:
+        return
+    if offsets.size < (last + 1) * (8 if rows.is_wide else 4):
+        raise ValueError("The offsets of a column are fewer than its rows")
+    before = rows.start(0)
+    if before < 0:
+        raise ValueError("A row of a column lies outside of its data")
+    for row in range(rows.length):
+        after = rows.end(row)
+        if after < before or after > data.size:
+            raise ValueError("A row of a column lies outside of its data")
+        before = after
 
 
 def is_utf8(data, start, size):

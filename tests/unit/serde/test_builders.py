@@ -172,7 +172,7 @@ class TestViews:
         def offsets(*values: int) -> bytes:
             return b"".join(value.to_bytes(4, "little", signed=True) for value in values)
 
-        assert module.ByteRows(2, 0, None, offsets(0, 1, 3), b"abc", False).end(1) == 3
+        assert module.ByteRows(2, 0, None, offsets(0, 1, 3), b"abc", False).length == 2
         for wrong in (offsets(0, 1), offsets(0, 1, 4), offsets(0, 2, 1), offsets(-1, 0, 1)):
             with pytest.raises(ValueError, match="column"):
                 module.ByteRows(2, 0, None, wrong, b"abc", False)
