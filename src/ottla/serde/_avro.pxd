@@ -41,6 +41,7 @@ cdef class Reader:
     cdef Py_ssize_t at
     cdef Py_ssize_t end
     cdef int64_t number
+    cdef int64_t empty_items
     cdef readonly Step failed
     cdef readonly int reason
 
@@ -62,7 +63,9 @@ cdef class Reader:
     cdef int _read_bytes(self, Step step) except -1
     @cython.locals(data=Bytes, at=Py_ssize_t, end=Py_ssize_t, fits=int)
     cdef int _read_constant(self, Step step) except -1
-    @cython.locals(items=Step, keys=Step, total=int64_t, count=int64_t, i=int64_t, is_map=bint)
+    @cython.locals(count=int64_t)
+    cdef bint _count(self, Step step)
+    @cython.locals(items=Step, keys=Step, count=int64_t, i=int64_t, is_map=bint)
     cdef int _read_blocks(self, Step step) except -1
 
 

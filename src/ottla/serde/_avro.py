@@ -124,6 +124,7 @@ class Reader:
         self.at = 0
         self.end = 0
         self.number = 0
+        self.empty_items = 0  # of this value
         self.failed = None
         self.reason = 0
 
@@ -286,30 +287,34 @@ class Reader:
         self.end = end
         return fits
 
+    def _count(self, step):
+        """Read how many items a block has into `number`; a negative count is followed by the size of them in bytes."""
+        if not self._number(step):
+            return False
+        if self.number < 0:
+            # The number of 64 bits that has no opposite is beyond the value's end in any case.
+            count = 0x7FFFFFFFFFFFFFFF if self.number < -0x7FFFFFFFFFFFFFFF else -self.number
+            if not self._number(step):
+                return False
+            if self.number < 0:
+                return self._fail(step, LENGTH)
+            self.number = count
+        if step.least > 0:
+            return self.number <= (self.end - self.at) // step.least or self._fail(step, CUT)
+        self.empty_items += self.number if self.number <= MOST_EMPTY_ITEMS else MOST_EMPTY_ITEMS + 1
+        return self.empty_items <= MOST_EMPTY_ITEMS or self._fail(step, ITEMS)
+
     def _read_blocks(self, step):
-        """Blocks of items, each with its count before it, and with its size if the count is negative."""
+        """Blocks of items up to one of none."""
         is_map = step.op == MAP
         keys = step.steps[0]
         items = step.steps[1] if is_map else keys
-        total = 0
         while True:
-            if not self._number(step):
+            if not self._count(step):
                 return False
             if self.number == 0:
                 break
             count = self.number
-            if count < 0:
-                if not self._number(step):
-                    return False
-                if self.number < 0:
-                    return self._fail(step, LENGTH)
-                # The number of 64 bits that has no opposite is beyond the value's end in any case.
-                count = 0x7FFFFFFFFFFFFFFF if count < -0x7FFFFFFFFFFFFFFF else -count
-            if step.least > 0 and count > (self.end - self.at) // step.least:
-                return self._fail(step, CUT)
-            total += count if count <= MOST_EMPTY_ITEMS else MOST_EMPTY_ITEMS + 1
-            if step.least == 0 and total > MOST_EMPTY_ITEMS:
-                return self._fail(step, ITEMS)
             for i in range(count):  # noqa: B007 - declared, as C needs it
                 if is_map and not self.read(keys):
                     return False
@@ -340,6 +345,7 @@ def _decode(step, builder, rows, skip, only_first):
             builder.append_null()
             continue
         reader.data = rows.data
+        reader.empty_items = 0
         reader.at = rows.start(row)
         reader.end = rows.end(row)
         if skip == 0 or (reader.end - reader.at >= skip and reader.data[reader.at] == 0):

@@ -164,35 +164,32 @@ def _number(writer: Node, reader: Node, into: Any, path: str) -> Any:
 
 
 def _into_union(writer: Node, reader: Node, into: Any, path: str) -> Any:
-    at = _branch(writer, reader, path)
-    chosen = reader.branches[at]
+    """The branch of the same type takes it, or else the first that can."""
+    for each in reader.branches:
+        if each.kind == writer.kind and each.name == writer.name:
+            return _into_branch(writer, reader, each, into, path)
+    for each in reader.non_null():
+        try:
+            return _into_branch(writer, reader, each, into, path)
+        except _Mismatch:
+            continue
+    raise _mismatch(path, writer, reader)
+
+
+def _into_branch(writer: Node, reader: Node, chosen: Node, into: Any, path: str) -> Any:
     branches = reader.non_null()
     if chosen.kind == "null":
         return r.Step(o.NOTHING, path, into)
     if len(branches) == 1:
         return _resolve(writer, chosen, into, path)
     if one_number(branches) is not None:
-        return _number(writer, Node(chosen.kind), into, path)
+        return _resolve(writer, Node(chosen.kind), into, path)
     member = next(i for i, each in enumerate(branches) if each is chosen)
     steps = [r.Step(o.REFUSED, path) for _ in branches]
     steps[member] = _resolve(writer, chosen, into.children[member], path)
     step = r.Step(o.MEMBER, path, into, steps)
     step.size = member
     return step
-
-
-def _branch(writer: Node, reader: Node, path: str) -> int:
-    """Which branch of a union takes a type: the same one, or else the first that can."""
-    for i, each in enumerate(reader.branches):
-        if each.kind == writer.kind and each.name == writer.name:
-            return i
-    for i, each in enumerate(reader.branches):
-        try:
-            _resolve(writer, each, builder(plan(each)), path)
-        except (_Mismatch, AvroSchemaError):
-            continue
-        return i
-    raise _mismatch(path, writer, reader)
 
 
 def _record(writer: Node, reader: Node, into: Any, path: str) -> Any:
@@ -293,8 +290,7 @@ def _encoded(node: Node, value: Any) -> bytes | None:
         bits = 31 if kind == "int" else 63
         return _number_bytes(value) if type(value) is int and -(1 << bits) <= value < 1 << bits else None
     if kind in ("float", "double"):
-        is_number = isinstance(value, (int, float)) and not isinstance(value, bool)
-        return struct.pack("<f" if kind == "float" else "<d", value) if is_number else None
+        return _encoded_float(kind, value)
     if kind == "null":
         return b"" if value is None else None
     if kind == "boolean":
@@ -304,7 +300,7 @@ def _encoded(node: Node, value: Any) -> bytes | None:
     if kind == "enum":
         return _number_bytes(node.symbols.index(value)) if value in node.symbols else None
     if kind == "string":
-        return _number_bytes(len(value.encode())) + value.encode()
+        return _text_bytes(value)
     if any(ord(letter) > 255 for letter in value):
         return None
     raw = value.encode("latin-1")
@@ -313,15 +309,32 @@ def _encoded(node: Node, value: Any) -> bytes | None:
     return raw if len(raw) == node.size else None
 
 
+def _encoded_float(kind: str, value: Any) -> bytes | None:
+    if not isinstance(value, (int, float)) or isinstance(value, bool):
+        return None
+    try:
+        return struct.pack("<f" if kind == "float" else "<d", value)
+    except (OverflowError, struct.error):  # beyond the type, or an integer beyond any
+        return None
+
+
+def _text_bytes(value: str) -> bytes | None:
+    """A string's bytes with their length, None for what UTF-8 has not: JSON may have half a surrogate pair."""
+    try:
+        raw = value.encode()
+    except UnicodeEncodeError:
+        return None
+    return _number_bytes(len(raw)) + raw
+
+
 def _encoded_nested(node: Node, value: Any) -> bytes | None:
     if node.kind == "array" and isinstance(value, list):
         assert node.items is not None
         parts = [_encoded(node.items, each) for each in value]
     elif node.kind == "map" and isinstance(value, dict):
         assert node.items is not None
-        keys = [_number_bytes(len(key.encode())) + key.encode() for key in value]
-        found = [_encoded(node.items, each) for each in value.values()]
-        parts = [None if each is None else key + each for key, each in zip(keys, found, strict=True)]
+        found = [(_text_bytes(key), _encoded(node.items, each)) for key, each in value.items()]
+        parts = [None if key is None or each is None else key + each for key, each in found]
     elif node.kind == "record" and isinstance(value, dict):
         parts = [_encoded(each.node, value.get(each.name, each.default)) for each in node.fields]
     else:

@@ -320,3 +320,47 @@ def test_a_header_is_skipped_and_must_be_there(kernels: Any) -> None:
     array, bad = decode(kernels, decoder, [b"\x00\x00\x00\x00\x07" + good, good, b"\x00\x00", b""])
     assert array.to_pylist() == [GOOD, None, None, None]
     assert [row for row, _, reason in bad if "header" in reason] == [1, 2, 3]
+
+
+# -- schemas that bite ------------------------------------------------------------------------------------------------
+
+
+@both
+def test_items_without_bytes_are_counted_over_all_arrays_of_a_value(kernels: Any) -> None:
+    schema = parse('{"type": "record", "name": "R", "fields": [{"name": "a", "type": {"type": "array", "items": '
+                   '{"type": "array", "items": "null"}}}, {"name": "b", "type": "int"}]}')  # fmt: skip
+    reader = parse('{"type": "record", "name": "R", "fields": [{"name": "b", "type": "int"}]}')
+    inner = bytes.fromhex("80ea30") + b"\0"  # 400,000 nulls, which are skipped
+    values = [b"\x04" + inner * 2 + b"\0\x02", b"\x06" + inner * 3 + b"\0\x02", b"\x04" + inner * 2 + b"\0\x04"]
+    array, bad = decode(kernels, kernels.AvroDecoder(schema, reader), values)
+    assert array.to_pylist() == [{"b": 1}, None, {"b": 2}]
+    assert [(row, path) for row, path, _ in bad] == [(1, "a[]")]
+
+
+def test_unions_within_unions_of_records_with_other_names_are_resolved_once() -> None:
+    def nested(namespace: str) -> Any:
+        node: Any = "int"
+        for depth in range(24):
+            fields = [{"name": "x", "type": ["null", node] if depth else node}]
+            node = {"type": "record", "name": f"R{depth}", "namespace": namespace, "fields": fields}
+        return parse(json.dumps(node))
+
+    decoder = avro.AvroDecoder(nested("old"), nested("new"))  # each level twice would be 16 million
+    array, bad = decode(BUILT, decoder, [b"\x02" * 24])
+    assert bad == []
+    assert str(array[0].as_py()).endswith("{'x': 1" + "}" * 24)
+
+
+@pytest.mark.parametrize(
+    ("kind", "default"),
+    [
+        ('"float"', "1e39"), ('"double"', "1" + "0" * 400), ('"float"', "true"), ('"string"', '"\\ud800"'),
+        ('{"type": "map", "values": "int"}', '{"\\ud800": 1}'), ('"bytes"', '"\\u0100"'), ('"int"', "2147483648"),
+    ],
+)  # fmt: skip
+def test_defaults_that_their_type_does_not_hold_are_named(kind: str, default: str) -> None:
+    written_with = parse('{"type": "record", "name": "R", "fields": []}')
+    fields = f'[{{"name": "more", "type": {kind}, "default": {default}}}]'
+    wanted = parse(f'{{"type": "record", "name": "R", "fields": {fields}}}')
+    with pytest.raises(AvroSchemaError, match=r"'more' has the default .* which is no"):
+        avro.AvroDecoder(written_with, wanted)
