@@ -40,6 +40,7 @@ from ottla.serde.avro import CONFLUENT_HEADER, AvroDecoder, one_number, plan
 from ottla.serde.avro_schema import AvroSchemaError, Node, parse
 from ottla.serde.avro_writing import AvroEncoder
 from ottla.spark.columns import array_of, plan_of, rows_of, view_of
+from ottla.spark.ddl import nullable as with_nulls
 from ottla.spark.names import OptionError
 
 _SQL: Final[dict[str, DataType]] = {
@@ -71,7 +72,7 @@ def avro_type(part: str, formats: Mapping[str, str], *, permissive: bool) -> Dat
     writer, reader, _ = _asked(part, formats)
     node = writer if reader is None else reader
     kind, _ = _sql_type(node)
-    return _nullable(kind) if permissive else kind
+    return with_nulls(kind) if permissive else kind
 
 
 class AvroReader:
@@ -142,16 +143,6 @@ def _sql_type(node: Node) -> tuple[DataType, bool]:
     if kind[0] == "timestamp_us":
         return TimestampType() if kind[1] else TimestampNTZType(), False
     return _SQL[kind[0]], node.is_nullable()
-
-
-def _nullable(kind: DataType) -> DataType:
-    if isinstance(kind, StructType):
-        return StructType([StructField(field.name, _nullable(field.dataType)) for field in kind.fields])
-    if isinstance(kind, ArrayType):
-        return ArrayType(_nullable(kind.elementType))
-    if isinstance(kind, MapType):
-        return MapType(kind.keyType, _nullable(kind.valueType))
-    return kind
 
 
 # -- out ---------------------------------------------------------------------------------------------------------

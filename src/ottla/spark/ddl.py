@@ -54,6 +54,17 @@ def parse_schema(text: str) -> DataType:
     return _Parser(text).whole()
 
 
+def nullable(kind: DataType) -> DataType:
+    """The type with everything in it nullable: nobody knows what a topic holds."""
+    if isinstance(kind, StructType):
+        return StructType([StructField(field.name, nullable(field.dataType)) for field in kind.fields])
+    if isinstance(kind, ArrayType):
+        return ArrayType(nullable(kind.elementType))
+    if isinstance(kind, MapType):
+        return MapType(kind.keyType, nullable(kind.valueType))
+    return kind
+
+
 def _from_json(text: str) -> DataType:
     parsed = json.loads(text)
     if isinstance(parsed, dict) and parsed.get("type") == "struct":
@@ -152,8 +163,8 @@ class _Parser:
             self._expect(">")
             return kind
         arguments = self._arguments() if self._peek() == "(" else []
-        if name in ("decimal", "dec", "numeric") and arguments:
-            return DecimalType(arguments[0], arguments[1] if len(arguments) > 1 else 0)
+        if name in ("decimal", "dec", "numeric") and len(arguments) in (1, 2):
+            return DecimalType(*arguments) if len(arguments) == 2 else DecimalType(arguments[0], 0)
         if name in ("char", "varchar", "character"):
             return StringType()
         if name not in _TYPES or arguments:
@@ -172,7 +183,7 @@ class _Parser:
 
     def _number(self) -> int:
         token = self._next()
-        if not token.isdigit():
+        if not token.isdecimal():
             self._at -= 1
             raise self._odd(", expected a number")
         return int(token)

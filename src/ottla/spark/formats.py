@@ -7,7 +7,8 @@ column `_corrupt_record` of the schema, if there is one (it is then not null, an
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, Literal
 
@@ -30,7 +31,6 @@ from pyspark.sql.types import (
     NullType,
     ShortType,
     StringType,
-    StructField,
     StructType,
     TimestampNTZType,
     TimestampType,
@@ -38,7 +38,7 @@ from pyspark.sql.types import (
 
 from ottla.serde._json import Bad
 from ottla.spark.avro_values import AvroReader, avro_type, to_avro, written_schema
-from ottla.spark.ddl import SchemaError, parse_schema
+from ottla.spark.ddl import SchemaError, nullable, parse_schema
 from ottla.spark.json_columns import read_json, to_json
 from ottla.spark.options import OptionError, SinkOptions, SourceOptions
 
@@ -53,6 +53,7 @@ _KNOWN: Final = (
     BooleanType, ByteType, ShortType, IntegerType, LongType, FloatType, DoubleType, DecimalType, StringType, BinaryType,
     DateType, TimestampType, TimestampNTZType,
 )  # fmt: skip
+_MOST_DIGITS: Final = 38
 
 
 class FormatError(ValueError):
@@ -75,7 +76,7 @@ def column_type(part: Part, options: SourceOptions) -> DataType:
 
 def decode(batches: Iterator[Any], options: SourceOptions) -> Iterator[Any]:
     """The batches with typed key and value. Raises FormatError."""
-    kinds: dict[str, type[_Decoder | _AvroDecoder]] = {"json": _Decoder, "avro": _AvroDecoder}
+    kinds: dict[str, type[_Decoder]] = {"json": _JsonDecoder, "avro": _AvroDecoder}
     asked = {part: getattr(options, f"{part}_format") for part in PARTS}
     decoders = [kinds[asked[part]](part, options) for part in PARTS if asked[part] != "raw"]
     for batch in batches:
@@ -85,65 +86,68 @@ def decode(batches: Iterator[Any], options: SourceOptions) -> Iterator[Any]:
         yield typed
 
 
-class _Decoder:
+class _Decoder(ABC):
     """Makes one column of batches typed."""
 
     def __init__(self, part: Part, options: SourceOptions) -> None:
-        kind = column_type(part, options)
-        assert isinstance(kind, StructType)
-        self._part = part
+        self._part: Part = part
         self._permissive = _mode(options.formats) == "PERMISSIVE"
-        self._type = to_arrow_type(kind, timezone="UTC")
-        self._corrupt = next((i for i, field in enumerate(kind.fields) if field.name == CORRUPT), None)
-        self._read = pa.struct([field for field in self._type if field.name != CORRUPT])
+        self._type = to_arrow_type(column_type(part, options), timezone="UTC")
 
     def decode(self, batch: Any) -> Any:
-        """The batch with this column typed."""
+        """The batch with this column typed. Raises FormatError."""
         index = batch.schema.get_field_index(self._part)
-        values = batch.column(index)
-        column, bad = read_json(values, self._read, only_first=not self._permissive)
+        column, bad = self._read(batch.column(index))
         if bad and not self._permissive:
-            raise _error(self._part, batch, bad[0])
-        if self._corrupt is not None:
-            column = self._with_texts(column, values, bad)
+            raise _error(self._part, batch, *bad[0])
         return batch.set_column(index, pa.field(self._part, self._type), column)
 
-    def _with_texts(self, column: Any, values: Any, bad: list[Bad]) -> Any:
+    @abstractmethod
+    def _read(self, values: Any) -> tuple[Any, Sequence[tuple[int, str, str]]]:
+        """The typed column; and row, field and reason of what could not be read, of which the first may be enough."""
+
+
+class _JsonDecoder(_Decoder):
+    """Values that are JSON; with a column for the texts of what could not be read, if the schema has one."""
+
+    def __init__(self, part: Part, options: SourceOptions) -> None:
+        super().__init__(part, options)
+        self._corrupt = next((i for i, field in enumerate(self._type) if field.name == CORRUPT), None)
+        self._read_type = pa.struct([field for field in self._type if field.name != CORRUPT])
+
+    def _read(self, values: Any) -> tuple[Any, Sequence[Bad]]:
+        column, bad = read_json(values, self._read_type, only_first=not self._permissive)
+        if self._corrupt is None or (bad and not self._permissive):
+            return column, bad
+        return self._with_texts(self._corrupt, column, values, bad), bad
+
+    def _with_texts(self, index: int, column: Any, values: Any, bad: Sequence[Bad]) -> Any:
         corrupt, is_null = pa.nulls(len(values), pa.string()), column.is_null()
         if bad:
             texts = {each.row: values[each.row].as_py().decode("utf-8", "replace") for each in bad}
             corrupt = pa.array([texts.get(row) for row in range(len(values))], pa.string())
             is_null = pc.and_(is_null, corrupt.is_null())
         children = list(column.flatten())
-        assert self._corrupt is not None
-        children.insert(self._corrupt, corrupt)
+        children.insert(index, corrupt)
         return pa.StructArray.from_arrays(children, fields=list(self._type), mask=is_null)
 
 
-class _AvroDecoder:
-    """As `_Decoder`, for Avro. There is no column for what could not be read: no text is at hand."""
+class _AvroDecoder(_Decoder):
+    """Values that are Avro. There is no column for what could not be read: no text is at hand."""
 
     def __init__(self, part: Part, options: SourceOptions) -> None:
-        self._part = part
-        self._permissive = _mode(options.formats) == "PERMISSIVE"
-        self._type = to_arrow_type(column_type(part, options), timezone="UTC")
+        super().__init__(part, options)
         self._reader = AvroReader(part, options.formats, self._type)
 
-    def decode(self, batch: Any) -> Any:
-        """The batch with this column typed."""
-        index = batch.schema.get_field_index(self._part)
-        column, bad = self._reader.read(batch.column(index), not self._permissive)
-        if bad and not self._permissive:
-            row, path, problem = bad[0]
-            raise _error(self._part, batch, Bad(row, path, problem))
-        return batch.set_column(index, pa.field(self._part, self._type), column)
+    def _read(self, values: Any) -> tuple[Any, Sequence[tuple[int, str, str]]]:
+        return self._reader.read(values, not self._permissive)
 
 
-def _error(part: Part, batch: Any, bad: Bad) -> FormatError:
-    topic, partition, offset = (batch.column(name)[bad.row].as_py() for name in ("topic", "partition", "offset"))
-    what = f"the {part}'s field {bad.field}" if bad.field else f"the {part}"
+def _error(part: Part, batch: Any, row: int, path: str, problem: str) -> FormatError:
+    topic, partition, offset = (batch.column(name)[row].as_py() for name in ("topic", "partition", "offset"))
+    what = f"the {part}'s field {path}" if path else f"the {part}"
     return FormatError(
-        f"Topic {topic!r}, partition {partition}, offset {offset}: {what} {bad.problem}. "
+        f"Topic {topic!r}, partition {partition}, offset {offset}: {what} {problem}. "
         "The option mode=PERMISSIVE makes such values null"
     )
 
@@ -180,9 +184,9 @@ def _json_schema(part: Part, formats: Mapping[str, str]) -> StructType:
         raise OptionError(f"{name}: {CORRUPT} must be a STRING: the text that could not be read")
     if len(kind.fields) == (corrupt is not None):
         raise OptionError(f"{name} has no columns")
-    nullable = _nullable(kind)
-    assert isinstance(nullable, StructType)
-    return nullable
+    found = nullable(kind)
+    assert isinstance(found, StructType)
+    return found
 
 
 def _check_known(kind: DataType, path: str) -> None:
@@ -197,17 +201,15 @@ def _check_known(kind: DataType, path: str) -> None:
         _check_known(kind.valueType, path)
     elif not isinstance(kind, _KNOWN):
         raise OptionError(f"{path} is {kind.simpleString()}, which cannot be read")
+    elif isinstance(kind, DecimalType) and not _is_possible(kind):
+        raise OptionError(
+            f"{path} is {kind.simpleString()}; a decimal has 1 to {_MOST_DIGITS} digits, and no more of them "
+            "behind its point than there are"
+        )
 
 
-def _nullable(kind: DataType) -> DataType:
-    """The type with everything nullable: nobody knows what a topic holds."""
-    if isinstance(kind, StructType):
-        return StructType([StructField(field.name, _nullable(field.dataType)) for field in kind.fields])
-    if isinstance(kind, ArrayType):
-        return ArrayType(_nullable(kind.elementType))
-    if isinstance(kind, MapType):
-        return MapType(kind.keyType, _nullable(kind.valueType))
-    return kind
+def _is_possible(kind: DecimalType) -> bool:
+    return 0 <= kind.scale <= kind.precision and 1 <= kind.precision <= _MOST_DIGITS
 
 
 # -- out ---------------------------------------------------------------------------------------------------------
@@ -269,8 +271,8 @@ def encoder(options: SinkOptions, schema: StructType) -> Encoder | None:
                 raise OptionError("value.format is given, but there are no columns that could be the value")
             kind = StructType([schema[name] for name in fields])
         if asked[part] == "avro":
-            nullable = part in names and schema[part].nullable
-            schemas.append((part, written_schema(part, options.formats, kind, nullable)))
+            may_be_null = part in names and schema[part].nullable
+            schemas.append((part, written_schema(part, options.formats, kind, may_be_null)))
         else:
             _check_writable(kind, part)
     return Encoder(parts, fields, tuple(schemas)) if parts else None

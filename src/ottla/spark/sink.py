@@ -75,8 +75,8 @@ class Plan:
     """Makes key and value bytes of typed columns."""
 
 
-class BatchWriter(DataSourceArrowWriter):  # type: ignore[misc,unused-ignore]
-    """Writes a DataFrame. Raises SinkError for columns that do not fit."""
+class _Writer:
+    """What both writers do: the columns are looked at on the driver, and the rows written in the tasks."""
 
     def __init__(self, options: SinkOptions, schema: StructType, encode: Encode | None = None) -> None:
         settle()
@@ -89,6 +89,10 @@ class BatchWriter(DataSourceArrowWriter):  # type: ignore[misc,unused-ignore]
 
         return write_task(self.plan, iterator)
 
+
+class BatchWriter(_Writer, DataSourceArrowWriter):  # type: ignore[misc,unused-ignore]
+    """Writes a DataFrame. Raises SinkError for columns that do not fit."""
+
     def commit(self, messages: Sequence[WriterCommitMessage | None]) -> None:
         """All tasks are done."""
         _log("Written", messages, None)
@@ -98,19 +102,8 @@ class BatchWriter(DataSourceArrowWriter):  # type: ignore[misc,unused-ignore]
         _log("Aborted, but written and not taken back", messages, None)
 
 
-class StreamWriter(DataSourceStreamArrowWriter):  # type: ignore[misc,unused-ignore]
+class StreamWriter(_Writer, DataSourceStreamArrowWriter):  # type: ignore[misc,unused-ignore]
     """Writes micro-batches. Raises SinkError for columns that do not fit."""
-
-    def __init__(self, options: SinkOptions, schema: StructType, encode: Encode | None = None) -> None:
-        settle()
-        check_schema(schema, options.topic, encoded_parts(encode))
-        self.plan = Plan(dict(options.client), options.topic, encode)
-
-    def write(self, iterator: Iterator[pa.RecordBatch]) -> Written:
-        """Write the rows of one task of a micro-batch; all are acknowledged when it returns. Raises WriteFailed."""
-        from ottla.spark.writing import write_task
-
-        return write_task(self.plan, iterator)
 
     def commit(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803 - Spark's
         """All tasks of the micro-batch are done."""

@@ -249,3 +249,18 @@ def test_a_key_format_needs_a_key() -> None:
     assert isinstance(schema, StructType)
     with pytest.raises(OptionError, match="no column 'key'"):
         encoder(sink(**{"key.format": "json"}), schema)
+
+
+@pytest.mark.parametrize("kind", ["DECIMAL(50,2)", "DECIMAL(2,5)", "DECIMAL(0,0)", "ARRAY<DECIMAL(39)>"])
+def test_decimals_that_cannot_be_are_refused_as_ddl_and_as_json(kind: str) -> None:
+    with pytest.raises(OptionError, match=r"value\.schema: a is decimal\(\d+,\d+\); a decimal has 1 to 38 digits"):
+        column_type("value", options(f"a {kind}"))
+    as_json = StructType([StructField("a", parse_schema(kind))]).json()
+    with pytest.raises(OptionError, match="a decimal has 1 to 38 digits"):
+        column_type("value", options(as_json))
+
+
+@pytest.mark.parametrize("kind", ["DECIMAL(5,2,1)", "DECIMAL(²)", "DECIMAL(5,-2)"])
+def test_decimals_that_are_misspelt_are_refused(kind: str) -> None:
+    with pytest.raises(OptionError, match=r"value\.schema has "):
+        column_type("value", options(f"a {kind}"))
