@@ -6,6 +6,7 @@ starts with none.
 
 from __future__ import annotations
 
+import logging
 import os
 import threading
 import time
@@ -14,6 +15,8 @@ from contextlib import contextmanager
 from typing import Final, Generic, Protocol, TypeVar
 
 from ottla.clients.errors import ClientError
+
+logger = logging.getLogger("ottla.spark")
 
 IDLE_S: Final = 120.0
 """How long a client is kept without work."""
@@ -47,7 +50,7 @@ class Kept(Generic[C]):
         try:
             yield client
         except BaseException:
-            client.close()
+            _end(client)
             raise
         with self._lock:
             self._idle.setdefault(key, []).append((time.monotonic(), client))
@@ -59,7 +62,7 @@ class Kept(Generic[C]):
             idle, self._idle = self._idle, {}
         for rows in idle.values():
             for _, client in rows:
-                client.close()
+                _end(client)
 
     def _taken(self, key: tuple[tuple[str, str], ...]) -> C | None:
         if self._pid != os.getpid():  # the parent's, whose threads are not here
@@ -92,7 +95,11 @@ class Kept(Generic[C]):
             if self._idle:
                 self._look_later()
         for client in old:
-            try:
-                client.close()
-            except ClientError:  # it is gone anyway, and nobody is there to tell
-                continue
+            _end(client)
+
+
+def _end(client: _Closes) -> None:
+    try:
+        client.close()
+    except ClientError as error:  # others are to be closed yet, or an error of more worth is on its way
+        logger.warning("While a client was closed: %s", error)
