@@ -67,7 +67,6 @@ WORKER = {
 def test_a_worker_that_fails_costs_one_attempt(tmp_path: Path, fault: str) -> None:
     house, files = filled(tmp_path)
     suffix, faults = WORKER[fault]
-    files.fail(tmp_path, suffix, **faults)
     start = house.cleaner._start_work
 
     def only_there(job: CleanJob) -> object:
@@ -79,7 +78,6 @@ def test_a_worker_that_fails_costs_one_attempt(tmp_path: Path, fault: str) -> No
             files.heal()
 
     house.cleaner._start_work = only_there  # type: ignore[assignment]
-    files.heal()
     assert house.cleaner.step(house.clock.now)
     assert not house.cleaner.step(house.clock.now), "it failed"
     assert house.log.home.online

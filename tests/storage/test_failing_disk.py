@@ -11,6 +11,7 @@ import asyncio
 import errno
 import shutil
 from pathlib import Path
+from typing import Self
 
 import pytest
 
@@ -105,13 +106,17 @@ class Broker:
         self.node = NodeOnDisk(self.files, *self.directories, **SETTINGS, **self.settings)
         await self.node.start()
 
-    async def set_up(self) -> None:
+    async def __aenter__(self) -> Self:
         await self.start()
         for topic in ("a", "b"):
             await self.node.create(topic, **ROLLING)
             await self.produce(topic)
         home = self.node.node.broker.partitions.get("a", 0).log.home.path
         self.topics = ("a", "b") if home == str(self.directories[0]) else ("b", "a")
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.node.abandon()
 
     async def produce(self, topic: str) -> int:
         """The error code."""
@@ -161,9 +166,7 @@ FAULTS = {
 
 
 async def _second_fails(home: Path, suffix: str, faults: dict[str, int]) -> None:
-    broker = Broker(home, log_flush_interval_messages=1)
-    await broker.set_up()
-    try:
+    async with Broker(home, log_flush_interval_messages=1) as broker:
         good, bad = broker.topics
         broker.files.fail(broker.directories[1], suffix, **faults)
         assert await broker.fill(bad) == STORAGE_ERROR
@@ -174,20 +177,15 @@ async def _second_fails(home: Path, suffix: str, faults: dict[str, int]) -> None
         assert not broker.node.stopping.is_set()
         broker.node.check()
         await broker.again()
-    finally:
-        await broker.node.abandon()
 
 
 @pytest.mark.parametrize("fault", FAULTS)
 def test_a_directory_that_fails_costs_its_own_partitions(tmp_path: Path, fault: str) -> None:
-    with asyncio.Runner() as runner:
-        runner.run(_second_fails(tmp_path, *FAULTS[fault]))
+    asyncio.run(_second_fails(tmp_path, *FAULTS[fault]))
 
 
 async def _first_fails(home: Path, suffix: str, faults: dict[str, int]) -> None:
-    broker = Broker(home)
-    await broker.set_up()
-    try:
+    async with Broker(home) as broker:
         broker.files.fail(broker.directories[0], suffix, **faults)
         number = 0
         while not broker.node.stopping.is_set():
@@ -203,20 +201,15 @@ async def _first_fails(home: Path, suffix: str, faults: dict[str, int]) -> None:
         assert broker.node.node.failure is not None
         assert str(broker.directories[0]) in broker.node.node.failure
         await broker.again()
-    finally:
-        await broker.node.abandon()
 
 
 @pytest.mark.parametrize("fault", [name for name in FAULTS if "index" not in name])
 def test_a_directory_with_the_metadata_that_fails_stops_the_broker(tmp_path: Path, fault: str) -> None:
-    with asyncio.Runner() as runner:
-        runner.run(_first_fails(tmp_path, *FAULTS[fault]))
+    asyncio.run(_first_fails(tmp_path, *FAULTS[fault]))
 
 
 async def _snapshot_fails(home: Path) -> None:
-    broker = Broker(home)
-    await broker.set_up()
-    try:
+    async with Broker(home) as broker:
         broker.files.fail(broker.directories[0] / "__cluster_metadata-0", ".part", write=errno.ENOSPC)
         for i in range(4):
             await broker.node.create(f"new-{i}")
@@ -226,32 +219,24 @@ async def _snapshot_fails(home: Path) -> None:
         assert not broker.node.stopping.is_set(), "a snapshot can wait"
         await broker.again()
         assert "new-3" in broker.node.node.broker.metadata.image.topics_by_name
-    finally:
-        await broker.node.abandon()
 
 
 def test_a_snapshot_of_the_metadata_that_does_not_fit_is_made_later(tmp_path: Path) -> None:
-    with asyncio.Runner() as runner:
-        runner.run(_snapshot_fails(tmp_path))
+    asyncio.run(_snapshot_fails(tmp_path))
 
 
 async def _read_fails(home: Path) -> None:
-    broker = Broker(home)
-    await broker.set_up()
-    try:
+    async with Broker(home) as broker:
         good, bad = broker.topics
         await broker.fill(bad)
         broker.files.fail(broker.directories[1], read=errno.EIO)
         assert (await broker.node.fetch(bad, 0))[0] == STORAGE_ERROR
         assert await broker.produce(good) == 0
         await broker.again()
-    finally:
-        await broker.node.abandon()
 
 
 def test_a_disk_that_cannot_be_read_costs_its_own_partitions(tmp_path: Path) -> None:
-    with asyncio.Runner() as runner:
-        runner.run(_read_fails(tmp_path))
+    asyncio.run(_read_fails(tmp_path))
 
 
 READ_AT_A_START = {
@@ -266,9 +251,7 @@ READ_AT_A_START = {
 
 
 async def _read_fails_at_a_start(home: Path, suffix: str) -> None:
-    broker = Broker(home)
-    await broker.set_up()
-    try:
+    async with Broker(home) as broker:
         good, bad = broker.topics
         await broker.fill(bad)
         await broker.node.abandon()
@@ -279,46 +262,36 @@ async def _read_fails_at_a_start(home: Path, suffix: str) -> None:
         assert error == STORAGE_ERROR or suffix == "index", "not served without what could not be read"
         broker.node.check()
         await broker.again()
-    finally:
-        await broker.node.abandon()
 
 
 @pytest.mark.parametrize("kind", READ_AT_A_START)
 def test_a_disk_that_cannot_be_read_at_a_start_costs_its_own_partitions(tmp_path: Path, kind: str) -> None:
-    with asyncio.Runner() as runner:
-        runner.run(_read_fails_at_a_start(tmp_path, READ_AT_A_START[kind]))
+    asyncio.run(_read_fails_at_a_start(tmp_path, READ_AT_A_START[kind]))
 
 
 async def _metadata_cannot_be_read(home: Path, suffix: str) -> None:
-    broker = Broker(home)
-    await broker.set_up()
-    try:
+    async with Broker(home) as broker:
         await broker.node.abandon()
         broker.files.fail(broker.directories[0] / "__cluster_metadata-0", suffix, read=errno.EIO)
         with pytest.raises((OSError, KafkaError, StorageError), match="__cluster_metadata-0"):
             await broker.start()
         await broker.again()
-    finally:
-        await broker.node.abandon()
 
 
 @pytest.mark.parametrize("suffix", [".log", "quorum-state"])
 def test_metadata_that_cannot_be_read_is_named_and_nothing_is_made_up(tmp_path: Path, suffix: str) -> None:
-    with asyncio.Runner() as runner:
-        runner.run(_metadata_cannot_be_read(tmp_path, suffix))
+    asyncio.run(_metadata_cannot_be_read(tmp_path, suffix))
 
 
 async def _lost(home: Path, *, empty: bool) -> None:
-    broker = Broker(home)
-    await broker.set_up()
-    good, bad = broker.topics
-    await broker.node.stop()
-    broker.directories[1].rename(home / "elsewhere")
-    if empty:
-        broker.directories[1].mkdir()  # the place is there, and what was mounted there is not
-    else:
-        broker.directories[1].write_bytes(b"")
-    try:
+    async with Broker(home) as broker:
+        good, bad = broker.topics
+        await broker.node.stop()
+        broker.directories[1].rename(home / "elsewhere")
+        if empty:
+            broker.directories[1].mkdir()  # the place is there, and what was mounted there is not
+        else:
+            broker.directories[1].write_bytes(b"")
         for _ in range(2):  # nor is it forgotten with the next start
             await broker.start()
             assert await broker.produce(good) == 0
@@ -331,11 +304,8 @@ async def _lost(home: Path, *, empty: bool) -> None:
             broker.directories[1].unlink()
         (home / "elsewhere").rename(broker.directories[1])
         await broker.again()
-    finally:
-        await broker.node.abandon()
 
 
 @pytest.mark.parametrize("empty", [False, True], ids=["not a directory", "an empty one instead"])
 def test_a_directory_that_is_lost_is_found_again(tmp_path: Path, *, empty: bool) -> None:
-    with asyncio.Runner() as runner:
-        runner.run(_lost(tmp_path, empty=empty))
+    asyncio.run(_lost(tmp_path, empty=empty))
