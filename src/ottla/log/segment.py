@@ -342,7 +342,8 @@ class Segment:
         while end - position >= HEADER_SIZE:
             at = position - start
             if len(data) - at < HEADER_SIZE:
-                data = self.files.pread(self.open_file(), _WALK_CHUNK, position)
+                fd = self.fd if self.fd >= 0 else self.open_file()  # that it is in use, `read` says
+                data = self.files.pread(fd, min(_WALK_CHUNK, end - position), position)
                 start, at = position, 0
                 if len(data) < HEADER_SIZE:
                     raise TornSegmentError(f"{self.path()} is shorter than {end} bytes")
@@ -374,8 +375,7 @@ class Segment:
         """See that the batches in `data`, from position `start` on, follow each other; their offsets have no CRC.
 
         `expected` is an offset that the first one must hold; None where there may be gaps. All are below `end_offset`.
-        What this process wrote or
-        looked at before is not looked at again. Raises TornSegmentError.
+        What this process wrote or looked at before is not looked at again. Raises TornSegmentError.
         """
         position, end = 0, len(data)
         gaps = expected is None
@@ -387,6 +387,7 @@ class Segment:
                 right = base == expected
             else:
                 right = base <= expected <= base + delta
+            right = right and data[position + _MAGIC_POSITION] == _MAGIC  # which has no CRC either
             if not right or not 0 <= delta < end_offset - base or length + _LOG_OVERHEAD < HEADER_SIZE:
                 raise TornSegmentError(f"{self.path()} has offset {base} at byte {start + position}")
             expected = base + delta + 1
@@ -449,12 +450,16 @@ class Segment:
     def largest_timestamp(self) -> tuple[int, int]:
         """The greatest timestamp and the last offset of its batch; (-1, base offset) if there is none."""
         if self._max_timestamp is None:
-            was_open = self.fd >= 0
-            try:
+            if self.fd >= 0:
                 self._max_timestamp, self._max_offset = self._look_up_largest()
-            finally:
-                if not was_open:  # thousands are asked in a row: readers keep their descriptors
+            elif self.size:
+                self.fd = self.files.open(self.path(), read_only=True)
+                try:
+                    self._max_timestamp, self._max_offset = self._look_up_largest()
+                finally:  # thousands are asked in a row: readers keep their descriptors
                     self.close_file()
+            else:
+                self._max_timestamp = -1
         return self._max_timestamp, self._max_offset
 
     def _look_up_largest(self) -> tuple[int, int]:
