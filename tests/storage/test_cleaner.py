@@ -286,7 +286,7 @@ def test_a_worker_process_does_the_job(tmp_path: Path) -> None:
         house.cleaner.step(START)
         time.sleep(0.02)
     assert [offset for offset, _, _ in house.state()] == [36, 37, 38, 39]
-    assert (tmp_path / "cleaner-offset-checkpoint").read_text() == "0\n1\nt 0 40\n"
+    assert (tmp_path / "cleaner-offset-checkpoint").read_text() == "0\n3\n" + 3 * "t 0 40\n"
     house.manager.close()
     manager = LogManager([str(tmp_path)], house.clock, COMPACT)
     manager.load()

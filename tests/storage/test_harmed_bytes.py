@@ -1,12 +1,13 @@
 """One byte changes in any file of a broker's directory: what it touches is named, nothing wrong is served, the rest is.
 
-A template is written once: two topics in several segments, one of them with records deleted, a compacted one, a group.
-Each case copies it, changes a byte, starts a whole broker on it and reads everything.
+A template is written once: topics in several segments, one of them with records deleted, one that is compacted and one
+that was, a group. Each case copies it, changes a byte, starts a whole broker on it and reads everything.
 """
 
 from __future__ import annotations
 
 import asyncio
+import fnmatch
 import os
 import random
 import shutil
@@ -17,11 +18,18 @@ import pytest
 
 from ottla.common.errors import KafkaError
 from ottla.log import StorageError
+from ottla.log.cleaner import Cleaner
 from ottla.protocol.messages.delete_records import (
     DeleteRecordsPartition,
     DeleteRecordsRequest,
     DeleteRecordsTopic,
 )
+from ottla.protocol.messages.incremental_alter_configs import (
+    AlterableConfig,
+    AlterConfigsResource,
+    IncrementalAlterConfigsRequest,
+)
+from tests.storage.test_cleaner import Here
 from tests.storage.whole_node import NodeOnDisk
 from tests.unit.broker.room import HastyFiles, batch
 
@@ -29,7 +37,8 @@ CASES = int(os.environ.get("OTTLA_HARMED_BYTES", "2"))
 BATCHES = 24
 IN_BATCH = 2
 DELETED_TO = 5
-PLAIN, SHORT = "plain", "short"
+PLAIN, SHORT, COMPACT, FORMER = "plain", "short", "compact", "former"
+KEYS = 4
 TOPICS = {PLAIN: 0, SHORT: DELETED_TO}
 ROLLING = {"segment_index_bytes": 80, "index_interval_bytes": 0}
 SETTINGS = {"metadata_log_max_record_bytes_between_snapshots": 1}
@@ -55,8 +64,16 @@ KINDS = {
     "metadata index": "__cluster_metadata-0/*index",
     "metadata synced": "__cluster_metadata-0/synced-offset",
     "metadata snapshot": "__cluster_metadata-0/*.checkpoint",
+    "metadata producers": "__cluster_metadata-0/*.snapshot",
+    "metadata leader epochs": "__cluster_metadata-0/leader-epoch-checkpoint",
+    "metadata topic id": "__cluster_metadata-0/partition.metadata",
     "groups": "__consumer_offsets-0/*.log",
+    "cleaned segment": f"{COMPACT}-0/*.log",
+    "cleaned segment of old": f"{FORMER}-0/*.log",
+    "cleaner offsets": "cleaner-offset-checkpoint",
 }
+# A killed broker has written none of them, or nothing to them.
+NOT_KILLED = {"clean shutdown", "metadata index", "metadata producers"}
 
 
 @dataclass
@@ -66,10 +83,25 @@ class Template:
     clean: Path
     killed: Path
     timestamps: list[int] = field(default_factory=list)
+    cleaned: dict[str, dict[int, bytes | None]] = field(default_factory=dict)
 
 
 def value_of(offset: int) -> bytes:
     return b"value %06d of a record" % offset
+
+
+def _compact(node: NodeOnDisk) -> None:
+    logs = node.node.broker.logs
+    cleaner = Cleaner(logs, backoff_ms=0, start_work=lambda job: Here(job, logs.files))
+    for _ in range(10):
+        cleaner.step(node.clock.wall_ms())
+
+
+async def _alter(node: NodeOnDisk, topic: str, name: str, value: str) -> None:
+    config = AlterableConfig(name=name, config_operation=0, value=value)
+    resource = AlterConfigsResource(resource_type=2, resource_name=topic, configs=[config])
+    answer = await node.ask(IncrementalAlterConfigsRequest(resources=[resource]), 1)
+    assert answer.responses[0].error_code == 0
 
 
 async def _write(home: Path, template: Template) -> None:
@@ -77,6 +109,8 @@ async def _write(home: Path, template: Template) -> None:
     await node.start()
     for topic in TOPICS:
         await node.create(topic, **ROLLING)
+    for topic in (COMPACT, FORMER):
+        await node.create(topic, **ROLLING, cleanup_policy="compact", min_cleanable_dirty_ratio=0.01)
     first_ms = node.clock.wall_ms() - 1_000_000
     for i in range(BATCHES):
         offset = i * IN_BATCH
@@ -87,6 +121,15 @@ async def _write(home: Path, template: Template) -> None:
             data = batch(*values, producer_id=producer + 5, producer_epoch=0, base_sequence=offset, timestamp=timestamp)
             assert await node.produce(topic, data) == (0, offset)
         assert await node.commit("g", PLAIN, offset) == 0
+        for topic in (COMPACT, FORMER):
+            data = batch(value_of(i), key=b"%d" % (i % KEYS), timestamp=timestamp)
+            assert await node.produce(topic, data) == (0, i)
+    _compact(node)
+    for topic in (COMPACT, FORMER):
+        template.cleaned[topic], refused = await node.read(topic)
+        assert not refused
+        assert len(template.cleaned[topic]) < BATCHES / 2
+    await _alter(node, FORMER, "cleanup.policy", "delete")
     partitions = [DeleteRecordsPartition(partition_index=0, offset=DELETED_TO)]
     topics = [DeleteRecordsTopic(name=SHORT, partitions=partitions)]
     await node.ask(DeleteRecordsRequest(topics=topics, timeout_ms=1000), 2)
@@ -134,6 +177,8 @@ async def _check(home: Path, kind: str, template: Template, path: Path) -> None:
         for topic, start in TOPICS.items():
             harmed = topic == PLAIN and "segment" in kind
             await _check_topic(node, topic, start, template, harmed=harmed)
+        for topic in (COMPACT, FORMER):
+            await _check_cleaned(node, topic, template, harmed=path.parent.name == f"{topic}-0")
         committed = (await node.committed("g")).get((PLAIN, 0), -1)
         latest = (BATCHES - 1) * IN_BATCH
         assert committed == latest or (kind == "groups" and committed < latest and committed % IN_BATCH == 0)
@@ -156,7 +201,8 @@ async def _check_topic(node: NodeOnDisk, topic: str, start: int, template: Templ
     end = BATCHES * IN_BATCH
     log = node.node.broker.partitions.get(topic, 0).log
     assert log.log_start_offset == start
-    assert log.epochs.entries == ((0, start),)
+    assert log.epochs.entries[0] == (0, start)
+    assert harmed or len(log.epochs.entries) == 1
     found, refused = await node.read(topic, start)
     lost = [offset for offset in range(start, end) if offset not in found]
     assert all(found[offset] == value_of(offset) for offset in found), "never served as good data"
@@ -182,12 +228,39 @@ async def _check_topic(node: NodeOnDisk, topic: str, start: int, template: Templ
     assert error == 0
 
 
-@pytest.mark.parametrize("ended", ["stopped", "killed"])
-@pytest.mark.parametrize("kind", KINDS)
+async def _check_cleaned(node: NodeOnDisk, topic: str, template: Template, *, harmed: bool) -> None:
+    """Nothing is lost that compaction left; it goes on, and then the newest record of each key is there."""
+    expected = template.cleaned[topic]
+    found, _ = await node.read(topic)
+    assert found.items() <= expected.items(), "never served as good data"
+    lost = expected.keys() - found.keys()
+    assert len(lost) <= harmed, f"{topic} lost {lost}"
+    assert await node.produce(topic, batch(b"go on", key=b"another")) == (0, BATCHES)
+    _compact(node)
+    found, _ = await node.read(topic)
+    assert found.items() <= {**expected, BATCHES: b"go on"}.items()
+    assert set(range(BATCHES - KEYS, BATCHES + 1)) - lost <= found.keys()
+
+
+def test_there_is_a_case_for_each_kind_of_file(template: Template) -> None:
+    """Partitions are made alike, so that one of them stands for all."""
+    for home in (template.clean, template.killed):
+        for path in home.rglob("*"):
+            where = path.parent.relative_to(home).name
+            if path.is_dir() or not path.stat().st_size or path.suffix == ".deleted":
+                continue
+            name = f"{where}/{path.name}" if where in {"", "__cluster_metadata-0"} else f"{PLAIN}-0/{path.name}"
+            assert any(fnmatch.fnmatch(name.lstrip("/"), kind) for kind in KINDS.values()), path
+
+
+ENDED = [
+    (kind, ended) for kind in KINDS for ended in ("stopped", "killed") if ended == "stopped" or kind not in NOT_KILLED
+]
+
+
+@pytest.mark.parametrize(("kind", "ended"), ENDED, ids=[f"{kind}-{ended}" for kind, ended in ENDED])
 def test_a_harmed_byte_costs_what_it_touches(tmp_path: Path, template: Template, kind: str, ended: str) -> None:
     source = template.clean if ended == "stopped" else template.killed
-    if ended == "killed" and kind in {"clean shutdown", "metadata index"}:
-        return  # there is none yet
     for seed in range(CASES):
         home = tmp_path / f"data-{seed}"
         shutil.copytree(source, home)

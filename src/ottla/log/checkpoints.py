@@ -9,6 +9,7 @@ Kafka reads as once: three times where the entry cannot be found out otherwise, 
 """
 
 import logging
+import re
 from collections import Counter
 from collections.abc import Mapping
 
@@ -26,7 +27,7 @@ LEADER_EPOCHS = "leader-epoch-checkpoint"
 PARTITION_METADATA = "partition.metadata"
 # Of entries that nothing else tells.
 COPIES = 3
-_WORDS = 3
+_ENTRY = re.compile(r"([\w.-]+) (\d+) (\d+)", re.ASCII)
 _CHECKSUM = b"\ncrc32c: "
 
 
@@ -82,17 +83,9 @@ def read_offsets(files: Files, directory: str, name: str) -> dict[TopicPartition
 
 
 def _salvage(content: bytes) -> list[tuple[TopicPartition, int]]:
-    """The entries that most copies of a harmed file agree on."""
-    lines = (line.split(" ") for line in content.decode("utf-8", "replace").split("\n"))
-    entries = Counter(
-        (TopicPartition(words[0], int(words[1])), int(words[2]))
-        for words in lines
-        if len(words) == _WORDS
-        and words[1].isascii()
-        and words[1].isdigit()
-        and words[2].isascii()
-        and words[2].isdigit()
-    )
+    """The entries that most copies of a harmed file agree on; two lines may have become one."""
+    found = map(_ENTRY.match, content.decode("utf-8", "replace").split("\n"))
+    entries = Counter((TopicPartition(each[1], int(each[2])), int(each[3])) for each in found if each)
     return [entry for entry, count in entries.items() if 2 * count > COPIES]
 
 

@@ -16,7 +16,7 @@ from typing import IO, NamedTuple, Protocol
 
 from ottla.common.errors import KafkaError
 from ottla.common.ids import TopicPartition
-from ottla.log.checkpoints import CLEANER_OFFSETS, CorruptCheckpointError, read_offsets, write_offsets
+from ottla.log.checkpoints import CLEANER_OFFSETS, COPIES, CorruptCheckpointError, read_offsets, write_offsets
 from ottla.log.cleaning import BYTES_PER_KEY, CleanJob, CleanResult
 from ottla.log.index import CorruptIndexError
 from ottla.log.log import Log
@@ -314,7 +314,7 @@ class Cleaner:
         known = {each.topic_partition for each in self.manager.all()}
         for gone in [tp for tp in offsets if tp not in known]:
             del offsets[gone]
-        write_offsets(log.files, log.home.path, CLEANER_OFFSETS, offsets)
+        write_offsets(log.files, log.home.path, CLEANER_OFFSETS, offsets, copies=COPIES)
 
     def _discard(self, log: Log, bases: list[int]) -> None:
         for base in bases:
