@@ -186,43 +186,16 @@ class Broker:
         A topic that somebody else is creating or has created is no failure.
         """
         request = CreateTopicsRequest(topics=[self._topic_to_create(name) for name in names])
-        result: Completion[dict[str, KafkaError]] = Completion()
-
-        def created(done: Completion[CreateTopicsResponse]) -> None:
-            try:
-                response = done.result()
-            except KafkaError as error:
-                result.fail(error)
-                return
-            fine = (ErrorCode.NONE, ErrorCode.TOPIC_ALREADY_EXISTS)
-            result.complete(
-                {
-                    topic.name: KafkaError(ErrorCode(topic.error_code), topic.error_message)
-                    for topic in response.topics
-                    if topic.error_code not in fine
-                }
-            )
-
-        self.metadata.submit(lambda controller: controller.create_topics(request)).on_done(created)
-        return result
+        return self.metadata.create_topics(request).then(_failures)
 
     def create_offsets_topic(self) -> Completion[None]:
         """Create `__consumer_offsets`; the completion fails with the KafkaError that kept it from being created."""
-        result: Completion[None] = Completion()
 
-        def created(done: Completion[dict[str, KafkaError]]) -> None:
-            try:
-                failures = done.result()
-            except KafkaError as error:
-                result.fail(error)
-                return
+        def created(failures: dict[str, KafkaError]) -> None:
             if failures:
-                result.fail(failures[OFFSETS_TOPIC])
-            else:
-                result.complete(None)
+                raise failures[OFFSETS_TOPIC]
 
-        self.auto_create_topics([OFFSETS_TOPIC]).on_done(created)
-        return result
+        return self.auto_create_topics([OFFSETS_TOPIC]).then(created)
 
     def _topic_to_create(self, name: str) -> CreatableTopic:
         if name != OFFSETS_TOPIC:
@@ -234,3 +207,12 @@ class Broker:
             replication_factor=wanted.replication_factor,
             configs=[CreatableTopicConfig(name=key, value=value) for key, value in wanted.configs.items()],
         )
+
+
+def _failures(response: CreateTopicsResponse) -> dict[str, KafkaError]:
+    fine = (ErrorCode.NONE, ErrorCode.TOPIC_ALREADY_EXISTS)
+    return {
+        topic.name: KafkaError(ErrorCode(topic.error_code), topic.error_message)
+        for topic in response.topics
+        if topic.error_code not in fine
+    }

@@ -9,6 +9,7 @@ from collections.abc import Callable
 from typing import Generic, TypeVar
 
 T = TypeVar("T")
+R = TypeVar("R")
 
 
 class Completion(Generic[T]):
@@ -68,6 +69,21 @@ class Completion(Generic[T]):
             self._callbacks = [callback]
         else:
             self._callbacks.append(callback)
+
+    def then(self, make: "Callable[[T], R]") -> "Completion[R]":
+        """What `make` makes of the value once it is there. An error passes through; one that `make` raises fails it."""
+        made: Completion[R] = Completion()
+
+        def finish(done: Completion[T]) -> None:
+            try:
+                value = make(done.result())
+            except Exception as error:  # noqa: BLE001 - not swallowed: whoever waits gets it
+                made.fail(error)
+            else:
+                made.complete(value)
+
+        self.on_done(finish)
+        return made
 
     def _finish(self) -> None:
         self.done = True

@@ -34,21 +34,14 @@ def handle(broker: Broker, context: RequestContext, request: DeleteRecordsReques
             for topic in request.topics
         ]
     )
-    answer: Completion[DeleteRecordsResponse] = Completion()
 
-    def written(done: Completion[None]) -> None:
-        try:
-            done.result()
-        except (KafkaError, OSError) as error:
-            answer.fail(error)
-            return
+    def written(_: None) -> DeleteRecordsResponse:
         for topic in response.topics:
             for result in topic.partitions:
                 _confirm(broker, topic.name, result)
-        answer.complete(response)
+        return response
 
-    broker.flush_threads.run(broker.logs.checkpoint).on_done(written)
-    return answer
+    return broker.flush_threads.run(broker.logs.checkpoint).then(written)
 
 
 def _confirm(broker: Broker, topic: str, result: DeleteRecordsPartitionResult) -> None:

@@ -5,9 +5,8 @@ The groups of all shards of this node; while one of them loads, the whole answer
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from ottla.broker.answers import gather
 from ottla.common.completion import Completion
 from ottla.protocol.messages.list_groups import ListGroupsRequest, ListGroupsResponse
 
@@ -19,9 +18,4 @@ if TYPE_CHECKING:
 def handle(broker: Broker, _context: RequestContext, request: ListGroupsRequest) -> Completion[ListGroupsResponse]:
     """Ask all shards."""
     listed = broker.groups.list_groups(frozenset(request.states_filter), frozenset(request.types_filter))
-
-    def respond(answers: list[Any]) -> ListGroupsResponse:
-        error, groups = answers[0]
-        return ListGroupsResponse(error_code=error, groups=groups)
-
-    return gather([listed], respond)
+    return listed.then(lambda found: ListGroupsResponse(error_code=found[0], groups=found[1]))

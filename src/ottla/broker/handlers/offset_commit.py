@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
-from ottla.broker.answers import gather
 from ottla.common.completion import Completion
 from ottla.common.errors import ErrorCode
 from ottla.protocol.messages.offset_commit import (
@@ -40,7 +39,7 @@ def handle(
     committed = broker.groups.submit(request.group_id, request, api_version=context.api_version)
     if not refused:
         return committed
-    return gather([committed], lambda answers: _merge(answers[0], refused))
+    return committed.then(lambda response: _merge(response, refused))
 
 
 def _split(

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ottla.broker.answers import gather
 from ottla.common.completion import Completion
 from ottla.common.errors import ErrorCode
 from ottla.protocol.messages.offset_delete import (
@@ -28,7 +27,7 @@ def handle(broker: Broker, context: RequestContext, request: OffsetDeleteRequest
     """Check the partitions against those there are, and hand the rest to the group's shard."""
     missing = _take_missing(broker.metadata.image, request)
     deleted = broker.groups.submit(request.group_id, request, api_version=context.api_version)
-    return gather([deleted], lambda answers: _merge(answers[0], missing))
+    return deleted.then(lambda response: _merge(response, missing))
 
 
 def _take_missing(image: MetadataImage, request: OffsetDeleteRequest) -> dict[str, list[int]]:
