@@ -20,6 +20,7 @@ from ottla.testing.rules import Rule
 if TYPE_CHECKING:
     from ottla.broker.partition import Partition
     from ottla.broker.server import Node
+    from ottla.protocol.messages.create_topics import CreateTopicsResponse
     from ottla.records import Buffer
 
 READ_BYTES = 4 * 1024 * 1024
@@ -57,20 +58,13 @@ class Control:
                 )
             ]
         )
-        created: Completion[None] = Completion()
 
-        def finish(done: Completion[Any]) -> None:
-            try:
-                topic = done.result().topics[0]
-                if topic.error_code:
-                    raise KafkaError(ErrorCode(topic.error_code), topic.error_message)
-            except KafkaError as error:
-                created.fail(error)
-            else:
-                created.complete(None)
+        def check(response: CreateTopicsResponse) -> None:
+            (topic,) = response.topics
+            if topic.error_code:
+                raise KafkaError(ErrorCode(topic.error_code), topic.error_message)
 
-        self._node().broker.metadata.create_topics(request).on_done(finish)
-        return created
+        return self._node().broker.metadata.create_topics(request).then(check)
 
     def topics(self) -> list[str]:
         """All but the internal ones."""
