@@ -354,15 +354,7 @@ class _Request:
             told, _ = registry.response_class(self.header.api_key).decode_from(whole, position, self.version)
             return self.encode(change(told))
 
-        if not isinstance(answer, Completion):
-            return apply(answer)
-        later: Completion[Frames] = Completion()
-
-        def hand_over(sent: Any) -> None:
-            later.complete(apply(sent))
-
-        _then(answer, hand_over, later.fail)
-        return later
+        return answer.then(apply) if isinstance(answer, Completion) else apply(answer)
 
 
 def _then(
