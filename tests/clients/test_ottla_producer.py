@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import signal
 import socket
 import threading
 import time
@@ -349,6 +350,31 @@ def test_a_full_buffer_blocks_and_then_says_so(tmp_path: Path) -> None:
         producer.close(0.2)
         with pytest.raises(Closed):
             producer.send("t", b"v")
+        broker.start()
+
+
+def test_a_close_that_is_interrupted_ends_what_other_threads_wait_for(tmp_path: Path) -> None:
+    def interrupt(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    ends: list[Exception | None] = []
+    with OttlaProcess(tmp_path) as broker:
+        producer = Producer(bootstrap_servers=broker.bootstrap)
+        producer.send("t", b"first").result(WAIT_S)
+        broker.kill()
+        delivery = producer.send("t", b"never acknowledged")
+        waiting = threading.Thread(target=lambda: ends.append(delivery.exception()), daemon=True)
+        waiting.start()
+        before = signal.signal(signal.SIGALRM, interrupt)
+        signal.setitimer(signal.ITIMER_REAL, 0.3)
+        try:
+            with pytest.raises(KeyboardInterrupt):
+                producer.close()
+        finally:
+            signal.setitimer(signal.ITIMER_REAL, 0)
+            signal.signal(signal.SIGALRM, before)
+        waiting.join(WAIT_S)
+        assert [type(end) for end in ends] == [Closed]
         broker.start()
 
 

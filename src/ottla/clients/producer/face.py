@@ -206,6 +206,10 @@ class _Face(Generic[D]):
         return f"<{type(self).__name__} {'closed' if self._closed else 'open'}>"
 
 
+def _unacknowledged() -> Closed:
+    return Closed("The producer was closed before the record was acknowledged")
+
+
 def _checked_timestamp(timestamp_ms: int | None) -> int:
     """The timestamp of a record, which is now if none is given."""
     if timestamp_ms is None:
@@ -328,10 +332,12 @@ class Producer(Front, _Face[BlockingDelivery]):
         self._closed = True
         try:
             self.flush(timeout_s)
-            self._driver.run(self._sender.close(Closed("The producer was closed before the record was acknowledged")))
-        finally:
-            self._direct.close()
-            self._driver.close()
+        finally:  # after Ctrl-C too: other threads may wait for what is left
+            try:
+                self._driver.run(self._sender.close(_unacknowledged()))
+            finally:
+                self._direct.close()
+                self._driver.close()
 
     def _wake(self) -> None:
         self._core.woken = True
@@ -457,7 +463,7 @@ class AsyncProducer(_Face[AsyncDelivery]):
         try:
             await self.flush(timeout_s)
         finally:
-            await self._sender.close(Closed("The producer was closed before the record was acknowledged"))
+            await self._sender.close(_unacknowledged())
 
     def _wake(self) -> None:
         self._core.woken = True
