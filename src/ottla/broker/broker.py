@@ -21,12 +21,6 @@ from ottla.common.ids import OFFSETS_TOPIC, Uuid
 from ottla.config import resolve_topic
 from ottla.metadata.features import SUPPORTED_FEATURES
 from ottla.metadata.image import BROKER, TOPIC
-from ottla.protocol.messages.create_topics import (
-    CreatableTopic,
-    CreatableTopicConfig,
-    CreateTopicsRequest,
-    CreateTopicsResponse,
-)
 
 if TYPE_CHECKING:
     from ottla.broker.group_runtime import GroupRuntime
@@ -34,6 +28,7 @@ if TYPE_CHECKING:
     from ottla.config import BrokerConfig
     from ottla.log import LogManager
     from ottla.metadata.image import MetadataImage
+    from ottla.protocol.messages.create_topics import CreatableTopic, CreateTopicsResponse
 
 logger = logging.getLogger(__name__)
 
@@ -185,6 +180,8 @@ class Broker:
 
         A topic that somebody else is creating or has created is no failure.
         """
+        from ottla.protocol.messages.create_topics import CreateTopicsRequest
+
         request = CreateTopicsRequest(topics=[self._topic_to_create(name) for name in names])
         return self.metadata.create_topics(request).then(_failures)
 
@@ -198,6 +195,8 @@ class Broker:
         return self.auto_create_topics([OFFSETS_TOPIC]).then(created)
 
     def _topic_to_create(self, name: str) -> CreatableTopic:
+        from ottla.protocol.messages.create_topics import CreatableTopic, CreatableTopicConfig
+
         if name != OFFSETS_TOPIC:
             return CreatableTopic(name=name, num_partitions=-1, replication_factor=-1)
         wanted = OffsetsTopic.from_settings(self.config.__getitem__)

@@ -5,6 +5,8 @@ A registration's epoch is the offset of its record, so a later one is always hig
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from ottla.common.errors import ErrorCode
 from ottla.common.ids import DIRECTORY_LOST, DIRECTORY_MIGRATING, DIRECTORY_UNASSIGNED
 from ottla.controller import leaders
@@ -12,9 +14,11 @@ from ottla.controller.state import Outcome, State, refuse
 from ottla.metadata.image import BrokerImage
 from ottla.protocol import metadata_records as m
 from ottla.protocol.message import Message
-from ottla.protocol.messages.allocate_producer_ids import AllocateProducerIdsResponse
 from ottla.protocol.messages.broker_registration import BrokerRegistrationRequest, BrokerRegistrationResponse
-from ottla.protocol.messages.unregister_broker import UnregisterBrokerResponse
+
+if TYPE_CHECKING:
+    from ottla.protocol.messages.allocate_producer_ids import AllocateProducerIdsResponse
+    from ottla.protocol.messages.unregister_broker import UnregisterBrokerResponse
 
 RESERVED_DIRECTORIES = frozenset({DIRECTORY_UNASSIGNED, DIRECTORY_LOST, DIRECTORY_MIGRATING})
 PRODUCER_ID_BLOCK = 1000
@@ -149,6 +153,8 @@ def unregister(state: State, broker_id: int) -> Outcome[UnregisterBrokerResponse
     broker = _registered(state, broker_id)
     if broker_id == state.node_id:
         refuse(ErrorCode.INVALID_REQUEST, f"Broker {broker_id} is running: stop it before it is unregistered.")
+    from ottla.protocol.messages.unregister_broker import UnregisterBrokerResponse
+
     records: list[Message] = leaders.records_for_departure(state, broker_id)
     records.append(m.UnregisterBrokerRecord(broker_id=broker_id, broker_epoch=broker.epoch))
     return Outcome(records, UnregisterBrokerResponse(error_code=ErrorCode.NONE, error_message=None))
@@ -160,6 +166,8 @@ def allocate_producer_ids(state: State, broker_id: int, epoch: int) -> Outcome[A
     first = state.image.producer_ids_next
     if first > MAX_PRODUCER_ID - PRODUCER_ID_BLOCK:
         refuse(ErrorCode.UNKNOWN_SERVER_ERROR, "Exhausted all producerIds as the next block's end is too large.")
+    from ottla.protocol.messages.allocate_producer_ids import AllocateProducerIdsResponse
+
     record = m.ProducerIdsRecord(broker_id=broker_id, broker_epoch=epoch, next_producer_id=first + PRODUCER_ID_BLOCK)
     response = AllocateProducerIdsResponse(
         error_code=ErrorCode.NONE, producer_id_start=first, producer_id_len=PRODUCER_ID_BLOCK

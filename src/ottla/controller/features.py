@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from ottla.common.errors import ErrorCode, KafkaError
 from ottla.controller.state import Outcome, State, refuse
 from ottla.metadata.features import (
@@ -13,12 +15,9 @@ from ottla.metadata.features import (
 )
 from ottla.protocol import metadata_records as m
 from ottla.protocol.message import Message
-from ottla.protocol.messages.update_features import (
-    FeatureUpdateKey,
-    UpdatableFeatureResult,
-    UpdateFeaturesRequest,
-    UpdateFeaturesResponse,
-)
+
+if TYPE_CHECKING:
+    from ottla.protocol.messages.update_features import FeatureUpdateKey, UpdateFeaturesRequest, UpdateFeaturesResponse
 
 UPGRADE, SAFE_DOWNGRADE, UNSAFE_DOWNGRADE = 1, 2, 3
 # Metadata versions that changed records: going below one may lose what those records say.
@@ -28,6 +27,8 @@ RESULTS_UNTIL_VERSION = 1
 
 def update(state: State, request: UpdateFeaturesRequest, api_version: int) -> Outcome[UpdateFeaturesResponse]:
     """Change all named features, or none if one cannot be."""
+    from ottla.protocol.messages.update_features import UpdatableFeatureResult, UpdateFeaturesResponse
+
     names = [item.feature for item in request.feature_updates]
     if len(set(names)) < len(names):
         refuse(ErrorCode.INVALID_REQUEST, "Each feature must appear at most once.")

@@ -7,18 +7,16 @@ in its metadata are elected: its partitions have an empty ISR after a shutdown.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
 from ottla.common.errors import ErrorCode, KafkaError
 from ottla.controller.state import Outcome, State, refuse
 from ottla.metadata.image import BROKER, NO_LEADER, TOPIC, PartitionImage, TopicImage
 from ottla.protocol import metadata_records as m
 from ottla.protocol.message import Message
-from ottla.protocol.messages.elect_leaders import (
-    ElectLeadersRequest,
-    ElectLeadersResponse,
-    PartitionResult,
-    ReplicaElectionResult,
-)
+
+if TYPE_CHECKING:
+    from ottla.protocol.messages.elect_leaders import ElectLeadersRequest, ElectLeadersResponse
 
 PREFERRED, UNCLEAN = 0, 1
 RECOVERED, RECOVERING = 0, 1
@@ -112,6 +110,8 @@ def _unclean(topic: TopicImage, index: int, leader: int) -> m.PartitionChangeRec
 
 def elect_leaders(state: State, request: ElectLeadersRequest) -> Outcome[ElectLeadersResponse]:
     """Elect preferred or, unclean, any leaders; for all partitions those that need none are left out of the answer."""
+    from ottla.protocol.messages.elect_leaders import ElectLeadersResponse, PartitionResult, ReplicaElectionResult
+
     if request.election_type not in (PREFERRED, UNCLEAN):
         refuse(ErrorCode.INVALID_REQUEST, f"Unknown election type {request.election_type}")
     everything = request.topic_partitions is None

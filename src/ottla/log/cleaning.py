@@ -17,7 +17,8 @@ from ottla.log.files import Files
 from ottla.log.producers import read_marker
 from ottla.log.segment import CLEANED, INT32_MAX, SUFFIXES, OpenFiles, Segment
 from ottla.log.txn_index import AbortedTransaction
-from ottla.records import BatchHeader, Buffer, check_crc, decode_keys, encode_empty_batch, read_header, retain
+from ottla.records import BatchHeader, Buffer, check_crc, decode_keys, encode_empty_batch, read_header
+from ottla.records.compaction import retain
 
 # What a key costs in the map: a 16-byte digest, an int, their objects and the dictionary's slot.
 BYTES_PER_KEY = 150

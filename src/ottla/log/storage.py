@@ -9,6 +9,7 @@ import re
 
 from ottla.common.ids import ZERO_UUID, Uuid, uuid_from_text, uuid_to_text
 from ottla.common.named import NamedTuple
+from ottla.common.numbers import numbers_in
 from ottla.log.files import Files
 from ottla.records.checksum import crc32c
 
@@ -154,9 +155,10 @@ def take_clean_shutdown(files: Files, directory: str) -> int | None:
     data = files.read(path)
     files.unlink(path)
     files.fsync_directory(directory)
-    # One number out of JSON: the module for it would take a start as long as opening ten logs.
-    epoch = re.search(rb'"brokerEpoch"\s*:\s*"?(-?[0-9]{1,19})"?\s*[,}]', data)
-    return int(epoch[1]) if epoch is not None else -1
+    try:
+        return numbers_in(data.decode())["brokerEpoch"]
+    except (ValueError, KeyError):
+        return -1
 
 
 def write_clean_shutdown(files: Files, directory: str, broker_epoch: int) -> None:

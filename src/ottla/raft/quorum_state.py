@@ -5,9 +5,9 @@ Both versions are read: 1 is that of a quorum with kraft.version 1.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable
 
+from ottla.common.numbers import numbers_in
 from ottla.raft.events import Election
 
 FILE_NAME = "quorum-state"
@@ -16,26 +16,19 @@ VERSIONS = (0, 1)
 
 def encode(election: Election, voters: Iterable[int]) -> str:
     """The file's text."""
-    return json.dumps(
-        {
-            "clusterId": "",
-            "leaderId": election.leader_id,
-            "leaderEpoch": election.epoch,
-            "votedId": election.voted_id,
-            "appliedOffset": 0,
-            "currentVoters": [{"voterId": voter} for voter in sorted(voters)],
-            "data_version": 0,
-        },
-        separators=(",", ":"),
+    current = ",".join(f'{{"voterId":{voter}}}' for voter in sorted(voters))
+    return (
+        f'{{"clusterId":"","leaderId":{election.leader_id},"leaderEpoch":{election.epoch},"votedId":{election.voted_id},'
+        f'"appliedOffset":0,"currentVoters":[{current}],"data_version":0}}'
     )
 
 
 def decode(text: str) -> Election:
     """The election in the file's text; ValueError if it is not such a text."""
+    state = numbers_in(text)
     try:
-        state = json.loads(text)
         if state["data_version"] not in VERSIONS:
             raise ValueError(f"quorum-state of data_version {state['data_version']}, known are {VERSIONS}")
-        return Election(int(state["leaderEpoch"]), int(state["leaderId"]), int(state["votedId"]))
-    except (KeyError, TypeError) as error:
+        return Election(state["leaderEpoch"], state["leaderId"], state["votedId"])
+    except KeyError as error:
         raise ValueError(f"quorum-state lacks {error}: {text[:200]!r}") from error

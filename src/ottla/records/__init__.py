@@ -31,7 +31,6 @@ from ottla.records.builder import (
     encode_empty_batch,
     encode_end_transaction_marker,
 )
-from ottla.records.compaction import retain
 from ottla.records.kernels import scan_batches
 from ottla.records.murmur2 import murmur2, partition_for_key
 from ottla.records.reader import Record, decode_batch, decode_keys
@@ -61,7 +60,6 @@ __all__ = [
     "partition_for_key",
     "patch",
     "read_header",
-    "retain",
     "scan_batches",
     "seal",
     "set_timestamps",
