@@ -289,6 +289,15 @@ ON_DISK = (
         (f"{STORAGE}/test_recovery.py::test_an_index_that_lies_is_noticed_while_reading_and_made_anew",),
     ),
     Mutation(
+        "what was recovered is synced with the next flush",
+        "log/durable.py",
+        "                paths += [segment.path() for segment in sealed if segment.evictable]\n",
+        "",
+        (
+            f"{STORAGE}/test_recovery.py::test_more_segments_are_recovered_than_files_may_be_open_and_the_next_flush_keeps_them",
+        ),
+    ),
+    Mutation(
         "an index that points behind the end is noticed",
         "log/segment.py",
         "        if position and position >= self.size:\n",

@@ -3,6 +3,7 @@
 from ottla.common.ids import TopicPartition
 from ottla.log import Files, Home, Log, LogConfig, Opening, open_log
 from ottla.log.log import AppendInfo
+from ottla.log.segment import OpenFiles
 from ottla.records import decode_batch, encode_batch, iter_batches, read_header
 
 TP = TopicPartition("t", 0)
@@ -38,6 +39,7 @@ def open_at(
     files: Files | None = None,
     config: LogConfig | None = None,
     clock: ManualClock | None = None,
+    open_files: OpenFiles | None = None,
     **opening: object,
 ) -> Log:
     """The log of partition t-0 below `path`."""
@@ -51,6 +53,7 @@ def open_at(
         opening=Opening(**opening),  # type: ignore[arg-type]
         topic_id=TOPIC_ID,
         clock=clock or ManualClock(),
+        open_files=open_files,
     )
 
 

@@ -10,6 +10,7 @@ import pytest
 
 from ottla.common.errors import ErrorCode, KafkaError
 from ottla.log import Log, LogConfig
+from ottla.log.segment import OpenFiles
 from ottla.records import read_header
 from tests.storage.disk import Crash, SimulatedDisk
 from tests.storage.helpers import START, append, batch, open_at, records, values
@@ -42,6 +43,22 @@ def test_a_tail_torn_at_any_byte_is_cut_to_whole_batches(tmp_path: Path) -> None
         assert values(log)[whole:] == [b"next"]
         log.abandon()
         shutil.rmtree(root)
+
+
+@pytest.mark.parametrize("limit", [1, 3, 1000])
+def test_more_segments_are_recovered_than_files_may_be_open_and_the_next_flush_keeps_them(limit: int) -> None:
+    disk = SimulatedDisk()
+    log = open_at("/d", disk, SMALL)
+    fill(log, 30)
+    log.abandon()  # a killed process: the system has what it wrote, the disk need not
+    log = open_at("/d", disk, SMALL, open_files=OpenFiles(limit))
+    assert len(log.segments) > 5
+    assert (values(log), len(disk.descriptors)) == ([b"%03d" % i for i in range(30)], min(limit + 1, len(log.segments)))
+    assert log.flush() == 30
+    log.abandon()
+    assert not disk.descriptors
+    log = open_at("/d", disk.crash(), SMALL, recovery_point=30)
+    assert values(log) == [b"%03d" % i for i in range(30)]
 
 
 def test_what_was_cut_off_does_not_come_back_with_the_next_power_cut() -> None:

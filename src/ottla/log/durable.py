@@ -174,7 +174,9 @@ class DurableLog:
                 paths, self._unsynced_paths = self._unsynced_paths, []
                 sync_directory, self._directory_changed = self._directory_changed, False
                 written = dict.fromkeys((*sealed, self._active))
-                descriptors = [self.files.dup(segment.fd) for segment in written]
+                descriptors = [self.files.dup(segment.fd) for segment in written if not segment.evictable]
+                # A recovery leaves thousands, closed: an earlier process wrote them, and any descriptor will do.
+                paths += [segment.path() for segment in sealed if segment.evictable]
             try:
                 self._sync(descriptors, sealed, paths, sync_directory=sync_directory)
             except OSError as error:

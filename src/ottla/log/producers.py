@@ -9,6 +9,7 @@ the verification of transactions with their coordinator (KIP-890), which belongs
 """
 
 import struct
+from bisect import bisect_left
 from collections.abc import Mapping
 from struct import Struct
 
@@ -102,6 +103,7 @@ class Producers:
         self.entries: dict[int, ProducerEntry] = {}
         self.end_offset = 0
         self.snapshot_offset = 0
+        # They rise.
         self.snapshots: list[int] = []
         # First offset -> producer id, and, once ended, first -> last offset until the high watermark passes the marker.
         self._ongoing: dict[int, int] = {}
@@ -263,9 +265,9 @@ class Producers:
             return None
         path = self.path_of(self.end_offset)
         self.files.write(path, encode_snapshot(self.entries))
-        if self.end_offset not in self.snapshots:
-            self.snapshots.append(self.end_offset)
-            self.snapshots.sort()
+        i = bisect_left(self.snapshots, self.end_offset)
+        if self.snapshots[i : i + 1] != [self.end_offset]:
+            self.snapshots.insert(i, self.end_offset)
         self.snapshot_offset = self.end_offset
         return path
 
@@ -293,6 +295,11 @@ class Producers:
         if offset in self.snapshots:
             self.snapshots.remove(offset)
             self.files.unlink(self.path_of(offset))
+
+    def drop_snapshots_above(self, offset: int) -> None:
+        """Remove those that tell of batches from `offset` on."""
+        while self.snapshots and self.snapshots[-1] > offset:
+            self.files.unlink(self.path_of(self.snapshots.pop()))
 
     def keep_snapshots(self, segment_offsets: set[int]) -> None:
         """Remove snapshots that belong to no segment, but the newest if it lies after the last segment's base."""

@@ -179,11 +179,10 @@ class _Loader:
         present = set(names)
         damaged: set[int] = set()
         for name in names:
-            stem, dot, kind = name.partition(".")
-            if len(stem) != _DIGITS or not stem.isdigit():
+            offset = _offset_of(name)
+            if offset < 0:
                 continue
-            offset = int(stem)
-            suffix = dot + kind
+            suffix = name[_DIGITS:]
             if suffix == SNAPSHOT:
                 self.producers.snapshots.append(offset)
             elif suffix in SUFFIXES[1:] and file_name(offset) not in present:
@@ -221,7 +220,7 @@ class _Loader:
         while i < len(self.segments):
             segment = self.segments[i]
             if i >= first or segment.base_offset in damaged:
-                end, cut = self._recover_segment(segment)
+                end, cut = self._recover_segment(i)
                 if cut or self._is_cut_short(i, end):
                     self._remove(self.segments[i + 1 :])
             else:
@@ -241,20 +240,20 @@ class _Loader:
     def _has_no_gaps(self, segment: Segment) -> bool:
         return not self.config.compacts and segment.base_offset >= self.opening.cleaned_to
 
-    def _recover_segment(self, segment: Segment) -> tuple[int, bool]:
+    def _recover_segment(self, i: int) -> tuple[int, bool]:
         """Read a segment through; (offset after its last good batch, whether anything was cut off)."""
         from ottla.log.segment_recovery import SegmentRecovery  # a start after a clean shutdown needs none of it
 
+        segment = self.segments[i]
         self._bring_producers_to(segment)
-        point, sealed = self._synced_in(segment)
+        point, sealed = self._synced_in(i)
         interval = self.config.index_interval_bytes
         recovery = SegmentRecovery(segment, self.producers, self.epochs, interval, point, sealed=sealed)
         end = recovery.run(gaps=not self._has_no_gaps(segment))
         cut = segment.size > recovery.good_bytes
-        segment.close_file()
-        segment.fd = self.files.open(segment.path())
         segment.sound_to = recovery.good_bytes
         if cut:
+            segment.open_file()
             logger.warning(
                 "%s is cut to %d of %d bytes, offset %d: %s",
                 segment.path(), recovery.good_bytes, segment.size, end, recovery.problem,
@@ -264,28 +263,25 @@ class _Loader:
             self.files.fsync(segment.fd)
             segment.size = recovery.good_bytes
         segment.seal()
-        segment.evictable = False
+        segment.close_file()
         self.unsynced.append(segment)
         self.producers.end_offset = max(end, self.producers.end_offset)
         if segment is not self.segments[-1] and not cut:
             self.producers.take_snapshot()
         return end, cut
 
-    def _synced_in(self, segment: Segment) -> tuple[int, bool]:
+    def _synced_in(self, i: int) -> tuple[int, bool]:
         """Below this offset the segment was on disk for certain: what is wrong there, no crash has done.
 
         And whether all of it was, up to the next segment.
         """
-        following = self.segments.index(segment) + 1
-        ends = self.segments[following].base_offset if following < len(self.segments) else INT64_MAX
+        ends = self.segments[i + 1].base_offset if i + 1 < len(self.segments) else INT64_MAX
         synced = min(ends, self.opening.recovery_point if not self.opening.clean else ends)
         return synced, synced == ends < INT64_MAX
 
     def _bring_producers_to(self, segment: Segment) -> None:
         start = segment.base_offset
-        for snapshot in list(self.producers.snapshots):
-            if snapshot > start:
-                self.producers.drop_snapshot(snapshot)
+        self.producers.drop_snapshots_above(start)
         if self.producers.end_offset != start or not self.unsynced:
             self.producers.load_newest(self.log_start_offset, self.now_ms)
             replay_producers([s for s in self.segments if s.base_offset < start], self.producers, start)
@@ -345,7 +341,7 @@ class _Loader:
             return active.next_offset()
         except (CorruptIndexError, TornSegmentError, KafkaError) as error:
             logger.warning("Recovering %s although the shutdown was clean: %s", active.path(), error)
-            return self._recover_segment(active)[0]
+            return self._recover_segment(len(self.segments) - 1)[0]
 
     def _settle_producers(self, was_recovered: bool) -> None:
         producers = self.producers
@@ -353,9 +349,7 @@ class _Loader:
         if was_recovered and producers.end_offset == self.end_offset:
             producers.expire(self.now_ms)
             return
-        for snapshot in list(producers.snapshots):
-            if snapshot > self.end_offset:
-                producers.drop_snapshot(snapshot)
+        producers.drop_snapshots_above(self.end_offset)
         if self.opening.clean and not producers.snapshots:
             # Kafka writes a snapshot at every close: without one there were never producers with an id.
             producers.reset(self.end_offset)

@@ -62,7 +62,7 @@ class OpenFiles:
         segments.move_to_end(id(segment))
         if len(segments) > self.limit:
             for key, other in segments.items():
-                if other.evictable:
+                if other.evictable and other is not segment:
                     del segments[key]
                     other.close_file()
                     return

@@ -196,9 +196,7 @@ class SegmentedLog(DurableLog):
 
     def _reload_producers(self) -> None:
         producers = self.producers
-        for snapshot in list(producers.snapshots):
-            if snapshot > self.log_end_offset:
-                producers.drop_snapshot(snapshot)
+        producers.drop_snapshots_above(self.log_end_offset)
         producers.load_newest(self.log_start_offset, self.clock.wall_ms())
         replay_producers(self._segments, producers, self.log_end_offset)
 
