@@ -17,9 +17,9 @@ static voter), and `bootstrap.checkpoint` beside it. Records that say nothing (N
 from __future__ import annotations
 
 import logging
+import os
 from collections import deque
 from collections.abc import Callable, Iterable
-from random import SystemRandom
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from ottla.broker.metadata_loading import load, write_synced
@@ -95,6 +95,16 @@ class _Waiting(NamedTuple):
     failed: Callable[[KafkaError], None]
 
 
+class _SystemRandom:
+    """What is needed of `random.SystemRandom`, whose module takes a start a millisecond."""
+
+    def randbytes(self, n: int, /) -> bytes:
+        return os.urandom(n)
+
+    def randrange(self, stop: int, /) -> int:
+        return int.from_bytes(os.urandom(16), "big") % stop
+
+
 class MetadataShell:
     """The metadata log of this node. Everything is called on the broker's loop."""
 
@@ -162,7 +172,7 @@ class MetadataShell:
         """
         settings = settings or MetadataLogSettings()
         files = files or Files()
-        random = random or SystemRandom()
+        random = random or _SystemRandom()
         log = open_metadata_log(directory, files, settings, clock)
         controller = Controller(
             node_id=node_id, cluster_id=cluster_id, rules=rules, random=random, settings=controller_settings
