@@ -418,8 +418,8 @@ CRASHES = (
     Mutation(
         "DeleteRecords takes whole segments below its offset only",
         "log/retention.py",
-        "following is not None and following <= log.log_start_offset)\n",
-        "following is not None and following <= log.log_end_offset)\n",
+        "following is not None and following <= log_start_offset)\n",
+        "following is not None and following <= log_end_offset)\n",
         (f"{RESTARTS}::test_kill_9_while_records_are_deleted",),
     ),
     Mutation(

@@ -317,7 +317,9 @@ class Log(SegmentedLog):
         """(timestamp, offset, leader epoch) of the first record of `timestamp` or later that is below `upper_bound`."""
         from ottla.log.lookup import find_timestamp
 
-        return self._ask(lambda: find_timestamp(self, self._segments, self._maxima, timestamp, upper_bound))
+        return self._ask(
+            lambda: find_timestamp(self._segments, self._maxima, timestamp, self.log_start_offset, upper_bound)
+        )
 
     def max_timestamp_offset(self) -> tuple[int, int, int] | None:
         """(timestamp, offset, leader epoch) of the first record with the greatest timestamp; None in an empty log."""

@@ -1,16 +1,12 @@
 """Questions that need a look into the log: offsets by timestamp, aborted transactions. Nothing is changed here."""
 
 from bisect import bisect_left, bisect_right
-from typing import TYPE_CHECKING
 
 from ottla.common.errors import ErrorCode, KafkaError
 from ottla.log.index import CorruptIndexError
 from ottla.log.segment import HarmedSegmentError, Segment, TornSegmentError
 from ottla.log.txn_index import AbortedTransaction
 from ottla.records import BatchHeader, check_crc, decode_batch
-
-if TYPE_CHECKING:
-    from ottla.log.log import Log
 
 
 def learn(segments: list[Segment], maxima: list[int], limit: int) -> bool:
@@ -29,7 +25,7 @@ def learn(segments: list[Segment], maxima: list[int], limit: int) -> bool:
 
 
 def find_timestamp(
-    log: "Log", segments: list[Segment], maxima: list[int], timestamp: int, upper_bound: int
+    segments: list[Segment], maxima: list[int], timestamp: int, start: int, upper_bound: int
 ) -> tuple[int, int, int] | None:
     """See `Log.offset_for_timestamp`. Timestamps need not rise from segment to segment, their maxima do."""
     learn(segments, maxima, len(segments))
@@ -39,7 +35,7 @@ def find_timestamp(
             return None
         try:
             if segment.largest_timestamp()[0] >= timestamp:
-                found = _find_in(segment, timestamp, log.log_start_offset, upper_bound)
+                found = _find_in(segment, timestamp, start, upper_bound)
                 if found is not None:
                     return found
         except (CorruptIndexError, TornSegmentError) as error:

@@ -1,50 +1,59 @@
 """Which segments may go: by the log's start, by size, by age; oldest first, never above the high watermark.
 
-A segment's age is that of its greatest timestamp. If all segments go, a new empty one is begun first.
+A segment's age is that of its greatest timestamp. The active one may go, too, if it is not empty.
 """
 
 import logging
 from collections.abc import Callable
-from typing import TYPE_CHECKING
 
+from ottla.log.config import LogConfig
 from ottla.log.index import CorruptIndexError
 from ottla.log.segment import Segment, TornSegmentError
 
-if TYPE_CHECKING:
-    from ottla.log.segmented import SegmentedLog
-
 logger = logging.getLogger(__name__)
 
+# Whether a segment goes, of which the next one's base offset is told (None: it is the active one).
+Rule = Callable[[Segment, int | None], bool]
 
-def apply_retention(log: "SegmentedLog", now_ms: int) -> int:
-    """Remove the segments that may go; how many."""
-    count = _delete(log, lambda _, following: following is not None and following <= log.log_start_offset)
-    if log.config.deletes:
-        count += _delete_by_size(log) + _delete_by_age(log, now_ms)
+
+def count_expired(
+    segments: list[Segment],
+    config: LogConfig,
+    *,
+    log_start_offset: int,
+    high_watermark: int,
+    log_end_offset: int,
+    now_ms: int,
+) -> int:
+    """How many of the segments may go, from the first one on."""
+
+    def leading(first: int, goes: Rule) -> int:
+        for i in range(first, len(segments)):
+            segment = segments[i]
+            following = segments[i + 1].base_offset if i + 1 < len(segments) else None
+            end = log_end_offset if following is None else following
+            if high_watermark < end or (following is None and segment.size == 0) or not goes(segment, following):
+                return i
+        return len(segments)
+
+    count = leading(0, lambda _, following: following is not None and following <= log_start_offset)
+    if config.deletes and config.retention_bytes >= 0:
+        count = leading(count, _beyond(config.retention_bytes, sum(segment.size for segment in segments[count:])))
+    if config.deletes and config.retention_ms >= 0:
+        count = leading(count, lambda segment, _: now_ms - age_of(segment) > config.retention_ms)
     return count
 
 
-def _delete_by_size(log: "SegmentedLog") -> int:
-    limit = log.config.retention_bytes
-    excess = log.size - limit
-    if limit < 0 or excess < 0:
-        return 0
+def _beyond(limit: int, size: int) -> Rule:
+    """What can go of `size` bytes without leaving fewer than `limit`."""
+    excess = size - limit
 
     def goes(segment: Segment, _: int | None) -> bool:
         nonlocal excess
-        if excess - segment.size < 0:
-            return False
         excess -= segment.size
-        return True
+        return excess >= 0
 
-    return _delete(log, goes)
-
-
-def _delete_by_age(log: "SegmentedLog", now_ms: int) -> int:
-    limit = log.config.retention_ms
-    if limit < 0:
-        return 0
-    return _delete(log, lambda segment, _: now_ms - age_of(segment) > limit)
+    return goes
 
 
 def age_of(segment: Segment) -> int:
@@ -55,24 +64,3 @@ def age_of(segment: Segment) -> int:
         logger.warning("%s ages by when it was written: %s", segment.path(), error)
         timestamp = -1
     return timestamp if timestamp >= 0 else segment.modified_ms()
-
-
-def _delete(log: "SegmentedLog", goes: Callable[[Segment, int | None], bool]) -> int:
-    segments = log.segments
-    doomed: list[Segment] = []
-    for i, segment in enumerate(segments):
-        following = segments[i + 1].base_offset if i + 1 < len(segments) else None
-        end = log.log_end_offset if following is None else following
-        if log.high_watermark < end or (following is None and segment.size == 0) or not goes(segment, following):
-            break
-        doomed.append(segment)
-    if not doomed:
-        return 0
-    if len(doomed) == len(segments):
-        log.roll()
-    remaining = log.segments[len(doomed)]
-    log.advance_start(remaining.base_offset)
-    log.remove_segments(doomed)
-    for segment in doomed:
-        log.producers.drop_snapshot(segment.base_offset)
-    return len(doomed)

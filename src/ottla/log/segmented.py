@@ -49,21 +49,8 @@ class SegmentedLog(DurableLog):
 
     def remove_segments(self, doomed: list[Segment]) -> None:
         """Take segments out of the log; their files are renamed now and removed after file.delete.delay.ms."""
-        if not doomed:
-            return
-        with self._lock:
-            gone = {id(segment) for segment in doomed}
-            self._segments = [segment for segment in self._segments if id(segment) not in gone]
-            self._bases = [segment.base_offset for segment in self._segments]
-            self._maxima.clear()
-            self._unsynced = [segment for segment in self._unsynced if id(segment) not in gone]
-            self._directory_changed = True
-            for segment in doomed:
-                segment.close_file()
-        moment = self.clock.wall_ms() + self.config.file_delete_delay_ms
-        for segment in doomed:
-            segment.change_suffix(DELETED)
-            self._doomed.extend((moment, segment.path(kind)) for kind in SUFFIXES)
+        if doomed:
+            self.adopt_segments([], doomed)
 
     def adopt_segments(self, new: list[Segment], old: list[Segment]) -> None:
         """Put sealed segments in the place of `old` ones, which are removed (the cleaner's swap)."""
@@ -77,10 +64,10 @@ class SegmentedLog(DurableLog):
             self._directory_changed = True
             for segment in old:
                 segment.close_file()
-        moment = self.clock.wall_ms() + self.config.file_delete_delay_ms
         for segment in old:
             segment.change_suffix(DELETED)
-            self._doomed.extend((moment, segment.path(kind)) for kind in SUFFIXES)
+            for kind in SUFFIXES:
+                self.doom(segment.path(kind))
         for segment in new:
             segment.change_suffix("")
 
@@ -129,14 +116,33 @@ class SegmentedLog(DurableLog):
 
     def delete_old_segments(self, now_ms: int) -> int:
         """Remove what retention and the log start allow; how many segments went."""
-        from ottla.log.retention import apply_retention
+        from ottla.log.retention import count_expired
 
         if not self.home.online:
             self._offline()
         try:
-            return apply_retention(self, now_ms)
+            count = count_expired(
+                self._segments,
+                self.config,
+                log_start_offset=self.log_start_offset,
+                high_watermark=self._high_watermark,
+                log_end_offset=self.log_end_offset,
+                now_ms=now_ms,
+            )
+            if count:
+                self._remove_first(count)
         except OSError as error:
             self._fail(error, "delete old segments of")
+        return count
+
+    def _remove_first(self, count: int) -> None:
+        doomed = self._segments[:count]
+        if count == len(self._segments):
+            self.roll()
+        self.advance_start(self._segments[count].base_offset)
+        self.remove_segments(doomed)
+        for segment in doomed:
+            self.producers.drop_snapshot(segment.base_offset)
 
     def truncate_to(self, offset: int) -> bool:
         """Drop everything from `offset` on (the whole batch that holds it); whether that was anything."""
