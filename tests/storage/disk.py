@@ -182,6 +182,9 @@ class SimulatedDisk(Files):
         inode.synced = bytes(inode.data)
         inode.changes.clear()
 
+    def allocate(self, fd: int, position: int, size: int) -> None:
+        self._mutate()  # what is allocated has no content that a crash could take
+
     def truncate(self, fd: int, size: int) -> None:
         self._mutate()
         inode = self.descriptors[fd]
