@@ -38,6 +38,14 @@ class WatchedProcess(OttlaProcess):
         return [json.loads(line) for line in lines]
 
 
+class HurriedProcess(OttlaProcess):
+    """A broker that is busy with chores."""
+
+    def command(self) -> list[str]:
+        command = super().command()
+        return [command[0], str(Path(__file__).parent / "hurried.py"), *command[command.index("up") :]]
+
+
 def value_of(number: int, size: int) -> bytes:
     return b"number=%012d;" % number + bytes(size)
 

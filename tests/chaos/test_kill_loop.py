@@ -20,6 +20,7 @@ import pytest
 from ottla.clients import Admin, Consumer, TopicPartition
 from ottla.clients.errors import ClientError
 from tests.chaos.load import Confluent, ConfluentLoose, KafkaPython, Keyed, Load, Own, Reader
+from tests.chaos.support import HurriedProcess
 from tests.clients.support import collect_left_sockets
 from tests.ottla_process import OttlaProcess
 
@@ -42,13 +43,14 @@ BUSY = {
     "metadata.max.retention.bytes": 20_000,
 }
 ROLLING = {"index.interval.bytes": 0, "segment.index.bytes": 240}
+QUICKLY = {"index.interval.bytes": 0, "segment.index.bytes": 40}
 TOPICS: dict[str, dict[str, object]] = {
-    "confluent": ROLLING,
+    "confluent": QUICKLY,
     "loose": ROLLING,
     "python": ROLLING,
     "own": {},
-    "compacted": {**ROLLING, "cleanup.policy": "compact", "min.cleanable.dirty.ratio": 0.01},
-    "brief": {**ROLLING, "retention.bytes": 20_000},
+    "compacted": {**QUICKLY, "cleanup.policy": "compact", "min.cleanable.dirty.ratio": 0.01},
+    "brief": {**QUICKLY, "retention.bytes": 20_000},
 }
 
 
@@ -58,9 +60,10 @@ class Chaos:
     def __init__(self, directory: Path, seed: int) -> None:
         self.chance = random.Random(seed)
         self.directory = directory
-        self.process = OttlaProcess(directory / "broker", BUSY)
+        self.process = HurriedProcess(directory / "broker", BUSY)
         self.kills = self.kills_while_starting = self.kills_while_formatting = 0
         self.churned: set[str] = set()
+        self.gone: set[str] = set()
         self.loads: list[Load] = []
         self.names = (f"churn-{i}" for i in itertools.count())
 
@@ -86,7 +89,9 @@ class Chaos:
         end = time.monotonic() + seconds
         while time.monotonic() < end:
             self.churn()
-            time.sleep(self.chance.random() * 0.6)
+            if self.chance.random() < 0.7:
+                self.wait_until_all_get_on()
+            time.sleep(self.chance.random() * 0.4)
             self.process.kill()
             self.kills += 1
             if self.chance.random() < 0.4:
@@ -96,6 +101,14 @@ class Chaos:
             self.process.start()
             assert not self.failures(), self.failures()[:3]
 
+    def wait_until_all_get_on(self) -> None:
+        """Otherwise the clients with the longest pauses would be connected while nothing dies."""
+        before, deadline = [load.total() for load in self.loads], time.monotonic() + WAIT_S
+        while any(load.total() == total for load, total in zip(self.loads, before, strict=True)):
+            assert not self.failures(), self.failures()[:3]
+            assert time.monotonic() < deadline, f"no progress: {before}, {[load.total() for load in self.loads]}"
+            time.sleep(0.005)
+
     def churn(self) -> None:
         """A topic comes, another goes: metadata is written. What was answered must hold."""
         with contextlib.suppress(ClientError), Admin(self.process.bootstrap, request_timeout_ms=3000) as admin:
@@ -103,8 +116,9 @@ class Chaos:
             admin.create_topic(name)
             self.churned.add(name)
             if len(self.churned) > 5:
-                gone = self.churned.pop()
+                gone = self.churned.pop()  # until the answer, nobody knows
                 admin.delete_topic(gone)
+                self.gone.add(gone)
 
     def die_starting(self) -> None:
         """Killed somewhere between its first instruction and its first answer."""
@@ -150,13 +164,29 @@ class Chaos:
                 stored = read_all(self.process.bootstrap, load.topic, partition)
                 self.check_partition(load, partition, stored)
         with Admin(self.process.bootstrap) as admin:
-            assert self.churned <= {topic.name for topic in admin.list_topics()}, "topics that were answered are there"
+            topics = {topic.name for topic in admin.list_topics()}
+            assert self.churned <= topics, "topics that were answered are there"
+            assert not self.gone & topics, "and deleted ones are not"
             found = admin.list_group_offsets(GROUP)
         for partition, offset in self.reader.committed.items():
             assert found[TopicPartition("own", partition)].offset >= offset, "a commit that was answered is there"
         assert self.reader.committed, "the group got on"
+        self.check_it_was_busy()
         self.process.assert_no_traceback()
-        assert "Traceback" not in (self.directory / "starting.log").read_text() if self.kills_while_starting else True
+        if self.kills_while_starting:
+            assert "Traceback" not in (self.directory / "starting.log").read_text()
+
+    def check_it_was_busy(self) -> None:
+        """Deaths hit rolls, compaction, retention, snapshots and checkpoints only where there were some."""
+        data = self.process.data
+        assert len(list(data.glob("confluent-0/*.log"))) > self.kills, "segments roll between two deaths"
+        bases = [int(path.stem) for path in data.glob("brief-0/*.log")]
+        assert min(bases) > 0, "retention took what is old"
+        cleaned = (data / "cleaner-offset-checkpoint").read_text().split()
+        assert int(cleaned[-1]) > 0, "a log was compacted"
+        points = (data / "recovery-point-offset-checkpoint").read_text().split()
+        assert any(int(point) > 0 for point in points[4::3]), "recovery points were written"
+        assert list(data.glob("__cluster_metadata-0/*.checkpoint")), "metadata snapshots were written"
 
     def check_partition(self, load: Load, partition: int, stored: dict[int, int]) -> None:
         where = f"{load.topic}-{partition}"
@@ -169,6 +199,7 @@ class Chaos:
                 assert self.may_be_gone(load, value, offset, first, stored), f"{where}: {value} at {offset} is lost"
         numbers = list(stored.values())
         if load.topic == "compacted":
+            assert numbers == sorted(set(numbers)), f"{where}: once and in order"
             return
         if load.idempotent:
             assert numbers == list(range(numbers[0], load.sent[partition])), f"{where}: once and in order"
