@@ -268,7 +268,7 @@ ON_DISK = (
     Mutation(
         "a harmed magic is noticed",
         "log/segment.py",
-        "            right = right and data[position + _MAGIC_POSITION] == _MAGIC  # which has no CRC either\n",
+        "            right = right and data[position + MAGIC_POSITION] == MAGIC  # which has no CRC either\n",
         "",
         (f"{HARMED}[cleaned segment-stopped]",),
         MANY_BYTES,

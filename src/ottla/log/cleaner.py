@@ -21,7 +21,7 @@ from ottla.log.cleaning import BYTES_PER_KEY, CleanJob, CleanResult
 from ottla.log.index import CorruptIndexError
 from ottla.log.log import Log
 from ottla.log.manager import LogManager
-from ottla.log.segment import CLEANED, SUFFIXES, SWAP, Segment, TornSegmentError
+from ottla.log.segment import CLEANED, SUFFIXES, SWAP, Segment, TornSegmentError, file_name
 
 logger = logging.getLogger(__name__)
 
@@ -296,7 +296,7 @@ class Cleaner:
                 logger.info("The log %s has changed while it was cleaned", log.topic_partition)
                 self._discard(log, pending)
                 return False
-            size = log.files.size(f"{log.directory}/{group[0]:020d}.log{CLEANED}")
+            size = log.files.size(f"{log.directory}/{file_name(group[0])}{CLEANED}")
             new = Segment(log.files, log.directory, group[0], log.open_files, size=size, suffix=CLEANED)
             new.change_suffix(SWAP)
             log.adopt_segments([new], old)
@@ -319,4 +319,4 @@ class Cleaner:
     def _discard(self, log: Log, bases: list[int]) -> None:
         for base in bases:
             for kind in SUFFIXES:
-                log.files.unlink(f"{log.directory}/{base:020d}{kind}{CLEANED}")
+                log.files.unlink(f"{log.directory}/{file_name(base, kind)}{CLEANED}")

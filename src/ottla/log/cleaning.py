@@ -15,7 +15,8 @@ from hashlib import md5
 from ottla.common.errors import ErrorCode, KafkaError
 from ottla.log.files import Files
 from ottla.log.producers import read_marker
-from ottla.log.segment import CLEANED, INT32_MAX, SUFFIXES, OpenFiles, Segment
+from ottla.log.open_files import OpenFiles
+from ottla.log.segment import CLEANED, INT32_MAX, SUFFIXES, Segment, file_name
 from ottla.log.txn_index import AbortedTransaction
 from ottla.records import BatchHeader, Buffer, check_crc, decode_keys, encode_empty_batch, read_header
 from ottla.records.compaction import retain
@@ -152,7 +153,7 @@ def clean(job: CleanJob, files: Files) -> CleanResult:
     """Do the job; raises OSError or KafkaError, and then what it wrote is worth nothing."""
     open_files = OpenFiles()
     segments = [
-        Segment(files, job.directory, base, open_files, size=files.size(f"{job.directory}/{base:020d}.log"))
+        Segment(files, job.directory, base, open_files, size=files.size(f"{job.directory}/{file_name(base)}"))
         for base in job.bases
     ]
     keys = _read_keys(job, segments)
@@ -246,12 +247,7 @@ def _clean_group(
     files.fsync(fd)
     new.close_file()
     for kind in SUFFIXES[1:]:
-        if files.exists(new.path(kind)):
-            fd = files.open(new.path(kind))
-            try:
-                files.fsync(fd)
-            finally:
-                files.close(fd)
+        files.fsync_if_there(new.path(kind))
     return new.size
 
 

@@ -15,13 +15,13 @@ from ottla.log.checkpoints import write_topic_id
 from ottla.log.config import LogConfig
 from ottla.log.epochs import LeaderEpochs
 from ottla.log.home import Home
+from ottla.log.index import OffsetIndex, TimeIndex
 from ottla.log.producers import ProducerEntry, Producers
-from ottla.log.segment import SUFFIXES, OpenFiles, Segment
+from ottla.log.open_files import OpenFiles
+from ottla.log.segment import SUFFIXES, Segment
 
 # What flush.messages and flush.ms are if nobody sets them.
 _NEVER = (1 << 63) - 1
-_OFFSET_ENTRY_SIZE = 8
-_TIME_ENTRY_SIZE = 12
 
 
 class DurableLog:
@@ -148,8 +148,8 @@ class DurableLog:
         self._max_segment_ms = config.max_segment_ms
         self._flushes = config.flush_messages < _NEVER or config.flush_ms < _NEVER
         self.producers.expiration_ms = config.producer_id_expiration_ms
-        self._max_offset_entries = max(config.segment_index_bytes // _OFFSET_ENTRY_SIZE, 1)
-        self._max_time_entries = max(config.segment_index_bytes // _TIME_ENTRY_SIZE - 1, 1)
+        self._max_offset_entries = max(config.segment_index_bytes // OffsetIndex.entry.size, 1)
+        self._max_time_entries = max(config.segment_index_bytes // TimeIndex.entry.size - 1, 1)
 
     def active_producers(self) -> list[ProducerEntry]:
         """What is known of each producer id, for DescribeProducers."""
@@ -202,14 +202,7 @@ class DurableLog:
         for fd in descriptors:
             self.files.fsync(fd)
         for path in (*paths, *(segment.path(kind) for segment in sealed for kind in SUFFIXES[1:])):
-            try:
-                fd = self.files.open(path, read_only=True)
-            except FileNotFoundError:  # no aborted transactions, or deleted meanwhile
-                continue
-            try:
-                self.files.fsync(fd)
-            finally:
-                self.files.close(fd)
+            self.files.fsync_if_there(path)  # no aborted transactions, or deleted meanwhile
         self.epochs.write()
         if sync_directory:
             self.files.fsync_directory(self.directory)

@@ -89,6 +89,17 @@ class Files:
             self._fallocate = _system_fallocate()
         self._fallocate(fd, _KEEP_SIZE, position, size)
 
+    def fsync_if_there(self, path: str) -> None:
+        """Make a file's content durable, whoever wrote it."""
+        try:
+            fd = self.open(path, read_only=True)
+        except FileNotFoundError:
+            return
+        try:
+            self.fsync(fd)
+        finally:
+            self.close(fd)
+
     def truncate(self, fd: int, size: int) -> None:
         """Cut or grow the file to `size`."""
         os.ftruncate(fd, size)

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from ottla.common.errors import KafkaError
 from ottla.records import HEADER_SIZE, LOG_OVERHEAD, check_crc, read_header
+from ottla.records.batch import MAGIC, MAGIC_POSITION
 
 if TYPE_CHECKING:
     from ottla.log.segment import Segment
@@ -19,7 +20,6 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 _FRAME = Struct(">qi")
-_MAGIC_POSITION = 16
 _DELTA_POSITION = 23
 _DELTA = Struct(">i")
 _CHUNK = 1 << 20
@@ -45,7 +45,7 @@ def mend(segment: "Segment", position: int, expected: int, end_offset: int, *, e
     head = bytearray(files.pread(fd, HEADER_SIZE, position))
     (delta,) = _DELTA.unpack_from(head, _DELTA_POSITION)
     _FRAME.pack_into(head, 0, expected, stop - position - LOG_OVERHEAD)
-    head[_MAGIC_POSITION] = 2
+    head[MAGIC_POSITION] = MAGIC
     stretch = bytes(head) + files.pread(fd, stop - position - HEADER_SIZE, position + HEADER_SIZE)
     whole = delta == following - 1 - expected and check_crc(stretch, 0, len(stretch))
     if not whole:
@@ -67,13 +67,13 @@ def _next_sound(segment: "Segment", position: int, expected: int, end_offset: in
     start = position + HEADER_SIZE
     while segment.size - start >= HEADER_SIZE:
         data = files.pread(fd, min(_CHUNK, segment.size - start), start)
-        at = data.find(b"\x02", _MAGIC_POSITION)
-        while at >= 0 and at - _MAGIC_POSITION <= len(data) - HEADER_SIZE:
-            place = at - _MAGIC_POSITION
+        at = data.find(MAGIC, MAGIC_POSITION)
+        while at >= 0 and at - MAGIC_POSITION <= len(data) - HEADER_SIZE:
+            place = at - MAGIC_POSITION
             base, _ = _FRAME.unpack_from(data, place)
             if expected < base < end_offset and _is_sound(segment, start + place):
                 return start + place, base
-            at = data.find(b"\x02", at + 1)
+            at = data.find(MAGIC, at + 1)
         start += max(len(data) - HEADER_SIZE + 1, 1)
     return None
 

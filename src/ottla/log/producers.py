@@ -16,8 +16,8 @@ from struct import Struct
 from ottla.common.errors import ErrorCode, KafkaError
 from ottla.common.named import NamedTuple
 from ottla.log.files import Files
-from ottla.records import BatchHeader, Record, decode_batch
-from ottla.records.batch import Buffer
+from ottla.records import BatchHeader, Buffer, ControlType, decode_batch
+from ottla.records.batch import CONTROL
 from ottla.records.checksum import crc32c
 
 KEPT_BATCHES = 5
@@ -26,9 +26,6 @@ _SNAPSHOT_ENTRY = Struct(">qhiqiqiq")
 _SNAPSHOT_VERSION = 1
 _CRC_START = 6
 _INT32_MAX = 0x7FFFFFFF
-_CONTROL = 0x20
-_ABORT = 0
-_COMMIT = 1
 
 
 class CorruptSnapshotError(Exception):
@@ -120,7 +117,7 @@ class Producers:
             and entry.transaction_start < 0
             and bool(entry.batches)
             and header.base_sequence == entry.batches[-1].last_sequence + 1
-            and not header.attributes & _CONTROL
+            and not header.attributes & CONTROL
         )
 
     def duplicate_of(self, header: BatchHeader) -> WrittenBatch | None:
@@ -340,18 +337,18 @@ _MARKER_VALUE = Struct(">hi")
 
 def read_marker(buffer: Buffer, position: int) -> Marker | None:
     """The transaction marker in a control batch; None if the cleaner emptied it or it is another control record."""
-    records: list[Record] = decode_batch(buffer, position)
+    records = decode_batch(buffer, position)
     if not records:
         return None
     record = records[0]
     try:
         _, kind = _MARKER_KEY.unpack_from(record.key or b"")
-        if kind not in (_ABORT, _COMMIT):
+        if kind not in (ControlType.ABORT, ControlType.COMMIT):
             return None
         _, coordinator_epoch = _MARKER_VALUE.unpack_from(record.value or b"")
     except struct.error as error:
         raise KafkaError(ErrorCode.INVALID_RECORD, "A transaction marker is too short") from error
-    return Marker(kind == _ABORT, coordinator_epoch, record.timestamp)
+    return Marker(kind == ControlType.ABORT, coordinator_epoch, record.timestamp)
 
 
 def encode_snapshot(entries: Mapping[int, ProducerEntry]) -> bytes:

@@ -18,7 +18,7 @@ from ottla.log.config import LogConfig
 from ottla.log.epochs import LeaderEpochs
 from ottla.log.files import Files
 from ottla.log.home import Home
-from ottla.log.index import CorruptIndexError
+from ottla.log.index import CorruptIndexError, OffsetIndex, TimeIndex
 from ottla.log.log import Log
 from ottla.log.producers import Producers
 from ottla.log.segment import (
@@ -198,8 +198,8 @@ class _Loader:
         return damaged
 
     def _has_sane_indices(self, segment: Segment, present: set[str]) -> bool:
-        for kind, entry_size in ((".index", 8), (".timeindex", 12)):
-            if file_name(segment.base_offset, kind) not in present or self.files.size(segment.path(kind)) % entry_size:
+        for kind, entry in ((".index", OffsetIndex.entry), (".timeindex", TimeIndex.entry)):
+            if file_name(segment.base_offset, kind) not in present or self.files.size(segment.path(kind)) % entry.size:
                 return False
         if file_name(segment.base_offset, ".txnindex") in present:
             try:

@@ -8,15 +8,16 @@ index. A segment checks nothing that its log has checked, and raises OSError as 
 
 import logging
 from bisect import bisect_left, bisect_right
-from collections import OrderedDict
 from collections.abc import Callable, Iterator
 from struct import Struct
 from typing import TYPE_CHECKING
 
 from ottla.log.files import Files
 from ottla.log.index import CorruptIndexError, OffsetIndex, TimeIndex
+from ottla.log.open_files import OpenFiles
 from ottla.log.txn_index import TxnIndex
-from ottla.records import HEADER_SIZE, BatchHeader, Buffer, check_crc, iter_batches, read_header
+from ottla.records import HEADER_SIZE, LOG_OVERHEAD, BatchHeader, Buffer, check_crc, iter_batches, read_header
+from ottla.records.batch import MAGIC, MAGIC_POSITION
 
 if TYPE_CHECKING:
     from ottla.records.survey import Survey
@@ -29,9 +30,6 @@ SWAP = ".swap"
 # Base offset, length, last offset delta; then the greatest timestamp.
 _PLACE = Struct(">qi11xi")
 _PLACE_AND_TIME = Struct(">qi11xi8xq")
-_LOG_OVERHEAD = 12
-_MAGIC_POSITION = 16
-_MAGIC = 2
 _WALK_CHUNK = 8192
 SCAN_CHUNK = 1 << 20
 _RECENT = 1024
@@ -53,32 +51,8 @@ def file_name(base_offset: int, suffix: str = ".log") -> str:
     return f"{base_offset:020d}{suffix}"
 
 
-class OpenFiles:
-    """Bounds the descriptors of sealed segments: the one used longest ago is closed."""
-
-    def __init__(self, limit: int = 1000) -> None:
-        self.limit = limit
-        self._segments: OrderedDict[int, Segment] = OrderedDict()
-
-    def touch(self, segment: "Segment") -> None:
-        """`segment` was opened or used just now."""
-        segments = self._segments
-        segments[id(segment)] = segment
-        segments.move_to_end(id(segment))
-        if len(segments) > self.limit:
-            for key, other in segments.items():
-                if other.evictable and other is not segment:
-                    del segments[key]
-                    other.close_file()
-                    return
-
-    def forget(self, segment: "Segment") -> None:
-        """`segment` was closed."""
-        self._segments.pop(id(segment), None)
-
-
 class Segment:
-    """`size` is where the next batch goes; `max_timestamp` is None until it has been looked up."""
+    """`size` is where the next batch goes; what belongs to it beside the `.log` is made or looked up when asked for."""
 
     __slots__ = (
         "_hints",
@@ -246,7 +220,7 @@ class Segment:
         if self.fd >= 0:
             fd, self.fd = self.fd, -1
             self.open_files.forget(self)
-            self.files.close(fd)
+            self.open_files.close(self.files, fd)
 
     def change_suffix(self, suffix: str) -> None:
         """Rename all its files; those that are not there are passed over."""
@@ -370,8 +344,8 @@ class Segment:
                 if len(data) < HEADER_SIZE:
                     raise TornSegmentError(f"{self.path()} is shorter than {end} bytes")
             base, length, delta, timestamp = _PLACE_AND_TIME.unpack_from(data, at)
-            size = length + _LOG_OVERHEAD
-            if size < HEADER_SIZE or position + size > end or data[at + _MAGIC_POSITION] != _MAGIC:
+            size = length + LOG_OVERHEAD
+            if size < HEADER_SIZE or position + size > end or data[at + MAGIC_POSITION] != MAGIC:
                 raise TornSegmentError(f"{self.path()} holds no whole batch at {position}")
             yield position, base, size, base + delta, timestamp
             position += size
@@ -409,11 +383,11 @@ class Segment:
                 right = base == expected
             else:
                 right = base <= expected <= base + delta
-            right = right and data[position + _MAGIC_POSITION] == _MAGIC  # which has no CRC either
-            if not right or not 0 <= delta < end_offset - base or length + _LOG_OVERHEAD < HEADER_SIZE:
+            right = right and data[position + MAGIC_POSITION] == MAGIC  # which has no CRC either
+            if not right or not 0 <= delta < end_offset - base or length + LOG_OVERHEAD < HEADER_SIZE:
                 raise TornSegmentError(f"{self.path()} has offset {base} at byte {start + position}")
             expected = base + delta + 1
-            position += length + _LOG_OVERHEAD
+            position += length + LOG_OVERHEAD
         if start <= self.sound_to:
             self.sound_to = start + min(position, end)
 
