@@ -127,6 +127,13 @@ def test_of_several_topics_those_that_can_be_are_created_and_the_others_named(
     ours.delete_topics([fine])
 
 
+def test_a_request_that_cannot_be_encoded_is_an_error_of_the_client(ours: Admin, topic: str) -> None:
+    with pytest.raises(PartialFailure) as failed:
+        ours.alter_configs({ConfigResource.topic(topic): {"retention.ms": "\ud800"}})
+    (error,) = failed.value.errors.values()
+    assert "cannot be encoded" in str(error)
+
+
 def test_validate_only_creates_nothing(ours: Admin, topic: str) -> None:
     assert ours.create_topic(topic, partitions=4, validate_only=True).partitions == 4
     assert topic not in [t.name for t in ours.list_topics()]

@@ -18,6 +18,7 @@ from ottla.clients.errors import (
     Closed,
     ConfigurationError,
     DeserializationFailed,
+    InvalidTopic,
     NotAssigned,
     OffsetOutOfRange,
     UnknownTopicOrPartition,
@@ -95,6 +96,27 @@ def test_records_of_every_shape_and_codec_arrive_as_sent(
     assert [Sent(r.key, r.value, r.headers, r.timestamp) for r in got] == sent
     assert [r.offset for r in got] == list(range(300))
     assert {r.topic_partition for r in got} == {TopicPartition(topic, 0)}
+
+
+def test_names_that_no_request_can_hold_are_refused_and_nothing_else_changes(
+    broker: RunningBroker, make_topic: MakeTopic, reader: Reader
+) -> None:
+    half = "\ud800"  # of a surrogate pair
+    topic = make_topic()
+    produce(broker.bootstrap, topic, numbered(3))
+    consumer = reader(group_id=unique("group"))
+    with pytest.raises(InvalidTopic, match="surrogates"):
+        consumer.subscribe([topic, half])
+    with pytest.raises(InvalidTopic, match="surrogates"):
+        consumer.assign([(half, 0)])
+    with pytest.raises(ClientError, match="cannot be encoded"):
+        consumer.partitions_of(half)
+    consumer.subscribe([topic])
+    assert values(poll_all(consumer, 3)) == [b"0", b"1", b"2"]
+    strange = reader(group_id=half)
+    strange.subscribe([topic])
+    with pytest.raises(ClientError, match="cannot be encoded"):
+        strange.poll(WAIT_S)
 
 
 def test_arrow_batch_holds_the_same_records(broker: RunningBroker, make_topic: MakeTopic, reader: Reader) -> None:

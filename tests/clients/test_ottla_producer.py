@@ -38,6 +38,7 @@ from .conftest import MakeTopic
 from .support import WAIT_S, Sent, sample_records, wait_until
 from .wire import serves
 
+HALF = "\ud800"  # of a surrogate pair: a str, but none that UTF-8 has
 CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
 
 
@@ -198,6 +199,29 @@ def test_an_unknown_topic_is_an_error_within_max_block(broker: RunningBroker) ->
         with pytest.raises(UnknownTopicOrPartition, match="not-there"):
             producer.send("not-there", b"v")
         assert 0.6 < time.monotonic() - start < 3
+
+
+@pytest.mark.both
+def test_a_topic_that_no_request_can_name_leaves_the_others(broker: RunningBroker, make_topic: MakeTopic) -> None:
+    topic = make_topic(1)
+    with Producer(bootstrap_servers=broker.bootstrap, max_block_ms=5_000) as producer:
+        for _ in range(2):
+            with pytest.raises(InvalidTopic, match="surrogates"):
+                producer.send(HALF, b"v")
+        assert producer.send(topic, b"v").result(WAIT_S).offset == 0
+
+
+def test_a_header_that_no_record_can_hold_leaves_no_batch_behind(tmp_path: Path) -> None:
+    with OttlaProcess(tmp_path) as broker:
+        with Producer(bootstrap_servers=broker.bootstrap) as producer:
+            producer.send("t", b"first").result(WAIT_S)
+            broker.kill()  # so that a batch, if there was one, would have no end
+            with pytest.raises(ValueError, match="surrogates"):
+                producer.send("t", b"v", headers={HALF: b"v"})
+            start = time.monotonic()
+            assert producer.flush(5) == 0
+            assert time.monotonic() - start < 2
+        broker.start()
 
 
 @pytest.mark.both

@@ -7,9 +7,10 @@ known never replaces it (KIP-320), unless the topic was made anew.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Final
 
+from ottla.clients.errors import InvalidTopic
 from ottla.common.errors import ErrorCode
 from ottla.common.frozen import frozen
 from ottla.common.ids import ZERO_UUID, Uuid
@@ -17,6 +18,15 @@ from ottla.protocol.messages.metadata import MetadataResponse, MetadataResponseT
 
 NO_NODE: Final = -1
 JITTER: Final = 0.2
+
+
+def check_topics(names: Iterable[str]) -> None:
+    """Raise InvalidTopic for a name that no request can hold; whether it is a topic is for the brokers to say."""
+    for name in names:
+        try:
+            name.encode()
+        except UnicodeEncodeError as error:
+            raise InvalidTopic(f"{name!a} is no name of a topic: {error}") from error
 
 
 @frozen

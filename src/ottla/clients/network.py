@@ -46,6 +46,7 @@ from ottla.network.client import (
 from ottla.protocol.message import Message
 from ottla.protocol.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
 from ottla.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
+from ottla.protocol.wire import EncodeError
 
 logger = logging.getLogger(__name__)
 
@@ -92,6 +93,8 @@ def client_error(error: BaseException) -> ClientError:
         return ConnectionLost(str(error))
     if isinstance(error, TimeoutError):
         return RequestTimedOut(str(error) or "No answer in time")
+    if isinstance(error, EncodeError):  # a text of the caller's, with half of a surrogate pair, or far too long
+        return ClientError(f"The request cannot be encoded: {error}")
     raise TypeError(f"{error!r} is none of the network's") from error
 
 
@@ -324,7 +327,7 @@ class Cluster:
         try:
             left_s = max(0.001, deadline - loop.time())
             return await connection.send(request, version=version, timeout_s=left_s)
-        except NetworkError as error:
+        except (NetworkError, EncodeError) as error:
             raise client_error(error) from error
 
     async def refresh(

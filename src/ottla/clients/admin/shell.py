@@ -11,6 +11,7 @@ from ottla.clients.admin.core import Call, Outcome, Plan, Progress, Round, Send
 from ottla.clients.errors import ClientError, RequestTimedOut
 from ottla.clients.network import Cluster, client_error
 from ottla.network.client import NetworkError
+from ottla.protocol.wire import EncodeError
 
 R = TypeVar("R")
 
@@ -93,7 +94,7 @@ class Shell:
                     connection = await cluster.connection(send.node_id, timeout_s=timeout_s)
                 version = connection.highest_version(send.request.API_KEY, version_limit)
                 response = await connection.send(send.request, version=version, timeout_s=timeout_s)
-        except (ClientError, NetworkError) as error:
+        except (ClientError, NetworkError, EncodeError) as error:
             progress.failed(send, client_error(error))
         except TimeoutError:
             progress.failed(send, RequestTimedOut(f"No answer within {timeout_s:g} s"))

@@ -15,7 +15,7 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from ottla.clients.cluster import Backoff, ClusterView
+from ottla.clients.cluster import Backoff, ClusterView, check_topics
 from ottla.clients.consumer.decoding import Fetched, without_collection
 from ottla.clients.consumer.effects import COORDINATOR, Effect, ForgetCoordinator, Refresh, Send
 from ottla.clients.consumer.membership import COORDINATOR_MOVED, Duty, GroupOptions, Membership, State
@@ -71,11 +71,13 @@ class ConsumerCore(Reading):
             raise ConfigurationError("subscribe needs a group.id; without one use assign")
         if self.manual and len(self.positions):
             raise ConfigurationError("This consumer was assigned partitions by hand: unsubscribe first")
+        chosen = frozenset(topics or ())
+        check_topics(chosen)
         self.manual = False
         if pattern is not None:
             self.pattern, self.topics = re.compile(pattern), frozenset()
         else:
-            self.pattern, self.topics = None, frozenset(topics or ())
+            self.pattern, self.topics = None, chosen
         self._view_version = -1
         self._refresh_not_before_ms = 0.0
         self._follow_view()
@@ -86,8 +88,10 @@ class ConsumerCore(Reading):
         if self.subscribed:
             raise ConfigurationError("This consumer is subscribed to topics: unsubscribe first")
         wanted = {TopicPartition(*tp) for tp in partitions}
+        chosen = frozenset(tp.topic for tp in wanted)
+        check_topics(chosen)
         self.manual = True
-        self.topics = frozenset(tp.topic for tp in wanted)
+        self.topics = chosen
         self._replace(wanted)
         if self._polling:  # another task's poll waits for just this
             self.want()

@@ -35,6 +35,7 @@ from ottla.common.errors import ErrorCode
 from ottla.common.ids import TopicPartition
 from ottla.network.client import NetworkError
 from ottla.protocol.message import Message
+from ottla.protocol.wire import EncodeError
 
 logger = logging.getLogger("ottla.clients.consumer")
 R = TypeVar("R")
@@ -152,7 +153,7 @@ class Engine:
             if self._throttled:
                 await self._wait_throttled((node, purpose))
             response = await connection.send(request, version=version, timeout_s=deadline_s)
-        except NetworkError as error:
+        except (NetworkError, EncodeError) as error:
             raise client_error(error) from error
         throttle_ms: int = getattr(response, "throttle_time_ms", 0)
         if throttle_ms > 0:

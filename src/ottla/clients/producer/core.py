@@ -17,6 +17,7 @@ from collections.abc import Callable, Iterable
 from random import Random
 from typing import TypeVar
 
+from ottla.clients.cluster import check_topics
 from ottla.clients.errors import (
     BrokerError,
     BrokerUnavailable,
@@ -52,8 +53,6 @@ from ottla.records.batch import HEADER_SIZE
 
 # A request that was given up is written within that, or not at all.
 LATE_MS = 2000
-
-
 D = TypeVar("D", bound=Delivery)
 
 
@@ -174,6 +173,7 @@ class ProducerCore:
         if self.fatal is not None:
             raise self.fatal
         if topic not in self._topics:
+            check_topics((topic,))  # or every request for metadata from now on would fail by it
             self._topics[topic] = TopicQueues(self._random)
             self._learn(topic)
         if topic not in self._wish.missing:

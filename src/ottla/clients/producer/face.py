@@ -227,6 +227,8 @@ def _checked_headers(headers: Any) -> Headers:
     for name, value in pairs:
         if not isinstance(name, str):
             raise TypeError(f"The name of a header must be a str, not {type(name).__name__}")
+        if not name.isascii():
+            name.encode()  # a ValueError now, not when its record has a place already
         checked.append((name, as_bytes(value, "header's value")))
     return checked
 

@@ -2,7 +2,13 @@
 
 from __future__ import annotations
 
-from ottla.clients.errors import BufferExhausted, ClientError, DeliveryTimedOut, UnknownTopicOrPartition, error_for
+from ottla.clients.errors import (
+    BufferExhausted,
+    ClientError,
+    DeliveryTimedOut,
+    UnknownTopicOrPartition,
+    error_for,
+)
 from ottla.clients.producer.batch import Batch
 from ottla.clients.producer.metadata_wish import MetadataWish
 from ottla.common.errors import ErrorCode
