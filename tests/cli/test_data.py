@@ -123,6 +123,28 @@ def test_what_consume_writes_produce_reads_whatever_the_records_hold(
     ]
 
 
+def test_arguments_may_be_bytes_that_are_no_text(shell: Shell, new_topic: Any) -> None:
+    topic, odd = new_topic(), os.fsdecode(b"\xff")
+    shell("produce", topic, "-f", rf"%k{odd}%v\n", "--null", f"{odd}{odd}", feed=b"k\xffa\nk\xff\xff\xff\nk\xffb\n")
+    assert shell("consume", topic, "-e", "-f", rf"%v{odd}", "--null", f"{odd}-").out == b"a\xff\xff-\xffb\xff"
+    shell("produce", topic, "-k", odd, feed=b"by key\n")
+    assert shell("consume", topic, "-e", "--grep", odd).out == b"by key\n"
+
+
+@pytest.mark.parametrize(
+    "words",
+    [["produce", "TOPIC", "-H", "ODD=1"], ["produce", "ODD", "--create"], ["consume", "ODD", "-e"],
+     ["consume", "TOPIC", "-e", "-g", "ODD"], ["topic", "create", "ODD"],
+     ["config", "set", "topic", "TOPIC", "retention.ms=ODD"]],
+    ids=["header", "topic-made", "topic-read", "group", "topic", "config"],
+)  # fmt: skip
+def test_a_name_that_is_no_text_is_refused_in_a_line(shell: Shell, new_topic: Any, words: list[str]) -> None:
+    topic = new_topic()
+    done = shell(*(word.replace("TOPIC", topic).replace("ODD", os.fsdecode(b"\xff")) for word in words), feed=b"x\n")
+    assert done.code in (1, 2)
+    assert done.err.startswith("ottla: ")
+
+
 def test_lines_become_records_and_verbose_says_where_they_are(shell: Shell, new_topic: Any) -> None:
     topic = new_topic()
     done = shell("produce", topic, "-v", "-z", "lz4", feed="ä\n\nlast without an end".encode())

@@ -7,6 +7,7 @@ are laid out for people; elsewhere the default is the value and a line break.
 from __future__ import annotations
 
 import argparse
+import os
 import re
 import sys
 import time
@@ -248,7 +249,7 @@ def _there(consumer: Consumer, options: argparse.Namespace, wanted: Sequence[int
 
 
 def _pattern(text: str | None) -> re.Pattern[bytes] | None:
-    return None if text is None else re.compile(_compiled(text, "--grep").pattern.encode())
+    return None if text is None else re.compile(os.fsencode(_compiled(text, "--grep").pattern))
 
 
 def _compiled(text: str, what: str) -> re.Pattern[str]:
@@ -296,5 +297,5 @@ def _sinks(options: argparse.Namespace) -> Callable[[bool], Sink]:
         parts = parse(options.format or r"%v\n")
     except FormatError as error:
         raise Failure(str(error), exit_code=2) from error
-    writer = Writer(for_terminal_only(parts) if on_terminal else parts, null=options.null.encode())
+    writer = Writer(for_terminal_only(parts) if on_terminal else parts, null=os.fsencode(options.null))
     return lambda _: sink(writer.lines)

@@ -7,6 +7,7 @@ to standard error, -v prints where each record is.
 from __future__ import annotations
 
 import argparse
+import os
 import sys
 import time
 from collections.abc import Iterator, Sequence
@@ -177,13 +178,24 @@ class _Defaults:
     def __init__(self, options: argparse.Namespace) -> None:
         from ottla.cli.where import parse_moment
 
-        self.key = None if options.key is None else options.key.encode("utf-8", "surrogateescape")
+        self.key = None if options.key is None else os.fsencode(options.key)
         self.timestamp = parse_moment(options.timestamp) if options.timestamp else None
         self.partition: int | None = options.partition
         self.headers: list[tuple[str, bytes | None]] = []
         for text in options.header:
             name, equals, value = text.partition("=")
-            self.headers.append((name, value.encode("utf-8", "surrogateescape") if equals else None))
+            if not _is_text(name):
+                raise Failure(f"--header {name!a}: the name of a header must be UTF-8", exit_code=2)
+            self.headers.append((name, os.fsencode(value) if equals else None))
+
+
+def _is_text(argument: str) -> bool:
+    """Whether an argument is UTF-8; Python has what is none as halves of surrogate pairs."""
+    try:
+        argument.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 class _Sending:
@@ -297,10 +309,10 @@ def _records(options: argparse.Namespace) -> Iterator[Numbered]:
         return _from_files(options, None)
     text = options.format or r"%v\n"
     if options.key_delimiter:
-        delimiter = "".join(f"\\x{byte:02x}" for byte in options.key_delimiter.encode("utf-8", "surrogateescape"))
+        delimiter = "".join(f"\\x{byte:02x}" for byte in os.fsencode(options.key_delimiter))
         text = rf"%k{delimiter}%v\n"
     try:
-        template = Template(parse(text), null=None if options.null is None else options.null.encode())
+        template = Template(parse(text), null=None if options.null is None else os.fsencode(options.null))
     except FormatError as error:
         raise Failure(str(error), exit_code=2) from error
     return _from_files(options, template)

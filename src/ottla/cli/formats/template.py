@@ -17,6 +17,7 @@ Sizes of what is null are -1.
 
 from __future__ import annotations
 
+import os
 import re
 import string
 from typing import NamedTuple
@@ -59,7 +60,7 @@ def parse(text: str, *, in_headers: bool = False) -> tuple[Part, ...]:
         match = _TOKEN.search(text, position)
         end = match.start() if match else len(text)
         if end > position:
-            _add(parts, text[position:end].encode())
+            _add(parts, os.fsencode(text[position:end]))
         if match is None:
             break
         if match[0] == "\\":
