@@ -20,10 +20,10 @@ from ottla.records import (
     decode_keys,
     encode_batch,
     read_header,
-    retain,
     scan_batches,
 )
 from ottla.records.batch import Buffer
+from ottla.records.compaction import retain
 
 from .conftest import KERNEL_FUNCTIONS, compiled_kernels
 from .samples import CODECS, INT64, RECORDS, ROWS, rows_of, with_payload

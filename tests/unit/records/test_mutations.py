@@ -18,11 +18,11 @@ from ottla.records import (
     encode_batch,
     iter_batches,
     read_header,
-    retain,
     scan_batches,
     validate_produced,
 )
 from ottla.records.batch import seal
+from ottla.records.compaction import retain
 
 from .samples import CODECS, rows_of
 
