@@ -220,12 +220,12 @@ class Pusher(threading.Thread):
 def test_more_clients_than_it_can_carry_slow_down_and_are_forgotten(tmp_path: Path) -> None:
     """Their requests wait in their own sockets: what the broker holds of them is bounded (queued.max.request.bytes)."""
     limits = {"queued.max.request.bytes": 16 * MIB, "log.retention.check.interval.ms": 100}
-    with OttlaProcess(tmp_path, {**SETTINGS, **limits}) as process:
-        _overload(process)
+    with WatchedProcess(tmp_path, {**SETTINGS, **limits}) as process:
+        _overload(process, limits["queued.max.request.bytes"])
     process.assert_no_traceback()
 
 
-def _overload(process: OttlaProcess) -> None:
+def _overload(process: WatchedProcess, limit: int) -> None:
     create_topic(process, "t")
     create_topic(process, "large", max_message_bytes=8 * MIB, segment_bytes=32 * MIB, retention_bytes=64 * MIB)
     before = resident(process)
@@ -242,7 +242,7 @@ def _overload(process: OttlaProcess) -> None:
     calm = median_ms()
     frame = request(PRODUCE, 3, 1, produce_body("large", 0, batch([bytes(4 * MIB)], timestamp=int(time.time() * 1000))))
     pushers = [Pusher(process.bootstrap, frame) for _ in range(40)]
-    begun = time.monotonic()
+    begun, begun_at = time.monotonic(), time.time()
     for each in pushers:
         each.start()
     time.sleep(1.5)
@@ -255,6 +255,7 @@ def _overload(process: OttlaProcess) -> None:
         assert each.problem is None, each.problem
         assert each.count > 0, "nobody starves"
     seconds = time.monotonic() - begun
+    ended = time.time()
     after = median_ms()
     most = peak(process)
     print(
@@ -264,3 +265,12 @@ def _overload(process: OttlaProcess) -> None:
     )
     assert most - before < 100 * MIB
     assert all(each.refused == 0 for each in pushers)
+    time.sleep(0.6)  # until it has told of the time since
+    now = next(each for each in reversed(process.held()) if each["at"] > ended)
+    assert (now["buffered"], now["connections"]) == (0, 0), "nothing stays of them"
+    assert after < max(10 * calm, 10), "and it is as quick as before"
+    loaded_s = [each for each in process.held() if begun_at < each["at"] < ended]
+    cpu = (loaded_s[-1]["cpu"] - loaded_s[0]["cpu"]) / (loaded_s[-1]["at"] - loaded_s[0]["at"])
+    waiting = max(each["buffered"] for each in loaded_s)
+    print(f"{cpu:.0%} of a core; at most {waiting / MIB:.0f} MiB half received")
+    assert waiting > limit / 2, "more came than it could carry"
