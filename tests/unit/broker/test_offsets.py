@@ -50,6 +50,16 @@ def test_ends_of_the_log(log: Room) -> None:
     assert listed(log, LATEST_TIERED) == listed(log, EARLIEST_PENDING) == UNKNOWN
 
 
+def test_start_of_a_log_that_nothing_was_written_to_is_of_the_present_epoch(room: Room) -> None:
+    room.create("t")
+    assert listed(room, EARLIEST) == listed(room, EARLIEST_LOCAL) == (0, -1, 0, 0)
+
+
+def test_timestamp_that_is_not_known_is_refused_before_the_topic_is_looked_for(room: Room) -> None:
+    assert listed(room, -7)[0] == listed(room, MAX_TIMESTAMP, version=6)[0] == ErrorCode.UNSUPPORTED_VERSION
+    assert listed(room, LATEST)[0] == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+
+
 def test_by_timestamp_comes_the_first_record_of_that_time_or_later(log: Room) -> None:
     assert listed(log, 0) == (0, START_MS + 100, 1, 0)
     assert listed(log, START_MS + 101) == (0, START_MS + 200, 2, 0)

@@ -93,8 +93,9 @@ def _answer(broker: Broker, context: RequestContext, request: ListOffsetsRequest
             try:
                 if asked[topic.name, index] > 1:
                     raise KafkaError(ErrorCode.INVALID_REQUEST)
+                _check_served(wanted.timestamp, context.api_version)
                 partition = broker.partitions.get(topic.name, index)
-                timestamp, offset, epoch = _find(partition, wanted, request.isolation_level, context.api_version)
+                timestamp, offset, epoch = _find(partition, wanted, request.isolation_level)
                 answer = ListOffsetsPartitionResponse(
                     partition_index=index, timestamp=timestamp, offset=offset, leader_epoch=epoch
                 )
@@ -105,13 +106,15 @@ def _answer(broker: Broker, context: RequestContext, request: ListOffsetsRequest
     return ListOffsetsResponse(topics=topics)
 
 
-def _find(
-    partition: Partition, wanted: ListOffsetsPartition, isolation_level: int, version: int
-) -> tuple[int, int, int]:
-    """(timestamp, offset, leader epoch), each -1 where it is unknown."""
-    timestamp = wanted.timestamp
+def _check_served(timestamp: int, version: int) -> None:
+    """Raise UNSUPPORTED_VERSION for a special timestamp that the version does not know."""
     if timestamp < EARLIEST_PENDING_UPLOAD or version < SINCE_VERSION.get(timestamp, 0):
         raise KafkaError(ErrorCode.UNSUPPORTED_VERSION)
+
+
+def _find(partition: Partition, wanted: ListOffsetsPartition, isolation_level: int) -> tuple[int, int, int]:
+    """(timestamp, offset, leader epoch), each -1 where it is unknown."""
+    timestamp = wanted.timestamp
     partition.check_open()
     partition.check_leader_epoch(wanted.current_leader_epoch)
     end = partition.visible_end(isolation_level)
@@ -129,5 +132,8 @@ def _find(
 
 
 def _earliest_epoch(partition: Partition) -> int:
-    """The leader epoch that the log start was written in; -1 if nothing is known of it."""
-    return partition.log.epochs.at(partition.log.log_start_offset)
+    """The leader epoch that the log start was or will be written in; -1 if nothing is known of it."""
+    log = partition.log
+    epoch = log.epochs.at(log.log_start_offset)
+    # Where nothing was written, the present leader's epoch begins.
+    return partition.leader_epoch if epoch < 0 and log.log_start_offset == log.log_end_offset else epoch
