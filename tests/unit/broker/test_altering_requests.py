@@ -1,4 +1,4 @@
-"""AlterConfigs and IncrementalAlterConfigs: what is refused or done before the controller is asked."""
+"""The three requests about configs: what is refused, done or told without the controller."""
 
 from __future__ import annotations
 
@@ -8,9 +8,10 @@ from collections.abc import Iterator
 import pytest
 
 from ottla.common.errors import ErrorCode
-from ottla.metadata.image import BROKER, BROKER_LOGGER, TOPIC
+from ottla.metadata.image import BROKER, BROKER_LOGGER, CLIENT_METRICS, TOPIC
 from ottla.protocol.messages import alter_configs as legacy
 from ottla.protocol.messages import incremental_alter_configs as incremental
+from ottla.protocol.messages.describe_configs import DescribeConfigsRequest, DescribeConfigsResource
 
 from .room import Room
 
@@ -94,3 +95,14 @@ def test_resource_that_is_named_twice_is_refused_both_times(room: Room) -> None:
     assert change(room, levels, retention, levels, retention) == [ErrorCode.INVALID_REQUEST] * 4
     assert logging.getLogger(LOGGER).level == before
     assert room.broker.topic_values("t")["retention.ms"] != 7
+
+
+def test_client_metrics_that_nobody_configured_have_their_defaults(room: Room) -> None:
+    resource = DescribeConfigsResource(resource_type=CLIENT_METRICS, resource_name="m", configuration_keys=None)
+    (result,) = room.ask(DescribeConfigsRequest(resources=[resource])).results
+    assert result.error_code == ErrorCode.NONE
+    assert {row.name: (row.value, row.config_source) for row in result.configs} == {
+        "interval.ms": ("300000", 5),
+        "match": ("", 5),
+        "metrics": ("", 5),
+    }

@@ -7,6 +7,7 @@ from types import SimpleNamespace
 from typing import Any
 
 from ottla.broker.handlers.describe_topic_partitions import handle
+from ottla.broker.operations import TOPIC_OPERATIONS
 from ottla.common.errors import ErrorCode
 from ottla.protocol.messages.describe_topic_partitions import (
     DescribeTopicPartitionsRequest,
@@ -62,3 +63,9 @@ def test_cursor_that_cannot_be_is_refused_for_every_topic_that_was_asked_for(roo
     # Where all topics are asked for, the cursor's may be gone.
     everything = room.ask(DescribeTopicPartitionsRequest(topics=[], cursor=RequestCursor("aa", 3)))
     assert [(topic.name, len(topic.partitions)) for topic in everything.topics] == [("b", 1)]
+
+
+def test_operations_on_a_topic_that_is_not_there_are_told_too(room: Room) -> None:
+    room.create("a")
+    request = DescribeTopicPartitionsRequest(topics=[TopicRequest("a"), TopicRequest("nope")])
+    assert [topic.topic_authorized_operations for topic in room.ask(request).topics] == [TOPIC_OPERATIONS] * 2

@@ -121,6 +121,8 @@ def test_producers_of_a_partition(room: Room) -> None:
     room.append("a", b"4")
     good, bad = room.ask(DescribeProducersRequest([TopicRequest("a", [0, 1])])).topics[0].partitions
     assert bad.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    (nameless,) = room.ask(DescribeProducersRequest([TopicRequest("no name", [0])])).topics[0].partitions
+    assert nameless.error_code == ErrorCode.INVALID_TOPIC_EXCEPTION
     known = {p.producer_id: p for p in good.active_producers}
     assert {k: (p.producer_epoch, p.last_sequence, p.current_txn_start_offset) for k, p in known.items()} == {
         9: (3, 1, -1),

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from ottla.broker.operations import NOT_REQUESTED, TOPIC_OPERATIONS
 from ottla.common.errors import ErrorCode
 from ottla.common.ids import OFFSETS_TOPIC, ZERO_UUID
 from ottla.protocol.messages.create_topics import CreatableReplicaAssignment, CreatableTopic, CreateTopicsRequest
@@ -112,3 +113,10 @@ def test_authorized_operations_only_when_asked_for(room: Room) -> None:
     assert unasked.cluster_authorized_operations == unasked.topics[0].topic_authorized_operations == -(2**31)
     assert asked.cluster_authorized_operations > 0
     assert asked.topics[0].topic_authorized_operations > 0
+
+
+def test_operations_on_a_topic_that_is_not_there_are_told_if_they_are_asked_for(room: Room) -> None:
+    for wanted, told in ((True, TOPIC_OPERATIONS), (False, NOT_REQUESTED)):
+        response = ask(room, ["nope"], 12, allow_auto_topic_creation=False, include_topic_authorized_operations=wanted)
+        (topic,) = response.topics
+        assert (topic.error_code, topic.topic_authorized_operations) == (UNKNOWN, told)

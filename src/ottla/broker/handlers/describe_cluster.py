@@ -22,12 +22,11 @@ BROKERS, CONTROLLERS = 1, 2
 def handle(broker: Broker, context: RequestContext, request: DescribeClusterRequest) -> DescribeClusterResponse:
     """List the brokers; this is no controller's endpoint."""
     if request.endpoint_type != BROKERS:
-        known = request.endpoint_type == CONTROLLERS
-        return DescribeClusterResponse(
-            error_code=ErrorCode.MISMATCHED_ENDPOINT_TYPE if known else ErrorCode.UNSUPPORTED_ENDPOINT_TYPE,
-            error_message="The request was sent to an endpoint of type BROKER, but we wanted an endpoint of type "
-            f"{'CONTROLLER' if known else request.endpoint_type}",
-        )
+        code, message = ErrorCode.UNSUPPORTED_ENDPOINT_TYPE, f"Unsupported endpoint type {request.endpoint_type}"
+        if request.endpoint_type == CONTROLLERS:
+            code = ErrorCode.MISMATCHED_ENDPOINT_TYPE
+            message = "The request was sent to an endpoint of type BROKER, but we wanted an endpoint of type CONTROLLER"
+        return DescribeClusterResponse(error_code=code, error_message=message)
     brokers = []
     for node_id, registered in broker.metadata.image.brokers.items():
         endpoint = registered.endpoint(context.listener)

@@ -127,8 +127,6 @@ def _row(name: str, value: str, source: int, config_type: int) -> DescribeConfig
 
 
 def _client_metrics(configs: Mapping[str, str]) -> list[DescribeConfigsResourceResult]:
-    if not configs:
-        return []
     return [
         _row(
             name,

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ottla.common.errors import KafkaError
+from ottla.common.ids import validate_topic_name
 from ottla.protocol.messages.describe_producers import (
     DescribeProducersRequest,
     DescribeProducersResponse,
@@ -32,6 +33,7 @@ def handle(broker: Broker, context: RequestContext, request: DescribeProducersRe
 
 def _describe(broker: Broker, topic: str, index: int) -> PartitionResponse:
     try:
+        validate_topic_name(topic)
         partition = broker.partitions.get(topic, index)
     except KafkaError as error:
         return PartitionResponse(partition_index=index, error_code=error.code, error_message=error.message)

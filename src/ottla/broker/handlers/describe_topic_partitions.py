@@ -81,7 +81,12 @@ def _unknown(name: str) -> DescribeTopicPartitionsResponseTopic:
 
 
 def _failed(name: str, code: ErrorCode) -> DescribeTopicPartitionsResponseTopic:
-    return DescribeTopicPartitionsResponseTopic(error_code=code, name=name, is_internal=name in INTERNAL_TOPICS)
+    return DescribeTopicPartitionsResponseTopic(
+        error_code=code,
+        name=name,
+        is_internal=name in INTERNAL_TOPICS,
+        topic_authorized_operations=operations.TOPIC_OPERATIONS,
+    )
 
 
 def _topic(image: MetadataImage, topic: TopicImage, indexes: list[int]) -> DescribeTopicPartitionsResponseTopic:

@@ -156,7 +156,10 @@ def _by_name(image: MetadataImage, name: str, failures: dict[str, KafkaError], a
         validate_topic_name(name)
     except KafkaError as error:
         code = error.code
-    return MetadataResponseTopic(error_code=code, name=name, is_internal=name in INTERNAL_TOPICS)
+    # One may do all of it to a topic that is not there, too.
+    return MetadataResponseTopic(
+        error_code=code, name=name, is_internal=name in INTERNAL_TOPICS, topic_authorized_operations=allowed
+    )
 
 
 def _topic(image: MetadataImage, topic: TopicImage, allowed: int) -> MetadataResponseTopic:
