@@ -171,9 +171,8 @@ def _describe(options: argparse.Namespace) -> int:
 
 
 def _member_row(member: Any) -> dict[str, Any]:
-    by_topic: dict[str, list[int]] = {}
-    for partition in member.assignment:
-        by_topic.setdefault(partition.topic, []).append(partition.partition)
+    from ottla.common.ids import by_topic
+
     return {
         "member": member.member_id,
         "client": member.client_id,
@@ -181,7 +180,7 @@ def _member_row(member: Any) -> dict[str, Any]:
         "instance": member.instance_id,
         "topics": list(member.topics),
         "partition_count": len(member.assignment),
-        "assignment": by_topic,
+        "assignment": by_topic(member.assignment),
     }
 
 

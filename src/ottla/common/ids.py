@@ -7,6 +7,7 @@ is Kafka's: URL-safe base64 without padding, 22 characters.
 import binascii
 import re
 from base64 import urlsafe_b64decode, urlsafe_b64encode
+from collections.abc import Iterable
 from typing import TypeAlias
 
 from ottla.common.errors import ErrorCode, KafkaError
@@ -38,6 +39,14 @@ class TopicPartition(NamedTuple):
 
     def __str__(self) -> str:
         return f"{self.topic}-{self.partition}"
+
+
+def by_topic(partitions: Iterable[TopicPartition]) -> dict[str, list[int]]:
+    """The partitions of each topic."""
+    topics: dict[str, list[int]] = {}
+    for topic, partition in partitions:
+        topics.setdefault(topic, []).append(partition)
+    return topics
 
 
 def uuid_to_text(uuid: Uuid) -> str:

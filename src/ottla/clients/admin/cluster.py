@@ -17,9 +17,8 @@ from ottla.clients.admin.model import (
     ReplicaDescription,
     VersionRange,
 )
-from ottla.clients.admin.topics import by_topic
 from ottla.clients.errors import BrokerError, error_for
-from ottla.common.ids import METADATA_TOPIC, TopicPartition
+from ottla.common.ids import METADATA_TOPIC, TopicPartition, by_topic
 from ottla.protocol.message import Message
 from ottla.protocol.messages import (
     api_versions,

@@ -17,9 +17,8 @@ from ottla.clients.admin.model import (
     OffsetSpec,
     PartitionLag,
 )
-from ottla.clients.admin.topics import by_topic
 from ottla.clients.errors import BrokerError, GroupNotFound, UnsupportedByBroker, error_for
-from ottla.common.ids import TopicPartition
+from ottla.common.ids import TopicPartition, by_topic
 from ottla.protocol.consumer_protocol import PROTOCOL_TYPE, decode_assignment, decode_subscription
 from ottla.protocol.message import Message
 from ottla.protocol.messages import (

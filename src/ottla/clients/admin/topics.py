@@ -16,7 +16,7 @@ from ottla.clients.admin.model import (
 )
 from ottla.clients.errors import BrokerError, UnknownTopicOrPartition, error_for
 from ottla.common.errors import ErrorCode
-from ottla.common.ids import ZERO_UUID, TopicPartition, Uuid, uuid_to_text
+from ottla.common.ids import ZERO_UUID, TopicPartition, Uuid, by_topic, uuid_to_text
 from ottla.protocol.message import Message
 from ottla.protocol.messages import (
     alter_partition_reassignments,
@@ -31,14 +31,6 @@ from ottla.protocol.messages import (
 
 SERVER_TIMEOUT_MS = 30_000
 ALL_RECORDS = -1
-
-
-def by_topic(partitions: Iterable[TopicPartition]) -> dict[str, list[int]]:
-    """The partitions of each topic."""
-    topics: dict[str, list[int]] = {}
-    for topic, partition in partitions:
-        topics.setdefault(topic, []).append(partition)
-    return topics
 
 
 def text_of(topic_id: Uuid) -> str:

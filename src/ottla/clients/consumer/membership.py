@@ -23,7 +23,7 @@ from ottla.clients.consumer.effects import COORDINATOR, Effect, ForgetCoordinato
 from ottla.clients.errors import BrokerError, ClientError, InconsistentGroupProtocol, error_for
 from ottla.common.errors import ErrorCode
 from ottla.common.frozen import frozen
-from ottla.common.ids import TopicPartition
+from ottla.common.ids import TopicPartition, by_topic
 from ottla.protocol.consumer_protocol import (
     PROTOCOL_TYPE,
     ConsumerProtocolAssignment,
@@ -312,15 +312,12 @@ class Membership:
         self._effects.append(Send(COORDINATOR, request, then, timeout_ms))
 
     def _subscription(self, assignor: Assignor) -> bytes:
-        owned: dict[str, list[int]] = {}
-        for topic, partition in sorted(self.owned):
-            owned.setdefault(topic, []).append(partition)
         subscription = ConsumerProtocolSubscription(
             topics=sorted(self.topics),
             user_data=assignor.user_data(*self._last_assignment),
             owned_partitions=[
                 ConsumerProtocolSubscriptionTopicPartition(topic=topic, partitions=partitions)
-                for topic, partitions in owned.items()
+                for topic, partitions in by_topic(sorted(self.owned)).items()
             ],
             generation_id=self._last_assignment[1],
             rack_id=self.options.rack or None,
@@ -538,8 +535,8 @@ def _member(member_id: str, instance_id: str | None, metadata: bytes) -> Member:
 
 
 def _encode(partitions: Iterable[TopicPartition]) -> bytes:
-    topics: dict[str, list[int]] = {}
-    for topic, partition in sorted(partitions):
-        topics.setdefault(topic, []).append(partition)
-    rows = [ConsumerProtocolAssignmentTopicPartition(topic=topic, partitions=ps) for topic, ps in topics.items()]
+    rows = [
+        ConsumerProtocolAssignmentTopicPartition(topic=topic, partitions=ps)
+        for topic, ps in by_topic(sorted(partitions)).items()
+    ]
     return encode_assignment(ConsumerProtocolAssignment(assigned_partitions=rows), ASSIGNMENT_VERSION)

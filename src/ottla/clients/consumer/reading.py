@@ -117,6 +117,13 @@ class Reading:
         for node, states in checks.items():
             self._ask_check(node, states)
 
+    def _answered(self, asked: Mapping[TopicPartition, int]) -> dict[TopicPartition, PartitionState]:
+        """Those of the partitions that still are of the version that was asked about; nothing is asked any more."""
+        current = {tp: s for tp, version in asked.items() if (s := self.positions.get(tp)) and s.version == version}
+        for state in current.values():
+            state.asking = False
+        return current
+
     def _without_position(self, state: PartitionState) -> None:
         if self._reset is None:
             state.error = OffsetOutOfRange(
@@ -135,9 +142,7 @@ class Reading:
         def then(outcome: Any, now_ms: float) -> None:
             self._offsets_in_flight = False
             self.wants_advance = True
-            current = [s for tp, version in asked.items() if (s := self.positions.get(tp)) and s.version == version]
-            for state in current:
-                state.asking = False
+            current = self._answered(asked).values()
             try:
                 if isinstance(outcome, ClientError):
                     raise outcome
@@ -176,9 +181,8 @@ class Reading:
 
         def then(outcome: Any, now_ms: float) -> None:
             self.wants_advance = True
-            current = {tp: s for tp, version in asked.items() if (s := self.positions.get(tp)) and s.version == version}
+            current = self._answered(asked)
             for state in current.values():
-                state.asking = False
                 state.not_before_ms = now_ms + self.backoff.initial_ms
             if isinstance(outcome, ClientError):
                 self.view.invalidate()
@@ -210,20 +214,18 @@ class Reading:
             self._buffered_bytes -= state.buffered_bytes
             state.restart()
             state.asking = True
-        asked = {state.tp: (state.version, self.view.leader_epoch(*state.tp)) for state in states}
+        asked = {state.tp: state.version for state in states}
+        epochs = {state.tp: self.view.leader_epoch(*state.tp) for state in states}
         request = epoch_ends_request({state.tp: state.epoch for state in states}, self.view)
 
         def then(outcome: Any, now_ms: float) -> None:
             self.wants_advance = True
-            current = {
-                tp: s for tp, (version, _) in asked.items() if (s := self.positions.get(tp)) and s.version == version
-            }
+            current = self._answered(asked)
             for state in current.values():
-                state.asking = False
                 state.not_before_ms = now_ms + self.backoff.initial_ms
             if isinstance(outcome, UnsupportedByBroker):  # so old a broker has no truth to offer
                 for tp, state in current.items():
-                    state.checked_epoch = asked[tp][1]
+                    state.checked_epoch = epochs[tp]
                     state.not_before_ms = 0.0
                 return
             if isinstance(outcome, ClientError):
@@ -233,7 +235,7 @@ class Reading:
                 for row in topic.partitions:
                     found = current.get(TopicPartition(topic.topic, row.partition))
                     if found is not None:
-                        self._checked(found, row, asked[found.tp][1])
+                        self._checked(found, row, epochs[found.tp])
 
         self._effects.append(Send(node, request, then))
 

@@ -11,7 +11,7 @@ from typing import Any
 from ottla.clients.cluster import ClusterView
 from ottla.clients.errors import error_for
 from ottla.common.frozen import frozen
-from ottla.common.ids import TopicPartition
+from ottla.common.ids import TopicPartition, by_topic
 from ottla.protocol.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
 from ottla.protocol.messages.offset_commit import (
     OffsetCommitRequest,
@@ -77,9 +77,7 @@ def commit_request(by: Committer, offsets: Mapping[TopicPartition, OffsetAndMeta
 
 def offset_fetch_request(group_id: str, partitions: Iterable[TopicPartition]) -> OffsetFetchRequest:
     """The request for the group's committed offsets."""
-    topics: dict[str, list[int]] = {}
-    for topic, partition in partitions:
-        topics.setdefault(topic, []).append(partition)
+    topics = by_topic(partitions)
     return OffsetFetchRequest(
         group_id=group_id,
         topics=[OffsetFetchRequestTopic(name=t, partition_indexes=ps) for t, ps in topics.items()],

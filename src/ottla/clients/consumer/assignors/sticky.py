@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from typing import ClassVar
 
 from ottla.clients.consumer.assignors.base import NO_GENERATION, Assignment, Assignor, Member, in_order, subscribers
-from ottla.common.ids import TopicPartition
+from ottla.common.ids import TopicPartition, by_topic
 from ottla.protocol.message import Int32, Message, Struct, since
 from ottla.protocol.wire import DecodeError
 
@@ -39,10 +39,7 @@ class StickyAssignor(Assignor):
         """The last assignment and its generation; None before the first."""
         if generation == NO_GENERATION:
             return None
-        topics: dict[str, list[int]] = {}
-        for topic, partition in owned:
-            topics.setdefault(topic, []).append(partition)
-        rows = [StickyTopic(topic=topic, partitions=partitions) for topic, partitions in topics.items()]
+        rows = [StickyTopic(topic=topic, partitions=partitions) for topic, partitions in by_topic(owned).items()]
         return StickyUserData(previous_assignment=rows, generation=generation).encode(1)
 
     def assign(self, partition_counts: Mapping[str, int], members: Sequence[Member]) -> Assignment:
