@@ -322,6 +322,18 @@ def test_harm_is_not_given_a_new_checksum_and_cleaning_is_tried_again(tmp_path: 
     assert [offset for offset, _, _ in house.state()] == [36, 37, 38, 39]
 
 
+def test_a_segment_that_begins_with_no_batch_does_not_keep_the_others_from_being_cleaned(tmp_path: Path) -> None:
+    config = LogConfig(cleanup_policy=frozenset({"compact"}), min_cleanable_dirty_ratio=0.9, max_compaction_lag_ms=DAY)
+    house = House(str(tmp_path), config=config)
+    house.put(b"k", b"1")
+    house.log.roll(START)
+    house.manager.close()
+    path = Path(house.log.segments[0].path())
+    path.write_bytes(bytes(100) + path.read_bytes()[100:])
+    house = House(str(tmp_path), config=config)
+    assert not house.cleaner.step(START + 2 * DAY)
+
+
 @pytest.mark.parametrize("failed", [False, True])
 def test_a_clock_that_was_set_back_does_not_put_off_cleaning(house: House, *, failed: bool) -> None:
     house.cleaner.backoff_ms = 1000

@@ -187,7 +187,7 @@ class Cleaner:
             except OSError as error:
                 log.home.fail(error)
                 continue
-            except (CorruptIndexError, TornSegmentError) as error:
+            except (CorruptIndexError, TornSegmentError, KafkaError) as error:
                 logger.error("%s cannot be cleaned, it is left alone for a while: %s", log.topic_partition, error)  # noqa: TRY400
                 self._failed[log.directory] = now_ms + _RETRY_MS
                 continue
@@ -210,9 +210,9 @@ class Cleaner:
             bound = min(bound, next(young, bound))
         # Whole segments only: the one that holds `bound` stays.
         end = max((s.base_offset for s in segments if s.base_offset <= bound), default=segments[0].base_offset)
-        first = (s.first_batch_timestamp() for s in dirty if s.base_offset < end)
-        oldest = min((timestamp for timestamp in first if timestamp > 0), default=None)
-        overdue = oldest is not None and oldest < now_ms - max(log.config.max_compaction_lag_ms, 0)
+        # Without such a limit no segment is opened for it.
+        deadline = now_ms - max(log.config.max_compaction_lag_ms, 0)
+        overdue = deadline > 0 and any(0 < s.first_batch_timestamp() < deadline for s in dirty if s.base_offset < end)
         return Candidate(
             log,
             first_dirty,

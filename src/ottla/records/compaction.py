@@ -36,10 +36,10 @@ def retain(buffer: Buffer, position: int, keep: Keep, delete_horizon_ms: int | N
     mask = bytes(map(bool, kept))
     if not any(mask):
         return None
-    sets_horizon = delete_horizon_ms is not None and not header.attributes & DELETE_HORIZON
-    if all(mask) and not sets_horizon:
+    horizon = None if header.attributes & DELETE_HORIZON else delete_horizon_ms
+    if all(mask) and horizon is None:
         return memoryview(buffer)[position : position + header.size]
-    shift = wrap64(header.base_timestamp - delete_horizon_ms) if sets_horizon and delete_horizon_ms is not None else 0
+    shift = 0 if horizon is None else wrap64(header.base_timestamp - horizon)
     out: bytearray
     out, count, _, greatest = kernels.keep_records(data, start, end, header.record_count, mask, shift)
     if header.is_compressed:
@@ -49,7 +49,7 @@ def retain(buffer: Buffer, position: int, keep: Keep, delete_horizon_ms: int | N
         record_count=count,
         max_timestamp=header.max_timestamp if header.is_log_append_time else wrap64(header.base_timestamp + greatest),
     )
-    if sets_horizon and delete_horizon_ms is not None:
-        changed = changed._replace(base_timestamp=delete_horizon_ms, attributes=header.attributes | DELETE_HORIZON)
+    if horizon is not None:
+        changed = changed._replace(base_timestamp=horizon, attributes=header.attributes | DELETE_HORIZON)
     write_header(out, 0, changed)
     return out
