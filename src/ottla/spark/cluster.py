@@ -64,8 +64,8 @@ class SourceCluster:
         self._look_every_s = int(options.client.get("metadata.max.age.ms", LOOK_EVERY_MS)) / 1000
         self._topics: dict[str, Topic] = {}
         self._looked_at_s: float | None = None
-        self._driver = Driver("ottla-spark")
         self._admin = AsyncAdmin(common_settings(options.client))
+        self._driver = Driver("ottla-spark")  # after what may raise: it has a thread
         self._group: dict[TopicPartition, int] = {}
         self._commit: concurrent.futures.Future[None] | None = None
 
