@@ -71,16 +71,16 @@ class AvroDecoder:
     """Decodes values that were written with `writer` into columns of `reader`, which is the same unless it is given.
 
     What the reader's schema does not have is skipped, what only it has takes its default, as the specification resolves
-    them. `header` is the bytes before each value (CONFLUENT_HEADER), of which the first must be 0. Raises
-    AvroSchemaError if no value of the one schema could be read as the other.
+    them. `header` is the bytes before each value (CONFLUENT_HEADER), of which the first must be 0. `schema` and `plan`
+    are those of the columns. Raises AvroSchemaError if no value of the one schema could be read as the other.
     """
 
     def __init__(self, writer: Node, reader: Node | None = None, header: int = 0) -> None:
+        self.schema = writer if reader is None else reader
         self._writer = writer
-        self._reader = writer if reader is None else reader
         self._header = header
-        self.plan = plan(self._reader)
-        _resolve(self._writer, self._reader, builder(self.plan), "")
+        self.plan = plan(self.schema)
+        _resolve(self._writer, self.schema, builder(self.plan), "")
 
     def decode(self, rows: ByteRows, only_first: bool = False) -> tuple[Column | None, list[tuple[int, str, str]]]:
         """A column with a row for each value, null for null and for what does not fit; of that row, field and reason.
@@ -89,7 +89,7 @@ class AvroDecoder:
         had more than 2 GiB.
         """
         column: Any = builder(self.plan)
-        steps = _resolve(self._writer, self._reader, column, "")
+        steps = _resolve(self._writer, self.schema, column, "")
         bad = r.decode(steps, column, rows, self._header, only_first)
         return None if bad and only_first else column.finish(), bad
 

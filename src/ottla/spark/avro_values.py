@@ -69,9 +69,7 @@ _AVRO: Final[dict[type[DataType], Any]] = {
 
 def avro_type(part: str, formats: Mapping[str, str], *, permissive: bool) -> DataType:
     """The type of a column of Avro values; all in it may be null if values that do not fit are. Raises OptionError."""
-    writer, reader, _ = _asked(part, formats)
-    node = writer if reader is None else reader
-    kind, _ = _sql_type(node)
+    kind, _ = _sql_type(_decoder(part, formats).schema)
     return with_nulls(kind) if permissive else kind
 
 
@@ -79,7 +77,7 @@ class AvroReader:
     """Reads the values of a column. Raises OptionError if what was asked for is not right."""
 
     def __init__(self, part: str, formats: Mapping[str, str], arrow_type: Any) -> None:
-        self._decoder = AvroDecoder(*_asked(part, formats))
+        self._decoder = _decoder(part, formats)
         self._type = arrow_type
 
     def read(self, values: Any, only_first: bool) -> tuple[Any, list[tuple[int, str, str]]]:
@@ -91,8 +89,8 @@ class AvroReader:
         return None if column is None else array_of(self._type, column), bad
 
 
-def _asked(part: str, formats: Mapping[str, str]) -> tuple[Node, Node | None, int]:
-    """The schema of what was written, the reader's if there is one, and how many bytes come before a value."""
+def _decoder(part: str, formats: Mapping[str, str]) -> AvroDecoder:
+    """What reads values as these options say. Raises OptionError."""
     name = f"{part}.avro.schema"
     if name not in formats:
         raise OptionError(f"{part}.format=avro needs {name}, the JSON text of the schema that the values have")
@@ -104,10 +102,9 @@ def _asked(part: str, formats: Mapping[str, str]) -> tuple[Node, Node | None, in
         raise OptionError(f"{part}.avro.header is {header!r}; it must be none (the default) or confluent")
     size = CONFLUENT_HEADER if header == "confluent" else 0
     try:
-        AvroDecoder(writer, reader, size)
+        return AvroDecoder(writer, reader, size)
     except AvroSchemaError as error:
         raise OptionError(f"{name if reader is None else f'{part}.avro.readerSchema'}: {error}") from None
-    return writer, reader, size
 
 
 def _parsed(name: str, formats: Mapping[str, str]) -> Node:
