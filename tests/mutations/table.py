@@ -402,6 +402,13 @@ CRASHES = (
         (f"{STORAGE}/test_recovery.py::test_leader_epochs_and_producers_come_back_from_the_batches",),
     ),
     Mutation(
+        "a producer's last five batches are known after a start",
+        "log/producers.py",
+        "        rows += [_row(e, batch, batch.timestamp, -1) for batch in e.batches[:-1]]\n",
+        "",
+        (f"{STORAGE}/test_sent_again.py::test_five_batches_are_known_wherever_the_log_rolled",),
+    ),
+    Mutation(
         "rolled segments are all there after kill -9",
         "log/recovery.py",
         "                if cut or self._is_cut_short(i, end):\n",

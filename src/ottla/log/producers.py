@@ -51,6 +51,9 @@ class WrittenBatch(NamedTuple):
         return self.last_offset - self.offset_delta
 
 
+_NO_BATCH = WrittenBatch(-1, -1, 0, -1)
+
+
 class CompletedTransaction(NamedTuple):
     """A transaction that its marker has ended."""
 
@@ -352,22 +355,30 @@ def read_marker(buffer: Buffer, position: int) -> Marker | None:
 
 
 def encode_snapshot(entries: Mapping[int, ProducerEntry]) -> bytes:
-    """A snapshot file's content: version, CRC-32C of what follows it, count, entries."""
-    rows = [
-        _SNAPSHOT_ENTRY.pack(
-            e.producer_id,
-            e.epoch,
-            e.last_sequence,
-            e.last_offset,
-            e.batches[-1].offset_delta if e.batches else 0,
-            e.last_timestamp,
-            e.coordinator_epoch,
-            e.transaction_start,
-        )
-        for e in entries.values()
-    ]
+    """A snapshot file's content: version, CRC-32C of what follows it, count, entries.
+
+    Kafka writes the newest batch of each producer. Here the ones before it come first, as entries of their own, of
+    which Kafka believes the last: whoever sends several again after a crash is to be known by all of them.
+    """
+    rows = []
+    for e in entries.values():
+        rows += [_row(e, batch, batch.timestamp, -1) for batch in e.batches[:-1]]
+        rows.append(_row(e, e.batches[-1] if e.batches else _NO_BATCH, e.last_timestamp, e.transaction_start))
     body = len(rows).to_bytes(4, "big") + b"".join(rows)
     return _SNAPSHOT_VERSION.to_bytes(2, "big") + int(crc32c(body)).to_bytes(4, "big") + body
+
+
+def _row(entry: ProducerEntry, batch: WrittenBatch, timestamp: int, transaction_start: int) -> bytes:
+    return _SNAPSHOT_ENTRY.pack(
+        entry.producer_id,
+        entry.epoch,
+        batch.last_sequence,
+        batch.last_offset,
+        batch.offset_delta,
+        timestamp,
+        entry.coordinator_epoch,
+        transaction_start,
+    )
 
 
 def decode_snapshot(data: bytes) -> list[ProducerEntry]:
@@ -380,13 +391,13 @@ def decode_snapshot(data: bytes) -> list[ProducerEntry]:
         raise CorruptSnapshotError(f"Version {version} with {count} entries in {len(data)} bytes")
     if crc != crc32c(data[_CRC_START:]):
         raise CorruptSnapshotError("The checksum of the snapshot is wrong")
-    entries = []
+    entries: dict[int, ProducerEntry] = {}
     for producer_id, epoch, sequence, offset, delta, timestamp, coordinator, start in _SNAPSHOT_ENTRY.iter_unpack(rows):
-        entry = ProducerEntry(producer_id, epoch)
+        entry = entries.setdefault(producer_id, ProducerEntry(producer_id, epoch))
+        entry.move_to(epoch)
         entry.last_timestamp = timestamp
         entry.coordinator_epoch = coordinator
         entry.transaction_start = start
         if offset >= 0:
             entry.batches.append(WrittenBatch(sequence, offset, delta, timestamp))
-        entries.append(entry)
-    return entries
+    return list(entries.values())
