@@ -588,6 +588,13 @@ DISKS = (
         ),
     ),
     Mutation(
+        "a commit that cannot be written is refused",
+        "broker/group_runtime.py",
+        '        except KafkaError as error:\n            logger.warning("cannot write to',
+        '        except KeyError as error:\n            logger.warning("cannot write to',
+        (f"{FAILING}::test_a_disk_that_fails_with_the_offsets_of_groups_refuses_commits",),
+    ),
+    Mutation(
         "a snapshot that does not fit is made later",
         "broker/metadata_snapshotting.py",
         '            except OSError as error:\n                logger.warning("No metadata snapshot',

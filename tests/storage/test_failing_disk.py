@@ -17,11 +17,18 @@ import pytest
 
 from ottla.common.errors import KafkaError
 from ottla.log import Files, StorageError
+from ottla.protocol.messages.offset_commit import (
+    OffsetCommitRequest,
+    OffsetCommitRequestPartition,
+    OffsetCommitRequestTopic,
+)
 from ottla.records import Buffer
 from tests.storage.whole_node import NodeOnDisk
 from tests.unit.broker.room import batch
 
 STORAGE_ERROR = 56
+# COORDINATOR_LOAD_IN_PROGRESS, COORDINATOR_NOT_AVAILABLE, NOT_COORDINATOR: a client asks again.
+RETRIABLE_BY_MEMBERS = {14, 15, 16}
 ROLLING = {"segment_index_bytes": 40, "index_interval_bytes": 0}
 SETTINGS = {"metadata_log_max_record_bytes_between_snapshots": 1}
 
@@ -237,6 +244,41 @@ async def _read_fails(home: Path) -> None:
 
 def test_a_disk_that_cannot_be_read_costs_its_own_partitions(tmp_path: Path) -> None:
     asyncio.run(_read_fails(tmp_path))
+
+
+async def _offsets_fail(home: Path, faults: dict[str, int]) -> None:
+    broker = Broker(home, log_flush_interval_messages=1)
+    await broker.start()
+    try:
+        await broker.node.create("a", **ROLLING)  # in the first directory, so that the groups' log is in the second
+        assert await broker.node.commit("g", "a", 1) == 0
+        assert broker.node.node.broker.partitions.get("__consumer_offsets", 0).log.home.path == str(
+            broker.directories[1]
+        )
+        broker.files.fail(broker.directories[1], **faults)
+        partition = OffsetCommitRequestPartition(partition_index=0, committed_offset=2)
+        topics = [OffsetCommitRequestTopic(name="a", partitions=[partition])]
+        request = OffsetCommitRequest(group_id="g", topics=topics, generation_id_or_member_epoch=-1, member_id="")
+        for _ in range(3):
+            answer = await broker.node.ask(request, 8)
+            assert answer.topics[0].partitions[0].error_code in RETRIABLE_BY_MEMBERS
+            broker.node.chores()
+        assert await broker.fill("a") == 0, "what is in the other directory goes on"
+        assert not broker.node.stopping.is_set()
+        broker.node.check()
+        del broker.answered["b"]
+        await broker.again()
+        assert (await broker.node.committed("g"))["a", 0] in {1, 2}, "nobody was told of the second"
+        assert await broker.node.commit("g", "a", 3) == 0
+        assert await broker.node.committed("g") == {("a", 0): 3}
+    finally:
+        await broker.node.abandon()
+
+
+@pytest.mark.parametrize("fault", ["full while appending", "broken at sync", "gone"])
+def test_a_disk_that_fails_with_the_offsets_of_groups_refuses_commits(tmp_path: Path, fault: str) -> None:
+    with asyncio.Runner() as runner:
+        runner.run(_offsets_fail(tmp_path, FAULTS[fault][1]))
 
 
 READ_AT_A_START = {
