@@ -56,7 +56,10 @@ class Dispatcher:
             return None if answer is None else frames.encode_response(header, answer)
         if answer.done:
             return _encode(header, answer.result())
-        return answer.then(lambda message: _encode(header, message))
+        # Not by `then`, which takes half a microsecond longer for every answer that waits.
+        later: Completion[Frames] = Completion()
+        answer.on_done(lambda done: _hand_over(header, done, later))
+        return later
 
 
 def _is_served(key: int, version: int) -> bool:
@@ -75,6 +78,15 @@ def _load(key: int, version: int) -> tuple[type[Message], Handler]:
 
 def _encode(header: frames.RequestHeader, answer: Answer) -> Frames:
     return None if answer is None else frames.encode_response(header, answer)
+
+
+def _hand_over(header: frames.RequestHeader, done: Completion[Answer], later: Completion[Frames]) -> None:
+    try:
+        encoded = _encode(header, done.result())
+    except Exception as error:  # noqa: BLE001 - not swallowed: the connection gets it and closes
+        later.fail(error)
+    else:
+        later.complete(encoded)
 
 
 def _unsupported_api_versions(header: frames.RequestHeader) -> list[Buffer]:
