@@ -16,7 +16,7 @@ TOPIC = "harmed"
 
 
 @pytest.mark.parametrize("restart", [False, True])
-@pytest.mark.parametrize("position", [16, 5000], ids=["in a batch's header", "in a record"])
+@pytest.mark.parametrize("position", [30, 5000], ids=["in a batch's header", "in a record"])
 def test_corrupt_byte_is_never_served_as_a_record(tmp_path: Path, position: int, restart: bool) -> None:
     with OttlaProcess(tmp_path) as process:
         create_topic(process, TOPIC, partitions=2, segment_bytes=1_048_576)
