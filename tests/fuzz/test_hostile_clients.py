@@ -204,6 +204,29 @@ def test_half_frames_slow_senders_and_clients_that_never_read(process: WatchedPr
         time.sleep(0.05)
 
 
+def test_clients_that_ask_for_much_and_read_none_of_it(process: WatchedProcess) -> None:
+    """What they asked for stays in the files: 30 times 32 MB cost a piece each."""
+    topic = "much-to-read"
+    create_topic(process, topic)
+    big = request(PRODUCE, 3, 1, produce_body(topic, 0, batch([bytes(900_000)])))
+    with raw(process) as sock:
+        for _ in range(36):
+            sock.sendall(big)
+            assert sock.recv(65536)
+    before = resident(process)
+    ask = request(FETCH, 4, 1, struct.pack(">iiiib", -1, 0, 0, 50 * MIB, 0) + struct.pack(">i", 1) + string(topic)
+                  + struct.pack(">iiqi", 1, 0, 0, 50 * MIB))  # fmt: skip
+    with contextlib.ExitStack() as stack, witnessed(process, "clients that ask for much and read none of it"):
+        deaf = [stack.enter_context(raw(process)) for _ in range(30)]
+        for sock in deaf:
+            sock.sendall(ask)
+        (size,) = struct.unpack(">i", deaf[-1].recv(4, socket.MSG_WAITALL))
+        assert size > 30 * MIB
+        more = resident(process) - before
+        print(f"{more / MIB:.0f} MiB for {len(deaf)} answers of {size / MIB:.0f} MiB")
+        assert more < 150 * MIB
+
+
 def test_five_thousand_connections_and_a_storm(process: WatchedProcess) -> None:
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     count = 5000

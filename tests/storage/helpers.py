@@ -3,7 +3,7 @@
 from ottla.common.ids import TopicPartition
 from ottla.log import Files, Home, Log, LogConfig, Opening, open_log
 from ottla.log.log import AppendInfo
-from ottla.log.segment import OpenFiles
+from ottla.log.open_files import OpenFiles
 from ottla.records import decode_batch, encode_batch, iter_batches, read_header
 
 TP = TopicPartition("t", 0)

@@ -10,7 +10,7 @@ import pytest
 
 from ottla.common.errors import ErrorCode, KafkaError
 from ottla.log import Log, LogConfig
-from ottla.log.segment import OpenFiles
+from ottla.log.open_files import OpenFiles
 from ottla.records import read_header
 from tests.storage.disk import Crash, SimulatedDisk
 from tests.storage.helpers import START, append, batch, open_at, records, values

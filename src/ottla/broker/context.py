@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from ottla.network.server import Connection
+    from ottla.network.connection import Connection
 
 
 class RequestContext:

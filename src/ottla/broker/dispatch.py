@@ -21,7 +21,7 @@ from ottla.protocol.wire import Buffer
 
 if TYPE_CHECKING:
     from ottla.broker.broker import Broker
-    from ottla.network.server import Connection
+    from ottla.network.connection import Connection
 
 API_VERSIONS = 18
 

@@ -7,12 +7,13 @@ KIP-74: the first partition with data gives at least one batch whatever its size
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 from ottla.broker.partition import READ_COMMITTED
 from ottla.common.completion import Completion
 from ottla.common.errors import ErrorCode, KafkaError
 from ottla.common.named import NamedTuple
+from ottla.common.unread import Unread
 from ottla.protocol.messages.fetch import (
     AbortedTransaction,
     EpochEndOffset,
@@ -190,7 +191,7 @@ class Fetch:
         budget = min(state.max_bytes, max(remaining, 0))
         if budget <= 0 and not min_one_batch:
             return self._data(partition, state, b"")
-        records = partition.read(state.fetch_offset, budget, limits.isolation_level, min_one_batch=min_one_batch)
+        records = partition.look_up(state.fetch_offset, budget, limits.isolation_level, min_one_batch=min_one_batch)
         return self._data(partition, state, records)
 
     def _find(self, state: FetchPartitionState) -> Partition:
@@ -209,7 +210,11 @@ class Fetch:
         return None
 
     def _data(
-        self, partition: Partition, state: FetchPartitionState, records: Buffer, diverging: EpochEndOffset | None = None
+        self,
+        partition: Partition,
+        state: FetchPartitionState,
+        records: Buffer | Unread,
+        diverging: EpochEndOffset | None = None,
     ) -> PartitionData:
         data = PartitionData(
             partition_index=state.key[1],
@@ -217,12 +222,13 @@ class Fetch:
             last_stable_offset=partition.last_stable_offset,
             log_start_offset=partition.log.log_start_offset,
             aborted_transactions=None,
-            records=records,
+            # It has a length and is put between buffers: more is not done with it before the connection sends it.
+            records=cast("Buffer", records),
         )
         if self._limits.isolation_level == READ_COMMITTED:
             data.aborted_transactions = []
             if records:
-                data.aborted_transactions = _aborted_in(partition, state.fetch_offset, records)
+                data.aborted_transactions = _aborted_in(partition, state.fetch_offset, data)
         if diverging is not None:
             data.diverging_epoch = diverging
             data.current_leader = LeaderIdAndEpoch(leader_id=-1, leader_epoch=partition.leader_epoch)
@@ -264,10 +270,13 @@ class Fetch:
         response.partitions.append(data)
 
 
-def _aborted_in(partition: Partition, fetch_offset: int, records: Buffer) -> list[AbortedTransaction]:
+def _aborted_in(partition: Partition, fetch_offset: int, data: PartitionData) -> list[AbortedTransaction]:
     found = partition.log.aborted_transactions(fetch_offset, partition.last_stable_offset)
     if not found:
         return []
+    records: Buffer | Unread = data.records or b""
+    if isinstance(records, Unread):
+        records = data.records = records.take(len(records))
     end = max(header.next_offset for _, header in iter_batches(records))
     return [
         AbortedTransaction(producer_id=aborted.producer_id, first_offset=aborted.first_offset)

@@ -18,6 +18,7 @@ from ottla.common.clock import Clock
 from ottla.common.completion import Completion
 from ottla.common.errors import ErrorCode, KafkaError
 from ottla.common.ids import INTERNAL_TOPICS, TopicPartition, Uuid
+from ottla.common.unread import Unread
 from ottla.records import BatchHeader, Buffer, ProduceRules, read_header, validate_produced
 from ottla.records.batch import TRANSACTIONAL
 
@@ -239,14 +240,14 @@ class Partition:
         """The first offset of an open transaction, or the high watermark."""
         return min(self.log.last_stable_offset, self.high_watermark)
 
-    def read(self, offset: int, max_bytes: int, isolation_level: int, *, min_one_batch: bool) -> Buffer:
-        """Whole batches from the one that holds `offset`; raises OFFSET_OUT_OF_RANGE.
+    def look_up(self, offset: int, max_bytes: int, isolation_level: int, *, min_one_batch: bool) -> Buffer | Unread:
+        """Whole batches from the one that holds `offset`, many of them not read yet; raises OFFSET_OUT_OF_RANGE.
 
         An offset that is in the log but not visible yet reads as nothing.
         """
         end = self.visible_end(isolation_level)
         if self.log.log_start_offset <= offset < end:
-            return self.log.read(offset, max_bytes, end, min_one_batch=min_one_batch)
+            return self.log.look_up(offset, max_bytes, end, min_one_batch=min_one_batch)
         if end <= offset <= self.log.log_end_offset:
             return b""
         raise KafkaError(

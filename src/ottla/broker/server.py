@@ -31,8 +31,9 @@ from ottla.log import DirectoryInfo, Files, LogConfig, LogManager, StorageError
 from ottla.log.storage import check_meta, format_directory, read_meta
 from ottla.metadata.features import SUPPORTED_FEATURES
 from ottla.metadata.image import MetadataImage
+from ottla.network.connection import Connection, Dispatch
 from ottla.network.limits import Limits
-from ottla.network.server import Connection, Dispatch, Server
+from ottla.network.server import Server
 from ottla.network.sockets import bind
 from ottla.protocol.messages.broker_registration import BrokerRegistrationRequest, Feature
 from ottla.protocol.messages.broker_registration import Listener as RegisteredListener

@@ -16,8 +16,8 @@ from ottla.log.config import LogConfig
 from ottla.log.epochs import LeaderEpochs
 from ottla.log.home import Home
 from ottla.log.index import OffsetIndex, TimeIndex
-from ottla.log.producers import ProducerEntry, Producers
 from ottla.log.open_files import OpenFiles
+from ottla.log.producers import ProducerEntry, Producers
 from ottla.log.segment import SUFFIXES, Segment
 
 # What flush.messages and flush.ms are if nobody sets them.

@@ -12,7 +12,7 @@ import logging
 from bisect import bisect_right
 from collections.abc import Callable
 from contextlib import suppress
-from typing import Literal, TypeVar
+from typing import Literal, NoReturn, TypeVar
 from zlib import crc32
 
 from ottla.common.errors import ErrorCode, KafkaError
@@ -22,6 +22,7 @@ from ottla.log.mending import mend
 from ottla.log.producers import CompletedTransaction, Marker, WrittenBatch, read_marker
 from ottla.log.segment import INT32_MAX, HarmedSegmentError, Segment, TornSegmentError
 from ottla.log.segmented import SegmentedLog
+from ottla.log.slices import FileSlice
 from ottla.log.txn_index import AbortedTransaction
 from ottla.records import HEADER_SIZE, BatchHeader, Buffer, check_crc, iter_batches, patch, read_header
 from ottla.records.batch import LOG_APPEND_TIME
@@ -29,6 +30,8 @@ from ottla.records.batch import LOG_APPEND_TIME
 logger = logging.getLogger(__name__)
 
 _REPAIR_AGAIN_MS = 60_000
+# From so much on, what is asked for is read when it is sent.
+UNREAD_BYTES = 64 * 1024
 
 T = TypeVar("T")
 _new_tuple = tuple.__new__  # a named one costs half as much so
@@ -195,7 +198,12 @@ class Log(SegmentedLog):
     # Reading
 
     def read(self, offset: int, max_bytes: int, upper_bound: int, min_one_batch: bool = True) -> Buffer:
-        """Whole batches from the one that holds `offset` on, of one segment.
+        """As `look_up`, but read."""
+        found = self.look_up(offset, max_bytes, upper_bound, min_one_batch)
+        return found.take(len(found)) if isinstance(found, FileSlice) else found
+
+    def look_up(self, offset: int, max_bytes: int, upper_bound: int, min_one_batch: bool = True) -> Buffer | FileSlice:
+        """Whole batches from the one that holds `offset` on, of one segment; many of them are not read yet.
 
         Only batches that end below `upper_bound` (exclusive), at most `max_bytes` bytes of them, but one batch in any
         case with `min_one_batch`. Empty at the end of the log. Raises KafkaError(OFFSET_OUT_OF_RANGE,
@@ -225,7 +233,7 @@ class Log(SegmentedLog):
         except OSError as error:
             self._fail(error, "read from")
 
-    def _read(self, offset: int, max_bytes: int, upper_bound: int, min_one_batch: bool) -> Buffer:
+    def _read(self, offset: int, max_bytes: int, upper_bound: int, min_one_batch: bool) -> Buffer | FileSlice:
         segment = self._active
         i = len(self._segments) - 1
         if offset < segment.base_offset:
@@ -247,12 +255,18 @@ class Log(SegmentedLog):
                 stop = position + segment.batch_size(position)
         if stop <= position:
             return b""
+        if stop - position >= UNREAD_BYTES and stop <= segment.sound_to:
+            fd = segment.open_files.pin(segment.open_file())
+            return FileSlice(segment, fd, position, stop, self._reading_failed)
         data = segment.read(position, stop)
         if stop > segment.sound_to:
             gapless = not self.config.compacts and segment.base_offset >= self.cleaned_to
             expected = max(offset, segment.base_offset) if gapless else None
             segment.check_frames(data, position, expected, segment_end)
         return data
+
+    def _reading_failed(self, error: OSError) -> NoReturn:
+        self._fail(error, "read from")
 
     def _repair(self, offset: int, problem: Exception) -> None:
         i = self._holder(offset)

@@ -36,8 +36,8 @@ from ottla.log.config import LogConfig
 from ottla.log.files import Files
 from ottla.log.home import Home
 from ottla.log.log import Log
+from ottla.log.open_files import OpenFiles
 from ottla.log.recovery import Opening, create_log, open_log
-from ottla.log.segment import OpenFiles
 
 logger = logging.getLogger(__name__)
 

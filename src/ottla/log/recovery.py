@@ -20,13 +20,13 @@ from ottla.log.files import Files
 from ottla.log.home import Home
 from ottla.log.index import CorruptIndexError, OffsetIndex, TimeIndex
 from ottla.log.log import Log
+from ottla.log.open_files import OpenFiles
 from ottla.log.producers import Producers
 from ottla.log.segment import (
     CLEANED,
     DELETED,
     SUFFIXES,
     SWAP,
-    OpenFiles,
     Segment,
     TornSegmentError,
     file_name,

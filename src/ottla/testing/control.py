@@ -115,7 +115,7 @@ class Control:
             partition = self._partition(topic, index)
             offset = max(positions.get(index, 0), partition.log.log_start_offset)
             while offset < partition.high_watermark:
-                data = partition.read(offset, READ_BYTES, READ_UNCOMMITTED, min_one_batch=True)
+                data = partition.log.read(offset, READ_BYTES, partition.high_watermark)
                 rows, following = _decoded(topic, index, data, offset)
                 found += rows
                 if following <= offset:

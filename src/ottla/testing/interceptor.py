@@ -23,7 +23,7 @@ from ottla.testing.rules import Hit, Kind, Rule
 if TYPE_CHECKING:
     from ottla.broker.broker import Broker
     from ottla.broker.dispatch import Dispatcher
-    from ottla.network.server import Connection, Frames
+    from ottla.network.connection import Connection, Frames
 
 T = TypeVar("T")
 CLIENT_ID = "ottla.testing.client_id"

@@ -143,13 +143,13 @@ def test_session_of_a_thousand_partitions_looks_only_at_the_one_that_changed(
     client.poll(min_bytes=0)
     read: list[int] = []
     partition_class = type(room.partition("t"))
-    original = partition_class.read
+    original = partition_class.look_up
 
     def counted(self: Any, *arguments: Any, **options: Any) -> bytes:
         read.append(self.topic_partition.partition)
         return original(self, *arguments, **options)
 
-    monkeypatch.setattr(partition_class, "read", counted)
+    monkeypatch.setattr(partition_class, "look_up", counted)
     room.append("t", b"x", index=617)
     assert values(client.poll()) == {("t", 617): [b"x"]}
     assert read == [617]

@@ -81,11 +81,11 @@ def test_acknowledgement_and_readers_wait_for_the_fsync() -> None:
     slow.append(b"a")
     assert slow.acknowledged == []
     assert slow.partition.high_watermark == 0
-    assert slow.partition.read(0, 1000, READ_UNCOMMITTED, min_one_batch=True) == b""
+    assert slow.partition.look_up(0, 1000, READ_UNCOMMITTED, min_one_batch=True) == b""
     slow.sync()()
     assert slow.acknowledged == [b"a"]
     assert slow.partition.high_watermark == 1
-    assert slow.partition.read(0, 1000, READ_UNCOMMITTED, min_one_batch=True) != b""
+    assert slow.partition.look_up(0, 1000, READ_UNCOMMITTED, min_one_batch=True) != b""
     assert slow.flushes == []
 
 

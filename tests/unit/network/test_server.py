@@ -14,7 +14,10 @@ import uvloop
 
 from ottla.common.completion import Completion
 from ottla.common.errors import ErrorCode, KafkaError
-from ottla.network.server import Connection, Dispatch, Frames, Limits, Server
+from ottla.common.unread import Unread
+from ottla.network.connection import Connection, Dispatch, Frames
+from ottla.network.limits import Limits
+from ottla.network.server import Server
 
 PATIENCE_S = 10.0
 
@@ -351,6 +354,142 @@ def test_client_that_reads_nothing_holds_little_memory_and_is_closed(
 
     run(story())
     assert "does not read" in caplog.text
+
+
+class Stored(Unread):
+    """A large part of an answer that counts what is taken of it."""
+
+    def __init__(self, data: bytes, *, fails_at: int | None = None) -> None:
+        self.data = data
+        self.taken = 0
+        self.fails_at = fails_at
+
+    def __len__(self) -> int:
+        return len(self.data) - self.taken
+
+    def take(self, size: int) -> bytes:
+        if self.fails_at is not None and self.taken >= self.fails_at:
+            raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, "the disk is gone")
+        piece = self.data[self.taken : self.taken + size]
+        self.taken += len(piece)
+        return piece
+
+
+def stored_answer(*parts: bytes | Stored) -> list[Any]:
+    """A frame of parts, some of which are not read yet."""
+    return [struct.pack(">i", sum(map(len, parts))), *parts]
+
+
+def test_what_is_read_when_it_is_sent_comes_whole_and_in_order(run: Run) -> None:
+    data = [bytes([i]) * (3 << 20) for i in (1, 2)]
+
+    def dispatch(connection: Connection, frame: memoryview) -> Frames:
+        if frame == b"small":
+            return [framed(b"after it")]
+        return stored_answer(b"head", Stored(data[0]), b"between", Stored(data[1]), b"tail")
+
+    async def story() -> None:
+        async with serving(dispatch) as broker:
+            client = await broker.connect()
+            for _ in range(3):
+                await client.send(framed(b"large") + framed(b"small"))
+                await asyncio.sleep(0.05)  # until nothing more fits between them
+                assert await client.receive() == b"head" + data[0] + b"between" + data[1] + b"tail"
+                assert await client.receive() == b"after it"
+
+    run(story())
+
+
+def test_of_an_answer_that_nobody_reads_only_what_the_socket_took_is_read(run: Run) -> None:
+    stored = Stored(bytes(200 << 20))
+
+    async def story() -> None:
+        async with serving(lambda connection, frame: stored_answer(stored)) as broker:
+            deaf, other = await broker.connect(), await broker.connect()
+            deaf.writer.transport.pause_reading()  # type: ignore[attr-defined]
+            await deaf.send(framed(b"all"))
+            await until(lambda: stored.taken > 0)
+            await asyncio.sleep(0.2)
+            assert stored.taken < 20 << 20
+            deaf.writer.transport.resume_reading()  # type: ignore[attr-defined]
+            assert len(await deaf.receive()) == 200 << 20
+            assert other is not None
+
+    run(story())
+
+
+def test_an_answer_that_cannot_be_read_to_its_end_ends_with_the_connection(
+    run: Run, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def story() -> None:
+        async with serving(lambda connection, frame: stored_answer(Stored(bytes(8 << 20), fails_at=2 << 20))) as broker:
+            client = await broker.connect()
+            await client.send(framed(b"all"))
+            assert await client.closed()
+            await until(lambda: not broker.server.connections)
+
+    run(story())
+    assert [record.getMessage().partition(": ")[2] for record in caplog.records] == ["the disk is gone"]
+
+
+def test_an_answer_under_way_is_sent_to_its_end_when_the_broker_stops(run: Run) -> None:
+    stored = Stored(bytes(64 << 20))
+
+    async def story() -> None:
+        async with serving(lambda connection, frame: stored_answer(stored)) as broker:
+            client = await broker.connect()
+            await client.send(framed(b"all"))
+            await until(lambda: stored.taken > 0)
+            closing = asyncio.create_task(broker.server.close(PATIENCE_S))
+            assert len(await client.receive()) == 64 << 20
+            assert await client.closed()
+            await closing
+
+    run(story())
+
+
+def test_a_reader_that_is_never_full_does_not_keep_others_waiting(run: Run) -> None:
+    """Whatever the transport takes at once, the others have their turn in between."""
+
+    async def story() -> None:
+        turns = 0
+
+        def count() -> None:
+            nonlocal turns
+            turns += 1
+            asyncio.get_running_loop().call_soon(count)
+
+        stored = Stored(bytes(64 << 20))
+        server = Server(echo)
+        connection = Connection(server, "PLAINTEXT")
+        greedy = Greedy()
+        connection.connection_made(greedy)
+        count()
+        connection._write(stored_answer(stored))
+        assert greedy.taken < 8 << 20
+        await until(lambda: greedy.taken == 4 + (64 << 20))
+        assert turns >= 10
+        connection.connection_lost(None)
+
+    run(story())
+
+
+class Greedy(asyncio.Transport):
+    """Takes all that it is given at once, as no socket does."""
+
+    taken = 0
+
+    def write(self, data: Any) -> None:
+        self.taken += len(data)
+
+    def writelines(self, list_of_data: Any) -> None:
+        self.taken += sum(map(len, list_of_data))
+
+    def set_write_buffer_limits(self, high: int | None = None, low: int | None = None) -> None:
+        pass
+
+    def is_closing(self) -> bool:
+        return False
 
 
 def test_slow_but_steady_reader_is_left_alone(run: Run) -> None:

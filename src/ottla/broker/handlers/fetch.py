@@ -18,7 +18,7 @@ from ottla.protocol.messages.fetch import FetchRequest, FetchResponse
 if TYPE_CHECKING:
     from ottla.broker.broker import Broker
     from ottla.broker.context import RequestContext
-    from ottla.network.server import Connection
+    from ottla.network.connection import Connection
 
 _WAITING = "fetch"
 
