@@ -232,9 +232,11 @@ def test_a_fetch_fails_for_one_partition_also_in_a_session(ottla: Ottla) -> None
     assert sorted(found) == [b"a", b"b", b"c", b"d"]
 
 
-def test_a_corrupt_batch_is_told_of_and_can_be_skipped(ottla: Ottla) -> None:
+@pytest.mark.parametrize("size", [1, 100_000], ids=["small", "read when it is sent"])
+def test_a_corrupt_batch_is_told_of_and_can_be_skipped(ottla: Ottla, size: int) -> None:
     topic = ottla.topic()
-    for value in ("a", "b", "c"):
+    a, b, c = (letter * size for letter in ("a", "b", "c"))
+    for value in (a, b, c):
         ottla.produce(topic, value)
     ottla.faults.corrupt(topic, offset=1)
     with Consumer(bootstrap_servers=ottla.bootstrap, auto_offset_reset="earliest") as consumer:
@@ -242,11 +244,11 @@ def test_a_corrupt_batch_is_told_of_and_can_be_skipped(ottla: Ottla) -> None:
         found: list[bytes] = []
         with pytest.raises(CorruptRecords, match=topic) as raised:
             poll_for_long(consumer, found)
-        assert found == [b"a"]
+        assert found == [a.encode()]
         assert "1" in str(raised.value)
         consumer.seek((topic, 0), 2)
         ottla.wait_until(lambda: found.extend(r.value for r in consumer.poll(0.05)) or len(found) == 2)
-        assert found == [b"a", b"c"]
+        assert found == [a.encode(), c.encode()]
 
 
 def test_a_batch_that_was_corrupt_on_its_way_once_is_read_by_stock_clients(ottla: Ottla) -> None:

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from ottla.common.completion import Completion
 from ottla.common.errors import ErrorCode, KafkaError
+from ottla.common.unread import joined
 from ottla.protocol import frames, registry
 from ottla.protocol.wire import DecodeError
 from ottla.records import iter_batches
@@ -349,7 +350,7 @@ class _Request:
         def apply(sent: Sequence[Any] | None) -> Any:
             if sent is None:
                 return None
-            whole = b"".join(sent)
+            whole = joined(sent)
             _, position = frames.decode_response_header(whole, self.header.api_key, self.version, 4)
             told, _ = registry.response_class(self.header.api_key).decode_from(whole, position, self.version)
             return self.encode(change(told))
