@@ -3,11 +3,20 @@
 from __future__ import annotations
 
 from collections import OrderedDict
-from typing import TYPE_CHECKING
+from typing import Protocol
 
-if TYPE_CHECKING:
-    from ottla.log.files import Files
-    from ottla.log.segment import Segment
+from ottla.log.files import Files
+
+
+class FileOwner(Protocol):
+    """What has a descriptor that may be closed, and is opened again when it is needed: a sealed segment."""
+
+    @property
+    def evictable(self) -> bool:
+        """Whether that may be now."""
+
+    def close_file(self) -> None:
+        """Close it."""
 
 
 class OpenFiles:
@@ -15,12 +24,12 @@ class OpenFiles:
 
     def __init__(self, limit: int = 1000) -> None:
         self.limit = limit
-        self._segments: OrderedDict[int, Segment] = OrderedDict()
+        self._segments: OrderedDict[int, FileOwner] = OrderedDict()
         # How many slices read from a descriptor, and which of these their segments have closed.
         self._pins: dict[int, int] = {}
         self._left: set[int] = set()
 
-    def touch(self, segment: Segment) -> None:
+    def touch(self, segment: FileOwner) -> None:
         """`segment` was opened or used just now."""
         segments = self._segments
         segments[id(segment)] = segment
@@ -32,7 +41,7 @@ class OpenFiles:
                     other.close_file()
                     return
 
-    def forget(self, segment: Segment) -> None:
+    def forget(self, segment: FileOwner) -> None:
         """`segment` was closed."""
         self._segments.pop(id(segment), None)
 
