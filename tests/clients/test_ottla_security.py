@@ -26,6 +26,7 @@ from ottla.clients import (
     TopicPartition,
     UnsupportedMechanism,
 )
+from ottla.clients.admin import Acl, AclOperation, AclResource
 from ottla.security.oauthbearer import OAuthToken, unsecured_jws
 from tests.peers.secured import MECHANISMS, SESSION_MS, SecuredKafka, password_of
 
@@ -285,10 +286,19 @@ def test_what_the_user_may_not_do_has_its_own_exception(secured: SecuredKafka, t
         consumer.assign([TopicPartition(topic_of_admin, 0)])
         with pytest.raises(TopicAuthorizationFailed, match=topic_of_admin):
             poll_for(consumer, 5)
+    seen = unique("seen")
+    with Admin(bootstrap_servers=secured.bootstrap) as admin:
+        admin.create_topic(seen, partitions=1)
+        # Else the topic is refused, too, now before the group and now after it.
+        rule = Acl(AclResource.topic(seen), "User:reader", AclOperation.DESCRIBE)
+        admin.create_acls([rule])
+        wait_until(lambda: rule in admin.describe_acls(), "the rule is known")
     with Consumer(settings, group_id="not-mine") as consumer:
-        consumer.subscribe(["any"])
+        consumer.subscribe([seen])
         with pytest.raises(GroupAuthorizationFailed):
             poll_for(consumer, 5)
+    with Admin(bootstrap_servers=secured.bootstrap) as admin:
+        admin.delete_acls([rule])
     with Admin(settings) as admin:
         with pytest.raises(TopicAuthorizationFailed):
             admin.create_topic(unique("not-mine"))
