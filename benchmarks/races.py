@@ -112,7 +112,7 @@ def _single(acks: int) -> Callable[[Broker, float], Figures]:
 
 
 RACES: dict[str, Race] = {
-    "produce-100": Race(_produce(100, "1", 1_000_000), {"MB/s": 1, "MB per broker-CPU-second": 3}),
+    "produce-100": Race(_produce(100, "1", 1_000_000), {"MB/s": 1, "MB per broker-CPU-second": 3}, warm_up_s=20),
     "produce-100-all": Race(_produce(100, "all", 1_000_000), {"MB/s": 1, "MB per broker-CPU-second": 3}),
     "produce-1k": Race(_produce(1000, "1", 400_000), {"MB/s": 1, "MB per broker-CPU-second": 3}),
     "produce-1k-all": Race(_produce(1000, "all", 400_000), {"MB/s": 1, "MB per broker-CPU-second": 3}),
