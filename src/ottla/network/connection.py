@@ -408,7 +408,7 @@ class Connection(asyncio.BufferedProtocol):
     def _send_pieces(self) -> None:
         """Give the transport a piece of what is outgoing; the next when it takes more, and others had their turn."""
         outgoing, transport = self._outgoing, self._transport
-        if outgoing is None or transport is None:
+        if outgoing is None or transport is None or transport.is_closing():
             return
         try:
             piece = _next_piece(outgoing)
