@@ -68,12 +68,17 @@ def test_by_timestamp_comes_the_first_record_of_that_time_or_later(log: Room) ->
     assert listed(log, MAX_TIMESTAMP) == (0, START_MS + 900, 3, 0)
 
 
-def test_timestamps_of_many_segments_are_looked_up_in_slices(room: Room, monkeypatch: pytest.MonkeyPatch) -> None:
+def fill_eight_segments(room: Room) -> None:
+    """One record in each, a millisecond after the one before."""
     room.create("t", segment_bytes="1048576")
     log = room.partition("t").log
     for i in range(8):
         room.append("t", b"%d" % i, timestamp=START_MS + i)
         log.roll()
+
+
+def test_timestamps_of_many_segments_are_looked_up_in_slices(room: Room, monkeypatch: pytest.MonkeyPatch) -> None:
+    fill_eight_segments(room)
     turns = []
 
     def later(work: Callable[[], None]) -> None:
@@ -91,11 +96,7 @@ def test_timestamps_of_many_segments_are_looked_up_in_slices(room: Room, monkeyp
 
 
 def test_slices_of_a_fast_disk_share_a_turn(room: Room, monkeypatch: pytest.MonkeyPatch) -> None:
-    room.create("t", segment_bytes="1048576")
-    log = room.partition("t").log
-    for i in range(8):
-        room.append("t", b"%d" % i, timestamp=START_MS + i)
-        log.roll()
+    fill_eight_segments(room)
     turns: list[Callable[[], None]] = []
     room.broker.later = turns.append
     monkeypatch.setattr(list_offsets, "SLICE", 2)
