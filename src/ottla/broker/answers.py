@@ -13,15 +13,19 @@ R = TypeVar("R")
 
 
 def answer(outcome: Completion[T], succeeded: Callable[[T], R], failed: Callable[[KafkaError], R]) -> Completion[R]:
-    """The response made of the outcome, or of the KafkaError that it failed with."""
+    """The response made of the outcome, or of the KafkaError that it failed with. Any other error fails it."""
     response: Completion[R] = Completion()
 
     def finish(done: Completion[T]) -> None:
         try:
-            made = succeeded(done.result())
-        except KafkaError as error:
-            made = failed(error)
-        response.complete(made)
+            try:
+                made = succeeded(done.result())
+            except KafkaError as error:
+                made = failed(error)
+        except Exception as error:  # noqa: BLE001 - not swallowed: the connection gets it and closes
+            response.fail(error)
+        else:
+            response.complete(made)
 
     outcome.on_done(finish)
     return response
@@ -33,7 +37,7 @@ def same(response: R) -> R:
 
 
 def gather(parts: list[Completion[Any]], merge: Callable[[list[Any]], Any]) -> Completion[Any]:
-    """Complete with `merge` of all results, in their order, when the last part is done. No part may fail."""
+    """Complete with `merge` of all results, in their order, when the last part is done; a part's error fails it."""
     whole: Completion[Any] = Completion()
     left = len(parts)
     if not left:
@@ -43,8 +47,14 @@ def gather(parts: list[Completion[Any]], merge: Callable[[list[Any]], Any]) -> C
     def one_done(_part: Completion[Any]) -> None:
         nonlocal left
         left -= 1
-        if not left:
-            whole.complete(merge([part.result() for part in parts]))
+        if left:
+            return
+        try:
+            merged = merge([part.result() for part in parts])
+        except Exception as error:  # noqa: BLE001 - not swallowed: the connection gets it and closes
+            whole.fail(error)
+        else:
+            whole.complete(merged)
 
     for part in parts:
         part.on_done(one_done)

@@ -9,6 +9,7 @@ A submitted operation is decided on the latest image; its records are one batch 
 transaction), appended at once. An fsync in a thread covers all that was appended before it; what is appended meanwhile
 waits for the next. Then the high watermark moves, the image is published, listeners run, completions complete, in this
 order. A disk that fails ends the shell: everything waiting fails with KAFKA_STORAGE_ERROR, and `on_failure` is called.
+A mistake in an operation fails that one alone; one of who is told of a commit is logged: the log goes on.
 
 The directory is KRaft's: `__cluster_metadata-0` with segments, snapshots and `quorum-state` (kraft.version 0: one
 static voter), and `bootstrap.checkpoint` beside it. Records that say nothing (NoOp) are not written.
@@ -219,7 +220,7 @@ class MetadataShell:
     def submit(self, operation: Callable[[Controller], Outcome[R]]) -> Completion[R]:
         """Decide an operation on the latest metadata; done with its response once its records are committed.
 
-        Fails with the KafkaError that the operation raises, with KAFKA_STORAGE_ERROR or NOT_CONTROLLER.
+        Fails with what the operation raises (a KafkaError, or a mistake), with KAFKA_STORAGE_ERROR or NOT_CONTROLLER.
         """
         return self._submit(operation, release=True)
 
@@ -236,7 +237,7 @@ class MetadataShell:
         try:
             outcome = operation(self._controller)
             self._append(outcome.records)
-        except KafkaError as error:
+        except Exception as error:  # noqa: BLE001 - not swallowed: whoever asked gets it
             completion.fail(error)
         else:
             response = outcome.response
@@ -392,6 +393,8 @@ class MetadataShell:
                 done.result()
             except KafkaError as error:
                 self._fail(error)
+            except Exception as error:  # noqa: BLE001 - the quorum would wait for this flush for ever
+                self._fail(KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"Cannot flush {self.log}: {error!r}"))
             else:
                 self._step(Flushed(target))
 
@@ -430,7 +433,7 @@ class MetadataShell:
         elif ready:
             self._publish(ready[-1].image)
         for item in ready:
-            item.done()
+            _tell(item.done)
 
     def _publish(self, image: MetadataImage) -> None:
         old = self.image
@@ -438,7 +441,7 @@ class MetadataShell:
             return
         self.image = image
         for listener in self._listeners:
-            listener(old, image)
+            _tell(listener, old, image)
 
     def _fail(self, error: KafkaError) -> None:
         """The disk failed: what is appended may never be durable, so nothing more can be promised."""
@@ -453,7 +456,7 @@ class MetadataShell:
     def _fail_waiting(self, error: KafkaError) -> None:
         waiting, self._waiting = self._waiting, deque()
         for item in waiting:
-            item.failed(error)
+            _tell(item.failed, error)
 
     # -- snapshots ---------------------------------------------------------------------------------------------
 
@@ -472,6 +475,14 @@ class MetadataShell:
     def begin_snapshot(self) -> None:
         """Begin a snapshot of the committed image; `tick` carries it on."""
         self._snapshots.begin(self.image)
+
+
+def _tell(told: Callable[..., object], *what: object) -> None:
+    """A mistake of one keeps nobody else from being told, nor the log from its next flush, without which it stands."""
+    try:
+        told(*what)
+    except Exception:
+        logger.exception("Who is told of the metadata made a mistake")
 
 
 def _parts(values: Iterable[bytes]) -> Iterable[list[bytes]]:

@@ -81,7 +81,9 @@ class Snapshotter:
             self._continue(self._writer)
         elif not self._saving and self._is_due(image):
             self.begin(image)
-        self._log.purge(self._clock.wall_ms())
+        due = self._log.purge(self._clock.wall_ms())
+        if due:
+            self._remove(due)
 
     def _is_due(self, image: MetadataImage) -> bool:
         if image.offset < self._end:
@@ -127,6 +129,19 @@ class Snapshotter:
                 self._clean()
 
         self._run(save).on_done(saved)
+
+    def _remove(self, paths: list[str]) -> None:
+        def remove() -> None:
+            for path in paths:
+                self._log.files.unlink(path)
+
+        def removed(done: Completion[None]) -> None:
+            try:
+                done.result()
+            except OSError as error:
+                logger.warning("What is no longer part of the metadata log stays until the next start: %s", error)
+
+        self._run(remove).on_done(removed)
 
     def _run(self, work: Callable[[], None]) -> Completion[None]:
         if self._run_in_thread is not None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import os
 from pathlib import Path
 
 import pytest
@@ -12,6 +13,7 @@ from ottla.broker.metadata_log import MAX_BATCH_BYTES, MetadataLogSettings, Meta
 from ottla.common.errors import ErrorCode, KafkaError
 from ottla.common.frozen import replace
 from ottla.controller import Outcome
+from ottla.log.files import Files
 from ottla.metadata.image import TOPIC, MetadataImage
 from ottla.protocol import metadata_records as m
 from ottla.records import iter_batches
@@ -117,6 +119,57 @@ def test_a_disk_that_fails_fails_everything_that_waits(tmp_path: Path) -> None:
         assert error.value.code == ErrorCode.KAFKA_STORAGE_ERROR
     assert len(failures) == 1
     assert "a" not in shell.image.topics_by_name
+
+
+def test_a_flush_without_a_descriptor_ends_it_and_keeps_nobody_waiting(tmp_path: Path) -> None:
+    class Scarce(Files):
+        scarce = False
+
+        def dup(self, fd: int) -> int:
+            if self.scarce:
+                raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
+            return super().dup(fd)
+
+    files, thread = Scarce(), Thread()
+    failures: list[KafkaError] = []
+    shell = open_shell(str(tmp_path), files=files, thread=thread, on_failure=failures.append)
+    register(shell)
+    asked = create(shell, "a")
+    files.scarce = True
+    thread.finish_one()
+    with pytest.raises(KafkaError, match="Too many open files"):
+        asked.result()
+    assert len(failures) == 1
+    files.scarce = False
+    shell.close()
+
+
+def test_a_mistake_of_who_is_told_of_a_commit_does_not_hold_up_the_log(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    thread = Thread()
+    shell = started(tmp_path, thread=thread)
+    seen: list[set[str]] = []
+
+    def listener(_: MetadataImage | None, new: MetadataImage) -> None:
+        if "a" in new.topics_by_name and "b" not in new.topics_by_name:
+            raise ZeroDivisionError("a listener's mistake")
+
+    def callback(_: object) -> None:
+        raise ZeroDivisionError("a client's mistake")
+
+    shell.subscribe(listener)
+    shell.subscribe(lambda _, new: seen.append(set(new.topics_by_name)))
+    first, second = create(shell, "a"), create(shell, "b")
+    first.on_done(callback)
+    for _ in range(2):
+        thread.finish_one()
+    assert first.done
+    assert second.done
+    assert seen == [set(), {"a"}, {"a", "b"}]
+    assert "a listener's mistake" in caplog.text
+    assert "a client's mistake" in caplog.text
+    shell.close()
 
 
 @pytest.mark.parametrize("seed", range(40))
@@ -241,6 +294,10 @@ def test_old_snapshots_and_the_log_before_them_go(tmp_path: Path) -> None:
     ids = snapshots.list_ids(shell.log.files, directory)
     assert len(ids) <= 2
     assert shell.log.log_start_offset > 0
+    shell.log.reconfigure(replace(shell.log.config, file_delete_delay_ms=0))
+    create(shell, "last")
+    shell.tick()
+    assert not list((tmp_path / LOG).glob("*.deleted")), "nor do their files stay"
     before = shell.image
     shell.close()
     again = started(tmp_path, settings=settings)
@@ -274,6 +331,18 @@ def test_producer_ids_are_never_given_twice(tmp_path: Path) -> None:
         given += [completion.result() for completion in waiting]
         shell.close()
     assert len(set(given)) == len(given) == 4500
+
+
+def test_a_mistake_in_an_operation_fails_that_one_alone(tmp_path: Path) -> None:
+    thread = Thread()
+    shell = started(tmp_path, thread=thread)
+    wrong = shell.submit(lambda _: Outcome([], 1 // 0))
+    with pytest.raises(ZeroDivisionError):
+        wrong.result()
+    asked = create(shell, "a")
+    thread.finish_one()
+    assert asked.done
+    shell.close()
 
 
 def test_a_damaged_vote_file_is_passed_over(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
