@@ -10,6 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ottla.broker import operations
+from ottla.broker.answers import answer
 from ottla.common.completion import Completion
 from ottla.common.errors import ErrorCode, KafkaError
 from ottla.common.ids import INTERNAL_TOPICS, ZERO_UUID, validate_topic_name
@@ -47,17 +48,14 @@ def handle(
     missing = _to_create(broker, context, request)
     if not missing:
         return _describe_once(broker, context, request)
-    response: Completion[MetadataResponse] = Completion()
 
-    def created(done: Completion[dict[str, KafkaError]]) -> None:
-        try:
-            failures = done.result()
-        except KafkaError as error:
-            failures = dict.fromkeys(missing, error)
-        response.complete(_describe(broker, context, request, failures))
+    def created(failures: dict[str, KafkaError]) -> MetadataResponse:
+        return _describe(broker, context, request, failures)
 
-    broker.auto_create_topics(missing).on_done(created)
-    return response
+    def failed(error: KafkaError) -> MetadataResponse:
+        return _describe(broker, context, request, dict.fromkeys(missing, error))
+
+    return answer(broker.auto_create_topics(missing), created, failed)
 
 
 def _is_invalid(context: RequestContext, request: MetadataRequest) -> bool:
