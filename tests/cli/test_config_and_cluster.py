@@ -65,6 +65,8 @@ def test_brokers_have_settings_of_their_own_and_shared_ones(ottla: Run, ours: Ad
         assert {row["name"] for row in shared} == {"default"}
     finally:
         assert ottla("config", "unset", "broker", "default", "log.cleaner.threads").code == 0
+    fixed = ottla("config", "set", "broker", node_id, "log.dirs=/elsewhere")
+    assert (fixed.code, "It is read when a broker starts" in fixed.err) == (1, True), fixed.err
     missing = ottla("config", "list", "broker", "777")
     assert missing.err.startswith("ottla: there is no broker '777'\n       There are: ")
 

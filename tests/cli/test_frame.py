@@ -25,6 +25,7 @@ from ottla.cli.connect import client_settings
 from ottla.cli.main import COMMANDS, parser_for
 from ottla.cli.output import Column, Output, number, one_line, size
 from ottla.cli.terminal import Failure
+from tests.clients.support import unique
 from tests.conftest import RunningBroker
 
 from .conftest import Run
@@ -137,6 +138,16 @@ def test_settings_take_units_where_they_are_amounts(word: str, value: str) -> No
     assert list(values.assignments([word]).values()) == [value]
 
 
+@pytest.mark.parametrize(
+    ("word", "units"), [("retention.ms=12x", "ms, s, min"), ("segment.bytes=1q", "KiB, MiB"), ("a.ms=1KiB", "ms, s")]
+)
+def test_a_unit_that_there_is_not_is_told(word: str, units: str) -> None:
+    with pytest.raises(Failure, match="is no unit") as caught:
+        values.assignments([word])
+    assert units in caught.value.advice[0]
+    assert caught.value.exit_code == 2
+
+
 # -- the cluster that is meant -----------------------------------------------------------------------------------
 
 
@@ -222,6 +233,25 @@ def test_nobody_reading_on_ends_it_quietly(broker: RunningBroker) -> None:
     assert ended.stdout.startswith("SETTING")
     assert ended.stdout.splitlines()[-1] in ("0", "141")
     assert ended.stderr == ""
+
+
+@pytest.mark.parametrize("words", ["config list broker 1 --all", "consume {topic} -e", "--help"])
+def test_a_full_disk_is_told_in_a_line(words: str, broker: RunningBroker, topic: str) -> None:
+    command = f"{shlex.join(OTTLA)} {words.format(topic=topic)} > /dev/full"
+    environment = {**os.environ, "OTTLA_BOOTSTRAP": broker.bootstrap, "PYTHONUNBUFFERED": ""}
+    ended = subprocess.run(
+        ["bash", "-c", command], capture_output=True, text=True, timeout=30, env=environment, check=False
+    )
+    assert (ended.returncode, ended.stderr) == (1, "ottla: the output cannot be written: No space left on device\n")
+
+
+@pytest.mark.parametrize("closed", ["<&-", ">&-", "2>&-", "<&- >&- 2>&-"])
+def test_streams_may_be_closed_as_under_a_supervisor(closed: str, ottla: Run, broker: RunningBroker) -> None:
+    topic = unique("closed")
+    command = f"{shlex.join(OTTLA)} topic create {topic} -b {broker.bootstrap} {closed}"
+    ended = subprocess.run(["bash", "-c", command], capture_output=True, text=True, timeout=30, check=False)
+    assert (ended.returncode, ended.stderr) == (0, "")
+    assert topic in ottla("topic", "list", "--quiet").out.split()
 
 
 def on_a_terminal(words: list[str], typed: str, until: str) -> tuple[int, str]:

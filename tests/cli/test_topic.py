@@ -158,9 +158,20 @@ def test_an_unknown_setting_is_answered_with_the_nearest(ottla: Run, topic: str)
     ]
 
 
+def test_an_unknown_setting_of_a_new_topic_too(ottla: Run) -> None:
+    answer = ottla("topic", "create", "new", "--config", "retention.mss=1")
+    assert (answer.code, answer.err.splitlines()) == (
+        1,
+        ["ottla: topics have no setting 'retention.mss'", "       Did you mean retention.ms?"],
+    )
+    answer = ottla("topic", "create", "new", "--config", "cleanup.policy=none")
+    assert (answer.code, "cleanup.policy" in answer.err) == (1, True)
+
+
 @pytest.mark.parametrize(
     ("words", "said"),
     [
+        ([], "which verb? There are create, list, "),
         (["create"], "which topic?"),
         (["create", "x", "--partitions", "0"], "--partitions is 0"),
         (["create", "x", "--partitions", "many"], "invalid int value"),

@@ -6,6 +6,7 @@ clients, addresses) share.
 """
 
 import argparse
+import time
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -17,7 +18,7 @@ from ottla.cli.parsing import Verb, add_verbs, nearest, run_verb
 from ottla.cli.terminal import Failure
 
 if TYPE_CHECKING:
-    from ottla.clients.admin import Admin, ConfigEntry, ConfigResource
+    from ottla.clients.admin import Admin, ConfigEntry, ConfigResource, ConfigSource
 
 EXAMPLES = """
 ottla config list topic orders
@@ -29,6 +30,7 @@ ottla config list broker 1 --all
 
 KINDS = ("topic", "broker", "group", "broker-logger", "client-metrics")
 _ANY_BROKER = ("default", "")
+_HEARD_S = 2.0  # until what was changed is shown as it was all the same
 
 run = run_verb
 
@@ -220,14 +222,24 @@ _COLUMNS = [
 
 def _was_set(entry: "ConfigEntry", resource: "ConfigResource") -> bool:
     """Whether somebody set it: for a topic or group on itself, for a broker anywhere."""
+    from ottla.clients.admin import ResourceType
+
+    if resource.type in (ResourceType.BROKER, ResourceType.BROKER_LOGGER):
+        return not entry.is_default
+    return entry.source is _own_source(resource)
+
+
+def _own_source(resource: "ConfigResource") -> "ConfigSource | None":
+    """Where the settings come from that were set for this very resource."""
     from ottla.clients.admin import ConfigSource, ResourceType
 
-    own = {
+    return {
         ResourceType.TOPIC: ConfigSource.TOPIC,
         ResourceType.GROUP: ConfigSource.GROUP,
         ResourceType.CLIENT_METRICS: ConfigSource.CLIENT_METRICS,
+        ResourceType.BROKER: ConfigSource.BROKER if resource.name else ConfigSource.CLUSTER_DEFAULT,
+        ResourceType.BROKER_LOGGER: ConfigSource.BROKER_LOGGER,
     }.get(resource.type)
-    return entry.source is own if own is not None else not entry.is_default
 
 
 # -- changing ----------------------------------------------------------------------------------------------------
@@ -269,7 +281,7 @@ def change(
     for resource, wanted in changes.items():
         _check_known(admin, wanted, before[resource], resource)
     admin.alter_configs(changes, validate_only=dry_run)
-    after = before if dry_run else admin.describe_configs(changes)
+    after = before if dry_run else _described_after(admin, changes, before)
     for resource, wanted in changes.items():
         for name, value in wanted.items():
             old, new = before[resource].get(name), after[resource].get(name)
@@ -282,6 +294,35 @@ def change(
                 "changed": not dry_run,
             }
             output.done(_changed_text(output, row, value, dry_run=dry_run), row)
+
+
+def _described_after(
+    admin: "Admin",
+    changes: "Mapping[ConfigResource, Mapping[str, object]]",
+    before: "Mapping[ConfigResource, Mapping[str, ConfigEntry]]",
+) -> "Mapping[ConfigResource, Mapping[str, ConfigEntry]]":
+    """The settings as they are now. Kafka's brokers hear of a change a moment after the controller has made it."""
+    deadline_s = time.monotonic() + _HEARD_S
+    while True:
+        after = admin.describe_configs(changes)
+        waiting = any(
+            _is_change(resource, before[resource].get(name), value)
+            and before[resource].get(name) == after[resource].get(name)
+            for resource, wanted in changes.items()
+            for name, value in wanted.items()
+        )
+        if not waiting or time.monotonic() >= deadline_s:
+            return after
+        time.sleep(0.05)
+
+
+def _is_change(resource: "ConfigResource", old: "ConfigEntry | None", value: object) -> bool:
+    """Whether setting this value surely shows."""
+    if value is None:
+        return old is not None and old.source is _own_source(resource)
+    if not isinstance(value, str) or (old is not None and old.is_sensitive):
+        return False
+    return old is None or str(old.value).casefold() != value.strip().casefold()
 
 
 def _changed_text(output: Output, row: Mapping[str, Any], value: object, *, dry_run: bool) -> str:

@@ -41,7 +41,9 @@ def _advice(error: errors.ClientError) -> tuple[str, ...]:
     if isinstance(error, errors.NonEmptyGroup):
         return ("Stop its members first; `ottla group describe` shows them.",)
     if isinstance(error, errors.UnsupportedByBroker):
-        return ("`ottla cluster` shows what the brokers can do.",)
+        return ("The broker is older than that, or does not have it: Ottla's docs/protocol.md says what it has.",)
+    if "Cannot update these configs dynamically" in str(error) and "restart" not in str(error):
+        return ("It is read when a broker starts: from its server.properties, or `ottla up -X NAME=VALUE`.",)
     if isinstance(error, (errors.RequestTimedOut, errors.ConnectionLost)):
         return ("It may have been done all the same: look before you try again.",)
     return ()

@@ -14,7 +14,7 @@ from collections.abc import Sequence
 
 from ottla import __version__
 from ottla.cli.parsing import Parser, indented
-from ottla.cli.terminal import Failure, Style, quiet_pipe
+from ottla.cli.terminal import Failure, Style, open_closed_streams, quiet_pipe
 
 # heading -> name -> (module, one line for --help)
 GROUPS: dict[str, dict[str, tuple[str, str]]] = {
@@ -60,6 +60,7 @@ examples:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command; returns the exit code."""
+    open_closed_streams()
     words = list(sys.argv[1:] if arguments is None else arguments)
     chosen = next((word for word in words if not word.startswith("-")), None)
     with quiet_pipe():

@@ -72,9 +72,12 @@ class Parser(argparse.ArgumentParser):
         super().__init__(**settings)  # type: ignore[arg-type]
         self._positionals.title = "arguments"
         self._intermixed = False
+        self.verbs: tuple[str, ...] = ()
 
     def error(self, message: str) -> NoReturn:
         """One line about what is wrong and one about where to look, exit code 2."""
+        if self.verbs and message.endswith(": VERB"):
+            message = f"which verb? There are {', '.join(self.verbs)}"
         style = Style.of(sys.stderr)
         self.exit(2, f"{style.red(f'{self.prog}: {message}')}\n       `{self.prog} --help` shows what it takes.\n")
 
@@ -126,6 +129,8 @@ def nearest(word: str, known: Iterable[str]) -> str | None:
 def add_verbs(parser: argparse.ArgumentParser, verbs: Mapping[str, Verb]) -> None:
     """Give `parser` its verbs; the chosen one's function becomes `options.verb_run`."""
     rows = parser.add_subparsers(dest="verb", metavar="VERB", title="verbs", required=True, parser_class=Parser)
+    if isinstance(parser, Parser):
+        parser.verbs = tuple(verbs)
     for name, verb in verbs.items():
         each = rows.add_parser(
             name,

@@ -44,7 +44,7 @@ Numbered = tuple[str, int, "NewRecord | BadRecord"]
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The options of `ottla produce`."""
     parser.add_argument("topic", metavar="TOPIC", help="where to; - is each record's own: %%t, or topic in JSON")
-    parser.add_argument("files", nargs="*", metavar="FILE", help="read these instead of standard input")
+    parser.add_argument("files", nargs="*", default=[], metavar="FILE", help="read these instead of standard input")
     what = parser.add_argument_group("what a record is")
     what.add_argument(
         "-f", "--format", metavar="FORMAT",

@@ -1,5 +1,6 @@
 """Log directories before a broker opens them: where they are by default, whose they are, how they are formatted."""
 
+import errno
 import os
 
 from ottla.cli.terminal import Failure
@@ -66,6 +67,8 @@ def format_one(directory: str, cluster_id: str, node_id: int, *, ignore_formatte
 def unusable(directory: str, error: OSError) -> Failure:
     """The failure for a directory that cannot be created, read or written."""
     reason = error.strerror or str(error)
+    if error.errno in (errno.EEXIST, errno.ENOTDIR):
+        reason = "there is a file of that name, or of a part of it"
     return Failure(
         f"the data directory {directory} cannot be used: {reason}",
         "Give another one with --data DIR, or make this one yours.",

@@ -1,5 +1,6 @@
 """What a person sees: colours where the terminal has them, failures without a traceback, one-line logs."""
 
+import errno
 import logging
 import os
 import sys
@@ -7,6 +8,9 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TextIO
+
+# What the record kernels are where they were not built.
+NOT_COMPILED = "plain Python, which is slower: the install found no C compiler, or OTTLA_KERNELS asks for it"
 
 
 class Failure(Exception):
@@ -101,13 +105,49 @@ def start_logging(level: str) -> None:
     logging.basicConfig(level=level.upper(), handlers=[handler], force=True)
 
 
+_CANNOT_WRITE = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO})
+
+
 @contextmanager
 def quiet_pipe() -> Iterator[None]:
-    """End quietly, with exit code 141 as a shell has it for SIGPIPE, when nobody reads on (`| head`)."""
+    """End quietly, with exit code 141 as a shell has it for SIGPIPE, when nobody reads on (`| head`).
+
+    Where standard output goes to a file and its disk is full, that is one line and exit code 1.
+    """
     try:
-        yield
-        sys.stdout.flush()
+        try:
+            yield
+        finally:
+            sys.stdout.flush()
     except BrokenPipeError:
-        # The interpreter flushes standard output once more at exit.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        _forget_standard_output()
         raise SystemExit(141) from None
+    except OSError as error:
+        # What writes a file of its own names it, or has made a Failure of it.
+        if error.errno not in _CANNOT_WRITE or error.filename is not None:
+            raise
+        _forget_standard_output()
+        print(Style.of(sys.stderr).red(f"ottla: the output cannot be written: {error.strerror}"), file=sys.stderr)
+        raise SystemExit(1) from None
+
+
+def _forget_standard_output() -> None:
+    """The interpreter flushes standard output once more at exit."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+def open_closed_streams() -> None:
+    """Give a process that was started without standard input, output or error /dev/null for it.
+
+    Else the next file or socket gets that number, is written to as if it were standard output, and is more than an
+    event loop takes.
+    """
+    for number, name in enumerate(("stdin", "stdout", "stderr")):
+        if getattr(sys, name) is None:
+            opened = os.open(os.devnull, os.O_RDONLY if number == 0 else os.O_WRONLY)
+            if opened == number:  # as the lowest number that is free
+                os.set_inheritable(opened, True)
+            else:
+                os.dup2(opened, number)
+                os.close(opened)
+            setattr(sys, name, open(number, "r" if number == 0 else "w", closefd=False))  # noqa: SIM115

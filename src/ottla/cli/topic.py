@@ -9,7 +9,7 @@ from ottla.cli import human, topic_describe, values
 from ottla.cli.connect import add_connection_arguments, open_admin
 from ottla.cli.names import add_name_arguments, choose, confirmed, enumerated, names_of
 from ottla.cli.output import Column, Output, add_output_arguments, number, size
-from ottla.cli.parsing import Verb, add_verbs, run_verb
+from ottla.cli.parsing import Verb, add_verbs, nearest, run_verb
 from ottla.cli.terminal import Failure
 
 if TYPE_CHECKING:
@@ -118,7 +118,7 @@ def _create_arguments(parser: argparse.ArgumentParser) -> None:
 
 def _create(options: argparse.Namespace) -> int:
     from ottla.clients.admin import NewTopic, PartialFailure
-    from ottla.clients.errors import TopicAlreadyExists
+    from ottla.clients.errors import InvalidConfig, TopicAlreadyExists
 
     output = Output(options)
     placed = _assignments(options.replica_assignment) if options.replica_assignment else None
@@ -142,11 +142,22 @@ def _create(options: argparse.Namespace) -> int:
             passed = [name for name, error in errors.items() if isinstance(error, TopicAlreadyExists)]
             if not options.if_not_exists or len(passed) < len(errors):
                 _tell_created(output, created.values(), dry_run=options.dry_run)
+                if any(isinstance(error, InvalidConfig) for error in errors.values()):
+                    _check_settings(config)
                 raise
         _tell_created(output, created.values(), dry_run=options.dry_run)
         for name in errors:
             output.done(f"{name}: exists already", {"topic": name, "created": False})
     return 0
+
+
+def _check_settings(names: Iterable[str]) -> None:
+    """Raise Failure for a setting that looks like a topic's and is none: the broker, which refused it, says no more."""
+    from ottla.config import TOPIC_SETTINGS
+
+    for name in names:
+        if name not in TOPIC_SETTINGS and (near := nearest(name, TOPIC_SETTINGS)):
+            raise Failure(f"topics have no setting {name!r}", f"Did you mean {near}?")
 
 
 def _tell_created(output: Output, created: Iterable[Any], *, dry_run: bool) -> None:

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 
 from ottla.cli import settings
 from ottla.cli.storage import directories_of, unusable
-from ottla.cli.terminal import Failure, Style, start_logging
+from ottla.cli.terminal import NOT_COMPILED, Failure, Style, start_logging
 from ottla.common.errors import KafkaError
 from ottla.config import BrokerConfig
 from ottla.log.storage import StorageError
@@ -68,7 +68,10 @@ def run(options: argparse.Namespace) -> int:
 
 async def _serve(config: BrokerConfig) -> None:
     from ottla.broker.server import serve
+    from ottla.records.kernels import COMPILED
 
+    if not COMPILED:
+        logger.warning("The record kernels are %s", NOT_COMPILED)
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
 

@@ -25,7 +25,7 @@ def assignments(words: Iterable[str]) -> dict[str, str]:
 
 
 def broker_value(name: str, value: str) -> str:
-    """The value as the broker takes it: `retention.ms` of `7d` is 604800000."""
+    """The value as the broker takes it: `retention.ms` of `7d` is 604800000; raises Failure for an unknown unit."""
     amount = _AMOUNT.fullmatch(value.strip())
     if amount is None:
         return value
@@ -36,6 +36,9 @@ def broker_value(name: str, value: str) -> str:
         factor = _BYTES.get(unit.removesuffix("ib").removesuffix("b") or "b")
         if factor is not None:
             return str(round(count * factor))
+    if is_time(name) or is_size(name):
+        units = "ms, s, min, h, d or w" if is_time(name) else "B, KiB, MiB, GiB or TiB"
+        raise Failure(f"{name}={value}: {amount[2]!r} is no unit of it", f"It may be {units}.", exit_code=2)
     return value
 
 

@@ -5,6 +5,7 @@ import platform
 from importlib import metadata
 
 from ottla import __version__
+from ottla.cli.terminal import NOT_COMPILED
 
 KAFKA = "4.3"
 
@@ -22,4 +23,7 @@ def run(options: argparse.Namespace) -> int:  # noqa: ARG001 - every command tak
             print(f"{name} {metadata.version(name)}")
         except metadata.PackageNotFoundError:
             print(f"{name} is not installed")
+    from ottla.records.kernels import COMPILED
+
+    print("kernels are compiled" if COMPILED else f"kernels are {NOT_COMPILED}")
     return 0

@@ -1,5 +1,6 @@
 """The command line: what it understands, what it says, and how a broker starts and stops."""
 
+import os
 import signal
 import socket
 import subprocess
@@ -14,6 +15,7 @@ from ottla.cli import settings
 from ottla.cli.main import COMMANDS, main, parser_for
 from ottla.cli.terminal import Failure
 from ottla.config import BrokerConfig
+from ottla.records.kernels import is_compiled
 
 
 def config_of(*words: str) -> BrokerConfig:
@@ -148,7 +150,19 @@ def test_formatted_directory_says_which_node_it_is(tmp_path: Path) -> None:
 def test_directory_that_cannot_be_made_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "file").write_text("")
     assert main(["format", "--data", str(tmp_path / "file" / "x")]) == 1
-    assert f"{tmp_path}/file/x cannot be used" in capsys.readouterr().err
+    assert f"{tmp_path}/file/x cannot be used: there is a file of that name" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("module", ["ottla", "ottla.cli.main"])
+def test_it_is_a_module_too_and_says_which_kernels_serve(module: str) -> None:
+    told = {}
+    for kernels in ("auto", "fallback"):
+        environment = {**os.environ, "OTTLA_KERNELS": kernels}
+        words = [sys.executable, "-m", module, "version"]
+        answer = subprocess.run(words, capture_output=True, text=True, check=True, timeout=30, env=environment)
+        told[kernels] = answer.stdout.splitlines()[-1]
+    assert told["auto"] == ("kernels are compiled" if is_compiled() else told["fallback"])
+    assert told["fallback"].startswith("kernels are plain Python, which is slower")
 
 
 # -- a real process --------------------------------------------------------------------------------------------

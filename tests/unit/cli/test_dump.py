@@ -15,6 +15,8 @@ from ottla.cli.dump.files import Found, dump_file
 from ottla.cli.dump.rows import Row
 from ottla.cli.dump.segment import Depth
 from ottla.cli.main import main
+from ottla.log.epochs import EpochEntry, LeaderEpochs
+from ottla.log.files import Files
 from ottla.records import Codec, encode_batch, encode_end_transaction_marker, patch
 
 START = 1_700_000_000_000
@@ -72,6 +74,20 @@ def test_a_sound_log_is_said_to_be_sound(
     assert code == 0, out
     assert "4 batches, 40 records" in out
     assert "4 files, nothing damaged" in out
+
+
+def test_leader_epochs_as_a_broker_writes_them_are_sound(
+    log: Callable[..., Path], capsys: pytest.CaptureFixture[str]
+) -> None:
+    directory = log(batches(4))
+    LeaderEpochs(Files(), str(directory), [EpochEntry(0, 0), EpochEntry(1, 20)]).write()
+    code, out = verify(directory, capsys)
+    assert (code, "4 files, nothing damaged" in out) == (0, True), out
+    assert "leader-epoch-checkpoint  2 entries" in out
+    text = (directory / "leader-epoch-checkpoint").read_text()
+    (directory / "leader-epoch-checkpoint").write_text(text.replace("1 20", "3 20", 1))
+    code, out = verify(directory, capsys)
+    assert (code, "the epoch 1 from 20 on does not rise" in out) == (1, True), out
 
 
 def test_each_damage_is_named_with_its_place(log: Callable[..., Path], capsys: pytest.CaptureFixture[str]) -> None:
