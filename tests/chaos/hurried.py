@@ -1,11 +1,15 @@
 """`ottla up` whose chores are done twenty times a second: deaths are to hit them, and lives are short.
 
 `python hurried.py up ...` is `ottla up ...`. Settings make some chores frequent, but not metadata snapshots and
-compaction, which are looked after once a second.
+compaction, which are looked after once a second. SIGUSR1 makes it tell what its threads do, SIGUSR2 what waits in it.
 """
 
 from __future__ import annotations
 
+import asyncio
+import faulthandler
+import json
+import signal
 import sys
 from collections.abc import Callable
 
@@ -14,6 +18,7 @@ from ottla.broker.housekeeping import Housekeeping
 from ottla.cli import main
 
 INTERVAL_MS = 50
+WAITING = "What waits: "
 
 
 class Hurried(Housekeeping):
@@ -24,6 +29,47 @@ class Hurried(Housekeeping):
         super().every(name, min(interval_ms, INTERVAL_MS), chore, first_ms=min(first_ms, INTERVAL_MS))
 
 
+class Asked(server.Node):
+    """A node that tells what waits in it."""
+
+    async def start(self) -> server.Bootstrap:
+        bootstrap = await super().start()
+        asyncio.get_running_loop().add_signal_handler(signal.SIGUSR2, self._tell)
+        return bootstrap
+
+    def _tell(self) -> None:
+        print(f"{WAITING}{json.dumps(self.waiting())}", file=sys.stderr, flush=True)
+
+    def waiting(self) -> dict[str, object]:
+        """How far the metadata log is, and who waits for it, for a producer id, for a thread, for a partition."""
+        assert self._server is not None
+        metadata = self.broker.metadata
+        ids, snapshots = metadata._producer_ids, metadata._snapshots
+        return {
+            "metadata": {
+                "end": metadata.log.log_end_offset,
+                "flushed": metadata.log.flushed_offset,
+                "committed": metadata.raft.high_watermark,
+                "flushing": metadata.raft._flushing,
+                "flush due": metadata._flush_due,
+                "waiting": len(metadata._waiting),
+                "failure": str(metadata._failure),
+                "snapshot": "being saved" if snapshots._saving else "begun" if snapshots._writer else None,
+            },
+            "producer ids": {"left": ids._end - ids._next, "asked for more": ids._asked, "waiting": len(ids._waiting)},
+            "queue of the threads": self._threads._executor._work_queue.qsize(),
+            "connections": len(self._server.connections),
+            "answers to come": sum(each._pending is not None for each in self._server.connections),
+            "not written to": sum(each._write_paused_tick is not None for each in self._server.connections),
+            "partitions": {
+                f"{each.topic_partition}": [each.high_watermark, each.log.log_end_offset, len(each._waiting)]
+                for each in self.broker.partitions
+            },
+        }
+
+
 if __name__ == "__main__":
+    faulthandler.register(signal.SIGUSR1)
     server.Housekeeping = Hurried  # type: ignore[misc]
+    server.Node = Asked  # type: ignore[misc]
     sys.exit(main.main(sys.argv[1:]))

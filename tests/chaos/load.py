@@ -34,10 +34,16 @@ class Load(threading.Thread):
         self.sent = [0] * partitions
         self.acknowledged: list[dict[int, int]] = [{} for _ in range(partitions)]
         self.failures: list[str] = []
+        self.last_trouble = "none"
         self._stopping = threading.Event()
 
     def total(self) -> int:
         return sum(len(each) for each in self.acknowledged)
+
+    def state(self) -> str:
+        """How far it is, for a person."""
+        ended = "" if self.is_alive() else " and ended"
+        return f"{self.name}: {self.total()} of {sum(self.sent)} acknowledged{ended}, last trouble: {self.last_trouble}"
 
     def run(self) -> None:
         try:
@@ -85,6 +91,7 @@ class Confluent(Load):
                 "retry.backoff.ms": 50,
                 "socket.timeout.ms": 5000,
                 "log_level": 0,
+                "error_cb": self._in_trouble,
                 **self.settings,
             }
         )
@@ -95,6 +102,9 @@ class Confluent(Load):
         left = producer.flush(WAIT_S)
         if left:
             self.failures.append(f"{self.name}: {left} were never acknowledged")
+
+    def _in_trouble(self, error: KafkaError) -> None:
+        self.last_trouble = f"{error} at {time.strftime('%H:%M:%S')}"
 
     def _delivered(self, error: KafkaError | None, message: Message) -> None:
         if error is not None:

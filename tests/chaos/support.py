@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import contextlib
 import json
+import os
 import re
+import signal
 import struct
 import threading
 import time
@@ -21,6 +23,8 @@ from tests.clients.wire import STARTING, Connection, ConnectionClosed, batch, fe
 from tests.ottla_process import OttlaProcess
 
 WAIT_S = 20.0
+ANSWER_WITHIN_S = 5.0
+WAITING = "What waits: "  # as hurried.py says
 KAFKA_STORAGE_ERROR = 56
 _NUMBER = re.compile(rb"number=(\d{12});")
 
@@ -44,6 +48,17 @@ class HurriedProcess(OttlaProcess):
     def command(self) -> list[str]:
         command = super().command()
         return [command[0], str(Path(__file__).parent / "hurried.py"), *command[command.index("up") :]]
+
+    def ask(self) -> str:
+        """What its threads do, what waits in it, and what it wrote last; without an answer its loop stands still."""
+        since = self.log_size()
+        os.kill(self.pid, signal.SIGUSR1)
+        os.kill(self.pid, signal.SIGUSR2)
+        deadline = time.monotonic() + ANSWER_WITHIN_S
+        while WAITING not in self.log_tail(since) and time.monotonic() < deadline:
+            time.sleep(0.01)
+        before = self.log_path.read_bytes()[:since].decode(errors="replace")
+        return f"{self.log_tail(since)}\nIts log before that:\n{before[-4000:]}"
 
 
 def value_of(number: int, size: int) -> bytes:

@@ -106,8 +106,14 @@ class Chaos:
         before, deadline = [load.total() for load in self.loads], time.monotonic() + WAIT_S
         while any(load.total() == total for load, total in zip(self.loads, before, strict=True)):
             assert not self.failures(), self.failures()[:3]
-            assert time.monotonic() < deadline, f"no progress: {before}, {[load.total() for load in self.loads]}"
+            assert time.monotonic() < deadline, self.what_stands_still(before)
             time.sleep(0.005)
+
+    def what_stands_still(self, before: list[int]) -> str:
+        """All that can be known of it: rare stalls are not seen twice."""
+        self.process.assert_no_traceback()
+        states = [f"{load.state()}; {then} before" for load, then in zip(self.loads, before, strict=True)]
+        return "\n".join([f"Not all get on after {self.kills} kills:", *states, self.process.ask()])
 
     def churn(self) -> None:
         """A topic comes, another goes: metadata is written. What was answered must hold."""
