@@ -116,6 +116,13 @@ WIRE = (
         (f"{SERVER}::test_thousands_of_frames_in_one_read_do_not_keep_others_waiting",),
     ),
     Mutation(
+        "overload: all who pipeline share a turn of the loop",
+        "network/server.py",
+        "        self.frames_per_turn = max(min(FRAMES_PER_ROUND // turns, FRAMES_PER_TURN), LEAST_FRAMES_PER_TURN)\n",
+        "        self.frames_per_turn = FRAMES_PER_TURN\n",
+        (f"{SERVER}::test_a_hundred_that_pipeline_share_a_turn_of_the_loop",),
+    ),
+    Mutation(
         "an idle connection owns no buffer",
         "network/connection.py",
         '        self._transport = cast("asyncio.Transport", transport)\n',

@@ -39,8 +39,9 @@ SCRATCH_BYTES = 256 * 1024
 # A frame up to this size gets its whole buffer at once; a larger one as it arrives, for a size is only a claim.
 TRUSTED_FRAME_BYTES = 2 * 1024 * 1024
 READ_AHEAD_BYTES = 64 * 1024
-# Then it is the turn of others: one read can hold ten thousand small requests.
-FRAMES_PER_TURN = 200
+# Of one who pipelines small requests while many do.
+SMALL_READ_BYTES = 16 * 1024
+LEAST_FRAMES_PER_TURN = 8
 WRITE_HIGH_WATER_BYTES = 256 * 1024
 # Up to here copying small answers into one beats a gathering write.
 JOIN_BYTES = 32 * 1024
@@ -61,9 +62,11 @@ class Connection(asyncio.BufferedProtocol):
         "_close_callbacks",
         "_filled",
         "_last_tick",
+        "_left",
         "_outgoing",
         "_pending",
         "_reading_paused",
+        "_round",
         "_server",
         "_transport",
         "_unsent_bytes",
@@ -97,6 +100,8 @@ class Connection(asyncio.BufferedProtocol):
         self._pending: Completion[Frames] | None = None
         # Its turn ended before its frames did.
         self._backlog = False
+        # The last round in which it had a turn worth the name, and how many frames were left of that.
+        self._round = self._left = 0
         self._reading_paused = False
         self._waits_for_memory = False
         # While writing is paused: when the client last took some of its answers, and how much was left then.
@@ -234,10 +239,11 @@ class Connection(asyncio.BufferedProtocol):
         answers: list[Buffer] = []
         answered_bytes = 0
         position, end = 0, len(data)
-        left = FRAMES_PER_TURN
+        server = self._server
+        turn = left = server.frames_per_turn if self._round != server.round else self._left
         self._backlog = False
-        dispatch = self._server.dispatch
-        largest = self._server.limits.max_frame_bytes
+        dispatch = server.dispatch
+        largest = server.limits.max_frame_bytes
         try:
             while end - position >= SIZE_BYTES and self._write_paused_tick is None:
                 (size,) = _read_size(data, position)
@@ -263,7 +269,7 @@ class Connection(asyncio.BufferedProtocol):
                     if answered_bytes > WRITE_HIGH_WATER_BYTES:
                         self._write(answers)  # may pause us: small requests can have large answers
                         answers, answered_bytes = [], 0
-                if self.closed or self._server.draining:
+                if self.closed or server.draining:
                     break
         except (KafkaError, DecodeError) as error:
             self._write(answers)
@@ -275,10 +281,15 @@ class Connection(asyncio.BufferedProtocol):
             return
         if answers:
             self._write(answers)
-        self._settle(data[position:])
+        self._settle(data[position:], turn - left, left)
 
-    def _settle(self, rest: memoryview) -> None:
+    def _settle(self, rest: memoryview, handled: int, left: int) -> None:
         """After the frames that could be handled: keep what is left of the data, see to the request in progress."""
+        if handled >= LEAST_FRAMES_PER_TURN:
+            # It may be read from again before others are.
+            self._left = left
+            if self._round != self._server.round:
+                self._round = self._server.took_turn()
         if self._pending is None and self._server.draining:
             self.close()
         if rest and not self.closed:
@@ -330,7 +341,9 @@ class Connection(asyncio.BufferedProtocol):
 
     def _keep(self, rest: memoryview) -> None:
         needed = self._needed(rest)
-        room = max(min(needed, TRUSTED_FRAME_BYTES), 2 * len(rest), 1024)
+        # Who sent several has more to send: a kilobyte at a time would cost a read and a write for each few of them.
+        least = SMALL_READ_BYTES if self._round == self._server.round else 1024
+        room = max(min(needed, TRUSTED_FRAME_BYTES), 2 * len(rest), least)
         if self._pending is not None:
             room = max(room, READ_AHEAD_BYTES)
         elif room > READ_AHEAD_BYTES and not self._server.has_room(room):

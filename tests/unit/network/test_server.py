@@ -154,6 +154,53 @@ def test_thousands_of_frames_in_one_read_do_not_keep_others_waiting(run: Run) ->
     run(story())
 
 
+def test_a_hundred_that_pipeline_share_a_turn_of_the_loop(run: Run) -> None:
+    """What everybody else waits for is a turn of all of them."""
+
+    async def story() -> None:
+        handled, longest = 0, 0
+
+        def count(_: Connection, frame: memoryview) -> Frames:
+            nonlocal handled
+            handled += 1
+            return [framed(bytes(frame))]
+
+        async with serving(count) as broker:
+            clients = [await broker.connect() for _ in range(100)]
+            await until(lambda: len(broker.server.connections) == 100)
+            for client in clients:
+                client.writer.write(framed(b"many") * 400)
+            async with asyncio.timeout(PATIENCE_S):
+                while handled < 40_000:
+                    before = handled
+                    await asyncio.sleep(0)  # one turn of the loop
+                    longest = max(longest, handled - before)
+            assert longest < 8_000, "those who sent them are served in turn"
+            for client in clients:
+                for _ in range(400):
+                    assert await client.receive() == b"many"
+
+    run(story())
+
+
+def test_who_sends_many_is_read_from_in_more_than_kilobytes(run: Run) -> None:
+    async def story() -> None:
+        async with serving() as broker:
+            for many, least, most in ((0, 1, 1 << 10), (20, 8 << 10, 64 << 10)):
+                client = await broker.connect()
+                await until(lambda: len(broker.server.connections) == 1)
+                await client.send(framed(b"many") * many + framed(b"half")[:5])
+                for _ in range(many):
+                    assert await client.receive() == b"many"
+                (connection,) = broker.server.connections
+                await until(lambda: broker.server.buffered_bytes)
+                assert least <= len(connection.get_buffer(-1)) <= most
+                client.writer.close()
+                await until(lambda: not broker.server.connections)
+
+    run(story())
+
+
 @pytest.mark.parametrize("size", [262_139, 262_140, 262_144, 1 << 20, 5 << 20])
 def test_large_frames_arrive_whole_amid_small_ones(run: Run, size: int) -> None:
     def measure(connection: Connection, frame: memoryview) -> Frames:
