@@ -62,8 +62,8 @@ WIRE = (
     Mutation(
         "a size that is only claimed takes no memory",
         "network/connection.py",
-        "        room = max(min(needed, TRUSTED_FRAME_BYTES), 2 * len(rest), 1024)\n",
-        "        room = max(min(needed, 1 << 30), 2 * len(rest), 1024)\n",
+        "        room = max(min(needed, TRUSTED_FRAME_BYTES), 2 * len(rest), least)\n",
+        "        room = max(min(needed, 1 << 30), 2 * len(rest), least)\n",
         (f"{SERVER}::test_claimed_size_takes_no_memory_until_bytes_arrive",),
     ),
     Mutation(
