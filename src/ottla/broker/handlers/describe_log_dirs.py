@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections import defaultdict
 from typing import TYPE_CHECKING
 
@@ -34,11 +35,11 @@ def handle(broker: Broker, context: RequestContext, request: DescribeLogDirsRequ
             )
     results = []
     for directory in broker.logs.directories():
-        path = directory.path
+        path = os.path.abspath(directory.path)  # whoever asks is somewhere else  # noqa: PTH100 - no pathlib at start
         if not directory.online:
             results.append(DescribeLogDirsResult(error_code=ErrorCode.KAFKA_STORAGE_ERROR, log_dir=path))
             continue
-        topics = [DescribeLogDirsTopic(name=name, partitions=parts) for name, parts in sizes[path].items()]
+        topics = [DescribeLogDirsTopic(name=name, partitions=parts) for name, parts in sizes[directory.path].items()]
         results.append(
             DescribeLogDirsResult(
                 log_dir=path, topics=topics, total_bytes=directory.total_bytes, usable_bytes=directory.usable_bytes

@@ -1,0 +1,23 @@
+"""DescribeLogDirs: where a broker keeps what, in words that hold elsewhere too."""
+
+from pathlib import Path
+
+import pytest
+
+from ottla.protocol.messages.describe_log_dirs import DescribeLogDirsRequest
+
+from .room import Room
+
+
+def test_a_directory_is_told_in_full_wherever_the_broker_was_started(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    room = Room("data")
+    try:
+        room.create("orders", partitions=2)
+        (result,) = room.ask(DescribeLogDirsRequest(topics=None)).results
+        assert result.log_dir == str(tmp_path / "data")
+        assert {part.partition_index for topic in result.topics for part in topic.partitions} == {0, 1}
+    finally:
+        room.close()
