@@ -47,8 +47,8 @@ mutations: $(STAMP) ## Take each protection out of a copy of the source: its tes
 corpus: $(STAMP) peers ## Record again what real clients send, for the fuzzers (tests/fuzz/corpus)
 	@$(BIN)/python -m pytest -q -p tests.fuzz.recording -o filterwarnings=ignore --brokers=ottla tests/interop tests/clients $(PYTEST)
 
-bench: $(STAMP) peers ## Compare with peers, 15 minutes: make bench RACE=produce-1k, or OPTIONS="--quick --check"
-	@$(BIN)/python -m benchmarks $(RACE) $(OPTIONS)
+bench: $(STAMP) peers ## Race stock Kafka, 15 minutes, for the table in docs/performance.md; or some: make bench RACE=produce-1k
+	@$(BIN)/python -m benchmarks $(or $(strip $(RACE) $(OPTIONS)),--json benchmarks/last.json --docs)
 
 peers: $(STAMP) ## Fetch what the tests talk to: stock Apache Kafka and Spark's connector (Maven), kcat (Debian), kafkajs (npm)
 	@$(BIN)/python -m tests.peers fetch

@@ -1,6 +1,6 @@
 """Runs the races: brokers (Ottla and stock Kafka in turn, same client), Python's clients, and Spark's connectors.
 
-    python -m benchmarks [RACE ...] [--rounds N] [--quick]     also: brokers, clients, spark for all races of a kind
+    python -m benchmarks [RACE ...] [--rounds N] [--quick]     also: brokers (as if none is named), clients, spark
     python -m benchmarks --quick --check                       fails if a ratio is worse than the last one kept
     python -m benchmarks --json benchmarks/last.json --docs    keeps them, and writes docs/performance.md's tables
     python -m benchmarks spark --json benchmarks/spark.json --docs    the same for those on Spark
@@ -37,7 +37,7 @@ def main() -> int:
     brokers = [name for name, race in RACES.items() if not race.by_name]
     kinds = {"brokers": brokers, "clients": list(clients.RACES), "spark": list(spark.RACES)}
     arguments = _arguments(names)
-    chosen = [name for race in arguments.races or ["brokers", "clients"] for name in kinds.get(race, [race])]
+    chosen = [name for race in arguments.races or ["brokers"] for name in kinds.get(race, [race])]
     os.environ.pop("PYTHONDONTWRITEBYTECODE", None)  # what is installed has its bytecode
     scale = 0.1 if arguments.quick else 1.0
     conditions = results.conditions(arguments.rounds, scale)
@@ -69,8 +69,8 @@ def _arguments(names: list[str]) -> argparse.Namespace:
         "races",
         nargs="*",
         metavar="RACE",
-        help="default: all but those of spark, which need Java and Maven's repository, and "
-        "segments and restart-small; the names: " + ", ".join(names),
+        help="default: brokers, all but segments and restart-small, in a quarter of an hour; clients takes four "
+        "minutes more, spark another quarter; the names: " + ", ".join(names),
     )
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument(
@@ -126,6 +126,7 @@ def run_race(
 ) -> dict[str, dict[str, float]]:
     """One warm-up each, then the brokers in turn; prints the medians and returns them."""
     found: dict[str, list[Figures]] = {broker.name: [] for broker in brokers}
+    begin = time.monotonic()
     if not race.once:
         for broker in brokers:
             race.warm_up(broker, scale)
@@ -137,7 +138,7 @@ def run_race(
         for who, runs in found.items()
     }
     rows = results.compared(medians["ottla"], "kafka", medians["kafka"])
-    table = Table(title=f"{name}: {race.title}", title_justify="left")
+    table = Table(title=f"{name}: {race.title} ({time.monotonic() - begin:.0f} s)", title_justify="left")
     for heading in ("figure", "Ottla", "Kafka", "ratio", "aim"):
         table.add_column(heading, justify="left" if heading == "figure" else "right")
     for figure, row in rows.items():
