@@ -78,7 +78,7 @@ def test_a_narrow_terminal_cuts_what_may_be_cut(monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setenv("COLUMNS", "30")
     lines = table(Terminal()).splitlines()
     assert max(map(len, lines)) == 30
-    assert lines[2].startswith("much-long…  ")
+    assert lines[2].startswith("much-…nger  ")
 
 
 def test_what_strangers_stored_does_not_steer_the_terminal() -> None:
@@ -277,6 +277,15 @@ def on_a_terminal(words: list[str], typed: str, until: str) -> tuple[int, str]:
         return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), shown
     finally:
         os.close(master)
+
+
+def test_who_is_to_type_records_is_told_so(broker: RunningBroker, topic: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OTTLA_BOOTSTRAP", broker.bootstrap)
+    code, shown = on_a_terminal(["produce", topic], "hello\n\x04", "Ctrl-D ends")
+    assert (code, "1 record acknowledged" in shown) == (0, True), shown
+    code, shown = on_a_terminal(["produce", topic], "hello\n\x03", "Ctrl-D ends")
+    assert code == 130
+    assert re.search(r"\^C\r\n.*[01] records? acknowledged", shown), shown
 
 
 def test_a_delete_asks_a_person_and_takes_no_for_an_answer(

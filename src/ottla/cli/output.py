@@ -175,7 +175,7 @@ class Output:
     ) -> str:
         parts = []
         for index, (column, text, width, colour) in enumerate(zip(columns, cells, widths, colours, strict=True)):
-            cut = text if len(text) <= width else f"{text[: width - 1]}…"
+            cut = text if len(text) <= width else _without_its_middle(text, width)
             if column.right:
                 cut = cut.rjust(width)
             pad = "" if column.right or index == len(columns) - 1 else " " * (width - len(cut))
@@ -193,6 +193,12 @@ class Output:
             if widths[widest] <= max(_SHORTEST, len(columns[widest].title())):
                 return
             widths[widest] -= 1
+
+
+def _without_its_middle(text: str, width: int) -> str:
+    """The text in `width` columns. Names of one family differ at their ends."""
+    tail = (width - 1) // 2
+    return f"{text[: width - 1 - tail]}…{text[len(text) - tail :]}"
 
 
 class Bar:

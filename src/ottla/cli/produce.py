@@ -120,11 +120,14 @@ def run(options: argparse.Namespace) -> int:
     deliveries = Deliveries(sys.stdout.buffer, verbose=options.verbose, as_json=options.json or options.json_value)
     started_s = time.monotonic()
     interrupted = False
+    person = not options.quiet and _reads_a_terminal(options)
     with Producer(settings) as producer:
         sending = _Sending(producer, options.topic, topics, defaults, deliveries)
         bar = Bar(None, "records", shown=_shows_progress(options))
         stopped: ClientError | None = None
         try:
+            if person:
+                print(Style.of(sys.stderr).dim("Records are read from this terminal; Ctrl-D ends."), file=sys.stderr)
             if _is_plain(options, defaults):
                 sending.lines(options.files or ["-"], bar)
             else:
@@ -140,6 +143,8 @@ def run(options: argparse.Namespace) -> int:
             interrupted = True
         bar.clear()
     if not options.quiet:
+        if person and interrupted:
+            print(file=sys.stderr)  # the terminal has shown ^C
         print(Style.of(sys.stderr).dim(deliveries.summary(time.monotonic() - started_s)), file=sys.stderr)
     if stopped is not None:
         raise stopped
@@ -158,6 +163,12 @@ def _is_plain(options: argparse.Namespace, defaults: _Defaults) -> bool:
 
 def _shows_progress(options: argparse.Namespace) -> bool:
     return sys.stderr.isatty() and not options.verbose and not options.quiet and not sys.stdin.isatty()
+
+
+def _reads_a_terminal(options: argparse.Namespace) -> bool:
+    """Whether somebody sits there and is to write the records."""
+    elsewhere = options.files or options.file or options.tombstone
+    return not elsewhere and sys.stdin.isatty() and sys.stderr.isatty()
 
 
 def existing_topics(options: argparse.Namespace) -> set[str]:

@@ -43,6 +43,8 @@ def broker_config(options: argparse.Namespace) -> BrokerConfig:
         for name in _LISTENER_SETTINGS:
             properties.pop(name, None)
         properties["listeners"] = _listener(listen)
+    if options.data is not None and not options.data.strip():
+        raise Failure("--data is empty; it is the directory that the data is in", exit_code=2)
     if options.data:
         properties.pop("log.dir", None)
         properties["log.dirs"] = options.data

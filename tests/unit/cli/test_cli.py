@@ -110,6 +110,7 @@ def test_data_goes_where_the_environment_says(monkeypatch: pytest.MonkeyPatch) -
         ("--config", "/no/such/file"),
         ("-X", "num.partitions=none"),
         ("--node-id", "x"),
+        ("--data", ""),
     ],
 )
 def test_wrong_options_are_told_in_one_line(words: tuple[str, ...], capsys: pytest.CaptureFixture[str]) -> None:

@@ -28,8 +28,9 @@ class Printer:
 
     def heading(self, path: str) -> str:
         """The heading of a file; "" where only totals are shown, which have it in their line."""
+        gap = "\n" if self._path else ""
         self._path, self._headed = self._style.bold(for_terminal(path)), False
-        return f"{self._path}\n" if self._entries else ""
+        return f"{gap}{self._path}\n" if self._entries else ""
 
     def text(self, row: Row) -> str:
         """The row's lines; "" for what is not shown."""
@@ -40,7 +41,7 @@ class Printer:
         if row.kind == "end":
             end = self._style.dim(self._end(row.fields))
             if self._entries:
-                return f"  {end}\n\n"
+                return f"  {end}\n"
             return f"{self._path}  {end}\n" if row.fields.get("records") or row.fields.get("entries") else ""
         if not self._entries:
             return ""
