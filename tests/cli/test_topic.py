@@ -202,6 +202,14 @@ def test_settings_come_from_a_file_as_kafkas_tools_take_it(plain: Run, ours: Adm
     assert plain("topic", "list", "--command-config", str(file)).code == 0
 
 
+@pytest.mark.both
+def test_a_log_in_where_nobody_asks_for_one_is_told_at_once(ottla: Run) -> None:
+    words = ["security.protocol=SASL_PLAINTEXT", "sasl.mechanism=PLAIN", "sasl.username=ann", "sasl.password=secret"]
+    answer = ottla("topic", "list", *[word for setting in words for word in ("-X", setting)])
+    assert answer.code == 1
+    assert "does not use SASL: set security.protocol to PLAINTEXT or SSL" in answer.err
+
+
 def test_nobody_there_is_told_soon(plain: Run) -> None:
     answer = plain("topic", "list", "-b", "127.0.0.1:1", "-X", "default.api.timeout.ms=200")
     assert answer.code == 1

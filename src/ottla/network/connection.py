@@ -248,7 +248,7 @@ class Connection(asyncio.BufferedProtocol):
             while end - position >= SIZE_BYTES and self._write_paused_tick is None:
                 (size,) = _read_size(data, position)
                 if not 0 <= size <= largest:
-                    raise DecodeError(f"a frame claims {size} bytes; the limit is {largest}")
+                    raise DecodeError(_no_frame(size, largest))
                 start = position + SIZE_BYTES
                 if end - start < size:
                     break
@@ -462,6 +462,16 @@ class Connection(asyncio.BufferedProtocol):
             "Closing the connection of %s:%d: its request met a bug", self.remote_host, self.remote_port, exc_info=error
         )
         self.close()
+
+
+def _no_frame(size: int, largest: int) -> str:
+    """Why these first four bytes begin no frame: often somebody speaks another protocol to this port."""
+    start = size.to_bytes(4, "big", signed=True)
+    if start.startswith(b"\x16\x03"):
+        return "it speaks TLS, which this listener does not: its security.protocol should be PLAINTEXT"
+    if start in (b"GET ", b"HEAD", b"POST", b"PUT ", b"PRI "):
+        return "it speaks HTTP, not Kafka's protocol"
+    return f"a frame claims {size} bytes; the limit is {largest}"
 
 
 def _next_piece(outgoing: deque[Buffer]) -> list[Buffer]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from typing import Final, TypeAlias, cast
 
-from ottla.network.errors import AuthenticationRefused, MechanismRefused
+from ottla.network.errors import AuthenticationRefused, MechanismRefused, UnsupportedRequest
 from ottla.protocol.message import Message
 from ottla.protocol.messages.sasl_authenticate import SaslAuthenticateRequest, SaslAuthenticateResponse
 from ottla.protocol.messages.sasl_handshake import SaslHandshakeRequest, SaslHandshakeResponse
@@ -21,6 +21,7 @@ SaslSource: TypeAlias = Callable[[], Awaitable[SaslClient]]
 MOST_TOKENS: Final = 10
 UNSUPPORTED_SASL_MECHANISM: Final = 33
 ILLEGAL_SASL_STATE: Final = 34
+_NO_SASL: Final = "{} does not use SASL: set security.protocol to PLAINTEXT or SSL"
 
 
 async def log_in(
@@ -33,14 +34,18 @@ async def log_in(
 
     Raises AuthenticationRefused, or what `ask` raises.
     """
-    if highest_version(SaslHandshakeRequest.API_KEY) < 1:
+    try:
+        newest = highest_version(SaslHandshakeRequest.API_KEY)
+    except UnsupportedRequest:
+        raise AuthenticationRefused(_NO_SASL.format(address)) from None
+    if newest < 1:
         raise AuthenticationRefused(f"{address} is too old to log in to: it has no SaslAuthenticate (Kafka 1.0)")
     handshake = cast("SaslHandshakeResponse", await ask(SaslHandshakeRequest(exchange.name), 1))
     if handshake.error_code == UNSUPPORTED_SASL_MECHANISM:
         offered = ", ".join(handshake.mechanisms) or "none"
         raise MechanismRefused(f"{address} does not take {exchange.name}; it offers {offered}: set sasl.mechanism")
     if handshake.error_code == ILLEGAL_SASL_STATE:
-        raise AuthenticationRefused(f"{address} does not use SASL: set security.protocol to PLAINTEXT or SSL")
+        raise AuthenticationRefused(_NO_SASL.format(address))
     if handshake.error_code:
         raise AuthenticationRefused(f"{address} refuses to begin {exchange.name}: error {handshake.error_code}")
     version = highest_version(SaslAuthenticateRequest.API_KEY)

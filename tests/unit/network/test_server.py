@@ -240,6 +240,27 @@ def test_impossible_size_closes_the_connection_and_nobody_elses(
     assert str(size) in lines[0].getMessage()
 
 
+@pytest.mark.parametrize(
+    ("first", "said"),
+    [
+        (b"GET / HTTP/1.1\r\n", "it speaks HTTP"),
+        (b"\x16\x03\x01\x02\x00\x01", "it speaks TLS"),
+        (b"garbage!", "a frame claims"),
+    ],
+)
+def test_who_speaks_another_protocol_is_known(
+    run: Run, first: bytes, said: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def story() -> None:
+        async with serving() as broker:
+            client = await broker.connect()
+            await client.send(first)
+            assert await client.closed()
+
+    run(story())
+    assert said in caplog.text
+
+
 def test_claimed_size_takes_no_memory_until_bytes_arrive(run: Run) -> None:
     async def story() -> None:
         async with serving() as broker:
