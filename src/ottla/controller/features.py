@@ -120,7 +120,8 @@ def records_to_serve(state: State) -> list[m.FeatureLevelRecord]:
         if name == METADATA_VERSION and not low <= level <= high:
             refuse(
                 ErrorCode.UNSUPPORTED_VERSION,
-                f"metadata.version {level} is not among {low} to {high}, which this software can read",
+                f"metadata.version {level} is not among {low} to {high}, which this software can read: "
+                f"{'newer' if level > high else 'older'} software wrote this directory",
             )
         if level > high:
             records.append(m.FeatureLevelRecord(name=name, feature_level=high))

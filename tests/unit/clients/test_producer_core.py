@@ -191,9 +191,13 @@ def test_buffer_memory_holds_senders_back_until_there_is_room() -> None:
 def test_a_record_that_fits_no_request_is_refused_at_once() -> None:
     world = World(max_request_size=1000)
     world.learn()
-    with pytest.raises(MessageTooLarge):
+    with pytest.raises(MessageTooLarge, match=r"exceeds max.request.size \(1000\)"):
         world.send(b"x" * 1000)
     assert world.core.used == 0
+    world = World(buffer_memory=1000)
+    world.learn()
+    with pytest.raises(MessageTooLarge, match="exceeds buffer.memory"):
+        world.send(b"x" * 1000)
 
 
 def test_an_unknown_topic_is_asked_for_until_it_is_there() -> None:

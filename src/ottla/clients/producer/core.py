@@ -111,9 +111,8 @@ class ProducerCore:
         size = bound(key, value, headers)
         limit = self.settings.max_request_size
         if size + HEADER_SIZE > limit or size > self.accumulator.room:
-            raise MessageTooLarge(
-                f"A record of {size} bytes for {queue} exceeds max.request.size ({limit}) or buffer.memory"
-            )
+            of = f"max.request.size ({limit})" if size + HEADER_SIZE > limit else "buffer.memory"
+            raise MessageTooLarge(f"A record of {size} bytes for {queue} exceeds {of}")
         if self.used + size > self.accumulator.room:
             return None
         batch = queue.open
