@@ -196,7 +196,7 @@ def test_a_record_that_fits_no_request_is_refused_at_once() -> None:
     assert world.core.used == 0
     world = World(buffer_memory=1000)
     world.learn()
-    with pytest.raises(MessageTooLarge, match="exceeds buffer.memory"):
+    with pytest.raises(MessageTooLarge, match=r"exceeds buffer\.memory"):
         world.send(b"x" * 1000)
 
 

@@ -150,7 +150,7 @@ def test_levels_that_other_software_finalized_are_lowered_to_what_is_served() ->
     cluster.do(Outcome([*cluster.controller.lower_features()], None))
     assert cluster.controller.image.features == {"metadata.version": 28}
     cluster.do(Outcome([m.FeatureLevelRecord(name="metadata.version", feature_level=99)], None))
-    with pytest.raises(KafkaError, match="99 is not among 7 to 30, .*: newer software wrote this directory"):
+    with pytest.raises(KafkaError, match=r"99 is not among 7 to 30, .*: newer software wrote this directory"):
         cluster.controller.lower_features()
 
 
