@@ -16,6 +16,7 @@ RESTARTS = f"{CHAOS}/test_restarts.py"
 FLUSH = f"{UNIT}/broker/test_flush_before_ack.py"
 CLEANER = f"{STORAGE}/test_failing_cleaner.py"
 CLOCK = f"{CHAOS}/test_clock.py"
+OVERLOAD = f"{CHAOS}/test_overload.py"
 
 
 class Mutation(NamedTuple):
@@ -120,7 +121,10 @@ WIRE = (
         "network/server.py",
         "        self.frames_per_turn = max(min(FRAMES_PER_ROUND // turns, FRAMES_PER_TURN), LEAST_FRAMES_PER_TURN)\n",
         "        self.frames_per_turn = FRAMES_PER_TURN\n",
-        (f"{SERVER}::test_a_hundred_that_pipeline_share_a_turn_of_the_loop",),
+        (
+            f"{SERVER}::test_a_hundred_that_pipeline_share_a_turn_of_the_loop",
+            f"{OVERLOAD}::test_twice_of_what_it_can_carry_slows_everybody_down_and_loses_nothing",
+        ),
     ),
     Mutation(
         "an idle connection owns no buffer",
@@ -257,10 +261,24 @@ ON_DISK = (
     Mutation(
         "log starts are there three times",
         "log/manager.py",
-        "            self._write(home, {LOG_STARTS: starts}, copies=COPIES)\n",
-        "            self._write(home, {LOG_STARTS: starts})\n",
+        "_TOLD_ELSEWHERE = (RECOVERY_POINTS, HIGH_WATERMARKS)\n",
+        "_TOLD_ELSEWHERE = (RECOVERY_POINTS, HIGH_WATERMARKS, LOG_STARTS)\n",
         (f"{HARMED}[log starts-stopped]",),
         MANY_BYTES,
+    ),
+    Mutation(
+        "a checkpoint takes no new topic for the old one of its name",
+        "log/manager.py",
+        "        self._forget_namesake(home, topic_partition)\n",
+        "",
+        (f"{STORAGE}/test_made_anew.py::test_where_the_old_one_began_hides_no_record_of_the_new_one",),
+    ),
+    Mutation(
+        "who asks about a topic that is deleted takes no directory offline",
+        "log/durable.py",
+        "        if not self._is_closed():\n            self.home.fail(error)\n",
+        "        self.home.fail(error)\n",
+        (f"{STORAGE}/test_made_anew.py::test_who_asks_about_a_deleted_topic_takes_no_directory_with_it",),
     ),
     Mutation(
         "two lines that became one are told apart",
@@ -272,9 +290,9 @@ ON_DISK = (
     ),
     Mutation(
         "how far a log was cleaned is there three times",
-        "log/cleaner.py",
-        "CLEANER_OFFSETS, offsets, copies=COPIES)\n",
-        "CLEANER_OFFSETS, offsets)\n",
+        "log/manager.py",
+        "_TOLD_ELSEWHERE = (RECOVERY_POINTS, HIGH_WATERMARKS)\n",
+        "_TOLD_ELSEWHERE = (RECOVERY_POINTS, HIGH_WATERMARKS, CLEANER_OFFSETS)\n",
         (f"{HARMED}[cleaner offsets-stopped]",),
         MANY_BYTES,
     ),
@@ -742,11 +760,27 @@ TIME = (
 
 LONG = (
     Mutation(
-        "more than it can carry waits in the clients' sockets",
+        "overload: large requests wait in the clients' sockets",
         "network/server.py",
         "        return self.buffered_bytes + more_bytes <= self.limits.max_buffered_bytes\n",
         "        return True\n",
-        (f"{CHAOS}/test_long_run.py::test_more_clients_than_it_can_carry_slow_down_and_are_forgotten",),
+        (f"{OVERLOAD}::test_more_large_requests_than_it_can_carry_slow_down_and_are_forgotten",),
+    ),
+    Mutation(
+        "overload: who had his turn waits for the next, and his requests with him",
+        "network/connection.py",
+        "                self._pause_reading()\n                asyncio.get_running_loop().call_soon(self._go_on)\n",
+        "                asyncio.get_running_loop().call_soon(self._go_on)\n",
+        (f"{OVERLOAD}::test_twice_of_what_it_can_carry_slows_everybody_down_and_loses_nothing",),
+    ),
+    Mutation(
+        "overload: each connection has a turn",
+        "network/connection.py",
+        "            self._round = self._server.took_turn(handled, again=self._round == self._server.round)\n",
+        "            self._server.took_turn(handled, again=False)\n"
+        "            self._left = self.remote_port % 8 * 100\n"
+        "            self._round = self._server.round + 1\n",
+        (f"{OVERLOAD}::test_twice_of_what_it_can_carry_slows_everybody_down_and_loses_nothing",),
     ),
     Mutation(
         "fetch sessions have a limit",

@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from ottla.log import Files, Log, LogConfig, LogManager
+from ottla.log import Files, Home, Log, LogConfig, LogManager
+from ottla.log.checkpoints import CLEANER_OFFSETS, COPIES, read_offsets, write_offsets
 from ottla.log.cleaner import Cleaner
 from ottla.log.cleaning import CleanJob, CleanResult, clean
 from ottla.records import decode_batch, encode_end_transaction_marker, iter_batches
@@ -52,7 +53,8 @@ class House:
         self.files = files or Files()
         self.clock = ManualClock()
         if isinstance(self.files, SimulatedDisk):
-            self.log = open_at(path, self.files, config, self.clock)
+            cleaned = read_offsets(self.files, path, CLEANER_OFFSETS) if self.files.is_directory(path) else {}
+            self.log = open_at(path, self.files, config, self.clock, cleaned_to=cleaned.get(TP, 0))
             self.manager = _Only(self.log)
         else:
             self.manager = LogManager([path], self.clock, config, files=self.files)
@@ -85,6 +87,9 @@ class _Only:
 
     def all(self) -> list[Log]:
         return [self.log]
+
+    def checkpoint_cleaned(self, home: Home) -> None:
+        write_offsets(home.files, home.path, CLEANER_OFFSETS, {TP: self.log.cleaned_to}, copies=COPIES)
 
 
 def tombstone(key: bytes | None, **options: object) -> bytearray:
@@ -366,6 +371,18 @@ def test_a_log_that_changed_meanwhile_is_left_as_it_is(house: House) -> None:
     assert not house.cleaner.step(START)
     assert [offset for offset, _, _ in house.state()] == list(range(12))
     assert not list(Path(house.log.directory).glob("*.cleaned"))
+
+
+def test_snapshots_of_producers_go_with_the_segments_they_belong_to(house: House) -> None:
+    for round_ in range(3):
+        for i in range(40):
+            house.put(b"k%d" % (i % 4), b"%d" % i, producer_id=1, producer_epoch=0, base_sequence=40 * round_ + i)
+        assert house.clean()
+        kept = {f"{segment.base_offset:020d}.snapshot" for segment in house.log.segments}
+        assert {path.name for path in Path(house.log.directory).glob("*.snapshot")} <= kept
+    house.manager.abandon()
+    reopened = House(house.log.home.path).log
+    assert [producer.last_sequence for producer in reopened.active_producers()] == [119]
 
 
 @pytest.mark.parametrize("seed", range(60))

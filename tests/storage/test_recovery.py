@@ -257,6 +257,29 @@ def test_a_failed_fsync_is_not_tried_again() -> None:
         log.flush()
 
 
+class FewDescriptors(SimulatedDisk):
+    """No more than `left` to be had."""
+
+    left = 1 << 30
+
+    def dup(self, fd: int) -> int:
+        if self.left == 0:
+            raise OSError(errno.EMFILE, "simulated")
+        self.left -= 1
+        return super().dup(fd)
+
+
+def test_a_flush_that_gets_no_descriptors_promises_nothing_and_keeps_none() -> None:
+    disk = FewDescriptors()
+    log = open_at("/d", disk, SMALL)
+    fill(log, 12)
+    disk.left, held = 2, len(disk.descriptors)
+    with pytest.raises(KafkaError) as info:
+        log.flush()
+    assert info.value.code is ErrorCode.KAFKA_STORAGE_ERROR
+    assert (log.flushed_offset, log.home.online, len(disk.descriptors)) == (0, False, held)
+
+
 class Story:
     """What was written and what was promised, to be compared with what a crash left."""
 

@@ -15,8 +15,6 @@ from collections.abc import Callable
 from typing import IO, NamedTuple, Protocol
 
 from ottla.common.errors import KafkaError
-from ottla.common.ids import TopicPartition
-from ottla.log.checkpoints import CLEANER_OFFSETS, COPIES, CorruptCheckpointError, read_offsets, write_offsets
 from ottla.log.cleaning import BYTES_PER_KEY, CleanJob, CleanResult
 from ottla.log.index import CorruptIndexError
 from ottla.log.log import Log
@@ -128,7 +126,6 @@ class Cleaner:
         self._start_work = start_work
         self._running: _Running | None = None
         self._next_look_ms = 0
-        self._cleaned_to: dict[str, dict[TopicPartition, int]] = {}
         # Directory -> when its log may be tried again.
         self._failed: dict[str, int] = {}
 
@@ -144,6 +141,9 @@ class Cleaner:
 
     def step(self, now_ms: int) -> bool:
         """Go on; whether anything was swapped in or started."""
+        if self._running is not None and self._running.log.closed:
+            # Deleted: what is written from now on may be in the directory of another topic of that name.
+            self._stop(self._running)
         if self._running is not None:
             return self._finish(self._running, now_ms)
         if 0 < self._next_look_ms - now_ms <= self.backoff_ms:  # beyond: the clock was set back
@@ -162,12 +162,15 @@ class Cleaner:
     def close(self) -> None:
         """Stop the job under way, if there is one."""
         if self._running is not None:
-            running, self._running = self._running, None
-            running.work.stop()
-            try:
-                self._discard(running.log, sorted(running.sources))
-            except OSError as error:
-                running.log.home.fail(error)
+            self._stop(self._running)
+
+    def _stop(self, running: _Running) -> None:
+        self._running = None
+        running.work.stop()
+        try:
+            self._discard(running.log, sorted(running.sources))
+        except OSError as error:
+            running.log.home.fail(error)
 
     # Choosing
 
@@ -198,7 +201,7 @@ class Cleaner:
 
     def assess(self, log: Log, now_ms: int) -> Candidate:
         """How much of a log is dirty and may be cleaned."""
-        first_dirty = self._offsets(log).get(log.topic_partition, log.log_start_offset)
+        first_dirty = log.cleaned_to
         if not log.log_start_offset <= first_dirty <= log.log_end_offset:
             first_dirty = log.log_start_offset
         segments = log.segments
@@ -221,16 +224,6 @@ class Cleaner:
             sum(s.size for s in segments if first_dirty <= s.base_offset < end),
             overdue,
         )
-
-    def _offsets(self, log: Log) -> dict[TopicPartition, int]:
-        path = log.home.path
-        if path not in self._cleaned_to:
-            try:
-                self._cleaned_to[path] = read_offsets(log.files, path, CLEANER_OFFSETS)
-            except CorruptCheckpointError as error:
-                logger.warning("Cleaning from the start again: %s", error)
-                self._cleaned_to[path] = {}
-        return self._cleaned_to[path]
 
     # Doing
 
@@ -301,20 +294,13 @@ class Cleaner:
             new.change_suffix(SWAP)
             log.adopt_segments([new], old)
             pending.remove(group[0])
-        self._note(log, result.end_offset)
+        log.cleaned_to = result.end_offset
+        self.manager.checkpoint_cleaned(log.home)
         logger.info(
             "Cleaned %s up to offset %d: %d bytes instead of %d",
             log.topic_partition, result.end_offset, result.bytes_after, result.bytes_before,
         )  # fmt: skip
-        return True
-
-    def _note(self, log: Log, offset: int) -> None:
-        offsets = self._offsets(log)
-        offsets[log.topic_partition] = log.cleaned_to = offset
-        known = {each.topic_partition for each in self.manager.all()}
-        for gone in [tp for tp in offsets if tp not in known]:
-            del offsets[gone]
-        write_offsets(log.files, log.home.path, CLEANER_OFFSETS, offsets, copies=COPIES)
+        return log.home.online
 
     def _discard(self, log: Log, bases: list[int]) -> None:
         for base in bases:

@@ -166,18 +166,19 @@ class DurableLog:
         with self._flushing:
             if not self.home.online:
                 self._offline()
-            with self._lock:
-                if self.closed:
-                    return self.flushed_offset
-                target, truncations = self.log_end_offset, self.truncations
-                sealed = list(self._unsynced)
-                paths, self._unsynced_paths = self._unsynced_paths, []
-                sync_directory, self._directory_changed = self._directory_changed, False
-                written = dict.fromkeys((*sealed, self._active))
-                descriptors = [self.files.dup(segment.fd) for segment in written if not segment.evictable]
-                # A recovery leaves thousands, closed: an earlier process wrote them, and any descriptor will do.
-                paths += [segment.path() for segment in sealed if segment.evictable]
+            descriptors: list[int] = []
             try:
+                with self._lock:
+                    if self.closed:
+                        return self.flushed_offset
+                    target, truncations = self.log_end_offset, self.truncations
+                    sealed = list(self._unsynced)
+                    paths, self._unsynced_paths = self._unsynced_paths, []
+                    sync_directory, self._directory_changed = self._directory_changed, False
+                    written = dict.fromkeys((*sealed, self._active))
+                    descriptors.extend(self.files.dup(segment.fd) for segment in written if not segment.evictable)
+                    # A recovery leaves thousands, closed: an earlier process wrote them, and any descriptor will do.
+                    paths += [segment.path() for segment in sealed if segment.evictable]
                 self._sync(descriptors, sealed, paths, sync_directory=sync_directory)
             except OSError as error:
                 if self._is_closed():  # deleted meanwhile: its directory has another name now
@@ -203,6 +204,8 @@ class DurableLog:
             self.files.fsync(fd)
         for path in (*paths, *(segment.path(kind) for segment in sealed for kind in SUFFIXES[1:])):
             self.files.fsync_if_there(path)  # no aborted transactions, or deleted meanwhile
+        if self._is_closed():  # deleted meanwhile: its name may be another topic's now
+            return
         self.epochs.write()
         if sync_directory:
             self.files.fsync_directory(self.directory)
@@ -267,7 +270,9 @@ class DurableLog:
         )
 
     def _fail(self, error: OSError, doing: str) -> NoReturn:
-        self.home.fail(error)
+        # One that was deleted meanwhile has its files elsewhere, which says nothing of the disk.
+        if not self._is_closed():
+            self.home.fail(error)
         raise KafkaError(
             ErrorCode.KAFKA_STORAGE_ERROR, f"Cannot {doing} {self.topic_partition} in {self.home.path}: {error}"
         ) from error

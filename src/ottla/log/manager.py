@@ -13,8 +13,9 @@ Duties of the owner, at the intervals of the settings: `cleanup`, `expire_produc
 import logging
 import os
 import re
-import threading
 from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Set as AbstractSet
+from functools import partial
 
 from ottla.common.clock import Clock
 from ottla.common.errors import ErrorCode, KafkaError
@@ -44,6 +45,8 @@ logger = logging.getLogger(__name__)
 DELETE_SUFFIX = "-delete"
 STRAY_SUFFIX = "-stray"
 FUTURE_SUFFIX = "-future"
+# Recovery finds out by itself what they tell.
+_TOLD_ELSEWHERE = (RECOVERY_POINTS, HIGH_WATERMARKS)
 _MAX_NAME = 255
 _LONGEST_DELAY_MS = 3_600_000
 _CLOSING_THREADS = 8
@@ -71,7 +74,8 @@ class LogDirectory(Home):
         self.directory_id: Uuid = ZERO_UUID
         self.was_clean = False
         self.broker_epoch = -1
-        self.writing = threading.Lock()
+        self.named: dict[str, AbstractSet[TopicPartition]] = {}
+        """Which partitions each of its checkpoints tells of, also of those that are gone, until it is written anew."""
 
     def prepare(self) -> None:
         """Create it if it is missing, lock it, see how the last run ended."""
@@ -96,11 +100,28 @@ class LogDirectory(Home):
 
     def _offsets(self, name: str) -> dict[TopicPartition, int]:
         try:
-            return read_offsets(self.files, self.path, name)
+            offsets = read_offsets(self.files, self.path, name)
         except CorruptCheckpointError as error:
             # Without it the logs are read from their start, which is slow and safe.
             logger.warning("Passing over a checkpoint: %s", error)
-            return {}
+            offsets = {}
+        self.named[name] = offsets.keys()
+        return offsets
+
+    def write(self, name: str, look: Callable[[], Mapping[TopicPartition, int]]) -> None:
+        """Write a checkpoint of what `look` finds when it is its turn. May run in another thread."""
+        if not self.online:
+            return
+        with self.writing:
+            offsets = look()
+            # Before it is written: who makes one of them anew meanwhile has to wait for it.
+            self.named[name] = self.named.get(name, frozenset()) | offsets.keys()
+            try:
+                write_offsets(self.files, self.path, name, offsets, copies=1 if name in _TOLD_ELSEWHERE else COPIES)
+            except OSError as error:
+                self.fail(error)
+            else:
+                self.named[name] = offsets.keys()
 
 
 class LogManager:
@@ -236,6 +257,9 @@ class LogManager:
                 raise KafkaError(ErrorCode.INCONSISTENT_TOPIC_ID, f"{log.directory} is of another topic's life")
             return log
         home = self._emptiest_home()
+        self._forget_namesake(home, topic_partition)
+        if not home.online:
+            raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"Cannot create {topic_partition} in {home.path}")
         directory = f"{home.path}/{topic_partition}"
         open_it = open_log if self.files.exists(directory) else create_log
         try:
@@ -281,21 +305,21 @@ class LogManager:
             count += 1
             log.abandon()
             home = self._home_of(log)
-            if home.online:
-                self._set_aside(log, home)
+            if home.online and self._set_aside(log, home):
                 homes[id(home)] = home
         if homes:
             self._in_background(lambda: self._sync_names(homes.values()))
         return count
 
-    def _set_aside(self, log: Log, home: LogDirectory) -> None:
+    def _set_aside(self, log: Log, home: LogDirectory) -> bool:
         path = f"{home.path}/{marked_name(log.topic_partition, DELETE_SUFFIX)}"
         try:
             self.files.rename(log.directory, path)
         except OSError as error:
-            home.fail(error)
-            raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"Cannot delete {log.directory}: {error}") from error
+            home.fail(error)  # with its directory back, the next start sets it aside
+            return False
         self._doomed.append((self.clock.wall_ms() + log.config.file_delete_delay_ms, home, path))
+        return True
 
     def _sync_names(self, homes: Iterable[LogDirectory]) -> None:
         for home in homes:
@@ -392,40 +416,37 @@ class LogManager:
 
     def checkpoint_recovery_points(self) -> None:
         """Write up to where each log is on disk for certain. May run in another thread."""
-        for home in self._homes:
-            points = {log.topic_partition: log.flushed_offset for log in self._logs_in(home)}
-            self._write(home, {RECOVERY_POINTS: points})
+        self._checkpoint(RECOVERY_POINTS, lambda log: log.flushed_offset)
 
     def checkpoint_log_starts(self) -> None:
         """Write the log starts that the files' names do not tell. May run in another thread."""
-        for home in self._homes:
-            starts = {
-                log.topic_partition: log.log_start_offset
-                for log in self._logs_in(home)
-                if log.log_start_offset > log.segments[0].base_offset
-            }
-            self._write(home, {LOG_STARTS: starts}, copies=COPIES)
+        self._checkpoint(LOG_STARTS, _untold_start)
 
     def checkpoint_high_watermarks(self) -> None:
         """Write the high watermarks of every directory. May run in another thread."""
-        for home in self._homes:
-            watermarks = {log.topic_partition: log.high_watermark for log in self._logs_in(home)}
-            self._write(home, {HIGH_WATERMARKS: watermarks})
+        self._checkpoint(HIGH_WATERMARKS, lambda log: log.high_watermark)
 
-    def _logs_in(self, home: LogDirectory) -> list[Log]:
-        return [log for log in self.all() if log.home is home]
+    def checkpoint_cleaned(self, home: Home) -> None:
+        """Write up to where each log in a directory was compacted."""
+        for each in self._homes:
+            if each is home:
+                self._checkpoint(CLEANER_OFFSETS, _cleaned_to, [each])
 
-    def _write(
-        self, home: LogDirectory, checkpoints: Mapping[str, Mapping[TopicPartition, int]], *, copies: int = 1
+    def _checkpoint(
+        self, name: str, tell: Callable[[Log], int | None], homes: Iterable[LogDirectory] | None = None
     ) -> None:
-        if not home.online:
-            return
-        try:
-            with home.writing:
-                for name, offsets in checkpoints.items():
-                    write_offsets(self.files, home.path, name, offsets, copies=copies)
-        except OSError as error:
-            home.fail(error)
+        for home in self._homes if homes is None else homes:
+            home.write(name, partial(self._look, home, tell))
+
+    def _look(self, home: LogDirectory, tell: Callable[[Log], int | None]) -> dict[TopicPartition, int]:
+        told = ((log.topic_partition, tell(log)) for log in self.all() if log.home is home)
+        return {topic_partition: offset for topic_partition, offset in told if offset is not None}
+
+    def _forget_namesake(self, home: LogDirectory, topic_partition: TopicPartition) -> None:
+        """See that no checkpoint takes a new log for one of its name that was deleted: its records would be hidden."""
+        for name, tell in _CHECKPOINTS.items():
+            if topic_partition in home.named.get(name, ()):
+                self._checkpoint(name, tell, [home])
 
     # The end
 
@@ -473,6 +494,23 @@ class LogManager:
             log.abandon()
         for home in self._homes:
             home.lock.release()
+
+
+def _untold_start(log: Log) -> int | None:
+    start = log.log_start_offset
+    return start if start > log.segments[0].base_offset else None
+
+
+def _cleaned_to(log: Log) -> int | None:
+    return log.cleaned_to or None
+
+
+# What is believed of a log at the next start.
+_CHECKPOINTS: dict[str, Callable[[Log], int | None]] = {
+    RECOVERY_POINTS: lambda log: log.flushed_offset,
+    LOG_STARTS: _untold_start,
+    CLEANER_OFFSETS: _cleaned_to,
+}
 
 
 def marked_name(topic_partition: TopicPartition, suffix: str) -> str:

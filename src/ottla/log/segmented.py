@@ -70,6 +70,8 @@ class SegmentedLog(DurableLog):
                 self.doom(segment.path(kind))
         for segment in new:
             segment.change_suffix("")
+        for base in {segment.base_offset for segment in old} - {segment.base_offset for segment in new}:
+            self.producers.drop_snapshot(base)
 
     def doom(self, path: str) -> None:
         """Have a file (renamed already) removed after file.delete.delay.ms."""
@@ -141,8 +143,6 @@ class SegmentedLog(DurableLog):
             self.roll()
         self.advance_start(self._segments[count].base_offset)
         self.remove_segments(doomed)
-        for segment in doomed:
-            self.producers.drop_snapshot(segment.base_offset)
 
     def truncate_to(self, offset: int) -> bool:
         """Drop everything from `offset` on (the whole batch that holds it); whether that was anything."""
