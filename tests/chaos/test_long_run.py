@@ -1,4 +1,4 @@
-"""Hours of ordinary life, and more clients than the broker can carry: memory, descriptors and tasks stay flat.
+"""Hours of ordinary life: memory, descriptors and tasks stay flat.
 
 Short here; `make chaos MINUTES=60` lives for that long.
 """
@@ -8,7 +8,6 @@ from __future__ import annotations
 import itertools
 import os
 import statistics
-import struct
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -19,9 +18,8 @@ import kafka
 import pytest
 
 from ottla.clients import Admin, Consumer, Producer
-from tests.chaos.support import WatchedProcess, create_topic
-from tests.clients.wire import PRODUCE, Connection, batch, produce, produce_body, request
-from tests.fuzz.test_hostile_clients import descriptors, peak, resident
+from tests.chaos.support import WatchedProcess
+from tests.fuzz.test_hostile_clients import descriptors
 from tests.ottla_process import OttlaProcess
 
 SECONDS = float(os.environ.get("OTTLA_CHAOS_MINUTES", "0.15")) * 60
@@ -187,90 +185,3 @@ def test_memory_descriptors_tasks_and_threads_stay_flat(process: WatchedProcess)
     while descriptors(process) > held[0]["descriptors"] + 10:
         assert time.monotonic() < deadline, f"{descriptors(process)} descriptors, {held[0]['descriptors']} at first"
         time.sleep(0.1)
-
-
-class Pusher(threading.Thread):
-    """Sends large requests, a few ahead of their answers, as fast as the network takes them."""
-
-    AHEAD = 3
-
-    def __init__(self, bootstrap: str, frame: bytes) -> None:
-        super().__init__(daemon=True)
-        self.bootstrap, self.frame = bootstrap, frame
-        self.count, self.refused = 0, 0
-        self.problem: BaseException | None = None
-        self.stopping = threading.Event()
-
-    def run(self) -> None:
-        try:
-            with Connection(self.bootstrap, WAIT_S) as connection:
-                sent = 0
-                while sent > self.count or not self.stopping.is_set():
-                    while sent < self.count + self.AHEAD and not self.stopping.is_set():
-                        connection.send(self.frame)
-                        sent += 1
-                    answer = connection.receive()
-                    (error,) = struct.unpack_from(">h", answer, len(answer) - 22)
-                    self.refused += error != 0
-                    self.count += 1
-        except BaseException as error:  # noqa: BLE001 - the test fails with it
-            self.problem = error
-
-
-def test_more_clients_than_it_can_carry_slow_down_and_are_forgotten(tmp_path: Path) -> None:
-    """Their requests wait in their own sockets: what the broker holds of them is bounded (queued.max.request.bytes)."""
-    limits = {"queued.max.request.bytes": 16 * MIB, "log.retention.check.interval.ms": 100}
-    with WatchedProcess(tmp_path, {**SETTINGS, **limits}) as process:
-        _overload(process, limits["queued.max.request.bytes"])
-    process.assert_no_traceback()
-
-
-def _overload(process: WatchedProcess, limit: int) -> None:
-    create_topic(process, "t")
-    create_topic(process, "large", max_message_bytes=8 * MIB, segment_bytes=32 * MIB, retention_bytes=64 * MIB)
-    before = resident(process)
-
-    def median_ms() -> float:
-        times = []
-        with Connection(process.bootstrap, WAIT_S) as connection:
-            for _ in range(20):
-                begun = time.perf_counter()
-                assert produce(connection, "t", batch([b"x"])).error == 0
-                times.append((time.perf_counter() - begun) * 1000)
-        return statistics.median(times)
-
-    calm = median_ms()
-    frame = request(PRODUCE, 3, 1, produce_body("large", 0, batch([bytes(4 * MIB)], timestamp=int(time.time() * 1000))))
-    pushers = [Pusher(process.bootstrap, frame) for _ in range(40)]
-    begun, begun_at = time.monotonic(), time.time()
-    for each in pushers:
-        each.start()
-    time.sleep(1.5)
-    loaded = median_ms()  # it is answered, if late
-    for each in pushers:
-        each.stopping.set()
-    for each in pushers:
-        each.join(60)
-        assert not each.is_alive()
-        assert each.problem is None, each.problem
-        assert each.count > 0, "nobody starves"
-    seconds = time.monotonic() - begun
-    ended = time.time()
-    after = median_ms()
-    most = peak(process)
-    print(
-        f"\nmedian {calm:.2f} ms alone, {loaded:.2f} beside 40 that send all they can, {after:.2f} afterwards;"
-        f" resident {before / MIB:.0f} MiB, at most {most / MIB:.0f}, {resident(process) / MIB:.0f} afterwards;"
-        f" {sum(each.count for each in pushers) * 4.2 / seconds:.0f} MB/s"
-    )
-    assert most - before < 100 * MIB
-    assert all(each.refused == 0 for each in pushers)
-    time.sleep(0.6)  # until it has told of the time since
-    now = next(each for each in reversed(process.held()) if each["at"] > ended)
-    assert (now["buffered"], now["connections"]) == (0, 0), "nothing stays of them"
-    assert after < max(10 * calm, 10), "and it is as quick as before"
-    loaded_s = [each for each in process.held() if begun_at < each["at"] < ended]
-    cpu = (loaded_s[-1]["cpu"] - loaded_s[0]["cpu"]) / (loaded_s[-1]["at"] - loaded_s[0]["at"])
-    waiting = max(each["buffered"] for each in loaded_s)
-    print(f"{cpu:.0%} of a core; at most {waiting / MIB:.0f} MiB half received")
-    assert waiting > limit / 2, "more came than it could carry"

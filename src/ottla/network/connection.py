@@ -39,9 +39,9 @@ SCRATCH_BYTES = 256 * 1024
 # A frame up to this size gets its whole buffer at once; a larger one as it arrives, for a size is only a claim.
 TRUSTED_FRAME_BYTES = 2 * 1024 * 1024
 READ_AHEAD_BYTES = 64 * 1024
-# Of one who pipelines small requests while many do.
+# Of one who pipelines.
 SMALL_READ_BYTES = 16 * 1024
-LEAST_FRAMES_PER_TURN = 8
+LEAST_BUFFER_BYTES = 1024
 WRITE_HIGH_WATER_BYTES = 256 * 1024
 # Up to here copying small answers into one beats a gathering write.
 JOIN_BYTES = 32 * 1024
@@ -100,7 +100,7 @@ class Connection(asyncio.BufferedProtocol):
         self._pending: Completion[Frames] | None = None
         # Its turn ended before its frames did.
         self._backlog = False
-        # The last round in which it had a turn worth the name, and how many frames were left of that.
+        # The last round in which it had a turn of several frames, and how many were left of that.
         self._round = self._left = 0
         self._reading_paused = False
         self._waits_for_memory = False
@@ -205,7 +205,7 @@ class Connection(asyncio.BufferedProtocol):
         if self._buffer is None:
             data = self._server.scratch[:nbytes]
             if must_wait:
-                self._keep(data)
+                self._keep(data, LEAST_BUFFER_BYTES)
             else:
                 self._handle(data)
         else:
@@ -285,15 +285,15 @@ class Connection(asyncio.BufferedProtocol):
 
     def _settle(self, rest: memoryview, handled: int, left: int) -> None:
         """After the frames that could be handled: keep what is left of the data, see to the request in progress."""
-        if handled >= LEAST_FRAMES_PER_TURN:
-            # It may be read from again before others are.
+        if handled > 1:
+            # What is left of its turn, for it may be read from again before others are.
             self._left = left
-            if self._round != self._server.round:
-                self._round = self._server.took_turn()
+            self._round = self._server.took_turn(handled, again=self._round == self._server.round)
         if self._pending is None and self._server.draining:
             self.close()
         if rest and not self.closed:
-            self._keep(rest)
+            # Who sent whole ones has more to send: a kilobyte at a time costs a read and a write for each few of them.
+            self._keep(rest, SMALL_READ_BYTES if handled else LEAST_BUFFER_BYTES)
             if self._backlog:
                 self._pause_reading()
                 asyncio.get_running_loop().call_soon(self._go_on)
@@ -339,15 +339,13 @@ class Connection(asyncio.BufferedProtocol):
             return SIZE_BYTES
         return SIZE_BYTES + int(_read_size(data)[0])
 
-    def _keep(self, rest: memoryview) -> None:
+    def _keep(self, rest: memoryview, least: int) -> None:
         needed = self._needed(rest)
-        # Who sent several has more to send: a kilobyte at a time would cost a read and a write for each few of them.
-        least = SMALL_READ_BYTES if self._round == self._server.round else 1024
         room = max(min(needed, TRUSTED_FRAME_BYTES), 2 * len(rest), least)
         if self._pending is not None:
             room = max(room, READ_AHEAD_BYTES)
         elif room > READ_AHEAD_BYTES and not self._server.has_room(room):
-            room = max(len(rest), 1024)  # it is told to wait below
+            room = max(len(rest), LEAST_BUFFER_BYTES)  # it is told to wait below
         buffer = self._server.buffers.take(room)
         memoryview(buffer)[: len(rest)] = rest
         self._set_buffer(buffer, len(rest))
@@ -365,7 +363,7 @@ class Connection(asyncio.BufferedProtocol):
         needed = self._needed(memoryview(buffer)[: self._filled])
         if self._filled < len(buffer) and (len(buffer) >= needed or self._filled < len(buffer) // 2):
             return
-        size = max(min(needed, max(TRUSTED_FRAME_BYTES, 2 * self._filled)), len(buffer), 1024)
+        size = max(min(needed, max(TRUSTED_FRAME_BYTES, 2 * self._filled)), len(buffer), LEAST_BUFFER_BYTES)
         if size > len(buffer):
             if not self._server.may_buffer(self, size - len(buffer)):
                 self._waits_for_memory = True

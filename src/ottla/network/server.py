@@ -8,13 +8,7 @@ import socket
 from collections import Counter, deque
 
 from ottla.network.buffers import BufferPool
-from ottla.network.connection import (
-    LEAST_FRAMES_PER_TURN,
-    SCRATCH_BYTES,
-    SMALL_READ_BYTES,
-    Connection,
-    Dispatch,
-)
+from ottla.network.connection import SCRATCH_BYTES, SMALL_READ_BYTES, Connection, Dispatch
 from ottla.network.limits import Limits
 from ottla.network.rate_limit import RateLimitedLog
 
@@ -26,6 +20,7 @@ FRAMES_PER_TURN = 200
 # Of all who pipeline, in one turn of the loop: some 60 ms of work. A heartbeat waits that long, and not for 200
 # requests of each of hundreds of connections.
 FRAMES_PER_ROUND = 2000
+LEAST_FRAMES_PER_TURN = 8
 # If there are more of them, they read less at a time: what is not handled soon is better left in the client's socket.
 CROWD = 8
 
@@ -44,7 +39,7 @@ class Server:
         self.round = 1
         """A turn of the loop in which some connection had several frames handled."""
         self.frames_per_turn = FRAMES_PER_TURN
-        self._turns = 0
+        self._turns = self._frames = 0
         self.buffers = BufferPool()
         self.buffered_bytes = 0
         self.tick = 0
@@ -144,21 +139,19 @@ class Server:
         if self._waiting_for_memory:
             self._wake_waiting()
 
-    def took_turn(self) -> int:
-        """A connection had several frames handled; the round that it is in."""
+    def took_turn(self, frames: int, *, again: bool) -> int:
+        """A connection had several frames handled, perhaps again in this round; the round that it is in."""
         if not self._turns:
             asyncio.get_running_loop().call_soon(self._begin_round)
-        self._turns += 1
-        if self._turns * self.frames_per_turn > FRAMES_PER_ROUND:  # more than in the last round
-            self._share(self._turns)
+        self._turns += not again
+        self._frames += frames
+        if self._frames > FRAMES_PER_ROUND:  # there are more of them than in the last one
+            self.frames_per_turn = LEAST_FRAMES_PER_TURN
         return self.round
 
     def _begin_round(self) -> None:
-        turns, self._turns = self._turns, 0
+        turns, self._turns, self._frames = self._turns, 0, 0
         self.round += 1
-        self._share(turns)
-
-    def _share(self, turns: int) -> None:
         self.frames_per_turn = max(min(FRAMES_PER_ROUND // turns, FRAMES_PER_TURN), LEAST_FRAMES_PER_TURN)
         self.scratch = self._whole_scratch[:SMALL_READ_BYTES] if turns > CROWD else self._whole_scratch
 

@@ -183,10 +183,10 @@ def test_a_hundred_that_pipeline_share_a_turn_of_the_loop(run: Run) -> None:
     run(story())
 
 
-def test_who_sends_many_is_read_from_in_more_than_kilobytes(run: Run) -> None:
+def test_who_sends_more_than_a_request_is_read_from_in_more_than_kilobytes(run: Run) -> None:
     async def story() -> None:
         async with serving() as broker:
-            for many, least, most in ((0, 1, 1 << 10), (20, 8 << 10, 64 << 10)):
+            for many, least, most in ((0, 1, 1 << 10), (1, 8 << 10, 64 << 10)):
                 client = await broker.connect()
                 await until(lambda: len(broker.server.connections) == 1)
                 await client.send(framed(b"many") * many + framed(b"half")[:5])
