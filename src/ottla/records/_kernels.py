@@ -20,7 +20,7 @@ from cython.cimports.libc.stdint import int16_t, int32_t, int64_t, uint8_t, uint
 from cython.cimports.libc.string import memcpy
 from cython.cimports.ottla.records._castagnoli import ottla_computes_crc, ottla_crc32c
 from cython.cimports.ottla.records._numbers import hash_key, size_of, write_number
-from cython.cimports.ottla.records._shapes import Shape, read_number, read_record
+from cython.cimports.ottla.records._shapes import Shape, read_number, read_record, read_usual
 
 from ottla.common.errors import ErrorCode, KafkaError
 from ottla.records.checksum import crc32c
@@ -114,36 +114,65 @@ def scan_batches(buffer: object, position: cython.Py_ssize_t = 0) -> object:
     return position
 
 
-def walk_records(buffer: object, start: cython.Py_ssize_t, end: cython.Py_ssize_t, count: object) -> object:
-    """Check the structure of `count` records: (least, greatest timestamp delta, records without key, out of order)."""
-    view: Py_buffer
+# What is known of the records that are sound, as far as there are any: how many, and where the last of them ends.
+_Walk = cython.struct(
+    sound=cython.Py_ssize_t,
+    position=cython.Py_ssize_t,
+    least=int64_t,
+    greatest=int64_t,
+    null_keys=cython.Py_ssize_t,
+    misplaced=cython.Py_ssize_t,
+)
+
+
+@cython.cfunc
+@cython.exceptval(check=False)
+def _walk(data: _Bytes, position: cython.Py_ssize_t, end: cython.Py_ssize_t, count: cython.Py_ssize_t) -> _Walk:
     s: Shape
+    unusual: Shape
+    index: cython.Py_ssize_t = 0
     least: int64_t = 0
     greatest: int64_t = 0
     null_keys: cython.Py_ssize_t = 0
     misplaced: cython.Py_ssize_t = 0
-    index: cython.Py_ssize_t
+    while index < count:
+        if not read_usual(data, position, end, cython.address(s)):
+            if not read_record(data, position, end, cython.address(unusual)):
+                break
+            s = unusual
+        position = s.end
+        if index == 0 or s.timestamp_delta < least:
+            least = s.timestamp_delta
+        if index == 0 or s.timestamp_delta > greatest:
+            greatest = s.timestamp_delta
+        null_keys += s.key_size < 0
+        misplaced += s.offset_delta != index
+        index += 1
+    walk: _Walk
+    walk.sound = index
+    walk.position = position
+    walk.least = least
+    walk.greatest = greatest
+    walk.null_keys = null_keys
+    walk.misplaced = misplaced
+    return walk
+
+
+def walk_records(buffer: object, start: cython.Py_ssize_t, end: cython.Py_ssize_t, count: object) -> object:
+    """Check the structure of `count` records: (least, greatest timestamp delta, records without key, out of order)."""
+    view: Py_buffer
+    walk: _Walk
     PyObject_GetBuffer(buffer, cython.address(view), PyBUF_SIMPLE)
     try:
         _check_span(view.len, start, end, count)
-        data: _Bytes = cython.cast(_Bytes, view.buf)
-        total: cython.Py_ssize_t = count
-        position: cython.Py_ssize_t = start
-        for index in range(total):
-            if not read_record(data, position, end, cython.address(s)):
-                _raise_malformed(index)
-            position = s.end
-            if index == 0 or s.timestamp_delta < least:
-                least = s.timestamp_delta
-            if index == 0 or s.timestamp_delta > greatest:
-                greatest = s.timestamp_delta
-            null_keys += s.key_size < 0
-            misplaced += s.offset_delta != index
-        if position != end:
-            _raise_left_over(end - position, count)
+        walk = _walk(cython.cast(_Bytes, view.buf), start, end, count)
     finally:
         PyBuffer_Release(cython.address(view))
-    return least, greatest, null_keys, misplaced
+    if walk.sound < count:
+        _raise_malformed(walk.sound)
+    if walk.position != end:
+        _raise_left_over(end - walk.position, count)
+    return walk.least, walk.greatest, walk.null_keys, walk.misplaced
 
 
 @cython.cfunc
@@ -189,7 +218,6 @@ def plain_batch(buffer: object, most_bytes: cython.Py_ssize_t, make: type) -> ob
 
 @cython.cfunc
 def _plain_batch(data: _Bytes, end: cython.Py_ssize_t, crc: uint32_t, make: type) -> object:
-    s: Shape
     count: int32_t = cython.cast(int32_t, _number(data + 57, 4))
     base_timestamp: int64_t = cython.cast(int64_t, _number(data + 27, 8))
     producer_id: int64_t = cython.cast(int64_t, _number(data + 43, 8))
@@ -206,21 +234,13 @@ def _plain_batch(data: _Bytes, end: cython.Py_ssize_t, crc: uint32_t, make: type
         or _number(data + 17, 4) != crc
     ):
         return None
-    least: int64_t = 0
-    greatest: int64_t = 0
-    null_keys: cython.Py_ssize_t = 0
-    position: cython.Py_ssize_t = _HEADER_SIZE
-    index: int32_t
-    for index in range(count):
-        if not read_record(data, position, end, cython.address(s)) or s.offset_delta != index:
-            return None
-        position = s.end
-        if index == 0 or s.timestamp_delta < least:
-            least = s.timestamp_delta
-        if index == 0 or s.timestamp_delta > greatest:
-            greatest = s.timestamp_delta
-        null_keys += s.key_size < 0
-    if position != end or not -_FARTHEST < least <= greatest < _FARTHEST:
+    walk: _Walk = _walk(data, _HEADER_SIZE, end, count)
+    if (
+        walk.sound < count
+        or walk.position != end
+        or walk.misplaced
+        or not -_FARTHEST < walk.least <= walk.greatest < _FARTHEST
+    ):
         return None
     header: object = PyType_GenericAlloc(cython.cast(cython.pointer(PyTypeObject), make), 13)
     _fill(header, 0, 0)
@@ -236,7 +256,7 @@ def _plain_batch(data: _Bytes, end: cython.Py_ssize_t, crc: uint32_t, make: type
     _fill(header, 10, cython.cast(int16_t, _number(data + 51, 2)))
     _fill(header, 11, base_sequence)
     _fill(header, 12, count)
-    return header, base_timestamp + least, base_timestamp + greatest, null_keys
+    return header, base_timestamp + walk.least, base_timestamp + walk.greatest, walk.null_keys
 
 
 def decode_records(

@@ -21,6 +21,8 @@ FIELD = st.none() | st.binary(max_size=200)
 HEADERS = st.lists(st.tuples(st.text(max_size=8), FIELD), max_size=4)
 TIMESTAMPS = st.integers(-1, 1 << 42)
 RECORDS = st.lists(st.tuples(TIMESTAMPS, FIELD, FIELD, HEADERS), min_size=1, max_size=20)
+# As producers write them: of nearly one time.
+NEAR = st.lists(st.tuples(st.integers(-70, 9_000), FIELD, FIELD, HEADERS), min_size=1, max_size=20)
 
 
 def rows_of(records: list) -> list:

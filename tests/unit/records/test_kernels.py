@@ -26,7 +26,7 @@ from ottla.records.batch import Buffer
 from ottla.records.compaction import retain
 
 from .conftest import KERNEL_FUNCTIONS, compiled_kernels
-from .samples import CODECS, INT64, RECORDS, ROWS, rows_of, with_payload
+from .samples import CODECS, INT64, NEAR, RECORDS, ROWS, rows_of, with_payload
 
 BOTH = settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 
@@ -80,8 +80,33 @@ def _outcome(module: ModuleType, name: str, *arguments: object) -> object:
 
 
 @pytest.mark.skipif(compiled_kernels() is None, reason="the kernels are not compiled here")
+def test_both_kernels_agree_on_every_value_of_every_byte() -> None:
+    """Numbers have one to four bytes here: the compiled one reads those of up to three in a way of its own."""
+    compiled = compiled_kernels()
+    assert compiled is not None
+    rows = [
+        (7, None, b"value of a record", []),
+        (6, b"k", b"v" * 70, [("h", None)]),
+        (9_000, b"", b"", []),
+        (2_000_000, b"key", None, [("", b"x")]),
+        (7, None, b"ten", []),
+    ]
+    out, count, *_ = _kernels_fallback.encode_records(rows, [0, 70, 9_000, 1 << 20, 5])
+    for position in range(61, len(out)):
+        was = out[position]
+        for byte in range(256):
+            out[position] = byte
+            found = _outcome(compiled, "walk_records", out, 61, len(out), count)
+            assert found == _outcome(_kernels_fallback, "walk_records", out, 61, len(out), count), (position, byte)
+        out[position] = was
+    for end in range(61, len(out)):
+        found = _outcome(compiled, "walk_records", out, 61, end, count)
+        assert found == _outcome(_kernels_fallback, "walk_records", out, 61, end, count), end
+
+
+@pytest.mark.skipif(compiled_kernels() is None, reason="the kernels are not compiled here")
 @settings(max_examples=150, deadline=None)
-@given(rows=RECORDS, data=st.data(), shift=st.sampled_from([0, 1, -5_000_000_000, (1 << 63) - 1]))
+@given(rows=RECORDS | NEAR, data=st.data(), shift=st.sampled_from([0, 1, -5_000_000_000, (1 << 63) - 1]))
 def test_both_kernels_agree_on_harmed_records(rows: list, data: st.DataObject, shift: int) -> None:
     compiled = compiled_kernels()
     assert compiled is not None
