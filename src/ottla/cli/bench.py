@@ -29,8 +29,8 @@ ottla bench consume test
 ottla bench e2e test --records 1000
 """
 _PRODUCE_EXAMPLES = """
-ottla bench produce test                                a million records of 100 bytes, as fast as it goes
-ottla bench produce test --rate 10000 --records 100000  latency under a steady load
+ottla bench produce test                 a million records of 100 bytes
+ottla bench produce test --rate 10000    latency under a steady load
 ottla bench produce test --size 1000 -z zstd --acks 1 -X linger.ms=20
 ottla bench produce test --json | jq .records_per_second
 """

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 EXAMPLES = """
-eval "$(ottla completion bash)"                                       in ~/.bashrc
+eval "$(ottla completion bash)"      in ~/.bashrc
 ottla completion zsh > "${fpath[1]}/_ottla"
 ottla completion fish > ~/.config/fish/completions/ottla.fish
 """

@@ -24,14 +24,14 @@ if TYPE_CHECKING:
     from ottla.common.ids import TopicPartition
 
 EXAMPLES = r"""
-ottla consume orders                            all there is, then what comes; Ctrl-C ends it
-ottla consume orders -e --json | jq .value      all there is, as JSON lines, then end
-ottla consume orders -o @-1h -n 20              20 records of the last hour
+ottla consume orders                        all there is, then what comes
+ottla consume orders -e --json | jq .value  all there is, as JSON lines
+ottla consume orders -o @-1h -n 20          20 records of the last hour
 ottla consume orders -o @2026-01-31T12:00 --until 2026-01-31T13:00
 ottla consume 'orders-*' payments -e -f '%t[%p]@%o %T{iso} %k=%v\n'
 ottla consume orders --partition 0,2-3 -o +100
-ottla consume orders --group billing -n 10      10 records for the group, and its position after them
-ottla consume old -e -f '%K{big32}%k%V{big32}%v' | ottla produce new -f '%K{big32}%k%V{big32}%v'
+ottla consume orders --group billing -n 10  10 records, and a commit
+ottla consume old -e --json | ottla produce new --json
 """
 
 SOON_S = 2.0

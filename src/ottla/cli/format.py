@@ -10,6 +10,11 @@ from ottla.cli import settings
 from ottla.cli.storage import check_cluster_id, directories_of, format_one, random_uuid
 from ottla.common.ids import uuid_to_text
 
+EXAMPLES = """
+ottla format --data ./data
+ottla format --config server.properties --cluster-id MkU3OEVBNTcwNTJENDM2Qg
+"""
+
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The options of `ottla format`."""

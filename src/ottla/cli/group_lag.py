@@ -79,7 +79,7 @@ VERB = Verb(
     _lag,
     _arguments,
     "show how far groups are behind",
-    description=f"Show how far groups are behind.\n\n{__doc__}",
+    description=f"Show how far groups are behind: {__doc__.partition(': ')[2]}",
     examples="""
     ottla group lag billing
     ottla group lag billing --watch

@@ -99,8 +99,8 @@ VERB = Verb(
     "move a group to other offsets",
     description=__doc__,
     examples="""
-    ottla group reset billing --to-earliest                      shows what would change
-    ottla group reset billing --to-earliest --execute            does it
+    ottla group reset billing --to-earliest              shows what would change
+    ottla group reset billing --to-earliest --execute    does it
     ottla group reset billing --topic orders:0,3 --shift-by -100 --execute
     ottla group reset billing --to-datetime 2026-01-31T12:00+01:00
     ottla group reset billing --to-current --export > saved.csv

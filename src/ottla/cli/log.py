@@ -21,15 +21,15 @@ if TYPE_CHECKING:
     from ottla.cli.dump.segment import Depth
 
 EXAMPLES = """
-ottla log dump data/orders-0                              every batch and index entry
+ottla log dump data/orders-0        every batch and index entry
 ottla log dump data/orders-0/00000000000000000000.log --deep
-ottla log dump data --verify                              the whole directory: what is damaged?
+ottla log dump data --verify        the whole directory: what is damaged?
 """
 DUMP_EXAMPLES = """
-ottla log dump data/orders-0                       batches, indices, checkpoints of a partition
-ottla log dump data/orders-0 --deep                their records too
-ottla log dump data --verify                       check everything; exit code 1 if something is damaged
-ottla log dump data/__consumer_offsets-12 --deep   committed offsets and groups in words
+ottla log dump data/orders-0             batches, indices, checkpoints
+ottla log dump data/orders-0 --deep      their records too
+ottla log dump data --verify             exit code 1 if something is damaged
+ottla log dump data/__consumer_offsets-12 --deep      offsets and groups
 ottla log dump data/__cluster_metadata-0 --deep --json | jq .record
 """
 _KINDS = ("data", "metadata", "offsets", "transactions")

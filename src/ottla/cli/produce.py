@@ -26,12 +26,12 @@ if TYPE_CHECKING:
     from ottla.clients import Producer
 
 EXAMPLES = r"""
-echo hello | ottla produce greetings               each line is a record
-echo JFK:1 | ottla produce orders -K :             key and value
-ottla produce orders -f '%k\t%h\t%v\n' day.tsv     as `consume -f` wrote it
-ottla produce orders --json < orders.jsonl         as `consume --json` wrote it
-ottla produce images --key logo --file logo.png    a file is one value
-ottla produce orders --key JFK --tombstone         a null value
+echo hello | ottla produce greetings             each line is a record
+echo JFK:1 | ottla produce orders -K :           key and value
+ottla produce orders -f '%k\t%h\t%v\n' day.tsv   as `consume -f` wrote it
+ottla produce orders --json < orders.jsonl       as `consume --json` wrote it
+ottla produce images --key logo --file logo.png  a file is one value
+ottla produce orders --key JFK --tombstone       a null value
 ottla produce orders -z zstd -H source=import day1.txt day2.txt
 seq 1000000 | ottla produce numbers --rate 10000
 """

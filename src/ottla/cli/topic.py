@@ -39,7 +39,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
                 examples="""
                 ottla topic create orders
                 ottla topic create orders payments --partitions 6 --replication-factor 3
-                ottla topic create events --config retention.ms=7d --config max.message.bytes=4MiB
+                ottla topic create events -c retention.ms=7d -c max.message.bytes=4MiB
                 ottla topic create users --config cleanup.policy=compact --if-not-exists
                 """,
             ),

@@ -28,6 +28,13 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger("ottla.up")
 
+EXAMPLES = """
+ottla up                                       on 127.0.0.1:9092
+ottla up --data ./data --listen 127.0.0.1:0    on a port that is free
+ottla up --listen 0.0.0.0:9092                 for all: nobody logs in
+ottla up --config server.properties -X num.partitions=6
+"""
+
 _STOPPING_SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
 
