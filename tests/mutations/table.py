@@ -118,9 +118,9 @@ WIRE = (
     ),
     Mutation(
         "overload: all who pipeline share a turn of the loop",
-        "network/server.py",
-        "        self.frames_per_turn = max(min(FRAMES_PER_ROUND // turns, FRAMES_PER_TURN), LEAST_FRAMES_PER_TURN)\n",
-        "        self.frames_per_turn = FRAMES_PER_TURN\n",
+        "network/connection.py",
+        "        turn = left = server.frames_per_turn if self._round != server.round else self._left\n",
+        "        turn = left = 1 << 40\n",
         (
             f"{SERVER}::test_a_hundred_that_pipeline_share_a_turn_of_the_loop",
             f"{OVERLOAD}::test_twice_of_what_it_can_carry_slows_everybody_down_and_loses_nothing",
@@ -774,12 +774,10 @@ LONG = (
         (f"{OVERLOAD}::test_twice_of_what_it_can_carry_slows_everybody_down_and_loses_nothing",),
     ),
     Mutation(
-        "overload: each connection has a turn",
+        "overload: turns are alike",
         "network/connection.py",
-        "            self._round = self._server.took_turn(handled, again=self._round == self._server.round)\n",
-        "            self._server.took_turn(handled, again=False)\n"
-        "            self._left = self.remote_port % 8 * 100\n"
-        "            self._round = self._server.round + 1\n",
+        "        turn = left = server.frames_per_turn if self._round != server.round else self._left\n",
+        "        turn = left = max(server.frames_per_turn // (1 + self.remote_port % 16 * 2), 1)\n",
         (f"{OVERLOAD}::test_twice_of_what_it_can_carry_slows_everybody_down_and_loses_nothing",),
     ),
     Mutation(
