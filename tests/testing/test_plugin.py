@@ -109,6 +109,17 @@ def test_properties_from_the_ini_file(run: Run) -> None:
     assert code == 0, out
 
 
+def test_a_misspelt_property_is_told(run: Run) -> None:
+    text = """
+        def test_it(ottla_broker):
+            ottla_broker({"message.max.byts": 1000})
+    """
+    code, out = run(text)
+    assert (code, "did you mean 'message.max.bytes'?" in out) == (1, True), out
+    code, out = run("def test_it(ottla): pass", ini="ottla_properties =\n    num.partition=7\n")
+    assert (code, "did you mean 'num.partitions'?" in out) == (1, True), out
+
+
 def test_a_broker_that_a_test_killed_is_there_for_the_next(run: Run) -> None:
     code, out = run("""
         def test_kill(ottla):

@@ -6,7 +6,7 @@ Loaded into every pytest of whoever installed Ottla, so it imports nothing of it
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from importlib.machinery import ModuleSpec, PathFinder
 from types import ModuleType
 from typing import TYPE_CHECKING
@@ -73,6 +73,17 @@ def _option(config: pytest.Config, name: str, ini: str) -> str:
     return str(config.getoption(name) or config.getini(ini))
 
 
+def _check_names(names: Iterable[str]) -> None:
+    """Raise UsageError for a slip of the pen. A broker only warns of it, where a test does not look."""
+    from ottla.config import BROKER_SETTINGS
+    from ottla.config.broker import suggest
+
+    for name in names:
+        meant = None if name in BROKER_SETTINGS else suggest(name)
+        if meant:
+            raise pytest.UsageError(f"A broker has no setting {name!r}; did you mean {meant!r}?")
+
+
 def _make(config: pytest.Config, properties: Mapping[str, object]) -> ThreadBroker | ProcessBroker:
     settings: dict[str, object] = {}
     for line in config.getini("ottla_properties"):
@@ -81,6 +92,7 @@ def _make(config: pytest.Config, properties: Mapping[str, object]) -> ThreadBrok
             raise pytest.UsageError(f"ottla_properties: {line!r} is not of the form NAME=VALUE")
         settings[name.strip()] = value.strip()
     settings |= properties
+    _check_names(settings)
     if _option(config, "ottla", "ottla_broker") == "process":
         from ottla.testing.process import ProcessBroker
 
