@@ -1,8 +1,17 @@
-"""`python -m ottla`: the command `ottla`, where its script is not on the path."""
+"""`ottla`, and `python -m ottla`: the command, found in such a way that Ctrl-C during its imports ends it quietly."""
 
 import sys
 
-from ottla.cli.main import main
+
+def main() -> int:
+    """Run the command; returns the exit code."""
+    try:
+        from ottla.cli.main import main as run
+
+        return run()
+    except KeyboardInterrupt:
+        return 130
+
 
 if __name__ == "__main__":
     sys.exit(main())

@@ -178,7 +178,7 @@ def test_without_cython_the_wheel_fits_every_machine(archive: Path, tmp_path: Pa
 
 def test_the_command_and_the_plugin_are_declared(site: Path) -> None:
     entries = next(site.glob("ottla-*.dist-info/entry_points.txt")).read_text()
-    assert "[console_scripts]\nottla = ottla.cli.main:main" in entries
+    assert "[console_scripts]\nottla = ottla.__main__:main" in entries
     assert "[pytest11]\nottla = ottla.testing.plugin" in entries
     assert "topic" in run([str(site / "bin" / "ottla"), "--help"], site, PYTHONPATH=str(site))
 

@@ -166,6 +166,14 @@ def test_it_is_a_module_too_and_says_which_kernels_serve(module: str) -> None:
     assert told["fallback"].startswith("kernels are plain Python, which is slower")
 
 
+def test_ctrl_c_during_the_imports_leaves_no_traceback(tmp_path: Path) -> None:
+    (tmp_path / "logging.py").write_text("import os, signal; os.kill(os.getpid(), signal.SIGINT)\n")
+    environment = {**os.environ, "PYTHONPATH": str(tmp_path)}
+    words = [sys.executable, "-m", "ottla", "topic", "list"]
+    answer = subprocess.run(words, capture_output=True, text=True, timeout=30, env=environment, check=False)
+    assert (answer.returncode, answer.stdout, answer.stderr) == (130, "", "")
+
+
 # -- a real process --------------------------------------------------------------------------------------------
 
 
