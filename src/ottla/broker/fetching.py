@@ -137,7 +137,6 @@ class Fetch:
                     error_code=error.code,
                     high_watermark=-1,
                     records=b"",
-                    aborted_transactions=None,
                 )
                 look.failed = True
                 look.found.append((state, data))

@@ -159,6 +159,10 @@ class BrokerConfig:
         if node_id < 0:
             raise ConfigError(f"node.id={node_id} is negative")
         self._values["broker.id"] = node_id
+        # One is the other's value, as Kafka describes them.
+        if "broker.id" in self.static:
+            self.static["node.id"] = str(node_id)
+        self.static["broker.id"] = str(node_id)
         return node_id
 
     def _check_roles(self) -> None:

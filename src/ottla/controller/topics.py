@@ -276,10 +276,13 @@ def delete_topics(state: State, request: DeleteTopicsRequest, api_version: int) 
     """Delete topics by name or, from version 6 on, by id; each has its own error."""
     asked: list[tuple[str | None, bytes]] = [(name, ZERO_UUID) for name in request.topic_names]
     asked += [(topic.name, topic.topic_id) for topic in request.topics]
-    # By id: a topic asked for both by its name and by its id is removed once.
-    removals: dict[bytes, Message] = {}
+    by_id = {topic_id for name, topic_id in asked if name is None}
+    twice = {name for name, _ in asked if name is not None and _id_of(state, name) in by_id}
+    removals: list[Message] = []
     results = []
     for (name, topic_id), times in Counter(asked).items():
+        if name is None and _name_of(state, topic_id) in twice:
+            continue  # the name has the answer
         result = DeletableTopicResult(name=name, topic_id=topic_id, error_code=ErrorCode.NONE, error_message=None)
         try:
             _check_deletion(state, name, topic_id, times, api_version)
@@ -287,11 +290,23 @@ def delete_topics(state: State, request: DeleteTopicsRequest, api_version: int) 
             if topic is None:
                 refuse(ErrorCode.UNKNOWN_TOPIC_ID, "This server does not host this topic ID.")
             result.name, result.topic_id = topic.name, topic.topic_id
-            removals[topic.topic_id] = m.RemoveTopicRecord(topic_id=topic.topic_id)
+            if name in twice:
+                refuse(ErrorCode.INVALID_REQUEST, "The provided topic name maps to an ID that was already supplied.")
+            removals.append(m.RemoveTopicRecord(topic_id=topic.topic_id))
         except KafkaError as error:
             result.error_code, result.error_message = error.code, error.message
         results.append(result)
-    return Outcome(list(removals.values()), DeleteTopicsResponse(responses=results))
+    return Outcome(removals, DeleteTopicsResponse(responses=results))
+
+
+def _id_of(state: State, name: str) -> bytes | None:
+    topic = state.image.topics_by_name.get(name)
+    return topic.topic_id if topic is not None else None
+
+
+def _name_of(state: State, topic_id: bytes) -> str | None:
+    topic = state.image.topics_by_id.get(topic_id)
+    return topic.name if topic is not None else None
 
 
 TOPIC_DELETION_DISABLED_SINCE_VERSION = 3

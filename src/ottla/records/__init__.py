@@ -34,7 +34,7 @@ from ottla.records.builder import (
 from ottla.records.kernels import scan_batches
 from ottla.records.murmur2 import murmur2, partition_for_key
 from ottla.records.reader import Record, decode_batch, decode_keys
-from ottla.records.validation import ProduceRules, RecordError, validate_produced
+from ottla.records.validation import NotOneBatchError, ProduceRules, RecordError, validate_produced
 
 __all__ = [
     "HEADER_SIZE",
@@ -43,6 +43,7 @@ __all__ = [
     "Buffer",
     "Codec",
     "ControlType",
+    "NotOneBatchError",
     "ProduceRules",
     "Record",
     "RecordError",

@@ -58,6 +58,10 @@ _CODECS = {
 }
 
 
+class NotOneBatchError(KafkaError):
+    """What was sent is not one whole batch that its version may hold: refused without a look at the partition."""
+
+
 class RecordError(KafkaError):
     """Some records of the batch were refused; `record_errors` says (index in the batch, why) of each. KIP-467."""
 
@@ -140,22 +144,24 @@ def _invalid(rules: ProduceRules, why: str) -> KafkaError:
 def _read_one_batch(buffer: memoryview, *, allow_zstd: bool) -> BatchHeader:
     """The header of the only batch, which fills the buffer."""
     if len(buffer) <= MAGIC_POSITION:
-        raise KafkaError(ErrorCode.INVALID_RECORD, "The request holds no batch for the partition")
+        raise NotOneBatchError(ErrorCode.INVALID_RECORD, "The request holds no batch for the partition")
     length, magic = _LENGTH_AND_MAGIC.unpack_from(buffer)
     if length < _SMALLEST_LENGTH or not 0 <= magic <= MAGIC:
-        raise KafkaError(ErrorCode.CORRUPT_MESSAGE, f"No batch: magic {magic}, length {length}")
+        raise NotOneBatchError(ErrorCode.CORRUPT_MESSAGE, f"No batch: magic {magic}, length {length}")
     size = LOG_OVERHEAD + length
     if size > len(buffer):
-        raise KafkaError(ErrorCode.INVALID_RECORD, "The request holds no whole batch for the partition")
+        raise NotOneBatchError(ErrorCode.INVALID_RECORD, "The request holds no whole batch for the partition")
     if magic < MAGIC:
-        raise KafkaError(ErrorCode.INVALID_RECORD, f"A batch of magic {magic}: only magic {MAGIC} is accepted")
+        raise NotOneBatchError(ErrorCode.INVALID_RECORD, f"A batch of magic {magic}: only magic {MAGIC} is accepted")
     header = read_header(buffer)
     if not allow_zstd and header.attributes & CODEC_MASK == Codec.ZSTD:
-        raise KafkaError(
+        raise NotOneBatchError(
             ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, "This version of the produce request does not know zstd"
         )
     if size != len(buffer):
-        raise KafkaError(ErrorCode.INVALID_RECORD, f"{len(buffer) - size} bytes follow the one batch that is allowed")
+        raise NotOneBatchError(
+            ErrorCode.INVALID_RECORD, f"{len(buffer) - size} bytes follow the one batch that is allowed"
+        )
     return header
 
 

@@ -116,7 +116,6 @@ def test_value_is_read_by_its_type(name: str, text: str, value: object) -> None:
         ("segment.bytes", str(2**31)),
         ("cleanup.policy", "remove"),
         ("cleanup.policy", "delete,,compact"),
-        ("cleanup.policy", "delete,delete"),
         ("preallocate", "yes"),
         ("min.cleanable.dirty.ratio", "1.5"),
         ("min.cleanable.dirty.ratio", "nan"),

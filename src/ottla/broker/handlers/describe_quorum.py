@@ -23,27 +23,34 @@ if TYPE_CHECKING:
 
 
 def handle(broker: Broker, context: RequestContext, request: DescribeQuorumRequest) -> DescribeQuorumResponse:
-    """Describe partition 0 of the metadata topic; there is no other quorum."""
+    """Describe partition 0 of the metadata topic; there is no other quorum, and who asks for more gets nothing."""
+    asked = [(topic.topic_name, part.partition_index) for topic in request.topics for part in topic.partitions]
+    if asked != [(METADATA_TOPIC, 0)]:
+        return DescribeQuorumResponse(error_code=ErrorCode.NONE, error_message=None, topics=_unknown(request))
     quorum = broker.metadata.describe_quorum()
-    topics = [
+    return DescribeQuorumResponse(
+        error_code=ErrorCode.NONE,
+        error_message=None,
+        topics=[ResponseTopicData(topic_name=METADATA_TOPIC, partitions=[_partition(quorum)])],
+        nodes=_nodes(broker, quorum),
+    )
+
+
+def _unknown(request: DescribeQuorumRequest) -> list[ResponseTopicData]:
+    return [
         ResponseTopicData(
             topic_name=topic.topic_name,
             partitions=[
-                _partition(quorum)
-                if topic.topic_name == METADATA_TOPIC and partition.partition_index == 0
-                else ResponsePartitionData(
-                    partition_index=partition.partition_index,
+                ResponsePartitionData(
+                    partition_index=part.partition_index,
                     error_code=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
                     error_message="This server does not host this topic-partition.",
                 )
-                for partition in topic.partitions
+                for part in topic.partitions
             ],
         )
         for topic in request.topics
     ]
-    return DescribeQuorumResponse(
-        error_code=ErrorCode.NONE, error_message=None, topics=topics, nodes=_nodes(broker, quorum)
-    )
 
 
 def _partition(quorum: QuorumDescription) -> ResponsePartitionData:

@@ -28,7 +28,8 @@ def handle(
 ) -> DescribeTopicPartitionsResponse:
     """Describe topics in the order of their names, from the cursor on, up to the limit of partitions."""
     if _is_invalid(request):
-        return _page([_failed(topic.name, ErrorCode.INVALID_REQUEST) for topic in request.topics], None)
+        code, allowed = ErrorCode.INVALID_REQUEST, operations.NOT_REQUESTED
+        return _page([_failed(topic.name, code, allowed) for topic in request.topics], None)
     image = broker.metadata.image
     fetch_all = not request.topics
     names = sorted(image.topics_by_name if fetch_all else {topic.name for topic in request.topics})
@@ -77,15 +78,15 @@ def _unknown(name: str) -> DescribeTopicPartitionsResponseTopic:
         validate_topic_name(name)
     except KafkaError as error:
         code = error.code
-    return _failed(name, code)
+    return _failed(name, code, operations.TOPIC_OPERATIONS)
 
 
-def _failed(name: str, code: ErrorCode) -> DescribeTopicPartitionsResponseTopic:
+def _failed(name: str, code: ErrorCode, allowed: int) -> DescribeTopicPartitionsResponseTopic:
     return DescribeTopicPartitionsResponseTopic(
         error_code=code,
         name=name,
         is_internal=name in INTERNAL_TOPICS,
-        topic_authorized_operations=operations.TOPIC_OPERATIONS,
+        topic_authorized_operations=allowed,
     )
 
 

@@ -64,10 +64,6 @@ def _session(broker: Broker, request: FetchRequest, *, uses_topic_ids: bool) -> 
 
 
 def _update(session: FetchSession, request: FetchRequest, *, by_id: bool) -> None:
-    for forgotten in request.forgotten_topics_data:
-        topic = forgotten.topic_id if by_id else forgotten.topic
-        for index in forgotten.partitions:
-            session.forget((topic, index))
     for requested in request.topics:
         topic = requested.topic_id if by_id else requested.topic
         for wanted in requested.partitions:
@@ -76,6 +72,11 @@ def _update(session: FetchSession, request: FetchRequest, *, by_id: bool) -> Non
             state.max_bytes = wanted.partition_max_bytes
             state.current_leader_epoch = wanted.current_leader_epoch
             state.last_fetched_epoch = wanted.last_fetched_epoch
+    # Last, as in Kafka: what a request both names and forgets is forgotten.
+    for forgotten in request.forgotten_topics_data:
+        topic = forgotten.topic_id if by_id else forgotten.topic
+        for index in forgotten.partitions:
+            session.forget((topic, index))
 
 
 def _cancel_with_connection(connection: Connection, fetch: Fetch) -> None:

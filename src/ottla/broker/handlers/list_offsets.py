@@ -90,8 +90,11 @@ def _answer(broker: Broker, context: RequestContext, request: ListOffsetsRequest
         partitions = []
         for wanted in topic.partitions:
             index = wanted.partition_index
+            times = asked.pop((topic.name, index), 0)
+            if not times:
+                continue  # it has its one answer
             try:
-                if asked[topic.name, index] > 1:
+                if times > 1:
                     raise KafkaError(ErrorCode.INVALID_REQUEST)
                 _check_served(wanted.timestamp, context.api_version)
                 partition = broker.partitions.get(topic.name, index)

@@ -41,7 +41,9 @@ def handle(
     if _is_invalid(context, request):
         return MetadataResponse(
             topics=[
-                MetadataResponseTopic(error_code=ErrorCode.INVALID_REQUEST, name=topic.name or "")
+                MetadataResponseTopic(
+                    error_code=ErrorCode.INVALID_REQUEST, name=topic.name or "", topic_id=topic.topic_id
+                )
                 for topic in request.topics or ()
             ]
         )

@@ -10,15 +10,17 @@ from typing import TYPE_CHECKING
 
 from ottla.common.completion import Completion
 from ottla.common.errors import ErrorCode, KafkaError
+from ottla.common.ids import ZERO_UUID
 from ottla.protocol.messages.produce import (
     BatchIndexAndErrorMessage,
     LeaderIdAndEpoch,
     PartitionProduceResponse,
     ProduceRequest,
     ProduceResponse,
+    TopicProduceData,
     TopicProduceResponse,
 )
-from ottla.records import RecordError
+from ottla.records import NotOneBatchError, RecordError
 
 if TYPE_CHECKING:
     from ottla.broker.broker import Broker
@@ -32,6 +34,16 @@ VALID_ACKS = (-1, NO_ACKS, 1)
 _NONE = int(ErrorCode.NONE)
 _NO_ERRORS: list[BatchIndexAndErrorMessage] = []
 _NO_LEADER = LeaderIdAndEpoch()
+_WITHOUT_LOG_START = {
+    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+    ErrorCode.UNKNOWN_TOPIC_ID,
+    ErrorCode.INVALID_TOPIC_EXCEPTION,
+    ErrorCode.INVALID_REQUIRED_ACKS,
+    ErrorCode.MESSAGE_TOO_LARGE,
+    ErrorCode.RECORD_LIST_TOO_LARGE,
+    ErrorCode.CORRUPT_MESSAGE,
+    ErrorCode.KAFKA_STORAGE_ERROR,
+}
 
 
 def handle(
@@ -58,7 +70,8 @@ def handle(
                     partition = partitions.get(topic.name, data.index)
                 records = data.records
                 if type(records) is not memoryview:
-                    raise KafkaError(ErrorCode.INVALID_RECORD, "There must be exactly one record batch per partition")
+                    why = "There must be exactly one record batch per partition"
+                    raise NotOneBatchError(ErrorCode.INVALID_RECORD, why)
                 info = partition.append_produced(records, acks, now_ms, allow_zstd=allow_zstd)
                 first, last, append_time_ms, start, _ = info
                 response = PartitionProduceResponse(
@@ -70,7 +83,7 @@ def handle(
                         waiting.append((durable, response))
             except KafkaError as error:
                 failed = True
-                response = _failure(data.index, error)
+                response = _failure(data.index, error, _log_start(broker, topic, data.index, error))
             responses.append(response)
         topics.append(TopicProduceResponse(name=topic.name, topic_id=topic.topic_id, partition_responses=responses))
     if acks == NO_ACKS:
@@ -81,12 +94,26 @@ def handle(
     return _when_all_durable(answer, waiting) if waiting else answer
 
 
-def _failure(index: int, error: KafkaError) -> PartitionProduceResponse:
+def _log_start(broker: Broker, topic: TopicProduceData, index: int, error: KafkaError) -> int:
+    """Where the log begins: Kafka tells it with what is wrong inside of a batch, and -1 with any other error."""
+    if error.code in _WITHOUT_LOG_START or isinstance(error, NotOneBatchError):
+        return -1
+    partitions = broker.partitions
+    try:
+        by_id = topic.topic_id != ZERO_UUID
+        partition = partitions.get_by_id(topic.topic_id, index) if by_id else partitions.get(topic.name, index)
+    except KafkaError:
+        return -1
+    return partition.log.log_start_offset
+
+
+def _failure(index: int, error: KafkaError, log_start_offset: int) -> PartitionProduceResponse:
     errors = error.record_errors if isinstance(error, RecordError) else ()
     return PartitionProduceResponse(
         index=index,
         error_code=error.code,
         base_offset=-1,
+        log_start_offset=log_start_offset,
         record_errors=[
             BatchIndexAndErrorMessage(batch_index=batch_index, batch_index_error_message=message)
             for batch_index, message in errors
@@ -108,7 +135,7 @@ def _when_all_durable(
         except KafkaError as error:
             response.error_code = error.code
             response.error_message = error.message
-            response.base_offset = -1
+            response.base_offset = response.log_append_time_ms = response.log_start_offset = -1
         missing -= 1
         if not missing:
             result.complete(answer)

@@ -1,0 +1,252 @@
+"""What a client can tell two brokers by: single fields of answers, and requests that no careful client sends.
+
+The requests are declared messages, sent over a raw socket; stock Kafka says what is right.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import Any
+
+import pytest
+
+from ottla.protocol.frames import decode_response_header, encode_request
+from ottla.protocol.message import Message
+from ottla.protocol.messages import (
+    delete_records,
+    delete_topics,
+    describe_configs,
+    describe_quorum,
+    describe_topic_partitions,
+    fetch,
+    incremental_alter_configs,
+    list_offsets,
+    metadata,
+    produce,
+)
+from tests.conftest import RunningBroker
+
+from .conftest import MakeTopic
+from .support import unique, wait_until
+from .wire import Connection, batch
+
+pytestmark = pytest.mark.both
+
+CORRUPT_MESSAGE, UNKNOWN_TOPIC, MESSAGE_TOO_LARGE, INVALID_REQUEST = 2, 3, 10, 42
+OUT_OF_ORDER_SEQUENCE, INVALID_PRODUCER_EPOCH, INVALID_RECORD = 45, 47, 87
+TOPIC, BROKER = 2, 4
+SET = 0
+STATIC_BROKER = 4
+NOT_REQUESTED = -(2**31)
+
+
+class Asking(Connection):
+    """A connection that sends and receives whole messages."""
+
+    def send_message(self, message: Message, version: int) -> Any:
+        """The response to `message`."""
+        self.send(b"".join(encode_request(message, version, 7, "detail")))
+        answer = self.receive()
+        correlation_id, position = decode_response_header(answer, message.API_KEY, version)
+        assert correlation_id == 7
+        kind = type(message)
+        response = getattr(importlib.import_module(kind.__module__), kind.__name__.replace("Request", "Response"))
+        return response.decode(answer[position:], version)
+
+
+def topic_id_of(connection: Asking, name: str) -> bytes:
+    """The topic's id, once the broker tells it."""
+    found: list[bytes] = []
+
+    def told() -> bool:
+        topics = [metadata.MetadataRequestTopic(name=name)]
+        request = metadata.MetadataRequest(topics=topics, allow_auto_topic_creation=False)
+        answer = connection.send_message(request, 12)
+        found[:] = [bytes(topic.topic_id) for topic in answer.topics if not topic.error_code]
+        return bool(found)
+
+    wait_until(told, f"the id of {name}")
+    return found[0]
+
+
+def send_batch(connection: Asking, topic: str, records: bytes, version: int = 12, partition: int = 0) -> Any:
+    """The answer for the one partition."""
+    data = [produce.PartitionProduceData(index=partition, records=records)]
+    topics = [produce.TopicProduceData(name=topic, partition_data=data)]
+    request = produce.ProduceRequest(acks=-1, timeout_ms=10_000, topic_data=topics)
+    return connection.send_message(request, version).responses[0].partition_responses[0]
+
+
+@pytest.mark.parametrize("version", [5, 12])
+def test_what_is_wrong_inside_of_a_batch_is_told_with_the_start_of_the_log(
+    broker: RunningBroker, make_topic: MakeTopic, version: int
+) -> None:
+    topic = make_topic(max_message_bytes=400)
+    with Asking(broker.bootstrap) as connection:
+        for sequence in (0, 1, 2):
+            sent = send_batch(connection, topic, batch([b"a"], producer_id=7, epoch=3, sequence=sequence))
+            assert (sent.error_code, sent.base_offset, sent.log_start_offset) == (0, sequence, 0)
+        gone = [delete_records.DeleteRecordsPartition(partition_index=0, offset=2)]
+        topics = [delete_records.DeleteRecordsTopic(name=topic, partitions=gone)]
+        connection.send_message(delete_records.DeleteRecordsRequest(topics=topics, timeout_ms=10_000), 2)
+        cases = {
+            "sequence": (batch([b"a"], producer_id=7, epoch=3, sequence=9), OUT_OF_ORDER_SEQUENCE, 2),
+            "epoch": (batch([b"a"], producer_id=7, epoch=2, sequence=3), INVALID_PRODUCER_EPOCH, 2),
+            "count": (batch([b"a", b"b"], count=3), INVALID_RECORD, 2),
+            "control": (batch([b"a"], attributes=0x20), INVALID_RECORD, 2),
+            "two batches": (batch([b"a"]) + batch([b"b"]), INVALID_RECORD, -1),
+            "nothing": (b"", INVALID_RECORD, -1),
+            "checksum": (batch([b"a"], crc_error=1), CORRUPT_MESSAGE, -1),
+            "size": (batch([b"a" * 500]), MESSAGE_TOO_LARGE, -1),
+        }
+        for name, (records, error, log_start) in cases.items():
+            refused = send_batch(connection, topic, records, version)
+            assert (name, refused.error_code, refused.log_start_offset) == (name, error, log_start)
+            assert (refused.base_offset, refused.log_append_time_ms) == (-1, -1)
+        elsewhere = send_batch(connection, topic, batch([b"a"]), version, partition=5)
+        assert (elsewhere.error_code, elsewhere.log_start_offset) == (UNKNOWN_TOPIC, -1)
+        assert send_batch(connection, topic, batch([b"a"])).base_offset == 3
+
+
+@pytest.mark.parametrize("version", [4, 7, 12])
+def test_a_partition_that_cannot_be_fetched_has_no_aborted_transactions_rather_than_null(
+    broker: RunningBroker, make_topic: MakeTopic, version: int
+) -> None:
+    topic = make_topic()
+    with Asking(broker.bootstrap) as connection:
+        answer = connection.send_message(fetch_request(topic, [0, 9]), version)
+        lists = {part.partition_index: part.aborted_transactions for part in answer.responses[0].partitions}
+        assert lists[9] == []
+
+
+def fetch_request(
+    topic: str, partitions: list[int], *, session: int = 0, epoch: int = -1, forget: tuple[int, ...] = ()
+) -> fetch.FetchRequest:
+    """A fetch from offset 0 that does not wait."""
+    wanted = [fetch.FetchPartition(partition=index, partition_max_bytes=1_000) for index in partitions]
+    return fetch.FetchRequest(
+        session_id=session,
+        session_epoch=epoch,
+        topics=[fetch.FetchTopic(topic=topic, partitions=wanted)] if wanted else [],
+        forgotten_topics_data=[fetch.ForgottenTopic(topic=topic, partitions=list(forget))] if forget else [],
+    )
+
+
+def test_a_session_forgets_what_a_request_both_names_and_forgets(broker: RunningBroker, make_topic: MakeTopic) -> None:
+    topic = make_topic(2)
+    with Asking(broker.bootstrap) as connection:
+        for index in (0, 1):
+            assert send_batch(connection, topic, batch([b"a"]), partition=index).error_code == 0
+        session = connection.send_message(fetch_request(topic, [0, 1], epoch=0), 12).session_id
+        request = fetch_request(topic, [1], session=session, epoch=1, forget=(1,))
+        answer = connection.send_message(request, 12)
+        assert answer.error_code == 0
+        assert [part.partition_index for each in answer.responses for part in each.partitions] == [0]
+
+
+def test_an_offset_asked_for_twice_is_refused_once(broker: RunningBroker, make_topic: MakeTopic) -> None:
+    topic = make_topic(2)
+    wanted = [list_offsets.ListOffsetsPartition(partition_index=index, timestamp=-1) for index in (0, 1, 0)]
+    topics = [list_offsets.ListOffsetsTopic(name=topic, partitions=wanted)]
+    request = list_offsets.ListOffsetsRequest(replica_id=-1, topics=topics)
+    with Asking(broker.bootstrap) as connection:
+        answer = connection.send_message(request, 5)
+        parts = [part for each in answer.topics for part in each.partitions]
+        assert sorted((part.partition_index, part.error_code) for part in parts) == [(0, INVALID_REQUEST), (1, 0)]
+
+
+def test_a_topic_named_and_given_by_its_id_is_not_deleted(broker: RunningBroker, make_topic: MakeTopic) -> None:
+    topic = make_topic()
+    with Asking(broker.bootstrap) as connection:
+        topic_id = topic_id_of(connection, topic)
+        asked = [
+            delete_topics.DeleteTopicState(name=topic),
+            delete_topics.DeleteTopicState(topic_id=topic_id, name=None),
+        ]
+        answer = connection.send_message(delete_topics.DeleteTopicsRequest(topics=asked, timeout_ms=10_000), 6)
+        assert [(each.name, bytes(each.topic_id), each.error_code) for each in answer.responses] == [
+            (topic, topic_id, INVALID_REQUEST)
+        ]
+        assert topic_id_of(connection, topic) == topic_id
+
+
+@pytest.mark.parametrize("version", [10, 11])
+def test_metadata_by_id_is_refused_by_id_before_version_12(
+    broker: RunningBroker, make_topic: MakeTopic, version: int
+) -> None:
+    topic = make_topic()
+    with Asking(broker.bootstrap) as connection:
+        topic_id = topic_id_of(connection, topic)
+        wanted = [metadata.MetadataRequestTopic(topic_id=topic_id, name=None)]
+        answer = connection.send_message(metadata.MetadataRequest(topics=wanted), version)
+        assert [(bytes(each.topic_id), each.name, each.error_code) for each in answer.topics] == [
+            (topic_id, "", INVALID_REQUEST)
+        ]
+
+
+def test_who_asks_for_more_than_the_one_quorum_is_told_of_none(broker: RunningBroker) -> None:
+    def ask(connection: Asking, *topics: tuple[str, list[int]]) -> tuple[list[int], int]:
+        data = [
+            describe_quorum.RequestTopicData(
+                topic_name=name,
+                partitions=[describe_quorum.RequestPartitionData(partition_index=index) for index in indexes],
+            )
+            for name, indexes in topics
+        ]
+        answer = connection.send_message(describe_quorum.DescribeQuorumRequest(topics=data), 2)
+        return [part.error_code for each in answer.topics for part in each.partitions], len(answer.nodes)
+
+    with Asking(broker.bootstrap) as connection:
+        assert ask(connection, ("__cluster_metadata", [0])) == ([0], 1)
+        assert ask(connection, ("__cluster_metadata", [0, 1])) == ([UNKNOWN_TOPIC] * 2, 0)
+        assert ask(connection, ("__cluster_metadata", [0]), ("t", [0])) == ([UNKNOWN_TOPIC] * 2, 0)
+        assert ask(connection) == ([], 0)
+
+
+def test_a_cursor_at_a_topic_that_is_not_asked_for_tells_of_no_operations(
+    broker: RunningBroker, make_topic: MakeTopic
+) -> None:
+    topic = make_topic()
+    asked = [describe_topic_partitions.TopicRequest(name=topic)]
+    cursor = describe_topic_partitions.RequestCursor(topic_name=unique("other"), partition_index=0)
+    request = describe_topic_partitions.DescribeTopicPartitionsRequest(
+        topics=asked, response_partition_limit=10, cursor=cursor
+    )
+    with Asking(broker.bootstrap) as connection:
+        (answer,) = connection.send_message(request, 0).topics
+        assert (answer.error_code, answer.topic_authorized_operations) == (INVALID_REQUEST, NOT_REQUESTED)
+
+
+def describe(connection: Asking, kind: int, resource: str, *names: str) -> dict[str, tuple[str | None, int]]:
+    """(value, source) of each setting."""
+    wanted = describe_configs.DescribeConfigsResource(
+        resource_type=kind, resource_name=resource, configuration_keys=list(names)
+    )
+    answer = connection.send_message(describe_configs.DescribeConfigsRequest(resources=[wanted]), 4)
+    return {entry.name: (entry.value, entry.config_source) for entry in answer.results[0].configs}
+
+
+def test_an_item_that_a_list_names_twice_counts_once(broker: RunningBroker, make_topic: MakeTopic) -> None:
+    topic = make_topic()
+    change = incremental_alter_configs.AlterableConfig(
+        name="cleanup.policy", config_operation=SET, value="compact,delete,compact"
+    )
+    resource = incremental_alter_configs.AlterConfigsResource(
+        resource_type=TOPIC, resource_name=topic, configs=[change]
+    )
+    request = incremental_alter_configs.IncrementalAlterConfigsRequest(resources=[resource])
+    with Asking(broker.bootstrap) as connection:
+        assert [each.error_code for each in connection.send_message(request, 1).responses] == [0]
+        wait_until(
+            lambda: (
+                describe(connection, TOPIC, topic, "cleanup.policy")["cleanup.policy"] == ("compact,delete", TOPIC - 1)
+            ),
+            "the new policy",
+        )
+
+
+def test_a_broker_with_a_node_id_has_the_same_broker_id(broker: RunningBroker) -> None:
+    with Asking(broker.bootstrap) as connection:
+        node = connection.send_message(metadata.MetadataRequest(topics=[]), 12).brokers[0].node_id
+        told = describe(connection, BROKER, str(node), "broker.id", "node.id")
+        assert told["broker.id"][0] == told["node.id"][0] == str(node)
