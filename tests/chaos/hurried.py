@@ -24,7 +24,7 @@ WAITING = "What waits: "
 class Hurried(Housekeeping):
     """Every interval is short."""
 
-    def every(self, name: str, interval_ms: int, chore: Callable[[], None], *, first_ms: int | None = None) -> None:
+    def every(self, name: str, interval_ms: int, chore: Callable[[], object], *, first_ms: int | None = None) -> None:
         first_ms = interval_ms if first_ms is None else first_ms
         super().every(name, min(interval_ms, INTERVAL_MS), chore, first_ms=min(first_ms, INTERVAL_MS))
 

@@ -40,9 +40,9 @@ PRODUCER_EXPIRATION = "producer.id.expiration.ms"
 class FlushThreads:
     """Runs blocking file work off the loop; results come back on it."""
 
-    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+    def __init__(self, loop: asyncio.AbstractEventLoop, threads: int = FLUSH_THREADS) -> None:
         self._loop = loop
-        self._executor = ThreadPoolExecutor(FLUSH_THREADS, thread_name_prefix="ottla-flush")
+        self._executor = ThreadPoolExecutor(threads, thread_name_prefix="ottla-flush")
 
     def run(self, work: Callable[[], object]) -> Completion[None]:
         """Do `work` in a thread; the completion is done on the loop."""

@@ -24,7 +24,7 @@ class Housekeeping:
         self._turns: list[Callable[[], None]] = []
         self._stopped = False
 
-    def every(self, name: str, interval_ms: int, chore: Callable[[], None], *, first_ms: int | None = None) -> None:
+    def every(self, name: str, interval_ms: int, chore: Callable[[], object], *, first_ms: int | None = None) -> None:
         """Call `chore` each `interval_ms`, first after `first_ms` (default: the interval)."""
 
         def turn() -> None:

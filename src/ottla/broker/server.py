@@ -23,6 +23,7 @@ from ottla.broker.housekeeping import Housekeeping
 from ottla.broker.metadata_log import MetadataShell
 from ottla.broker.metadata_snapshotting import MetadataLogSettings
 from ottla.common.clock import Clock, SystemClock
+from ottla.common.completion import Completion
 from ottla.common.ids import OFFSETS_TOPIC, ZERO_UUID, TopicPartition, Uuid, uuid_to_text
 from ottla.common.named import NamedTuple
 from ottla.config import BrokerConfig
@@ -103,6 +104,8 @@ class Node:
         self._wrap = wrap
         self._loop = asyncio.get_running_loop()
         self._threads = FlushThreads(self._loop)
+        # Whoever waits for metadata does not wait for the flushes of a thousand logs: one to sync, one for snapshots.
+        self._metadata_threads = FlushThreads(self._loop, 2)
         self._housekeeping = Housekeeping(self._loop)
         # For each listener one or more: a host may have several addresses.
         self._sockets: list[list[socket.socket]] = []
@@ -149,7 +152,7 @@ class Node:
                 delete_topic_enable=config.bool("delete.topic.enable"),
             ),
             files=self.files,
-            run_in_thread=self._threads.run,
+            run_in_thread=self._metadata_threads.run,
             on_failure=lambda error: self._give_up(str(error)),
         )
         self.broker = broker = Broker(
@@ -283,7 +286,7 @@ class Node:
         config, logs = self.config, self.broker.logs
         first_ms = config.int("log.initial.task.delay.ms")
 
-        def every(name: str, setting: str, chore: Callable[[], None], first_ms: int | None = first_ms) -> None:
+        def every(name: str, setting: str, chore: Callable[[], object], first_ms: int | None = first_ms) -> None:
             self._housekeeping.every(name, max(config.int(setting), _SHORTEST_MS), chore, first_ms=first_ms)
 
         every("retention", "log.retention.check.interval.ms", self._retention)
@@ -291,17 +294,18 @@ class Node:
         every(
             "checkpoint of recovery points",
             "log.flush.offset.checkpoint.interval.ms",
-            lambda: self._in_background(logs.checkpoint_recovery_points),
+            self._in_background(logs.checkpoint_recovery_points),
         )
         every(
             "checkpoint of log starts",
             "log.flush.start.offset.checkpoint.interval.ms",
-            lambda: self._in_background(logs.checkpoint_log_starts),
+            self._in_background(logs.checkpoint_log_starts),
         )
+        write_watermarks = self._in_background(logs.checkpoint_high_watermarks)
         every(
             "checkpoint of high watermarks",
             "replica.high.watermark.checkpoint.interval.ms",
-            self._checkpoint_high_watermarks,
+            lambda: self._checkpoint_high_watermarks(write_watermarks),
             None,
         )
         # Rolled segments are synced here too, so not later than this whatever the setting says.
@@ -312,8 +316,22 @@ class Node:
         if config.bool("log.cleaner.enable"):
             self._housekeeping.every("compaction", 1_000, self._compact)
 
-    def _in_background(self, work: Callable[[], object]) -> None:
-        self._threads.run(work).on_done(lambda done: done.result())
+    def _in_background(self, work: Callable[[], object]) -> Callable[[], bool]:
+        """A chore that has `work` done in a thread, and says whether: not while it is being done from the last turn.
+
+        Where the disk is slower than the clock such turns would queue, and every flush behind them, later and later.
+        """
+        last: Completion[None] = Completion.of(None)
+
+        def chore() -> bool:
+            nonlocal last
+            if not last.done:
+                return False
+            last = self._threads.run(work)
+            last.on_done(lambda done: done.result())
+            return True
+
+        return chore
 
     def _retention(self) -> None:
         if not self._clock_jumped("retention"):
@@ -352,12 +370,11 @@ class Node:
         for partition in self.broker.partitions:
             partition.flush_if_due(now_ms)
 
-    def _checkpoint_high_watermarks(self) -> None:
+    def _checkpoint_high_watermarks(self, write: Callable[[], bool]) -> None:
         # An idle broker writes nothing.
         total = sum(partition.high_watermark for partition in self.broker.partitions)
-        if total != self._watermarks:
+        if total != self._watermarks and write():
             self._watermarks = total
-            self._in_background(self.broker.logs.checkpoint_high_watermarks)
 
     def clock_moved(self) -> None:
         """The clock jumped: do now what has become due. Timers of the loop do not know of it."""
@@ -415,6 +432,7 @@ class Node:
             for sock in sockets:
                 sock.close()
         self._threads.close()
+        self._metadata_threads.close()
         epoch = -1
         if self._metadata is not None:
             registered = self._metadata.image.brokers.get(self.config.node_id)
