@@ -36,6 +36,8 @@ ottla up --config server.properties -X num.partitions=6
 """
 
 _STOPPING_SIGNALS = (signal.SIGINT, signal.SIGTERM)
+# Signals so close to each other are one: `timeout` sends two, a shell and `make` pass on what the terminal sent to all.
+_ONE_WISH_S = 0.5
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -82,16 +84,25 @@ async def _serve(config: BrokerConfig) -> None:
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
 
+    asked_s = 0.0
+
     def stop_on(signal_number: signal.Signals) -> None:
+        nonlocal asked_s
         if stop.is_set():
+            if loop.time() - asked_s < _ONE_WISH_S:
+                return
             logger.warning("Stopping at once: %s came a second time", signal_number.name)
             os._exit(128 + signal_number)
         logger.info("Stopping: %s", signal_number.name)
+        asked_s = loop.time()
         stop.set()
 
     for signal_number in _STOPPING_SIGNALS:
         loop.add_signal_handler(signal_number, stop_on, signal_number)
     await serve(config, lambda bootstrap: _announce(config, bootstrap), stop)
+    for signal_number in _STOPPING_SIGNALS:  # what still comes must not make a failure of it
+        loop.remove_signal_handler(signal_number)
+        signal.signal(signal_number, signal.SIG_IGN)
     logger.info("Stopped cleanly")
 
 

@@ -328,5 +328,7 @@ def suggest(name: str) -> str | None:
 def _unknown(name: str) -> str:
     if name.startswith(_FOREIGN_PREFIXES):
         return f"{name} has no effect here"
+    if name.startswith("zookeeper."):
+        return f"{name} is unknown and has no effect: there is no ZooKeeper, as in Kafka 4"
     close = suggest(name)
     return f"{name} is unknown and has no effect" + (f": did you mean {close}?" if close else "")

@@ -199,6 +199,11 @@ class Up:
             time.sleep(0.01)
         return self._out.read_text().partition("\n")[0]
 
+    def send(self, *signals: signal.Signals) -> None:
+        """Send these, one after another."""
+        for number in signals:
+            self._process.send_signal(number)
+
     def finish(self, by: signal.Signals | None = None) -> tuple[int, str, str]:
         """Exit code, standard output, standard error."""
         if by is not None:
@@ -225,6 +230,15 @@ def test_broker_announces_itself_first_and_stops_cleanly(tmp_path: Path, by: sig
     assert "num.io.threads=9 has no effect" in err
     assert "Stopped cleanly" in err
     assert "\x1b[" not in out + err
+    assert (tmp_path / "data" / ".kafka_cleanshutdown").exists()
+
+
+def test_a_signal_that_comes_twice_at_once_is_one(tmp_path: Path) -> None:
+    up = Up(tmp_path, "up", "--data", str(tmp_path / "data"), "--listen", "127.0.0.1:0")
+    up.first_line()
+    up.send(signal.SIGINT, signal.SIGTERM, signal.SIGINT)
+    code, _, err = up.finish(signal.SIGTERM)
+    assert (code, "at once" in err) == (0, False), err
     assert (tmp_path / "data" / ".kafka_cleanshutdown").exists()
 
 

@@ -303,6 +303,7 @@ def test_what_cannot_be_served_is_an_error_in_one_line(properties: dict[str, str
         ("num.partition", "3", "did you mean num.partitions?"),
         ("retention.ms", "3", "did you mean log.retention.ms?"),
         ("zookeeper.connect", "x", "unknown"),
+        ("zookeeper.connection.timeout.ms", "6000", "there is no ZooKeeper"),
         ("listener.name.plaintext.max.connections", "3", "no effect"),
         ("num.io.threads", "16", "no effect"),
         ("message.max.bytes", str(2**31 - 1), "socket.request.max.bytes"),
