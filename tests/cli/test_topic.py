@@ -172,6 +172,7 @@ def test_an_unknown_setting_of_a_new_topic_too(ottla: Run) -> None:
     ("words", "said"),
     [
         ([], "which verb? There are create, list, "),
+        (["--create", "--topic", "x"], "`ottla topic create`"),
         (["create"], "which topic?"),
         (["create", "x", "--partitions", "0"], "--partitions is 0"),
         (["create", "x", "--partitions", "many"], "invalid int value"),

@@ -62,6 +62,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command; returns the exit code."""
     open_closed_streams()
     words = list(sys.argv[1:] if arguments is None else arguments)
+    if words[:1] == ["help"]:
+        words = [*words[1:], "--help"]
     chosen = next((word for word in words if not word.startswith("-")), None)
     with quiet_pipe():
         try:

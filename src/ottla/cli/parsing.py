@@ -12,6 +12,14 @@ from typing import NoReturn
 from ottla.cli.terminal import Style, terminal_columns
 from ottla.common.named import NamedTuple
 
+# What whoever knows Kafka's tools may try where it has another form.
+_OF_KAFKAS_TOOLS = {
+    "--topic": "a topic's name stands by itself",
+    "--from-beginning": "`consume` begins there, `-o` says where else",
+    "--max-messages": "it is -n",
+    "--timeout-ms": "-e ends where the topic ends",
+}
+
 
 class Verb(NamedTuple):
     """One verb of a command. `examples`: lines of `command   what it does`, shown below its options."""
@@ -83,6 +91,9 @@ class Parser(argparse.ArgumentParser):
 
     def parse_known_args(self, args=None, namespace=None):  # type: ignore[no-untyped-def]
         """Names may stand before and after options; what nobody knows is an error of the parser nearest to it."""
+        for word in args or ():
+            if word.startswith("--") and word[2:] in self.verbs:
+                self.error(f"it takes no {word!r}: a verb has no dashes, `{self.prog} {word[2:]}`")
         if self._intermixed or self._subparsers is not None or not self._get_positional_actions():
             namespace, unknown = super().parse_known_args(args, namespace)
             if self._intermixed:
@@ -96,7 +107,8 @@ class Parser(argparse.ArgumentParser):
         if unknown:
             word = unknown[0]
             near = nearest(word.partition("=")[0], self._option_string_actions)
-            self.error(f"it takes no {word!r}" + (f"; did you mean {near}?" if near else ""))
+            meant = f"did you mean {near}?" if near else _OF_KAFKAS_TOOLS.get(word.partition("=")[0])
+            self.error(f"it takes no {word!r}" + (f"; {meant}" if meant else ""))
         return namespace, unknown
 
     def _check_value(self, action: argparse.Action, value: object) -> None:

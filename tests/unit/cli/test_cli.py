@@ -37,6 +37,20 @@ def test_help_of_a_command_says_what_it_does(name: str, capsys: pytest.CaptureFi
     assert f"usage: ottla {name}" in capsys.readouterr().out
 
 
+def test_who_is_used_to_other_tools_is_shown_the_way(capsys: pytest.CaptureFixture[str]) -> None:
+    for words, said in (
+        (["help"], "usage: ottla COMMAND"),
+        (["help", "topic", "create"], "usage: ottla topic create"),
+        (["consume", "--topic", "orders"], "a topic's name stands by itself"),
+        (["consume", "orders", "--max-messages", "5"], "it is -n"),
+    ):
+        with pytest.raises(SystemExit) as caught:
+            main(words)
+        captured = capsys.readouterr()
+        assert said in captured.out + captured.err
+        assert caught.value.code == (0 if words[0] == "help" else 2)
+
+
 def test_help_imports_neither_the_broker_nor_the_loop() -> None:
     code = (
         "import sys, contextlib, io\nfrom ottla.cli.main import main\n"
