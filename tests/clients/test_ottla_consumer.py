@@ -563,6 +563,12 @@ def test_unsubscribe_leaves_the_group_and_another_subscription_may_follow(
     assert len(poll_all(consumer, 2)) == 2
 
 
+@pytest.mark.parametrize("wrong", ["orders", ["ab"], ("orders", 0), [("orders", "0")], [("orders",)]])
+def test_partitions_that_are_none_are_refused(broker: RunningBroker, reader: Reader, wrong: Any) -> None:
+    with pytest.raises(TypeError, match=r"A partition is a TopicPartition or \(topic, number\), not"):
+        reader().assign(wrong)
+
+
 def test_questions_about_what_is_not_there(broker: RunningBroker, topic: str, reader: Reader) -> None:
     consumer = reader()
     with pytest.raises(UnknownTopicOrPartition, match=topic):

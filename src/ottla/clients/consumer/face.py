@@ -122,7 +122,7 @@ class ConsumerFace:
 
         With a group.id the committed offsets are where it begins. Raises ConfigurationError after `subscribe`.
         """
-        wanted = [TopicPartition(*tp) for tp in partitions]
+        wanted = [_partition(tp) for tp in partitions]
         self._engine.change(lambda core: core.assign(wanted))
 
     def assignment(self) -> list[TopicPartition]:
@@ -241,3 +241,10 @@ class ConsumerFace:
 
         self._engine.change(settle)
         self._left.clear()
+
+
+def _partition(given: Any) -> TopicPartition:
+    """The partition that is meant; raises TypeError for a topic's name alone, whose letters would be taken apart."""
+    if not isinstance(given, str) and len(given) == 2 and not isinstance(given[1], str):
+        return TopicPartition(*given)
+    raise TypeError(f"A partition is a TopicPartition or (topic, number), not {given!r}")

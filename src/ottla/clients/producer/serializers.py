@@ -35,4 +35,5 @@ def as_bytes(given: object, what: str) -> bytes | None:
         return given
     if isinstance(given, (bytes, bytearray, memoryview)):
         return bytes(given)
-    raise TypeError(f"A {what} must be bytes or None, not {type(given).__name__}; or give the producer a serializer")
+    advice = "; or give the producer a serializer" if what in ("key", "value") else ""
+    raise TypeError(f"A {what} must be bytes or None, not {type(given).__name__}{advice}")
