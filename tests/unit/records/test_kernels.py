@@ -1,9 +1,11 @@
 """One suite over the compiled kernels and those in plain Python."""
 
 import gc
+import mmap
 import os
 import subprocess
 import sys
+import tempfile
 from types import ModuleType
 
 import pytest
@@ -79,19 +81,24 @@ def _outcome(module: ModuleType, name: str, *arguments: object) -> object:
         return error.code
 
 
+# Numbers of one to four bytes: the compiled kernels read those of up to three in a way of their own.
+SIZES = [
+    (7, None, b"value of a record", []),
+    (6, b"k", b"v" * 70, [("h", None)]),
+    (9_000, b"", b"", []),
+    (2_000_000, None, b"late", []),
+    (7, None, b"far away", []),
+    (2_000_000, b"key", None, [("", b"x")]),
+    (7, None, b"at end", []),
+]
+SIZES_DELTAS = [0, 70, 9_000, 1, 1 << 21, 1 << 20, 5]
+
+
 @pytest.mark.skipif(compiled_kernels() is None, reason="the kernels are not compiled here")
 def test_both_kernels_agree_on_every_value_of_every_byte() -> None:
-    """Numbers have one to four bytes here: the compiled one reads those of up to three in a way of its own."""
     compiled = compiled_kernels()
     assert compiled is not None
-    rows = [
-        (7, None, b"value of a record", []),
-        (6, b"k", b"v" * 70, [("h", None)]),
-        (9_000, b"", b"", []),
-        (2_000_000, b"key", None, [("", b"x")]),
-        (7, None, b"ten", []),
-    ]
-    out, count, *_ = _kernels_fallback.encode_records(rows, [0, 70, 9_000, 1 << 20, 5])
+    out, count, *_ = _kernels_fallback.encode_records(SIZES, SIZES_DELTAS)
     for position in range(61, len(out)):
         was = out[position]
         for byte in range(256):
@@ -102,6 +109,32 @@ def test_both_kernels_agree_on_every_value_of_every_byte() -> None:
     for end in range(61, len(out)):
         found = _outcome(compiled, "walk_records", out, 61, end, count)
         assert found == _outcome(_kernels_fallback, "walk_records", out, 61, end, count), end
+
+
+def _walk_to_the_edge() -> None:
+    """Harmed records of all lengths, each before a page that kills who reads it: it is beyond the end of its file."""
+    page = mmap.PAGESIZE
+    with tempfile.TemporaryFile() as file:
+        file.truncate(2 * page)
+        room = mmap.mmap(file.fileno(), 2 * page)
+        file.truncate(page)
+    out, count, *_ = _kernels_fallback.encode_records(SIZES, SIZES_DELTAS)
+    for end in range(61, len(out) + 1):
+        start = page - end
+        room[start:page] = bytes(out[:end])
+        for position in range(max(61, end - 30), end):
+            for byte in (*range(16), 0x7F, 0x80, 0xFF):
+                room[start + position] = byte
+                for name, more in (("walk_records", ()), ("decode_keys", (0,))):
+                    _outcome(compiled_kernels() or _kernels_fallback, name, room, start + 61, page, count, *more)
+            room[start + position] = out[position]
+
+
+@pytest.mark.skipif(compiled_kernels() is None, reason="the kernels are not compiled here")
+def test_nothing_is_read_beyond_the_end() -> None:
+    script = f"from {__name__} import _walk_to_the_edge; _walk_to_the_edge(); print('alive')"
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=60, check=False)
+    assert (done.stdout, done.returncode) == ("alive\n", 0), done.stderr
 
 
 @pytest.mark.skipif(compiled_kernels() is None, reason="the kernels are not compiled here")
