@@ -147,6 +147,7 @@ class Librdkafka(Neighbour):
         assert not errors
 
 
+@pytest.mark.timeout(MINUTES * 60 + 200)
 def test_twice_of_what_it_can_carry_slows_everybody_down_and_loses_nothing(tmp_path: Path) -> None:
     """By the clock, whether answers come or not; produce and fetch, beside two real clients and a small one."""
     with WatchedProcess(tmp_path, {**SETTINGS, "socket.receive.buffer.bytes": SOCKET_BYTES}) as process:
@@ -169,12 +170,6 @@ def test_twice_of_what_it_can_carry_slows_everybody_down_and_loses_nothing(tmp_p
             each.stop()
         print(f"{number} times; beside: " + ", ".join(f"{each.sent} records by {each.name}" for each in neighbours))
     process.assert_no_traceback()
-
-
-if MINUTES:
-    test_twice_of_what_it_can_carry_slows_everybody_down_and_loses_nothing = pytest.mark.timeout(MINUTES * 60 + 200)(
-        test_twice_of_what_it_can_carry_slows_everybody_down_and_loses_nothing
-    )
 
 
 def _small_client(process: WatchedProcess) -> Witness:

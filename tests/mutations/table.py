@@ -156,6 +156,13 @@ WIRE = (
         (f"{SERVER}::test_connections_beyond_the_limit_are_refused_and_room_comes_back",),
     ),
     Mutation(
+        "overload: more new connections a second than are allowed wait",
+        "network/server.py",
+        "        return min(self._next_creation_s - now_s, MOST_CREATION_DELAY_S)\n",
+        "        return 0.0\n",
+        (f"{SERVER}::test_connections_come_in_at_the_allowed_rate",),
+    ),
+    Mutation(
         "what a batch says of itself is checked",
         "records/validation.py",
         "    if last_delta + 1 != count:\n",
@@ -653,6 +660,27 @@ DISKS = (
         "        missing = sorted(set(known.directories) - present) if known is not None else []\n",
         "        missing = sorted(set(known.directories) - known.directories) if known is not None else []\n",
         (f"{FAILING}::test_a_directory_that_is_lost_is_found_again",),
+    ),
+    Mutation(
+        "checkpoints do not queue on a slow disk",
+        "broker/server.py",
+        "            if not last.done:\n                return False\n",
+        "",
+        (f"{STORAGE}/test_slow_disk.py::test_checkpoints_that_take_longer_than_their_interval_hold_up_nothing",),
+    ),
+    Mutation(
+        "a slow disk does not hold up the metadata log",
+        "broker/server.py",
+        "            run_in_thread=self._metadata_threads.run,\n",
+        "            run_in_thread=self._threads.run,\n",
+        (f"{STORAGE}/test_slow_disk.py::test_metadata_does_not_wait_for_the_flushes_of_many_logs",),
+    ),
+    Mutation(
+        "one mistake in what is told of a commit does not hold up the metadata log",
+        "broker/metadata_log.py",
+        "            _tell(listener, old, image)\n",
+        "            listener(old, image)\n",
+        (f"{UNIT}/broker/test_metadata_log.py::test_a_mistake_of_who_is_told_of_a_commit_does_not_hold_up_the_log",),
     ),
 )
 
