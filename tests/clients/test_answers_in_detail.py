@@ -32,7 +32,7 @@ from .wire import Connection, batch
 
 pytestmark = pytest.mark.both
 
-CORRUPT_MESSAGE, UNKNOWN_TOPIC, MESSAGE_TOO_LARGE, INVALID_REQUEST = 2, 3, 10, 42
+OFFSET_OUT_OF_RANGE, CORRUPT_MESSAGE, UNKNOWN_TOPIC, MESSAGE_TOO_LARGE, INVALID_REQUEST = 1, 2, 3, 10, 42
 OUT_OF_ORDER_SEQUENCE, INVALID_PRODUCER_EPOCH, INVALID_RECORD = 45, 47, 87
 TOPIC, BROKER = 2, 4
 SET = 0
@@ -109,14 +109,16 @@ def test_what_is_wrong_inside_of_a_batch_is_told_with_the_start_of_the_log(
 
 
 @pytest.mark.parametrize("version", [4, 7, 12])
-def test_a_partition_that_cannot_be_fetched_has_no_aborted_transactions_rather_than_null(
+def test_a_partition_that_is_not_there_has_no_aborted_transactions_one_that_cannot_be_read_null(
     broker: RunningBroker, make_topic: MakeTopic, version: int
 ) -> None:
     topic = make_topic()
+    request = fetch_request(topic, [0, 9])
+    request.topics[0].partitions[0].fetch_offset = 77
     with Asking(broker.bootstrap) as connection:
-        answer = connection.send_message(fetch_request(topic, [0, 9]), version)
-        lists = {part.partition_index: part.aborted_transactions for part in answer.responses[0].partitions}
-        assert lists[9] == []
+        (answer,) = connection.send_message(request, version).responses
+        told = {part.partition_index: (part.error_code, part.aborted_transactions) for part in answer.partitions}
+        assert told == {0: (OFFSET_OUT_OF_RANGE, None), 9: (UNKNOWN_TOPIC, [])}
 
 
 def fetch_request(

@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 # A client may ask to wait for weeks; nobody needs one answer to be older than this.
 LONGEST_WAIT_MS = 300_000
 TOPIC_IDS_SINCE_VERSION = 13
+_NOT_THERE = (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID)
 
 
 class FetchLimits(NamedTuple):
@@ -137,6 +138,8 @@ class Fetch:
                     error_code=error.code,
                     high_watermark=-1,
                     records=b"",
+                    # As in Kafka: none of what there is not, null of what cannot be read.
+                    aborted_transactions=[] if error.code in _NOT_THERE else None,
                 )
                 look.failed = True
                 look.found.append((state, data))

@@ -43,6 +43,7 @@ _WITHOUT_LOG_START = {
     ErrorCode.RECORD_LIST_TOO_LARGE,
     ErrorCode.CORRUPT_MESSAGE,
     ErrorCode.KAFKA_STORAGE_ERROR,
+    ErrorCode.INVALID_TXN_STATE,
 }
 
 
