@@ -190,7 +190,7 @@ class Fetch:
                 return self._data(partition, state, b"", diverging)
         if state.fetch_offset == partition.visible_end(limits.isolation_level):
             return None
-        budget = min(state.max_bytes, max(remaining, 0))
+        budget = max(min(state.max_bytes, remaining), 0)
         if budget <= 0 and not min_one_batch:
             return self._data(partition, state, b"")
         records = partition.look_up(state.fetch_offset, budget, limits.isolation_level, min_one_batch=min_one_batch)

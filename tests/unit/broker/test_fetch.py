@@ -359,6 +359,14 @@ def test_first_batch_comes_whatever_its_size_and_only_that(room: Room) -> None:
         assert values(response) == {a: [b"x" * 5000], b: []}
 
 
+@pytest.mark.parametrize("limits", [{"each": {"partition_max_bytes": -1}}, {"max_bytes": -1}, {"max_bytes": -(2**31)}])
+def test_a_limit_below_zero_is_the_least_one(room: Room, limits: dict[str, Any]) -> None:
+    room.create("t")
+    for value in (b"a", b"b", b"c"):
+        room.append("t", value)
+    assert values(room.start(request({("t", 0): 0}, **limits), 12)) == {("t", 0): [b"a"]}
+
+
 def test_answer_stays_within_max_bytes_after_its_first_batch(room: Room) -> None:
     (key,) = names(room, 1)
     for _ in range(10):
