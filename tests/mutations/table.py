@@ -281,6 +281,14 @@ ON_DISK = (
         (f"{STORAGE}/test_made_anew.py::test_where_the_old_one_began_hides_no_record_of_the_new_one",),
     ),
     Mutation(
+        "compaction waits for what supersedes a record to be on disk",
+        "log/cleaner.py",
+        "segments[-1].base_offset, log.flushed_offset)\n",
+        "segments[-1].base_offset)\n",
+        (f"{STORAGE}/test_any_order.py::test_whatever_happens_what_was_promised_is_there",),
+        (("OTTLA_ANY_ORDER", "150"),),
+    ),
+    Mutation(
         "who asks about a topic that is deleted takes no directory offline",
         "log/durable.py",
         "        if not self._is_closed():\n            self.home.fail(error)\n",

@@ -72,6 +72,7 @@ class House:
     def clean(self) -> bool:
         """Roll, so that all is cleanable, and clean until there is nothing to do."""
         self.log.roll(self.clock.now)
+        self.log.flush()
         changed = self.cleaner.step(self.clock.now)
         return self.cleaner.step(self.clock.now) and changed
 
@@ -154,6 +155,7 @@ def test_the_active_segment_and_what_is_not_committed_are_left_alone(house: Hous
         house.put(b"k", b"%d" % i)
     assert not house.cleaner.step(START)
     house.log.roll(START)
+    house.log.flush()
     house.log.high_watermark = 1
     assert not house.cleaner.step(START)
 
@@ -248,6 +250,7 @@ def test_a_full_key_map_cleans_as_far_as_it_goes(tmp_path: Path) -> None:
     for i in range(60):
         house.put(b"k%02d" % (i % 12), b"%d" % i)
     house.log.roll(START)
+    house.log.flush()
     for _ in range(60):
         house.cleaner.step(START)
     assert last_of(house.state()) == {b"k%02d" % (i % 12): b"%d" % i for i in range(48, 60)}
@@ -285,6 +288,7 @@ def test_a_worker_process_does_the_job(tmp_path: Path) -> None:
     for i in range(40):
         house.put(b"k%d" % (i % 4), b"%d" % i)
     house.log.roll(START)
+    house.log.flush()
     assert house.cleaner.step(START)
     deadline = time.monotonic() + 20
     while house.cleaner.busy and time.monotonic() < deadline:
@@ -306,6 +310,7 @@ def test_harm_is_not_given_a_new_checksum_and_cleaning_is_tried_again(tmp_path: 
     for i in range(40):
         house.put(b"k%d" % (i % 4), b"%d" % i)
     house.log.roll(START)
+    house.log.flush()
     path = Path(house.log.segments[1].path())
     good = path.read_bytes()
     place = good.index(b"10", 61)  # what a record says: all but its checksum makes sense as before
@@ -332,6 +337,7 @@ def test_a_segment_that_begins_with_no_batch_does_not_keep_the_others_from_being
     house = House(str(tmp_path), config=config)
     house.put(b"k", b"1")
     house.log.roll(START)
+    house.log.flush()
     house.manager.close()
     path = Path(house.log.segments[0].path())
     path.write_bytes(bytes(100) + path.read_bytes()[100:])
@@ -349,12 +355,14 @@ def test_a_clock_that_was_set_back_does_not_put_off_cleaning(house: House, *, fa
         house.put(b"k%d" % (i % 4), b"%d" % i)
     if failed:
         house.log.roll(START)
+        house.log.flush()
         house.cleaner._start_work = lambda _: Failed("simulated")
         assert house.cleaner.step(house.clock.now)
         assert not house.cleaner.step(house.clock.now), "it failed"
         house.cleaner._start_work = lambda job: Here(job, house.files)
     else:
         house.log.roll(START)
+        house.log.flush()
     assert not house.cleaner.step(house.clock.now), "not so soon"
     house.clock.now -= 30 * DAY
     assert house.cleaner.step(house.clock.now)
@@ -366,6 +374,7 @@ def test_a_log_that_changed_meanwhile_is_left_as_it_is(house: House) -> None:
     for i in range(40):
         house.put(b"k%d" % (i % 4), b"%d" % i)
     house.log.roll(START)
+    house.log.flush()
     assert house.cleaner.step(START)
     house.log.truncate_to(12)
     assert not house.cleaner.step(START)

@@ -44,6 +44,7 @@ def filled(home: Path) -> tuple[House, FailingFiles]:
     for i in range(40):
         house.put(b"k%d" % (i % 4), b"%d" % i)
     house.log.roll(START)
+    house.log.flush()
     return house, files
 
 
@@ -116,6 +117,7 @@ def test_a_swap_that_fails_is_completed_or_undone_by_the_next_start(tmp_path: Pa
     assert append(again.log, batch(b"more", key=b"other")).first_offset == 40
     again.log.high_watermark = again.log.log_end_offset
     again.log.roll(START)
+    again.log.flush()
     again.cleaner._start_work = lambda job: Tried(job, files)
     again.cleaner.step(again.clock.now)
     again.cleaner.step(again.clock.now)

@@ -103,6 +103,7 @@ def _fill(log: Log) -> None:
         append(log, batch(b"%d" % i, key=b"k%d" % (i % 4)))
     log.high_watermark = log.log_end_offset
     log.roll(START)
+    log.flush()
 
 
 def test_compaction_begins_at_the_start_of_the_new_one(tmp_path: Path) -> None:

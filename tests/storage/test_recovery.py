@@ -186,6 +186,21 @@ def test_an_index_that_points_out_of_its_segment_costs_no_record(tmp_path: Path,
     assert (read, log.home.online) == (list(range(6)), True)
 
 
+def test_an_index_that_was_not_synced_when_its_segment_was_rolled_is_not_believed(tmp_path: Path) -> None:
+    log = open_at(str(tmp_path), config=LogConfig(index_interval_bytes=0))
+    for i in range(6):
+        append(log, batch(b"x" * 2000, timestamp=START + i))
+    assert log.flush() == 6
+    log.roll()  # at the recovery point: of the old segment's indices nothing is on disk for certain
+    append(log, batch(b"next", timestamp=START))
+    log.abandon()
+    path = Path(log.segments[0].path(".timeindex"))
+    path.write_bytes(path.read_bytes()[:24])
+    log = open_at(str(tmp_path), config=LogConfig(index_interval_bytes=0), recovery_point=6)
+    assert log.offset_for_timestamp(START + 5, 7) == (START + 5, 5, 0)
+    assert log.segments[0].largest_timestamp() == (START + 5, 5), "by which it ages"
+
+
 def test_leader_epochs_and_producers_come_back_from_the_batches(tmp_path: Path) -> None:
     log = open_at(str(tmp_path), config=SMALL)
     fill(log, 20)

@@ -205,7 +205,8 @@ class Cleaner:
         if not log.log_start_offset <= first_dirty <= log.log_end_offset:
             first_dirty = log.log_start_offset
         segments = log.segments
-        bound = min(log.last_stable_offset, segments[-1].base_offset)
+        # What is not on disk yet may be lost by a power cut, and must not have taken what it supersedes with it.
+        bound = min(log.last_stable_offset, segments[-1].base_offset, log.flushed_offset)
         lag = log.config.min_compaction_lag_ms
         dirty = [s for i, s in enumerate(segments[:-1]) if segments[i + 1].base_offset > first_dirty]
         if lag > 0:

@@ -1,7 +1,7 @@
 """Open a partition's directory as it was left: after a clean shutdown, a crash, a swap of the cleaner cut short.
 
 After a clean shutdown only file sizes and the last segment's indices are looked at. Otherwise every segment from the
-one that holds the recovery point on is read: batches must be whole, their CRC right, their offsets rising. At the
+one on that holds what is before the recovery point is read: batches must be whole, their CRC right, their offsets rising. At the
 first that is not so the log ends; what follows is removed. Indices, producer state and leader epochs of what was read
 are made anew, and it counts as not flushed. A segment before the recovery point is read only if an index is missing
 or has an impossible size.
@@ -213,8 +213,9 @@ class _Loader:
         """Read what may be harmed; the end offset if that went up to the end of the log, else None."""
         first = len(self.segments)
         if not self.opening.clean:
+            # One that ends right there may have been rolled since: its records were synced, its indices were not.
             point = self.opening.recovery_point
-            first = max((i for i, s in enumerate(self.segments) if s.base_offset <= point), default=0)
+            first = max((i for i, s in enumerate(self.segments) if s.base_offset < point), default=0)
         i = 0
         end: int | None = None
         while i < len(self.segments):

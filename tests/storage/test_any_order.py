@@ -1,0 +1,317 @@
+"""All that a log goes through, in any order, against a model: appends, rolls, both ends cut, retention, compaction,
+expiry, flushes, checkpoints, deletion and a new life; ended by a stop, a kill, a power cut or a disk that fails.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import random
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+
+from ottla.common.errors import KafkaError
+from ottla.common.ids import ZERO_UUID, TopicPartition, Uuid
+from ottla.log import Log, LogConfig, LogManager
+from ottla.log.cleaner import Cleaner
+from ottla.records import decode_batch, iter_batches
+from tests.storage.disk import Crash, SimulatedDisk
+from tests.storage.helpers import ManualClock, append, batch
+from tests.storage.test_cleaner import Here
+
+SEEDS = int(os.environ.get("OTTLA_ANY_ORDER", "60"))
+LIVES = 5
+HOUR = 3_600_000
+KEPT_MS = 50 * HOUR
+KEPT_BYTES = 1500
+EXPIRY_MS = 30 * HOUR
+NEVER = 1 << 62
+SMALL = {"segment_bytes": 500, "index_interval_bytes": 0, "segment_index_bytes": 60, "segment_ms": 20 * HOUR}
+SMALL |= {"retention_ms": -1, "producer_id_expiration_ms": EXPIRY_MS, "min_cleanable_dirty_ratio": 0.01}
+CONFIGS = {
+    TopicPartition("kept", 0): LogConfig(**SMALL),  # type: ignore[arg-type]
+    TopicPartition("aged", 0): LogConfig(**SMALL | {"retention_ms": KEPT_MS}),  # type: ignore[arg-type]
+    TopicPartition("sized", 0): LogConfig(**SMALL | {"retention_bytes": KEPT_BYTES}),  # type: ignore[arg-type]
+    TopicPartition("compacted", 0): LogConfig(**SMALL, cleanup_policy=frozenset({"compact"})),  # type: ignore[arg-type]
+}
+
+
+@dataclass
+class Sent:
+    """One batch."""
+
+    keys: list[bytes]
+    values: list[bytes]
+    timestamp: int
+    sequence: int
+    first: int
+
+    def data(self) -> bytearray:
+        options = {"producer_id": 7, "producer_epoch": 0, "base_sequence": self.sequence}
+        return batch(*self.values, key=self.keys[0], timestamp=self.timestamp, **options)
+
+
+@dataclass
+class Truth:
+    """What one life of a partition was sent, and what was promised of it."""
+
+    topic_id: Uuid
+    sent: list[Sent] = field(default_factory=list)
+    end: int = 0
+    flushed: int = 0
+    # Up to where records may be gone, because somebody asked for it.
+    start: int = 0
+    # The disk said no, or the power went, while this one was appended.
+    in_doubt: Sent | None = None
+
+    def records(self) -> dict[int, tuple[bytes, bytes, int]]:
+        return {
+            each.first + i: (each.keys[i], value, each.timestamp)
+            for each in self.sent
+            for i, value in enumerate(each.values)
+        }
+
+
+class Story:
+    """Two directories, four partitions, some lives."""
+
+    def __init__(self, seed: int, home: Path) -> None:
+        self.random = random.Random(seed)
+        self.disk = SimulatedDisk(seed)
+        self.clock = ManualClock()
+        self.paths = [str(home / "1"), str(home / "2")]
+        for path in self.paths:
+            Path(path).mkdir()  # where their locks are
+            self.disk.make_directory(path)
+        self.disk.fsync_directory(str(home))
+        self.truth = {tp: Truth(self.random.randbytes(16)) for tp in CONFIGS}
+        self.start()
+
+    # Lives
+
+    def start(self) -> None:
+        self.logs = LogManager(self.paths, self.clock, LogConfig(file_delete_delay_ms=HOUR), files=self.disk)
+        self.logs.load(lambda topic: CONFIGS[TopicPartition(topic, 0)], self.is_stray)
+        for tp in CONFIGS:
+            self.open(tp)
+        self.cleaner = Cleaner(self.logs, backoff_ms=0, start_work=lambda job: Here(job, self.disk))
+
+    def is_stray(self, tp: TopicPartition, topic_id: Uuid) -> bool:
+        return topic_id not in {self.truth[tp].topic_id, ZERO_UUID}
+
+    def open(self, tp: TopicPartition) -> None:
+        log = self.logs.create(tp, self.truth[tp].topic_id, CONFIGS[tp])
+        if log.topic_id == ZERO_UUID:
+            log.adopt(self.truth[tp].topic_id)
+        log.high_watermark = log.log_end_offset
+
+    def live(self, steps: int) -> None:
+        for _ in range(steps):
+            tp = self.random.choice(list(CONFIGS))
+            log = self.logs.get(tp)
+            assert log is not None
+            act = self.random.choices(
+                (self.append, self.send_again, self.roll, self.flush, self.checkpoint, self.cut_start,
+                 self.retain, self.compact, self.expire, self.wait, self.remove, self.make_anew),
+                (30, 5, 3, 5, 3, 3, 3, 3, 2, 6, 3, 1),
+            )[0]  # fmt: skip
+            act(tp, log, self.truth[tp])
+
+    def end(self) -> None:
+        """One of the ways in which a life ends, and the next one begins and is looked at."""
+        way = self.random.choice(("stop", "kill", "power", "fails"))
+        try:
+            if way == "fails":
+                number = self.random.choice((errno.EIO, errno.ENOSPC))
+                self.disk.writes_until_failure = self.random.randrange(30)
+                self.disk.fail_writes = number
+            elif self.random.random() < 0.6:
+                self.disk.crash_after = self.random.randrange(400)
+            self.live(60)
+            if way == "stop":
+                self.logs.close()
+                for truth in self.truth.values():
+                    truth.flushed = truth.end
+        except Crash:
+            way = "kill" if way == "stop" else way
+        except KafkaError:
+            if way != "fails":
+                raise
+        self.disk.crash_after = self.disk.fail_writes = None
+        self.logs.abandon()
+        lost = way == "power"
+        if lost:
+            self.disk = self.disk.crash()
+        self.disk.descriptors.clear()
+        self.start()
+        for tp, truth in self.truth.items():
+            log = self.logs.get(tp)
+            assert log is not None
+            self.settle(log, truth, lost=lost)
+            if lost and log.config.compacts:
+                self.settle_holes(log, truth)
+            self.look(log, truth)
+        assert len(self.disk.descriptors) <= sum(len(log.segments) for log in self.logs.all())
+
+    # What is done
+
+    def append(self, tp: TopicPartition, log: Log, truth: Truth) -> None:
+        keys = [b"k%d" % self.random.randrange(5)] * self.random.choice((1, 1, 3))
+        values = [b"%d:%s" % (truth.end + i, b"x" * self.random.randrange(40)) for i in range(len(keys))]
+        timestamp = self.random.choice((self.clock.now, self.clock.now, self.clock.now - 5 * HOUR, -1))
+        if self.random.random() < 0.01:
+            timestamp = NEVER
+        producer = next(iter(log.active_producers()), None)
+        sequence = producer.last_sequence + 1 if producer else truth.end
+        sent = truth.in_doubt = Sent(keys, values, timestamp, sequence, truth.end)
+        assert append(log, sent.data(), now=self.clock.now).first_offset == truth.end
+        self.take(truth)
+        log.high_watermark = truth.end
+
+    @staticmethod
+    def take(truth: Truth) -> None:
+        assert truth.in_doubt is not None
+        truth.sent.append(truth.in_doubt)
+        truth.end += len(truth.in_doubt.values)
+        truth.in_doubt = None
+
+    def send_again(self, tp: TopicPartition, log: Log, truth: Truth) -> None:
+        if truth.sent and log.active_producers():
+            sent = self.random.choice(truth.sent[-5:])
+            known = [written.first_offset for entry in log.active_producers() for written in entry.batches]
+            if sent.first in known:
+                info = append(log, sent.data(), now=self.clock.now)
+                assert (info.duplicate, info.first_offset) == (True, sent.first)
+
+    def roll(self, tp: TopicPartition, log: Log, truth: Truth) -> None:
+        log.roll(self.clock.now)
+
+    def flush(self, tp: TopicPartition, log: Log, truth: Truth) -> None:
+        truth.flushed = log.flush()
+        assert truth.flushed == truth.end
+
+    def checkpoint(self, tp: TopicPartition, log: Log, truth: Truth) -> None:
+        self.random.choice(
+            (self.logs.checkpoint_recovery_points, self.logs.checkpoint_log_starts, self.logs.checkpoint)
+        )()
+
+    def cut_start(self, tp: TopicPartition, log: Log, truth: Truth) -> None:
+        offset = self.random.randint(log.log_start_offset, truth.end)
+        truth.start = max(truth.start, offset)
+        assert log.delete_records_before(offset) == offset
+
+    def retain(self, tp: TopicPartition, log: Log, truth: Truth) -> None:
+        asked = truth.start
+        records = truth.records()
+        truth.start = truth.end  # should it be cut short
+        log.delete_old_segments(self.clock.now)
+        truth.start = max(asked, log.log_start_offset)
+        old = log.config.retention_ms >= 0
+        for offset in range(asked, log.log_start_offset):
+            age = self.clock.now - records[offset][2]
+            assert (old and age > KEPT_MS) or log.config.retention_bytes >= 0, f"{tp}: {offset} is {age} ms old"
+        if not old and log.log_start_offset > asked:
+            assert log.size >= KEPT_BYTES
+
+    def compact(self, tp: TopicPartition, log: Log, truth: Truth) -> None:
+        for _ in range(2):
+            self.cleaner.step(self.clock.now)
+        self.look_at_files(log)
+
+    def expire(self, tp: TopicPartition, log: Log, truth: Truth) -> None:
+        self.logs.expire_producers(self.clock.now)
+
+    def wait(self, tp: TopicPartition, log: Log, truth: Truth) -> None:
+        self.clock.now += self.random.choice((1, 60_000, HOUR, 7 * HOUR))
+
+    def remove(self, tp: TopicPartition, log: Log, truth: Truth) -> None:
+        self.logs.remove_deleted(self.clock.now)
+
+    def make_anew(self, tp: TopicPartition, log: Log, truth: Truth) -> None:
+        self.truth[tp] = Truth(self.random.randbytes(16))
+        self.logs.delete([tp])
+        self.open(tp)
+
+    # What must be there
+
+    def settle(self, log: Log, truth: Truth, *, lost: bool) -> None:
+        """What is there decides what was in doubt."""
+        if truth.in_doubt is not None and log.log_end_offset > truth.end:
+            self.take(truth)
+        truth.in_doubt = None
+        end = log.log_end_offset
+        assert truth.flushed <= end <= truth.end
+        assert lost or end == truth.end, f"{log} was acknowledged up to {truth.end}"
+        while truth.sent and truth.sent[-1].first >= end:
+            truth.end = truth.sent.pop().first
+        truth.end = end
+        truth.flushed = min(truth.flushed, end)
+        truth.start = min(truth.start, end)
+        assert log.log_start_offset <= truth.start, f"{log} may begin at {truth.start}"
+
+    @staticmethod
+    def settle_holes(log: Log, truth: Truth) -> None:
+        """Of what was not flushed any batch may be gone where offsets have gaps anyhow; it took nothing along."""
+        found = _read(log)
+        flushed = {record[0]: o for o, record in truth.records().items() if log.log_start_offset <= o < truth.flushed}
+        for key, offset in flushed.items():
+            assert any(found[o][0] == key for o in found if o >= offset), f"{log} has lost {key!r} at {offset}"
+        truth.sent = [sent for sent in truth.sent if any(sent.first + i in found for i in range(len(sent.values)))]
+
+    def look(self, log: Log, truth: Truth) -> None:
+        start, end = log.log_start_offset, log.log_end_offset
+        records = {offset: record for offset, record in truth.records().items() if start <= offset < end}
+        found = _read(log)
+        assert {offset: records.get(offset) for offset in found} == found, f"{log} has something else"
+        last = {key: offset for offset, (key, _, _) in records.items()}
+        needed = last.values() if log.config.compacts else records
+        assert not set(needed) - set(found), f"{log} has lost something"
+        for timestamp in {0, *(timestamp for _, _, timestamp in found.values() if timestamp >= 0)}:
+            answer = log.offset_for_timestamp(timestamp, end)
+            right = next((offset for offset, record in sorted(found.items()) if record[2] >= timestamp), None)
+            assert (answer[1] if answer else None) == right, f"{log}: {timestamp}"
+        self.look_at_producers(log, truth)
+        self.look_at_files(log)
+
+    def look_at_files(self, log: Log) -> None:
+        bases = {f"{segment.base_offset:020d}" for segment in log.segments}
+        doomed = {path for _, path in log._doomed}
+        for name in self.disk.list(log.directory):
+            stem, _, kind = name.partition(".")
+            known = stem in bases or kind in {"snapshot", "metadata"} or stem == "leader-epoch-checkpoint"
+            assert known or (name.endswith(".deleted") and f"{log.directory}/{name}" in doomed), name
+        snapshots = [name for name in self.disk.list(log.directory) if name.endswith(".snapshot")]
+        assert len(snapshots) <= len(bases) + 1
+
+    def look_at_producers(self, log: Log, truth: Truth) -> None:
+        newest = truth.sent[-1] if truth.sent else None
+        if newest is None or newest.first < log.log_start_offset:
+            return
+        known = {entry.producer_id: entry.last_sequence for entry in log.active_producers()}
+        if self.clock.now - newest.timestamp < EXPIRY_MS:
+            assert known == {7: newest.sequence + len(newest.values) - 1}
+
+
+def _read(log: Log) -> dict[int, tuple[bytes | None, bytes | None, int]]:
+    found = {}
+    offset = log.log_start_offset
+    while offset < log.log_end_offset:
+        data = log.read(offset, 300, log.log_end_offset)
+        if not data:
+            break
+        for position, header in iter_batches(data):
+            for record in decode_batch(data, position):
+                if record.offset >= offset:
+                    found[record.offset] = (record.key, record.value, record.timestamp)
+            offset = header.next_offset
+    return found
+
+
+@pytest.mark.parametrize("seed", range(SEEDS))
+def test_whatever_happens_what_was_promised_is_there(tmp_path: Path, seed: int) -> None:
+    story = Story(seed, tmp_path)
+    for _ in range(LIVES):
+        story.end()
+    story.logs.abandon()
