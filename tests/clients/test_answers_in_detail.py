@@ -33,7 +33,7 @@ from .wire import Connection, batch
 pytestmark = pytest.mark.both
 
 OFFSET_OUT_OF_RANGE, CORRUPT_MESSAGE, UNKNOWN_TOPIC, MESSAGE_TOO_LARGE, INVALID_REQUEST = 1, 2, 3, 10, 42
-OUT_OF_ORDER_SEQUENCE, INVALID_PRODUCER_EPOCH, INVALID_RECORD = 45, 47, 87
+OUT_OF_ORDER_SEQUENCE, INVALID_PRODUCER_EPOCH, UNKNOWN_LEADER_EPOCH, INVALID_RECORD = 45, 47, 75, 87
 TOPIC, BROKER = 2, 4
 SET = 0
 STATIC_BROKER = 4
@@ -119,6 +119,17 @@ def test_a_partition_that_is_not_there_has_no_aborted_transactions_one_that_cann
         (answer,) = connection.send_message(request, version).responses
         told = {part.partition_index: (part.error_code, part.aborted_transactions) for part in answer.partitions}
         assert told == {0: (OFFSET_OUT_OF_RANGE, None), 9: (UNKNOWN_TOPIC, [])}
+
+
+def test_a_fetch_that_knows_no_leader_epoch_is_not_fenced(broker: RunningBroker, make_topic: MakeTopic) -> None:
+    topic = make_topic()
+    with Asking(broker.bootstrap) as connection:
+        assert send_batch(connection, topic, batch([b"a"])).error_code == 0
+        for epoch, error in ((-1, 0), (-2, 0), (-(2**31), 0), (0, 0), (1, UNKNOWN_LEADER_EPOCH)):
+            request = fetch_request(topic, [0])
+            request.topics[0].partitions[0].current_leader_epoch = epoch
+            part = connection.send_message(request, 12).responses[0].partitions[0]
+            assert (epoch, part.error_code, part.high_watermark) == (epoch, error, -1 if error else 1)
 
 
 def fetch_request(

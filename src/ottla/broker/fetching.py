@@ -183,7 +183,8 @@ class Fetch:
             partition = self._find(state)
             state.watch(partition)
         limits = self._limits
-        partition.check_leader_epoch(state.current_leader_epoch)
+        if state.current_leader_epoch >= 0:
+            partition.check_leader_epoch(state.current_leader_epoch)
         if state.last_fetched_epoch >= 0:
             diverging = self._divergence(partition, state)
             if diverging is not None:
