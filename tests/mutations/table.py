@@ -281,6 +281,13 @@ ON_DISK = (
         (f"{STORAGE}/test_made_anew.py::test_where_the_old_one_began_hides_no_record_of_the_new_one",),
     ),
     Mutation(
+        "what a killed process left is synced before it is served",
+        "log/manager.py",
+        "        self._flush_found()\n",
+        "",
+        (f"{STORAGE}/test_power_cut.py::test_what_was_sent_again_after_a_kill_survives_a_power_cut",),
+    ),
+    Mutation(
         "compaction waits for what supersedes a record to be on disk",
         "log/cleaner.py",
         "segments[-1].base_offset, log.flushed_offset)\n",

@@ -211,6 +211,33 @@ async def _cut_first_starts(home: Path) -> int:
     raise AssertionError("a start has no end")
 
 
+async def _killed_and_cut(home: Path, seed: int) -> None:
+    disk = SimulatedDisk(seed)
+    home.mkdir()
+    node = NodeOnDisk(disk, home, log_flush_interval_messages=1)
+    await node.start()
+    await node.create("t")
+    data = batch(b"sent again", producer_id=7, producer_epoch=0, base_sequence=0, timestamp=node.clock.wall_ms())
+    node.node.broker.partitions.get("t", 0).append(memoryview(bytearray(data)))
+    node.node.broker.logs.abandon()  # before it was synced: nobody was answered
+    await node.abandon()
+    node = NodeOnDisk(disk, home, log_flush_interval_messages=1)
+    await node.start()
+    assert await node.produce("t", data) == (0, 0), "it is known"
+    after = disk.crash()
+    await node.abandon()
+    node = NodeOnDisk(after, home, log_flush_interval_messages=1)
+    await node.start()
+    assert await node.read("t") == ({0: b"sent again"}, [])
+    await node.abandon()
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_what_was_sent_again_after_a_kill_survives_a_power_cut(tmp_path: Path, seed: int) -> None:
+    with asyncio.Runner() as runner:
+        runner.run(_killed_and_cut(tmp_path / "data", seed))
+
+
 def test_a_start_that_was_cut_short_at_any_moment_is_begun_again(tmp_path: Path) -> None:
     with asyncio.Runner() as runner:
         moments = runner.run(_cut_first_starts(tmp_path / "data"))

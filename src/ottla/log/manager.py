@@ -49,7 +49,7 @@ FUTURE_SUFFIX = "-future"
 _TOLD_ELSEWHERE = (RECOVERY_POINTS, HIGH_WATERMARKS)
 _MAX_NAME = 255
 _LONGEST_DELAY_MS = 3_600_000
-_CLOSING_THREADS = 8
+_SYNCING_THREADS = 8
 _PARTITION_NAME = re.compile(r"(?P<topic>[a-zA-Z0-9._-]+)-(?P<partition>\d+)")
 _MARKED_NAME = re.compile(r".+-\d+\.[0-9a-f]{32}(?P<suffix>-delete|-stray|-future)")
 
@@ -184,8 +184,21 @@ class LogManager:
                     self._load_directory(home, config_for, is_stray)
                 except OSError as error:
                     home.fail(error)
+        self._flush_found()
         if not any(home.online for home in self._homes):
             raise storage.StorageError("None of the log directories can be used; see the lines above")
+
+    def _flush_found(self) -> None:
+        """What a killed process left with the system is read, and answered for, when it is on disk, if answers are."""
+        now_ms = self.clock.wall_ms()
+
+        def flush(log: Log) -> None:
+            try:
+                log.flush()
+            except KafkaError as error:
+                logger.warning("%s cannot be served: %s", log.topic_partition, error)
+
+        self._flush_all([log for log in self._logs.values() if log.home.online and log.needs_flush(now_ms)], flush)
 
     def _load_directory(
         self,
@@ -479,13 +492,13 @@ class LogManager:
     @staticmethod
     def _flush_all(logs: list[Log], flush: Callable[[Log], object]) -> None:
         """Several at a time: file systems make one write to their journal out of fsyncs that wait together."""
-        if len(logs) <= _CLOSING_THREADS:
+        if len(logs) <= _SYNCING_THREADS:
             for log in logs:
                 flush(log)
             return
         from concurrent.futures import ThreadPoolExecutor
 
-        with ThreadPoolExecutor(_CLOSING_THREADS, thread_name_prefix="ottla-close") as threads:
+        with ThreadPoolExecutor(_SYNCING_THREADS, thread_name_prefix="ottla-sync") as threads:
             list(threads.map(flush, logs))
 
     def abandon(self) -> None:
