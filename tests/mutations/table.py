@@ -817,10 +817,11 @@ LONG = (
         (f"{OVERLOAD}::test_twice_of_what_it_can_carry_slows_everybody_down_and_loses_nothing",),
     ),
     Mutation(
-        "overload: turns are alike",
+        "overload: nobody's next turn is later than another's",
         "network/connection.py",
-        "        turn = left = server.frames_per_turn if self._round != server.round else self._left\n",
-        "        turn = left = max(server.frames_per_turn // (1 + self.remote_port % 16 * 2), 1)\n",
+        "                self._pause_reading()\n                asyncio.get_running_loop().call_soon(self._go_on)\n",
+        "                self._pause_reading()\n"
+        "                asyncio.get_running_loop().call_later(self.remote_port % 16 / 10, self._go_on)\n",
         (f"{OVERLOAD}::test_twice_of_what_it_can_carry_slows_everybody_down_and_loses_nothing",),
     ),
     Mutation(
