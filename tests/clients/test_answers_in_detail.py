@@ -19,9 +19,12 @@ from ottla.protocol.messages import (
     describe_quorum,
     describe_topic_partitions,
     fetch,
+    find_coordinator,
+    heartbeat,
     incremental_alter_configs,
     list_offsets,
     metadata,
+    offset_commit,
     produce,
 )
 from tests.conftest import RunningBroker
@@ -34,6 +37,7 @@ pytestmark = pytest.mark.both
 
 OFFSET_OUT_OF_RANGE, CORRUPT_MESSAGE, UNKNOWN_TOPIC, MESSAGE_TOO_LARGE, INVALID_REQUEST = 1, 2, 3, 10, 42
 OUT_OF_ORDER_SEQUENCE, INVALID_PRODUCER_EPOCH, UNKNOWN_LEADER_EPOCH, INVALID_RECORD = 45, 47, 75, 87
+INVALID_REQUIRED_ACKS, INVALID_GROUP_ID = 21, 24
 TOPIC, BROKER = 2, 4
 SET = 0
 STATIC_BROKER = 4
@@ -69,11 +73,13 @@ def topic_id_of(connection: Asking, name: str) -> bytes:
     return found[0]
 
 
-def send_batch(connection: Asking, topic: str, records: bytes, version: int = 12, partition: int = 0) -> Any:
+def send_batch(
+    connection: Asking, topic: str, records: bytes, version: int = 12, partition: int = 0, acks: int = -1
+) -> Any:
     """The answer for the one partition."""
     data = [produce.PartitionProduceData(index=partition, records=records)]
     topics = [produce.TopicProduceData(name=topic, partition_data=data)]
-    request = produce.ProduceRequest(acks=-1, timeout_ms=10_000, topic_data=topics)
+    request = produce.ProduceRequest(acks=acks, timeout_ms=10_000, topic_data=topics)
     return connection.send_message(request, version).responses[0].partition_responses[0]
 
 
@@ -106,6 +112,36 @@ def test_what_is_wrong_inside_of_a_batch_is_told_with_the_start_of_the_log(
         elsewhere = send_batch(connection, topic, batch([b"a"]), version, partition=5)
         assert (elsewhere.error_code, elsewhere.log_start_offset) == (UNKNOWN_TOPIC, -1)
         assert send_batch(connection, topic, batch([b"a"])).base_offset == 3
+
+
+def test_a_partition_that_is_not_there_is_told_before_acknowledgements_that_are_not(
+    broker: RunningBroker, make_topic: MakeTopic
+) -> None:
+    topic = make_topic()
+    with Asking(broker.bootstrap) as connection:
+        for partition, error in ((0, INVALID_REQUIRED_ACKS), (5, UNKNOWN_TOPIC)):
+            assert send_batch(connection, topic, batch([b"a"]), partition=partition, acks=2).error_code == error
+        assert send_batch(connection, topic, batch([b"a"])).base_offset == 0
+
+
+def test_the_group_without_a_name_keeps_offsets_and_has_no_members(
+    broker: RunningBroker, make_topic: MakeTopic
+) -> None:
+    topic = make_topic()
+    row = offset_commit.OffsetCommitRequestPartition(partition_index=0, committed_offset=3, committed_metadata="")
+    topics = [offset_commit.OffsetCommitRequestTopic(name=topic, partitions=[row])]
+    commit = offset_commit.OffsetCommitRequest(generation_id_or_member_epoch=-1, topics=topics)
+    with Asking(broker.bootstrap) as connection:
+
+        def committed() -> bool:
+            connection.send_message(find_coordinator.FindCoordinatorRequest(key="g"), 1)
+            answer = connection.send_message(commit, 8)
+            return [part.error_code for each in answer.topics for part in each.partitions] == [0]
+
+        wait_until(committed, "an offset of the group without a name")
+        for generation in (-1, 1):
+            beat = heartbeat.HeartbeatRequest(generation_id=generation, member_id="x")
+            assert connection.send_message(beat, 4).error_code == INVALID_GROUP_ID
 
 
 @pytest.mark.parametrize("version", [4, 7, 12])

@@ -63,12 +63,12 @@ def handle(
         responses: list[PartitionProduceResponse] = []
         for data in topic.partition_data:
             try:
-                if acks not in VALID_ACKS:
-                    raise KafkaError(ErrorCode.INVALID_REQUIRED_ACKS)
                 if by_id:
                     partition = partitions.get_by_id(topic.topic_id, data.index)
                 else:
                     partition = partitions.get(topic.name, data.index)
+                if acks not in VALID_ACKS:
+                    raise KafkaError(ErrorCode.INVALID_REQUIRED_ACKS)
                 records = data.records
                 if type(records) is not memoryview:
                     why = "There must be exactly one record batch per partition"

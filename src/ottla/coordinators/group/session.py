@@ -25,9 +25,11 @@ def heartbeat(core: Core, call: Call, request: HeartbeatRequest, now: Moment) ->
 
 
 def _heartbeat(core: Core, request: HeartbeatRequest, now: Moment) -> ErrorCode:
+    if not request.group_id:  # it may hold offsets, but never has members
+        return ErrorCode.INVALID_GROUP_ID
     group = core.groups.get(request.group_id)
     if group is None:
-        return ErrorCode.UNKNOWN_MEMBER_ID if request.group_id else ErrorCode.INVALID_GROUP_ID
+        return ErrorCode.UNKNOWN_MEMBER_ID
     error = group.check_member(request.member_id, request.group_instance_id)
     if error is not ErrorCode.NONE:
         return error
