@@ -16,9 +16,9 @@ from ottla.common.errors import KafkaError
 from ottla.common.ids import ZERO_UUID, TopicPartition, Uuid
 from ottla.log import Log, LogConfig, LogManager
 from ottla.log.cleaner import Cleaner
-from ottla.records import decode_batch, iter_batches
+from ottla.records import decode_batch, encode_batch, iter_batches
 from tests.storage.disk import Crash, SimulatedDisk
-from tests.storage.helpers import ManualClock, append, batch
+from tests.storage.helpers import ManualClock, append
 from tests.storage.test_cleaner import Here
 
 SEEDS = int(os.environ.get("OTTLA_ANY_ORDER", "60"))
@@ -28,8 +28,17 @@ KEPT_MS = 50 * HOUR
 KEPT_BYTES = 1500
 EXPIRY_MS = 30 * HOUR
 NEVER = 1 << 62
-SMALL = {"segment_bytes": 500, "index_interval_bytes": 0, "segment_index_bytes": 60, "segment_ms": 20 * HOUR}
-SMALL |= {"retention_ms": -1, "producer_id_expiration_ms": EXPIRY_MS, "min_cleanable_dirty_ratio": 0.01}
+DELETED = b""
+SMALL = {
+    "segment_bytes": 500,
+    "segment_index_bytes": 60,
+    "segment_ms": 20 * HOUR,
+    "index_interval_bytes": 0,
+    "retention_ms": -1,
+    "delete_retention_ms": 10 * HOUR,
+    "producer_id_expiration_ms": EXPIRY_MS,
+    "min_cleanable_dirty_ratio": 0.01,
+}
 CONFIGS = {
     TopicPartition("kept", 0): LogConfig(**SMALL),  # type: ignore[arg-type]
     TopicPartition("aged", 0): LogConfig(**SMALL | {"retention_ms": KEPT_MS}),  # type: ignore[arg-type]
@@ -43,14 +52,14 @@ class Sent:
     """One batch."""
 
     keys: list[bytes]
-    values: list[bytes]
+    values: list[bytes | None]
     timestamp: int
     sequence: int
     first: int
 
     def data(self) -> bytearray:
-        options = {"producer_id": 7, "producer_epoch": 0, "base_sequence": self.sequence}
-        return batch(*self.values, key=self.keys[0], timestamp=self.timestamp, **options)
+        records = [(self.timestamp, key, value, ()) for key, value in zip(self.keys, self.values, strict=True)]
+        return bytearray(encode_batch(records, producer_id=7, producer_epoch=0, base_sequence=self.sequence))
 
 
 @dataclass
@@ -66,7 +75,7 @@ class Truth:
     # The disk said no, or the power went, while this one was appended.
     in_doubt: Sent | None = None
 
-    def records(self) -> dict[int, tuple[bytes, bytes, int]]:
+    def records(self) -> dict[int, tuple[bytes, bytes | None, int]]:
         return {
             each.first + i: (each.keys[i], value, each.timestamp)
             for each in self.sent
@@ -95,11 +104,16 @@ class Story:
         self.logs = LogManager(self.paths, self.clock, LogConfig(file_delete_delay_ms=HOUR), files=self.disk)
         self.logs.load(lambda topic: CONFIGS[TopicPartition(topic, 0)], self.is_stray)
         for tp in CONFIGS:
+            if self.truth[tp].topic_id == DELETED:
+                self.truth[tp] = Truth(self.random.randbytes(16))
             self.open(tp)
         self.cleaner = Cleaner(self.logs, backoff_ms=0, start_work=lambda job: Here(job, self.disk))
 
     def is_stray(self, tp: TopicPartition, topic_id: Uuid) -> bool:
-        return topic_id not in {self.truth[tp].topic_id, ZERO_UUID}
+        known = self.truth[tp]
+        if known.topic_id == DELETED:
+            return True
+        return topic_id not in {known.topic_id, ZERO_UUID}
 
     def open(self, tp: TopicPartition) -> None:
         log = self.logs.create(tp, self.truth[tp].topic_id, CONFIGS[tp])
@@ -159,7 +173,10 @@ class Story:
 
     def append(self, tp: TopicPartition, log: Log, truth: Truth) -> None:
         keys = [b"k%d" % self.random.randrange(5)] * self.random.choice((1, 1, 3))
-        values = [b"%d:%s" % (truth.end + i, b"x" * self.random.randrange(40)) for i in range(len(keys))]
+        values: list[bytes | None] = [
+            b"%d:%s" % (truth.end + i, b"x" * self.random.randrange(40)) if self.random.random() < 0.9 else None
+            for i in range(len(keys))
+        ]
         timestamp = self.random.choice((self.clock.now, self.clock.now, self.clock.now - 5 * HOUR, -1))
         if self.random.random() < 0.01:
             timestamp = NEVER
@@ -230,8 +247,9 @@ class Story:
         self.logs.remove_deleted(self.clock.now)
 
     def make_anew(self, tp: TopicPartition, log: Log, truth: Truth) -> None:
-        self.truth[tp] = Truth(self.random.randbytes(16))
+        self.truth[tp] = Truth(DELETED)
         self.logs.delete([tp])
+        self.truth[tp] = Truth(self.random.randbytes(16))
         self.open(tp)
 
     # What must be there
@@ -244,8 +262,8 @@ class Story:
         end = log.log_end_offset
         assert truth.flushed <= end <= truth.end
         assert lost or end == truth.end, f"{log} was acknowledged up to {truth.end}"
-        while truth.sent and truth.sent[-1].first >= end:
-            truth.end = truth.sent.pop().first
+        while truth.sent and truth.sent[-1].first + len(truth.sent[-1].values) > end:
+            truth.sent.pop()  # all of the last one, where the log begins anew at its start, within a batch
         truth.end = end
         truth.flushed = min(truth.flushed, end)
         truth.start = min(truth.start, end)
@@ -257,8 +275,12 @@ class Story:
         found = _read(log)
         flushed = {record[0]: o for o, record in truth.records().items() if log.log_start_offset <= o < truth.flushed}
         for key, offset in flushed.items():
-            assert any(found[o][0] == key for o in found if o >= offset), f"{log} has lost {key!r} at {offset}"
-        truth.sent = [sent for sent in truth.sent if any(sent.first + i in found for i in range(len(sent.values)))]
+            there = any(found[o][0] == key for o in found if o >= offset)
+            assert there or truth.records()[offset][1] is None, f"{log} has lost {key!r} at {offset}"
+        start = log.log_start_offset  # what is before it may be back, too
+        truth.sent = [
+            s for s in truth.sent if s.first < start or any(s.first + i in found for i in range(len(s.values)))
+        ]
 
     def look(self, log: Log, truth: Truth) -> None:
         start, end = log.log_start_offset, log.log_end_offset
@@ -266,8 +288,13 @@ class Story:
         found = _read(log)
         assert {offset: records.get(offset) for offset in found} == found, f"{log} has something else"
         last = {key: offset for offset, (key, _, _) in records.items()}
-        needed = last.values() if log.config.compacts else records
-        assert not set(needed) - set(found), f"{log} has lost something"
+        if log.config.compacts:
+            for key, offset in last.items():
+                newest = max((o for o in found if found[o][0] == key), default=None)
+                gone = newest is None and records[offset][1] is None
+                assert newest == offset or gone, f"{log}: of {key!r} {offset} is the newest, not {newest}"
+        else:
+            assert not set(records) - set(found), f"{log} has lost something"
         for timestamp in {0, *(timestamp for _, _, timestamp in found.values() if timestamp >= 0)}:
             answer = log.offset_for_timestamp(timestamp, end)
             right = next((offset for offset, record in sorted(found.items()) if record[2] >= timestamp), None)

@@ -213,6 +213,18 @@ def test_leader_epochs_and_producers_come_back_from_the_batches(tmp_path: Path) 
     assert append(log, batch(b"019", producer_id=1, producer_epoch=0, base_sequence=19)).duplicate
 
 
+def test_harmed_epochs_and_a_harmed_batch_are_no_end_of_the_log(tmp_path: Path) -> None:
+    log = open_at(str(tmp_path), config=SMALL)
+    fill(log, 20)
+    log.close()
+    (Path(log.directory) / "leader-epoch-checkpoint").write_bytes(b"0\n1\nx y\n")
+    path = Path(log.segments[1].path())
+    path.write_bytes(path.read_bytes()[:8] + b"\xff" * 4 + path.read_bytes()[12:])
+    log = open_at(str(tmp_path), config=SMALL, clean=True, recovery_point=20)
+    assert log.log_end_offset == 20
+    assert log.offset_for_leader_epoch(6) == (6, 20)
+
+
 def test_a_log_that_ends_before_its_start_begins_anew_there(tmp_path: Path) -> None:
     log = open_at(str(tmp_path), config=SMALL)
     fill(log, 5)

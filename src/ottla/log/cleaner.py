@@ -201,10 +201,12 @@ class Cleaner:
 
     def assess(self, log: Log, now_ms: int) -> Candidate:
         """How much of a log is dirty and may be cleaned."""
-        first_dirty = log.cleaned_to
-        if not log.log_start_offset <= first_dirty <= log.log_end_offset:
-            first_dirty = log.log_start_offset
         segments = log.segments
+        # From the first segment's start, not the log's: that one may be forgotten in a crash, and then a tombstone that
+        # was seen without the records before it would go, and leave them.
+        first_dirty = log.cleaned_to
+        if not segments[0].base_offset <= first_dirty <= log.log_end_offset:
+            first_dirty = segments[0].base_offset
         # What is not on disk yet may be lost by a power cut, and must not have taken what it supersedes with it.
         bound = min(log.last_stable_offset, segments[-1].base_offset, log.flushed_offset)
         lag = log.config.min_compaction_lag_ms

@@ -1,10 +1,10 @@
 """Open a partition's directory as it was left: after a clean shutdown, a crash, a swap of the cleaner cut short.
 
 After a clean shutdown only file sizes and the last segment's indices are looked at. Otherwise every segment from the
-one on that holds what is before the recovery point is read: batches must be whole, their CRC right, their offsets rising. At the
-first that is not so the log ends; what follows is removed. Indices, producer state and leader epochs of what was read
-are made anew, and it counts as not flushed. A segment before the recovery point is read only if an index is missing
-or has an impossible size.
+one on that holds what is just before the recovery point is read: batches must be whole, their CRC right, their offsets
+rising. At the first that is not so the log ends; what follows is removed. Indices, producer state and leader epochs of
+what was read are made anew, and it counts as not flushed. A segment before the recovery point is read only if an index
+is missing or has an impossible size.
 """
 
 import logging
@@ -328,9 +328,15 @@ class _Loader:
         if self.epochs.harmed:
             self.epochs.clear()
             for segment in self.segments:
-                for _, _, header in segment.batches():
-                    if header.partition_leader_epoch > self.epochs.latest:
-                        self.epochs.assign(header.partition_leader_epoch, header.base_offset)
+                try:
+                    self._find_epochs(segment)
+                except KafkaError as error:  # harmed too: the next segment tells what this one does not
+                    logger.warning("Leader epochs in the rest of %s are not known: %s", segment.path(), error)
+
+    def _find_epochs(self, segment: Segment) -> None:
+        for _, _, header in segment.batches():
+            if header.partition_leader_epoch > self.epochs.latest:
+                self.epochs.assign(header.partition_leader_epoch, header.base_offset)
 
     def _end_of_log(self, recovered_to: int | None) -> int:
         if recovered_to is not None:
