@@ -85,7 +85,7 @@ def test_much_is_read_in_pieces_and_little_at_once(tmp_path: Path, files: Counti
 def test_what_no_one_has_looked_through_yet_is_read_and_checked_first(tmp_path: Path, files: CountingFiles) -> None:
     log, content = filled(tmp_path, files)
     log.close()
-    again = open_at(str(tmp_path), files, recovery_point=log.log_end_offset)
+    again = open_at(str(tmp_path), files, clean=True, recovery_point=log.log_end_offset)
     assert again.look_up(0, 1 << 20, again.log_end_offset) == content
     assert taken(slice_of(again)) == content
 
