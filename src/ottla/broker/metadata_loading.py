@@ -103,7 +103,10 @@ def _load(log: Log) -> Loaded:
         raise harmed(log, log.log_end_offset)
     while offset < log.log_end_offset:
         data = log.read(offset, READ_SIZE, log.log_end_offset)
+        before = offset
         for position, header in iter_batches(data):
+            if header.base_offset > offset:
+                break
             if not check_crc(data, position, header.size):
                 raise harmed(log, header.base_offset)
             if header.base_offset >= offset:
@@ -111,6 +114,8 @@ def _load(log: Log) -> Loaded:
                 loaded.bytes_since_snapshot += header.size
             offset, epoch = header.next_offset, header.partition_leader_epoch
             loaded.last_timestamp_ms = header.max_timestamp
+        if offset == before:  # nothing in this log is ever compacted: what comes later is not what follows
+            raise harmed(log, offset)
     loaded.image = delta.apply(offset - 1, epoch)
     loaded.in_transaction = delta.in_transaction
     return loaded

@@ -194,7 +194,8 @@ class MetadataShell:
 
     def _start(self, directory: str) -> None:
         check_voters(self.log, self._controls, self.node_id)
-        end = LogEnd(self.log.log_end_offset, self.log.latest_epoch)
+        # A snapshot may be all that is left: its epoch is over, too.
+        end = LogEnd(self.log.log_end_offset, max(self.log.latest_epoch, self.image.epoch))
         epochs = tuple((entry.epoch, entry.start_offset) for entry in self.log.epochs.entries)
         self._step(Started(end, min(self.log.flushed_offset, end.offset), epochs))
         if self._in_transaction:
@@ -282,16 +283,26 @@ class MetadataShell:
         return QuorumDescription(self.raft.election.leader_id, self.raft.epoch, self.raft.high_watermark, voters)
 
     def close(self) -> None:
-        """Sync what is appended, fail what is asked from now on, close the files."""
+        """Sync what is appended, fail what is asked from now on, close the files.
+
+        A disk that fails here is told as at any other time: the other directories must be closed all the same.
+        """
         if self._closed:
             return
         if self._failure is None:
-            self._flush_now()
+            try:
+                self._flush_now()
+            except KafkaError:
+                logger.debug("Whoever waited for the flush was told")
         self._closed = True
         self._fail_waiting(KafkaError(ErrorCode.NOT_CONTROLLER, "The node is shutting down"))
         if self._failure is None:
             self._note_synced()
-        self.log.close()
+        try:
+            self.log.close()
+        except KafkaError as error:
+            logger.warning("The metadata log is not closed in order: %s", error)
+            self.log.abandon()
 
     # -- appending ---------------------------------------------------------------------------------------------
 
@@ -469,8 +480,12 @@ class MetadataShell:
     def _note_synced(self) -> None:
         offset = self.log.flushed_offset
         if offset > self._noted:
-            write_synced(self._files, self.log.directory, offset)
-            self._noted = offset
+            try:
+                write_synced(self._files, self.log.directory, offset)
+            except OSError as error:  # an older note is as true
+                logger.warning("It could not be noted how far the metadata log is on disk: %s", error)
+            else:
+                self._noted = offset
 
     def begin_snapshot(self) -> None:
         """Begin a snapshot of the committed image; `tick` carries it on."""

@@ -177,7 +177,7 @@ class Node:
             self._clock_jumped(chore)
         self._start_housekeeping()
         dispatcher = Dispatcher(broker)
-        self._server = Server(self._wrap(dispatcher) if self._wrap else dispatcher, Limits.from_config(config))
+        self._server = Server(self._wrap(dispatcher) if self._wrap else dispatcher, Limits.from_config(broker.config))
         for listener, sockets in zip(config.listeners, self._sockets, strict=True):
             for sock in sockets:
                 await self._server.listen(listener.name, sock)

@@ -16,7 +16,7 @@ from ottla.controller import Outcome
 from ottla.log.files import Files
 from ottla.metadata.image import TOPIC, MetadataImage
 from ottla.protocol import metadata_records as m
-from ottla.records import iter_batches
+from ottla.records import Buffer, iter_batches
 from tests.storage.disk import SimulatedDisk
 
 from .metadata_support import Thread, create, open_shell, register
@@ -380,3 +380,76 @@ def test_a_harmed_byte_of_what_was_on_disk_is_refused_and_named(tmp_path: Path, 
     again = started(tmp_path)
     assert set(again.image.topics_by_name) == {"a", "b"}
     again.close()
+
+
+@pytest.mark.parametrize("unclean", [False, True])
+def test_a_segment_that_is_missing_is_no_metadata_that_was_never_there(tmp_path: Path, *, unclean: bool) -> None:
+    settings = MetadataLogSettings(segment_bytes=2000)
+    shell = started(tmp_path, settings=settings)
+    for number in range(60):
+        create(shell, f"t{number}")
+    shell.tick()
+    if unclean:
+        shell.log.abandon()
+    else:
+        shell.close()
+    missing = sorted((tmp_path / LOG).glob("*.log"))[2]
+    data = missing.read_bytes()
+    missing.unlink()
+    for _ in range(2):
+        with pytest.raises(KafkaError, match=f"{LOG} is harmed at offset {int(missing.stem)}"):
+            open_shell(str(tmp_path), settings=settings)
+    missing.write_bytes(data)
+    again = started(tmp_path, settings=settings)
+    assert len(again.image.topics_by_name) == 60, "the directory was left as it was"
+    again.close()
+
+
+def test_a_snapshot_without_its_log_is_of_an_epoch_that_is_over(tmp_path: Path) -> None:
+    for _ in range(4):
+        started(tmp_path).close()
+    shell = started(tmp_path)
+    create(shell, "a")
+    shell.begin_snapshot()
+    shell.tick()
+    shell.tick()
+    epoch = shell.raft.epoch
+    shell.close()
+    for path in (tmp_path / LOG).iterdir():
+        if path.suffix != ".checkpoint":
+            path.unlink()
+    again = started(tmp_path)
+    assert set(again.image.topics_by_name) == {"a"}
+    assert again.raft.epoch > epoch
+    again.close()
+
+
+@pytest.mark.parametrize("failing", ["write", "fsync"])
+def test_a_disk_that_fails_at_the_end_does_not_keep_the_rest_from_being_closed(tmp_path: Path, failing: str) -> None:
+    class Failing(Files):
+        fails = ""
+
+        def write(self, path: str, data: Buffer, *, sync: bool = False) -> None:
+            if self.fails == "write":
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+            super().write(path, data, sync=sync)
+
+        def fsync(self, fd: int) -> None:
+            if self.fails == "fsync":
+                raise OSError(errno.EIO, os.strerror(errno.EIO))
+            super().fsync(fd)
+
+    files = Failing()
+    failures: list[KafkaError] = []
+    shell = open_shell(str(tmp_path), files=files, thread=Thread(), on_failure=failures.append)
+    register(shell)
+    asked = create(shell, "a")
+    files.fails = failing
+    shell.close()
+    assert shell.log.closed
+    if failing == "fsync":
+        with pytest.raises(KafkaError):
+            asked.result()
+    else:
+        assert asked.result().topics[0].error_code == 0
+    assert len(failures) == (failing == "fsync"), "it is told once"
