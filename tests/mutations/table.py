@@ -228,6 +228,13 @@ ON_DISK = (
         (f"{UNIT}/broker/test_metadata_log.py::test_a_harmed_byte_of_what_was_on_disk_is_refused_and_named",),
     ),
     Mutation(
+        "a metadata log that lost a segment is refused",
+        "broker/metadata_loading.py",
+        "            if header.base_offset > offset:\n",
+        "            if header.base_offset > log.log_end_offset:\n",
+        (f"{UNIT}/broker/test_metadata_log.py::test_a_segment_that_is_missing_is_no_metadata_that_was_never_there",),
+    ),
+    Mutation(
         "a metadata log that lost its end is refused",
         "broker/metadata_loading.py",
         "    if log.log_end_offset < synced:\n",
