@@ -155,7 +155,9 @@ class Batch:
         for index in range(0, len(callbacks), 2):
             try:
                 callbacks[index + 1](callbacks[index])
-            except Exception:
+            except KeyboardInterrupt:
+                raise
+            except BaseException:  # SystemExit or a cancelled future's: what is to be done after this must be done
                 logger.exception("A delivery callback failed for %s", self.queue)
 
     def wake(self) -> None:

@@ -128,8 +128,8 @@ class ProducerCore:
             batch.callbacks.extend((delivery, callback))
         return delivery
 
-    def _add(self, queue: PartitionQueue) -> Batch:
-        batch = queue.add()
+    def _add(self, queue: PartitionQueue, *, is_open: bool = True) -> Batch:
+        batch = queue.add(is_open=is_open)
         self._unfinished[batch] = None
         self._fresh.append(batch)
         self._active[queue] = None
@@ -154,8 +154,7 @@ class ProducerCore:
         if self.used and self.used + size > self.accumulator.room:
             return None
         queue = queues.queues[partition]
-        batch = self._add(queue)
-        queue.close_open()
+        batch = self._add(queue, is_open=False)
         batch.fill(body)
         self.accumulator.reserve(batch.size)
         return batch
@@ -181,8 +180,8 @@ class ProducerCore:
 
     def wait_for_change(self, wake: Callable[[], object]) -> None:
         """Have `wake()` called when `append` may succeed that gave None."""
+        self._freed &= bool(self._waiting_senders)  # what was freed before counts only for those who waited already
         self._waiting_senders.append(wake)
-        self._freed = False  # nothing that was freed before the failed `append` counts
         self._call()
 
     @property

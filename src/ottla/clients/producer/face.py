@@ -328,9 +328,14 @@ class Producer(Front, _Face[BlockingDelivery]):
         return 0
 
     def close(self, timeout_s: float = CLOSE_TIMEOUT_S) -> None:
-        """Flush for at most `timeout_s` seconds; what is left fails with Closed. Blocks; a second time does nothing."""
+        """Flush for at most `timeout_s` seconds; what is left fails with Closed. Blocks; a second time does nothing.
+
+        Raises ClientError in a callback.
+        """
         if self._closed:
             return
+        if self._driver.is_current_thread:  # before anything is half closed: others wait for what is on its way
+            raise ClientError("A callback must not close its producer: it would wait for itself")
         self._closed = True
         try:
             self.flush(timeout_s)

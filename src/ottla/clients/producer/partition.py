@@ -65,13 +65,14 @@ class PartitionQueue(Queue):
     def __str__(self) -> str:
         return f"{self.topic}-{self.partition}"
 
-    def add(self) -> Batch:
-        """A new open batch at the end; the one that was open is closed."""
+    def add(self, *, is_open: bool = True) -> Batch:
+        """A new batch at the end; the one that was open is closed. Not open, no other thread ever puts records in it."""
         self.close_open()
         batch = Batch(self, self.next_ordinal)
         self.next_ordinal += 1
         self.waiting.append(batch)
-        self.open = batch
+        if is_open:
+            self.open = batch
         return batch
 
     def may_send(self, limit: int) -> bool:

@@ -1,0 +1,97 @@
+"""What other threads do between two steps of the producer's core: nothing of it is lost, and nobody waits in vain."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from ottla.clients import ClientError, Producer
+from ottla.clients.producer.batch import COMPILED, Batch, BlockingDelivery, Delivery
+from ottla.records.batch import HEADER_SIZE
+from ottla.records.kernels import append_record
+
+from .producer_world import World
+
+
+class Switches(list[Batch]):
+    """At the moment that a batch is added, another thread has its turn."""
+
+    def __init__(self, other: Callable[[], object]) -> None:
+        super().__init__()
+        self.other = other
+
+    def append(self, batch: Batch) -> None:
+        super().append(batch)
+        self.other()
+
+
+@pytest.mark.skipif(not COMPILED, reason="records are appended without the lock only where it is compiled")
+def test_a_record_of_another_thread_does_not_get_into_a_batch_of_encoded_rows() -> None:
+    world = World()
+    world.learn()
+    core, others = world.core, []
+
+    def send() -> None:
+        others.append(core.accumulator.try_append("t", 0, None, b"another's", (), 1, BlockingDelivery, None))
+
+    core._fresh = Switches(send)
+    rows = bytearray(HEADER_SIZE)
+    for index in range(3):
+        append_record(rows, 0, index, None, b"row", ())
+    batch = core.append_encoded("t", 0, (rows, 3, 1, 1, 0))
+    assert batch is not None
+    world.run(until=lambda: batch.done)
+    written = world.logs[0].values
+    assert written.count(b"another's") == sum(other is not None for other in others)
+    assert core.used == 0
+
+
+def test_room_that_was_made_wakes_a_sender_though_another_began_to_wait_meanwhile() -> None:
+    world = World(linger_ms=1000, buffer_memory=200)
+    world.learn()
+    world.run(for_ms=100)
+    core = world.core
+    delivery = core.append("t", 0, None, b"x" * 120, (), 1, Delivery)
+    assert delivery is not None
+    assert core.may_go_alone(delivery._batch, 0, world.now_ms)
+    send = core.goes_alone(delivery._batch, 0, world.now_ms)
+    woken: list[str] = []
+    assert core.append("t", 0, None, b"y" * 120, (), 1, Delivery) is None
+    core.wait_for_change(lambda: woken.append("first"))
+    core.arrived_alone(send, 0, -1)  # by the thread that has the answer, before the loop steps
+    assert core.append("unknown", 0, None, b"z", (), 1, Delivery) is None
+    core.wait_for_change(lambda: woken.append("second"))
+    world.perform(core.step(world.now_ms))
+    assert woken[:1] == ["first"]
+
+
+def test_a_callback_cannot_close_its_producer_and_leaves_it_whole() -> None:
+    """It would wait for itself; and half closed, others would wait for ever for what is on its way."""
+    with Producer(bootstrap_servers="127.0.0.1:1") as producer:
+
+        async def callback() -> None:
+            producer.close()
+
+        with pytest.raises(ClientError, match="callback"):
+            producer._driver.run(callback())
+        assert not producer._closed
+
+
+@pytest.mark.parametrize("kind", [SystemExit, GeneratorExit, ValueError])
+def test_whatever_a_callback_raises_the_next_is_called(kind: type[BaseException]) -> None:
+    world = World(linger_ms=0)
+    world.learn()
+    called: list[int] = []
+
+    def callback(number: int) -> Callable[[Delivery], None]:
+        def call(_: Delivery) -> None:
+            called.append(number)
+            raise kind
+
+        return call
+
+    for number in range(2):
+        world.core.append("t", 0, None, b"x", (), 1, Delivery, callback(number))
+    world.run(until=lambda: bool(world.announced))
+    assert called == [0, 1]
