@@ -206,10 +206,16 @@ def test_a_late_flush_of_the_old_one_writes_nothing_into_the_new_one(tmp_path: P
     assert reopened.offset_for_leader_epoch(2) == (2, 1)
 
 
-async def _deleted_on_a_broken_disk(home: Path) -> None:
+async def _deleted_on_a_broken_disk(home: Path, *, known_before: bool) -> None:
     async with Broker(home) as broker:
         await broker.node.create("c", 6)
+        served = broker.node.node.broker.partitions
+        homes = [served.get("c", i).log.home for i in range(6)]
+        broken = next(each for each in homes if each.path == str(broker.directories[1]))
         broker.files.fail(broker.directories[1], rename=errno.EIO)
+        if known_before:
+            broken.fail(OSError(errno.EIO, "broken"))
+            await broker.node.until(lambda: sum(each.topic_partition.topic == "c" for each in served) < len(homes))
         await _delete(broker.node, "c")
         await broker.node.create("c", 6)
         for i in range(6):
@@ -221,6 +227,7 @@ async def _deleted_on_a_broken_disk(home: Path) -> None:
             assert await broker.node.read("c", index=i) == ({0: b"new"}, [])
 
 
-def test_a_topic_is_deleted_though_its_disk_cannot_set_it_aside(tmp_path: Path) -> None:
+@pytest.mark.parametrize("known_before", [False, True])
+def test_a_topic_is_deleted_though_its_disk_cannot_set_it_aside(tmp_path: Path, *, known_before: bool) -> None:
     with asyncio.Runner() as runner:
-        runner.run(_deleted_on_a_broken_disk(tmp_path))
+        runner.run(_deleted_on_a_broken_disk(tmp_path, known_before=known_before))

@@ -174,9 +174,10 @@ class Partitions:
         partitions = self._by_topic.pop(topic.name, {})
         for partition in partitions.values():
             partition.close()
-        # Also of those whose turn has not come: after a start their logs are there.
-        indices = [*partitions, *self._unopened.pop(topic.name, {})]
-        self._logs.delete([TopicPartition(topic.name, index) for index in indices])
+        self._unopened.pop(topic.name, None)
+        # Also of those whose turn has not come, as after a start their logs are there, and of those that are offline:
+        # a topic of the same name is made anew where there is a disk for it.
+        self._logs.delete([TopicPartition(topic.name, index) for index in topic.partitions])
 
     def _update(self, topic: TopicImage) -> None:
         partitions = self._by_topic.setdefault(topic.name, {})
