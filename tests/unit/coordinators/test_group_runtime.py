@@ -12,6 +12,7 @@ import pytest
 from ottla.broker import group_runtime
 from ottla.broker.answers import gather
 from ottla.broker.broker import OffsetsTopic
+from ottla.broker.group_loading import Loading
 from ottla.broker.group_runtime import GroupRuntime, partition_of
 from ottla.common.completion import Completion
 from ottla.common.errors import ErrorCode, KafkaError
@@ -403,6 +404,30 @@ def test_log_that_cannot_be_read_is_tried_again_later(node: Node) -> None:
     node.committed()
     node.loop.run()
     assert node.committed() == 1
+
+
+def test_a_bug_while_one_shard_loads_keeps_no_other_from_it(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
+    for group in "ab":
+        node.commit(7, group)
+    step, calls = Loading.step, count()
+
+    def once_wrong(self: Loading) -> bool:
+        if next(calls) == 0:
+            raise ZeroDivisionError
+        return step(self)
+
+    monkeypatch.setattr(Loading, "step", once_wrong)
+    assert node.of("a") is not node.of("b")
+    runtime = node.start()
+    runtime.submit("a", HeartbeatRequest(group_id="a"))
+    runtime.submit("b", HeartbeatRequest(group_id="b"))
+    node.loop.run()
+    assert node.committed("b") == 7
+    assert node.committed("a") == -100 - ErrorCode.COORDINATOR_NOT_AVAILABLE
+    node.loop.run(group_runtime.RELOAD_BACKOFF_MS)
+    node.committed("a")
+    node.loop.run()
+    assert node.committed("a") == 7, "and it is tried again"
 
 
 def test_transactions_in_the_log_are_followed_to_their_end(node: Node) -> None:
