@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -10,6 +11,8 @@ import pytest
 
 from ottla.clients import Admin, Consumer, CorruptRecords, Producer, TopicPartition
 from ottla.clients.consumer import Record
+from ottla.clients.errors import ClientError, IllegalGeneration
+from ottla.common.errors import ErrorCode
 from tests.conftest import RunningBroker
 from tests.ottla_process import OttlaProcess
 
@@ -214,3 +217,44 @@ class TestOnDisk:
                 produce(broker.bootstrap, topic, numbered(2, 5))
                 assert [r.offset for r in poll_all(consumer, 5)] == [2, 3, 4, 5, 6]
             assert proxy.asked.count(OFFSET_FOR_LEADER_EPOCH) == 1
+
+
+def test_commit_that_is_tried_again_after_a_rebalance_does_not_undo_what_another_member_commits(
+    broker: RunningBroker, make_topic: MakeTopic
+) -> None:
+    topic, group = make_topic(2), unique("g")
+    refuses = [True]
+    outcomes: list[ClientError | None] = []
+
+    def loading(_: object, response: Any) -> Any:
+        for topic_row in response.topics if refuses else ():
+            for row in topic_row.partitions:
+                row.error_code = ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+        return response
+
+    options: dict[str, Any] = {"group_id": group, "enable_auto_commit": False}
+    with Proxy(broker.bootstrap) as proxy:
+        proxy.answers[OFFSET_COMMIT] = loading
+        with (
+            Consumer(bootstrap_servers=proxy.bootstrap, **options) as one,
+            Consumer(bootstrap_servers=broker.bootstrap, **options) as two,
+        ):
+            one.subscribe(topic)
+            poll_until(lambda: len(one.assignment()) == 2, one)
+            one.commit_async({TopicPartition(topic, p): 1 for p in (0, 1)}, outcomes.append)
+            two.subscribe(topic)
+            poll_until(lambda: len(one.assignment()) == len(two.assignment()) == 1, one, two)
+            (theirs,) = two.assignment()
+            two.commit({theirs: 9})
+            refuses.clear()
+            poll_until(lambda: bool(outcomes), one, two)
+            assert isinstance(outcomes[0], IllegalGeneration)
+            assert committed(two, theirs) == 9
+
+
+def poll_until(condition: Callable[[], bool], *consumers: Consumer) -> None:
+    deadline = time.monotonic() + WAIT_S
+    while not condition():
+        assert time.monotonic() < deadline
+        for consumer in consumers:
+            consumer.poll(0.05)

@@ -367,3 +367,48 @@ class TestRestart:
             for member in members:
                 member.stopping.set()
             broker.stop()
+
+
+class TestWhatIsLeft:
+    """Of records that were taken and not handed over yet."""
+
+    def test_iteration_yields_nothing_of_what_is_paused_or_not_assigned_any_more(
+        self, broker: RunningBroker, make_topic: MakeTopic, reader: Reader
+    ) -> None:
+        topic = make_topic(2)
+        for partition in range(2):
+            produce(broker.bootstrap, topic, numbered(5), partition=partition)
+        consumer = reader()
+        consumer.assign([(topic, 0)])
+        assert next(consumer).offset == 0
+        consumer.pause([(topic, 0)])
+        assert consumer.poll(0.3) == []
+        consumer.resume([(topic, 0)])
+        assert [next(consumer).offset for _ in range(2)] == [1, 2]
+        consumer.assign([(topic, 1)])
+        assert [(record.partition, record.offset) for _, record in zip(range(5), consumer, strict=False)] == [
+            (1, offset) for offset in range(5)
+        ]
+
+    def test_poll_that_ctrl_c_ends_skips_nothing_and_close_commits_none_of_it(
+        self, broker: RunningBroker, make_topic: MakeTopic, reader: Reader
+    ) -> None:
+        topic, group = make_topic(), unique("group")
+        produce(broker.bootstrap, topic, numbered(10))
+        calls: list[bytes] = []
+
+        def interrupted(value: bytes) -> bytes:
+            calls.append(value)
+            if len(calls) == 7:
+                raise KeyboardInterrupt
+            return value
+
+        consumer = reader(group_id=group, max_poll_records=5, value_deserializer=interrupted)
+        consumer.subscribe(topic)
+        assert [record.offset for record in poll_all(consumer, 5)] == list(range(5))
+        with pytest.raises(KeyboardInterrupt):
+            poll_all(consumer, 1)
+        consumer.close()
+        again = reader(group_id=group)
+        again.subscribe(topic)
+        assert [record.offset for record in poll_all(again, 5)] == list(range(5, 10))

@@ -68,6 +68,9 @@ class Consumer(ConsumerFace):
             sink = RecordSink(self._options["max_poll_records"] if max_records is None else max_records)
             self._poll(timeout_s, sink)
             return self._deserialized(sink.records)
+        except BaseException as error:
+            self._take_back(error)
+            raise
         finally:
             self._done()
 
@@ -85,9 +88,20 @@ class Consumer(ConsumerFace):
                 self._settle_left()
             sink = ColumnSink(max_records)
             self._poll(timeout_s, sink)
+            return to_arrow(sink)
+        except BaseException as error:
+            self._take_back(error)
+            raise
         finally:
             self._done()
-        return to_arrow(sink)
+
+    def _take_back(self, error: BaseException) -> None:
+        """Ctrl-C or a signal's handler ended a poll: what it had taken is for the next, and `close` commits none of it.
+
+        Errors of our own come when nothing is taken, or have seen to it.
+        """
+        if not isinstance(error, ClientError) and not self._engine.closed:
+            self._engine.change(lambda core: core.take_back())
 
     def _settle_left(self) -> None:
         self._engine.change(lambda core: core.give_back(self._left))

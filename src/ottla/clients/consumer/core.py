@@ -39,6 +39,8 @@ from ottla.protocol.messages.offset_commit import OffsetCommitRequest, OffsetCom
 
 logger = logging.getLogger("ottla.clients.consumer")
 
+Held = Mapping[TopicPartition, PartitionState | None]
+_NOTHING: Held = {}
 _CODES = frozenset(int(code) for code in ErrorCode)
 
 
@@ -136,7 +138,7 @@ class ConsumerCore(Reading):
         return state
 
     def pause(self, partitions: Iterable[TopicPartition]) -> None:
-        """Hand over nothing of these until `resume`; positions and what is buffered stay."""
+        """Hand over nothing of these until `resume`; positions stay, and what is buffered while there is room."""
         for state in [self.positions.of(tp) for tp in partitions]:
             state.paused = True
 
@@ -157,6 +159,16 @@ class ConsumerCore(Reading):
                 processed = state.processed
                 self.seek(tp, offset)
                 state.processed = None if processed is None else min(processed, offset)
+
+    def take_back(self) -> None:
+        """This poll did not hand over what it took: it was interrupted, wherever that was."""
+        for state in self.positions:
+            if state.phase is Phase.FETCH and state.processed is not None:
+                state.seek(state.processed)
+            else:
+                state.drop_buffer()
+        self._buffered_bytes = 0
+        self.wants_advance = True
 
     # -- poll --------------------------------------------------------------------------------------------------
 
@@ -411,11 +423,19 @@ class ConsumerCore(Reading):
         """Whether auto-commit is on."""
         return self._auto_commit
 
-    def commit_request(self, offsets: Mapping[TopicPartition, OffsetAndMetadata]) -> OffsetCommitRequest:
+    def held(self, partitions: Iterable[TopicPartition]) -> Held:
+        """These as they are ours now, for `commit_request`: one that went and came back is not the same."""
+        return {tp: self.positions.get(tp) for tp in partitions}
+
+    def commit_request(
+        self, offsets: Mapping[TopicPartition, OffsetAndMetadata], held: Held = _NOTHING
+    ) -> OffsetCommitRequest:
         """The request that commits; at most version NEWEST_OFFSETS_BY_NAME.
 
-        Raises UnknownMember or RebalanceInProgress if a group decides what is read and this consumer is not in it: the
-        broker would take the commit as one from outside, and another member's position would be lost.
+        Raises IllegalGeneration if the group gave one of `held` to another since the offsets were chosen: tried again
+        with the new generation, the commit would undo what the other has committed. Raises UnknownMember or
+        RebalanceInProgress if a group decides what is read and this consumer is not in it: the broker would take the
+        commit as one from outside, and another member's position would be lost.
         """
         member = self.membership
         as_member = member is not None and (self.subscribed or bool(member.member_id))
@@ -423,6 +443,10 @@ class ConsumerCore(Reading):
             if member.kicked is not None:
                 raise UnknownMember(f"Nothing was committed: {member.kicked}")
             raise RebalanceInProgress("Nothing was committed: this consumer is not in its group (now); poll first")
+        for tp, state in held.items() if self.subscribed else ():
+            if state is not None and self.positions.get(tp) is not state:
+                why = f"Nothing was committed: {tp} is not this consumer's any more, the group rebalanced meanwhile"
+                raise error_for(ErrorCode.ILLEGAL_GENERATION, why)
         by = Committer(self.group_id or "")
         if as_member and member is not None:
             instance_id = self.options["group_instance_id"]

@@ -15,7 +15,7 @@ import time
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping
 from typing import Any, TypeVar
 
-from ottla.clients.consumer.core import ConsumerCore
+from ottla.clients.consumer.core import ConsumerCore, Held
 from ottla.clients.consumer.effects import COORDINATOR, ForgetCoordinator, Refresh, Send
 from ottla.clients.consumer.membership import COORDINATOR_MOVED, Duty
 from ottla.clients.consumer.positions import Phase
@@ -39,6 +39,8 @@ from ottla.protocol.wire import EncodeError
 
 logger = logging.getLogger("ottla.clients.consumer")
 R = TypeVar("R")
+Chosen = tuple[Mapping[TopicPartition, OffsetAndMetadata], Held]
+"""What to commit, and whose the partitions were when that was chosen."""
 
 # By API key: Fetch; JoinGroup, SyncGroup and Heartbeat.
 _PURPOSES = {1: "fetch", 11: "group", 14: "group", 12: "group"}
@@ -262,9 +264,7 @@ class Engine:
         if error is not None:
             raise error
 
-    async def commit(
-        self, offsets: Mapping[TopicPartition, OffsetAndMetadata] | None, timeout_s: float | None = None
-    ) -> None:
+    async def commit(self, chosen: Chosen | None, timeout_s: float | None = None) -> None:
         """Commit these; None: what earlier polls handed over and is not committed yet.
 
         One after another, in the order of the calls: an older position never comes after a newer one.
@@ -277,20 +277,18 @@ class Engine:
         except TimeoutError as error:
             raise RequestTimedOut(f"An earlier commit is not done within {limit_s:g} s") from error
         try:
-            await self._commit(offsets, max(0.0, deadline - time.monotonic()))
+            await self._commit(chosen, max(0.0, deadline - time.monotonic()))
         finally:
             self._commit_turn.release()
             self.wake()
 
-    def commit_later(
-        self, offsets: Mapping[TopicPartition, OffsetAndMetadata], callback: Callable[[ClientError | None], Any] | None
-    ) -> None:
+    def commit_later(self, chosen: Chosen, callback: Callable[[ClientError | None], Any] | None) -> None:
         """Commit, and call `callback` with None or the error; on the loop."""
 
         async def commit() -> None:
             problem: ClientError | None = None
             try:
-                await self.commit(offsets)
+                await self.commit(chosen)
             except ClientError as error:
                 problem = error
             if callback is None:
@@ -306,17 +304,18 @@ class Engine:
         self._commits.add(task)
         task.add_done_callback(self._commits.discard)
 
-    async def _commit(self, offsets: Mapping[TopicPartition, OffsetAndMetadata] | None, timeout_s: float) -> None:
-        if offsets is None:
+    async def _commit(self, chosen: Chosen | None, timeout_s: float) -> None:
+        if chosen is None:
             with self.lock:
-                offsets = self.core.processed()
-        chosen = dict(offsets)
-        if not chosen:
+                processed = self.core.processed()
+                chosen = processed, self.core.held(processed)
+        offsets, held = chosen
+        if not offsets:
             return
 
         async def attempt() -> None:
             with self.lock:
-                request = self.core.commit_request(chosen)
+                request = self.core.commit_request(offsets, held)
             response = await self._ask_coordinator(request)
             with self.lock:
                 error = self.core.committed(request, response)

@@ -13,7 +13,7 @@ from typing import Any
 
 from ottla.clients.consumer.core import ConsumerCore
 from ottla.clients.consumer.deserializers import Deserializers, deserializer
-from ottla.clients.consumer.engine import Engine, compiled, topic_list
+from ottla.clients.consumer.engine import Chosen, Engine, compiled, topic_list
 from ottla.clients.consumer.membership import Duty
 from ottla.clients.consumer.options import read_consumer_options
 from ottla.clients.consumer.record import Record
@@ -124,6 +124,7 @@ class ConsumerFace:
         """
         wanted = [_partition(tp) for tp in partitions]
         self._engine.change(lambda core: core.assign(wanted))
+        self._drop_left({record.topic_partition for record in self._left}.difference(wanted))
 
     def assignment(self) -> list[TopicPartition]:
         """The partitions that this consumer has now, sorted."""
@@ -172,6 +173,9 @@ class ConsumerFace:
         """Hand over nothing of these until `resume`; they stay ours, with their positions. Raises NotAssigned."""
         tps = [TopicPartition(*tp) for tp in partitions]
         self._engine.change(lambda core: core.pause(tps))
+        left = [record for record in self._left if record.topic_partition in tps]
+        self._drop_left(tps)
+        self._engine.change(lambda core: core.give_back(left))
 
     def resume(self, partitions: Iterable[TopicPartition | tuple[str, int]]) -> None:
         """Go on with these. Raises NotAssigned."""
@@ -213,13 +217,17 @@ class ConsumerFace:
             raise failed
         return made
 
-    def _to_commit(self, offsets: Offsets | None) -> dict[TopicPartition, OffsetAndMetadata]:
-        if offsets is None:
-            return self._engine.change(lambda core: core.handed_over(self._left))
-        return {
+    def _to_commit(self, offsets: Offsets | None) -> Chosen:
+        given = None if offsets is None else {
             TopicPartition(*tp): row if isinstance(row, OffsetAndMetadata) else OffsetAndMetadata(row)
             for tp, row in offsets.items()
-        }
+        }  # fmt: skip
+
+        def choose(core: ConsumerCore) -> Chosen:
+            chosen = core.handed_over(self._left) if given is None else given
+            return chosen, core.held(chosen)
+
+        return self._engine.change(choose)
 
     def _last_duty(self) -> Duty | None:
         """What is given up when the consumer ends."""

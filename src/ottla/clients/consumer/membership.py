@@ -20,7 +20,7 @@ from typing import Any, Literal
 from ottla.clients.cluster import Backoff, ClusterView
 from ottla.clients.consumer.assignors import Assignor, Member
 from ottla.clients.consumer.effects import COORDINATOR, Effect, ForgetCoordinator, Refresh, Send
-from ottla.clients.errors import BrokerError, ClientError, InconsistentGroupProtocol, error_for
+from ottla.clients.errors import BrokerError, BrokerUnavailable, ClientError, InconsistentGroupProtocol, error_for
 from ottla.common.errors import ErrorCode
 from ottla.common.frozen import frozen
 from ottla.common.ids import TopicPartition, by_topic
@@ -75,6 +75,7 @@ MOVES: dict[State, frozenset[State]] = {
     State.FAILED: frozenset({State.OUTSIDE}),
 }
 _BEATS = frozenset({State.PREPARING, State.ASSIGNING, State.SYNCING, State.ADOPTING, State.STABLE})
+_ON_THE_WAY = frozenset({State.JOINING, State.ASSIGNING, State.SYNCING, State.ADOPTING})
 _MEMBER_GONE = frozenset({ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.ILLEGAL_GENERATION})
 COORDINATOR_MOVED = frozenset({ErrorCode.NOT_COORDINATOR, ErrorCode.COORDINATOR_NOT_AVAILABLE})
 
@@ -160,6 +161,10 @@ class Membership:
     def duty(self) -> Duty | None:
         """What must be done before this poll can hand over records; None if nothing."""
         if self.state is State.STABLE and self._rejoin:
+            self._move(State.PREPARING)
+        if not self.topics and self.state in _ON_THE_WAY:  # else it became a member that nobody polls for
+            self._epoch += 1
+            self._in_flight = False
             self._move(State.PREPARING)
         if self.state is State.OUTSIDE and (self.topics or self.owned):
             self._move(State.PREPARING)
@@ -429,7 +434,9 @@ class Membership:
         code = error.code if isinstance(error, BrokerError) else None
         if code is None or code in COORDINATOR_MOVED:
             self._effects.append(ForgetCoordinator())
-        if not error.retriable and code != ErrorCode.REBALANCE_IN_PROGRESS:
+        # A name that does not resolve now, or a stranger at the address, is no end for one that was a member.
+        passes = error.retriable or isinstance(error, BrokerUnavailable) or code == ErrorCode.REBALANCE_IN_PROGRESS
+        if not passes:
             self._fail(error)
             return
         self._failures += 1
@@ -462,7 +469,8 @@ class Membership:
             return
         code = outcome.error_code
         if code == ErrorCode.REBALANCE_IN_PROGRESS:
-            self._rejoin = True
+            if self.state is not State.JOINING:  # that was sent after the heartbeat, and is what it asks for
+                self._rejoin = True
             if self.state is State.STABLE:
                 self._move(State.PREPARING)
         elif code in _MEMBER_GONE:

@@ -145,6 +145,7 @@ class Positions:
     def __init__(self) -> None:
         self._states: dict[TopicPartition, PartitionState] = {}
         self._unwanted = False
+        self._births = 0
 
     def __iter__(self) -> Iterator[PartitionState]:
         return iter(self._states.values())
@@ -185,10 +186,17 @@ class Positions:
         if state is not None:
             self._states[tp] = state
 
+    def _made(self, tp: TopicPartition) -> PartitionState:
+        """One that no question was asked about that is still under way from when the partition was here before."""
+        state = PartitionState(tp)
+        self._births += 1
+        state.version = self._births << 32
+        return state
+
     def replace(self, partitions: Iterable[TopicPartition]) -> None:
         """Have exactly these; one that stays keeps its position and buffer."""
         old = self._states
-        self._states = {tp: old.get(tp) or PartitionState(tp) for tp in sorted(partitions)}
+        self._states = {tp: old.get(tp) or self._made(tp) for tp in sorted(partitions)}
         self._unwanted = not all(state.wanted for state in self)
         for tp, state in old.items():
             if tp not in self._states:

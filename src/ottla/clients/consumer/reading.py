@@ -274,6 +274,8 @@ class Reading:
     def _plan_fetches(self, now_ms: float) -> None:
         wanted, full = self._wanted(now_ms)
         room = self.options["queued_max_bytes"] - self._buffered_bytes
+        if room <= 0 and wanted:
+            room += self._drop_what_is_paused()
         for node in {*wanted, *self._sessions}:
             session = self._sessions.get(node)
             if session is None:
@@ -286,6 +288,17 @@ class Reading:
                 self._wait(session.not_before_ms)
                 continue
             self._fetch(node, session, rows, min(self.options["fetch_max_bytes"], room))
+
+    def _drop_what_is_paused(self) -> int:
+        """Forget what was fetched of paused partitions, if nothing else takes the memory; the bytes that are free now.
+
+        Else the others would never be read, for what is paused may be so for ever.
+        """
+        if any(state.buffered and not state.paused for state in self.positions):
+            return 0
+        freed = sum(state.drop_buffer() for state in self.positions)
+        self._buffered_bytes -= freed
+        return freed
 
     def _wanted(self, now_ms: float) -> tuple[dict[int, dict[TopicPartition, Wanted]], set[int]]:
         most = self.options["max_partition_fetch_bytes"]

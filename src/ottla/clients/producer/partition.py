@@ -66,7 +66,7 @@ class PartitionQueue(Queue):
         return f"{self.topic}-{self.partition}"
 
     def add(self, *, is_open: bool = True) -> Batch:
-        """A new batch at the end; the one that was open is closed. Not open, no other thread ever puts records in it."""
+        """A new batch at the end; the one that was open is closed. If not open, no other thread ever adds to it."""
         self.close_open()
         batch = Batch(self, self.next_ordinal)
         self.next_ordinal += 1

@@ -1,0 +1,217 @@
+"""Consumers to whom something happens in the middle of something else: nothing is skipped, doubled or held for ever."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from ottla.clients.consumer.decoding import Fetched
+from ottla.clients.consumer.membership import State
+from ottla.clients.consumer.requests import OffsetAndMetadata
+from ottla.clients.consumer.sinks import RecordSink
+from ottla.clients.errors import BrokerUnavailable, IllegalGeneration
+from ottla.common.errors import ErrorCode
+from ottla.common.ids import TopicPartition
+from ottla.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
+from ottla.protocol.messages.join_group import JoinGroupRequest
+from ottla.protocol.messages.offset_fetch import (
+    OffsetFetchRequest,
+    OffsetFetchResponse,
+    OffsetFetchResponseGroup,
+    OffsetFetchResponsePartitions,
+    OffsetFetchResponseTopics,
+)
+
+from .consumer_simulation import Simulated, World
+
+T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)
+
+
+def settle(world: World, *consumers: Simulated, rounds: int = 12) -> None:
+    """Everybody polls while the network works."""
+    for _ in range(rounds):
+        world.run(100)
+        for consumer in consumers:
+            consumer.poll(0)
+
+
+def member(world: World, **options: object) -> Simulated:
+    made = Simulated(world, group_id="g", **options)
+    made.core.subscribe(["t"], None)
+    settle(world, made)
+    return made
+
+
+def only(consumer: Simulated, kind: type[Any]) -> Any:
+    """The one request of that kind that the core wants to be sent now; what else it wants is lost."""
+    effects = consumer.core.advance(consumer.world.now_ms)
+    (found,) = [effect for effect in effects if isinstance(getattr(effect, "request", None), kind)]
+    return found
+
+
+def joins(consumer: Simulated) -> bool:
+    assert consumer.core.membership is not None
+    return consumer.core.membership.state is State.JOINING
+
+
+@pytest.mark.parametrize("strategy", ["range", "cooperative-sticky"])
+def test_who_unsubscribes_while_it_joins_is_no_member_any_more(strategy: str) -> None:
+    """Else it had partitions that nobody reads, for as long as the process lives."""
+    world = World({"t": 2})
+    one = member(world, partition_assignment_strategy=strategy)
+    membership = one.core.membership
+    assert membership is not None
+    membership._rejoin = True
+    one.poll()
+    assert joins(one)
+    one.core.unsubscribe()
+    while (duty := one.core.duty()) is not None:
+        one.do(duty)
+    assert membership.state is State.OUTSIDE
+    assert one.owned() == []
+    one.core.assign([T0])
+    settle(world, one)
+    assert membership.state is State.OUTSIDE
+    two = member(world)
+    assert two.owned() == [0, 1]
+
+
+def test_an_answer_to_a_heartbeat_that_crosses_a_join_asks_for_no_second_one() -> None:
+    world = World({"t": 2})
+    one = member(world, heartbeat_interval_ms=1_000)
+    membership = one.core.membership
+    assert membership is not None
+    world.coordinator.advance(1_500)
+    beat = only(one, HeartbeatRequest)
+    membership._rejoin = True
+    one.poll()
+    only(one, JoinGroupRequest)
+    beat.then(HeartbeatResponse(error_code=ErrorCode.REBALANCE_IN_PROGRESS), world.now_ms)
+    assert not membership._rejoin
+
+
+def test_committed_offset_of_an_earlier_assignment_is_nobodys() -> None:
+    world = World({"t": 2})
+    world.append("t", 0, *[b"v"] * 10)
+    one = Simulated(world, group_id="g")
+    one.core.assign([T0])
+    world.run(1_000)
+    one.core.begin_poll(world.now_ms)
+    asked = only(one, OffsetFetchRequest)
+    one.core.assign([T1])
+    one.core.assign([T0])
+    one.core.begin_poll(world.now_ms)
+    world.run(100)
+    other = Simulated(world, group_id="g")
+    request = other.core.commit_request({T0: OffsetAndMetadata(6)})
+    world.coordinator.ask(request, 9)
+    asked.then(committed_nothing(asked.request), world.now_ms)
+    settle(world, one)
+    assert one.core.positions.of(T0).offset == 6
+
+
+def committed_nothing(request: OffsetFetchRequest) -> OffsetFetchResponse:
+    rows = [
+        OffsetFetchResponseTopics(
+            name=topic.name,
+            partitions=[
+                OffsetFetchResponsePartitions(partition_index=p, committed_offset=-1) for p in topic.partition_indexes
+            ],
+        )
+        for topic in request.groups[0].topics or ()
+    ]
+    return OffsetFetchResponse(groups=[OffsetFetchResponseGroup(group_id="g", topics=rows)])
+
+
+def test_memory_that_paused_partitions_hold_does_not_keep_others_from_being_read() -> None:
+    world = World({"t": 2})
+    for _ in range(10):
+        world.append("t", 0, bytes(1000))
+    one = Simulated(world, queued_max_bytes=3_000)
+    one.core.assign([T0, T1])
+    one.poll(0)
+    world.run(1_000)
+    one.core.pause([T0])
+    world.append("t", 1, b"v")
+    seen: list[tuple[int, int]] = []
+    for _ in range(5):
+        world.run(500)
+        seen += [(r.partition, r.offset) for r in one.poll()]
+    assert seen == [(1, 0)]
+    one.core.resume([T0])
+    for _ in range(20):
+        world.run(500)
+        seen += [(r.partition, r.offset) for r in one.poll()]
+    assert seen == [(1, 0), *((0, offset) for offset in range(10))]
+
+
+def test_coordinator_whose_name_does_not_resolve_for_a_moment_is_asked_again() -> None:
+    world = World({"t": 2})
+    one = member(world)
+    membership = one.core.membership
+    assert membership is not None
+    membership._rejoin = True
+    one.poll()
+    join = only(one, JoinGroupRequest)
+    join.then(BrokerUnavailable("the name resolves to nothing", retriable=False), world.now_ms)
+    settle(world, one)
+    assert membership.state is State.STABLE
+    assert one.owned() == [0, 1]
+
+
+@pytest.mark.parametrize("strategy", ["range", "cooperative-sticky"])
+def test_commit_that_is_tried_again_after_a_rebalance_leaves_out_what_is_anothers(strategy: str) -> None:
+    world = World({"t": 2})
+    one = member(world, partition_assignment_strategy=strategy)
+    offsets = {T0: OffsetAndMetadata(1), T1: OffsetAndMetadata(1)}
+    held = one.core.held(offsets)
+    assert one.core.commit_request(offsets, held).topics
+    two = Simulated(world, group_id="g", partition_assignment_strategy=strategy)
+    two.core.subscribe(["t"], None)
+    settle(world, one, two, rounds=60)
+    assert len(one.owned()) == 1
+    with pytest.raises(IllegalGeneration, match="not this consumer's any more"):
+        one.core.commit_request(offsets, held)
+    (mine,) = one.core.positions.assigned()
+    if strategy == "cooperative-sticky":  # it never was another's
+        assert one.core.commit_request({mine: offsets[mine]}, {mine: held[mine]}).topics
+
+
+class Interrupted(RecordSink):
+    """Ctrl-C comes when it has taken so many times."""
+
+    def __init__(self, after: int) -> None:
+        super().__init__(100)
+        self.after = after
+
+    def take(self, fetched: Fetched) -> None:
+        super().take(fetched)
+        self.after -= 1
+        if self.after == 0:
+            raise KeyboardInterrupt
+
+
+@pytest.mark.parametrize("after", [1, 2, 3])
+def test_what_an_interrupted_poll_had_taken_is_handed_over_by_the_next(after: int) -> None:
+    world = World({"t": 2})
+    for partition in (0, 1):
+        world.append("t", partition, b"a", b"b")
+        world.append("t", partition, b"c", b"d")
+    one = Simulated(world, group_id="g")
+    one.core.assign([T0, T1])
+    one.poll(0)
+    world.run(2_000)
+    seen = [(r.partition, r.offset) for r in one.poll(1)]
+    one.core.begin_poll(world.now_ms)
+    with pytest.raises(KeyboardInterrupt):
+        one.core.fill(Interrupted(after))
+    one.core.take_back()
+    one.core.end_poll(world.now_ms)
+    one.core.validate()
+    one.core.settle()
+    assert {tp: row.offset for tp, row in one.core.processed().items() if row.offset} == {T0: 1}
+    for _ in range(20):
+        world.run(500)
+        seen += [(r.partition, r.offset) for r in one.poll()]
+    assert sorted(seen) == [(partition, offset) for partition in (0, 1) for offset in range(4)]
