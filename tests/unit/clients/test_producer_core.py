@@ -502,3 +502,38 @@ def test_with_timeouts_and_refusals_the_acknowledged_are_there_once_and_in_order
             metadata = delivery.peek()
             assert world.logs[metadata.partition].values[metadata.offset] == value
     assert world.core.used == 0
+
+
+def test_a_partition_that_goes_and_comes_back_keeps_what_waits_for_it() -> None:
+    """With a queue of its own for what comes later, both would begin the same sequence, and one be taken for a copy."""
+    world = World(partitions=2, linger_ms=0)
+    world.learn()
+    world.move_leader(1, -1)
+    world.perform(world._answer_metadata())
+    waits = world.send(b"waits", partition=1)
+    world.run(for_ms=100)
+    world.make_topic_anew(partitions=1)
+    world.perform(world._answer_metadata())
+    world.make_topic_anew(partitions=2)
+    world.id_now = world.id_seen
+    world.perform(world._answer_metadata())
+    later = world.send(b"later", partition=1)
+    world.run(until=lambda: bool(waits and waits.done() and later and later.done()))
+    assert world.logs[1].values == [b"waits", b"later"]
+
+
+def test_an_answer_of_the_topic_before_does_not_make_the_new_one_know_the_producer() -> None:
+    """Several batches at once to a broker that takes any first one could come out of order."""
+    world = World(linger_ms=0)
+    world.learn()
+    world.run(for_ms=100)
+    sent = world.send(b"to the old one")
+    assert sent is not None
+    world.run(for_ms=LATENCY_MS)
+    assert world.logs[0].values == [b"to the old one"]
+    world.make_topic_anew()
+    world.perform(world._answer_metadata())
+    assert not sent.done()
+    world.run(until=sent.done)
+    queue = sent._batch.queue
+    assert not queue.is_known  # type: ignore[attr-defined,unused-ignore]

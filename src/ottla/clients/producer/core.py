@@ -206,6 +206,10 @@ class ProducerCore:
         """What to raise when the time for waiting is over."""
         return obstacle(topic, partition, self._count(topic), self._wish, self.used, self.accumulator.room)
 
+    def unfinished_queues(self, topic: str) -> dict[int, PartitionQueue]:
+        """By partition, those of the topic that have batches without an end."""
+        return {batch.queue.partition: batch.queue for batch in self._unfinished if batch.queue.topic == topic}
+
     def _count(self, topic: str) -> int:
         queues = self._topics.get(topic)
         return 0 if queues is None else len(queues.queues)
@@ -254,14 +258,11 @@ class ProducerCore:
                 queue.close_open()
             if batch not in queue.in_flight:
                 queue.waiting.remove(batch)
-                self._leave_if_idle(queue)
+                if not queue.waiting:
+                    self._active.pop(queue, None)
             self._end(batch, expired_after(self.settings.delivery_timeout_ms / 1000, batch))
         if expired:
             effects.append(Finished(expired))
-
-    def _leave_if_idle(self, queue: PartitionQueue) -> None:
-        if not queue.waiting:
-            self._active.pop(queue, None)
 
     def _has_producer_id(self, now_ms: int, effects: list[Effect]) -> bool:
         if not self.settings.idempotent or self._id.producer_id >= 0:
@@ -431,7 +432,7 @@ class ProducerCore:
         code = outcome.error_code
         if not code or code == ErrorCode.DUPLICATE_SEQUENCE_NUMBER:
             batch.queue.retry_at_ms = 0
-            batch.queue.is_known = True
+            batch.queue.is_known = not batch.queue.renumber  # else it was another topic of this name
             return self._end(batch, None, outcome.base_offset, outcome.log_append_time_ms)
         if batch.done:
             return False

@@ -21,8 +21,12 @@ def learn(topic: str, queues: TopicQueues, view: View, owner: ProducerCore) -> b
         if queues.topic_id not in {None, ZERO_UUID}:
             _made_anew(queues, max(partitions) + 1)
         queues.topic_id = topic_id
-    for index in range(len(queues.queues), max(partitions, default=-1) + 1):
-        queues.queues.append(PartitionQueue(topic, index, owner))
+    count = max(partitions, default=-1) + 1
+    if count > len(queues.queues):
+        # What waits for a partition that was gone: a second queue beside it would begin the same sequence.
+        gone = owner.unfinished_queues(topic)
+        for index in range(len(queues.queues), count):
+            queues.queues.append(gone.get(index) or PartitionQueue(topic, index, owner))
     queues.available = [queue for queue in queues.queues if view.leader(topic, queue.partition) is not None]
     for queue in queues.queues:
         queue.too_large = FITS  # perhaps the topic's limit was raised
@@ -37,7 +41,7 @@ def _made_anew(queues: TopicQueues, count: int) -> None:
 
     What is on its way goes to it, as with Kafka's producer; batches of a partition that it does not have time out.
     """
-    del queues.queues[count:]
     for queue in queues.queues:
         queue.is_known = False
         queue.renumber = queue.producer_id >= 0
+    del queues.queues[count:]
