@@ -235,6 +235,20 @@ ON_DISK = (
         (f"{UNIT}/broker/test_metadata_log.py::test_a_segment_that_is_missing_is_no_metadata_that_was_never_there",),
     ),
     Mutation(
+        "no producer id comes twice, nor after a snapshot of the metadata",
+        "metadata/snapshot.py",
+        "    if image.producer_ids_next:\n",
+        "    if image.producer_ids_next < 0:\n",
+        (f"{STORAGE}/test_come_and_go.py::test_what_comes_and_goes_is_its_own_after_every_end",),
+    ),
+    Mutation(
+        "offsets of a topic that is gone go with it",
+        "coordinators/group/shard.py",
+        "        effects = offsets.forget_gone(self._core, topic_id) if topic_id is not None else []\n",
+        "        effects: Effects = []\n",
+        (f"{STORAGE}/test_come_and_go.py::test_what_comes_and_goes_is_its_own_after_every_end",),
+    ),
+    Mutation(
         "a metadata log that lost its end is refused",
         "broker/metadata_loading.py",
         "    if log.log_end_offset < synced:\n",
