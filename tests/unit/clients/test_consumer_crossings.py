@@ -2,19 +2,28 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 
 import pytest
 
 from ottla.clients.consumer.decoding import Fetched
+from ottla.clients.consumer.engine import Engine
 from ottla.clients.consumer.membership import State
+from ottla.clients.consumer.options import read_consumer_options
 from ottla.clients.consumer.requests import OffsetAndMetadata
 from ottla.clients.consumer.sinks import RecordSink
-from ottla.clients.errors import BrokerUnavailable, IllegalGeneration
+from ottla.clients.errors import BrokerUnavailable, ConnectionLost, IllegalGeneration
 from ottla.common.errors import ErrorCode
 from ottla.common.ids import TopicPartition
 from ottla.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 from ottla.protocol.messages.join_group import JoinGroupRequest
+from ottla.protocol.messages.offset_commit import (
+    OffsetCommitRequest,
+    OffsetCommitResponse,
+    OffsetCommitResponsePartition,
+    OffsetCommitResponseTopic,
+)
 from ottla.protocol.messages.offset_fetch import (
     OffsetFetchRequest,
     OffsetFetchResponse,
@@ -215,3 +224,45 @@ def test_what_an_interrupted_poll_had_taken_is_handed_over_by_the_next(after: in
         world.run(500)
         seen += [(r.partition, r.offset) for r in one.poll()]
     assert sorted(seen) == [(partition, offset) for partition in (0, 1) for offset in range(4)]
+
+
+class Slow(Engine):
+    """Its first commit is on its way for longer than the next; `arrived` are the offsets in the order of arrival."""
+
+    def __init__(self, options: dict[str, Any]) -> None:
+        super().__init__(options, lambda: None)
+        self.sent: list[int] = []
+        self.arrived: list[int] = []
+
+    async def send(
+        self, node: int, request: Any, timeout_s: float | None = None, max_version: int | None = None
+    ) -> Any:
+        if not isinstance(request, OffsetCommitRequest):
+            await asyncio.sleep(0.01)
+            raise ConnectionLost(f"{node} answers commits only ({timeout_s}, {max_version})")
+        ((row,),) = [topic.partitions for topic in request.topics]
+        self.sent.append(row.committed_offset)
+        await asyncio.sleep(0.1 if len(self.sent) == 1 else 0)
+        self.arrived.append(row.committed_offset)
+        rows = [OffsetCommitResponseTopic(name="t", partitions=[OffsetCommitResponsePartition(0)])]
+        return OffsetCommitResponse(topics=rows)
+
+
+def test_automatic_commit_that_is_slow_does_not_undo_one_that_was_asked_for() -> None:
+    async def story() -> None:
+        options = {"bootstrap_servers": "127.0.0.1:1", "group_id": "g", "auto_commit_interval_ms": 100}
+        engine = Slow(read_consumer_options(options))
+        engine.start(asyncio.get_running_loop())
+        engine.change(lambda core: core.assign([T0]))
+        engine.change(lambda core: core.seek(T0, 5))
+        engine.begin_poll()
+        while not engine.sent:
+            await asyncio.sleep(0.01)
+        engine.change(lambda core: core.seek(T0, 9))
+        await engine.commit(({T0: OffsetAndMetadata(9)}, {}))
+        await asyncio.sleep(0.15)
+        await engine.close(1)
+        assert engine.arrived[:2] == [5, 9]
+        assert engine.arrived[-1] == 9
+
+    asyncio.run(asyncio.wait_for(story(), 10))

@@ -13,6 +13,7 @@ import re
 import threading
 import time
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping
+from contextlib import nullcontext
 from typing import Any, TypeVar
 
 from ottla.clients.consumer.core import ConsumerCore, Held
@@ -44,6 +45,7 @@ Chosen = tuple[Mapping[TopicPartition, OffsetAndMetadata], Held]
 
 # By API key: Fetch; JoinGroup, SyncGroup and Heartbeat.
 _PURPOSES = {1: "fetch", 11: "group", 14: "group", 12: "group"}
+OFFSET_COMMIT = 8
 LEAVE_TIMEOUT_S = 2.0
 THROTTLE_LIMIT_S = 60.0
 
@@ -130,7 +132,9 @@ class Engine:
                 outcome = None
             else:
                 timeout_s = None if effect.timeout_ms is None else effect.timeout_ms / 1000
-                outcome = await self.send(effect.node, effect.request, timeout_s, effect.max_version)
+                # A commit that goes out by itself has its turn as others: no older position after a newer one.
+                async with self._commit_turn if effect.request.API_KEY == OFFSET_COMMIT else nullcontext():
+                    outcome = await self.send(effect.node, effect.request, timeout_s, effect.max_version)
         except ClientError as error:
             outcome = error
         with self.lock:
