@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from ottla.clients.consumer.decoding import Fetched
+from ottla.clients.consumer.effects import Effect, Send
 from ottla.clients.consumer.engine import Engine
 from ottla.clients.consumer.membership import State
 from ottla.clients.consumer.options import read_consumer_options
@@ -185,6 +186,28 @@ def test_commit_that_is_tried_again_after_a_rebalance_leaves_out_what_is_another
     (mine,) = one.core.positions.assigned()
     if strategy == "cooperative-sticky":  # it never was another's
         assert one.core.commit_request({mine: offsets[mine]}, {mine: held[mine]}).topics
+
+
+class Counting(Simulated):
+    """Counts its commits."""
+
+    commits = 0
+
+    def _obey(self, effect: Effect) -> bool:
+        self.commits += isinstance(effect, Send) and isinstance(effect.request, OffsetCommitRequest)
+        return super()._obey(effect)
+
+
+def test_position_that_does_not_move_is_committed_again_before_a_broker_forgets_it() -> None:
+    """Without members that are subscribed, an offset is kept for so long after its commit."""
+    world = World({"t": 1})
+    world.append("t", 0, b"v")
+    one = Counting(world, group_id="g", auto_commit_interval_ms=600_000)
+    one.core.assign([T0])
+    for _ in range(30):
+        one.poll()
+        world.run(500_000)
+    assert 3 <= one.commits <= 6, "about every hour"
 
 
 class Interrupted(RecordSink):

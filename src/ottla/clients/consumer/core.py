@@ -39,6 +39,8 @@ from ottla.protocol.messages.offset_commit import OffsetCommitRequest, OffsetCom
 
 logger = logging.getLogger("ottla.clients.consumer")
 
+RECOMMIT_MS = 3_600_000
+"""So often auto-commit also commits what did not move: a broker forgets a position that was committed long ago."""
 Held = Mapping[TopicPartition, PartitionState | None]
 _NOTHING: Held = {}
 _CODES = frozenset(int(code) for code in ErrorCode)
@@ -64,6 +66,7 @@ class ConsumerCore(Reading):
         self._auto_commit = bool(options["enable_auto_commit"]) and self.group_id is not None
         self._committing = False
         self._commit_due_ms: float | None = None
+        self._recommit_ms = 0.0
 
     # -- what to read ------------------------------------------------------------------------------------------
 
@@ -180,6 +183,7 @@ class ConsumerCore(Reading):
             self.want()
         if self._auto_commit and self._commit_due_ms is None:
             self._commit_due_ms = now_ms + self.options["auto_commit_interval_ms"]
+            self._recommit_ms = now_ms + RECOMMIT_MS
             self.wants_advance = True
         if self.membership is not None:
             self.membership.polling(True, now_ms)
@@ -481,6 +485,9 @@ class ConsumerCore(Reading):
         if self._commit_due_ms is None or self._committing or now_ms < self._commit_due_ms:
             return
         self._commit_due_ms = now_ms + self.options["auto_commit_interval_ms"]
+        if now_ms >= self._recommit_ms:
+            self._recommit_ms = now_ms + RECOMMIT_MS
+            self._committed.clear()
         offsets = self.processed()
         membership = self.membership
         if not offsets or (membership is not None and self.subscribed and membership.generation < 0):
