@@ -8,6 +8,7 @@ Each is started once in a session (and pytest-xdist worker); all tests on stock 
 from __future__ import annotations
 
 import os
+import signal
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Protocol
@@ -114,6 +115,9 @@ def pytest_configure(config: pytest.Config) -> None:
     )
     # kafka-python loads its schemas by an importlib function that newer Pythons call old.
     config.addinivalue_line("filterwarnings", "ignore:(read|open)_text is deprecated:DeprecationWarning")
+    # A shell has what it starts in the background ignore Ctrl-C, and so all that it starts: tests press it.
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -12,6 +12,7 @@ import resource
 import select
 import shlex
 import shutil
+import signal
 import stat
 import subprocess
 import sys
@@ -274,6 +275,8 @@ def on_a_terminal(words: list[str], typed: str, until: str) -> tuple[int, str]:
             if not sent and until in shown:
                 os.write(master, typed.encode())
                 sent = True
+        else:
+            os.kill(child, signal.SIGKILL)
         return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), shown
     finally:
         os.close(master)
