@@ -265,8 +265,8 @@ ON_DISK = (
     Mutation(
         "leader epochs are there twice",
         "log/epochs.py",
-        "            if entries[::2] == entries[1::2]:\n                entries = entries[::2]\n",
-        "            entries = entries[::2]\n",
+        "    return entries[::2] if entries[::2] == entries[1::2] else entries\n",
+        "    return entries[::2]\n",
         (f"{HARMED}[leader epochs-stopped]",),
         MANY_BYTES,
     ),

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from ottla.log import Files, Home, Log, LogConfig, LogManager
+from ottla.log import Files, Log, LogConfig, LogManager
 from ottla.log.checkpoints import CLEANER_OFFSETS, COPIES, read_offsets, write_offsets
 from ottla.log.cleaner import Cleaner
 from ottla.log.cleaning import CleanJob, CleanResult, clean
@@ -89,8 +89,8 @@ class _Only:
     def all(self) -> list[Log]:
         return [self.log]
 
-    def checkpoint_cleaned(self, home: Home) -> None:
-        write_offsets(home.files, home.path, CLEANER_OFFSETS, {TP: self.log.cleaned_to}, copies=COPIES)
+    def checkpoint_cleaned(self, log: Log) -> None:
+        write_offsets(log.files, log.home.path, CLEANER_OFFSETS, {TP: log.cleaned_to}, copies=COPIES)
 
 
 def tombstone(key: bytes | None, **options: object) -> bytearray:

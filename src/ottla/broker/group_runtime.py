@@ -384,13 +384,12 @@ class GroupRuntime:
             logger.error(  # noqa: TRY400 - for a person; the trace says nothing more
                 "cannot load the groups of %s-%d at offset %d: %s", OFFSETS_TOPIC, runner.index, loading.offset, error
             )
-            runner.retry_at_ms = self._clock.monotonic_ms() + RELOAD_BACKOFF_MS
-            return True
         except Exception:  # a mistake of ours in one shard must not keep all others from being loaded
             logger.exception("cannot load the groups of %s-%d", OFFSETS_TOPIC, runner.index)
-            runner.retry_at_ms = self._clock.monotonic_ms() + RELOAD_BACKOFF_MS
-            return True
-        return done
+        else:
+            return done
+        runner.retry_at_ms = self._clock.monotonic_ms() + RELOAD_BACKOFF_MS
+        return True
 
     def _loaded(self, runner: _Runner) -> None:
         runner.loading = None

@@ -298,7 +298,7 @@ class Cleaner:
             log.adopt_segments([new], old)
             pending.remove(group[0])
         log.cleaned_to = result.end_offset
-        self.manager.checkpoint_cleaned(log.home)
+        self.manager.checkpoint_cleaned(log)
         logger.info(
             "Cleaned %s up to offset %d: %d bytes instead of %d",
             log.topic_partition, result.end_offset, result.bytes_after, result.bytes_before,

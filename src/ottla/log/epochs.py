@@ -23,6 +23,12 @@ class EpochEntry(NamedTuple):
     start_offset: int
 
 
+def read_entries(files: Files, path: str) -> list[tuple[int, int]]:
+    """What a checkpoint has, once where it is there twice. Raises CorruptCheckpointError or ValueError."""
+    entries = [(int(epoch), int(start)) for epoch, start in read_lines(files, path, 2)]
+    return entries[::2] if entries[::2] == entries[1::2] else entries
+
+
 class LeaderEpochs:
     """Entries rise in both fields."""
 
@@ -42,9 +48,7 @@ class LeaderEpochs:
         path = f"{directory}/{LEADER_EPOCHS}"
         epochs = cls(files, directory)
         try:
-            entries = [(int(epoch), int(start)) for epoch, start in read_lines(files, path, 2)]
-            if entries[::2] == entries[1::2]:
-                entries = entries[::2]
+            entries = read_entries(files, path)
             if any(a[0] >= b[0] or a[1] >= b[1] for a, b in pairwise(entries)):
                 raise CorruptCheckpointError(f"The entries in {path} do not rise, or their copies differ")
         except (ValueError, CorruptCheckpointError) as error:

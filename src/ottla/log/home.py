@@ -1,7 +1,6 @@
 """The log directory that logs live in, as one of its logs sees it: a path, the seam to the disk, online or not."""
 
 import logging
-import threading
 from collections.abc import Callable
 
 from ottla.log.files import Files
@@ -16,8 +15,6 @@ class Home:
         self.path = path
         self.files = files
         self.online = True
-        self.writing = threading.Lock()
-        """Held by whoever writes a checkpoint of the directory."""
         self._on_failure = on_failure
 
     def fail(self, error: OSError) -> None:

@@ -13,6 +13,7 @@ Duties of the owner, at the intervals of the settings: `cleanup`, `expire_produc
 import logging
 import os
 import re
+import threading
 from collections.abc import Callable, Iterable, Mapping
 from collections.abc import Set as AbstractSet
 from functools import partial
@@ -74,6 +75,8 @@ class LogDirectory(Home):
         self.directory_id: Uuid = ZERO_UUID
         self.was_clean = False
         self.broker_epoch = -1
+        self.writing = threading.Lock()
+        """Held by whoever writes one of its checkpoints."""
         self.named: dict[str, AbstractSet[TopicPartition]] = {}
         """Which partitions each of its checkpoints tells of, also of those that are gone, until it is written anew."""
 
@@ -429,37 +432,34 @@ class LogManager:
 
     def checkpoint_recovery_points(self) -> None:
         """Write up to where each log is on disk for certain. May run in another thread."""
-        self._checkpoint(RECOVERY_POINTS, lambda log: log.flushed_offset)
+        self._checkpoint(RECOVERY_POINTS, self._homes)
 
     def checkpoint_log_starts(self) -> None:
         """Write the log starts that the files' names do not tell. May run in another thread."""
-        self._checkpoint(LOG_STARTS, _untold_start)
+        self._checkpoint(LOG_STARTS, self._homes)
 
     def checkpoint_high_watermarks(self) -> None:
         """Write the high watermarks of every directory. May run in another thread."""
-        self._checkpoint(HIGH_WATERMARKS, lambda log: log.high_watermark)
+        self._checkpoint(HIGH_WATERMARKS, self._homes)
 
-    def checkpoint_cleaned(self, home: Home) -> None:
-        """Write up to where each log in a directory was compacted."""
-        for each in self._homes:
-            if each is home:
-                self._checkpoint(CLEANER_OFFSETS, _cleaned_to, [each])
+    def checkpoint_cleaned(self, log: Log) -> None:
+        """Write up to where each log in the directory of this one was compacted."""
+        self._checkpoint(CLEANER_OFFSETS, [self._home_of(log)])
 
-    def _checkpoint(
-        self, name: str, tell: Callable[[Log], int | None], homes: Iterable[LogDirectory] | None = None
-    ) -> None:
-        for home in self._homes if homes is None else homes:
-            home.write(name, partial(self._look, home, tell))
+    def _checkpoint(self, name: str, homes: Iterable[LogDirectory]) -> None:
+        for home in homes:
+            home.write(name, partial(self._told, name, home))
 
-    def _look(self, home: LogDirectory, tell: Callable[[Log], int | None]) -> dict[TopicPartition, int]:
+    def _told(self, name: str, home: LogDirectory) -> dict[TopicPartition, int]:
+        tell = _CHECKPOINTS[name]
         told = ((log.topic_partition, tell(log)) for log in self.all() if log.home is home)
         return {topic_partition: offset for topic_partition, offset in told if offset is not None}
 
     def _forget_namesake(self, home: LogDirectory, topic_partition: TopicPartition) -> None:
         """See that no checkpoint takes a new log for one of its name that was deleted: its records would be hidden."""
-        for name, tell in _CHECKPOINTS.items():
+        for name in _BELIEVED:
             if topic_partition in home.named.get(name, ()):
-                self._checkpoint(name, tell, [home])
+                self._checkpoint(name, [home])
 
     # The end
 
@@ -518,12 +518,15 @@ def _cleaned_to(log: Log) -> int | None:
     return log.cleaned_to or None
 
 
-# What is believed of a log at the next start.
+# What each tells of a log; None is nothing.
 _CHECKPOINTS: dict[str, Callable[[Log], int | None]] = {
     RECOVERY_POINTS: lambda log: log.flushed_offset,
     LOG_STARTS: _untold_start,
+    HIGH_WATERMARKS: lambda log: log.high_watermark,
     CLEANER_OFFSETS: _cleaned_to,
 }
+# Those by which the next start goes.
+_BELIEVED = (RECOVERY_POINTS, LOG_STARTS, CLEANER_OFFSETS)
 
 
 def marked_name(topic_partition: TopicPartition, suffix: str) -> str:

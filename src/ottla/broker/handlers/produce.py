@@ -10,14 +10,12 @@ from typing import TYPE_CHECKING
 
 from ottla.common.completion import Completion
 from ottla.common.errors import ErrorCode, KafkaError
-from ottla.common.ids import ZERO_UUID
 from ottla.protocol.messages.produce import (
     BatchIndexAndErrorMessage,
     LeaderIdAndEpoch,
     PartitionProduceResponse,
     ProduceRequest,
     ProduceResponse,
-    TopicProduceData,
     TopicProduceResponse,
 )
 from ottla.records import NotOneBatchError, RecordError
@@ -25,6 +23,7 @@ from ottla.records import NotOneBatchError, RecordError
 if TYPE_CHECKING:
     from ottla.broker.broker import Broker
     from ottla.broker.context import RequestContext
+    from ottla.broker.partition import Partition
 
 ZSTD_SINCE_VERSION = 7
 TOPIC_IDS_SINCE_VERSION = 13
@@ -62,6 +61,7 @@ def handle(
     for topic in request.topic_data:
         responses: list[PartitionProduceResponse] = []
         for data in topic.partition_data:
+            partition: Partition | None = None
             try:
                 if by_id:
                     partition = partitions.get_by_id(topic.topic_id, data.index)
@@ -84,7 +84,7 @@ def handle(
                         waiting.append((durable, response))
             except KafkaError as error:
                 failed = True
-                response = _failure(data.index, error, _log_start(broker, topic, data.index, error))
+                response = _failure(data.index, error, partition)
             responses.append(response)
         topics.append(TopicProduceResponse(name=topic.name, topic_id=topic.topic_id, partition_responses=responses))
     if acks == NO_ACKS:
@@ -95,26 +95,20 @@ def handle(
     return _when_all_durable(answer, waiting) if waiting else answer
 
 
-def _log_start(broker: Broker, topic: TopicProduceData, index: int, error: KafkaError) -> int:
+def _log_start(partition: Partition | None, error: KafkaError) -> int:
     """Where the log begins: Kafka tells it with what is wrong inside of a batch, and -1 with any other error."""
-    if error.code in _WITHOUT_LOG_START or isinstance(error, NotOneBatchError):
-        return -1
-    partitions = broker.partitions
-    try:
-        by_id = topic.topic_id != ZERO_UUID
-        partition = partitions.get_by_id(topic.topic_id, index) if by_id else partitions.get(topic.name, index)
-    except KafkaError:
+    if partition is None or error.code in _WITHOUT_LOG_START or isinstance(error, NotOneBatchError):
         return -1
     return partition.log.log_start_offset
 
 
-def _failure(index: int, error: KafkaError, log_start_offset: int) -> PartitionProduceResponse:
+def _failure(index: int, error: KafkaError, partition: Partition | None) -> PartitionProduceResponse:
     errors = error.record_errors if isinstance(error, RecordError) else ()
     return PartitionProduceResponse(
         index=index,
         error_code=error.code,
         base_offset=-1,
-        log_start_offset=log_start_offset,
+        log_start_offset=_log_start(partition, error),
         record_errors=[
             BatchIndexAndErrorMessage(batch_index=batch_index, batch_index_error_message=message)
             for batch_index, message in errors

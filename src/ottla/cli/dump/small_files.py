@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from ottla.cli.dump.rows import Row, Rows, damage
-from ottla.log import checkpoints
+from ottla.log import checkpoints, epochs
 from ottla.log.files import Files
 from ottla.log.producers import CorruptSnapshotError, decode_snapshot
 
@@ -36,13 +36,10 @@ def dump_offsets(directory: Path, name: str) -> Rows:
 def dump_epochs(path: Path) -> Rows:
     """A leader-epoch checkpoint."""
     try:
-        lines = checkpoints.read_lines(Files(), str(path), 2)
-        rows = [(int(epoch), int(start)) for epoch, start in lines]
+        rows = epochs.read_entries(Files(), str(path))
     except (checkpoints.CorruptCheckpointError, ValueError) as error:
         yield damage(str(error))
         return
-    if rows[::2] == rows[1::2]:  # as Ottla writes them: each twice, so that harm shows
-        rows = rows[::2]
     before = (-1, -1)
     bad = 0
     for epoch, start in rows:
