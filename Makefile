@@ -1,61 +1,64 @@
-# `make run` and `make test` do all their own set-up on a fresh machine with Python 3.11+.
-PYTHON ?= python3
+# `make run` and `make test` set up .venv themselves, with any Python 3.11+ on the machine; PYTHON=... names one.
 VENV := .venv
 BIN := $(VENV)/bin
-STAMP := $(VENV)/.installed
+# After Ctrl-C (exit code 130) make ends by the signal too, without a message of its own.
+OR_INTERRUPT = || { code=$$?; [ $$code -eq 130 ] && kill -INT $$PPID || exit $$code; }
+install = @trap : INT; \
+	{ python=$$($(SHELL) tools/find-python.sh $(PYTHON)) && "$$python" tools/environment.py $(1) $(PYTHON); } $(OR_INTERRUPT)
 
 .DEFAULT_GOAL := help
-.PHONY: help run test check format simulate chaos fuzz mutations corpus bench peers docs clean
+.PHONY: help demo-environment dev-environment run test check format simulate chaos fuzz mutations corpus bench peers docs clean
 
 help: ## Show this list
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
 
-$(STAMP): pyproject.toml setup.py constraints.txt $(wildcard src/ottla/*/*.pxd src/ottla/*/_[a-z]*.py src/ottla/clients/producer/*ccumulator.p*)
-	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
-	@echo "Installing Ottla and its tools into $(VENV) ..."
-	@$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev]'
-	@touch $(STAMP)
+demo-environment:
+	$(call install,run)
 
-run: $(STAMP) ## A year of real flights through a broker and a pipeline on Spark, checked against pandas
-	@$(BIN)/python examples/flights.py
+dev-environment:
+	$(call install,dev)
 
-test: $(STAMP) peers ## Run the whole test suite, with real clients
+run: demo-environment ## A year of real flights through a broker and a pipeline on Spark, checked against pandas
+	@trap : INT; $(BIN)/python examples/flights.py $(OR_INTERRUPT)
+
+test: dev-environment peers ## Run the whole test suite, with real clients
 	@$(BIN)/python -m pytest -n 2 --dist loadgroup $(PYTEST)
 
-check: $(STAMP) ## Lint, formatting, types, import directions
+check: dev-environment ## Lint, formatting, types, import directions
 	@$(BIN)/ruff check .
 	@$(BIN)/ruff format --check .
 	@$(BIN)/mypy
 	@$(BIN)/lint-imports --no-logo
 
-format: $(STAMP) ## Format the code
+format: dev-environment ## Format the code
 	@$(BIN)/ruff format .
 	@$(BIN)/ruff check --fix .
 
-simulate: $(STAMP) ## Run the deterministic simulations longer: make simulate SEEDS=1000
+simulate: dev-environment ## Run the deterministic simulations longer: make simulate SEEDS=1000
 	@OTTLA_SEEDS=$(or $(SEEDS),200) $(BIN)/python -m pytest tests/simulation $(PYTEST)
 
-chaos: $(STAMP) ## Kill, cut the power, harm files and live for long: make chaos MINUTES=30
+chaos: dev-environment ## Kill, cut the power, harm files and live for long: make chaos MINUTES=30
 	@OTTLA_CHAOS_MINUTES=$(or $(MINUTES),10) OTTLA_CHAOS_SEED=$(or $(SEED),$(shell date +%s)) OTTLA_POWER_CUTS=300 OTTLA_HARMED_BYTES=40 $(BIN)/python -m pytest tests/chaos tests/storage/test_power_cut.py tests/storage/test_come_and_go.py tests/storage/test_harmed_bytes.py tests/storage/test_failing_disk.py -rP $(PYTEST)
 
-fuzz: $(STAMP) ## Spoil requests of every API and version with new seeds: make fuzz MINUTES=30
+fuzz: dev-environment ## Spoil requests of every API and version with new seeds: make fuzz MINUTES=30
 	@OTTLA_FUZZ_MINUTES=$(or $(MINUTES),10) OTTLA_FUZZ_SEED=$(or $(SEED),$(shell date +%s)) $(BIN)/python -m pytest tests/fuzz -rP $(PYTEST)
 
-mutations: $(STAMP) ## Take each protection out of a copy of the source: its test must fail. make mutations ONLY="clock"
+mutations: dev-environment ## Take each protection out of a copy of the source: its test must fail. make mutations ONLY="clock"
 	@$(BIN)/python -m tests.mutations $(ONLY)
 
-corpus: $(STAMP) peers ## Record again what real clients send, for the fuzzers (tests/fuzz/corpus)
+corpus: dev-environment peers ## Record again what real clients send, for the fuzzers (tests/fuzz/corpus)
 	@$(BIN)/python -m pytest -q -p tests.fuzz.recording -o filterwarnings=ignore --brokers=ottla tests/interop tests/clients $(PYTEST)
 
-bench: $(STAMP) peers ## Race stock Kafka, 15 minutes, for the table in docs/performance.md; or some: make bench RACE=produce-1k
+bench: dev-environment peers ## Race stock Kafka, 15 minutes, for the table in docs/performance.md; or some: make bench RACE=produce-1k
 	@$(BIN)/python -m benchmarks $(or $(strip $(RACE) $(OPTIONS)),--json benchmarks/last.json --docs)
 
-peers: $(STAMP) ## Fetch what the tests talk to: stock Apache Kafka and Spark's connector (Maven), kcat (Debian), kafkajs (npm)
+peers: dev-environment ## Fetch what the tests talk to: stock Apache Kafka and Spark's connector (Maven), kcat (Debian), kafkajs (npm)
 	@$(BIN)/python -m tests.peers fetch
 
-docs: $(STAMP) ## Regenerate the generated tables in docs/
+docs: dev-environment ## Regenerate the generated tables in docs/ and the types of the clients' settings
 	@$(BIN)/python -m ottla.cli.protocol_table > docs/protocol.md
 	@$(BIN)/python -m ottla.config.table > docs/configuration.md
+	@$(BIN)/python -m tests.unit.clients.test_typed_settings
 
 clean: ## Remove everything that was built
 	rm -rf $(VENV) build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis

@@ -49,8 +49,12 @@ class Broker:
 
     def cpu_seconds(self) -> float:
         """User and system time of its process so far."""
+        return sum(self.cpu_times())
+
+    def cpu_times(self) -> tuple[float, float]:
+        """User time and system time of its process so far, in seconds."""
         fields = Path(f"/proc/{self.pid}/stat").read_text().rsplit(")", 1)[1].split()
-        return (int(fields[11]) + int(fields[12])) / _TICKS
+        return int(fields[11]) / _TICKS, int(fields[12]) / _TICKS
 
     def age_seconds(self) -> float:
         """How long ago its process began, to a hundredth of a second."""

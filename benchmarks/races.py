@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 
 from confluent_kafka import Consumer
 
-from benchmarks import crowds, lengths, lives, tools
+from benchmarks import crowds, lengths, lives, page_cache, paired, tools
 from benchmarks.brokers import Broker
 from benchmarks.filling import fill as fill  # noqa: PLC0414 - for the races of clients
 from benchmarks.wire import DEADLINE_S, Figures, new_topic, passing_topic, produce_frame, receive
@@ -47,6 +47,7 @@ class Race:
 def _produce(size: int, acks: str, count: int) -> Callable[[Broker, float], Figures]:
     def race(broker: Broker, scale: float) -> Figures:
         records = int(count * scale)
+        page_cache.touch(broker, records * size / 1e6)
         with passing_topic(broker, 6) as topic:
             cpu, start = broker.cpu_seconds(), time.perf_counter()
             fill(broker, topic, records, size, acks)
@@ -116,6 +117,8 @@ RACES: dict[str, Race] = {
     "produce-100-all": Race(_produce(100, "all", 1_000_000), {"MB/s": 1, "MB per broker-CPU-second": 3}),
     "produce-1k": Race(_produce(1000, "1", 400_000), {"MB/s": 1, "MB per broker-CPU-second": 3}),
     "produce-1k-all": Race(_produce(1000, "all", 400_000), {"MB/s": 1, "MB per broker-CPU-second": 3}),
+    "acks-100": Race(paired.acks_after_gigabytes(100, 2_000_000), {}, limits=paired.LIMITS, once=True, by_name=True),
+    "acks-1k": Race(paired.acks_after_gigabytes(1000, 400_000), {}, limits=paired.LIMITS, once=True, by_name=True),
     "perf-100": Race(tools.produce_perf(100, "1", 2_000_000), {"MB/s": 1, "MB per broker-CPU-second": 3}),
     "perf-1k": Race(tools.produce_perf(1000, "1", 600_000), {"MB/s": 1, "MB per broker-CPU-second": 3}),
     "perf-1k-all": Race(tools.produce_perf(1000, "all", 600_000), {"MB/s": 1, "MB per broker-CPU-second": 3}),

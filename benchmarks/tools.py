@@ -7,6 +7,7 @@ from collections.abc import Callable
 
 from tests.peers.kafka import tool
 
+from benchmarks import page_cache
 from benchmarks.brokers import Broker
 from benchmarks.wire import DEADLINE_S, Figures, new_topic, passing_topic
 
@@ -29,11 +30,13 @@ def produce_perf(size: int, acks: str, count: int) -> Callable[[Broker, float], 
     """The race of producer-perf-test with records of one size."""
 
     def race(broker: Broker, scale: float) -> Figures:
-        records, cpu = int(count * scale), broker.cpu_seconds()
+        records = int(count * scale)
+        megabytes = records * size / 1e6
+        page_cache.touch(broker, megabytes)
+        cpu = broker.cpu_seconds()
         with passing_topic(broker, 6) as topic:
             text = _produce(broker, topic, records, size, acks)
             used = broker.cpu_seconds() - cpu
-        megabytes = records * size / 1e6
         return {
             "MB/s": _number(r"records/sec \(([0-9.,]+) MB/sec\)", text) * 1.048576,
             "MB per broker-CPU-second": megabytes / max(used, 0.01),

@@ -34,12 +34,20 @@ def new_topic(broker: Broker, partitions: int) -> str:
 
 @contextlib.contextmanager
 def passing_topic(broker: Broker, partitions: int) -> Iterator[str]:
-    """A topic that is deleted afterwards: else the page cache is soon full of what was written, and a broker pays for
-    the pages that its forerunners have not given back."""
+    """A topic that is deleted afterwards, so that runs do not fill the page cache; its files a second later or more."""
     name = new_topic(broker, partitions)
     yield name
     admin = AdminClient({"bootstrap.servers": broker.bootstrap, "log_level": 0})
     admin.delete_topics([name])[name].result(30)
+
+
+def wait_until_deleted(broker: Broker, topic: str) -> None:
+    """Wait until the files of a deleted topic are gone: the broker would spend that time in the next run."""
+    deadline = time.monotonic() + DEADLINE_S
+    while any(broker.data.glob(f"{topic}-*")):
+        if time.monotonic() > deadline:
+            raise TimeoutError(f"{broker.name} did not delete the files of {topic} within {DEADLINE_S:g} s")
+        time.sleep(0.05)
 
 
 def produce_frame(topic: str, acks: int) -> bytes:

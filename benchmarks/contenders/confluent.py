@@ -54,6 +54,47 @@ def send(task: Task) -> int:
     return task.count - left - len(failed)
 
 
+MESSAGES: list[dict[str, Any]] = []
+MANY = 10_000
+
+
+def make_messages(task: Task) -> None:
+    """The messages that `send_many` produces again and again."""
+    MESSAGES.extend(
+        {"value": task.value, "key": b"key-%08d" % number if task.keyed else None} for number in range(MANY)
+    )
+
+
+def send_many(task: Task) -> int:
+    """Ten thousand messages a call; the delivery callback looks at every outcome."""
+    producer = Producer(
+        {
+            "bootstrap.servers": task.bootstrap,
+            "compression.type": task.compression,
+            "enable.idempotence": True,
+            "queue.buffering.max.messages": 500_000,
+        }
+    )
+    failed, done = [], 0
+
+    def delivered(error: KafkaError | None, _: Message) -> None:
+        if error is not None:
+            failed.append(error)
+
+    while done < task.count:
+        left = MESSAGES
+        while left:
+            if producer.produce_batch(task.topic, left, on_delivery=delivered) == len(left):
+                break
+            # The queue is full: what was not taken is marked.
+            left = [message for message in left if message.pop("_error", None) is not None]
+            producer.poll(0.05)
+        done += MANY
+        producer.poll(0)
+    left_over = producer.flush(60)
+    return done - left_over - len(failed)
+
+
 def poll(task: Task) -> int:
     """Messages one by one, key and value read."""
     consumer, got, size = _consumer(task), 0, 0
@@ -126,9 +167,9 @@ def cold(task: Task) -> int:
 
 
 RACES = {
-    "send": send, "send-batch": send, "poll": poll, "poll-many": poll_many, "poll-arrow": poll_arrow,
-    "single": single, "cold": cold, "memory": poll,
+    "send": send, "send-batch": send, "send-many": send_many, "poll": poll, "poll-many": poll_many,
+    "poll-arrow": poll_arrow, "single": single, "cold": cold, "memory": poll,
 }  # fmt: skip
 
 if __name__ == "__main__":
-    run(RACES, STARTED)
+    run(RACES, STARTED, {"send-many": make_messages})

@@ -42,7 +42,7 @@ class Asked(server.Node):
 
     def waiting(self) -> dict[str, object]:
         """How far the metadata log is, and who waits for it, for a producer id, for a thread, for a partition."""
-        assert self._server is not None
+        assert self.network is not None
         metadata = self.broker.metadata
         ids, snapshots = metadata._producer_ids, metadata._snapshots
         return {
@@ -58,9 +58,9 @@ class Asked(server.Node):
             },
             "producer ids": {"left": ids._end - ids._next, "asked for more": ids._asked, "waiting": len(ids._waiting)},
             "queue of the threads": self._threads._executor._work_queue.qsize(),
-            "connections": len(self._server.connections),
-            "answers to come": sum(each._pending is not None for each in self._server.connections),
-            "not written to": sum(each._write_paused_tick is not None for each in self._server.connections),
+            "connections": len(self.network.connections),
+            "answers to come": sum(each._pending is not None for each in self.network.connections),
+            "not written to": sum(each._write_paused_tick is not None for each in self.network.connections),
             "partitions": {
                 f"{each.topic_partition}": [each.high_watermark, each.log.log_end_offset, len(each._waiting)]
                 for each in self.broker.partitions

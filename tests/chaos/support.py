@@ -87,6 +87,8 @@ class Writer(threading.Thread):
         super().__init__(daemon=True)
         self.acknowledged: dict[int, int] = {}
         self.error: str | None = None
+        self.retried: set[int] = set()
+        """Errors after which a record is sent again, beside those of a partition that starts."""
         self._process, self._topic, self._partition, self._size = process, topic, partition, size
         self._stopping = threading.Event()
         self._producer: tuple[int, int] | None = None
@@ -114,7 +116,7 @@ class Writer(threading.Thread):
         answer = produce(connection, self._topic, records, self._partition)
         if answer.error == 0:
             self.acknowledged[number] = answer.base_offset
-        elif answer.error in STARTING:
+        elif answer.error in STARTING or answer.error in self.retried:
             time.sleep(0.01)
         else:
             self.error = f"error {answer.error} for {number}"

@@ -302,7 +302,11 @@ class Pusher(threading.Thread):
 
 def test_more_large_requests_than_it_can_carry_slow_down_and_are_forgotten(tmp_path: Path) -> None:
     """Their requests wait in their own sockets: what the broker holds of them is bounded (queued.max.request.bytes)."""
-    limits = {"queued.max.request.bytes": 16 * MIB, "log.retention.check.interval.ms": 100}
+    limits = {
+        "queued.max.request.bytes": 16 * MIB,
+        "socket.request.max.bytes": 16 * MIB,
+        "log.retention.check.interval.ms": 100,
+    }
     with WatchedProcess(tmp_path, {**SETTINGS, **limits}) as process:
         _overload(process, limits["queued.max.request.bytes"])
     process.assert_no_traceback()

@@ -57,15 +57,15 @@ class Watched(server.Node):
 
     def held(self) -> dict[str, float]:
         """What there is of each kind."""
-        assert self._server is not None
+        assert self.network is not None
         groups = self.broker.groups
         return {
             "at": time.time(),
             "tasks": len(asyncio.all_tasks()),
             "threads": threading.active_count(),
             "objects": self._objects,
-            "connections": len(self._server.connections),
-            "buffered": self._server.buffered_bytes,
+            "connections": len(self.network.connections),
+            "buffered": self.network.buffered_bytes,
             "fetch sessions": len(self.broker.fetch_sessions),
             "groups": sum(len(runner.shard._core.groups) for runner in groups._runners.values()),
             "logs": len(self.broker.logs.all()),

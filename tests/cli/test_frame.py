@@ -217,9 +217,9 @@ def test_a_profile_written_by_hand_can_be_changed(plain: Run, tmp_path: Path) ->
     file = tmp_path / "config" / "ottla" / "config.toml"
     file.parent.mkdir(parents=True)
     file.write_text('current="hand"\n[profiles.hand]\nbootstrap.servers = ["a:1", "b:2"]\nrequest_timeout_ms = 5\n')
-    assert settings() == {"bootstrap.servers": ["a:1", "b:2"], "request.timeout.ms": 5}
+    assert settings() == {"bootstrap.servers": "a:1,b:2", "request.timeout.ms": 5}
     assert plain("profile", "set", "hand", "client.id=me").code == 0
-    assert settings()["bootstrap.servers"] == ["a:1", "b:2"]
+    assert settings()["bootstrap.servers"] == "a:1,b:2"
     file.write_text('current="hand"\nprofiles = { hand = { "bootstrap.servers" = "c:3" } }\n')
     assert plain("profile", "set", "hand", "client.id=me").code == 0
     assert settings() == {"bootstrap.servers": "c:3"}
@@ -306,7 +306,7 @@ def test_a_delete_asks_a_person_and_takes_no_for_an_answer(
 
 def test_a_watch_ends_with_ctrl_c(broker: RunningBroker, ottla: Run, group: str) -> None:
     code, shown = on_a_terminal(["group", "lag", group, "--watch", "--interval", "0.2"], "\x03", "lag 45")
-    assert code == 0
+    assert code == 130
     assert "Traceback" not in shown
 
 

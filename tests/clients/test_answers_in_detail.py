@@ -37,7 +37,7 @@ pytestmark = pytest.mark.both
 
 OFFSET_OUT_OF_RANGE, CORRUPT_MESSAGE, UNKNOWN_TOPIC, MESSAGE_TOO_LARGE, INVALID_REQUEST = 1, 2, 3, 10, 42
 OUT_OF_ORDER_SEQUENCE, INVALID_PRODUCER_EPOCH, UNKNOWN_LEADER_EPOCH, INVALID_RECORD = 45, 47, 75, 87
-INVALID_REQUIRED_ACKS, INVALID_GROUP_ID = 21, 24
+INVALID_TOPIC, INVALID_REQUIRED_ACKS, INVALID_GROUP_ID = 17, 21, 24
 TOPIC, BROKER = 2, 4
 SET = 0
 STATIC_BROKER = 4
@@ -231,6 +231,21 @@ def test_metadata_by_id_is_refused_by_id_before_version_12(
         assert [(bytes(each.topic_id), each.name, each.error_code) for each in answer.topics] == [
             (topic_id, "", INVALID_REQUEST)
         ]
+
+
+@pytest.mark.parametrize("version", [0, 1, 4, 9, 13])
+def test_metadata_reports_a_topic_unknown_while_it_is_auto_created(broker: RunningBroker, version: int) -> None:
+    topic = unique("created")
+    with Asking(broker.bootstrap) as connection:
+
+        def ask(*names: str) -> dict[str, tuple[int, int]]:
+            topics = [metadata.MetadataRequestTopic(name=name) for name in names]
+            response = connection.send_message(metadata.MetadataRequest(topics=topics), version)
+            return {each.name: (each.error_code, len(each.partitions)) for each in response.topics}
+
+        assert ask(topic, topic, "bad name") == {topic: (UNKNOWN_TOPIC, 0), "bad name": (INVALID_TOPIC, 0)}
+        wait_until(lambda: ask(topic)[topic][0] == 0, "the topic is created")
+        assert ask(topic)[topic][1] > 0
 
 
 def test_who_asks_for_more_than_the_one_quorum_is_told_of_none(broker: RunningBroker) -> None:

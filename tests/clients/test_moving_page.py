@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import re
 from pathlib import Path
 
@@ -14,7 +15,7 @@ from ottla.clients import Admin, AsyncAdmin, AsyncConsumer, AsyncProducer, Consu
 from ottla.clients.consumer.options import CONSUMER_OPTIONS
 from ottla.clients.elsewhere import Elsewhere
 from ottla.clients.errors import ConfigurationError
-from ottla.clients.producer.settings import PRODUCER_OPTIONS
+from ottla.clients.producer.settings import PRODUCER_OPTIONS, read_settings
 from tests.conftest import RunningBroker
 
 from .support import WAIT_S
@@ -69,6 +70,41 @@ def test_a_setting_of_another_client_is_refused_with_its_name_here(row: Elsewher
                 assert ("not of this client" in str(caught.value)) == (row.here not in {each.name for each in options})
             else:
                 assert row.note in str(caught.value)
+
+
+def test_the_table_of_defaults_has_the_values_of_each_client() -> None:
+    """librdkafka does not tell its defaults; its column is from CONFIGURATION.md of version 2.16."""
+    assert "partition.assignment.strategy" in SECTIONS["Defaults that differ"]
+    found = re.findall(
+        r"^\| `(.+?)` \| (.+?) \| (.+?) \| (.+?) \| (.+?) \|$", SECTIONS["Defaults that differ"], re.MULTILINE
+    )
+    assert len(found) == 6
+    ours = {option.name: option.default for option in (*PRODUCER_OPTIONS, *CONSUMER_OPTIONS)}
+    ours["enable.idempotence"] = read_settings({"bootstrap.servers": "h:9"})[1].idempotent
+    python = {**kafka.KafkaConsumer.DEFAULT_CONFIG, **kafka.KafkaProducer.DEFAULT_CONFIG}
+    aio = {
+        name: parameter.default
+        for client in (aiokafka.AIOKafkaConsumer, aiokafka.AIOKafkaProducer)
+        for name, parameter in inspect.signature(client).parameters.items()
+    }
+    aio["delivery_timeout_ms"] = aio["request_timeout_ms"]
+    assert "defaults to ``acks=1``" in str(aiokafka.AIOKafkaProducer.__doc__)
+    aio["acks"] = 1
+    for name, _, of_python, of_aio, here in found:
+        key = name.replace(".", "_")
+        assert [plain(of_python), plain(of_aio), plain(here)] == [text(python[key]), text(aio[key]), text(ours[name])]
+
+
+def plain(cell: str) -> str:
+    """A cell without marks, thousands separators and remarks."""
+    return re.sub(r"`| \(.*\)|(?<=\d),(?=\d)", "", cell)
+
+
+def text(default: object) -> str:
+    """A default as the page writes it."""
+    if isinstance(default, tuple):
+        return ",".join(assignor.name for assignor in default)
+    return "all" if default == -1 else str(default).lower()
 
 
 def test_the_example_runs(broker: RunningBroker, topic: str, capsys: pytest.CaptureFixture[str]) -> None:

@@ -104,8 +104,11 @@ def test_a_user_gets_a_password_and_loses_it(secured: SecuredKafka, admin: Admin
             assert theirs.describe_cluster().cluster_id == secured.cluster_id
     admin.alter_scram_credentials([ScramDeletion(user, "SCRAM-SHA-256")])
     wait_until(lambda: admin.describe_scram_credentials().get(user) == expected[1:], "one is left")
-    with pytest.raises(AuthenticationFailed):
-        Admin(sasl(secured, "SCRAM-SHA-256", user, settings={"sasl.password": password})).start()
+    with (
+        pytest.raises(AuthenticationFailed),
+        Admin(sasl(secured, "SCRAM-SHA-256", user, settings={"sasl.password": password})),
+    ):
+        pass
     admin.alter_scram_credentials([ScramDeletion(user, "SCRAM-SHA-512")])
 
 

@@ -15,12 +15,18 @@ from confluent_kafka import Consumer
 from ottla.clients import (
     Admin,
     AsyncAdmin,
+    AsyncConsumer,
+    AsyncProducer,
     BrokerUnavailable,
     Closed,
     ConfigurationError,
+    GroupNotFound,
+    Producer,
     RequestTimedOut,
     TopicPartition,
+    UnknownTopicOrPartition,
 )
+from ottla.clients import Consumer as OttlaConsumer
 from ottla.clients import errors as clients_errors
 from ottla.clients.admin import (
     Append,
@@ -440,3 +446,39 @@ def test_the_examples_of_its_page_run(broker: RunningBroker) -> None:
         # Other pages have a topic of that name on the same broker.
         here = example.replace("localhost:9092", broker.bootstrap).replace('"orders"', '"orders-of-the-admin-page"')
         exec(compile(here, "clients-admin.md", "exec"), names)
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda admin: admin.create_topics("abc"),
+        lambda admin: admin.delete_topics("abc"),
+        lambda admin: admin.describe_topics("abc"),
+        lambda admin: admin.describe_groups("abc"),
+        lambda admin: admin.delete_groups("abc"),
+        lambda admin: admin.remove_group_members("group", "abc"),
+        lambda admin: admin.describe_scram_credentials("abc"),
+        lambda admin: admin.elect_leaders(TopicPartition("abc", 0)),
+        lambda admin: admin.list_group_offsets("group", TopicPartition("abc", 0)),
+        lambda admin: admin.describe_producers(TopicPartition("abc", 0)),
+        lambda admin: admin.delete_group_offsets("group", TopicPartition("abc", 0)),
+        lambda admin: admin.describe_configs(ConfigResource.topic("abc")),
+    ],
+)
+def test_single_item_where_a_list_belongs_is_an_error(ours: Admin, call: Callable[[Admin], object]) -> None:
+    with pytest.raises(TypeError, match=r"must be a list or another iterable, not .*abc"):
+        call(ours)
+    assert {listing.name for listing in ours.list_topics()}.isdisjoint({"a", "b", "c", "abc"})
+
+
+def test_error_about_one_topic_names_it(ours: Admin) -> None:
+    with pytest.raises(UnknownTopicOrPartition, match="no-such-topic"):
+        ours.delete_topic("no-such-topic")
+    with pytest.raises(GroupNotFound, match="no-such-group"):
+        ours.delete_group("no-such-group")
+
+
+@pytest.mark.parametrize("client", [Producer, OttlaConsumer, AsyncProducer, AsyncConsumer])
+def test_address_in_place_of_settings_is_explained(client: type) -> None:
+    with pytest.raises(ConfigurationError, match="write bootstrap_servers='localhost:9092'"):
+        client("localhost:9092")

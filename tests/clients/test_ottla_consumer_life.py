@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import sys
 import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from types import FrameType
 from typing import Any, ClassVar
 
 import pytest
@@ -412,3 +414,48 @@ class TestWhatIsLeft:
         again = reader(group_id=group)
         again.subscribe(topic)
         assert [record.offset for record in poll_all(again, 5)] == list(range(5, 10))
+
+
+def test_wakeup_in_a_signal_handler_ends_a_poll_wherever_it_is(broker: RunningBroker, make_topic: MakeTopic) -> None:
+    """A handler runs between any two lines of the thread that polls: here a trace function takes its place."""
+    files = ("threading.py", "consumer/blocking.py", "consumer/face.py", "consumer/ready.py")
+    with Consumer(bootstrap_servers=broker.bootstrap) as consumer:
+        consumer.assign([(make_topic(), 0)])
+        consumer.poll(0.1)
+
+        def poll_with_wakeup_at(line: int) -> bool:
+            lines = 0
+
+            def trace(frame: FrameType, event: str, _: object) -> Any:
+                nonlocal lines
+                if not frame.f_code.co_filename.endswith(files):
+                    return None
+                lines += event == "line"
+                if event == "line" and lines == line:
+                    sys.settrace(None)
+                    consumer.wakeup()
+                return trace
+
+            before = sys.gettrace()
+            sys.settrace(trace)
+            try:
+                consumer.poll(0.01)
+            except Wakeup:
+                return True
+            finally:
+                sys.settrace(before)
+            return lines < line
+
+        missed: list[int] = []
+
+        def poll_often() -> None:
+            for line in range(1, 60):
+                if not poll_with_wakeup_at(line):
+                    with pytest.raises(Wakeup):  # it came too late for that poll
+                        consumer.poll(WAIT_S)
+                missed.append(line)
+
+        thread = threading.Thread(target=poll_often, daemon=True)
+        thread.start()
+        thread.join(WAIT_S)
+        assert len(missed) == 59, f"the thread that polls waits for itself, after {len(missed)} lines"

@@ -51,7 +51,12 @@ LONGEST_TURN_MS = 400
 
 @pytest.fixture
 def process(tmp_path: Path) -> Iterator[WatchedProcess]:
-    with WatchedProcess(tmp_path, {"queued.max.request.bytes": 64 * MIB, "message.max.bytes": 4 * MIB}) as process:
+    limits = {
+        "queued.max.request.bytes": 64 * MIB,
+        "socket.request.max.bytes": 64 * MIB,
+        "message.max.bytes": 4 * MIB,
+    }
+    with WatchedProcess(tmp_path, limits) as process:
         create_topic(process, TOPIC)
         yield process
     process.assert_no_traceback()

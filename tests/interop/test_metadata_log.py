@@ -63,7 +63,7 @@ def test_metadata_that_stock_kafka_wrote_is_ours(tmp_path: Path) -> None:
     with stock:
         made = kafka.tool(
             "topics", "--bootstrap-server", stock.bootstrap, "--create", "--topic", "theirs", "--partitions", 4,
-            "--config", "retention.ms=12345",
+            "--config", "retention.ms=12345", "--config", "min.insync.replicas=1",
         )  # fmt: skip
         assert made.returncode == 0, made.stdout
         directory = stock.data()
@@ -71,10 +71,12 @@ def test_metadata_that_stock_kafka_wrote_is_ours(tmp_path: Path) -> None:
     shell.image.validate()
     topic = shell.image.topics_by_name["theirs"]
     assert len(topic.partitions) == 4
-    assert shell.image.config(2, "theirs") == {"retention.ms": "12345"}
+    assert shell.image.config(2, "theirs") == {"min.insync.replicas": "1", "retention.ms": "12345"}
     assert shell.image.features["metadata.version"] == 30
+    levels = dict(shell.image.features)
+    assert {"group.version", "transaction.version", "share.version", "eligible.leader.replicas.version"} <= set(levels)
     register(shell, cluster_id=stock.cluster_id)
-    assert shell.image.features == {"metadata.version": 30}, "levels that are not served are lowered"
+    assert shell.image.features == levels, "levels that are not served are kept"
     assert all(partition.leader == 1 for partition in shell.image.topics_by_name["theirs"].partitions.values())
     create(shell, "ours")
     shell.close()

@@ -17,6 +17,7 @@ FLUSH = f"{UNIT}/broker/test_flush_before_ack.py"
 CLEANER = f"{STORAGE}/test_failing_cleaner.py"
 CLOCK = f"{CHAOS}/test_clock.py"
 OVERLOAD = f"{CHAOS}/test_overload.py"
+LIMITS = f"{CHAOS}/test_process_limits.py"
 
 
 class Mutation(NamedTuple):
@@ -49,6 +50,13 @@ WIRE = (
         (f"{HOSTILE}::test_half_frames_slow_senders_and_clients_that_never_read",),
     ),
     Mutation(
+        "a kept metadata answer does not keep a topic from being created",
+        "broker/handlers/metadata.py",
+        "        request.allow_auto_topic_creation,  # what creates a topic is never answered from here\n",
+        "",
+        (f"{UNIT}/broker/test_metadata.py::test_who_declines_creation_does_not_answer_for_who_wants_it",),
+    ),
+    Mutation(
         "who waits for memory is asked in turn",
         "network/server.py",
         "        while waiting:\n"
@@ -62,10 +70,24 @@ WIRE = (
     ),
     Mutation(
         "a size that is only claimed takes no memory",
-        "network/connection.py",
-        "        room = max(min(needed, TRUSTED_FRAME_BYTES), 2 * len(rest), least)\n",
-        "        room = max(min(needed, 1 << 30), 2 * len(rest), least)\n",
+        "network/buffers.py",
+        "    return min(needed, max(trusted, 2 * received))\n",
+        "    return needed\n",
         (f"{SERVER}::test_claimed_size_takes_no_memory_until_bytes_arrive",),
+    ),
+    Mutation(
+        "memory of half-received frames goes back to the system",
+        "network/buffers.py",
+        "    return mmap.mmap(-1, size, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)\n",
+        "    return bytearray(size)  # type: ignore[return-value]\n",
+        (f"{LIMITS}::test_memory_of_half_received_frames_is_what_arrived_and_goes_back[half-received frames]",),
+    ),
+    Mutation(
+        "a burst of large requests does not leave its buffers in the pool",
+        "network/buffers.py",
+        "            del free[:idle]\n",
+        "            idle = 0\n",
+        (f"{UNIT}/network/test_buffers.py::test_pool_returns_what_was_not_needed_since_the_last_trim",),
     ),
     Mutation(
         "a frame has a greatest size",
@@ -143,8 +165,8 @@ WIRE = (
     ),
     Mutation(
         "lines that clients cause are rate-limited",
-        "network/rate_limit.py",
-        "        if self._lines >= LINES_PER_PERIOD:\n",
+        "common/rate_limit.py",
+        "        if self._lines >= self._most_lines:\n",
         "        if self._lines < 0:\n",
         (f"{HOSTILE}::test_random_bytes_make_few_log_lines",),
     ),
@@ -194,6 +216,89 @@ WIRE = (
             f"{FUZZ}/test_recorded_requests.py::test_hypothesis_finds_no_request_that_is_a_bug",
         ),
         FALLBACK,
+    ),
+)
+
+LARGEST = f"{FUZZ}/test_largest_requests.py"
+WORK = f"{UNIT}/broker/test_work.py"
+LONG_REQUESTS = f"{UNIT}/broker/test_long_requests.py"
+
+BOUNDED_WORK = (
+    Mutation(
+        "long work is done in slices",
+        "broker/work.py",
+        "            elif now_ms() >= until_ms and self._later is not None:\n",
+        "            elif False:\n",
+        (
+            f"{WORK}::test_long_work_leaves_time_to_others",
+            f"{LARGEST}::test_largest_request_of_each_api_lets_others_be_served[OffsetFetch]",
+        ),
+    ),
+    Mutation(
+        "all unfinished work shares the time of an iteration",
+        "broker/work.py",
+        "        if self._left_ms > 0 or self._later is None:\n",
+        "        if True:\n",
+        (f"{WORK}::test_all_that_begin_in_one_iteration_share_its_time",),
+    ),
+    Mutation(
+        "few large requests are decoded at a time",
+        "broker/work.py",
+        "            while self._held_back and self._large < MOST_LARGE:\n",
+        "            while self._held_back:\n",
+        (f"{WORK}::test_few_large_requests_are_decoded_at_a_time",),
+    ),
+    Mutation(
+        "work for a client that left is given up",
+        "broker/work.py",
+        "        if task.client is not None and task.client.closed:\n",
+        "        if False:\n",
+        (f"{WORK}::test_work_for_a_client_that_left_is_given_up",),
+    ),
+    Mutation(
+        "a request has a bounded number of array elements",
+        "protocol/message.py",
+        '        namespace["MOST_ELEMENTS"] = MAX_PRODUCE_ELEMENTS if key == PRODUCE else MAX_REQUEST_ELEMENTS\n',
+        '        namespace["MOST_ELEMENTS"] = -1\n',
+        (
+            "tests/protocol/test_bounded_decoding.py::test_request_of_a_client_is_bounded_and_an_answer_is_not",
+            "tests/protocol/test_bounded_decoding.py::test_produce_request_has_a_limit_of_its_own",
+        ),
+    ),
+    Mutation(
+        "what a request names several times is encoded once",
+        "broker/handlers/describe_configs.py",
+        "        encoded = self._encoded.get(key)\n",
+        "        encoded = None\n",
+        (f"{LARGEST}::test_broker_described_thousands_of_times_is_described_once",),
+    ),
+    Mutation(
+        "a request to the controller makes a bounded number of records",
+        "controller/state.py",
+        "    if len(records) > MAX_RECORDS_PER_REQUEST:\n",
+        "    if False:\n",
+        (f"{UNIT}/controller/test_topics.py::test_too_large_a_request_is_refused_as_a_whole",),
+    ),
+    Mutation(
+        "the controller decides one operation at a time",
+        "broker/metadata_log.py",
+        "        if not self._deciding:\n            self._deciding = True\n",
+        "        if True:\n            self._deciding = True\n",
+        (f"{LONG_REQUESTS}::test_operations_of_the_controller_wait_for_each_other",),
+    ),
+    Mutation(
+        "a session that is read in slices takes no other request",
+        "broker/fetch_session.py",
+        "        if session.epoch != epoch or session.is_busy:\n",
+        "        if session.epoch != epoch:\n",
+        (f"{LONG_REQUESTS}::test_session_that_is_read_in_slices_takes_no_other_request",),
+    ),
+    Mutation(
+        "a topic that is created again does not find the logs of the deleted one",
+        "broker/partitions.py",
+        "        if topic_partition in self._undeleted:",
+        "        if False:",
+        (f"{UNIT}/broker/test_opening.py::test_topic_that_is_deleted_and_created_again_does_not_find_its_old_logs",),
     ),
 )
 
@@ -288,7 +393,7 @@ ON_DISK = (
     ),
     Mutation(
         "log starts are there three times",
-        "log/manager.py",
+        "log/log_directory.py",
         "_TOLD_ELSEWHERE = (RECOVERY_POINTS, HIGH_WATERMARKS)\n",
         "_TOLD_ELSEWHERE = (RECOVERY_POINTS, HIGH_WATERMARKS, LOG_STARTS)\n",
         (f"{HARMED}[log starts-stopped]",),
@@ -333,7 +438,7 @@ ON_DISK = (
     ),
     Mutation(
         "how far a log was cleaned is there three times",
-        "log/manager.py",
+        "log/log_directory.py",
         "_TOLD_ELSEWHERE = (RECOVERY_POINTS, HIGH_WATERMARKS)\n",
         "_TOLD_ELSEWHERE = (RECOVERY_POINTS, HIGH_WATERMARKS, CLEANER_OFFSETS)\n",
         (f"{HARMED}[cleaner offsets-stopped]",),
@@ -373,8 +478,8 @@ ON_DISK = (
     Mutation(
         "what was recovered is synced with the next flush",
         "log/durable.py",
-        "                paths += [segment.path() for segment in sealed if segment.evictable]\n",
-        "",
+        "            paths = [*named, *(segment.path() for segment in sealed if segment.evictable)]\n",
+        "            paths = [*named]\n",
         (
             f"{STORAGE}/test_recovery.py::test_more_segments_are_recovered_than_files_may_be_open_and_the_next_flush_keeps_them",
         ),
@@ -484,6 +589,20 @@ CRASHES = (
         (f"{STORAGE}/test_recovery.py::test_leader_epochs_and_producers_come_back_from_the_batches",),
     ),
     Mutation(
+        "a changed digit in leader-epoch-checkpoint is found",
+        "log/epoch_check.py",
+        "        if problem is None:\n",
+        "        if True:\n",
+        (f"{STORAGE}/test_epoch_check.py::test_every_changed_bit_is_found",),
+    ),
+    Mutation(
+        "a storm of log lines takes a bounded part of the disk",
+        "cli/log_limit.py",
+        "        if size > budget.left_bytes:\n",
+        "        if False:\n",
+        (f"{UNIT}/cli/test_log_limit.py::test_storm_of_lines_is_bounded_and_counted",),
+    ),
+    Mutation(
         "a producer's last five batches are known after a start",
         "log/producers.py",
         "        rows += [_row(e, batch, batch.timestamp, -1) for batch in e.batches[:-1]]\n",
@@ -535,7 +654,7 @@ CRASHES = (
     Mutation(
         "an answer waits for the flush that the topic asks for",
         "broker/partition.py",
-        "            if not self.log.needs_flush(now_ms):\n",
+        "            if not self.log.needs_flush(now_ms) and not self.log.is_ahead_of_disk:\n",
         "            if now_ms:\n",
         (
             f"{UNIT}/broker/test_flush_before_ack.py::test_power_failure_takes_nothing_that_was_acknowledged",
@@ -601,9 +720,10 @@ DISKS = (
     Mutation(
         "a swap that fails takes the directory offline",
         "log/cleaner.py",
-        "            return self._swap(log, outcome, running.sources)\n        except OSError as error:\n"
-        "            log.home.fail(error)\n",
-        "            return self._swap(log, outcome, running.sources)\n        except OSError:\n",
+        "            return self._swap(log, outcome, running)\n        except OSError as error:\n"
+        "            # A swap that was cut short is completed or undone by the next start, whatever cut it short.\n"
+        "            log.home.take_offline(error)\n",
+        "            return self._swap(log, outcome, running)\n        except OSError:\n",
         (f"{CLEANER}::test_a_swap_that_fails_is_completed_or_undone_by_the_next_start",),
     ),
     Mutation(
@@ -634,8 +754,8 @@ DISKS = (
     Mutation(
         "an error of the disk takes its directory offline",
         "log/durable.py",
-        "        self.home.fail(error)\n        raise KafkaError(",
-        "        raise KafkaError(",
+        "            self.home.fail(error)\n        problem = ",
+        "            str(error)\n        problem = ",
         (f"{FAILING}::test_a_directory_that_fails_costs_its_own_partitions",),
     ),
     Mutation(
@@ -672,15 +792,15 @@ DISKS = (
     Mutation(
         "a commit that cannot be written is refused",
         "broker/group_runtime.py",
-        '        except KafkaError as error:\n            logger.warning("cannot write to',
-        '        except KeyError as error:\n            logger.warning("cannot write to',
+        '        except KafkaError as error:\n            logger.warning("Failed to write to',
+        '        except KeyError as error:\n            logger.warning("Failed to write to',
         (f"{FAILING}::test_a_disk_that_fails_with_the_offsets_of_groups_refuses_commits",),
     ),
     Mutation(
         "a snapshot that does not fit is made later",
         "broker/metadata_snapshotting.py",
-        '            except OSError as error:\n                logger.warning("No metadata snapshot',
-        '            except KeyError as error:\n                logger.warning("No metadata snapshot',
+        '            except OSError as error:\n                logger.warning("Failed to write a metadata snapshot',
+        '            except KeyError as error:\n                logger.warning("Failed to write a metadata snapshot',
         (f"{FAILING}::test_a_snapshot_of_the_metadata_that_does_not_fit_is_made_later",),
     ),
     Mutation(
@@ -868,4 +988,271 @@ LONG = (
     ),
 )
 
-MUTATIONS = (*WIRE, *ON_DISK, *CRASHES, *DISKS, *GROUPS, *TIME, *LONG)
+SHORT, MISSING = f"{STORAGE}/test_shortage.py", f"{STORAGE}/test_missing_files.py"
+METADATA_LOG = f"{UNIT}/broker/test_metadata_log.py"
+SHORTAGES = (
+    Mutation(
+        "a shortage of descriptors or memory is no broken disk",
+        "log/home.py",
+        "        if is_shortage(error):\n",
+        "        if not error.args:\n",
+        (
+            f"{SHORT}::test_log_goes_on_after_a_long_shortage",
+            f"{SHORT}::test_append_that_rolls_loses_and_doubles_nothing_wherever_it_fails[EMFILE]",
+            f"{SHORT}::test_checkpoints_are_written_later",
+            f"{LIMITS}::test_shortage_that_others_caused_is_survived",
+        ),
+    ),
+    Mutation(
+        "a failed fsync is no shortage",
+        "common/shortage.py",
+        " and not isinstance(error, SyncError)",
+        "",
+        (f"{SHORT}::test_failed_fsync_is_no_shortage",),
+    ),
+    Mutation(
+        "connections leave descriptors to the logs",
+        "network/server.py",
+        "        if taken < allowed:\n",
+        "        if taken >= 0:\n",
+        (
+            f"{SERVER}::test_connections_leave_the_reserved_descriptors_to_others",
+            f"{LIMITS}::test_more_connections_than_descriptors_cost_no_record_and_no_directory",
+        ),
+    ),
+    Mutation(
+        "accepting rests while there are no descriptors",
+        "network/acceptor.py",
+        "                self._pause()\n                self._resuming",
+        "                self._resuming",
+        (f"{SERVER}::test_accepting_rests_while_the_machine_has_no_descriptors",),
+    ),
+    Mutation(
+        "cached files are closed before an operation fails",
+        "log/files.py",
+        " or release is None or not release():\n",
+        " or str(release):\n",
+        (f"{SHORT}::test_cached_descriptors_are_closed_before_anything_fails",),
+    ),
+    Mutation(
+        "only the thread that reads closes cached files",
+        "log/open_files.py",
+        "        return threading.get_ident() == self._thread and self._close_one()\n",
+        "        return self._close_one()\n",
+        (f"{SHORT}::test_only_the_thread_that_reads_closes_cached_descriptors",),
+    ),
+    Mutation(
+        "a roll that fails leaves no empty segment",
+        "log/segment.py",
+        "            segment.close_file()\n            files.unlink(segment.path())\n            raise\n",
+        "            raise\n",
+        (
+            f"{SHORT}::test_partition_is_created_later_wherever_it_fails[EMFILE]",
+            f"{SHORT}::test_log_goes_on_in_its_segment_after_a_roll_that_failed[4]",
+        ),
+    ),
+    Mutation(
+        "a segment is written out before the next one begins",
+        "log/segmented.py",
+        "        old.write_out()\n"
+        "        new = Segment.create(self.files, self.directory, offset, self.open_files, now_ms)\n",
+        "        new = Segment.create(self.files, self.directory, offset, self.open_files, now_ms)\n"
+        "        old.write_out()\n",
+        (f"{SHORT}::test_log_goes_on_in_its_segment_after_a_roll_that_failed[4]",),
+    ),
+    Mutation(
+        "a flush that found no descriptors is done in full by the next one",
+        "log/durable.py",
+        "                    self._directory_changed = self._directory_changed or sync_directory\n",
+        "",
+        (f"{STORAGE}/test_recovery.py::test_flush_without_descriptors_promises_nothing_and_is_retried",),
+    ),
+    Mutation(
+        "a log that rolls faster than its disk syncs takes no more descriptors",
+        "broker/partition.py",
+        " and not self.log.is_ahead_of_disk:\n",
+        ":\n",
+        (f"{FLUSH}::test_log_that_rolls_faster_than_its_disk_syncs_waits_before_it_takes_every_descriptor",),
+    ),
+    Mutation(
+        "a new log waits for the checkpoints that name an old one",
+        "log/manager.py",
+        "        if any(topic_partition in home.named.get(name, ()) for name in _BELIEVED):\n",
+        "        if not home.online:\n",
+        (f"{SHORT}::test_new_partition_is_never_opened_beside_a_checkpoint_of_its_namesake[2]",),
+    ),
+    Mutation(
+        "checkpoints that could not be written are written later",
+        "log/manager.py",
+        "            for name in tuple(home.overdue):\n",
+        "            for name in ():\n",
+        (f"{SHORT}::test_checkpoints_are_written_later",),
+    ),
+    Mutation(
+        "a start that cannot open its logs is refused",
+        "log/manager.py",
+        "    if is_shortage(error):\n        raise storage.StorageError(\n",
+        "    if not error.args:\n        raise storage.StorageError(\n",
+        (
+            f"{SHORT}::test_start_without_descriptors_is_refused_and_the_next_one_has_everything",
+            f"{LIMITS}::test_start_that_cannot_open_its_logs_says_so_and_harms_nothing",
+        ),
+    ),
+    Mutation(
+        "partitions that found no descriptor are opened later",
+        "broker/partitions.py",
+        "                self._postponed.setdefault(name, {})[index] = None\n",
+        "                pass\n",
+        (f"{LIMITS}::test_partitions_that_found_no_descriptors_are_served_when_there_are_some",),
+    ),
+    Mutation(
+        "new partitions leave descriptors to connections",
+        "log/manager.py",
+        "        if not self.has_descriptor():\n",
+        "        if home is None:\n",
+        (f"{LIMITS}::test_partitions_that_found_no_descriptors_are_served_when_there_are_some",),
+    ),
+    Mutation(
+        "a flush of the metadata that found no descriptors is retried",
+        "broker/metadata_log.py",
+        "            if self._retries_flush:\n",
+        "            if self._closed:\n",
+        (f"{METADATA_LOG}::test_flush_without_a_descriptor_is_retried_by_the_next_tick",),
+    ),
+    Mutation(
+        "a metadata transaction that was cut short is aborted",
+        "broker/metadata_log.py",
+        '        if self._in_transaction:\n            self._abort_transaction("A shortage',
+        '        if self._closed:\n            self._abort_transaction("A shortage',
+        (f"{METADATA_LOG}::test_metadata_transaction_that_a_shortage_cuts_short_is_aborted[7]",),
+    ),
+    Mutation(
+        "an index that vanished is rebuilt",
+        "log/index.py",
+        '            raise CorruptIndexError(f"{self.path} is missing") from error\n',
+        "            raise\n",
+        (
+            f"{MISSING}::test_index_that_vanishes_costs_its_topic_no_directory_in_a_running_broker",
+            f"{MISSING}::test_file_that_vanishes_while_the_broker_runs_is_rebuilt[*.index]",
+        ),
+    ),
+    Mutation(
+        "an index that vanishes while it grows is whole in the end",
+        "log/index.py",
+        "            if files.length(fd) < self._written * self.entry.size:  # somebody",
+        "            if files.length(fd) < 0:  # somebody",
+        (f"{MISSING}::test_index_that_vanishes_while_its_segment_is_appended_to_is_whole_when_it_is_sealed",),
+    ),
+    Mutation(
+        "an index of aborted transactions that vanished is written again",
+        "log/durable.py",
+        "                    segment.txn_index.restore()\n",
+        "                    pass\n",
+        (f"{MISSING}::test_file_that_vanishes_while_the_broker_runs_is_rebuilt[*.txnindex]",),
+    ),
+    Mutation(
+        "leader epochs whose file vanished are found in the batches",
+        "log/epoch_check.py",
+        "    if not epochs.harmed:\n",
+        "    if not epochs.entries:\n        return\n    if not epochs.harmed:\n",
+        (f"{MISSING}::test_file_that_vanishes_between_two_runs_is_rebuilt[leader-epoch-checkpoint-stopped]",),
+    ),
+)
+
+SETTINGS = (
+    Mutation(
+        "a long number in a setting costs its length, not the square of it",
+        "config/values.py",
+        r'    r"[+-]?(Infinity|((?:[0-9]+(?:\.[0-9]*)?|',
+        r'    r"[+-]?(Infinity|((?:[0-9]+\.?[0-9]*|',
+        (f"{UNIT}/config/test_setting_values.py::test_long_values_are_judged_at_once",),
+    ),
+    Mutation(
+        "a load factor that is no share does not stop compaction",
+        "log/cleaner.py",
+        "        share = load_factor if 0 < load_factor <= 1 else DEFAULT_LOAD_FACTOR\n",
+        "        share = load_factor\n",
+        (f"{STORAGE}/test_cleaner.py::test_load_factor_that_is_no_share_means_the_default",),
+    ),
+    Mutation(
+        "a change of a broker is checked with its other settings",
+        "broker/config_rules.py",
+        "        check_broker_together(before, after)\n",
+        "",
+        (f"{UNIT}/broker/test_altering_requests.py::test_setting_of_a_broker_is_checked_with_the_others_that_hold",),
+    ),
+)
+
+NEWER = f"{UNIT}/broker/test_metadata_of_newer_software.py"
+UNSERVED = f"{UNIT}/coordinators/test_unserved_groups.py"
+
+STOCK = (
+    Mutation(
+        "levels that stock Kafka finalized do not bind this broker",
+        "controller/brokers.py",
+        "        level = served_level(name, finalized)\n",
+        "        level = finalized\n",
+        (f"{NEWER}::test_levels_of_stock_kafka_survive_starts_and_snapshots",),
+    ),
+    Mutation(
+        "clients do not see a level that is not served",
+        "broker/handlers/api_versions.py",
+        "(level := served_level(name, finalized))",
+        "(level := max(finalized, served_level(name, finalized)))",
+        (f"{UNIT}/broker/test_dispatch.py::test_api_versions_advertises_no_level_that_is_not_served",),
+    ),
+    Mutation(
+        "an older snapshot does not stand in for one with a record of newer software",
+        "broker/metadata_snapshots.py",
+        "        if isinstance(error.__cause__, UnknownRecordError):\n            raise\n",
+        "",
+        (f"{NEWER}::test_unknown_record_in_a_snapshot_is_not_replaced_by_an_older_snapshot",),
+    ),
+    Mutation(
+        "Kafka reads the leader change record",
+        "broker/metadata_log.py",
+        "LEADER_CHANGE_VERSION = 0\n",
+        "LEADER_CHANGE_VERSION = 1\n",
+        (
+            f"{NEWER}::test_leader_change_of_a_directory_with_kraft_version_1_is_written_as_kafka_reads_it",
+            "tests/interop/test_stock_round_trip.py::test_stock_kafka_finds_everything_as_it_was",
+        ),
+    ),
+    Mutation(
+        "a record of newer software is not skipped",
+        "broker/metadata_loading.py",
+        "raise snapshots.unknown_record(where, delta.metadata_version, error) from error\n",
+        'logger.warning("Skipping %s: %s", where, error)\n',
+        (f"{NEWER}::test_unknown_record_in_the_log_is_named_with_its_offset_and_the_way_out",),
+    ),
+    Mutation(
+        "offsets of a group that is not served do not expire",
+        "coordinators/group/unserved.py",
+        "        core.groups.pop(group_id, None)\n",
+        "        pass\n",
+        (f"{UNSERVED}::test_group_and_its_offsets_are_kept_for_as_long_as_the_broker_runs",),
+    ),
+    Mutation(
+        "offsets of a group that is not served do not make a simple group",
+        "coordinators/group/shard.py",
+        "        if group_id not in self._core.groups and group_id not in self._core.unserved:\n",
+        "        if group_id not in self._core.groups:\n",
+        (f"{UNSERVED}::test_offsets_that_are_loaded_before_or_after_the_group_belong_to_it",),
+    ),
+    Mutation(
+        "groups that are not served are listed by their type",
+        "coordinators/group/admin.py",
+        "TYPES = frozenset((GROUP_TYPE, *unserved.KINDS))\n",
+        "TYPES = frozenset((GROUP_TYPE,))\n",
+        (f"{UNIT}/coordinators/test_group_handlers.py::test_groups_of_every_kind_and_state_are_found_by_it",),
+    ),
+    Mutation(
+        "Kafka can replay the tombstones of a group",
+        "coordinators/group/unserved.py",
+        "key=_type, reverse=True)",
+        "key=_type)",
+        (f"{UNSERVED}::test_tombstones_come_in_the_order_that_kafka_can_replay",),
+    ),
+)
+
+MUTATIONS = (*WIRE, *BOUNDED_WORK, *ON_DISK, *CRASHES, *DISKS, *GROUPS, *TIME, *LONG, *SHORTAGES, *SETTINGS, *STOCK)

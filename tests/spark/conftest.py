@@ -25,8 +25,11 @@ HERE = Path(__file__).parent
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         starts_spark = "spark" in getattr(item, "fixturenames", ()) or item.path.name == "test_standalone_cluster.py"
-        if HERE in item.path.parents and starts_spark:
-            item.add_marker(pytest.mark.xdist_group("spark"))
+        if HERE in item.path.parents:
+            # Spark's Python workers pool their clients, which outlive a test.
+            item.add_marker(pytest.mark.ottla_unclosed("keep"))
+            if starts_spark:
+                item.add_marker(pytest.mark.xdist_group("spark"))
 
 
 @pytest.fixture(scope="session")

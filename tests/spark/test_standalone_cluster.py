@@ -36,7 +36,9 @@ def test_the_pipeline_runs_on_a_cluster_and_finds_what_pandas_finds(
     broker: RunningBroker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.syspath_prepend(EXAMPLES)
-    flights, data = example("flights"), example("flights_data").Data.load(DAYS)
+    example("flights_broker")
+    data = example("flights_data").Data.load(DAYS)
+    flights, verdict = example("flights_replay"), example("flights_check")
     flights.create_topics(broker.bootstrap)
     try:
         flights.send_tables(broker.bootstrap, data)
@@ -67,7 +69,7 @@ def test_the_pipeline_runs_on_a_cluster_and_finds_what_pandas_finds(
         for topic, rows in (("delays", len(data.expected())), ("alerts", len(data.extreme(180)))):
             for value in read(broker.bootstrap, topic, rows):
                 results.take(topic, value)
-        assert flights.compare(results, data.expected()) == []
+        assert verdict.compare(results, data.expected()) == []
         assert results.doubled == 0
     finally:
         with Admin(bootstrap_servers=broker.bootstrap) as admin:

@@ -128,6 +128,14 @@ def last_of(records: list[tuple[int, bytes | None, bytes | None]]) -> dict[bytes
     return {key: value for _, key, value in records}
 
 
+@pytest.mark.parametrize("load_factor", [float("nan"), float("inf"), -7.0, 0.0, 1.5])
+def test_load_factor_that_is_no_share_means_the_default(house: House, load_factor: float) -> None:
+    house.cleaner.configure(backoff_ms=0, dedupe_buffer_bytes=1_500_000, load_factor=0.9)
+    usual = house.cleaner.max_keys
+    house.cleaner.configure(backoff_ms=0, dedupe_buffer_bytes=1_500_000, load_factor=load_factor)
+    assert house.cleaner.max_keys == usual > 1
+
+
 def test_the_last_record_of_each_key_stays_at_its_offset(house: House) -> None:
     for i in range(40):
         house.put(b"k%d" % (i % 4), b"%d" % i)

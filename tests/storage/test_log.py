@@ -296,7 +296,7 @@ def test_where_leader_epochs_ended(log: Log) -> None:
     assert log.offset_for_leader_epoch(1) == (1, 0)
     assert log.offset_for_leader_epoch(8) == (-1, -1)
     log.close()
-    assert (Path(log.directory) / "leader-epoch-checkpoint").read_text() == "0\n6\n2 0\n2 0\n5 2\n5 2\n7 3\n7 3\n"
+    assert (Path(log.directory) / "leader-epoch-checkpoint").read_text() == "0\n3\n2 0\n5 2\n7 3\n"
 
 
 # Cutting

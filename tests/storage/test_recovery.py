@@ -296,7 +296,7 @@ class FewDescriptors(SimulatedDisk):
         return super().dup(fd)
 
 
-def test_a_flush_that_gets_no_descriptors_promises_nothing_and_keeps_none() -> None:
+def test_flush_without_descriptors_promises_nothing_and_is_retried() -> None:
     disk = FewDescriptors()
     log = open_at("/d", disk, SMALL)
     fill(log, 12)
@@ -304,7 +304,11 @@ def test_a_flush_that_gets_no_descriptors_promises_nothing_and_keeps_none() -> N
     with pytest.raises(KafkaError) as info:
         log.flush()
     assert info.value.code is ErrorCode.KAFKA_STORAGE_ERROR
-    assert (log.flushed_offset, log.home.online, len(disk.descriptors)) == (0, False, held)
+    assert (log.flushed_offset, log.home.online, len(disk.descriptors)) == (0, True, held)
+    disk.left = 1 << 30
+    assert log.flush() == log.log_end_offset
+    # What is on disk now is all there after any crash, with its names.
+    assert all(values(open_at("/d", disk.crash(), SMALL)) == values(log) for _ in range(20))
 
 
 class Story:

@@ -35,7 +35,7 @@ CHANGES = {
 
 
 def in_force(node: NodeOnDisk) -> dict[str, object]:
-    broker, server = node.node.broker, node.node._server
+    broker, server = node.node.broker, node.node.network
     assert server is not None
     found: dict[str, object] = {"limits": server.limits, "cleaner": _cleaner_settings(broker.config)}
     for name in ("t", "other"):

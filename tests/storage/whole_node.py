@@ -102,13 +102,11 @@ class NodeOnDisk:
         """Let go of files, locks and sockets as the system does for a dead process; nothing is written."""
         node = self.node
         node._housekeeping.stop()
-        if node._server is not None:
-            await node._server.close(0.0)
+        if node.network is not None:
+            await node.network.close(0.0)
         if node._started:
             node.broker.groups.close()
-        for sockets in node._sockets:
-            for each in sockets:
-                each.close()
+        node._listeners.close()
         if node._metadata is not None:
             node._metadata._closed = True
             node._metadata.log.abandon()

@@ -6,6 +6,7 @@ import os
 import threading
 import time
 import warnings
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
@@ -67,9 +68,13 @@ def test_consume_goes_on_where_it_was_and_tells_what_did_not_come(ottla: Ottla) 
         ottla.produce("not-there", "x")
 
 
+# One test looks at what the one before it left: both have to run in one process.
+in_order = pytest.mark.xdist_group("fixture-in-order")
+
 MADE: list[str] = []
 
 
+@in_order
 def test_what_a_test_makes(ottla: Ottla) -> None:
     MADE.append(ottla.topic("orders"))
     from confluent_kafka import Producer
@@ -80,10 +85,55 @@ def test_what_a_test_makes(ottla: Ottla) -> None:
     MADE.append("made-by-a-client")
 
 
+@in_order
 def test_is_gone_with_it(ottla: Ottla) -> None:
+    assert len(MADE) == 2
     for name in MADE:
         assert ottla.records(name) == []
     assert ottla.topic("orders", retention_ms=1000) == "orders"
+
+
+VIEWS: list[Ottla] = []
+
+
+@in_order
+def test_view_is_kept_for_the_next_test(ottla: Ottla, ottla_broker) -> None:  # type: ignore[no-untyped-def]
+    own = ottla_broker()
+    for view in (ottla, own):
+        view.faults.fail("Produce", "NOT_LEADER_OR_FOLLOWER", may_miss=True)
+    VIEWS.extend([ottla, own])
+
+
+@in_order
+def test_view_of_a_finished_test_refuses_to_act(ottla: Ottla) -> None:
+    assert len(VIEWS) == 2
+    for view in VIEWS:
+        for act in (
+            lambda view: view.bootstrap,
+            lambda view: view.data,
+            lambda view: view.topic("orders"),
+            lambda view: view.produce("orders", "x"),
+            lambda view: view.records("orders"),
+            lambda view: view.consume("orders"),
+            lambda view: view.group("shop"),
+            lambda view: view.wait_for_lag("shop"),
+            lambda view: view.restart(),
+            lambda view: view.stop(),
+            lambda view: view.kill(),
+            lambda view: view.start(),
+            lambda view: view.pause(),
+            lambda view: view.resume(),
+            lambda view: view.end(),
+            lambda view: view.requests["Produce"],
+            lambda view: view.clock.advance(1),
+            lambda view: view.faults.fail("Produce", "NOT_LEADER_OR_FOLLOWER"),
+            lambda view: view.faults.drop_connections(),
+        ):
+            with pytest.raises(BrokerError, match="The test 'test_view_is_kept_for_the_next_test' is over"):
+                act(view)
+        assert view.faults.injected[0].count == 0
+        view.faults.injected[0].lift()
+    ottla.topic("orders")
 
 
 def test_a_broker_of_ones_own_has_its_own_settings(ottla_broker) -> None:  # type: ignore[no-untyped-def]
@@ -122,6 +172,31 @@ def test_data_and_port_outlive(kind: type[ThreadBroker | ProcessBroker], way: st
         assert [record.value for record in ottla.records(topic)] == VALUES
         assert fault.count == 0
         assert way in ottla.faults.report() or way == "restart"
+    finally:
+        broker.close()
+
+
+@pytest.mark.parametrize("kind", [ThreadBroker, ProcessBroker])
+def test_threads_of_a_test_share_its_view(kind: type[ThreadBroker | ProcessBroker]) -> None:
+    broker = kind()
+    try:
+        broker.start()
+        ottla = Ottla(broker, own_port=True)
+        topics = [ottla.topic() for _ in range(4)]
+        gate = threading.Barrier(len(topics))
+
+        def work(topic: str) -> tuple[str, set[bytes | None]]:
+            gate.wait(10)
+            bootstrap = ottla.bootstrap
+            for _ in range(50):
+                ottla.produce(topic, topic)
+                ottla.requests.all()
+            return bootstrap, {record.value for record in ottla.records(topic)}
+
+        with ThreadPoolExecutor(len(topics)) as pool:
+            found = list(pool.map(work, topics))
+        assert len({bootstrap for bootstrap, _ in found}) == 1
+        assert [values for _, values in found] == [{topic.encode()} for topic in topics]
     finally:
         broker.close()
 

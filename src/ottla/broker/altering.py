@@ -6,11 +6,12 @@ The controller knows all brokers; a request to this one may change this one's se
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection
 from typing import Protocol, TypeVar
 
-from ottla.broker.config_rules import check_is_this_node
+from ottla.broker.config_rules import check_changes_this_node
 from ottla.common.errors import ErrorCode, KafkaError
+from ottla.common.slices import Slices
 from ottla.metadata.image import BROKER
 
 
@@ -27,24 +28,27 @@ A = TypeVar("A")
 
 def sort_out(
     node_id: int,
-    resources: Iterable[R],
+    resources: Collection[R],
     is_done_here: Callable[[R], bool],
     answer: Callable[[R, KafkaError | None], A],
-) -> tuple[list[R], list[A]]:
+) -> Slices[tuple[list[R], list[A]]]:
     """(what the controller is to decide, the answers to the rest).
 
     `is_done_here` changes a resource that is not the controller's; it may raise KafkaError.
     """
-    resources = list(resources)
-    times = Counter((resource.resource_type, resource.resource_name) for resource in resources)
+    times: Counter[tuple[int, str]] = Counter()
+    for resource in resources:
+        times[resource.resource_type, resource.resource_name] += 1
+        yield
     left: list[R] = []
     answers: list[A] = []
     for resource in resources:
+        yield
         try:
             if times[resource.resource_type, resource.resource_name] > 1:
                 raise KafkaError(ErrorCode.INVALID_REQUEST, "Each resource must appear at most once.")
             if resource.resource_type == BROKER and resource.resource_name:
-                check_is_this_node(node_id, resource.resource_name)
+                check_changes_this_node(node_id, resource.resource_name)
             if is_done_here(resource):
                 answers.append(answer(resource, None))
             else:

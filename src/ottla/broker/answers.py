@@ -6,7 +6,11 @@ from collections.abc import Callable
 from typing import Any, TypeVar
 
 from ottla.common.completion import Completion
-from ottla.common.errors import KafkaError
+from ottla.common.errors import ErrorCode, KafkaError
+from ottla.protocol.frames import MAX_FRAME
+
+MAX_ANSWER_BYTES = MAX_FRAME - 1024
+"""What the four bytes of a frame's size can say, with room for its header."""
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -29,6 +33,12 @@ def answer(outcome: Completion[T], succeeded: Callable[[T], R], failed: Callable
 
     outcome.on_done(finish)
     return response
+
+
+def check_answer_size(size: int) -> None:
+    """Raise INVALID_REQUEST, which closes the connection, if the answer does not fit into a frame."""
+    if size > MAX_ANSWER_BYTES:
+        raise KafkaError(ErrorCode.INVALID_REQUEST, f"The answer would have more than {MAX_ANSWER_BYTES} bytes")
 
 
 def same(response: R) -> R:

@@ -10,24 +10,26 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from functools import cached_property
 from typing import TYPE_CHECKING
 
+from ottla.broker.auto_topic_creation import AutoTopicCreation
 from ottla.broker.fetch_session import FetchSessionCache
 from ottla.broker.kept_answers import KeptAnswers
 from ottla.broker.partitions import Partitions
+from ottla.broker.work import Later, Worker
 from ottla.common.clock import Clock
 from ottla.common.completion import Completion
 from ottla.common.errors import ErrorCode, KafkaError
 from ottla.common.frozen import frozen
 from ottla.common.ids import OFFSETS_TOPIC, Uuid
-from ottla.config import resolve_topic
+from ottla.config import TopicResolver
 from ottla.metadata.features import SUPPORTED_FEATURES
 from ottla.metadata.image import BROKER, TOPIC
 
 if TYPE_CHECKING:
     from ottla.broker.group_runtime import GroupRuntime
     from ottla.broker.metadata_log import MetadataShell
-    from ottla.config import BrokerConfig
+    from ottla.config import BrokerConfig, Listener
     from ottla.log import LogManager
-    from ottla.metadata.image import MetadataImage
+    from ottla.metadata.image import Endpoint, MetadataImage
     from ottla.protocol.messages.create_topics import CreatableTopic, CreateTopicsResponse
 
 logger = logging.getLogger(__name__)
@@ -99,7 +101,8 @@ class Broker:
         cluster_id: str,
         flush_threads: FlushThreads,
         make_groups: Callable[[], GroupRuntime],
-        later: Callable[[Callable[[], None]], object] | None = None,
+        later: Later | None = None,
+        worker: Worker | None = None,
     ) -> None:
         self.static_config = config
         # With the dynamic settings on top.
@@ -113,6 +116,7 @@ class Broker:
         self._make_groups = make_groups
         # Calls on the next turn of the loop; without one, work is not cut into slices.
         self.later = later
+        self.worker = Worker(clock, later) if worker is None else worker
         self.partitions = Partitions(
             node_id=self.node_id,
             logs=logs,
@@ -125,7 +129,13 @@ class Broker:
             config.int("max.incremental.fetch.session.cache.slots"), lambda: int.from_bytes(os.urandom(4), "big") >> 1
         )
         self.kept_answers = KeptAnswers()
+        self._topic_resolver: TopicResolver | None = None
+        self.auto_topic_creation = AutoTopicCreation(self.auto_create_topics)
+        # Listeners of this node that are not registered in the metadata, by name.
+        self.unregistered_endpoints: dict[str, Endpoint] = {}
         self.supported_features = SUPPORTED_FEATURES
+        self.controller_endpoints: list[Listener] = []
+        """Where the controller is reached by listeners of its own, with their real ports."""
 
     @cached_property
     def groups(self) -> GroupRuntime:
@@ -137,15 +147,17 @@ class Broker:
     def topic_values(self, topic: str) -> dict[str, object]:
         """The effective settings of a topic: its own, the broker's dynamic and static ones, Kafka's defaults."""
         image = self.metadata.image
-        resolved = resolve_topic(
-            image.config(TOPIC, topic),
-            image.config(BROKER, str(self.node_id)),
-            image.config(BROKER, ""),
-            self.static_config,
-        )
+        resolved = self.topic_resolver(image).resolve(image.config(TOPIC, topic))
         values: dict[str, object] = {name: entry.value for name, entry in resolved.items()}
         values[PRODUCER_EXPIRATION] = self.config.int(PRODUCER_EXPIRATION)
         return values
+
+    def topic_resolver(self, image: MetadataImage) -> TopicResolver:
+        """What resolves the settings of the image's topics; made once for the broker's settings there."""
+        own, cluster = image.config(BROKER, str(self.node_id)), image.config(BROKER, "")
+        if self._topic_resolver is None or not self._topic_resolver.is_of(own, cluster):
+            self._topic_resolver = TopicResolver(own, cluster, self.static_config)
+        return self._topic_resolver
 
     def follow_configs(self, old: MetadataImage | None, new: MetadataImage) -> None:
         """Take over changed dynamic settings of the broker; called with each image, before the partitions look."""
@@ -154,14 +166,24 @@ class Broker:
 
     # -- answers that several handlers give ---------------------------------------------------------------------
 
+    def endpoint(self, node_id: int, listener: str) -> Endpoint | None:
+        """Where clients of `listener` reach a registered node, if it has such a listener."""
+        if node_id == self.node_id and listener in self.unregistered_endpoints:
+            return self.unregistered_endpoints[listener]
+        return self.metadata.image.brokers[node_id].endpoint(listener)
+
     def endpoints(self, listener: str) -> list[tuple[int, str, int, str | None]]:
         """(node id, host, port, rack) of every broker, as clients of `listener` reach it."""
         found = []
         for node_id, broker in self.metadata.image.brokers.items():
-            endpoint = broker.endpoint(listener)
+            endpoint = self.endpoint(node_id, listener)
             if endpoint is not None and not broker.fenced:
                 found.append((node_id, endpoint.host, endpoint.port, broker.rack))
         return found
+
+    def is_controller_listener(self, listener: str) -> bool:
+        """Whether a connection of that listener talks to the controller, not to the broker."""
+        return any(endpoint.name == listener for endpoint in self.controller_endpoints)
 
     def topic_id(self, name: str) -> Uuid | None:
         """The id of the topic of this name, if there is one."""
@@ -170,16 +192,13 @@ class Broker:
 
     def advertised_endpoint(self, listener: str) -> tuple[str, int]:
         """(host, port) of this node, as clients of `listener` reach it."""
-        endpoint = self.metadata.image.brokers[self.node_id].endpoint(listener)
+        endpoint = self.endpoint(self.node_id, listener)
         if endpoint is None:
             raise KafkaError(ErrorCode.BROKER_NOT_AVAILABLE, f"Node {self.node_id} has no listener {listener}")
         return endpoint.host, endpoint.port
 
     def auto_create_topics(self, names: Iterable[str]) -> Completion[dict[str, KafkaError]]:
-        """Create topics that a client asked for without knowing them; the failures by name.
-
-        A topic that somebody else is creating or has created is no failure.
-        """
+        """Create topics with the broker's defaults; the failures by name. A topic that exists is not a failure."""
         from ottla.protocol.messages.create_topics import CreateTopicsRequest
 
         request = CreateTopicsRequest(topics=[self._topic_to_create(name) for name in names])

@@ -5,21 +5,25 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from functools import cached_property
 
 from ottla.common.errors import ErrorCode, KafkaError
 from ottla.config import (
     BROKER_SETTINGS,
     GROUP_SETTINGS,
     TOPIC_SETTINGS,
+    TOPIC_SETTINGS_TOGETHER,
     BrokerConfig,
+    TopicResolver,
     check_broker,
+    check_broker_together,
     check_group,
     check_group_together,
+    check_names,
     check_topic,
     check_topic_together,
     resolve_broker,
     resolve_group,
-    resolve_topic,
 )
 from ottla.controller import DescribedConfig
 from ottla.metadata.image import BROKER, GROUP, TOPIC
@@ -38,12 +42,36 @@ def _as_request_error() -> Iterator[None]:
         raise KafkaError(ErrorCode.INVALID_REQUEST, error.message) from error
 
 
-def check_is_this_node(node_id: int, resource_name: str) -> None:
-    """Raise INVALID_REQUEST unless the resource of a broker is this one's."""
-    if not resource_name.isdecimal() or int(resource_name) != node_id:
+def is_integer(text: str) -> bool:
+    """Whether a broker's resource has a number for a name."""
+    return text.removeprefix("-").removeprefix("+").isdecimal()
+
+
+def check_changes_this_node(node_id: int, resource_name: str) -> None:
+    """Raise INVALID_REQUEST unless a changed broker is this one."""
+    if not is_integer(resource_name):
+        raise KafkaError(ErrorCode.INVALID_REQUEST, f"Node id must be an integer, but it is: {resource_name}")
+    if resource_name != str(node_id):
         raise KafkaError(
-            ErrorCode.INVALID_REQUEST, f"Unexpected broker id, expected {node_id} but received {resource_name}"
+            ErrorCode.INVALID_REQUEST, f"Unexpected broker id, expected {node_id}, but received {resource_name}"
         )
+
+
+def check_describes_this_node(node_id: int, resource_name: str, or_what: str) -> None:
+    """Raise INVALID_REQUEST unless a described broker is this one; `or_what` tells what else it may be."""
+    if not resource_name:
+        raise KafkaError(ErrorCode.INVALID_REQUEST, "Broker id must not be empty")
+    if not is_integer(resource_name):
+        raise KafkaError(ErrorCode.INVALID_REQUEST, f"Broker id must be an integer, but it is: {resource_name}")
+    if resource_name != str(node_id):
+        raise KafkaError(
+            ErrorCode.INVALID_REQUEST, f"Unexpected broker id, expected {node_id}{or_what} but received {resource_name}"
+        )
+
+
+def _warn(warning: str | None) -> None:
+    if warning:
+        logger.warning("%s", warning)
 
 
 class BrokerConfigRules:
@@ -51,43 +79,71 @@ class BrokerConfigRules:
 
     def __init__(self, static: BrokerConfig) -> None:
         self._static = static
+        self._over_dynamic: TopicResolver | None = None
 
-    def validate(self, kind: int, name: str, configs: Mapping[str, str], changed: frozenset[str]) -> None:
+    @cached_property
+    def _topics(self) -> TopicResolver:
+        """Topics' settings over this broker's file alone."""
+        return TopicResolver({}, {}, self._static)
+
+    def validate(
+        self,
+        kind: int,
+        name: str,
+        configs: Mapping[str, str],
+        changed: frozenset[str],
+        broker: Mapping[str, str],
+        cluster: Mapping[str, str],
+    ) -> None:
         """Raise INVALID_CONFIG or INVALID_REQUEST unless the resource may be configured so."""
         if kind not in _SETTINGS:
             raise KafkaError(ErrorCode.INVALID_REQUEST, f"Resources of type {kind} cannot be configured here")
-        for key in changed:
-            if key in configs:
-                self._check(kind, name, key, configs[key])
-            # What is removed needs no check, not even that it may change: Kafka lets anything go.
-        if kind == TOPIC:
-            check_topic_together(resolve_topic(configs, {}, {}, self._static))
-        elif kind == GROUP:
-            check_group_together(resolve_group(configs, {}, {}, self._static), self._static)
-
-    @staticmethod
-    def _check(kind: int, name: str, key: str, value: str) -> None:
-        if kind == TOPIC:
-            warning = check_topic(key, value)
-        elif kind == GROUP:
-            warning = check_group(key, value)
-        else:
+        # A removed setting needs no check, not even that it may change: Kafka removes any.
+        changes = {key: value for key, value in configs.items() if key in changed}
+        # As in Kafka, an unknown name is reported before a wrong value.
+        if kind != BROKER:
+            check_names(_SETTINGS[kind], "topic" if kind == TOPIC else "group", changes)
+        if kind == BROKER:
             with _as_request_error():
-                warning = check_broker(key, value, cluster_wide=name == "")
-        if warning:
-            logger.warning("%s", warning)
+                self._validate_broker(changes, configs, broker, cluster, cluster_wide=name == "")
+            return
+        for key, value in changes.items():
+            _warn(check_topic(key, value) if kind == TOPIC else check_group(key, value))
+        if kind == TOPIC:
+            resolver = self._resolver(broker, cluster)
+            check_topic_together({name: resolver.resolve_one(configs, name) for name in TOPIC_SETTINGS_TOGETHER})
+        elif configs:
+            now = self._static.with_dynamic(broker, cluster)
+            check_group_together(resolve_group(configs, broker, cluster, self._static), now)
 
-    def is_list(self, kind: int, key: str) -> bool:
-        """Whether values can be appended to the setting."""
+    def _validate_broker(
+        self,
+        changes: Mapping[str, str],
+        configs: Mapping[str, str],
+        broker: Mapping[str, str],
+        cluster: Mapping[str, str],
+        *,
+        cluster_wide: bool,
+    ) -> None:
+        for warning in check_broker(changes, cluster_wide=cluster_wide):
+            _warn(warning)
+        before = self._static.with_dynamic(broker, cluster)
+        after = (
+            self._static.with_dynamic(broker, configs) if cluster_wide else self._static.with_dynamic(configs, cluster)
+        )
+        check_broker_together(before, after)
+
+    def is_list(self, kind: int, key: str) -> bool | None:
+        """Whether values can be appended to the setting; None for an unknown name."""
         setting = _SETTINGS.get(kind, {}).get(key)
-        return setting is not None and setting.type == "list"
+        return None if setting is None else setting.type == "list"
 
     def default(self, kind: int, key: str) -> str | None:
         """What the setting is while the resource itself does not set it: this broker's file counts."""
         if key not in _SETTINGS.get(kind, {}):
             return None
         if kind == TOPIC:
-            return resolve_topic({}, {}, {}, self._static)[key].text
+            return self._topics.resolve_one({}, key).text
         if kind == GROUP:
             return resolve_group({}, {}, {}, self._static)[key].text
         return resolve_broker({}, {}, self._static)[key].text
@@ -98,5 +154,11 @@ class BrokerConfigRules:
         """All effective settings of a topic."""
         return [
             DescribedConfig(name, entry.text, False, entry.source, entry.setting.sensitive)
-            for name, entry in resolve_topic(configs, broker, cluster, self._static).items()
+            for name, entry in self._resolver(broker, cluster).resolve(configs).items()
         ]
+
+    def _resolver(self, broker: Mapping[str, str], cluster: Mapping[str, str]) -> TopicResolver:
+        """Topics' settings over these of the broker; made once for them."""
+        if self._over_dynamic is None or not self._over_dynamic.is_of(broker, cluster):
+            self._over_dynamic = TopicResolver(broker, cluster, self._static)
+        return self._over_dynamic

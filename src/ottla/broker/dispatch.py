@@ -3,18 +3,22 @@
 The network calls `dispatch(connection, frame)` for one request at a time per connection. A request that cannot be
 answered in the protocol (an unknown API or version, a body that does not decode) raises; the network then closes the
 connection with one log line, as Kafka does. The exception is ApiVersions, which every client may ask in any version.
+
+Handlers whose work grows with the request are generators, which the broker's `Worker` runs in slices (see `work`).
 """
 
 from __future__ import annotations
 
 import importlib
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from types import GeneratorType
 from typing import TYPE_CHECKING
 
 from ottla.broker.context import RequestContext
 from ottla.broker.served import HANDLERS, SERVED
 from ottla.common.completion import Completion
 from ottla.common.errors import ErrorCode, KafkaError
+from ottla.common.slices import Slices
 from ottla.protocol import frames, registry
 from ottla.protocol.message import Message
 from ottla.protocol.wire import Buffer
@@ -23,21 +27,33 @@ if TYPE_CHECKING:
     from ottla.broker.broker import Broker
     from ottla.network.connection import Connection
 
-API_VERSIONS = 18
+PRODUCE, FETCH, JOIN_GROUP, SYNC_GROUP, API_VERSIONS = 0, 1, 11, 14, 18
+# From here on decoding takes a millisecond or more, and others may have to go first.
+LARGE_FRAME_BYTES = 16 * 1024
+# Clients that wait for records or members do not queue behind large administrative requests.
+NEVER_QUEUED = frozenset({PRODUCE, FETCH, JOIN_GROUP, SYNC_GROUP})
 
 Answer = Message | frames.Encoded | None
-Handler = Callable[["Broker", RequestContext, Message], "Answer | Completion[Answer]"]
+Handled = Answer | Completion[Answer]
+Handler = Callable[["Broker", RequestContext, Message], Handled | Slices[Handled]]
 Frames = list[Buffer] | None
+_Api = tuple[Callable[..., tuple[Message, int]], int, Handler]
+"""The decoder of requests, how many array elements they may have, and their handler."""
 
 
 class Dispatcher:
-    """Answers the requests of all connections of one broker."""
+    """Answers the requests of all connections of one broker, or of its controller's listeners.
 
-    def __init__(self, broker: Broker) -> None:
+    `served` has the lowest and highest version of each API that is served to them.
+    """
+
+    def __init__(self, broker: Broker, served: Mapping[int, tuple[int, int]] = SERVED) -> None:
         self._broker = broker
+        self._worker = broker.worker
+        self._served = served
         self._monotonic_ms = broker.clock.monotonic_ms
         # By API key and version, once asked for.
-        self._apis: dict[tuple[int, ...], tuple[type[Message], Handler]] = {}
+        self._apis: dict[tuple[int, ...], _Api] = {}
 
     def __call__(self, connection: Connection, frame: memoryview) -> Frames | Completion[Frames]:
         """Answer one request; raises KafkaError or DecodeError if the connection is to be closed."""
@@ -45,13 +61,19 @@ class Dispatcher:
         key, version, correlation_id, client_id = header
         api = self._apis.get(header[:2])
         if api is None:
-            if key == API_VERSIONS and not _is_served(key, version):
-                return _unsupported_api_versions(header)
-            api = self._apis[header[:2]] = _load(key, version)
-        request_class, handle = api
-        request, _ = request_class.decode_from(frame, position, version)
+            if key == API_VERSIONS and not self._is_served(key, version):
+                return _unsupported_api_versions(header, self._served)
+            api = self._apis[header[:2]] = self._load(key, version)
+        decode, most, handle = api
         context = RequestContext(connection, key, version, correlation_id, client_id, self._monotonic_ms())
-        answer = handle(self._broker, context, request)
+        is_large = len(frame) > LARGE_FRAME_BYTES
+        if is_large:
+            handled = self._handle_large(context, api, frame, position)
+        else:
+            handled = handle(self._broker, context, decode(frame, position, most)[0])
+        answer: Handled = handled  # type: ignore[assignment]  # which is what is left of it:
+        if isinstance(handled, GeneratorType):
+            answer = self._worker.run(handled, connection, is_large=is_large)
         if not isinstance(answer, Completion):
             return None if answer is None else frames.encode_response(header, answer)
         if answer.done:
@@ -61,19 +83,53 @@ class Dispatcher:
         answer.on_done(lambda done: _hand_over(header, done, later))
         return later
 
+    def _handle_large(
+        self, context: RequestContext, api: _Api, frame: memoryview, position: int
+    ) -> Handled | Slices[Handled]:
+        handle = api[2]
+        worker = self._worker
+        waits_for_others = context.api_key in NEVER_QUEUED
+        if worker.has_time if waits_for_others else worker.may_decode():
+            answer = handle(self._broker, context, self._decode_large(api, frame, position))
+            if isinstance(answer, Completion) and not waits_for_others:
+                worker.wait_for(answer)
+            return answer
+        kept = memoryview(bytearray(frame))
 
-def _is_served(key: int, version: int) -> bool:
-    lowest, highest = SERVED[key]
-    return lowest <= version <= highest
+        def decode_and_handle() -> Slices[Handled]:
+            request = self._decode_large(api, kept, position)
+            yield
+            answer = handle(self._broker, context, request)
+            if isinstance(answer, GeneratorType):
+                answer = yield from answer
+            return answer  # type: ignore[return-value]
 
+        if waits_for_others:
+            return worker.run(decode_and_handle(), context.connection)
+        return worker.hold_back(decode_and_handle(), context.connection)
 
-def _load(key: int, version: int) -> tuple[type[Message], Handler]:
-    if key not in SERVED:
-        raise KafkaError(ErrorCode.UNSUPPORTED_VERSION, f"API {key} is not served")
-    if not _is_served(key, version):
-        raise KafkaError(ErrorCode.UNSUPPORTED_VERSION, f"{registry.API[key].name} version {version} is not served")
-    module = importlib.import_module(f"ottla.broker.handlers.{HANDLERS[key]}")
-    return registry.request_class(key), module.handle
+    def _decode_large(self, api: _Api, frame: memoryview, position: int) -> Message:
+        decode, most, _ = api
+        began_ms = self._monotonic_ms()
+        try:
+            return decode(frame, position, most)[0]
+        finally:
+            self._worker.charge(began_ms)
+
+    def _is_served(self, key: int, version: int) -> bool:
+        lowest, highest = self._served[key]
+        return lowest <= version <= highest
+
+    def _load(self, key: int, version: int) -> _Api:
+        if key not in self._served:
+            raise KafkaError(ErrorCode.UNSUPPORTED_VERSION, f"Unexpected api key: {key}")
+        if not self._is_served(key, version):
+            name = registry.API[key].name
+            text = f"Received request for api with key {key} ({name}) and unsupported version {version}"
+            raise KafkaError(ErrorCode.UNSUPPORTED_VERSION, text)
+        module = importlib.import_module(f"ottla.broker.handlers.{HANDLERS[key]}")
+        request_class = registry.request_class(key)
+        return request_class.decoder_of(version), request_class.MOST_ELEMENTS, module.handle
 
 
 def _encode(header: frames.RequestHeader, answer: Answer) -> Frames:
@@ -89,10 +145,10 @@ def _hand_over(header: frames.RequestHeader, done: Completion[Answer], later: Co
         later.complete(encoded)
 
 
-def _unsupported_api_versions(header: frames.RequestHeader) -> list[Buffer]:
+def _unsupported_api_versions(header: frames.RequestHeader, served: Mapping[int, tuple[int, int]]) -> list[Buffer]:
     """The answer to ApiVersions of the future: version 0, so that any client can read it and ask again (KIP-511)."""
     from ottla.broker.handlers.api_versions import served_apis
     from ottla.protocol.messages.api_versions import ApiVersionsResponse
 
-    answer = ApiVersionsResponse(error_code=ErrorCode.UNSUPPORTED_VERSION, api_keys=served_apis())
+    answer = ApiVersionsResponse(error_code=ErrorCode.UNSUPPORTED_VERSION, api_keys=served_apis(served))
     return frames.encode_response(header._replace(api_version=0), answer)

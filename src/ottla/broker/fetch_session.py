@@ -79,10 +79,24 @@ class FetchPartitionState:
 class FetchSession:
     """The partitions of one fetching client, in the order in which they are to be served."""
 
-    __slots__ = ("dirty", "epoch", "id", "last_used_ms", "on_change", "partitions", "untold", "uses_topic_ids")
+    __slots__ = (
+        "closed",
+        "dirty",
+        "epoch",
+        "id",
+        "is_busy",
+        "last_used_ms",
+        "on_change",
+        "partitions",
+        "untold",
+        "uses_topic_ids",
+    )
 
     def __init__(self, session_id: int, *, uses_topic_ids: bool) -> None:
         self.id = session_id
+        self.closed = False
+        # While a fetch reads or changes it in slices: no other request may use it.
+        self.is_busy = False
         self.epoch = 1
         self.uses_topic_ids = uses_topic_ids
         self.partitions: dict[PartitionKey, FetchPartitionState] = {}
@@ -110,6 +124,11 @@ class FetchSession:
         if state is not None:
             state.unwatch()
 
+    def check_open(self) -> None:
+        """Raise FETCH_SESSION_ID_NOT_FOUND if the session made room for another one."""
+        if self.closed:
+            raise KafkaError(ErrorCode.FETCH_SESSION_ID_NOT_FOUND)
+
     def move_to_end(self, state: FetchPartitionState) -> None:
         """Serve this partition last next time: it had its turn."""
         self.dirty.pop(state.key, None)
@@ -117,6 +136,7 @@ class FetchSession:
 
     def close(self) -> None:
         """Stop watching."""
+        self.closed = True
         self.on_change = None
         for state in self.partitions.values():
             state.unwatch()
@@ -161,7 +181,7 @@ class FetchSessionCache:
         session = self._sessions.get(session_id)
         if session is None:
             raise KafkaError(ErrorCode.FETCH_SESSION_ID_NOT_FOUND)
-        if session.epoch != epoch:
+        if session.epoch != epoch or session.is_busy:
             raise KafkaError(ErrorCode.INVALID_FETCH_SESSION_EPOCH)
         if session.uses_topic_ids != uses_topic_ids:
             raise KafkaError(ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR)

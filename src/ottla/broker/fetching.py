@@ -7,12 +7,14 @@ KIP-74: the first partition with data gives at least one batch whatever its size
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, cast
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, TypeAlias, cast
 
 from ottla.broker.partition import READ_COMMITTED
 from ottla.common.completion import Completion
 from ottla.common.errors import ErrorCode, KafkaError
 from ottla.common.named import NamedTuple
+from ottla.common.slices import Slices
 from ottla.common.unread import Unread
 from ottla.protocol.messages.fetch import (
     AbortedTransaction,
@@ -25,14 +27,21 @@ from ottla.protocol.messages.fetch import (
 from ottla.records import Buffer, iter_batches
 
 if TYPE_CHECKING:
-    from ottla.broker.fetch_session import FetchPartitionState, FetchSession
+    from ottla.broker.fetch_session import FetchPartitionState, FetchSession, PartitionKey
     from ottla.broker.partition import Partition
     from ottla.broker.partitions import Partitions
+    from ottla.broker.work import Worker
 
 # A client may ask to wait for weeks; nobody needs one answer to be older than this.
 LONGEST_WAIT_MS = 300_000
 TOPIC_IDS_SINCE_VERSION = 13
+# A session with more changed partitions is read in slices; and how many of them in one go.
+MOST_AT_ONCE = 200
+SLICE_PARTITIONS = 100
 _NOT_THERE = (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID)
+
+
+_Topics: TypeAlias = dict[str | bytes, FetchableTopicResponse]
 
 
 class FetchLimits(NamedTuple):
@@ -58,23 +67,46 @@ class Look:
 class Fetch:
     """One fetch request on its way to an answer."""
 
-    __slots__ = ("_limits", "_missing_bytes", "_partitions", "_response", "_scheduled", "_session", "_timer")
+    __slots__ = (
+        "_is_answering",
+        "_limits",
+        "_missing_bytes",
+        "_partitions",
+        "_response",
+        "_scheduled",
+        "_session",
+        "_timer",
+        "_worker",
+    )
 
-    def __init__(self, partitions: Partitions, session: FetchSession, limits: FetchLimits) -> None:
+    def __init__(self, partitions: Partitions, session: FetchSession, limits: FetchLimits, worker: Worker) -> None:
         self._partitions = partitions
+        self._worker = worker
         self._session = session
         self._limits = limits
         self._response: Completion[FetchResponse] = Completion()
         self._timer: asyncio.TimerHandle | None = None
         self._scheduled = False
+        # In slices, with what there is.
+        self._is_answering = False
         self._missing_bytes = 0
 
     def start(self) -> FetchResponse | Completion[FetchResponse]:
         """The answer at once if there is enough, or one that comes with data or the deadline."""
         look = self._look()
+        return self._answer(look) if self._is_enough(look) else self._wait(look)
+
+    def start_in_slices(self) -> Slices[FetchResponse | Completion[FetchResponse]]:
+        """Do the same for a session with many changed partitions."""
+        look = yield from self._look_in_slices()
+        return (yield from self._answer_in_slices(look)) if self._is_enough(look) else self._wait(look)
+
+    def _is_enough(self, look: Look) -> bool:
         limits = self._limits
-        if look.failed or look.size >= limits.min_bytes or limits.max_wait_ms <= 0 or not self._session.partitions:
-            return self._answer(look)
+        return look.failed or look.size >= limits.min_bytes or limits.max_wait_ms <= 0 or not self._session.partitions
+
+    def _wait(self, look: Look) -> Completion[FetchResponse]:
+        limits = self._limits
         self._missing_bytes = limits.min_bytes - look.size
         self._session.on_change = self._changed
         loop = asyncio.get_running_loop()
@@ -99,7 +131,10 @@ class Fetch:
 
     def _look_again(self) -> None:
         self._scheduled = False
-        if self._response.done:
+        if self._response.done or self._is_answering:
+            return
+        if self._is_long:
+            self._answer_later()
             return
         look = self._look()
         if look.failed or look.size >= self._limits.min_bytes:
@@ -108,12 +143,41 @@ class Fetch:
             self._missing_bytes = self._limits.min_bytes - look.size
 
     def _finish(self) -> None:
-        if not self._response.done:
+        if self._response.done or self._is_answering:
+            return
+        if self._is_long:
+            self._answer_later()
+        else:
             self._complete(self._look())
 
     def _complete(self, look: Look) -> None:
         self._stop_waiting()
         self._response.complete(self._answer(look))
+
+    @property
+    def _is_long(self) -> bool:
+        """Whether the answer takes long: the first of a session tells of all its partitions."""
+        return len(self._session.dirty) + len(self._session.untold) > MOST_AT_ONCE
+
+    def _answer_later(self) -> None:
+        """Answer with what there is, in slices."""
+        self._stop_waiting()
+        self._is_answering = True
+        self._worker.submit(self._look_and_answer()).on_done(self._answered)
+
+    def _look_and_answer(self) -> Slices[FetchResponse]:
+        look = yield from self._look_in_slices()
+        return (yield from self._answer_in_slices(look))
+
+    def _answered(self, done: Completion[FetchResponse]) -> None:
+        try:
+            response = done.result()
+        except KafkaError as error:
+            self._response.complete(FetchResponse(error_code=error.code))
+        except Exception as error:  # noqa: BLE001 - not swallowed: the connection gets it and closes
+            self._response.fail(error)
+        else:
+            self._response.complete(response)
 
     def _stop_waiting(self) -> None:
         # A client that lost its connection may wait on a new one already.
@@ -127,11 +191,25 @@ class Fetch:
 
     def _look(self) -> Look:
         look = Look()
+        self._examine(look, tuple(self._session.dirty.items()))
+        return look
+
+    def _look_in_slices(self) -> Slices[Look]:
+        look = Look()
+        changed = tuple(self._session.dirty.items())
+        for start in range(0, len(changed), SLICE_PARTITIONS):
+            yield
+            self._session.check_open()
+            self._examine(look, changed[start : start + SLICE_PARTITIONS])
+        return look
+
+    def _examine(self, look: Look, changed: Iterable[tuple[PartitionKey, FetchPartitionState]]) -> None:
+        """Read the changed partitions into the look."""
         session = self._session
-        remaining = self._limits.max_bytes
-        for key, state in tuple(session.dirty.items()):
+        most = self._limits.max_bytes
+        for key, state in changed:
             try:
-                data = self._read(state, remaining, min_one_batch=look.size == 0)
+                data = self._read(state, most - look.size, min_one_batch=look.size == 0)
             except KafkaError as error:
                 data = PartitionData(
                     partition_index=key[1],
@@ -154,13 +232,11 @@ class Fetch:
                 look.found.append((state, data))
                 look.size += size
                 look.failed |= not size
-                remaining -= size
                 continue
             if self._is_exhausted(state):
                 del session.dirty[key]
             if self._is_news(state):
                 session.untold[key] = state
-        return look
 
     def _is_exhausted(self, state: FetchPartitionState) -> bool:
         """Whether an empty read means that there is nothing, not that the budget was spent."""
@@ -240,24 +316,49 @@ class Fetch:
     # -- answering ---------------------------------------------------------------------------------------------
 
     def _answer(self, look: Look) -> FetchResponse:
+        topics: _Topics = {}
+        self._add_found(topics, look.found)
+        untold = self._session.untold
+        if untold:
+            self._add_untold(topics, untold.values())
+            untold.clear()
+        return self._respond(topics)
+
+    def _answer_in_slices(self, look: Look) -> Slices[FetchResponse]:
         session = self._session
-        topics: dict[str | bytes, FetchableTopicResponse] = {}
-        for state, data in look.found:
+        topics: _Topics = {}
+        for start in range(0, len(look.found), SLICE_PARTITIONS):
+            yield
+            session.check_open()
+            self._add_found(topics, look.found[start : start + SLICE_PARTITIONS])
+        untold = tuple(session.untold.values())
+        for start in range(0, len(untold), SLICE_PARTITIONS):
+            yield
+            session.check_open()
+            self._add_untold(topics, untold[start : start + SLICE_PARTITIONS])
+        session.untold.clear()
+        return self._respond(topics)
+
+    def _add_found(self, topics: _Topics, found: Iterable[tuple[FetchPartitionState, PartitionData]]) -> None:
+        session = self._session
+        for state, data in found:
             session.untold.pop(state.key, None)
             session.move_to_end(state)
             self._add(topics, state, data)
-        for state in session.untold.values():
+
+    def _add_untold(self, topics: _Topics, states: Iterable[FetchPartitionState]) -> None:
+        for state in states:
             if state.partition is not None:
                 self._add(topics, state, self._data(state.partition, state, b""))
-        session.untold.clear()
+
+    def _respond(self, topics: _Topics) -> FetchResponse:
+        session = self._session
         if session.id == 0:
             session.close()
         return FetchResponse(session_id=session.id, responses=list(topics.values()))
 
     @staticmethod
-    def _add(
-        topics: dict[str | bytes, FetchableTopicResponse], state: FetchPartitionState, data: PartitionData
-    ) -> None:
+    def _add(topics: _Topics, state: FetchPartitionState, data: PartitionData) -> None:
         state.high_watermark = data.high_watermark
         state.last_stable_offset = data.last_stable_offset
         state.log_start_offset = data.log_start_offset

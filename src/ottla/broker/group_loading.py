@@ -1,6 +1,6 @@
 """Reads a partition of `__consumer_offsets` into its shard, a slice at a time.
 
-A batch whose checksum is wrong is passed over, with a line in the log: what it says of groups is not believed.
+A batch whose checksum is wrong is skipped, with a line in the log.
 """
 
 from __future__ import annotations
@@ -22,12 +22,14 @@ SLICE_BYTES = 64 * 1024
 class Loading:
     """How far a shard has read its log."""
 
-    __slots__ = ("_log", "_shard", "offset")
+    __slots__ = ("_log", "_shard", "bytes", "offset", "records")
 
     def __init__(self, log: Log, shard: GroupShard) -> None:
         self._log = log
         self._shard = shard
         self.offset = log.log_start_offset
+        self.records = self.bytes = 0
+        """How much was read so far."""
 
     @property
     def is_at_end(self) -> bool:
@@ -45,7 +47,7 @@ class Loading:
                 continue
             if not check_crc(data, position, header.size):
                 logger.error(
-                    "%s is harmed at offset %d: what it says of groups up to offset %d is not believed",
+                    "Skipping a corrupt batch of %s: the records of groups at offsets %d to %d are lost",
                     self._log.topic_partition,
                     header.base_offset,
                     header.last_offset,
@@ -55,6 +57,8 @@ class Loading:
             else:
                 _replay_records(self._shard, data, position, header.producer_id if header.is_transactional else -1)
             self.offset = header.next_offset
+            self.records += header.record_count
+            self.bytes += header.size
         # Nothing more to read below the end: the rest was compacted away.
         return self.offset in {before, end}
 

@@ -15,21 +15,22 @@ from __future__ import annotations
 
 import logging
 import os
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Iterable
 from functools import lru_cache, partial
 from typing import TYPE_CHECKING, Any, Protocol
 
-from ottla.broker.answers import gather
 from ottla.broker.group_loading import Loading
+from ottla.broker.group_log import GroupLog
 from ottla.common.clock import Clock
 from ottla.common.completion import Completion
 from ottla.common.errors import ErrorCode, KafkaError
 from ottla.common.ids import OFFSETS_TOPIC, Uuid, group_partition
 from ottla.common.named import NamedTuple
+from ottla.common.slices import Slices, result_of
 from ottla.coordinators.group.config import GroupConfig
 from ottla.coordinators.group.errors import error_response, from_append_error
-from ottla.coordinators.group.events import Append, Call, Effects, ListGroups, Moment, Reply, TopicsDeleted
+from ottla.coordinators.group.events import Append, Call, Effects, ListGroups, LogLine, Moment, Reply, TopicsDeleted
 from ottla.coordinators.group.shard import GroupShard
 from ottla.records import Codec, encode_batch
 
@@ -85,7 +86,9 @@ class _Runner:
         "loading",
         "partition",
         "retry_at_ms",
+        "scheduled_ms",
         "shard",
+        "started_ms",
         "waiting",
     )
 
@@ -97,6 +100,9 @@ class _Runner:
         """None once the shard has read its log."""
         self.retry_at_ms: int | None = None
         """After a failed load: when to try again."""
+        self.scheduled_ms = 0
+        self.started_ms: int | None = None
+        """When it began to load, on the steady clock."""
         # Replies wait while committed_end < appended_end.
         self.appended_end = self.committed_end = partition.log.log_end_offset
         self.waiting: deque[_Waiting] = deque()
@@ -126,6 +132,7 @@ class GroupRuntime:
         random_bytes: Callable[[int], bytes] = os.urandom,
         codec: Codec = Codec.NONE,
         commit_timeout_ms: int = 5_000,
+        node_id: int = 1,
     ) -> None:
         self.config = config
         self._clock = clock
@@ -137,6 +144,7 @@ class GroupRuntime:
         self._random_bytes = random_bytes
         self._codec = codec
         self._commit_timeout_ms = commit_timeout_ms
+        self._log = GroupLog(node_id)
         self._runners: dict[int, _Runner] = {}
         self._loading: deque[_Runner] = deque()
         self._timer: TimerHandle | None = None
@@ -178,7 +186,7 @@ class GroupRuntime:
             except KafkaError as error:
                 # Somebody else may have created it in the same moment.
                 if error.code is not ErrorCode.TOPIC_ALREADY_EXISTS:
-                    logger.warning("cannot create %s: %s", OFFSETS_TOPIC, error)
+                    logger.warning("Auto topic creation failed for %s: %s", OFFSETS_TOPIC, error)
                     creating.fail(KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE, str(error)))
                     return
             creating.complete(None)
@@ -212,29 +220,26 @@ class GroupRuntime:
         self._dispatch(partition_of(group_id, count), call)
         return completion
 
-    def list_groups(
-        self, states: frozenset[str], types: frozenset[str]
-    ) -> Completion[tuple[ErrorCode, list[ListedGroup]]]:
+    def list_groups(self, states: frozenset[str], types: frozenset[str]) -> Slices[tuple[ErrorCode, list[ListedGroup]]]:
         """(error, groups) over all shards; an error of one, as while it loads, is the error of all."""
         question = ListGroups(states, types)
-        rows: list[ListedGroup] = []
-        errors: list[ErrorCode] = []
+        groups: list[ListedGroup] = []
+        for index in range(self._partition_count()):
+            yield
+            answer = yield from result_of(self._ask(index, question))
+            if isinstance(answer, ErrorCode):
+                return answer, []
+            groups += answer
+        return ErrorCode.NONE, groups
 
-        def merge(answers: list[Any]) -> tuple[ErrorCode, list[ListedGroup]]:
-            for answer in answers:
-                if isinstance(answer, list):
-                    rows.extend(answer)
-                else:
-                    errors.append(answer)
-            return (errors[0], []) if errors else (ErrorCode.NONE, rows)
-
-        return gather([self._ask(index, question) for index in range(self._partition_count())], merge)
-
-    def topics_deleted(self, names: Iterable[str]) -> None:
-        """Forget the offsets that groups committed to topics that are gone; a shard that loads finds out by itself."""
+    def topics_deleted(self, names: Iterable[str]) -> Slices[None]:
+        """Forget the offsets that groups committed to deleted topics; a shard that loads finds out by itself."""
         event = TopicsDeleted(frozenset(names))
         for index in range(self._partition_count()):
-            self._ask(index, event)
+            is_left = True
+            while is_left:
+                yield
+                is_left = (yield from result_of(self._ask(index, event))) is True
 
     def _ask(self, index: int, question: object) -> Completion[Any]:
         completion: Completion[Any] = Completion()
@@ -265,6 +270,8 @@ class GroupRuntime:
             effect = pending.popleft()
             if isinstance(effect, Reply):
                 replies.append(effect)
+            elif isinstance(effect, LogLine):
+                self._log.line(runner.index, effect)
             else:
                 # What follows from an append comes before what the shard decided after it.
                 pending.extendleft(reversed(self._append(runner, effect, now)))
@@ -290,7 +297,7 @@ class GroupRuntime:
         try:
             info = runner.partition.append(memoryview(batch), origin="coordinator")
         except KafkaError as error:
-            logger.warning("cannot write to %s-%d: %s", OFFSETS_TOPIC, runner.index, error)
+            logger.warning("Failed to write to %s-%d: %s", OFFSETS_TOPIC, runner.index, error)
             return runner.shard.finish(append, -1, from_append_error(error.code), now)
         end = runner.appended_end = info.last_offset + 1
         durable = runner.partition.when_durable(end)
@@ -314,7 +321,7 @@ class GroupRuntime:
         try:
             done.result()
         except KafkaError as error:
-            logger.warning("a write to %s-%d was not committed: %s", OFFSETS_TOPIC, runner.index, error)
+            logger.warning("A write to %s-%d was not committed: %s", OFFSETS_TOPIC, runner.index, error)
             self._unload(runner, ErrorCode.NOT_COORDINATOR)
             return
         runner.committed_end = max(runner.committed_end, end)
@@ -346,7 +353,9 @@ class GroupRuntime:
             except KafkaError as error:
                 return from_append_error(error.code)
             runner = _Runner(index, partition, GroupShard(self.config, self._random_bytes))
+            runner.scheduled_ms = self._clock.monotonic_ms()
             self._runners[index] = runner
+            self._log.scheduled(partition)
             self._load_later(runner)
         elif runner.retry_at_ms is not None and runner.retry_at_ms <= self._clock.monotonic_ms():
             del self._runners[index]
@@ -376,30 +385,47 @@ class GroupRuntime:
         loading = runner.loading
         if loading is None:
             return True
+        if runner.started_ms is None:
+            runner.started_ms = self._clock.monotonic_ms()
         try:
             done = loading.step()
             if done:
-                self._loaded(runner)
+                self._loaded(runner, loading)
         except (KafkaError, ValueError) as error:  # DecodeError is a ValueError
             logger.error(  # noqa: TRY400 - for a person; the trace says nothing more
-                "cannot load the groups of %s-%d at offset %d: %s", OFFSETS_TOPIC, runner.index, loading.offset, error
+                "Failed to load metadata from %s-%d at offset %d: %s",
+                OFFSETS_TOPIC,
+                runner.index,
+                loading.offset,
+                error,
             )
-        except Exception:  # a mistake of ours in one shard must not keep all others from being loaded
-            logger.exception("cannot load the groups of %s-%d", OFFSETS_TOPIC, runner.index)
+        except Exception:  # an unhandled error in one shard must not keep the others from loading
+            logger.exception("Failed to load metadata from %s-%d", OFFSETS_TOPIC, runner.index)
         else:
             return done
         runner.retry_at_ms = self._clock.monotonic_ms() + RELOAD_BACKOFF_MS
         return True
 
-    def _loaded(self, runner: _Runner) -> None:
+    def _loaded(self, runner: _Runner, loading: Loading) -> None:
         runner.loading = None
         shard = runner.shard
+        scheduled_ms, started_ms = runner.scheduled_ms, runner.started_ms or 0
+        took_ms = self._clock.monotonic_ms() - scheduled_ms
+        self._log.loaded(runner.partition, took_ms, started_ms - scheduled_ms, loading.records, loading.bytes)
         if shard.skipped_records:
             logger.warning(
-                "%s-%d holds %d records of kinds that are not known here; they were passed over",
+                "%s-%d has %d records of unknown types, which are kept and have no effect here",
                 OFFSETS_TOPIC,
                 runner.index,
                 shard.skipped_records,
+            )
+        if shard.unserved:
+            kinds = Counter(group.kind for group in shard.unserved.values())
+            logger.info(
+                "%s-%d has groups that are kept and not served here: %s",
+                OFFSETS_TOPIC,
+                runner.index,
+                ", ".join(f"{count} {kind}" for kind, count in sorted(kinds.items())),
             )
         now = self._now()
         self._run(runner, shard.loaded(now, self._topic_id), now)
@@ -408,6 +434,7 @@ class GroupRuntime:
         if self._runners.get(runner.index) is not runner:
             return
         del self._runners[runner.index]
+        self._log.unloading(runner.partition)
         effects = runner.shard.unload(error, self._now())
         waiting, runner.waiting = runner.waiting, deque()
         for row in waiting:
@@ -415,6 +442,10 @@ class GroupRuntime:
         for effect in effects:
             if isinstance(effect, Reply):
                 _send(effect)
+            elif isinstance(effect, LogLine):
+                self._log.line(runner.index, effect)
+
+        self._log.unloaded(runner.partition)
 
     # -- time ------------------------------------------------------------------------------------------------------
 

@@ -31,7 +31,7 @@ class Housekeeping:
             try:
                 chore()
             except (KafkaError, OSError) as error:
-                logger.warning("%s failed and will be tried again: %s", name, error)
+                logger.warning("Task %s failed and will be retried: %s", name, error)
             finally:  # a mistake of ours ends up in the loop's log, and not the chore
                 schedule(interval_ms)
 

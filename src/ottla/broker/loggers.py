@@ -8,12 +8,13 @@ from __future__ import annotations
 import logging
 from collections.abc import Container, Sequence
 
-from ottla.broker.config_rules import check_is_this_node
+from ottla.broker.config_rules import is_integer
 from ottla.common.errors import ErrorCode, KafkaError
 from ottla.common.named import NamedTuple
 
 ROOT = "root"
 SET, DELETE = 0, 1
+_LIST_OPERATIONS = {2: "APPEND", 3: "SUBTRACT"}
 TRACE = 5
 LEVELS = {
     "FATAL": logging.CRITICAL,
@@ -23,6 +24,9 @@ LEVELS = {
     "DEBUG": logging.DEBUG,
     "TRACE": TRACE,
 }
+# Their modules are imported when they are first needed, but their levels may be set before.
+for _name in ("ottla.coordinators.group", "ottla.log.cleaner", "ottla.log.retention"):
+    logging.getLogger(_name)
 _NAMES = {level: name for name, level in LEVELS.items()}
 
 
@@ -44,12 +48,17 @@ def levels() -> dict[str, str]:
 
 def alter(node_id: int, resource_name: str, changes: Sequence[Change], *, apply: bool) -> None:
     """Set levels, or delete them to inherit the root's; all or none. Raises INVALID_REQUEST, INVALID_CONFIG."""
-    check_is_this_node(node_id, resource_name)
+    if not is_integer(resource_name):
+        raise KafkaError(ErrorCode.INVALID_REQUEST, f"Node id must be an integer, but it is: {resource_name}")
+    if resource_name != str(node_id):
+        raise KafkaError(
+            ErrorCode.INVALID_REQUEST, f"Unexpected node id. Expected {node_id}, but received {resource_name}"
+        )
     if len({change.name for change in changes}) < len(changes):
         raise KafkaError(ErrorCode.INVALID_REQUEST, "Error due to duplicate config keys")
     nulls = [change.name for change in changes if change.level is None and change.operation != DELETE]
     if nulls:
-        raise KafkaError(ErrorCode.INVALID_REQUEST, f"Null value not supported for : {','.join(nulls)}")
+        raise KafkaError(ErrorCode.INVALID_REQUEST, f"Null value not supported for : {', '.join(nulls)}")
     known = levels()
     for change in changes:
         _check(change, known)
@@ -61,15 +70,18 @@ def alter(node_id: int, resource_name: str, changes: Sequence[Change], *, apply:
 
 def _check(change: Change, known: Container[str]) -> None:
     name, operation, text = change
+    if operation not in (SET, DELETE):
+        problem = f"Unknown operations type {operation}"
+        if operation in _LIST_OPERATIONS:
+            problem = f"{_LIST_OPERATIONS[operation]} operation is not allowed for the BROKER_LOGGER resource"
+        raise KafkaError(ErrorCode.INVALID_REQUEST, problem)
     if name not in known:
         raise KafkaError(ErrorCode.INVALID_CONFIG, f"Logger {name} does not exist!")
     if operation == SET and (text or "").upper() not in LEVELS:
         raise KafkaError(
             ErrorCode.INVALID_CONFIG,
             f"Cannot set the log level of {name} to {text} as it is not a supported log level. Valid log levels are "
-            f"{', '.join(LEVELS)}",
+            f"{', '.join(sorted(LEVELS))}",
         )
     if operation == DELETE and name == ROOT:
         raise KafkaError(ErrorCode.INVALID_REQUEST, "Removing the log level of the root logger is not allowed")
-    if operation not in (SET, DELETE):
-        raise KafkaError(ErrorCode.INVALID_REQUEST, "Log levels can be set or deleted only")

@@ -1,5 +1,7 @@
 """Read the metadata on disk: the newest whole snapshot, then the log from there on.
 
+A record that cannot be replayed stops the load: the error names its offset and what to do.
+
 A crash may take the end of the log that nobody was answered for; `synced-offset` says where that begins, now and then.
 What is wrong before that is harm, and no metadata is made up for it.
 """
@@ -15,7 +17,7 @@ from ottla.log.log import Log
 from ottla.metadata.delta import MetadataDelta, MetadataError
 from ottla.metadata.image import EMPTY_IMAGE
 from ottla.protocol.control_records import ControlType, decode_control_key
-from ottla.protocol.metadata_records import decode_metadata_record
+from ottla.protocol.metadata_records import UnknownRecordError, decode_metadata_record
 from ottla.protocol.wire import DecodeError
 from ottla.records import Buffer, check_crc, decode_batch, iter_batches
 from ottla.records.checksum import crc32c
@@ -84,13 +86,19 @@ def _load(log: Log) -> Loaded:
     found = snapshots.newest(log.files, log.directory)
     if found is not None:
         snapshot_id, snapshot = found
-        for record in snapshot.records:
-            delta.replay(record)
+        for position, record in enumerate(snapshot.records):
+            try:
+                delta.replay(record)
+            except MetadataError as error:
+                raise MetadataError(f"{error}, at record {position} of {snapshot_id.file_name}") from error
         loaded.controls.update(snapshot.controls)
         loaded.last_timestamp_ms = snapshot.timestamp_ms
         offset, epoch = snapshot_id.end_offset, snapshot_id.epoch
         if log.log_end_offset < offset:
-            logger.warning("The metadata log ends at %d, before its snapshot: going on there", log.log_end_offset)
+            logger.warning(
+                "The metadata log ends at offset %d, before its snapshot; continuing at the snapshot's end",
+                log.log_end_offset,
+            )
             log.truncate_fully(offset)
     if log.log_start_offset > offset:
         raise KafkaError(
@@ -110,7 +118,7 @@ def _load(log: Log) -> Loaded:
             if not check_crc(data, position, header.size):
                 raise harmed(log, header.base_offset)
             if header.base_offset >= offset:
-                _replay(delta, loaded, data, position, is_control=header.is_control)
+                _replay(log, delta, loaded, data, position, is_control=header.is_control)
                 loaded.bytes_since_snapshot += header.size
             offset, epoch = header.next_offset, header.partition_leader_epoch
             loaded.last_timestamp_ms = header.max_timestamp
@@ -121,10 +129,16 @@ def _load(log: Log) -> Loaded:
     return loaded
 
 
-def _replay(delta: MetadataDelta, loaded: Loaded, data: Buffer, position: int, *, is_control: bool) -> None:
+def _replay(log: Log, delta: MetadataDelta, loaded: Loaded, data: Buffer, position: int, *, is_control: bool) -> None:
     for record in decode_batch(data, position):
         if not is_control:
-            delta.replay(decode_metadata_record(record.value or b""))
+            try:
+                delta.replay(decode_metadata_record(record.value or b""))
+            except UnknownRecordError as error:
+                where = f"offset {record.offset} of {log.directory}"
+                raise snapshots.unknown_record(where, delta.metadata_version, error) from error
+            except (MetadataError, DecodeError) as error:
+                raise MetadataError(f"{error}, at offset {record.offset}") from error
             continue
         kind = decode_control_key(record.key or b"")
         if kind in snapshots.KEPT_CONTROLS:

@@ -9,6 +9,8 @@ A submitted operation is decided on the latest image; its records are one batch 
 transaction), appended at once. An fsync in a thread covers all that was appended before it; what is appended meanwhile
 waits for the next. Then the high watermark moves, the image is published, listeners run, completions complete, in this
 order. A disk that fails ends the shell: everything waiting fails with KAFKA_STORAGE_ERROR, and `on_failure` is called.
+A shortage of descriptors or memory ends nothing: an operation that could not be appended fails, a flush is retried by
+`tick`.
 A mistake in an operation fails that one alone; one of who is told of a commit is logged: the log goes on.
 
 The directory is KRaft's: `__cluster_metadata-0` with segments, snapshots and `quorum-state` (kraft.version 0: one
@@ -20,24 +22,27 @@ from __future__ import annotations
 import logging
 import os
 from collections import deque
-from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING, Any, TypeVar
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
+from ottla.broker.metadata_batches import batches_of
 from ottla.broker.metadata_loading import load, write_synced
 from ottla.broker.metadata_opening import check_voters, first_records, open_metadata_log, read_election, write_election
 from ottla.broker.metadata_snapshotting import MetadataLogSettings, RunInThread, Snapshotter
 from ottla.broker.producer_ids import ProducerIds
+from ottla.broker.work import Worker
 from ottla.common.clock import Clock
 from ottla.common.completion import Completion
 from ottla.common.errors import ErrorCode, KafkaError
 from ottla.common.frozen import frozen
 from ottla.common.ids import ZERO_UUID, Uuid
 from ottla.common.named import NamedTuple
+from ottla.common.shortage import ShortageError
+from ottla.common.slices import Slices, finish
 from ottla.controller import ConfigRules, Controller, ControllerSettings, Outcome
 from ottla.controller.state import RandomSource
 from ottla.log.files import Files
 from ottla.log.log import Log
-from ottla.metadata.features import LATEST_METADATA_VERSION, record_version
 from ottla.metadata.image import MetadataImage
 from ottla.protocol import metadata_records as m
 from ottla.protocol.control_records import (
@@ -61,8 +66,10 @@ logger = logging.getLogger(__name__)
 
 R = TypeVar("R")
 Listener = Callable[["MetadataImage | None", MetadataImage], None]
+Operation: TypeAlias = Callable[[Controller], "Outcome[R] | Slices[Outcome[R]]"]
 
-MAX_BATCH_BYTES = 4 << 20
+# Kafka 4.3 writes and reads no other, with kraft.version 1 as well: a later one stops its start.
+LEADER_CHANGE_VERSION = 0
 _CONTROL = 0x20
 
 
@@ -121,6 +128,7 @@ class MetadataShell:
         random: RandomSource,
         run_in_thread: RunInThread | None,
         on_failure: Callable[[KafkaError], None] | None,
+        worker: Worker | None,
     ) -> None:
         """For `open`."""
         self.node_id = node_id
@@ -133,10 +141,15 @@ class MetadataShell:
         self._on_failure = on_failure
         self._listeners: list[Listener] = []
         self._waiting: deque[_Waiting] = deque()
+        self._worker = Worker(clock) if worker is None else worker
+        # Operations to be decided, one after the other: each sees all that was decided before.
+        self._operations: deque[tuple[Operation[Any], Completion[Any]]] = deque()
+        self._deciding = False
         self._failure: KafkaError | None = None
         self._flush_held = True
         self._flush_due = False
         self._flushing_now = False
+        self._retries_flush = False
         self._closed = False
         self._noted = 0
         self._producer_ids = ProducerIds(self._allocate_producer_ids)
@@ -165,6 +178,7 @@ class MetadataShell:
         random: RandomSource | None = None,
         run_in_thread: RunInThread | None = None,
         on_failure: Callable[[KafkaError], None] | None = None,
+        worker: Worker | None = None,
     ) -> MetadataShell:
         """Load what is in `directory` (a log directory; the log is made in it if there is none) and become leader.
 
@@ -188,6 +202,7 @@ class MetadataShell:
             random=random,
             run_in_thread=run_in_thread,
             on_failure=on_failure,
+            worker=worker,
         )
         shell._start(directory)
         return shell
@@ -199,55 +214,68 @@ class MetadataShell:
         epochs = tuple((entry.epoch, entry.start_offset) for entry in self.log.epochs.entries)
         self._step(Started(end, min(self.log.flushed_offset, end.offset), epochs))
         if self._in_transaction:
-            self._append_messages([m.AbortTransactionRecord(reason="The controller restarted")])
+            self._abort_transaction("The controller restarted")
         if not self._controller.image.features:
-            self._append(first_records(directory, self._files, self._clock.wall_ms()))
-        lowered = self._controller.lower_features()
-        for record in lowered:
-            logger.warning("%s is lowered to %d, the level that is served here", record.name, record.feature_level)
-        self._append([*lowered])
+            finish(self._append(first_records(directory, self._files, self._clock.wall_ms())))
+        for name, (finalized, served) in self._controller.check_features().items():
+            logger.info("Keeping %s at level %d in the metadata: level %d is served here", name, finalized, served)
 
     def register(self, request: BrokerRegistrationRequest, *, clean_shutdown: bool) -> BrokerRegistrationResponse:
         """Register this node's own broker; blocks until that, and all before it, is on disk and in `image`."""
-        completion = self._submit(
-            lambda controller: controller.register_broker(request, clean_shutdown=clean_shutdown, fenced=False),
-            release=False,
+        completion: Completion[BrokerRegistrationResponse] = Completion()
+        finish(
+            self._decide(
+                lambda controller: controller.register_broker(request, clean_shutdown=clean_shutdown, fenced=False),
+                completion,
+            )
         )
         self._flush_now()
         return completion.result()
 
     # -- what others use ---------------------------------------------------------------------------------------
 
-    def submit(self, operation: Callable[[Controller], Outcome[R]]) -> Completion[R]:
+    def submit(self, operation: Operation[R]) -> Completion[R]:
         """Decide an operation on the latest metadata; done with its response once its records are committed.
 
-        Fails with what the operation raises (a KafkaError, or a mistake), with KAFKA_STORAGE_ERROR or NOT_CONTROLLER.
+        A long one is decided in slices, and those submitted meanwhile wait for it. Fails with what the operation raises
+        (a KafkaError, or an unhandled error), with KAFKA_STORAGE_ERROR or NOT_CONTROLLER.
         """
-        return self._submit(operation, release=True)
-
-    def _submit(self, operation: Callable[[Controller], Outcome[R]], *, release: bool) -> Completion[R]:
         completion: Completion[R] = Completion()
-        if self._failure is not None or self._closed:
-            completion.fail(self._failure or KafkaError(ErrorCode.NOT_CONTROLLER, "The node is shutting down"))
-            return completion
-        if not self.raft.is_leader:
-            completion.fail(KafkaError(ErrorCode.NOT_CONTROLLER, "This node does not lead the metadata quorum"))
-            return completion
-        # Held until the operation is in the image: a flush without a thread commits at once.
-        held, self._flush_held = self._flush_held, True
+        self._operations.append((operation, completion))
+        if not self._deciding:
+            self._deciding = True
+            self._worker.run(self._decide_all())
+        return completion
+
+    def _decide_all(self) -> Slices[None]:
         try:
+            while self._operations:
+                yield from self._decide(*self._operations.popleft())
+                self._release_flush()
+                yield
+        finally:
+            self._deciding = False
+
+    def _decide(self, operation: Operation[R], completion: Completion[R]) -> Slices[None]:
+        # Held until the operation is in the image: a flush without a thread commits at once.
+        self._flush_held = True
+        try:
+            self._check_leads()
             outcome = operation(self._controller)
-            self._append(outcome.records)
-        except Exception as error:  # noqa: BLE001 - not swallowed: whoever asked gets it
+            if not isinstance(outcome, Outcome):
+                outcome = yield from outcome
+                self._check_leads()
+            yield from self._append(outcome.records)
+        except Exception as error:  # noqa: BLE001 - not swallowed: the caller gets it
             completion.fail(error)
         else:
             response = outcome.response
             self._wait(lambda: completion.complete(response), completion.fail)
-        finally:
-            self._flush_held = held
-        if release:
-            self._release_flush()
-        return completion
+
+    def _check_leads(self) -> None:
+        self._check_open()
+        if not self.raft.is_leader:
+            raise KafkaError(ErrorCode.NOT_CONTROLLER, "This node does not lead the metadata quorum")
 
     def create_topics(self, request: CreateTopicsRequest) -> Completion[CreateTopicsResponse]:
         """Create topics, for the broker itself."""
@@ -293,48 +321,56 @@ class MetadataShell:
             try:
                 self._flush_now()
             except KafkaError:
-                logger.debug("Whoever waited for the flush was told")
+                logger.debug("The flush failed; its waiters were notified")
         self._closed = True
-        self._fail_waiting(KafkaError(ErrorCode.NOT_CONTROLLER, "The node is shutting down"))
+        closed = KafkaError(ErrorCode.NOT_CONTROLLER, "The node is shutting down")
+        self._fail_waiting(closed)
+        while self._operations:
+            self._operations.popleft()[1].fail(closed)
         if self._failure is None:
             self._note_synced()
         try:
             self.log.close()
         except KafkaError as error:
-            logger.warning("The metadata log is not closed in order: %s", error)
+            logger.warning("Error while closing the metadata log: %s", error)
             self.log.abandon()
 
     # -- appending ---------------------------------------------------------------------------------------------
 
-    def _append(self, records: list[Message]) -> None:
+    def _append(self, records: list[Message]) -> Slices[None]:
         """Append an operation's records, all or nothing, and take them into the controller's image."""
         if records:
-            self._append_messages(records)
-            self._controller.replay(records, self.log.log_end_offset - 1, self.raft.epoch)
+            yield from self._append_messages(records)
+            # Closed meanwhile, the records are in the log, and the next start reads them.
+            yield from self._controller.replay_in_slices(records, self.log.log_end_offset - 1, self.raft.epoch)
 
-    def _append_messages(self, records: list[Message]) -> None:
-        values = self._encode(records)
-        if sum(map(len, values)) <= MAX_BATCH_BYTES:
+    def _append_messages(self, records: list[Message]) -> Slices[None]:
+        if self._in_transaction:
+            self._abort_transaction("A shortage kept its last records from being written")
+        batches = yield from batches_of(records, self._controller.image.metadata_version)
+        for left, values in zip(reversed(range(len(batches))), batches, strict=True):
+            self._check_open()
             self._append_batch([(None, value) for value in values])
-            return
-        # Too much for one batch: a transaction keeps it whole (KIP-868).
-        self._append_batch([(None, encode_metadata_record(m.BeginTransactionRecord(name=None), 0))])
-        for part in _parts(values):
-            self._append_batch([(None, value) for value in part])
-        self._append_batch([(None, encode_metadata_record(m.EndTransactionRecord(), 0))])
+            # What is too much for one batch is a transaction, from its first batch to its last (KIP-868).
+            self._in_transaction = left > 0
+            yield
 
-    def _encode(self, records: list[Message]) -> list[bytes]:
-        level = self._controller.image.metadata_version
-        if not level:  # the bootstrap records themselves
-            levels = (r.feature_level for r in records if isinstance(r, m.FeatureLevelRecord))
-            level = next(levels, LATEST_METADATA_VERSION)
-        return [encode_metadata_record(record, record_version(record, level)) for record in records]
+    def _abort_transaction(self, reason: str) -> None:
+        record = m.AbortTransactionRecord(reason=reason)
+        self._append_batch([(None, encode_metadata_record(record, 0))])
+        self._in_transaction = False
+
+    def _check_open(self) -> None:
+        if self._failure is not None or self._closed:
+            raise self._failure or KafkaError(ErrorCode.NOT_CONTROLLER, "The node is shutting down")
 
     def _append_batch(self, pairs: list[tuple[bytes | None, bytes]], attributes: int = 0) -> None:
         now_ms = self._clock.wall_ms()
         batch = encode_batch([(now_ms, key, value, ()) for key, value in pairs], attributes=attributes)
         try:
             self.log.append_as_leader(batch, read_header(batch), self.raft.epoch, now_ms, origin="raft")
+        except ShortageError:
+            raise
         except KafkaError as error:
             self._fail(error)
             raise
@@ -344,7 +380,7 @@ class MetadataShell:
     def _wait(self, done: Callable[[], Any], failed: Callable[[KafkaError], Any]) -> None:
         end_offset = self.log.log_end_offset
         if end_offset <= self.raft.high_watermark and not self._waiting:
-            done()
+            _tell(done)
         else:
             self._waiting.append(_Waiting(end_offset, self._controller.image, done, failed))
 
@@ -369,15 +405,14 @@ class MetadataShell:
             raise TypeError(f"A quorum of one voter has no {effect}")
 
     def _append_leader_change(self, effect: AppendLeaderChange) -> None:
-        version = 1 if ControlType.KRAFT_VERSION in self._controls else 0
-        ids = {self.node_id: self.directory_id}
         message = LeaderChangeMessage(
-            version=version,
+            version=LEADER_CHANGE_VERSION,
             leader_id=effect.leader_id,
-            voters=[LeaderChangeVoter(voter, ids.get(voter, ZERO_UUID)) for voter in effect.voters],
-            granting_voters=[LeaderChangeVoter(voter, ids.get(voter, ZERO_UUID)) for voter in effect.granting_voters],
+            voters=[LeaderChangeVoter(voter) for voter in effect.voters],
+            granting_voters=[LeaderChangeVoter(voter) for voter in effect.granting_voters],
         )
-        self._append_batch([(encode_control_key(ControlType.LEADER_CHANGE), message.encode(version))], _CONTROL)
+        value = message.encode(LEADER_CHANGE_VERSION)
+        self._append_batch([(encode_control_key(ControlType.LEADER_CHANGE), value)], _CONTROL)
 
     def _release_flush(self) -> None:
         self._flush_held = False
@@ -389,8 +424,10 @@ class MetadataShell:
         if self._run_in_thread is None:
             try:
                 self._flush_now()
+            except ShortageError as error:
+                self._flush_later(error)
             except KafkaError:
-                logger.debug("Whoever waited for the flush was told")
+                logger.debug("The flush failed; its waiters were notified")
             return
         if self._flushing_now:
             return
@@ -402,6 +439,8 @@ class MetadataShell:
                 return
             try:
                 done.result()
+            except ShortageError as error:
+                self._flush_later(error)
             except KafkaError as error:
                 self._fail(error)
             except Exception as error:  # noqa: BLE001 - the quorum would wait for this flush for ever
@@ -410,6 +449,11 @@ class MetadataShell:
                 self._step(Flushed(target))
 
         self._run_in_thread(self._flush_log).on_done(flushed)
+
+    def _flush_later(self, error: ShortageError) -> None:
+        """Leave the flush to the next `tick`; what waits for it goes on waiting."""
+        logger.warning("The metadata log is flushed later: %s", error)
+        self._flush_due = self._retries_flush = True
 
     def _flush_log(self) -> None:
         self.log.flush()
@@ -426,6 +470,8 @@ class MetadataShell:
                 target = self.log.log_end_offset
                 self.log.flush()
                 self._step(Flushed(target))
+        except ShortageError:
+            raise
         except KafkaError as error:
             self._fail(error)
             raise
@@ -474,6 +520,9 @@ class MetadataShell:
     def tick(self) -> None:
         """Work that can wait: begin or go on with a snapshot, let old ones and old segments go. Costs milliseconds."""
         if self._failure is None and not self._closed:
+            if self._retries_flush:
+                self._retries_flush = False
+                self._flush()
             self._note_synced()
             self._snapshots.tick(self.image)
 
@@ -483,7 +532,7 @@ class MetadataShell:
             try:
                 write_synced(self._files, self.log.directory, offset)
             except OSError as error:  # an older note is as true
-                logger.warning("It could not be noted how far the metadata log is on disk: %s", error)
+                logger.warning("Failed to write the synced offset of the metadata log: %s", error)
             else:
                 self._noted = offset
 
@@ -497,16 +546,4 @@ def _tell(told: Callable[..., object], *what: object) -> None:
     try:
         told(*what)
     except Exception:
-        logger.exception("Who is told of the metadata made a mistake")
-
-
-def _parts(values: Iterable[bytes]) -> Iterable[list[bytes]]:
-    part: list[bytes] = []
-    size = 0
-    for value in values:
-        if part and size + len(value) > MAX_BATCH_BYTES:
-            yield part
-            part, size = [], 0
-        part.append(value)
-        size += len(value)
-    yield part
+        logger.exception("Unhandled error in a metadata listener")

@@ -14,9 +14,9 @@ from ottla.common.ids import METADATA_TOPIC, METADATA_TOPIC_ID, TopicPartition
 from ottla.log.config import LogConfig
 from ottla.log.home import Home
 from ottla.log.recovery import Opening, open_log
-from ottla.metadata.features import METADATA_VERSION, bootstrap_records
+from ottla.metadata.features import KRAFT_VERSION, METADATA_VERSION, bootstrap_records
 from ottla.protocol import metadata_records as m
-from ottla.protocol.control_records import ControlType, VotersRecord
+from ottla.protocol.control_records import ControlType, KRaftVersionRecord, VotersRecord
 from ottla.raft import Election, quorum_state
 
 if TYPE_CHECKING:
@@ -28,6 +28,8 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
+# Level 1 is that of Kafka 4.3. It is kept and not advertised, as the voters cannot be changed here.
+NEWEST_KRAFT_VERSION = 1
 PARTITION = TopicPartition(METADATA_TOPIC, 0)
 
 
@@ -48,7 +50,15 @@ def open_metadata_log(directory: str, files: Files, settings: MetadataLogSetting
 
 
 def check_voters(log: Log, controls: Mapping[ControlType, bytes], node_id: int) -> None:
-    """Raise INCONSISTENT_VOTER_SET if the log is of a quorum of others."""
+    """Raise INCONSISTENT_VOTER_SET if the log is of a quorum of others, UNSUPPORTED_VERSION if it cannot be written."""
+    version = controls.get(ControlType.KRAFT_VERSION)
+    level = KRaftVersionRecord.decode(version, 0).kraft_version if version else 0
+    if level > NEWEST_KRAFT_VERSION:
+        raise KafkaError(
+            ErrorCode.UNSUPPORTED_VERSION,
+            f"{KRAFT_VERSION} {level} of the metadata in {log.directory} is not among 0 to {NEWEST_KRAFT_VERSION},"
+            " which this software can write: newer software wrote this directory and must open it",
+        )
     value = controls.get(ControlType.KRAFT_VOTERS)
     voters = {voter.voter_id for voter in VotersRecord.decode(value, 0).voters} if value else {node_id}
     if voters != {node_id}:
@@ -68,7 +78,7 @@ def read_election(log: Log) -> Election:
         return quorum_state.decode(log.files.read(path).decode())
     except ValueError as error:
         # One voter gave its vote to nobody else: the log's epoch is all that it needs.
-        logger.warning("Passing over %s, which cannot be read: %s", path, error)
+        logger.warning("Skipping %s: it cannot be read: %s", path, error)
         return Election()
 
 
@@ -89,7 +99,7 @@ def first_records(directory: str, files: Files, now_ms: int) -> list[Message]:
         try:
             records = snapshots.parse(files.read(path), path).records
         except snapshots.DamagedSnapshotError as error:
-            logger.warning("Passing over %s", error)
+            logger.warning("Skipping %s", error)
     if not any(isinstance(r, m.FeatureLevelRecord) and r.name == METADATA_VERSION for r in records):
         records = bootstrap_records()
         # Not synced: a torn file is passed over and written again, until the log itself holds the records.

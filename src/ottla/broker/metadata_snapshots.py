@@ -13,9 +13,10 @@ import re
 from collections.abc import Iterable, Mapping
 from itertools import islice
 
-from ottla.common.errors import KafkaError
+from ottla.common.errors import ErrorCode, KafkaError
 from ottla.common.named import NamedTuple
 from ottla.log.files import Files
+from ottla.metadata.features import LATEST_METADATA_VERSION, METADATA_VERSION, METADATA_VERSION_NAMES
 from ottla.protocol.control_records import (
     ControlType,
     SnapshotFooterRecord,
@@ -24,7 +25,13 @@ from ottla.protocol.control_records import (
     encode_control_key,
 )
 from ottla.protocol.message import Message
-from ottla.protocol.metadata_records import decode_metadata_record, encode_metadata_record
+from ottla.protocol.metadata_records import (
+    NEWEST_KNOWN,
+    FeatureLevelRecord,
+    UnknownRecordError,
+    decode_metadata_record,
+    encode_metadata_record,
+)
 from ottla.protocol.wire import DecodeError
 from ottla.records import check_crc, decode_batch, encode_batch, iter_batches
 
@@ -64,6 +71,18 @@ class Snapshot(NamedTuple):
 
 class DamagedSnapshotError(Exception):
     """A file that is not a whole snapshot."""
+
+
+def unknown_record(where: str, metadata_version: int, error: UnknownRecordError) -> KafkaError:
+    """Newer software wrote a record that this software must not skip, as it would lose what the record says."""
+    name = METADATA_VERSION_NAMES.get(metadata_version, "unknown here")
+    return KafkaError(
+        ErrorCode.UNSUPPORTED_VERSION,
+        f"{error}, at {where}. Software newer than {NEWEST_KNOWN} wrote this record, under metadata.version"
+        f" {metadata_version} ({name}). The metadata was not changed. Open the directory with the software that wrote"
+        f" it; to use it here, first lower its metadata.version there (kafka-features.sh downgrade --metadata"
+        f" {METADATA_VERSION_NAMES[LATEST_METADATA_VERSION]}) and wait for its next metadata snapshot",
+    )
 
 
 class SnapshotWriter:
@@ -120,10 +139,12 @@ def write(files: Files, directory: str, name: str, data: bytes | bytearray) -> N
 
 
 def parse(data: bytes, name: str) -> Snapshot:
-    """Read a snapshot's bytes. Raises DamagedSnapshotError."""
+    """Read a snapshot's bytes. Raises DamagedSnapshotError, and UNSUPPORTED_VERSION for records of newer software."""
     try:
         return _parse(data, name)
     except (KafkaError, DecodeError) as error:
+        if isinstance(error.__cause__, UnknownRecordError):
+            raise
         raise DamagedSnapshotError(f"{name}: {error}") from error
 
 
@@ -139,7 +160,11 @@ def _parse(data: bytes, name: str) -> Snapshot:
         end = position + header.size
         for record in decode_batch(data, position):
             if not header.is_control:
-                records.append(decode_metadata_record(record.value or b""))
+                try:
+                    records.append(decode_metadata_record(record.value or b""))
+                except UnknownRecordError as error:
+                    # The snapshot is whole: without this record an older one would stand in for it.
+                    raise unknown_record(f"record {record.offset} of {name}", _level(records), error) from error
                 continue
             kind = decode_control_key(record.key or b"")
             if kind is ControlType.SNAPSHOT_HEADER:
@@ -151,6 +176,12 @@ def _parse(data: bytes, name: str) -> Snapshot:
     if not ended or end != len(data):
         raise DamagedSnapshotError(f"{name}: it is cut off after {end} of {len(data)} bytes")
     return Snapshot(records, controls, timestamp_ms)
+
+
+def _level(records: list[Message]) -> int:
+    """The finalized metadata.version in the records; 0 if there is none."""
+    levels = [r.feature_level for r in records if isinstance(r, FeatureLevelRecord) and r.name == METADATA_VERSION]
+    return levels[-1] if levels else 0
 
 
 def list_ids(files: Files, directory: str) -> list[SnapshotId]:
@@ -172,5 +203,5 @@ def newest(files: Files, directory: str) -> tuple[SnapshotId, Snapshot] | None:
         try:
             return snapshot_id, parse(files.read(f"{directory}/{snapshot_id.file_name}"), snapshot_id.file_name)
         except DamagedSnapshotError as error:
-            logger.warning("Passing over the snapshot %s in %s", error, directory)
+            logger.warning("Skipping the snapshot %s in %s", error, directory)
     return None

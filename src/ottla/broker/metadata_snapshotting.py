@@ -15,6 +15,7 @@ from ottla.broker.metadata_snapshots import SnapshotId, SnapshotWriter
 from ottla.common.clock import Clock
 from ottla.common.completion import Completion
 from ottla.common.frozen import frozen
+from ottla.common.shortage import ShortageError
 from ottla.log.log import Log
 from ottla.metadata.features import record_version
 from ottla.metadata.image import MetadataImage
@@ -24,6 +25,8 @@ if TYPE_CHECKING:
     from ottla.config import BrokerConfig
 
 logger = logging.getLogger(__name__)
+
+_RETRY_MS = 60_000
 
 RunInThread = Callable[[Callable[[], None]], Completion[None]]
 
@@ -67,6 +70,8 @@ class Snapshotter:
         self._bytes = loaded.bytes_since_snapshot
         self._last_timestamp_ms = loaded.last_timestamp_ms
         self._began_ms = clock.wall_ms()
+        # When a snapshot that could not be written may be attempted again, by the steady clock; None after a success.
+        self._retry_ms: int | None = None
         self._writer: SnapshotWriter | None = None
         self._saving = False
 
@@ -86,6 +91,8 @@ class Snapshotter:
             self._remove(due)
 
     def _is_due(self, image: MetadataImage) -> bool:
+        if self._retry_ms is not None:
+            return self._clock.monotonic_ms() >= self._retry_ms
         if image.offset < self._end:
             return False
         interval_ms = self._settings.max_snapshot_interval_ms
@@ -96,6 +103,7 @@ class Snapshotter:
     def begin(self, image: MetadataImage) -> None:
         """Begin a snapshot of the committed image; `tick` carries it on."""
         snapshot_id = SnapshotId(image.offset + 1, image.epoch)
+        logger.info("Creating new KRaft snapshot file snapshot %s", snapshot_id.file_name)
         level = image.metadata_version
         self._began_ms = self._clock.wall_ms()
         self._writer = SnapshotWriter(
@@ -122,9 +130,11 @@ class Snapshotter:
             try:
                 done.result()
             except OSError as error:
-                logger.warning("No metadata snapshot could be written: %s", error)
+                logger.warning("Failed to write a metadata snapshot, it is retried: %s", error)
+                self._retry_ms = self._clock.monotonic_ms() + _RETRY_MS
                 return
-            logger.info("Wrote the metadata snapshot %s", writer.snapshot_id.file_name)
+            logger.info("Successfully wrote snapshot %s", writer.snapshot_id.file_name)
+            self._retry_ms = None
             if not self._log.closed:
                 self._clean()
 
@@ -139,7 +149,7 @@ class Snapshotter:
             try:
                 done.result()
             except OSError as error:
-                logger.warning("What is no longer part of the metadata log stays until the next start: %s", error)
+                logger.warning("Failed to delete old files of the metadata log; the next start retries: %s", error)
 
         self._run(remove).on_done(removed)
 
@@ -153,7 +163,13 @@ class Snapshotter:
         return Completion.of(None)
 
     def _clean(self) -> None:
-        """Let the oldest snapshots go while they are too much or too old, and the log up to the oldest kept."""
+        """Delete the oldest snapshots while they are too large or too old, and the log before the oldest left."""
+        try:
+            self._delete_old()
+        except (OSError, ShortageError) as error:
+            logger.warning("Old metadata snapshots stay until the next one: %s", error)
+
+    def _delete_old(self) -> None:
         directory, settings, files = self._log.directory, self._settings, self._log.files
         ids = snapshots.list_ids(files, directory)
         now_ms = self._clock.wall_ms()
@@ -173,5 +189,5 @@ class Snapshotter:
 
     def _shorten_log(self, offset: int, now_ms: int) -> None:
         if offset <= self._log.high_watermark:
-            self._log.delete_records_before(offset)
+            self._log.delete_records_before(offset, "snapshot generated")
             self._log.delete_old_segments(now_ms)

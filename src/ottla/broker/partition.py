@@ -141,7 +141,7 @@ class Partition:
         info = self.log.append_as_leader(batch, header, self.leader_epoch, now_ms, origin)
         if not info.duplicate:
             self._untold_bytes += len(batch)
-            if not self.log.needs_flush(now_ms):
+            if not self.log.needs_flush(now_ms) and not self.log.is_ahead_of_disk:
                 # Also while a flush runs: that one is of a rolled segment, and nobody waits for it.
                 self._advance(self.log.log_end_offset)
             elif not self._flushing:

@@ -1,15 +1,17 @@
 """The partitions of this node: kept equal to the metadata image, found by name or by topic id.
 
 `publish` is called with each new image, after its records were committed. It closes the partitions of deleted topics
-and hands changed settings on. New partitions are opened a few at a time, with the loop's other work in between, or as
-soon as somebody asks for one: thousands may be created at once. A log on disk that the image does not know is set
-aside, never deleted: it may hold someone's only copy.
+and hands changed settings on. What takes long for thousands of partitions is done a few at a time, with the loop's
+other work in between: logs of new partitions are opened (or as soon as a request needs one), those of deleted topics
+are set aside on disk, and topics get their changed settings. A log on disk that the image does not know is set aside,
+never deleted: it may hold someone's only copy.
 """
 
 from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterator
+from itertools import islice
 from typing import TYPE_CHECKING
 
 from ottla.broker.partition import Partition
@@ -18,6 +20,7 @@ from ottla.common.completion import Completion
 from ottla.common.errors import ErrorCode, KafkaError
 from ottla.common.ids import ZERO_UUID, TopicPartition, Uuid
 from ottla.common.named import NamedTuple
+from ottla.common.shortage import ShortageError, is_shortage
 from ottla.log.config import LogConfig
 from ottla.records import ProduceRules
 
@@ -29,8 +32,10 @@ logger = logging.getLogger(__name__)
 
 TopicValues = Callable[[str], dict[str, object]]
 """The effective settings of a topic by Kafka's names, typed."""
-# New logs opened in one go: two or three milliseconds.
-_SLICE = 16
+# Done in one go: two or three milliseconds each.
+_OPENED_AT_ONCE = 16
+_DELETED_AT_ONCE = 64
+_CONFIGURED_AT_ONCE = 64
 
 
 class Partitions:
@@ -62,7 +67,13 @@ class Partitions:
         # Known to the image and not opened yet, by topic; and what their topics' settings mean.
         self._unopened: dict[str, dict[int, None]] = {}
         self._settings: dict[str, TopicSettings] = {}
-        self._opening_later = False
+        self._going_on_later = False
+        # Of deleted topics, not set aside yet.
+        self._undeleted: dict[TopicPartition, None] = {}
+        # Topics whose partitions have not got their changed settings yet.
+        self._unconfigured: dict[str, None] = {}
+        # Those that a shortage of descriptors kept from being opened.
+        self._postponed: dict[str, dict[int, None]] = {}
 
     # -- finding -----------------------------------------------------------------------------------------------
 
@@ -93,6 +104,9 @@ class Partitions:
             yield from partitions.values()
 
     def _open_for(self, topic: str, index: int) -> Partition:
+        postponed = self._postponed.get(topic, {})
+        if index in postponed:
+            self._unopened.setdefault(topic, {})[index] = None
         unopened = self._unopened.get(topic)
         if unopened is not None and index in unopened:
             self._open(topic, index)
@@ -105,8 +119,8 @@ class Partitions:
         image = self._image
         known = image.topics_by_name.get(topic) if image is not None else None
         if known is not None and index in known.partitions:
-            # Its log directory failed: the partition is there but cannot be served.
-            return KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"The log directory of {topic}-{index} is offline")
+            # Its log directory failed, or there was no descriptor: the partition is there but cannot be served.
+            return KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"The log of {topic}-{index} is offline")
         return KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"{topic}-{index} does not exist")
 
     # -- following the metadata --------------------------------------------------------------------------------
@@ -120,6 +134,8 @@ class Partitions:
                 current = new.topics_by_name.get(name)
                 if current is None or current.topic_id != topic.topic_id:
                     self._remove(topic)
+            if self._undeleted:
+                self._delete_some()
             for name, topic in new.topics_by_name.items():
                 if old_topics.get(name) is not topic:
                     self._update(topic)
@@ -128,7 +144,7 @@ class Partitions:
         if old is not None and old.configs is not new.configs:
             self._reconfigure(old, new)
         if self._later is None:
-            self.open_all()
+            self._do_all()
         else:
             self._go_on_later()
 
@@ -136,36 +152,60 @@ class Partitions:
         for name in list(self._unopened):
             for index in list(self._unopened[name]):
                 if self._logs.get(TopicPartition(name, index)) is None:
-                    logger.error("%s-%d is offline: its log directory is not there", name, index)
+                    logger.error("Partition %s-%d is offline: its log directory is missing", name, index)
                     del self._unopened[name][index]
             if not self._unopened[name]:
                 del self._unopened[name]
 
     def open_all(self) -> None:
         """Open what is left to be opened."""
-        while self._unopened:
-            self._open_some()
+        while self.open_some():
+            pass
 
-    def _open_some(self) -> None:
-        for _ in range(_SLICE):
+    def open_some(self) -> bool:
+        """Open a few of those that are left to be opened; whether there were any."""
+        for _ in range(_OPENED_AT_ONCE):
             if not self._unopened:
-                return
+                return False
             topic, indices = next(iter(self._unopened.items()))
             self._open(topic, next(iter(indices)))
+        return True
 
     def _go_on_later(self) -> None:
-        if self._later is not None and self._unopened and not self._opening_later:
-            self._opening_later = True
-            self._later(self._open_slice)
+        is_left = self._unopened or self._undeleted or self._unconfigured
+        if self._later is not None and is_left and not self._going_on_later:
+            self._going_on_later = True
+            self._later(self._do_slice)
 
-    def _open_slice(self) -> None:
-        self._opening_later = False
-        self._open_some()
+    def _do_slice(self) -> None:
+        self._going_on_later = False
+        if self._unconfigured:
+            self._configure_some()
+        elif self._undeleted:
+            self._delete_some()
+        else:
+            self.open_some()
         self._go_on_later()
+
+    def _do_all(self) -> None:
+        while self._unconfigured:
+            self._configure_some()
+        while self._undeleted:
+            self._delete_some()
+        self.open_all()
+
+    def _delete_some(self) -> None:
+        some = list(islice(self._undeleted, _DELETED_AT_ONCE))
+        for topic_partition in some:
+            del self._undeleted[topic_partition]
+        self._logs.delete(some)
 
     def close(self) -> None:
         """Open nothing more: the logs are about to be closed."""
         self._unopened.clear()
+        while self._undeleted:
+            self._delete_some()
+        self._postponed.clear()
 
     def _remove(self, topic: TopicImage) -> None:
         self._by_id.pop(topic.topic_id, None)
@@ -175,9 +215,10 @@ class Partitions:
         for partition in partitions.values():
             partition.close()
         self._unopened.pop(topic.name, None)
+        self._postponed.pop(topic.name, None)
         # Also of those whose turn has not come, as after a start their logs are there, and of those that are offline:
         # a topic of the same name is made anew where there is a disk for it.
-        self._logs.delete([TopicPartition(topic.name, index) for index in topic.partitions])
+        self._undeleted.update(dict.fromkeys(TopicPartition(topic.name, index) for index in topic.partitions))
 
     def _update(self, topic: TopicImage) -> None:
         partitions = self._by_topic.setdefault(topic.name, {})
@@ -200,19 +241,27 @@ class Partitions:
             settings = self._settings[name] = TopicSettings.of(name, self._topic_values(name))
         unopened = self._unopened[name]
         del unopened[index]
+        self._postponed.get(name, {}).pop(index, None)
         if not unopened:
             del self._unopened[name], self._settings[name]
         topic_partition = TopicPartition(name, index)
+        if topic_partition in self._undeleted:  # of a deleted topic with the same name
+            del self._undeleted[topic_partition]
+            self._logs.delete([topic_partition])
         try:
             log = self._logs.get(topic_partition)
             if log is None:
-                log = self._logs.create(topic_partition, topic.topic_id, settings.log)
+                overrides = self._image.config(TOPIC_RESOURCE, name)
+                log = self._logs.create(topic_partition, topic.topic_id, settings.log, overrides)
             else:
                 log.reconfigure(settings.log)
                 if log.topic_id == ZERO_UUID:
                     log.adopt(topic.topic_id)
         except (KafkaError, OSError) as error:
-            logger.error("%s is offline: %s", topic_partition, error)  # noqa: TRY400 - for a person, not a bug
+            if isinstance(error, ShortageError) or (isinstance(error, OSError) and is_shortage(error)):
+                # Opened when a client asks for it and there is a descriptor again.
+                self._postponed.setdefault(name, {})[index] = None
+            logger.error("Partition %s is offline: %s", topic_partition, error)  # noqa: TRY400 - for a person, not a bug
             return
         image = topic.partitions[index]
         partition = Partition(
@@ -235,7 +284,13 @@ class Partitions:
         names = {name for kind, name in changed if kind == TOPIC_RESOURCE}
         if any(kind != TOPIC_RESOURCE for kind, _ in changed):
             names = set(self._by_topic)
-        for name in names:
+        self._unconfigured.update(dict.fromkeys(names))
+        if self._unconfigured:
+            self._configure_some()
+
+    def _configure_some(self) -> None:
+        for name in list(islice(self._unconfigured, _CONFIGURED_AT_ONCE)):
+            del self._unconfigured[name]
             partitions = self._by_topic.get(name)
             if not partitions:
                 continue

@@ -1,4 +1,4 @@
-"""Which APIs and versions this broker serves: what the dispatcher looks up, and what ApiVersions tells."""
+"""Which APIs and versions this broker and its controller serve, for the dispatcher and for ApiVersions."""
 
 from __future__ import annotations
 
@@ -49,3 +49,8 @@ SERVED: dict[int, tuple[int, int]] = {
 }
 # Version 6 is two-phase commit (KIP-939): unstable in Kafka too, and not advertised.
 SERVED[22] = (0, 5)
+
+# On a controller's listener stock Kafka serves other APIs than on a broker's: these are the ones of them served here.
+CONTROLLER_SERVED: dict[int, tuple[int, int]] = {
+    key: SERVED[key] for key in (18, 19, 20, 32, 33, 37, 43, 44, 45, 46, 55, 57, 60, 64)
+}

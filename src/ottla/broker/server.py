@@ -11,17 +11,22 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
-import socket
 from collections.abc import Callable, Collection
 from functools import cache
 from typing import TYPE_CHECKING, TypedDict
 
+from ottla import __version__
 from ottla.broker.broker import Broker, FlushThreads
 from ottla.broker.config_rules import BrokerConfigRules
+from ottla.broker.controller_log import log_changes
+from ottla.broker.descriptors import ReservedFiles
 from ottla.broker.dispatch import Dispatcher
 from ottla.broker.housekeeping import Housekeeping
+from ottla.broker.listening import Listeners
 from ottla.broker.metadata_log import MetadataShell
 from ottla.broker.metadata_snapshotting import MetadataLogSettings
+from ottla.broker.served import CONTROLLER_SERVED
+from ottla.broker.work import Worker
 from ottla.common.clock import Clock, SystemClock
 from ottla.common.completion import Completion
 from ottla.common.ids import OFFSETS_TOPIC, ZERO_UUID, TopicPartition, Uuid, uuid_to_text
@@ -33,9 +38,9 @@ from ottla.log.storage import check_meta, format_directory, read_meta
 from ottla.metadata.features import SUPPORTED_FEATURES
 from ottla.metadata.image import MetadataImage
 from ottla.network.connection import Connection, Dispatch
+from ottla.network.descriptors import cached_segments, open_file_limit
 from ottla.network.limits import Limits
 from ottla.network.server import Server
-from ottla.network.sockets import bind
 from ottla.protocol.messages.broker_registration import BrokerRegistrationRequest, Feature
 from ottla.protocol.messages.broker_registration import Listener as RegisteredListener
 from ottla.records import Codec
@@ -103,15 +108,15 @@ class Node:
         self._stop = stop
         self._wrap = wrap
         self._loop = asyncio.get_running_loop()
+        self._worker = Worker(clock, self._loop.call_soon)
         self._threads = FlushThreads(self._loop)
         # Whoever waits for metadata does not wait for the flushes of a thousand logs: one to sync, one for snapshots.
         self._metadata_threads = FlushThreads(self._loop, 2)
         self._housekeeping = Housekeeping(self._loop)
-        # For each listener one or more: a host may have several addresses.
-        self._sockets: list[list[socket.socket]] = []
+        self._listeners = Listeners(config)
         self._logs: LogManager | None = None
         self._metadata: MetadataShell | None = None
-        self._server: Server | None = None
+        self.network: Server | None = None
         self._cleaner: Cleaner | None = None
         self._groups: GroupRuntime | None = None
         self._started = False
@@ -124,6 +129,7 @@ class Node:
     async def start(self) -> Bootstrap:
         """Everything up to the first request; where clients may connect."""
         config = self.config
+        logger.info("[BrokerServer id=%d] Starting broker. Ottla version: %s", config.node_id, __version__)
         self._logs = logs = LogManager(
             config.log_dirs,
             self.clock,
@@ -131,13 +137,14 @@ class Node:
             on_directory_failed=self._directory_failed,
             files=self.files,
             in_background=self._threads.run,
+            max_open_files=cached_segments(open_file_limit()),
         )
         logs.acquire()
         lost = {home.path for home in logs.homes() if not home.online}
         cluster_id = identify(config, self.files, lost - {config.metadata_log_dir})
         for home in (each for each in logs.homes() if each.online):
             home.directory_id = _directory_id(self.files, home.path)
-        self._sockets = [bind(listener, config) for listener in config.listeners]
+        self._listeners.bind()
         self._metadata = metadata = MetadataShell.open(
             config.metadata_log_dir,
             node_id=config.node_id,
@@ -154,6 +161,7 @@ class Node:
             files=self.files,
             run_in_thread=self._metadata_threads.run,
             on_failure=lambda error: self._give_up(str(error)),
+            worker=self._worker,
         )
         self.broker = broker = Broker(
             config,
@@ -164,7 +172,9 @@ class Node:
             flush_threads=self._threads,
             make_groups=self._make_groups,
             later=self._loop.call_soon,
+            worker=self._worker,
         )
+        broker.controller_endpoints = self._listeners.advertised_controllers
         logs.load(cache(self._log_config), self._is_stray)
         missing = self._missing_directories()
         broker.partitions.directory_is_missing = bool(missing) or not all(home.online for home in logs.homes())
@@ -177,10 +187,10 @@ class Node:
             self._clock_jumped(chore)
         self._start_housekeeping()
         dispatcher = Dispatcher(broker)
-        self._server = Server(self._wrap(dispatcher) if self._wrap else dispatcher, Limits.from_config(broker.config))
-        for listener, sockets in zip(config.listeners, self._sockets, strict=True):
-            for sock in sockets:
-                await self._server.listen(listener.name, sock)
+        self.network = Server(self._wrap(dispatcher) if self._wrap else dispatcher, Limits.from_config(broker.config))
+        ReservedFiles.divide(logs, self.network)
+        self._listeners.open(self.network, Dispatcher(broker, CONTROLLER_SERVED))
+        logger.info("[BrokerServer id=%d] Transition from STARTING to STARTED", config.node_id)
         host, port = broker.advertised_endpoint(config.listeners[0].name)
         return Bootstrap(host, port)
 
@@ -204,8 +214,8 @@ class Node:
         missing = sorted(set(known.directories) - present) if known is not None else []
         for directory_id in missing:
             logger.error(
-                "The log directory with the id %s is missing: what was in it is offline until it is in log.dirs again,"
-                " or its topics are deleted",
+                "The log directory with id %s is missing: its partitions are offline until it is in log.dirs again"
+                " or their topics are deleted",
                 uuid_to_text(directory_id),
             )
         return missing
@@ -214,7 +224,6 @@ class Node:
         assert self._logs is not None
         assert self._metadata is not None
         homes = [home for home in self._logs.homes() if home.online]
-        ports = [sockets[0].getsockname()[1] for sockets in self._sockets]
         response = self._metadata.register(
             BrokerRegistrationRequest(
                 broker_id=self.config.node_id,
@@ -222,9 +231,9 @@ class Node:
                 incarnation_id=os.urandom(16),
                 listeners=[
                     RegisteredListener(
-                        name=listener.name, host=listener.host, port=listener.port or port, security_protocol=PLAINTEXT
+                        name=listener.name, host=listener.host, port=listener.port, security_protocol=PLAINTEXT
                     )
-                    for listener, port in zip(self.config.advertised, ports, strict=True)
+                    for listener in self._listeners.advertised
                 ],
                 features=[
                     Feature(name=name, min_supported_version=low, max_supported_version=high)
@@ -238,6 +247,8 @@ class Node:
         )
         if response.error_code:
             raise StorageError(f"The controller refused this broker with error {response.error_code}")
+        text = "[BrokerLifecycleManager id=%d] Successfully registered broker %d with broker epoch %d"
+        logger.info(text, self.config.node_id, self.config.node_id, response.broker_epoch)
 
     def _make_groups(self) -> GroupRuntime:
         # 10 ms of imports that only a start with groups has to wait for.
@@ -256,6 +267,7 @@ class Node:
             topic_id=broker.topic_id,
             codec=Codec(config.int("offsets.topic.compression.codec")),
             commit_timeout_ms=config.int("offsets.commit.timeout.ms"),
+            node_id=config.node_id,
         )
         return self._groups
 
@@ -266,10 +278,11 @@ class Node:
     def _publish(self, old: MetadataImage | None, new: MetadataImage) -> None:
         """Each new image goes to whoever keeps something equal to it, partitions before groups."""
         broker = self.broker
+        log_changes(self.config.node_id, old, new)
         broker.follow_configs(old, new)
         if old is None or old.configs is not new.configs:
-            if self._server is not None:
-                self._server.limits = Limits.from_config(broker.config)
+            if self.network is not None:
+                self.network.limits = Limits.from_config(broker.config)
             if self._cleaner is not None:
                 self._cleaner.configure(**_cleaner_settings(broker.config))
         broker.partitions.publish(old, new)
@@ -278,7 +291,7 @@ class Node:
             # By id: a topic that was deleted and made anew is another one.
             gone = {old.topics_by_id[topic_id].name for topic_id in old.topics_by_id.keys() - new.topics_by_id.keys()}
             if gone:
-                self._groups.topics_deleted(gone)
+                self._worker.submit(self._groups.topics_deleted(gone))
 
     # -- upkeep ------------------------------------------------------------------------------------------------
 
@@ -352,7 +365,7 @@ class Node:
         jump_s = (ahead_ms - before_ms) / 1000
         if abs(jump_s) < _JUMP_S:
             return False
-        logger.warning("The clock was set by %+d s: %s waits for its next turn", jump_s, chore)
+        logger.warning("The clock was set by %+d s: %s is skipped once", jump_s, chore)
         return True
 
     def _remove_deleted(self) -> None:
@@ -384,7 +397,7 @@ class Node:
 
     def drop_connections(self, chosen: Callable[[Connection], bool] = lambda _: True) -> int:
         """Close connections at once, whatever is in progress on them; how many."""
-        connections = [each for each in self._server.connections if chosen(each)] if self._server is not None else []
+        connections = [each for each in self.network.connections if chosen(each)] if self.network is not None else []
         for connection in connections:
             connection.abort()
         return len(connections)
@@ -417,20 +430,20 @@ class Node:
 
         Not `clean`: as a kill would leave it. Nothing is answered, nothing is synced, and the next start recovers.
         """
+        node_id = self.config.node_id
+        logger.info("[BrokerServer id=%d] Transition from STARTED to SHUTTING_DOWN", node_id)
         self._housekeeping.stop()
         if not clean:
             self.drop_connections()
-        if self._server is not None:
-            await self._server.close(ANSWER_WITHIN_S)
+        if self.network is not None:
+            await self.network.close(ANSWER_WITHIN_S)
         if self._cleaner is not None:
             self._cleaner.close()
         if self._groups is not None:
             self._groups.close()
         if self._started:
             self.broker.partitions.close()
-        for sockets in self._sockets:
-            for sock in sockets:
-                sock.close()
+        self._listeners.close()
         self._threads.close()
         self._metadata_threads.close()
         epoch = -1
@@ -443,6 +456,7 @@ class Node:
                 self._logs.close(epoch)
             else:
                 self._logs.abandon()
+        logger.info("[BrokerServer id=%d] shut down completed", node_id)
 
 
 def identify(config: BrokerConfig, files: Files | None = None, lost: Collection[str] = ()) -> str:

@@ -7,32 +7,32 @@ from __future__ import annotations
 
 import argparse
 import random
-import sys
 import time
 from array import array
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from ottla.cli.connect import add_connection_arguments, client_settings
 from ottla.cli.consume import whole
-from ottla.cli.output import Bar, Column, Output, add_output_arguments
+from ottla.cli.output import Column, Output, add_output_arguments, plain
 from ottla.cli.parsing import Verb, add_verbs, run_verb
 from ottla.cli.produce import add_sending_arguments, existing_topics, sending_settings
+from ottla.cli.progress import Progress
 from ottla.cli.terminal import Failure
 
 if TYPE_CHECKING:
-    from ottla.clients import Consumer
+    from ottla.clients import Consumer, Producer
 
 EXAMPLES = """
-ottla bench produce test --records 1000000 --size 100
+ottla bench produce test --create --records 100000 --size 100
 ottla bench consume test
 ottla bench e2e test --records 1000
 """
 _PRODUCE_EXAMPLES = """
-ottla bench produce test                 a million records of 100 bytes
-ottla bench produce test --rate 10000    latency under a steady load
-ottla bench produce test --size 1000 -z zstd --acks 1 -X linger.ms=20
-ottla bench produce test --json | jq .records_per_second
+ottla bench produce test --create        a million records of 100 bytes
+ottla bench produce test --rate 10000 --records 20000     a steady load
+ottla bench produce test --records 100000 -z zstd -X linger.ms=20
+ottla bench produce test --records 9999 --json | jq .records_per_second
 """
 _CONSUME_EXAMPLES = """
 ottla bench consume test                          all that is there
@@ -73,7 +73,7 @@ def _produce_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--keys", type=whole, default=0, metavar="N", help="so many different keys; default: none")
     add_sending_arguments(parser)
     add_output_arguments(parser)
-    add_connection_arguments(parser)
+    add_connection_arguments(parser, "producer")
 
 
 def _consume_arguments(parser: argparse.ArgumentParser) -> None:
@@ -81,7 +81,7 @@ def _consume_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--records", type=whole, metavar="N", help="end after so many; default: all that is there")
     parser.add_argument("--arrow", action="store_true", help="read Arrow batches (needs pyarrow)")
     add_output_arguments(parser)
-    add_connection_arguments(parser)
+    add_connection_arguments(parser, "consumer")
 
 
 def _e2e_arguments(parser: argparse.ArgumentParser) -> None:
@@ -90,7 +90,7 @@ def _e2e_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--size", type=whole, default=100, metavar="BYTES", help="of a value; default: %(default)s")
     add_sending_arguments(parser, with_rate=False)
     add_output_arguments(parser)
-    add_connection_arguments(parser)
+    add_connection_arguments(parser, "producer", "consumer")
 
 
 def _produce(options: argparse.Namespace) -> int:
@@ -101,18 +101,47 @@ def _produce(options: argparse.Namespace) -> int:
     values = _values(options.size)
     latencies = array("d")
     sent = _Sent(latencies)
+    bar = _bar(options, options.records)
     with Producer(sending_settings(options)) as producer:
         producer.send(options.topic, b"warm-up").result()
-        bar = _bar(options, options.records)
-        started_s, started_cpu_s = time.perf_counter(), time.process_time()
+        run = _Run(bar)
+        run.complete(lambda: sent.run(producer, options, values, bar))
+        was_flushed = run.complete(producer.flush)
+        run.stop()
+        if not was_flushed:
+            producer.close(0.0)  # a second interrupt: leaving the block would wait once more
+        acknowledged = sent.acknowledged(all_ended=was_flushed)
+    _report(options, run, acknowledged, acknowledged * options.size, latencies, failed=sent.failed)
+    return run.exit_code(failed=sent.failed)
+
+
+class _Run:
+    """Times one measurement; an interrupt ends it, and what was measured by then counts."""
+
+    def __init__(self, bar: Progress) -> None:
+        self._bar = bar
+        self.interrupted = False
+        self.took_s = self.cpu_s = 0.0
+        self.start_s, self._start_cpu_s = time.perf_counter(), time.process_time()
+
+    def complete(self, work: Callable[[], object]) -> bool:
+        """Do the work; returns whether it ended without an interrupt."""
         try:
-            sent.run(producer, options, values, bar, started_s)
+            work()
+        except KeyboardInterrupt:
+            self.interrupted = True
+            return False
         finally:
-            bar.clear()
-        producer.flush()
-        took_s, cpu_s = time.perf_counter() - started_s, time.process_time() - started_cpu_s
-    _report(options, options.records, options.records * options.size, took_s, cpu_s, latencies, failed=sent.failed)
-    return 1 if sent.failed else 0
+            self._bar.clear()
+        return True
+
+    def stop(self) -> None:
+        """Take the time."""
+        self.took_s, self.cpu_s = time.perf_counter() - self.start_s, time.process_time() - self._start_cpu_s
+
+    def exit_code(self, *, failed: int = 0) -> int:
+        """130 after an interrupt, 1 if records failed."""
+        return 130 if self.interrupted else 1 if failed else 0
 
 
 class _Sent:
@@ -120,25 +149,36 @@ class _Sent:
 
     def __init__(self, latencies: array[float]) -> None:
         self._latencies = latencies
+        self._every = 1
+        self.count = 0
         self.failed = 0
 
-    def run(
-        self, producer: Any, options: argparse.Namespace, values: Sequence[bytes], bar: Bar, start_s: float
-    ) -> None:
-        every = max(1, options.records // _SAMPLES)
+    def acknowledged(self, *, all_ended: bool) -> int:
+        """How many records were acknowledged: exact if all have ended, else by those that were timed."""
+        return self.count - self.failed if all_ended else min(self.count, len(self._latencies) * self._every)
+
+    def run(self, producer: Any, options: argparse.Namespace, values: Sequence[bytes], bar: Progress) -> None:
+        every = self._every = max(1, options.records // _SAMPLES)
         send, topic, rate, clock = producer.send, options.topic, options.rate, time.perf_counter
         keys = [b"key-%d" % number for number in range(options.keys)]
-        for number in range(options.records):
-            value = values[number % _PATTERNS]
-            key = keys[number % len(keys)] if keys else None
-            if number % every == 0:
-                send(topic, value, key, callback=self._timed(clock(), every))
-            else:
-                send(topic, value, key)
-            if number % 1024 == 0:
-                bar.advance(1024)
-            if rate is not None and (ahead_s := number / rate - (clock() - start_s)) > 0.001:
-                time.sleep(ahead_s)
+        step = 1024 if rate is None else 1
+        start_s = clock()
+        count = 0
+        try:
+            for number in range(options.records):
+                value = values[number % _PATTERNS]
+                key = keys[number % len(keys)] if keys else None
+                if number % every == 0:
+                    send(topic, value, key, callback=self._timed(clock(), every))
+                else:
+                    send(topic, value, key)
+                count = number + 1
+                if number % step == 0:
+                    bar.advance(step, step * options.size)
+                if rate is not None and (ahead_s := number / rate - (clock() - start_s)) > 0.001:
+                    time.sleep(ahead_s)
+        finally:
+            self.count = count
 
     def _timed(self, sent_s: float, stands_for: int) -> Any:
         def done(delivery: Any) -> None:
@@ -161,25 +201,34 @@ def _consume(options: argparse.Namespace) -> int:
         wanted = there if options.records is None else min(options.records, there)
         poll = _arrow_poll(consumer) if options.arrow else _poll(consumer)
         bar = _bar(options, wanted)
-        started_s, started_cpu_s = time.perf_counter(), time.process_time()
-        records = size = 0
-        first_s = None
-        quiet_since_s = started_s
-        while records < wanted:
-            count, amount = poll()
+        run, read = _Run(bar), _Read()
+        run.complete(
+            lambda: read.run(run, bar, poll, wanted, lambda: all(consumer.position(tp) >= end[tp] for tp in tps))
+        )
+        run.stop()
+    first_ms = None if read.first_s is None else round(read.first_s * 1e3, 3)
+    _report(options, run, read.records, read.size, array("d"), first_record_ms=first_ms)
+    return run.exit_code()
+
+
+class _Read:
+    """Counts what polls bring."""
+
+    def __init__(self) -> None:
+        self.records = self.size = 0
+        self.first_s: float | None = None
+
+    def run(self, run: _Run, bar: Progress, poll: Any, wanted: int, at_end: Callable[[], bool]) -> None:
+        quiet_since_s = run.start_s
+        while self.records < wanted:
+            count, size = poll()
             now_s = time.perf_counter()
             if count:
-                first_s = now_s - started_s if first_s is None else first_s
-                records, size, quiet_since_s = records + count, size + amount, now_s
-                bar.advance(count)
-            elif now_s - quiet_since_s > 5 or all(consumer.position(tp) >= end[tp] for tp in tps):
-                break  # the offsets that are left hold no records: markers, or compacted away
-        took_s, cpu_s = time.perf_counter() - started_s, time.process_time() - started_cpu_s
-        bar.clear()
-    _report(
-        options, records, size, took_s, cpu_s, array("d"), first_record_ms=None if first_s is None else first_s * 1e3
-    )
-    return 0
+                self.first_s = now_s - run.start_s if self.first_s is None else self.first_s
+                self.records, self.size, quiet_since_s = self.records + count, self.size + size, now_s
+                bar.advance(count, size)
+            elif now_s - quiet_since_s > 5 or at_end():
+                return  # the offsets that are left hold no records: markers, or compacted away
 
 
 def _poll(consumer: Consumer) -> Any:
@@ -217,18 +266,30 @@ def _e2e(options: argparse.Namespace) -> int:
         consumer.assign([(options.topic, place.partition)])
         consumer.seek_to_end()
         consumer.position((options.topic, place.partition))
-        started_s, started_cpu_s = time.perf_counter(), time.process_time()
-        for number in range(options.records):
-            value = b"%08d" % number + values[number % _PATTERNS][8:]
-            sent_s = time.perf_counter()
-            producer.send(options.topic, value, partition=place.partition).result()
-            _await(consumer, value)
-            latencies.append(time.perf_counter() - sent_s)
-            bar.advance()
-        took_s, cpu_s = time.perf_counter() - started_s, time.process_time() - started_cpu_s
-        bar.clear()
-    _report(options, options.records, options.records * len(values[0]), took_s, cpu_s, latencies)
-    return 0
+        run = _Run(bar)
+        run.complete(lambda: _pass_on(producer, consumer, options, values, place.partition, latencies, bar))
+        run.stop()
+    _report(options, run, len(latencies), len(latencies) * len(values[0]), latencies)
+    return run.exit_code()
+
+
+def _pass_on(
+    producer: Producer,
+    consumer: Consumer,
+    options: argparse.Namespace,
+    values: Sequence[bytes],
+    partition: int,
+    latencies: array[float],
+    bar: Progress,
+) -> None:
+    """Send each record and wait until it is read."""
+    for number in range(options.records):
+        value = b"%08d" % number + values[number % _PATTERNS][8:]
+        sent_s = time.perf_counter()
+        producer.send(options.topic, value, partition=partition).result()
+        _await(consumer, value)
+        latencies.append(time.perf_counter() - sent_s)
+        bar.advance(1, len(value))
 
 
 def _await(consumer: Consumer, value: bytes) -> None:
@@ -243,8 +304,6 @@ def _reader(options: argparse.Namespace) -> Consumer:
     from ottla.clients import Consumer
 
     settings = client_settings(options, "consumer")
-    for name in ("group.id", "group.instance.id"):
-        settings.pop(name, None)
     settings["allow.auto.create.topics"] = False
     settings["enable.auto.commit"] = False
     settings.setdefault("max.partition.fetch.bytes", 4 << 20)
@@ -266,19 +325,14 @@ def _values(size: int) -> list[bytes]:
     return [bytes(chance.choices(letters, k=size)) for _ in range(_PATTERNS)]
 
 
-def _bar(options: argparse.Namespace, total: int) -> Bar:
-    return Bar(total, "records", shown=not options.json and sys.stderr.isatty())
+def _bar(options: argparse.Namespace, total: int) -> Progress:
+    return Progress("records", total=total, shown=not options.json)
 
 
 def _report(
-    options: argparse.Namespace,
-    records: int,
-    size: int,
-    took_s: float,
-    cpu_s: float,
-    latencies: Sequence[float],
-    **more: object,
+    options: argparse.Namespace, run: _Run, records: int, size: int, latencies: Sequence[float], **more: object
 ) -> None:
+    took_s, cpu_s = run.took_s, run.cpu_s
     row: dict[str, Any] = {
         "records": records,
         "bytes": size,
@@ -290,6 +344,8 @@ def _report(
     if latencies:
         row.update(_percentiles(latencies))
     row.update({name: value for name, value in more.items() if value})
+    if run.interrupted:
+        row["interrupted"] = True
     Output(options).record(row, [_column(name) for name in row])
 
 
@@ -311,7 +367,7 @@ def _column(name: str) -> Column:
     heading = headings.get(name)
     if heading is None:
         heading = f"latency {name.removesuffix('_ms')}" if name.endswith("_ms") else name
-    return Column(name, heading, lambda value: _shown(name, value))
+    return Column(name, heading, plain if name == "interrupted" else lambda value: _shown(name, value))
 
 
 def _shown(name: str, value: float) -> str:

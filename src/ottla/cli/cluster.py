@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 EXAMPLES = """
 ottla cluster
-ottla cluster -b broker1:9092 --json | jq '.brokers[].host'
+ottla cluster -b 127.0.0.1:9092 --json | jq '.brokers[].host'
 ottla cluster --only log-dirs
 """
 

@@ -10,8 +10,8 @@ from typing import NamedTuple
 
 EXAMPLES = """
 eval "$(ottla completion bash)"      in ~/.bashrc
-ottla completion zsh > "${fpath[1]}/_ottla"
-ottla completion fish > ~/.config/fish/completions/ottla.fish
+source <(ottla completion zsh)       in ~/.zshrc, after compinit
+ottla completion fish | source       in ~/.config/fish/config.fish
 """
 
 SHELLS = ("bash", "zsh", "fish")

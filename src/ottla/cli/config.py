@@ -71,8 +71,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
                 ottla config set topic orders retention.ms=7d max.message.bytes=4MiB
                 ottla config set topic orders cleanup.policy+=compact
                 ottla config set broker default log.cleaner.threads=2 --dry-run
-                ottla config set group billing consumer.session.timeout.ms=30s
-                ottla config set client importer producer_byte_rate=1MiB
+                ottla config set group billing consumer.session.timeout.ms=50s
                 """,
             ),
             "unset": Verb(

@@ -10,23 +10,30 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from ottla.cli.terminal import Failure
+from ottla.cli.terminal import Failure, warn_of_clients
 
 if TYPE_CHECKING:
     from ottla.clients.admin import Admin
 
-DEFAULT_BOOTSTRAP = "127.0.0.1:9092"
+DEFAULT_PORT = 9092
+DEFAULT_BOOTSTRAP = f"127.0.0.1:{DEFAULT_PORT}"
 REFUSED_S, SILENT_S = 2.0, 15.0
+_DEFINITE = ("refused", "TLS handshake", "at the first request")  # of a connection's problem: time will not change it
 
 
-def add_connection_arguments(parser: argparse.ArgumentParser) -> None:
-    """The options that say which cluster, and how to talk to it."""
+def add_connection_arguments(parser: argparse.ArgumentParser, *kinds: str) -> None:
+    """The options that say which cluster, and how to talk to it.
+
+    `kinds` are the clients that the command uses besides an admin client: "producer", "consumer". `-X` takes the
+    settings of these, and no others.
+    """
     group = parser.add_argument_group("connection")
     group.add_argument(
         "-b",
         "--bootstrap-server",
         metavar="HOST:PORT,..",
-        help=f"some brokers; default: $OTTLA_BOOTSTRAP, the profile's, or {DEFAULT_BOOTSTRAP}",
+        help=f"some brokers (without a port: {DEFAULT_PORT}); default: $OTTLA_BOOTSTRAP, the profile's, or "
+        f"{DEFAULT_BOOTSTRAP}",
     )
     group.add_argument("--profile", metavar="NAME", help="a cluster from `ottla profile`; default: $OTTLA_PROFILE")
     group.add_argument("--command-config", metavar="FILE", help="a properties file with settings of Kafka's clients")
@@ -36,37 +43,60 @@ def add_connection_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="NAME=VALUE",
         action="append",
         default=[],
-        help="one client setting, by Kafka's name; may be repeated",
+        help=f"a setting of the {kinds[0] if kinds else 'admin client'}, by Kafka's name; may be repeated"
+        if len(kinds) < 2
+        else f"a setting of the {' or '.join(kinds)}, by Kafka's name; may be repeated",
     )
+    parser.set_defaults(client_kinds=kinds or ("admin",))
 
 
 def client_settings(options: argparse.Namespace, kind: str = "admin") -> dict[str, object]:
-    """The settings asked for, by Kafka's names; raises Failure with exit code 2 if they cannot be read.
+    """The settings for a client of this `kind`, by Kafka's names; raises Failure with exit code 2 if one is wrong.
 
-    `kind` is the client that they are for: "admin", "producer", "consumer". What a file or a profile holds for one of
-    the other two is left out; everything else is passed on, so that the client itself refuses what it does not know.
+    `kind` is "admin", "producer" or "consumer". A file or profile is shared by all commands: its settings of other
+    kinds are skipped. `-X` is for this command: each must be a setting of a client that the command uses.
     """
+    from ottla.cli import client_kinds
+
+    warn_of_clients()
     shared = _of_profile(options)
     if options.command_config:
         shared.update(settings_of_file(options.command_config))
-    settings = _for_kind(shared, kind)
-    if options.bootstrap_server:
+    settings = client_kinds.shared(shared, kind)
+    if options.bootstrap_server is not None:
+        if not options.bootstrap_server.strip(" ,"):
+            raise Failure("-b is empty", "It names brokers: -b HOST:PORT,...", exit_code=2)
         settings["bootstrap.servers"] = options.bootstrap_server
-    for text in options.client_settings:
-        name, separator, value = text.partition("=")
-        if not separator or not name.strip():
-            raise Failure(f"-X {text!r} is not of the form NAME=VALUE", exit_code=2)
-        settings[name.strip().replace("_", ".")] = value
+    settings.update(client_kinds.given(options.client_settings, options.client_kinds, kind))
     settings.setdefault("bootstrap.servers", DEFAULT_BOOTSTRAP)
+    settings["bootstrap.servers"] = _with_ports(settings["bootstrap.servers"])
     settings.setdefault("client.id", f"ottla-cli-{os.getpid()}")
     return settings
+
+
+def _with_ports(servers: object) -> object:
+    """The servers, with the default port for each that has none; the client refuses what is malformed."""
+    each = servers.split(",") if isinstance(servers, str) else servers
+    if not isinstance(each, list) or not all(isinstance(server, str) for server in each):
+        return servers
+    return ",".join(map(_with_port, map(str.strip, each)))
+
+
+def _with_port(server: str) -> str:
+    address = server.rpartition("://")[2]
+    if address.count(":") > 1 and not address.startswith("["):
+        raise Failure(
+            f"{server!r} is not HOST:PORT", f"An IPv6 address has brackets: [::1]:{DEFAULT_PORT}", exit_code=2
+        )
+    has_port = ":" in address.rpartition("]")[2]
+    return server if not address or has_port else f"{server}:{DEFAULT_PORT}"
 
 
 @contextmanager
 def open_admin(options: argparse.Namespace) -> Iterator["Admin"]:
     """An admin client of that cluster, connected; raises what its calls raise.
 
-    Brokers that are slow get 15 seconds, but where nothing listens a person need not wait for what is not there.
+    Brokers that are slow get 15 seconds. Where nothing listens, or something that does not speak the protocol, 2 do.
     """
     from ottla.clients.admin import Admin
     from ottla.clients.errors import BrokerUnavailable
@@ -80,7 +110,7 @@ def open_admin(options: argparse.Namespace) -> Iterator["Admin"]:
             admin.start(min(REFUSED_S, most_s))
         except BrokerUnavailable as error:
             problems = str(error).partition(": ")[2].split("; ")
-            if not error.retriable or all("refused" in problem for problem in problems):
+            if not error.retriable or all(any(word in problem for word in _DEFINITE) for problem in problems):
                 raise
             admin.start(max(0.001, min(SILENT_S, most_s) - REFUSED_S))
         yield admin
@@ -112,23 +142,3 @@ def settings_of_file(path: str) -> dict[str, str]:
         raise Failure(f"the file {path} cannot be read: {error.strerror}", exit_code=2) from error
     except ValueError as error:
         raise Failure(str(error), exit_code=2) from error
-
-
-def _for_kind(settings: dict[str, object], kind: str) -> dict[str, object]:
-    """The settings without those that only clients of another kind have."""
-    from ottla.clients.options import COMMON_OPTIONS
-
-    settings = {name.replace("_", "."): value for name, value in settings.items()}
-    common = {option.name for option in COMMON_OPTIONS}
-    if common.issuperset(settings):
-        return settings
-    from ottla.clients.consumer.options import CONSUMER_OPTIONS
-    from ottla.clients.producer.settings import PRODUCER_OPTIONS
-
-    known = {
-        "admin": common,
-        "producer": {o.name for o in PRODUCER_OPTIONS},
-        "consumer": {o.name for o in CONSUMER_OPTIONS},
-    }
-    elsewhere = set().union(*known.values()) - known[kind]
-    return {name: value for name, value in settings.items() if name not in elsewhere}

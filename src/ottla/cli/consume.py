@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 
 from ottla.cli.connect import add_connection_arguments, client_settings, open_admin
 from ottla.cli.names import choose, is_pattern, missing
+from ottla.cli.progress import Progress, output_is_a_file
 from ottla.cli.terminal import Failure, Style
 
 if TYPE_CHECKING:
@@ -26,15 +27,15 @@ if TYPE_CHECKING:
 EXAMPLES = r"""
 ottla consume orders                        all there is, then what comes
 ottla consume orders -e --json | jq .value  all there is, as JSON lines
-ottla consume orders -o @-1h -n 20          20 records of the last hour
+ottla consume orders -e -o @-1h             those of the last hour
 ottla consume orders -o @2026-01-31T12:00 --until 2026-01-31T13:00
-ottla consume 'orders-*' payments -e -f '%t[%p]@%o %T{iso} %k=%v\n'
-ottla consume orders --partition 0,2-3 -o +100
-ottla consume orders --group billing -n 10  10 records, and a commit
-ottla consume old -e --json | ottla produce new --json
+ottla consume 'ord*' -e -f '%t[%p]@%o %T{iso} %k=%v\n'
+ottla consume orders -e -p 0,2-3 -o +100    from the 101st of each
+ottla consume orders -e --group billing     new ones only, and a commit
+ottla consume orders -e --json | ottla produce copy --json -p any --create
 """
 
-SOON_S = 2.0
+SOON_S = 0.5
 """A broker that has not answered by then is looked at more closely: perhaps there is none."""
 
 FORMAT_HELP = r"""how a record is written: %%t topic %%p partition %%o offset %%T timestamp %%k key %%v value
@@ -79,7 +80,7 @@ def add_reading_arguments(parser: argparse.ArgumentParser) -> None:
     group.add_argument("--null", metavar="TEXT", default="", help="what -f writes for a null key or value")
     group.add_argument("--json", "-J", action="store_true", help="a JSON object per line; not UTF-8: value_base64")
     group.add_argument("--json-value", action="store_true", help="the same, with values that are JSON as they are")
-    add_connection_arguments(parser)
+    add_connection_arguments(parser, "consumer")
 
 
 def whole(text: str) -> int:
@@ -123,10 +124,11 @@ def read(options: argparse.Namespace, *, offset: str, last: int | None, count: i
     until_ms = parse_moment(options.until) if options.until else None
     limits = Limits(count, None, until_ms, _pattern(options.grep))
     partitions = parse_partitions(options.partition)
-    sink_for = _sinks(options)
-    with _consumer(options, where.kind) as consumer:
+    bar = Progress("records", shown=output_is_a_file())
+    sink_for = _sinks(options, bar)
+    with _consumer(options, where.kind) as consumer, bar.cleared():
         if getattr(options, "group", None):
-            return _in_group(consumer, options, sink_for, limits)
+            return _in_group(consumer, options, sink_for, limits, bar)
         tps = _partitions(consumer, options, partitions)
         sink = sink_for(len({tp.topic for tp in tps}) > 1)
         first, end = consumer.beginning_offsets(tps), consumer.end_offsets(tps)
@@ -142,7 +144,7 @@ def read(options: argparse.Namespace, *, offset: str, last: int | None, count: i
                 limits = limits._replace(most=None if count is None else count - written)
             if options.exit_at_end or is_over:
                 limits = limits._replace(ends=end)
-            follower = Follower(consumer, sink, limits, stopping, lambda: _there(consumer, options, partitions))
+            follower = Follower(consumer, sink, limits, stopping, bar, lambda: _there(consumer, options, partitions))
             follower.run(starts)
         return 130 if stopping.asked else 1 if corrupt + follower.corrupt else 0
 
@@ -167,7 +169,9 @@ def _show_last(
     return len(chosen), follower.corrupt
 
 
-def _in_group(consumer: Consumer, options: argparse.Namespace, sink_for: Callable[[bool], Sink], limits: Limits) -> int:
+def _in_group(
+    consumer: Consumer, options: argparse.Namespace, sink_for: Callable[[bool], Sink], limits: Limits, bar: Progress
+) -> int:
     from ottla.cli.follow import Follower, stopping_on_interrupt
 
     topics: list[str] | None = None
@@ -183,15 +187,13 @@ def _in_group(consumer: Consumer, options: argparse.Namespace, sink_for: Callabl
         limits = limits._replace(ends=consumer.end_offsets(_partitions(consumer, options, [])))
     sink = sink_for(topics is None or len(topics) > 1)
     with stopping_on_interrupt() as stopping:
-        follower = Follower(consumer, sink, limits, stopping)
+        follower = Follower(consumer, sink, limits, stopping, bar)
         follower.run_in_group(topics, pattern)
     return 130 if stopping.asked else 1 if follower.corrupt else 0
 
 
 def _consumer(options: argparse.Namespace, place: str) -> Consumer:
     settings = client_settings(options, "consumer")
-    for name in ("group.id", "group.instance.id"):
-        settings.pop(name, None)  # of a profile: without --group no group is touched
     group = getattr(options, "group", None)
     if group:
         settings["group.id"] = group
@@ -259,20 +261,22 @@ def _compiled(text: str, what: str) -> re.Pattern[str]:
         raise Failure(f"{what}: {text!r} is not a regular expression: {error}", exit_code=2) from error
 
 
-def _sinks(options: argparse.Namespace) -> Callable[[bool], Sink]:
+def _sinks(options: argparse.Namespace, bar: Progress) -> Callable[[bool], Sink]:
     """What makes the sink, once it is known whether there are several topics; raises Failure for a wrong format."""
     out = sys.stdout.buffer
     on_terminal = sys.stdout.isatty()
 
     def sink(lines: Callable[[Sequence[Record]], bytes]) -> Sink:
         def put(records: Sequence[Record]) -> None:
-            out.write(lines(records))
+            data = lines(records)
+            out.write(data)
             out.flush()
+            bar.advance(len(records), len(data))
 
         return put
 
     if options.json or options.json_value:
-        if options.format:
+        if options.format is not None:
             raise Failure("--json and -f both say how records are written", exit_code=2)
         from ottla.cli.formats.escaping import for_terminal
         from ottla.cli.formats.json_lines import write_lines
@@ -282,7 +286,7 @@ def _sinks(options: argparse.Namespace) -> Callable[[bool], Sink]:
             return (for_terminal(text) if on_terminal else text).encode()
 
         return lambda _: sink(as_json)
-    if on_terminal and not options.format:
+    if on_terminal and options.format is None:
         from ottla.cli.formats.people import PeopleWriter
 
         def for_people(with_topic: bool) -> Sink:
@@ -290,12 +294,9 @@ def _sinks(options: argparse.Namespace) -> Callable[[bool], Sink]:
             return sink(lambda records: writer.lines(records).encode())
 
         return for_people
-    from ottla.cli.formats.template import FormatError, parse
+    from ottla.cli.formats.template import parse_format
     from ottla.cli.formats.writing import Writer, for_terminal_only
 
-    try:
-        parts = parse(options.format or r"%v\n")
-    except FormatError as error:
-        raise Failure(str(error), exit_code=2) from error
+    parts = parse_format(r"%v\n" if options.format is None else options.format)
     writer = Writer(for_terminal_only(parts) if on_terminal else parts, null=os.fsencode(options.null))
     return lambda _: sink(writer.lines)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import sys
 from collections import deque
+from collections.abc import Callable
 from typing import TYPE_CHECKING, BinaryIO, Protocol
 
 from ottla.cli import human
@@ -35,11 +36,26 @@ class Delivery(Protocol):
 _Chunk = tuple[str, list[int], list[Delivery]]
 
 
+def reason(error: Exception) -> str:
+    """Why a record failed, in one line, and what can be done about it."""
+    from ottla.clients.errors import MessageTooLarge
+
+    text = " ".join(str(error).split()) or type(error).__name__
+    if isinstance(error, MessageTooLarge):
+        if "max.request.size" in text:
+            return f"{text}; -X max.request.size=BYTES allows more"
+        if "max.message.bytes" in text:
+            return f"{text}; `ottla topic alter TOPIC --config max.message.bytes=BYTES` allows more"
+    return text
+
+
 class Deliveries:
     """Keeps the futures of records in the order in which they were sent, and lets them go as they are settled."""
 
-    def __init__(self, out: BinaryIO, *, verbose: bool, as_json: bool) -> None:
+    def __init__(self, out: BinaryIO, *, verbose: bool, as_json: bool, say: Callable[[str], None]) -> None:
+        """`say` prints a line about a record that failed."""
         self._out = out
+        self._say = say
         self._verbose = verbose
         self._as_json = as_json
         self._open: deque[_Chunk] = deque()
@@ -82,9 +98,9 @@ class Deliveries:
         """A line that was not sent, and why."""
         self.failed += 1
         if self.failed <= _MOST_TOLD:
-            print(Style.of(sys.stderr).red(f"ottla: {source}{number}: {why}"), file=sys.stderr)
+            self._say(Style.of(sys.stderr).red(f"ottla: {source}{number}: {why}"))
         elif self.failed == _MOST_TOLD + 1:
-            print("       more of them are only counted", file=sys.stderr)
+            self._say("       more of them are only counted")
 
     def summary(self, took_s: float) -> str:
         """One line for people."""
@@ -107,7 +123,7 @@ class Deliveries:
         for number, delivery in zip(numbers, deliveries, strict=True):
             error = delivery.exception()
             if error is not None:
-                self.refused(source, number, " ".join(str(error).split()) or type(error).__name__)
+                self.refused(source, number, reason(error))
                 continue
             self.acknowledged += 1
             if last is None or delivery.partition != last.partition or delivery.topic != last.topic:

@@ -31,7 +31,7 @@ def _line(error: Exception) -> str:
 
 def _advice(error: errors.ClientError) -> tuple[str, ...]:
     if isinstance(error, errors.BrokerUnavailable):
-        return ("Is a broker running there? `ottla up` starts one; -b HOST:PORT names another.",)
+        return _unreachable(error)
     if isinstance(error, errors.UnknownTopicOrPartition):
         return ("`ottla topic list` shows the topics that there are.",)
     if isinstance(error, errors.GroupNotFound):
@@ -47,3 +47,18 @@ def _advice(error: errors.ClientError) -> tuple[str, ...]:
     if isinstance(error, (errors.RequestTimedOut, errors.ConnectionLost)):
         return ("It may have been done all the same: look before you try again.",)
     return ()
+
+
+def _unreachable(error: errors.BrokerUnavailable) -> tuple[str, ...]:
+    if isinstance(error, errors.TlsFailed):
+        return ()  # the message names the setting
+    text = str(error)
+    if "TLS handshake" in text:
+        return ("-X security.protocol=PLAINTEXT connects without TLS; -b HOST:PORT names another listener.",)
+    if "want TLS" in text:
+        return ("-X security.protocol=SSL connects with TLS; -b HOST:PORT names another listener.",)
+    if "does not answer" in text:
+        return ("Is it the port of a broker? -b HOST:PORT names another.",)
+    if "resolves to nothing" in text:
+        return ("Check the name; -b HOST:PORT names another broker.",)
+    return ("Is a broker running there? `ottla up` starts one; -b HOST:PORT names another.",)

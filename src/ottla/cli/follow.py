@@ -17,6 +17,7 @@ from itertools import groupby
 from types import FrameType
 from typing import TYPE_CHECKING, NamedTuple
 
+from ottla.cli.progress import Progress
 from ottla.cli.terminal import Style
 
 if TYPE_CHECKING:
@@ -70,10 +71,22 @@ class Follower:
     """One reading from start to end. `written` counts what the sink got."""
 
     def __init__(
-        self, consumer: Consumer, sink: Sink, limits: Limits, stopping: Stopping, discover: Discover | None = None
+        self,
+        consumer: Consumer,
+        sink: Sink,
+        limits: Limits,
+        stopping: Stopping,
+        bar: Progress | None = None,
+        discover: Discover | None = None,
     ) -> None:
-        """`discover` gives the partitions that there are by then: new ones are read from their beginning."""
+        """`discover` returns the partitions that exist by then: new ones are read from their beginning.
+
+        The sink advances `bar`; the follower keeps it up to date while no records arrive.
+        """
         self._consumer = consumer
+        self._bar = Progress("records", shown=False) if bar is None else bar
+        self._read_offsets = 0
+        self._reached: dict[TopicPartition, int] = {}
         self._discover = discover
         self._discover_at_s = time.monotonic() + DISCOVER_EVERY_S
         self._sink = sink
@@ -97,7 +110,21 @@ class Follower:
         self._consumer.resume(wanted)
         for tp in wanted:
             self._consumer.seek(tp, starts[tp])
+        self._expect(starts)
         self._read()
+
+    def _expect(self, starts: Mapping[TopicPartition, int]) -> None:
+        """Tell the progress how much there is to read: a number of records, or the offsets up to the ends.
+
+        Compaction and markers of transactions take offsets, so that there may be fewer records than that.
+        """
+        most = self._limits.most
+        offsets = sum(end - starts[tp] for tp, end in self._left.items())
+        if most is not None and self._limits.grep is None and not 0 < offsets < most:
+            self._bar.expect(most)
+        elif offsets:
+            self._reached = dict(starts)
+            self._bar.expect(offsets, lambda: self._read_offsets)
 
     def run_in_group(self, topics: Sequence[str] | None, pattern: str | None) -> None:
         """Share the topics with the group, beginning where it has committed. Blocks likewise."""
@@ -121,7 +148,7 @@ class Follower:
                 records = self._consumer.poll(POLL_S, max_records=most)
             except CorruptRecords as error:
                 self.corrupt += 1
-                print(Style.of(sys.stderr).red(f"ottla: {error}"), file=sys.stderr)
+                self._bar.say(Style.of(sys.stderr).red(f"ottla: {error}"))
                 continue
             wanted = self._take(records, room) if records else 0
             if self._is_done(idle=not records):
@@ -171,11 +198,16 @@ class Follower:
             end = self._left.get(tp)
             if end is None:
                 continue
+            self._note_reached(tp, min(batch[-1].offset + 1, end))
             if batch[-1].offset + 1 >= end:
                 batch = [record for record in batch if record.offset < end]
                 self._finish(tp)
             kept += batch
         return kept
+
+    def _note_reached(self, tp: TopicPartition, offset: int) -> None:
+        self._read_offsets += offset - self._reached.get(tp, offset)
+        self._reached[tp] = offset
 
     def _finish(self, tp: TopicPartition) -> None:
         del self._left[tp]
@@ -200,6 +232,7 @@ class Follower:
             return False
 
     def _now_and_then(self) -> None:
+        self._bar.advance(0)
         now_s = time.monotonic()
         if self._in_group and self._next and now_s >= self._commit_at_s:
             self._commit_at_s = now_s + COMMIT_EVERY_S

@@ -12,7 +12,7 @@ from ottla.common.ids import uuid_to_text
 
 EXAMPLES = """
 ottla format --data ./data
-ottla format --config server.properties --cluster-id MkU3OEVBNTcwNTJENDM2Qg
+ottla format --data ./second --node-id 2 --cluster-id MkU3OEVBNTcwNTJENDM2Qk
 """
 
 

@@ -37,7 +37,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
                 examples="""
                 ottla group list
                 ottla group list --state Empty --long     with members and lag
-                ottla group list 'billing-*' --quiet
+                ottla group list 'bill*' --quiet
                 """,
                 names=("ls",),
             ),
@@ -59,9 +59,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
                 description="Delete groups with what they committed; with --topic only what they committed for it.\n"
                 "A group that has members stays. At a terminal it asks first.",
                 examples="""
+                ottla group delete billing --topic orders       its offsets for a topic
                 ottla group delete billing
-                ottla group delete 'test-*' --yes
-                ottla group delete billing --topic orders
+                ottla group delete 'test-*' --if-exists --yes
                 """,
                 names=("rm",),
             ),

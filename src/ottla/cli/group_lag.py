@@ -62,17 +62,14 @@ def _lag(options: argparse.Namespace) -> int:
             _show(output, looks, options)
             return _verdict(looks, options.fail_above)
         before: dict[Any, tuple[float, int]] = {}
-        try:
-            while True:
-                looks = [look(admin, name) for name in names]
-                _add_rates(looks, before)
-                if output.stream.isatty():
-                    output.line("\x1b[H\x1b[2J" + output.style.dim(f"{human.moment(_now_ms())}  Ctrl-C ends"))
-                _show(output, looks, options)
-                output.stream.flush()
-                time.sleep(options.interval)
-        except KeyboardInterrupt:
-            return 0
+        while True:
+            looks = [look(admin, name) for name in names]
+            _add_rates(looks, before)
+            if output.stream.isatty():
+                output.line("\x1b[H\x1b[2J" + output.style.dim(f"{human.moment(_now_ms())}  Ctrl-C ends"))
+            _show(output, looks, options)
+            output.stream.flush()
+            time.sleep(options.interval)
 
 
 VERB = Verb(

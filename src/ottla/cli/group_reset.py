@@ -101,7 +101,8 @@ VERB = Verb(
     examples="""
     ottla group reset billing --to-earliest              shows what would change
     ottla group reset billing --to-earliest --execute    does it
-    ottla group reset billing --topic orders:0,3 --shift-by -100 --execute
+    ottla group reset billing --topic orders:0,3 --to-offset 100 --execute
+    ottla group reset billing --shift-by -100 --execute
     ottla group reset billing --to-datetime 2026-01-31T12:00+01:00
     ottla group reset billing --to-current --export > saved.csv
     ottla group reset billing --from-file saved.csv --execute

@@ -11,8 +11,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ottla.cli import human
-from ottla.cli.output import Bar, add_output_arguments
+from ottla.cli.output import add_output_arguments
 from ottla.cli.parsing import Verb, add_verbs, run_verb
+from ottla.cli.progress import Progress, output_is_a_file
 from ottla.cli.terminal import Failure, Style
 
 if TYPE_CHECKING:
@@ -75,16 +76,23 @@ def _dump(options: argparse.Namespace) -> int:
         except OSError as error:
             raise Failure(f"{path} cannot be read: {error.strerror}", exit_code=2) from error
         found += below
-    dump = _Dump(options)
     sizes = [_size(each.path) for each in found]
-    bar = Bar(
-        sum(sizes), "B", shown=options.verify and not options.deep and sys.stderr.isatty() and not sys.stdout.isatty()
-    )
-    for each, size in zip(found, sizes, strict=True):
-        dump.file(each)
-        bar.advance(size)
-    bar.clear()
-    return dump.end(len(found))
+    bar = Progress("B", shown=_shows_progress(options), total=sum(sizes))
+    dump = _Dump(options, bar)
+    with bar.cleared():
+        try:
+            for each, size in zip(found, sizes, strict=True):
+                dump.file(each, size)
+        except KeyboardInterrupt:
+            bar.clear()
+            dump.end(interrupted_of=len(found))
+            return 130
+    return dump.end()
+
+
+def _shows_progress(options: argparse.Namespace) -> bool:
+    """Whether batches are not shown on a terminal, where they would be progress themselves."""
+    return (options.verify and not options.deep and sys.stdout.isatty()) or output_is_a_file()
 
 
 def _size(path: Path) -> int:
@@ -97,32 +105,39 @@ def _size(path: Path) -> int:
 class _Dump:
     """Prints file after file and keeps count of what is wrong."""
 
-    def __init__(self, options: argparse.Namespace) -> None:
+    def __init__(self, options: argparse.Namespace, bar: Progress) -> None:
         from ottla.cli.dump.printing import Printer
 
         self._options = options
+        self._bar = bar
+        self._files = 0
         self._out = sys.stdout
         self._style = Style.of(sys.stdout)
         self._printer = Printer(self._style, entries=options.deep or not options.verify)
         self._damaged = 0
         self._follows: tuple[Path, int] | None = None
 
-    def file(self, found: Found) -> None:
-        """Print one file."""
+    def file(self, found: Found, size: int) -> None:
+        """Print one file of so many bytes."""
         from ottla.cli.dump.files import dump_file
         from ottla.cli.dump.rows import damage
 
         if not self._options.json:
-            self._out.write(self._printer.heading(str(found.path)))
+            self._write(self._printer.heading(str(found.path)))
         directory = found.path.parent
         follows = self._follows[1] if found.kind == "log" and self._follows and self._follows[0] == directory else None
         try:
             for row in dump_file(found, self._depth(found), follows):
                 self._row(found, row)
+                if row.kind == "batch":
+                    self._bar.advance(row.fields["size"])
+                    size -= row.fields["size"]
                 if row.kind == "end" and found.kind == "log" and row.fields["next_offset"] is not None:
                     self._follows = (directory, row.fields["next_offset"])
         except OSError as error:
             self._row(found, damage(f"it cannot be read: {error.strerror}"))
+        self._files += 1
+        self._bar.advance(max(0, size))
 
     def _depth(self, found: Found) -> Depth:
         from ottla.cli.dump.files import topic_of
@@ -137,17 +152,25 @@ class _Dump:
     def _row(self, found: Found, row: Row) -> None:
         self._damaged += row.kind == "damage"
         if not self._options.json:
-            self._out.write(self._printer.text(row))
+            self._write(self._printer.text(row))
         elif self._options.deep or not self._options.verify or row.kind in ("damage", "warning", "end"):
             fields = {"file": str(found.path), "kind": row.kind, **_plain(row.fields)}
-            self._out.write(json.dumps(fields, ensure_ascii=not self._out.isatty(), separators=(",", ":")) + "\n")
+            self._write(json.dumps(fields, ensure_ascii=not self._out.isatty(), separators=(",", ":")) + "\n")
 
-    def end(self, files: int) -> int:
-        """Say how it went; the exit code."""
+    def _write(self, text: str) -> None:
+        if text:
+            self._bar.clear()
+            self._out.write(text)
+
+    def end(self, interrupted_of: int | None = None) -> int:
+        """Print the totals of a check, of which an interrupt may have left files out; returns the exit code."""
         if self._options.verify and not self._options.json:
             found = f"{self._damaged:,} damaged places" if self._damaged != 1 else "1 damaged place"
-            text = f"{human.plural(files, 'file')}, {found if self._damaged else 'nothing damaged'}"
-            self._out.write((self._style.red if self._damaged else self._style.green)(text) + "\n")
+            text = f"{human.plural(self._files, 'file')}, {found if self._damaged else 'nothing damaged'}"
+            if interrupted_of is not None:
+                text += f" (interrupted: {human.plural(interrupted_of - self._files, 'file')} not checked)"
+            good = not self._damaged and interrupted_of is None
+            self._write((self._style.green if good else self._style.red)(text) + "\n")
         return 1 if self._damaged and self._options.verify else 0
 
 

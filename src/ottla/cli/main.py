@@ -48,11 +48,12 @@ examples:
   ottla up                                      a broker on 127.0.0.1:9092
   ottla topic create orders --partitions 6
   echo hello | ottla produce orders
-  ottla tail orders
+  ottla tail orders                             Ctrl-C ends it
   ottla topic describe orders
+  ottla consume orders -e --group billing
   ottla group lag billing --watch
   ottla group reset billing --to-datetime now-1h
-  ottla topic list -b broker1:9092 --json | jq -r .topic
+  ottla topic list -b 127.0.0.1:9092 --json | jq -r .topic
 
 `ottla COMMAND --help` tells more. Every command works with any Kafka.
 """

@@ -6,11 +6,12 @@ A column's heading is for people, its key is the JSON key; times in JSON are mil
 
 import argparse
 import sys
-import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any, NamedTuple, TextIO
 
 from ottla.cli import human
+from ottla.cli.progress import Progress
 from ottla.cli.terminal import Style, terminal_columns
 
 _GAP = "  "
@@ -160,9 +161,12 @@ class Output:
         self.stream.flush()
         print(Style.of(sys.stderr).yellow(f"ottla: {text}"), file=sys.stderr)
 
-    def progress(self, total: int | None, unit: str) -> "_Bars":
+    @contextmanager
+    def progress(self, total: int | None, unit: str) -> Iterator[Progress]:
         """`with output.progress(total, "topics") as bar: bar.advance()`: a bar where standard error is a terminal."""
-        return _Bars(total, unit, shown=not self.json and sys.stderr.isatty())
+        bar = Progress(unit, total=total, shown=not self.json)
+        with bar.cleared():
+            yield bar
 
     def _write(self, text: str) -> None:
         self.stream.write(f"{text}\n")
@@ -199,51 +203,3 @@ def _without_its_middle(text: str, width: int) -> str:
     """The text in `width` columns. Names of one family differ at their ends."""
     tail = (width - 1) // 2
     return f"{text[: width - 1 - tail]}…{text[len(text) - tail :]}"
-
-
-class Bar:
-    """Progress of one long work; `advance` is cheap enough to be called for every piece."""
-
-    def __init__(self, total: int | None, unit: str, *, shown: bool) -> None:
-        self._total, self._unit, self._shown = total, unit, shown
-        self._done = 0
-        self._next_s = time.monotonic() + 0.3  # what is done by then needs no bar
-
-    def advance(self, pieces: int = 1) -> None:
-        """So many pieces more are done."""
-        self._done += pieces
-        if self._shown and time.monotonic() >= self._next_s:
-            self._next_s = time.monotonic() + 0.1
-            self._draw()
-
-    def _draw(self) -> None:
-        text = human.size(self._done) if self._unit == "B" else f"{self._done:,}"
-        unit = "" if self._unit == "B" else f" {self._unit}"
-        if self._total:
-            share = min(1.0, self._done / self._total)
-            width = max(10, min(30, terminal_columns() - 45))
-            whole = human.size(self._total) if self._unit == "B" else f"{self._total:,}"
-            full = "━" * round(width * share)
-            style = Style.of(sys.stderr)
-            line = f"{style.green(full)}{style.dim('━' * (width - len(full)))} {share:4.0%}  {text} of {whole}{unit}"
-        else:
-            line = f"{text}{unit}"
-        sys.stderr.write(f"\r{line}\x1b[K")
-        sys.stderr.flush()
-
-    def clear(self) -> None:
-        """Take the bar off the terminal."""
-        if self._shown:
-            sys.stderr.write("\r\x1b[K")
-            sys.stderr.flush()
-
-
-class _Bars:
-    def __init__(self, total: int | None, unit: str, *, shown: bool) -> None:
-        self._bar = Bar(total, unit, shown=shown)
-
-    def __enter__(self) -> Bar:
-        return self._bar
-
-    def __exit__(self, *_: object) -> None:
-        self._bar.clear()

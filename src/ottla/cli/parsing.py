@@ -18,6 +18,9 @@ _OF_KAFKAS_TOOLS = {
     "--from-beginning": "`consume` begins there, `-o` says where else",
     "--max-messages": "it is -n",
     "--timeout-ms": "-e ends where the topic ends",
+    "--producer-property": "it is -X NAME=VALUE",
+    "--consumer-property": "it is -X NAME=VALUE",
+    "--command-property": "it is -X NAME=VALUE",
 }
 
 

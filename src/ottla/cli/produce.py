@@ -10,15 +10,15 @@ import argparse
 import os
 import sys
 import time
-from collections.abc import Iterator, Sequence
-from contextlib import AbstractContextManager, nullcontext
-from typing import TYPE_CHECKING, BinaryIO
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING
 
 from ottla.cli.connect import add_connection_arguments, client_settings, open_admin
 from ottla.cli.consume import whole
-from ottla.cli.deliveries import Deliveries
+from ottla.cli.deliveries import Deliveries, reason
+from ottla.cli.inputs import Inputs
 from ottla.cli.names import missing
-from ottla.cli.output import Bar
+from ottla.cli.progress import Progress
 from ottla.cli.terminal import Failure, Style
 
 if TYPE_CHECKING:
@@ -26,18 +26,19 @@ if TYPE_CHECKING:
     from ottla.clients import Producer
 
 EXAMPLES = r"""
-echo hello | ottla produce greetings             each line is a record
-echo JFK:1 | ottla produce orders -K :           key and value
-ottla produce orders -f '%k\t%h\t%v\n' day.tsv   as `consume -f` wrote it
-ottla produce orders --json < orders.jsonl       as `consume --json` wrote it
-ottla produce images --key logo --file logo.png  a file is one value
-ottla produce orders --key JFK --tombstone       a null value
-ottla produce orders -z zstd -H source=import day1.txt day2.txt
-seq 1000000 | ottla produce numbers --rate 10000
+echo hello | ottla produce greetings --create     each line is a record
+echo JFK:1 | ottla produce greetings -K :         key and value
+printf 'JFK\tlate\n' | ottla produce greetings -f '%k\t%v\n'
+echo '{"key":"JFK","value":"1"}' | ottla produce greetings --json
+ottla produce greetings -z zstd -H source=import /etc/hosts
+ottla produce greetings --key hosts --file /etc/hosts    the file is one value
+ottla produce greetings --key JFK --tombstone     a null value
+seq 1000 | ottla produce greetings --rate 500     500 records a second
 """
 
 _CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
 _LINE_BREAK = 10
+_LINES = 256
 Numbered = tuple[str, int, "NewRecord | BadRecord"]
 
 
@@ -68,7 +69,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     how = add_sending_arguments(parser)
     how.add_argument("-v", "--verbose", action="store_true", help="print topic, partition and offset of each record")
     how.add_argument("-q", "--quiet", action="store_true", help="no summary")
-    add_connection_arguments(parser)
+    add_connection_arguments(parser, "producer")
 
 
 def add_sending_arguments(
@@ -110,50 +111,72 @@ def _rate(text: str) -> float:
 
 def run(options: argparse.Namespace) -> int:
     """Send everything and wait for it."""
-    records = _records(options)
+    inputs = Inputs(options.file or options.files or ["-"])
+    records = _records(options, inputs)
     defaults = _Defaults(options)
     settings = sending_settings(options)
     topics = None if options.create else existing_topics(options)
     from ottla.clients import Producer
-    from ottla.clients.errors import ClientError
 
-    deliveries = Deliveries(sys.stdout.buffer, verbose=options.verbose, as_json=options.json or options.json_value)
+    bar = Progress("records", shown=_shows_progress(options))
+    bar.expect(None if options.tombstone else inputs.total(), inputs.reached)
+    deliveries = Deliveries(
+        sys.stdout.buffer, verbose=options.verbose, as_json=options.json or options.json_value, say=bar.say
+    )
     started_s = time.monotonic()
-    interrupted = False
-    person = not options.quiet and _reads_a_terminal(options)
-    with Producer(settings) as producer:
+    at_terminal = not options.quiet and _reads_a_terminal(options)
+    with Producer(settings) as producer, bar.cleared():
         sending = _Sending(producer, options.topic, topics, defaults, deliveries)
-        bar = Bar(None, "records", shown=_shows_progress(options))
-        stopped: ClientError | None = None
-        try:
-            if person:
+
+        def send() -> None:
+            if at_terminal:
                 print(Style.of(sys.stderr).dim("Records are read from this terminal; Ctrl-D ends."), file=sys.stderr)
             if _is_plain(options, defaults):
-                sending.lines(options.files or ["-"], bar)
+                sending.lines(inputs, bar)
             else:
                 sending.all(records, options.rate, bar)
-        except KeyboardInterrupt:
-            interrupted = True  # what was read is sent all the same
-        except ClientError as error:
-            stopped = error
-        try:
-            deliveries.finish()
-        except KeyboardInterrupt:  # the second one: somebody is in a hurry
-            producer.close(1.0)
-            interrupted = True
-        bar.clear()
+
+        ended = _send(producer, deliveries, send)
+    interrupted = isinstance(ended, KeyboardInterrupt)
     if not options.quiet:
-        if person and interrupted:
+        if at_terminal and interrupted:
             print(file=sys.stderr)  # the terminal has shown ^C
         print(Style.of(sys.stderr).dim(deliveries.summary(time.monotonic() - started_s)), file=sys.stderr)
-    if stopped is not None:
-        raise stopped
+    if ended is not None and not interrupted:
+        raise ended
     return 130 if interrupted else 1 if deliveries.failed else 0
+
+
+def _send(producer: Producer, deliveries: Deliveries, send: Callable[[], None]) -> BaseException | None:
+    """Send, and wait for the acknowledgements; returns what ended the sending early.
+
+    Records that were read before an interrupt are sent all the same. A second interrupt ends the wait for them.
+    """
+    from ottla.clients.errors import ClientError
+
+    ended: BaseException | None = None
+    try:
+        send()
+    except (KeyboardInterrupt, ClientError) as early:
+        ended = early
+    try:
+        deliveries.finish()
+    except KeyboardInterrupt as early:
+        producer.close(1.0)
+        ended = early
+    return ended
 
 
 def _is_plain(options: argparse.Namespace, defaults: _Defaults) -> bool:
     """Whether each line is a value and there is nothing else to it."""
-    special = (options.format, options.key_delimiter, options.null, options.json, options.json_value, options.file)
+    special = (
+        options.format is not None,
+        options.key_delimiter,
+        options.null,
+        options.json,
+        options.json_value,
+        options.file,
+    )
     return (
         not any(special)
         and not (options.tombstone or options.rate or defaults.headers or defaults.timestamp is not None)
@@ -162,7 +185,7 @@ def _is_plain(options: argparse.Namespace, defaults: _Defaults) -> bool:
 
 
 def _shows_progress(options: argparse.Namespace) -> bool:
-    return sys.stderr.isatty() and not options.verbose and not options.quiet and not sys.stdin.isatty()
+    return not (options.verbose or options.quiet or _reads_a_terminal(options))
 
 
 def _reads_a_terminal(options: argparse.Namespace) -> bool:
@@ -221,7 +244,7 @@ class _Sending:
         self._defaults = defaults
         self._deliveries = deliveries
 
-    def all(self, records: Iterator[Numbered], rate: float | None, bar: Bar) -> None:
+    def all(self, records: Iterator[Numbered], rate: float | None, bar: Progress) -> None:
         """Send them; those that fail are told to the deliveries. Raises ClientError where going on makes no sense."""
         from ottla.cli.formats.reading import BadRecord
 
@@ -234,15 +257,14 @@ class _Sending:
                 continue
             self._send(source, number, record)
             count += 1
-            if count % 256 == 0:
-                bar.advance(256)
+            bar.advance(1, len(record.key or b"") + len(record.value or b""))
             if rate is not None:
                 ahead_s = count / rate - (time.monotonic() - started_s)
                 if ahead_s > 0.005:
                     deliveries.look()
                     time.sleep(ahead_s)
 
-    def lines(self, paths: Sequence[str], bar: Bar) -> None:
+    def lines(self, inputs: Inputs, bar: Progress) -> None:
         """Send each line as a value: as `all`, for what most people do, and quicker."""
         from ottla.cli.formats.reading import NewRecord
         from ottla.clients.errors import ClientError
@@ -250,17 +272,23 @@ class _Sending:
         send, add, topic, key = self._producer.send, self._deliveries.add, self._topic, self._defaults.key
         wish = self._defaults.partition
         partition = None if wish is None or wish < 0 else wish
-        for path in paths:
+        # Lines of a pipe may be far apart; those of a file come by the thousand.
+        every = 1 if bar.shown and inputs.total() is None else _LINES
+        count = size = 0
+        for path in inputs.paths:
             source = "line " if path == "-" else f"{path}: line "
-            with _opened(path) as stream:
+            with inputs.open(path) as stream:
                 for number, line in enumerate(stream, 1):
                     value = line[:-1] if line[-1] == _LINE_BREAK else line
                     try:
                         add(source, number, send(topic, value, key, partition=partition))
                     except ClientError:
                         self._send(source, number, NewRecord(value=value))  # which knows what to do about it
-                    if number % 1024 == 0:
-                        bar.advance(1024)
+                    count += 1
+                    size += len(line)
+                    if count >= every:
+                        bar.advance(count, size)
+                        count = size = 0
 
     def _send(self, source: str, number: int, record: NewRecord) -> None:
         from ottla.clients.errors import BrokerUnavailable, BufferExhausted, ClientError, Closed
@@ -291,19 +319,19 @@ class _Sending:
         except (BrokerUnavailable, BufferExhausted, Closed):
             raise
         except ClientError as error:
-            self._deliveries.refused(source, number, " ".join(str(error).split()))
+            self._deliveries.refused(source, number, reason(error))
             return
         self._deliveries.add(source, number, delivery)
 
 
-def _records(options: argparse.Namespace) -> Iterator[Numbered]:
+def _records(options: argparse.Namespace, inputs: Inputs) -> Iterator[Numbered]:
     """The records of the input, each with where it is from. Raises Failure for options that contradict."""
     from ottla.cli.formats.reading import NewRecord, Template
-    from ottla.cli.formats.template import FormatError, parse
+    from ottla.cli.formats.template import FormatError, parse_format
 
     as_json = options.json or options.json_value
-    ways = {"-f": options.format, "--key-delimiter": options.key_delimiter, "--json": as_json, "--file": options.file,
-            "--tombstone": options.tombstone}  # fmt: skip
+    ways = {"-f": options.format is not None, "--key-delimiter": options.key_delimiter, "--json": as_json,
+            "--file": options.file, "--tombstone": options.tombstone}  # fmt: skip
     given = [name for name, value in ways.items() if value]
     if len(given) > 1:
         raise Failure(f"{given[0]} and {given[1]} both say what a record is", exit_code=2)
@@ -311,31 +339,29 @@ def _records(options: argparse.Namespace) -> Iterator[Numbered]:
         if options.key is None:
             raise Failure("--tombstone needs the --key that it deletes", exit_code=2)
         return iter([("line ", 1, NewRecord())])
-    for path in (*options.files, *options.file):
-        with _opened(path):
-            pass  # before anything is sent: all can be read
+    inputs.check()  # before anything is sent: all can be read
     if options.file:
-        return _whole_files(options.file)
+        return _whole_files(inputs)
     if as_json:
-        return _from_files(options, None)
-    text = options.format or r"%v\n"
+        return _from_files(options, inputs, None)
+    text = r"%v\n" if options.format is None else options.format
     if options.key_delimiter:
         delimiter = "".join(f"\\x{byte:02x}" for byte in os.fsencode(options.key_delimiter))
         text = rf"%k{delimiter}%v\n"
     try:
-        template = Template(parse(text), null=None if options.null is None else os.fsencode(options.null))
+        template = Template(parse_format(text), null=None if options.null is None else os.fsencode(options.null))
     except FormatError as error:
         raise Failure(str(error), exit_code=2) from error
-    return _from_files(options, template)
+    return _from_files(options, inputs, template)
 
 
-def _from_files(options: argparse.Namespace, template: object) -> Iterator[Numbered]:
+def _from_files(options: argparse.Namespace, inputs: Inputs, template: object) -> Iterator[Numbered]:
     from ottla.cli.formats.json_lines import read_lines
     from ottla.cli.formats.reading import Template, read_records
 
-    for path in options.files or ["-"]:
+    for path in inputs.paths:
         prefix = "" if path == "-" else f"{path}: "
-        with _opened(path) as stream:
+        with inputs.open(path) as stream:
             if isinstance(template, Template):
                 noun = "line " if template.lines else "record "
                 rows = read_records(template, stream)
@@ -347,18 +373,9 @@ def _from_files(options: argparse.Namespace, template: object) -> Iterator[Numbe
                 yield source, number, record
 
 
-def _whole_files(paths: list[str]) -> Iterator[Numbered]:
+def _whole_files(inputs: Inputs) -> Iterator[Numbered]:
     from ottla.cli.formats.reading import NewRecord
 
-    for number, path in enumerate(paths, 1):
-        with _opened(path) as stream:
+    for number, path in enumerate(inputs.paths, 1):
+        with inputs.open(path) as stream:
             yield f"{path}: file ", number, NewRecord(value=stream.read())
-
-
-def _opened(path: str) -> AbstractContextManager[BinaryIO]:
-    if path == "-":
-        return nullcontext(sys.stdin.buffer)
-    try:
-        return open(path, "rb")
-    except OSError as error:
-        raise Failure(f"{path} cannot be read: {error.strerror}", exit_code=2) from error

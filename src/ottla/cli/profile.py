@@ -15,9 +15,9 @@ from ottla.cli.parsing import Verb, add_verbs, nearest, run_verb
 from ottla.cli.terminal import Failure
 
 EXAMPLES = """
-ottla profile set staging bootstrap.servers=broker1:9092,broker2:9092
-ottla profile use staging
-ottla topic list --profile staging
+ottla profile set local bootstrap.servers=127.0.0.1:9092
+ottla profile use local
+ottla topic list --profile local
 """
 
 run = run_verb
@@ -34,7 +34,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
                 _show_arguments,
                 "show a profile's settings",
                 description="Show a profile's settings, those that are secret hidden.",
-                examples="ottla profile show staging",
+                examples="ottla profile show local",
             ),
             "set": Verb(
                 _set,
@@ -43,7 +43,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
                 description="Create a profile or change its settings. The value - is asked for, or read from standard\n"
                 "input: a password on a command line is seen by others and kept by the shell.",
                 examples="""
-                ottla profile set local bootstrap.servers=127.0.0.1:9092
+                ottla profile set prod bootstrap.servers=broker1:9092,broker2:9092
                 ottla profile set prod security.protocol=SASL_SSL
                 ottla profile set prod sasl.mechanism=SCRAM-SHA-512 sasl.username=ann
                 ottla profile set prod sasl.password=-
@@ -55,12 +55,16 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
                 _use_arguments,
                 "make a profile the one that is used",
                 examples="""
-                ottla profile use staging
+                ottla profile use prod
                 ottla profile use --none
                 """,
             ),
             "delete": Verb(
-                _delete, _delete_arguments, "delete a profile", examples="ottla profile delete old", names=("rm",)
+                _delete,
+                _delete_arguments,
+                "delete a profile",
+                examples="ottla profile delete prod --yes",
+                names=("rm",),
             ),
         },
     )

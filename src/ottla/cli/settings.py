@@ -16,12 +16,15 @@ _LISTENER_SETTINGS = (
 )
 
 
+LOOPBACK = "127.0.0.1"
+
+
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The options that decide about a broker's settings."""
     parser.add_argument(
         "--data",
         metavar="DIR",
-        help="where its data is (log.dirs); default: $OTTLA_DATA, or ~/.local/share/ottla",
+        help="the directory of its data; default: $OTTLA_DATA, or ~/.local/share/ottla. Several: -X log.dirs=a,b",
     )
     parser.add_argument("--config", metavar="FILE", help="a Kafka server.properties to start from")
     parser.add_argument(
@@ -47,9 +50,9 @@ def broker_config(options: argparse.Namespace) -> BrokerConfig:
         raise Failure("--data is empty; it is the directory that the data is in", exit_code=2)
     if options.data:
         properties.pop("log.dir", None)
-        properties["log.dirs"] = options.data
+        properties["log.dirs"] = _directory("--data", options.data)
     elif "log.dirs" not in properties and "log.dir" not in properties:
-        properties["log.dirs"] = default_data_directory()
+        properties["log.dirs"] = _directory("the data directory", default_data_directory())
     if options.node_id is not None:
         properties.pop("broker.id", None)
         properties["node.id"] = options.node_id
@@ -69,6 +72,16 @@ def broker_config(options: argparse.Namespace) -> BrokerConfig:
     return config
 
 
+def _directory(what: str, path: str) -> str:
+    """The path; raises Failure for one that the list `log.dirs` cannot hold."""
+    if "," in path:
+        message = f"{what}: {path!r} has a comma, which separates log directories: name several with -X log.dirs=a,b"
+        raise Failure(message, exit_code=2)
+    if path.strip() != path:
+        raise Failure(f"{what}: {path!r} begins or ends with a blank, which a log directory cannot", exit_code=2)
+    return path
+
+
 def _from_file(path: str) -> dict[str, str]:
     from pathlib import Path  # 7 ms that only those who have such a file should wait
 
@@ -81,8 +94,10 @@ def _from_file(path: str) -> dict[str, str]:
 
 
 def _listener(text: str) -> str:
+    bare_port = text.removeprefix(":")
     try:
-        host, port = ("", int(text.removeprefix(":"))) if text.removeprefix(":").isdecimal() else parse_address(text)
+        # A bare port must not open the broker to the network, since nobody authenticates.
+        host, port = (LOOPBACK, int(bare_port)) if bare_port.isdecimal() else parse_address(text)
     except ValueError as error:
         raise Failure(f"--listen: {error}", exit_code=2) from error
     if port > 65535:

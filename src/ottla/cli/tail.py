@@ -11,7 +11,7 @@ EXAMPLES = r"""
 ottla tail orders                        the last 10 records, then what comes
 ottla tail orders -n 0                   what comes from now on
 ottla tail orders -n 100 -e              the last 100, then end
-ottla tail 'orders-*' --grep ERROR       of several topics, what matches
+ottla tail 'ord*' --grep ERROR           of several topics, what matches
 ottla tail orders --json | jq .value     for programs
 """
 

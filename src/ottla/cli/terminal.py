@@ -9,6 +9,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TextIO
 
+from ottla.cli.log_limit import LimitedHandler, shorten
+
 # What the record kernels are where they were not built.
 NOT_COMPILED = "plain Python, which is slower: the install found no C compiler, or OTTLA_KERNELS asks for it"
 
@@ -59,15 +61,19 @@ class Style:
         return f"\x1b[{code}m{text}\x1b[0m" if self.coloured else text
 
 
-def terminal_columns() -> int:
-    """As `shutil.get_terminal_size`, whose module loads three formats of archives: 3 ms of a start."""
+def terminal_columns(stream: TextIO | None = None) -> int:
+    """The width of the terminal that `stream` (default: standard output) is; 80 if it is none.
+
+    `shutil.get_terminal_size` does the same, but its module loads three formats of archives: 3 ms of a start.
+    """
+    stream = sys.__stdout__ if stream is None else stream
     try:
         columns = int(os.environ.get("COLUMNS", "0"))
     except ValueError:
         columns = 0
     if columns <= 0:
         try:
-            columns = os.get_terminal_size(sys.__stdout__.fileno()).columns if sys.__stdout__ else 0
+            columns = os.get_terminal_size(stream.fileno()).columns if stream else 0
         except (OSError, ValueError):  # no terminal, or closed
             columns = 0
     return columns or 80
@@ -91,7 +97,7 @@ class LineFormatter(logging.Formatter):
             level = self._colours.yellow(level)
         moment = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(record.created))
         room = record.name.removeprefix("ottla.")
-        message = record.getMessage().replace("\r", "\\r").replace("\n", "\\n")
+        message = shorten(record.getMessage().replace("\r", "\\r").replace("\n", "\\n"))
         line = f"{self._colours.dim(f'{moment}.{int(record.msecs):03d}')} {level} {self._colours.dim(room)}  {message}"
         if record.exc_info:
             line += "\n" + self.formatException(record.exc_info)
@@ -99,10 +105,28 @@ class LineFormatter(logging.Formatter):
 
 
 def start_logging(level: str) -> None:
-    """Send all log lines to standard error."""
-    handler = logging.StreamHandler(sys.stderr)
+    """Send all log lines to standard error, within a bounded rate."""
+    handler = LimitedHandler(sys.stderr)
     handler.setFormatter(LineFormatter(Style.of(sys.stderr)))
     logging.basicConfig(level=level.upper(), handlers=[handler], force=True)
+
+
+class _ClientWarnings(logging.Handler):
+    """Shows a client's warning as a line of the command, in place of a progress line that may be there."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        text = " ".join(record.getMessage().split())
+        erase = "\r\x1b[K" if sys.stderr.isatty() and os.environ.get("TERM") != "dumb" else ""
+        sys.stderr.write(f"{erase}{Style.of(sys.stderr).yellow(f'ottla: {text}')}\n")
+        sys.stderr.flush()
+
+
+_CLIENT_WARNINGS = _ClientWarnings(logging.WARNING)
+
+
+def warn_of_clients() -> None:
+    """Print the warnings of clients on standard error from now on."""
+    logging.getLogger("ottla").addHandler(_CLIENT_WARNINGS)  # a second time does nothing
 
 
 _CANNOT_WRITE = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO})

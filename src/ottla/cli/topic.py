@@ -16,10 +16,10 @@ if TYPE_CHECKING:
     from ottla.clients.admin import Admin
 
 EXAMPLES = """
-ottla topic create orders --partitions 6 --config retention.ms=7d
+ottla topic create payments --partitions 6 --config retention.ms=7d
 ottla topic list
-ottla topic describe orders
-ottla topic delete 'test-*' --yes
+ottla topic describe payments
+ottla topic delete payments --yes
 """
 
 _DELETED_AT_ONCE = 50
@@ -37,8 +37,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
                 _create_arguments,
                 "create topics",
                 examples="""
-                ottla topic create orders
-                ottla topic create orders payments --partitions 6 --replication-factor 3
+                ottla topic create logs-web
+                ottla topic create logs-app logs-db --partitions 6
                 ottla topic create events -c retention.ms=7d -c max.message.bytes=4MiB
                 ottla topic create users --config cleanup.policy=compact --if-not-exists
                 """,
@@ -49,7 +49,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
                 "list topics",
                 examples="""
                 ottla topic list
-                ottla topic list 'orders-*' --long     with records and bytes
+                ottla topic list 'logs-*' --long       with records and bytes
                 ottla topic list --json | jq -r .topic
                 """,
                 names=("ls",),
@@ -71,8 +71,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
                 "delete topics with their records",
                 description="Delete topics with their records. At a terminal it asks first.",
                 examples="""
-                ottla topic delete orders
-                ottla topic delete 'test-*' --yes
+                ottla topic delete logs-web
+                ottla topic delete 'logs-*' --yes
                 ottla topic delete maybe-there --if-exists
                 """,
                 names=("rm",),
@@ -85,7 +85,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
                 "records of a key may be in another partition than its earlier ones.",
                 examples="""
                 ottla topic add-partitions orders --by 6
-                ottla topic add-partitions orders --to 12
+                ottla topic add-partitions orders --to 24
                 """,
             ),
         },

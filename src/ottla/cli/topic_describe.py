@@ -108,7 +108,7 @@ VERB = Verb(
     "gaps.",
     examples="""
     ottla topic describe orders
-    ottla topic describe 'orders-*' --json | jq '{topic, records}'
+    ottla topic describe 'ord*' --json | jq '{topic, records}'
     ottla topic describe --under-replicated-partitions
     """,
 )

@@ -31,13 +31,15 @@ logger = logging.getLogger("ottla.up")
 EXAMPLES = """
 ottla up                                       on 127.0.0.1:9092
 ottla up --data ./data --listen 127.0.0.1:0    on a port that is free
-ottla up --listen 0.0.0.0:9092                 for all: nobody logs in
-ottla up --config server.properties -X num.partitions=6
+ottla up --listen 9095                         on another port of this machine
+ottla up --listen 0.0.0.0:9092                 on every interface: no login
+ottla up --data ./data -X num.partitions=6     any setting, by Kafka's name
 """
 
 _STOPPING_SIGNALS = (signal.SIGINT, signal.SIGTERM)
 # Signals so close to each other are one: `timeout` sends two, a shell and `make` pass on what the terminal sent to all.
 _ONE_WISH_S = 0.5
+_GC_THRESHOLDS = (20_000, 10, 50)
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -46,7 +48,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--listen",
         metavar="HOST:PORT",
-        help="where clients connect; default: 127.0.0.1:9092. Port 0 picks a free one, 0.0.0.0 is every interface",
+        help="where clients connect; default: 127.0.0.1:9092. A port alone is on 127.0.0.1, 0 picks a free one; host"
+        " 0.0.0.0 is every interface",
     )
     parser.add_argument(
         "--log-level",
@@ -110,6 +113,9 @@ def _announce(config: BrokerConfig, bootstrap: "Bootstrap") -> None:
     """The line that scripts wait for, then what a person may want to know."""
     # Looking through code and partitions for garbage would find none, again and again.
     gc.freeze()
+    # Requests leave few cycles behind. With Python's own thresholds (700, 10, 10) the collector looks through a large
+    # answer while it is made, which takes as long as making it, and no slice of the work can interrupt that.
+    gc.set_threshold(*_GC_THRESHOLDS)
     gc.enable()
     style = Style.of(sys.stdout)
     lines = [
@@ -118,7 +124,7 @@ def _announce(config: BrokerConfig, bootstrap: "Bootstrap") -> None:
         f"  {style.green('Ottla is up.')} Any Kafka client can connect to {style.bold(str(bootstrap))}",
         "",
         f"  {style.dim('data')}     {', '.join(map(os.path.abspath, directories_of(config)))}",
-        f"  {style.dim('write')}    echo hello | ottla produce greetings -b {bootstrap}",
+        f"  {style.dim('write')}    echo hello | ottla produce greetings --create -b {bootstrap}",
         f"  {style.dim('read')}     ottla tail greetings -b {bootstrap}",
         f"  {style.dim('topics')}   ottla topic list -b {bootstrap}",
         f"  {style.dim('stop')}     Ctrl-C",

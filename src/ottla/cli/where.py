@@ -38,7 +38,8 @@ def parse_where(text: str, now_ms: int | None = None) -> Where:
         return Where("time", parse_moment(text[1:], now_ms))
     sign, digits = (text[0], text[1:]) if text[:1] in ("+", "-") else ("", text)
     if not (digits.isascii() and digits.isdigit()) or int(digits) > MAX_OFFSET:
-        raise Failure(f"-o {text!r} is no place to begin", f"It may be {_FORMS}.", exit_code=2)
+        advice = "--json is the option for JSON lines." if word == "json" else f"It may be {_FORMS}."
+        raise Failure(f"-o {text!r} is no place to begin", advice, exit_code=2)
     return Where({"": "offset", "+": "after", "-": "before"}[sign], int(digits))
 
 

@@ -8,7 +8,7 @@ known never replaces it (KIP-320), unless the topic was made anew.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Final
+from typing import Final, NamedTuple
 
 from ottla.clients.errors import InvalidTopic
 from ottla.common.errors import ErrorCode
@@ -23,10 +23,12 @@ JITTER: Final = 0.2
 def check_topics(names: Iterable[str]) -> None:
     """Raise InvalidTopic for a name that no request can hold; whether it is a topic is for the brokers to say."""
     for name in names:
+        if not name:
+            raise InvalidTopic("The name of the topic is empty")
         try:
             name.encode()
         except UnicodeEncodeError as error:
-            raise InvalidTopic(f"{name!a} is no name of a topic: {error}") from error
+            raise InvalidTopic(f"{name!a} is not a topic name: {error}") from error
 
 
 @frozen
@@ -48,6 +50,17 @@ class PartitionView:
     replicas: tuple[int, ...] = ()
     isr: tuple[int, ...] = ()
     offline: tuple[int, ...] = ()
+
+
+class PartitionInfo(NamedTuple):
+    """One partition as the brokers describe it: `leader` is a node id, or None while there is none."""
+
+    topic: str
+    partition: int
+    leader: int | None
+    replicas: tuple[int, ...]
+    isr: tuple[int, ...]
+    offline: tuple[int, ...]
 
 
 @frozen
@@ -205,6 +218,14 @@ class ClusterView:
         """One partition, None if it is not known."""
         known = self.topics.get(topic)
         return None if known is None else known.partitions.get(partition)
+
+    def partition_infos(self, topic: str) -> list[PartitionInfo]:
+        """The partitions of a topic, by index; empty while it is unknown."""
+        known = self.topics.get(topic)
+        return [
+            PartitionInfo(topic, index, self.leader(topic, index), view.replicas, view.isr, view.offline)
+            for index, view in (known.partitions.items() if known else ())
+        ]
 
     def partitions(self, topic: str) -> list[int] | None:
         """The partitions of a topic in order; None if the topic is not known."""

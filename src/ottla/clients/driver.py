@@ -57,6 +57,11 @@ class Driver:
         return self._closed
 
     @property
+    def is_foreign(self) -> bool:
+        """Whether this process is a fork of the one that made the driver: it has no thread here."""
+        return self._pid != os.getpid()
+
+    @property
     def is_current_thread(self) -> bool:
         """Whether the caller runs on the loop: in a callback, where waiting would wait for itself."""
         return threading.get_ident() == self._thread.ident
@@ -100,12 +105,12 @@ class Driver:
 
     def check_fork(self) -> None:
         """Raise ClientError in a forked child."""
-        if self._pid != os.getpid():
+        if self.is_foreign:
             raise ClientError("This client was made before a fork: make one in each process")
 
     def close(self, timeout_s: float = CLOSE_TIMEOUT_S) -> None:
         """Stop the loop and wait for its thread; what still runs on it is cancelled. Does nothing the second time."""
-        if self._closed or self._pid != os.getpid():
+        if self._closed or self.is_foreign:
             return
         self._closed = True
         self.loop.call_soon_threadsafe(self.loop.stop)

@@ -21,6 +21,7 @@ _RD, _PY, _AIO, _JAVA = "librdkafka", "kafka-python", "aiokafka", "Java"
 _BOTH = f"{_PY}, {_AIO}"
 _BY_SYSTEM = "the system sizes the buffers of sockets"
 _BY_VERSION = "versions are agreed on with each broker"
+_BY_LOGGING = "set the level of the logger ottla.clients"
 _TRANSACTIONS = "there are no transactions yet"
 
 TABLE = (
@@ -42,12 +43,20 @@ TABLE = (
     Elsewhere("fetch.wait.max.ms", _RD, "fetch.max.wait.ms"),
     Elsewhere("queued.max.messages.kbytes", _RD, "queued.max.bytes", "in bytes, not KiB"),
     Elsewhere("queued.min.messages", _RD, "queued.max.bytes", "in bytes, not records"),
-    Elsewhere("enable.auto.offset.store", _RD, "", "auto-commit commits what earlier polls gave"),
     Elsewhere("enable.partition.eof", _RD, "", "compare position() with end_offsets()"),
-    Elsewhere("statistics.interval.ms", _RD, "", "there are no statistics yet"),
-    Elsewhere("error_cb", _RD, "", "errors are raised by the call that they concern"),
+    Elsewhere("stats_cb", _RD, "on.event", "with statistics.interval.ms; StatisticsReported events"),
+    Elsewhere("error_cb", _RD, "on.event", "Problem events"),
+    Elsewhere("throttle_cb", _RD, "on.event", "Throttled events"),
     Elsewhere("oauth_cb", _RD, "sasl.oauth.token.provider"),
     Elsewhere("api.version.request", _RD, "", _BY_VERSION),
+    Elsewhere("socket.keepalive.enable", _RD, "", "idle connections are closed after connections.max.idle.ms"),
+    Elsewhere("broker.address.family", _RD, "", "all addresses of a name are tried"),
+    Elsewhere("on_delivery", _RD, "", "pass callback to send()"),
+    Elsewhere("on_commit", _RD, "", "pass callback to commit_async()"),
+    Elsewhere("log_level", _RD, "", _BY_LOGGING),
+    Elsewhere("debug", _RD, "", _BY_LOGGING),
+    Elsewhere("logger", _RD, "", "the loggers are under ottla.clients"),
+    Elsewhere("loop", _AIO, "", "the running loop is used"),
     Elsewhere("api_version", _BOTH, "", _BY_VERSION),
     Elsewhere("consumer_timeout_ms", _BOTH, "", "poll(timeout_s) returns an empty list"),
     Elsewhere("max_batch_size", _AIO, "batch.size"),

@@ -10,9 +10,11 @@
     ├── UnsupportedByBroker           the broker is too old for what was asked
     ├── BufferExhausted               retriable: buffer.memory is full and stayed so for max.block.ms
     ├── DeliveryTimedOut              not delivered within delivery.timeout.ms; it may have been written all the same
+    ├── Purged                        the caller purged the record; if it was sent, it may have been written
     ├── ConcurrentUse                 a poll of this consumer is under way, in another thread or around a listener
     ├── Wakeup                        the poll was ended by wakeup()
     ├── NotAssigned                   the partition does not belong to this consumer
+    ├── NotSubscribed                 the consumer has neither a subscription nor an assignment
     ├── SerializationFailed           a serializer refused a key or value
     ├── DeserializationFailed         a deserializer refused a key or value; .topic .partition .offset
     ├── CorruptRecords                records that are not what was written; .topic .partition .offset
@@ -101,6 +103,10 @@ class DeliveryTimedOut(ClientError):
     """Not acknowledged within delivery.timeout.ms. It may be in the log all the same: sending again may double it."""
 
 
+class Purged(ClientError):
+    """The caller gave the record up by `purge`. The message says whether it was sent: then it may have been written."""
+
+
 class ConcurrentUse(ClientError):
     """Only one poll of a consumer at a time: one is under way in another thread or task, or calls this listener."""
 
@@ -111,6 +117,10 @@ class Wakeup(ClientError):
 
 class NotAssigned(ClientError):
     """The partition is not assigned to this consumer (any more)."""
+
+
+class NotSubscribed(ClientError):
+    """A poll without `subscribe` or `assign` would never return a record."""
 
 
 class SerializationFailed(ClientError):
@@ -254,7 +264,7 @@ class GroupSubscribedToTopic(BrokerError, code=ErrorCode.GROUP_SUBSCRIBED_TO_TOP
 
 
 class RebalanceInProgress(BrokerError, code=ErrorCode.REBALANCE_IN_PROGRESS):
-    """The group is giving out its partitions anew."""
+    """The group is assigning its partitions again: poll, then repeat the call."""
 
 
 class IllegalGeneration(BrokerError, code=ErrorCode.ILLEGAL_GENERATION):

@@ -12,7 +12,8 @@ import asyncio
 import functools
 import logging
 import random
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 from ottla.clients.cluster import Backoff, ClusterView, Node
@@ -28,6 +29,7 @@ from ottla.clients.errors import (
     UnsupportedMechanism,
     error_for,
 )
+from ottla.clients.events import Connected, Disconnected, Reporter, Statistics, StatisticsReported
 from ottla.clients.options import parse_servers
 from ottla.clients.security import read_security
 from ottla.network.client import (
@@ -62,6 +64,21 @@ class _Bootstrap(NamedTuple):
     port: int
 
 
+@dataclass(slots=True)
+class _Totals:
+    """Counts of connections that ended, and how many were made."""
+
+    connections: int = 0
+    requests: int = 0
+    sent_bytes: int = 0
+    received_bytes: int = 0
+
+    def add(self, connection: ClientConnection) -> None:
+        self.requests += connection.requests
+        self.sent_bytes += connection.sent_bytes
+        self.received_bytes += connection.received_bytes
+
+
 class _Failure(NamedTuple):
     """Failures in a row, when the broker may be tried again (loop time), and what the last one was."""
 
@@ -71,6 +88,10 @@ class _Failure(NamedTuple):
 
 
 _NO_FAILURE = _Failure(0, 0.0, "")
+
+
+def _node_id(target: int | _Bootstrap) -> int | None:
+    return target if isinstance(target, int) else None
 
 
 def client_error(error: BaseException) -> ClientError:
@@ -114,7 +135,10 @@ class Cluster:
         self._reconnect = Backoff(options["reconnect_backoff_ms"], options["reconnect_backoff_max_ms"])
         self.retry = Backoff(options["retry_backoff_ms"], options["retry_backoff_max_ms"])
         self.view = ClusterView(max_age_ms=options["metadata_max_age_ms"], backoff=self.retry)
+        self.reporter = Reporter(options["on_event"], options["client_id"])
         self.closed = False
+        self._totals = _Totals()
+        self._statistics_timer: asyncio.TimerHandle | None = None
         self._connections: dict[tuple[int | _Bootstrap, str], ClientConnection] = {}
         self._connecting: dict[tuple[int | _Bootstrap, str], asyncio.Task[ClientConnection]] = {}
         self._failures: dict[int | _Bootstrap, _Failure] = {}
@@ -138,6 +162,8 @@ class Cluster:
     async def close(self) -> None:
         """Close every connection; what is in flight fails."""
         self.closed = True
+        if self._statistics_timer is not None:
+            self._statistics_timer.cancel()
         tasks = [*self._connecting.values(), *self._refreshes.values()]
         for task in tasks:
             task.cancel()
@@ -203,6 +229,7 @@ class Cluster:
         if waited_s >= TOLD_AFTER_S and not self._told:
             self._told = True
             logger.warning("No broker can be reached for %.0f s, still trying: %s", waited_s, text)
+            self.reporter.problem(BrokerUnavailable(f"No broker can be reached for {waited_s:.0f} s: {text}"))
 
     async def _reach(self, target: int | _Bootstrap, purpose: str, timeout_s: float | None) -> ClientConnection:
         self._check_open()
@@ -224,7 +251,7 @@ class Cluster:
         except TimeoutError as error:
             problem = self._failures.get(target, _NO_FAILURE).problem
             why = f" ({problem})" if problem else ""
-            raise RequestTimedOut(f"{self._name(target)}: no connection within {timeout_s:.3g} s{why}") from error
+            raise RequestTimedOut(f"{self.name(target)}: no connection within {timeout_s:.3g} s{why}") from error
         except NetworkError as error:
             raise client_error(error) from error
         except asyncio.CancelledError:
@@ -262,8 +289,38 @@ class Cluster:
         self._failures.pop(target, None)
         self._out_of_reach_s, self._told = None, False
         self._connections[target, purpose] = connection
+        self._totals.connections += 1
+        connection.on_close(lambda: self._totals.add(connection))
         connection.on_close(lambda: self._lost(target, purpose, connection))
+        self.reporter.report(Connected(self._client_id, connection.address, _node_id(target)))
         return connection
+
+    def begin_statistics(self, collect: Callable[[], Statistics]) -> None:
+        """Report what `collect` returns every statistics.interval.ms, on the running loop, until `close`."""
+        interval_s = self._options["statistics_interval_ms"] / 1000
+        if interval_s and self.reporter.is_wanted and not self.closed:
+            loop = asyncio.get_running_loop()
+            self._statistics_timer = loop.call_later(interval_s, self._report_statistics, collect)
+
+    def _report_statistics(self, collect: Callable[[], Statistics]) -> None:
+        metrics, partitions = collect()
+        self.reporter.report(StatisticsReported(self._client_id, {**self.metrics(), **metrics}, partitions))
+        self.begin_statistics(collect)
+
+    def metrics(self) -> dict[str, float]:
+        """Counts of all connections, by the names that Kafka's clients give them."""
+        open_now = [connection for connection in list(self._connections.values()) if not connection.closed]
+        totals = replace(self._totals)
+        for connection in open_now:
+            totals.add(connection)
+        return {
+            "connection-count": len(open_now),
+            "connection-creation-total": totals.connections,
+            "request-total": totals.requests,
+            "requests-in-flight": sum(connection.in_flight for connection in open_now),
+            "outgoing-byte-total": totals.sent_bytes,
+            "incoming-byte-total": totals.received_bytes,
+        }
 
     def _is_idle(self, connection: ClientConnection) -> bool:
         """Whether it was not used for so long that the broker may be about to close it (connections.max.idle.ms)."""
@@ -280,6 +337,7 @@ class Cluster:
             return
         del self._connections[target, purpose]
         self._failed(target, connection.loop_time(), "the connection was lost")
+        self.reporter.report(Disconnected(self._client_id, connection.address, _node_id(target)))
 
     @property
     def problems(self) -> str:
@@ -292,10 +350,11 @@ class Cluster:
         self._failures[target] = _Failure(count, now_s + delay_ms / 1000, problem)
         self.view.invalidate()
 
-    def _name(self, target: int | _Bootstrap) -> str:
+    def name(self, target: int | _Bootstrap) -> str:
+        """How a broker or address is named in messages."""
         node: Node | _Bootstrap | None = self.view.nodes.get(target) if isinstance(target, int) else target
         at = f"{node.host}:{node.port}" if node is not None else "?"
-        return f"broker {target} ({at})" if isinstance(target, int) else at
+        return f"Broker {target} ({at})" if isinstance(target, int) else at
 
     def _check_open(self) -> None:
         if self.closed:
@@ -415,6 +474,8 @@ class Cluster:
         deadline = loop.time() + (self._request_timeout_s if timeout_s is None else timeout_s)
         request = FindCoordinatorRequest(key=key, key_type=key_type, coordinator_keys=[key])
         failures = 0
+        begun_s = loop.time()
+        told = False
         while True:
             left_s = max(0.001, deadline - loop.time())
             try:
@@ -424,6 +485,10 @@ class Cluster:
                 delay_s = self.retry.delay_ms(failures, self._random.random()) / 1000
                 if not error.retriable or loop.time() + delay_s >= deadline:
                     raise
+                if not told and loop.time() - begun_s > TOLD_AFTER_S:
+                    told = True
+                    logger.warning("No coordinator for %s for %.0f s, still trying: %s", key, TOLD_AFTER_S, error)
+                    self.reporter.problem(error)
             else:
                 self.view.add_node(node)
                 self._coordinators[key_type, key] = node.node_id

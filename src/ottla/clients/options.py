@@ -45,9 +45,9 @@ class Option:
         return self.name.replace(".", "_")
 
     def read(self, value: object) -> Any:
-        """The value in its type; raises ConfigurationError."""
-        if value is None and self.default is None:
-            return None
+        """The value in its type, the default for None; raises ConfigurationError."""
+        if value is None and self.default is not REQUIRED:
+            return self.default
         read = _READERS[self.kind](value)
         if read is None:
             shown = f"a {type(value).__name__}" if self.secret else repr(value)
@@ -211,8 +211,26 @@ COMMON_OPTIONS: Final[tuple[Option, ...]] = (
     Option("retry.backoff.ms", "int", 100, "How long to wait before a request is sent again.", low=0),
     Option("retry.backoff.max.ms", "int", 1_000, "The longest such wait; it doubles up to here.", low=0),
     Option("metadata.max.age.ms", "int", 300_000, "Topics and leaders are asked for again after so long.", low=0),
+    Option("on.event", "object", None, "A function of one event: problems, connections, rebalances, statistics."),
+    Option("statistics.interval.ms", "int", 0, "How often statistics are reported to on.event; 0 is never.", low=0),
     *SECURITY_OPTIONS,
 )
+
+
+def merged(settings: object, given: Mapping[str, object]) -> dict[str, object]:
+    """The settings of a mapping and of keywords together. Raises ConfigurationError for what is no mapping."""
+    if settings is None:
+        return dict(given)
+    if not isinstance(settings, Mapping):
+        raise ConfigurationError(
+            f"Settings are a mapping or keyword arguments, not {settings!r}: write bootstrap_servers={settings!r}"
+            if isinstance(settings, str)
+            else f"Settings are a mapping or keyword arguments, not a {type(settings).__name__}"
+        )
+    both = set(settings) & set(given)
+    if both:
+        raise ConfigurationError(f"{', '.join(sorted(both))}: given twice, in the mapping and as a keyword")
+    return {**settings, **given}
 
 
 def read_options(rows: Iterable[Option], given: Mapping[str, object]) -> dict[str, Any]:
@@ -221,12 +239,12 @@ def read_options(rows: Iterable[Option], given: Mapping[str, object]) -> dict[st
     Raises ConfigurationError for a name that is unknown or given twice, a value that is wrong, one that is missing.
     """
     own = {row.python_name: row for row in rows}
-    by_name = {alias.replace(".", "_"): row for row in own.values() for alias in row.aliases} | own
+    by_name = _by_name(own.values())
     values: dict[str, Any] = {}
     for name, value in given.items():
         row = by_name.get(name.replace(".", "_"))
         if row is None:
-            raise ConfigurationError(_unknown(name, by_name))
+            raise ConfigurationError(unknown_setting(name, own.values()))
         python_name = row.python_name
         if python_name in values:
             names = [each for each in given if by_name.get(each.replace(".", "_")) is row]
@@ -241,14 +259,25 @@ def read_options(rows: Iterable[Option], given: Mapping[str, object]) -> dict[st
             raise ConfigurationError(f"{row.name} is empty: {row.doc}")
     if "bootstrap_servers" in values:
         parse_servers(values["bootstrap_servers"])
+    if values.get("on_event") is not None and not callable(values["on_event"]):
+        raise ConfigurationError(f"on.event is {values['on_event']!r}; it must be a function of one event")
     return values
 
 
-def _unknown(name: str, by_name: Mapping[str, Option]) -> str:
+def _by_name(rows: Iterable[Option]) -> dict[str, Option]:
+    """The rows by their Pythonic names, and by their aliases."""
+    rows = list(rows)
+    aliases = {alias.replace(".", "_"): row for row in rows for alias in row.aliases}
+    return aliases | {row.python_name: row for row in rows}
+
+
+def unknown_setting(name: str, rows: Iterable[Option]) -> str:
+    """The error's text for a setting that is none of `rows`, with the one that is probably meant."""
     import difflib
 
     from ottla.clients import elsewhere
 
+    by_name = _by_name(rows)
     theirs = elsewhere.find(name)
     if theirs is not None:
         return elsewhere.message(name, theirs, is_known=theirs.here.replace(".", "_") in by_name)

@@ -66,18 +66,19 @@ def uuid_from_text(text: str) -> Uuid:
 
 
 def validate_topic_name(name: str) -> None:
-    """Raise INVALID_TOPIC_EXCEPTION unless `name` may name a topic."""
+    """Raise INVALID_TOPIC_EXCEPTION, with Kafka's message, unless `name` may name a topic. A long name is cut."""
     problem = None
     if not name:
-        problem = "it is empty"
+        problem = "the empty string is not allowed"
     elif name in {".", ".."}:
-        problem = "it is '.' or '..'"
+        problem = f"'{name}' is not allowed"
     elif len(name) > MAX_TOPIC_NAME_LENGTH:
-        problem = f"it is longer than {MAX_TOPIC_NAME_LENGTH} characters"
+        shown = name if len(name) <= 1000 else f"{name[:1000]}..."
+        problem = f"the length of '{shown}' is longer than the max allowed length {MAX_TOPIC_NAME_LENGTH}"
     elif not _TOPIC_NAME.fullmatch(name):
-        problem = "it has characters other than ASCII letters, digits, '.', '_' and '-'"
+        problem = f"'{name}' contains one or more characters other than ASCII alphanumerics, '.', '_' and '-'"
     if problem:
-        raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"Topic name {name[:300]!r} is invalid: {problem}")
+        raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"Topic name is invalid: {problem}")
 
 
 def java_string_hash(text: str) -> int:

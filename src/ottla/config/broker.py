@@ -10,11 +10,13 @@ import os
 from collections.abc import Mapping
 
 from ottla.common.errors import KafkaError
+from ottla.config.checks import connections_per_ip, violation
 from ottla.config.defaults import OTTLA_DEFAULTS
 from ottla.config.listeners import Listener, parse_address, parse_listener
 from ottla.config.reasons import reason
-from ottla.config.settings import BROKER_SETTINGS, TOPIC_SETTINGS, Setting, Value, parse_value
+from ottla.config.settings import BROKER_SETTINGS, TOPIC_SETTINGS, Setting, format_value, parse_value
 from ottla.config.synonyms import TOPIC_SYNONYMS
+from ottla.config.values import Value, trim
 
 DEFAULT_VALUES: dict[str, Value] = {name: setting.default for name, setting in BROKER_SETTINGS.items()} | {
     name: parse_value(BROKER_SETTINGS[name], text) for name, (text, _) in OTTLA_DEFAULTS.items()
@@ -31,10 +33,11 @@ class BrokerConfig:
     """The settings of one broker. `properties` is what the user gave, by Kafka's names."""
 
     def __init__(self, properties: Mapping[str, str]) -> None:
-        self.static: dict[str, str] = {name: text.strip() for name, text in properties.items()}
+        self.static: dict[str, str] = {name: trim(text) for name, text in properties.items()}
         self.warnings: list[str] = []
         self._values: dict[str, Value] = dict(DEFAULT_VALUES)
-        for name, text in self.static.items():
+        for name, text in properties.items():
+            _check_encodable(name, text)
             self._take(name, text)
         self.node_id = self._node_id()
         self._check_roles()
@@ -44,16 +47,18 @@ class BrokerConfig:
         self.listeners: list[Listener] = [each for each in listeners if each.name not in controllers]
         """Where clients and brokers connect."""
         self.controller_listeners: list[Listener] = [each for each in listeners if each.name in controllers]
-        """Where the controller is reached; often none with one node."""
+        """Where tools reach the controller (`--bootstrap-controller`); none unless they are configured."""
         self._check_listeners()
         self.advertised: list[Listener] = self._advertised()
         """What clients are told, one for each of `listeners` in its order; port 0 stands for the bound port."""
+        self.advertised_controllers: list[Listener] = self._advertised_controllers()
+        """The same for `controller_listeners`."""
         self.inter_broker_listener: str = self._inter_broker_listener()
         self.log_dirs: list[str] = self._log_dirs()
+        self._check_quorum()
+        self._check_together()
         self.connections_per_ip: dict[str, int] = self._connections_per_ip()
         """`max.connections.per.ip.overrides` as a mapping."""
-        self._check_quorum()
-        self._check_pairs()
 
     # -- reading -----------------------------------------------------------------------------------------------
 
@@ -97,6 +102,11 @@ class BrokerConfig:
         return value or ()
 
     @property
+    def values(self) -> Mapping[str, Value]:
+        """All typed values by Kafka's names."""
+        return self._values
+
+    @property
     def rack(self) -> str | None:
         """`broker.rack`."""
         return self.text("broker.rack") or None
@@ -109,8 +119,8 @@ class BrokerConfig:
     def with_dynamic(self, per_broker: Mapping[str, str], cluster_wide: Mapping[str, str]) -> "BrokerConfig":
         """The same broker with dynamic settings on top; those of this broker come first.
 
-        A dynamic value that cannot be parsed is passed over: it was checked when it was set, by a version with
-        other limits. Listeners, directories and the node's id stay as they were at start.
+        A dynamic value that cannot be parsed is skipped: it was checked when it was set, by a version with other
+        limits. Listeners, directories and the node's id stay as they were at start.
         """
         changed = object.__new__(BrokerConfig)
         changed.__dict__.update(self.__dict__)
@@ -125,7 +135,7 @@ class BrokerConfig:
                 continue
         try:
             changed.connections_per_ip = changed._connections_per_ip()
-        except ConfigError:
+        except ValueError:
             changed.connections_per_ip = self.connections_per_ip
         return changed
 
@@ -135,8 +145,6 @@ class BrokerConfig:
         setting = BROKER_SETTINGS.get(name)
         if setting is None:
             self.warnings.append(_unknown(name))
-            return
-        if not text and setting.default is None:
             return
         try:
             value = parse_value(setting, text)
@@ -150,18 +158,17 @@ class BrokerConfig:
         self._values[name] = value
 
     def _node_id(self) -> "_Int":
-        broker_id = self.int("broker.id")
-        if "broker.id" in self.static and broker_id >= 0:
-            if self.static.get("node.id", str(broker_id)) != str(broker_id):
-                raise ConfigError(f"node.id={self.static['node.id']} and broker.id={broker_id} differ: keep node.id")
-            self._values["node.id"] = broker_id
-        node_id = self.int("node.id")
-        if node_id < 0:
-            raise ConfigError(f"node.id={node_id} is negative")
-        self._values["broker.id"] = node_id
-        # One is the other's value, as Kafka describes them.
         if "broker.id" in self.static:
-            self.static["node.id"] = str(node_id)
+            broker_id = self.int("broker.id")
+            if "node.id" in self.static and self.int("node.id") != broker_id:
+                raise ConfigError("You must set `node.id` to the same value as `broker.id`.")
+            if broker_id < 0:
+                raise ConfigError(f"Invalid value {broker_id} for configuration broker.id: Value must be at least 0")
+            self._values["node.id"] = broker_id
+            # One is the other's value, as Kafka describes them.
+            self.static["node.id"] = str(broker_id)
+        node_id = self.int("node.id")
+        self._values["broker.id"] = node_id
         self.static["broker.id"] = str(node_id)
         return node_id
 
@@ -224,6 +231,11 @@ class BrokerConfig:
             for each in self.listeners
         ]
 
+    def _advertised_controllers(self) -> list[Listener]:
+        given = {each.name: each for each in self._parse_listeners("advertised.listeners")}
+        advertised = [given.get(each.name, each) for each in self.controller_listeners]
+        return [each._replace(host=os.uname().nodename) if each.is_wildcard else each for each in advertised]
+
     def _inter_broker_listener(self) -> str:
         names = [listener.name for listener in self.listeners]
         given = self.text("inter.broker.listener.name")
@@ -236,21 +248,11 @@ class BrokerConfig:
     def _log_dirs(self) -> list[str]:
         name = "log.dir" if "log.dir" in self.static and "log.dirs" not in self.static else "log.dirs"
         directories = self.items(name)
-        if not directories or not self.static.get(name, "given"):
-            raise ConfigError(f"{name} is empty: name a directory")
         self._values["log.dirs"] = directories
         return [*directories]
 
     def _connections_per_ip(self) -> "dict[str, _Int]":
-        limits: dict[str, _Int] = {}
-        for entry in (self.text("max.connections.per.ip.overrides") or "").split(","):
-            if not entry.strip():
-                continue
-            host, separator, count = entry.strip().rpartition(":")
-            if not separator or not host or not count.strip().isdecimal():
-                raise ConfigError(f"max.connections.per.ip.overrides: {entry!r} is not of the form HOST:COUNT")
-            limits[host.strip().strip("[]")] = int(count)
-        return limits
+        return connections_per_ip(self.text("max.connections.per.ip.overrides") or "")
 
     def _check_quorum(self) -> None:
         voters = self.items("controller.quorum.voters")
@@ -275,38 +277,45 @@ class BrokerConfig:
         if len(servers) > 1:
             raise ConfigError("controller.quorum.bootstrap.servers: only one controller is served yet, this node")
 
-    def _check_pairs(self) -> None:
-        for least, most in _ORDERED:
-            if self.float(least) > self.float(most):
-                raise ConfigError(f"{least}={self[least]} is greater than {most}={self[most]}")
+    def _check_together(self) -> None:
+        problem = violation(self._values)
+        if problem:
+            raise ConfigError(problem)
         if self.int("message.max.bytes") > self.int("socket.request.max.bytes"):
             self.warnings.append(
                 f"message.max.bytes={self['message.max.bytes']} cannot be reached: "
                 f"socket.request.max.bytes={self['socket.request.max.bytes']} is smaller"
             )
+        if not 0 < self.float(_LOAD_FACTOR) <= 1:
+            self.warnings.append(
+                f"{_LOAD_FACTOR}={self.static[_LOAD_FACTOR]} is not above 0 and at most 1: the cleaner fills its map "
+                f"to {DEFAULT_VALUES[_LOAD_FACTOR]}"
+            )
 
 
-_ORDERED = (
-    ("group.min.session.timeout.ms", "group.max.session.timeout.ms"),
-    ("group.consumer.min.session.timeout.ms", "group.consumer.max.session.timeout.ms"),
-    ("group.consumer.min.heartbeat.interval.ms", "group.consumer.max.heartbeat.interval.ms"),
-    ("group.consumer.heartbeat.interval.ms", "group.consumer.session.timeout.ms"),
-    ("log.cleaner.min.compaction.lag.ms", "log.cleaner.max.compaction.lag.ms"),
-    ("replica.fetch.wait.max.ms", "replica.lag.time.max.ms"),
-)
+_LOAD_FACTOR = "log.cleaner.io.buffer.load.factor"
 
 # Inside the class these names are its methods.
 _Int = int
 _Float = float
 
 
+def _check_encodable(name: str, text: str) -> None:
+    """Raise ConfigError for what a command line has of bytes that are not UTF-8: no response could hold it."""
+    try:
+        f"{name}={text}".encode()
+    except UnicodeEncodeError as error:
+        shown = name[:249].encode("utf-8", "backslashreplace").decode()
+        raise ConfigError(f"{shown}: the name or the value is not text in UTF-8") from error
+
+
 def no_effect(setting: Setting, value: Value) -> str | None:
     """One line if `value` asks for what is not there (status "refused") or does nothing here ("reported")."""
     if setting.status == "works" or value in (setting.default, DEFAULT_VALUES.get(setting.name)):
         return None
-    if setting.type == "class" and value == "" and not setting.default:
+    if value in ("", ()) and not setting.default:
         return None
-    shown = "(hidden)" if setting.sensitive else ",".join(value) if isinstance(value, tuple) else value
+    shown = "(hidden)" if setting.sensitive else format_value(setting, value)
     if setting.status == "refused":
         return f"{setting.name}={shown} is not supported: {reason(setting.name)}. Its meaning: {setting.doc}"
     return f"{setting.name}={shown} has no effect here: {reason(setting.name)}. Its meaning in Kafka: {setting.doc}"

@@ -9,7 +9,7 @@ add.partitions.to.txn.retry.backoff.max.ms int 100 0.. high read-only reported
     Longest pause before a transaction's partition check is tried again.
 add.partitions.to.txn.retry.backoff.ms int 20 1.. high read-only reported
     First pause before a transaction's partition check is tried again.
-advertised.listeners list null - high read-only works
+advertised.listeners list null non-empty high read-only works
     Addresses that clients are told to connect to, where they differ from `listeners`.
 alter.config.policy.class.name class null - low read-only refused
     Java class that may veto changes of settings.
@@ -47,8 +47,8 @@ connections.max.idle.ms long 600000 - medium read-only works
     A connection that is silent for longer is closed; negative means never.
 controlled.shutdown.enable boolean true - medium read-only reported
     Whether a stopping broker first hands its leadership over; with one node nobody can take it.
-controller.listener.names list null - high read-only works
-    Listeners that serve the controller; they are not told to ordinary clients.
+controller.listener.names list null non-empty high read-only works
+    Listeners that serve the controller, for tools with `--bootstrap-controller`; they are not told to ordinary clients.
 controller.quorum.append.linger.ms int 25 0.. medium read-only reported
     How long the metadata leader gathers records before it writes.
 controller.quorum.auto.join.enable boolean false - low read-only refused
@@ -99,7 +99,7 @@ follower.replication.throttled.rate long 9223372036854775807 0.. medium cluster-
     Bytes a second that throttled followers fetch.
 group.consumer.assignment.interval.ms int 1000 0.. medium cluster-wide reported
     Default pause between two assignments of a consumer group.
-group.consumer.assignors list uniform,range - medium read-only reported
+group.consumer.assignors list uniform,range non-empty medium read-only reported
     Assignors of the consumer protocol, the default first.
 group.consumer.heartbeat.interval.ms int 5000 1.. medium read-only reported
     Default pause between a member's heartbeats of a consumer group.
@@ -129,7 +129,7 @@ group.coordinator.background.threads int 2 1.. high read-only reported
     Threads for the coordinator's background work.
 group.coordinator.cached.buffer.max.bytes int 1048588 524288.. medium cluster-wide reported
     Largest write buffer that the coordinator keeps for reuse.
-group.coordinator.rebalance.protocols list classic,consumer,streams consumer|classic|share|streams medium read-only reported
+group.coordinator.rebalance.protocols list classic,consumer,streams non-empty:consumer|classic|share|streams medium read-only reported
     Group protocols that may be used; served now: classic.
 group.coordinator.threads int 4 1.. high read-only reported
     Threads of the coordinator; here it runs on the event loop.
@@ -143,7 +143,7 @@ group.min.session.timeout.ms int 6000 - medium read-only works
     Shortest session timeout that a classic member may ask for.
 group.share.assignment.interval.ms int 1000 0.. medium cluster-wide reported
     Default pause between two assignments of a share group.
-group.share.assignors list simple - medium read-only reported
+group.share.assignors list simple non-empty medium read-only reported
     Assignors of share groups.
 group.share.delivery.count.limit int 5 2..10 medium read-only reported
     Default number of deliveries of a record of a share group.
@@ -223,8 +223,8 @@ leader.replication.throttled.rate long 9223372036854775807 0.. medium cluster-wi
     Bytes a second that throttled leaders send to followers.
 listener.security.protocol.map string SASL_SSL:SASL_SSL,PLAINTEXT:PLAINTEXT,SSL:SSL,SASL_PLAINTEXT:SASL_PLAINTEXT - low per-broker works
     Security protocol of each listener name; only PLAINTEXT is served. Changing it takes a restart.
-listeners list PLAINTEXT://:9092 - high per-broker works
-    Addresses to listen on, as `NAME://host:port,...`; no host means every interface, port 0 a free one. Changing them takes a restart.
+listeners list PLAINTEXT://:9092 non-empty high per-broker works
+    Addresses to listen on, as `NAME://host:port,...`; no host means every interface, port 0 a free one. One that other machines can reach earns a warning. Changing them takes a restart.
 log.cleaner.backoff.ms long 15000 0.. medium cluster-wide works
     Pause of the cleaner when nothing is to be compacted.
 log.cleaner.dedupe.buffer.size long 134217728 - medium cluster-wide works
@@ -249,19 +249,19 @@ log.cleaner.threads int 1 0.. medium cluster-wide reported
     Threads of the cleaner; here it is one.
 log.cleanup.policy list delete compact|delete medium cluster-wide works
     What happens to old records: delete, compact, both; empty keeps them for ever.
-log.dir list /tmp/kafka-logs - high read-only works
+log.dir list /tmp/kafka-logs non-empty high read-only works
     Log directory, used where `log.dirs` is not given.
 log.dir.failure.timeout.ms long 30000 1.. low read-only reported
     How long a broker waits for the controller to hear of a failed directory.
-log.dirs list null - high read-only works
+log.dirs list null non-empty high read-only works
     Log directories, separated by commas.
 log.flush.interval.messages long 9223372036854775807 1.. high cluster-wide works
     Records in a partition after which it is forced to disk.
-log.flush.interval.ms long null - high cluster-wide works
+log.flush.interval.ms long null 0.. high cluster-wide works
     Time after which a partition is forced to disk.
 log.flush.offset.checkpoint.interval.ms int 60000 0.. high read-only works
     How often recovery points are written down.
-log.flush.scheduler.interval.ms long 9223372036854775807 - high read-only works
+log.flush.scheduler.interval.ms long 9223372036854775807 0.. high read-only works
     How often partitions due for a flush are looked for; stands in for `log.flush.interval.ms`.
 log.flush.start.offset.checkpoint.interval.ms int 60000 0.. high read-only works
     How often log start offsets are written down.
@@ -308,7 +308,7 @@ log.segment.delete.delay.ms long 60000 0.. high cluster-wide works
 max.connection.creation.rate int 2147483647 0.. medium cluster-wide works
     New connections a second that are let in.
 max.connections int 2147483647 0.. medium cluster-wide works
-    Connections at a time.
+    Connections at a time. The limit of open files (ulimit -n) allows fewer if it is low: files for the logs are reserved.
 max.connections.per.ip int 2147483647 0.. medium cluster-wide works
     Connections at a time from one address.
 max.connections.per.ip.overrides string "" - medium cluster-wide works
@@ -345,7 +345,7 @@ metrics.sample.window.ms long 30000 1.. low read-only reported
     Length of a sample.
 min.insync.replicas int 1 1.. high cluster-wide works
     Replicas that must be in sync for a write with acks=all.
-node.id int -1 - high read-only works
+node.id int null 0.. high read-only works
     Number of this node, unique in the cluster.
 num.io.threads int 8 1.. high cluster-wide reported
     Threads that serve requests in Kafka; here one event loop does.
@@ -369,7 +369,7 @@ offsets.retention.check.interval.ms long 600000 1.. high read-only works
     How often expired offsets are looked for.
 offsets.retention.minutes int 10080 1.. high read-only works
     How long offsets outlive the last member of their group.
-offsets.topic.compression.codec int 0 - high read-only works
+offsets.topic.compression.codec int 0 codec high read-only works
     Codec of the offsets topic by number: 0 none, 1 gzip, 2 snappy, 3 lz4, 4 zstd.
 offsets.topic.num.partitions int 50 1.. high read-only works
     Partitions of the offsets topic; fixed once the topic exists.
@@ -377,7 +377,7 @@ offsets.topic.replication.factor short 3 1.. high read-only works
     Replicas of the offsets topic.
 offsets.topic.segment.bytes int 104857600 1.. high read-only works
     Segment size of the offsets topic, kept small for quick loading.
-process.roles list null broker|controller high read-only works
+process.roles list null non-empty:broker|controller high read-only works
     Roles of this node; served now: broker and controller in one.
 producer.id.expiration.check.interval.ms int 600000 1.. low read-only works
     How often forgotten producers are looked for.
@@ -481,7 +481,7 @@ share.coordinator.load.buffer.size int 5242880 1.. high read-only reported
     Bytes read at a time when share state is loaded.
 share.coordinator.snapshot.update.records.per.snapshot int 500 0..500 medium read-only reported
     Updates of share state between two snapshots.
-share.coordinator.state.topic.compression.codec int 0 - high read-only reported
+share.coordinator.state.topic.compression.codec int 0 codec high read-only reported
     Codec of the share state topic by number.
 share.coordinator.state.topic.min.isr short 2 1.. high read-only reported
     `min.insync.replicas` of the share state topic.

@@ -10,7 +10,11 @@ _BLANKS = " \t\f"
 
 
 def parse_properties(text: str) -> dict[str, str]:
-    """The keys and values of `text`; a key given twice keeps its last value. Raises ValueError on a broken escape."""
+    """The keys and values of `text`; a key given twice keeps its last value. Raises ValueError on a broken escape.
+
+    A byte order mark at the beginning is no part of the first key.
+    """
+    text = text.removeprefix("\ufeff")
     properties: dict[str, str] = {}
     for line in _logical_lines(text):
         key, value = _split(line)
@@ -19,29 +23,44 @@ def parse_properties(text: str) -> dict[str, str]:
 
 
 def load_properties(path: "Path") -> dict[str, str]:
-    """The same from a file in UTF-8; raises OSError, or ValueError naming the file."""
+    """The same from a file; raises OSError, or ValueError naming the file.
+
+    The file is UTF-8, with or without a byte order mark. Bytes that are not UTF-8 are read as Java reads them all, as
+    ISO 8859-1.
+    """
+    data = path.read_bytes()
+    if data.startswith((b"\xff\xfe", b"\xfe\xff")):
+        raise ValueError(f"{path} is text in UTF-16: save it as UTF-8")
     try:
-        return parse_properties(path.read_text(encoding="utf-8"))
-    except UnicodeDecodeError as error:
-        raise ValueError(f"{path} is not text in UTF-8 (byte {error.start})") from error
+        text = data.decode("utf-8-sig")
+    except UnicodeDecodeError:
+        text = data.decode("iso-8859-1")
+    try:
+        return parse_properties(text)
     except ValueError as error:
         raise ValueError(f"{path}: {error}") from error
 
 
 def _logical_lines(text: str) -> list[str]:
+    """Lines without comments and blanks at their beginnings, continued ones joined, exactly as Java joins them."""
     lines: list[str] = []
-    pending: str | None = None
-    for raw in text.replace("\r\n", "\n").replace("\r", "\n").split("\n"):
+    raw_lines = text.replace("\r\n", "\n").replace("\r", "\n").split("\n")
+    pending = ""
+    is_continued = False
+    for number, raw in enumerate(raw_lines, start=1):
         line = raw.lstrip(_BLANKS)
-        if pending is None and (not line or line[0] in "#!"):
+        # Java: a backslash alone before the last \n or \r of a file is a line, an empty one; before \r\n it is none.
+        at_end = number == len(raw_lines) and not raw and not text.endswith("\r\n")
+        if not pending and (not line or line[0] in "#!"):
+            if is_continued and at_end:
+                lines.append("")
+            is_continued = False
             continue
-        if (len(line) - len(line.rstrip("\\"))) % 2:
-            pending = (pending or "") + line[:-1]
-            continue
-        lines.append((pending or "") + line)
-        pending = None
-    if pending:
-        lines.append(pending)
+        is_continued = (len(line) - len(line.rstrip("\\"))) % 2 == 1
+        pending += line[:-1] if is_continued else line
+        if not is_continued or number == len(raw_lines):
+            lines.append(pending)
+            pending = ""
     return lines
 
 

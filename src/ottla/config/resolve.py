@@ -7,10 +7,12 @@ All functions are pure and cheap enough for a request, not for a record: keep th
 
 from collections.abc import Iterable, Mapping
 from enum import IntEnum
+from itertools import dropwhile
 
 from ottla.common.errors import ErrorCode, KafkaError
 from ottla.common.named import NamedTuple
 from ottla.config.broker import DEFAULT_VALUES, BrokerConfig, no_effect
+from ottla.config.checks import change_violation, conflict_of_lags, violation
 from ottla.config.settings import (
     BROKER_SETTINGS,
     GROUP_SETTINGS,
@@ -18,11 +20,11 @@ from ottla.config.settings import (
     READ_ONLY,
     TOPIC_SETTINGS,
     Setting,
-    Value,
     format_value,
     parse_value,
 )
 from ottla.config.synonyms import BROKER_FAMILIES, GROUP_SYNONYMS, TOPIC_SYNONYMS, BrokerSynonym
+from ottla.config.values import Value
 
 
 class ConfigSource(IntEnum):
@@ -74,6 +76,19 @@ class Resolved(NamedTuple):
 
 # Kafka opens and closes listeners while it runs; here that takes a restart.
 _UNTIL_RESTART = {"listeners", "listener.security.protocol.map"}
+# Kafka changes these for one listener only, by names such as `listener.name.internal.ssl.keystore.location`.
+_PER_LISTENER = {
+    "ssl.key.password",
+    "ssl.keystore.certificate.chain",
+    "ssl.keystore.key",
+    "ssl.keystore.location",
+    "ssl.keystore.password",
+    "ssl.keystore.type",
+    "ssl.truststore.certificates",
+    "ssl.truststore.location",
+    "ssl.truststore.password",
+    "ssl.truststore.type",
+}
 _DEFAULT_TEXTS = {name: format_value(BROKER_SETTINGS[name], value) for name, value in DEFAULT_VALUES.items()}
 
 
@@ -112,6 +127,39 @@ def resolve_topic(
     }
 
 
+class TopicResolver:
+    """Resolves the settings of topics over the same layers beneath: what a topic does not set is resolved once."""
+
+    def __init__(
+        self, dynamic_broker: Mapping[str, str], dynamic_default: Mapping[str, str], static: BrokerConfig
+    ) -> None:
+        self._layers = _Layers(dynamic_broker, dynamic_default, static)
+        self._defaults = resolve_topic({}, dynamic_broker, dynamic_default, static)
+
+    def is_of(self, dynamic_broker: Mapping[str, str], dynamic_default: Mapping[str, str]) -> bool:
+        """Whether these are the layers that it was made of."""
+        return self._layers.dynamic_broker is dynamic_broker and self._layers.dynamic_default is dynamic_default
+
+    def resolve(self, topic_overrides: Mapping[str, str]) -> Mapping[str, Resolved]:
+        """Every setting of a topic, by name; not to be changed."""
+        if not topic_overrides:
+            return self._defaults
+        resolved = dict(self._defaults)
+        for name, text in topic_overrides.items():
+            if name in resolved:
+                resolved[name] = self._resolve(name, text)
+        return resolved
+
+    def resolve_one(self, topic_overrides: Mapping[str, str], name: str) -> Resolved:
+        """One setting of a topic."""
+        text = topic_overrides.get(name)
+        return self._defaults[name] if text is None else self._resolve(name, text)
+
+    def _resolve(self, name: str, text: str) -> Resolved:
+        setting = TOPIC_SETTINGS[name]
+        return _resolve(setting, text, ConfigSource.TOPIC, self._layers, TOPIC_SYNONYMS.get(name, ()))
+
+
 def resolve_group(
     group_overrides: Mapping[str, str],
     dynamic_broker: Mapping[str, str],
@@ -122,8 +170,13 @@ def resolve_group(
     layers = _Layers(dynamic_broker, dynamic_default, static)
     resolved = {}
     for name, setting in GROUP_SETTINGS.items():
-        synonyms = (BrokerSynonym(GROUP_SYNONYMS[name]),) if name in GROUP_SYNONYMS else ()
-        resolved[name] = _resolve(setting, group_overrides.get(name), ConfigSource.GROUP, layers, synonyms)
+        broker_synonyms = (BrokerSynonym(GROUP_SYNONYMS[name]),) if name in GROUP_SYNONYMS else ()
+        entry = _resolve(setting, group_overrides.get(name), ConfigSource.GROUP, layers, broker_synonyms)
+        if not broker_synonyms:
+            # Kafka shows the default under the group's own name where the broker has no such setting.
+            default = ConfigSynonym(name, setting.default_text, ConfigSource.DEFAULT)
+            entry = entry._replace(synonyms=(*entry.synonyms, default))
+        resolved[name] = entry
     return resolved
 
 
@@ -151,8 +204,17 @@ def resolve_broker_default(dynamic_default: Mapping[str, str]) -> dict[str, Reso
         setting = BROKER_SETTINGS.get(name)
         if setting is not None:
             source = ConfigSource.DYNAMIC_DEFAULT_BROKER
-            resolved[name] = _answer(setting, _parsed(setting, text), source, [ConfigSynonym(name, text, source)])
+            entry = _answer(setting, _parsed(setting, text), source, [ConfigSynonym(name, text, source)])
+            # Kafka shows the text as it was set, with the blanks around it.
+            resolved[name] = entry if setting.sensitive else entry._replace(text=text)
     return resolved
+
+
+def check_names(settings: Mapping[str, Setting], kind: str, names: Iterable[str]) -> None:
+    """Raise INVALID_CONFIG if one of `names` is not a setting of a `kind`."""
+    for name in names:
+        if name not in settings:
+            raise KafkaError(ErrorCode.INVALID_CONFIG, f"Unknown {kind} config name: {name[:249]}")
 
 
 def check_topic(name: str, text: str) -> str | None:
@@ -165,67 +227,73 @@ def check_group(name: str, text: str) -> str | None:
     return _check(GROUP_SETTINGS, "group", name, text)
 
 
-def check_broker(name: str, text: str, *, cluster_wide: bool) -> str | None:
-    """Raise INVALID_CONFIG unless `name` may be set while the broker runs; a returned line is worth a warning.
+def check_broker(changes: Mapping[str, str], *, cluster_wide: bool) -> list[str]:
+    """Raise INVALID_CONFIG unless all of `changes` may be made while the broker runs; returned lines are warnings.
 
-    `cluster_wide` stands for the broker resource without a name.
+    `cluster_wide` stands for the broker resource without a name. As in Kafka, names come before values.
     """
-    warning = _check(BROKER_SETTINGS, "broker", name, text)
-    _check_broker_name(name, cluster_wide=cluster_wide)
-    return warning
+    fixed = [name for name in changes if name in BROKER_SETTINGS and BROKER_SETTINGS[name].update == READ_ONLY]
+    _refuse_names("Cannot update these configs dynamically", fixed)
+    per_listener = "These security configs can be dynamically updated only per-listener using the listener prefix"
+    _refuse_names(per_listener, [name for name in changes if name in _PER_LISTENER])
+    warnings = [_check(BROKER_SETTINGS, "broker", name, text) for name, text in changes.items()]
+    if cluster_wide:
+        own = [name for name in changes if BROKER_SETTINGS[name].update == PER_BROKER]
+        _refuse_names("Cannot update these configs at default cluster level, broker id must be specified", own)
+    restarted = [name for name in changes if name in _UNTIL_RESTART]
+    advice = " (change it in the broker's file and restart it)"
+    _refuse_names("Cannot update these configs dynamically", restarted, advice)
+    return [warning for warning in warnings if warning]
 
 
-def _check_broker_name(name: str, *, cluster_wide: bool) -> None:
-    setting = BROKER_SETTINGS.get(name)
-    if setting is None or setting.update == READ_ONLY:
-        raise KafkaError(ErrorCode.INVALID_CONFIG, f"Cannot update these configs dynamically: [{name}]")
-    if setting.update == PER_BROKER and cluster_wide:
-        raise KafkaError(
-            ErrorCode.INVALID_CONFIG,
-            f"Cannot update these configs at default cluster level, broker id must be specified: [{name}]",
-        )
-    if name in _UNTIL_RESTART:
-        raise KafkaError(
-            ErrorCode.INVALID_CONFIG,
-            f"Cannot update these configs dynamically: [{name}] (change it in the broker's file and restart it)",
-        )
+def _refuse_names(problem: str, names: list[str], advice: str = "") -> None:
+    if names:
+        raise KafkaError(ErrorCode.INVALID_CONFIG, f"{problem}: [{', '.join(names)}]{advice}")
+
+
+def check_broker_together(before: BrokerConfig, after: BrokerConfig) -> None:
+    """Raise INVALID_CONFIG if a running broker may not go from the settings `before` to those `after`."""
+    problem = violation(after.values) or change_violation(before.values, after.values)
+    if problem:
+        raise KafkaError(ErrorCode.INVALID_CONFIG, problem)
+
+
+TOPIC_SETTINGS_TOGETHER = ("min.compaction.lag.ms", "max.compaction.lag.ms")
+"""What `check_topic_together` compares."""
 
 
 def check_topic_together(resolved: Mapping[str, Resolved]) -> None:
     """Raise INVALID_CONFIG if a topic's settings contradict each other."""
-    least, most = resolved["min.compaction.lag.ms"].value, resolved["max.compaction.lag.ms"].value
-    if isinstance(least, int) and isinstance(most, int) and least > most:
-        raise KafkaError(
-            ErrorCode.INVALID_CONFIG, f"min.compaction.lag.ms={least} is greater than max.compaction.lag.ms={most}"
-        )
+    problem = conflict_of_lags(*(resolved[name].value for name in TOPIC_SETTINGS_TOGETHER))
+    if problem:
+        raise KafkaError(ErrorCode.INVALID_CONFIG, problem)
 
 
-def check_group_together(resolved: Mapping[str, Resolved], static: BrokerConfig) -> None:
+def check_group_together(resolved: Mapping[str, Resolved], broker: BrokerConfig) -> None:
     """Raise INVALID_CONFIG if a group's settings leave the broker's limits or contradict each other."""
     for name, entry in resolved.items():
         kind, _, rest = name.partition(".")
-        for limit in ("min", "max"):
+        for limit, relation in (("min", "greater"), ("max", "less")):
             bound_name = f"group.{kind}.{limit}.{rest.removeprefix('num.')}"
             if entry.source != ConfigSource.GROUP or bound_name not in BROKER_SETTINGS:
                 continue
-            value, bound = entry.value, static.int(bound_name)
+            value, bound = entry.value, broker.int(bound_name)
             if isinstance(value, int) and (value < bound if limit == "min" else value > bound):
-                raise KafkaError(ErrorCode.INVALID_CONFIG, f"{name}={value} is beyond {bound_name}={bound}")
+                raise KafkaError(ErrorCode.INVALID_CONFIG, f"{name} must be {relation} than or equal to {bound_name}")
     for kind in ("consumer", "share", "streams"):
-        session = resolved[f"{kind}.session.timeout.ms"].value
-        heartbeat = resolved[f"{kind}.heartbeat.interval.ms"].value
+        names = f"{kind}.session.timeout.ms", f"{kind}.heartbeat.interval.ms"
+        session, heartbeat = (resolved[name].value for name in names)
         if isinstance(session, int) and isinstance(heartbeat, int) and session <= heartbeat:
-            raise KafkaError(
-                ErrorCode.INVALID_CONFIG,
-                f"{kind}.session.timeout.ms={session} must be greater than {kind}.heartbeat.interval.ms={heartbeat}",
-            )
+            raise KafkaError(ErrorCode.INVALID_CONFIG, f"{names[0]} must be greater than {names[1]}")
 
 
 def _check(settings: Mapping[str, Setting], kind: str, name: str, text: str) -> str | None:
-    setting = settings.get(name)
-    if setting is None:
-        raise KafkaError(ErrorCode.INVALID_CONFIG, f"Unknown {kind} config name: {name[:249]}")
+    check_names(settings, kind, (name,))
+    setting = settings[name]
     problem = no_effect(setting, parse_value(setting, text))
+    if problem and name == "remote.storage.enable":
+        disabled = "Tiered Storage functionality is disabled in the broker."
+        problem = f"{disabled} Topic cannot be configured with remote log storage."
     if problem and setting.status == "refused":
         raise KafkaError(ErrorCode.INVALID_CONFIG, problem)
     return problem
@@ -238,20 +306,23 @@ def _resolve(
     layers: _Layers,
     broker_synonyms: tuple[BrokerSynonym, ...],
 ) -> Resolved:
-    synonyms = layers.find(synonym.name for synonym in broker_synonyms)
+    found = layers.find(synonym.name for synonym in broker_synonyms)
+    # As in Kafka, `log.retention.hours` is not shown behind `retention.ms` unless `log.retention.ms` is set, too.
+    synonyms = list(dropwhile(lambda synonym: synonym.name != broker_synonyms[0].name, found))
     if override is not None:
-        synonyms.insert(0, ConfigSynonym(setting.name, override, own))
-        return _answer(setting, _parsed(setting, override), own, synonyms)
-    if not synonyms:
+        value = _parsed(setting, override)
+        synonyms.insert(0, ConfigSynonym(setting.name, format_value(setting, value), own))
+        return _answer(setting, value, own, synonyms)
+    if not found:
         return _answer(setting, setting.default, ConfigSource.DEFAULT, synonyms)
-    first = synonyms[0]
+    first = found[0]
     value = _parsed(BROKER_SETTINGS[first.name], first.text)
     factor = next(synonym.factor for synonym in broker_synonyms if synonym.name == first.name)
     if factor != 1 and isinstance(value, int):
         value *= factor
     if setting.name == "retention.ms" and isinstance(value, int):
         value = max(value, -1)
-    return _answer(setting, value, first.source, synonyms)
+    return _answer(setting, value, synonyms[0].source if synonyms else ConfigSource.DEFAULT, synonyms)
 
 
 def _answer(setting: Setting, value: Value, source: ConfigSource, synonyms: Iterable[ConfigSynonym]) -> Resolved:

@@ -19,6 +19,11 @@ Names, types, defaults and limits are those of Kafka 4.3. This page is generated
 
 A broker reads its settings from `ottla up --config server.properties` and `-X name=value`. A value that was set while
 the broker runs comes first: for this broker, then for all brokers, then the file, then the default.
+
+Values are read as Kafka reads them: blanks around them are dropped, `true` and `false` may be in capital letters, whole
+numbers have no unit and no `_`, doubles may be `1e3` or `Infinity`, but not `nan`; items of a list are separated by
+commas. A value outside of the column "Allowed" is an error with Kafka's message, and so is one that contradicts another
+setting. The file is in the form of Java's `.properties`, in UTF-8.
 """
 
 
@@ -45,13 +50,19 @@ def markdown() -> str:
 def _table(settings: Iterable[Setting], extra: str, values: dict[str, str]) -> list[str]:
     rows = [f"| Setting | Type | Default | Allowed | {extra} | Here | Meaning |", "|---|---|---|---|---|---|---|"]
     for setting in settings:
-        allowed = "" if setting.validator == "-" else setting.validator.replace("|", ", ")
+        allowed = _allowed(setting.validator)
         here = setting.status if setting.status == "works" else f"{setting.status}: {reason(setting.name)}"
         rows.append(
             f"| `{setting.name}` | {setting.type} | {_code(setting.default_text)} | {allowed} "
             f"| {values.get(setting.name, '')} | {here} | {setting.doc} |"
         )
     return rows
+
+
+def _allowed(rule: str) -> str:
+    if rule in {"-", "codec"}:
+        return "" if rule == "-" else "0..4"
+    return rule.replace("non-empty:", "at least one of: ").replace("any-case:", "").replace("|", ", ")
 
 
 def _code(text: str | None) -> str:

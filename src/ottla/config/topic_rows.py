@@ -47,9 +47,9 @@ min.insync.replicas int 1 1.. medium works
     Replicas that must be in sync for a write with acks=all.
 preallocate boolean false - medium reported
     Whether segment files are allocated at full size.
-remote.log.copy.disable boolean false - medium refused
+remote.log.copy.disable boolean false - medium reported
     Stops copying to tiered storage.
-remote.log.delete.on.disable boolean false - medium refused
+remote.log.delete.on.disable boolean false - medium reported
     Whether turning tiered storage off deletes what it holds.
 remote.storage.enable boolean false - medium refused
     Whether the topic uses tiered storage.

@@ -11,6 +11,7 @@ from ottla.common.errors import ErrorCode
 from ottla.common.ids import DIRECTORY_LOST, DIRECTORY_MIGRATING, DIRECTORY_UNASSIGNED
 from ottla.controller import leaders
 from ottla.controller.state import Outcome, State, refuse
+from ottla.metadata.features import served_level
 from ottla.metadata.image import BrokerImage
 from ottla.protocol import metadata_records as m
 from ottla.protocol.message import Message
@@ -72,8 +73,10 @@ def _check_directories(state: State, request: BrokerRegistrationRequest) -> None
 
 
 def _check_features(state: State, request: BrokerRegistrationRequest) -> None:
+    """Compare with the levels that this cluster serves: what it keeps for stock Kafka binds no broker."""
     supported = {f.name: (f.min_supported_version, f.max_supported_version) for f in request.features}
-    for name, level in state.image.features.items():
+    for name, finalized in state.image.features.items():
+        level = served_level(name, finalized)
         low, high = supported.get(name, (0, 0))
         if level and not low <= level <= high:
             refuse(

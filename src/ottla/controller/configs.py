@@ -10,25 +10,33 @@ from collections.abc import Mapping
 
 from ottla.common.errors import ErrorCode, KafkaError
 from ottla.common.ids import validate_topic_name
-from ottla.controller.state import Outcome, State, refuse
+from ottla.common.slices import Slices
+from ottla.controller.state import Outcome, State, check_size, refuse
+from ottla.metadata.features import ELIGIBLE_LEADER_REPLICAS_VERSION
 from ottla.metadata.image import BROKER, CLIENT_METRICS, GROUP, TOPIC
 from ottla.protocol import metadata_records as m
 from ottla.protocol.message import Message
 from ottla.protocol.messages import alter_configs as legacy
 from ottla.protocol.messages import incremental_alter_configs as incremental
 
+MIN_IN_SYNC_REPLICAS = "min.insync.replicas"
 SET, DELETE, APPEND, SUBTRACT = 0, 1, 2, 3
+_KINDS = {TOPIC, BROKER, CLIENT_METRICS, GROUP}
 _OPERATION_NAMES = {SET: "SET", DELETE: "DELETE", APPEND: "APPEND", SUBTRACT: "SUBTRACT"}
 
 
 def incremental_alter(
     state: State, request: incremental.IncrementalAlterConfigsRequest
-) -> Outcome[incremental.IncrementalAlterConfigsResponse]:
+) -> Slices[Outcome[incremental.IncrementalAlterConfigsResponse]]:
     """Set, delete, append to and subtract from single settings."""
     records: list[Message] = []
     responses = []
-    count = Counter((resource.resource_type, resource.resource_name) for resource in request.resources)
+    count: Counter[tuple[int, str]] = Counter()
     for resource in request.resources:
+        count[resource.resource_type, resource.resource_name] += 1
+        yield
+    for resource in request.resources:
+        yield
         answer = incremental.AlterConfigsResourceResponse(
             error_code=ErrorCode.NONE,
             error_message=None,
@@ -43,6 +51,7 @@ def incremental_alter(
         except KafkaError as error:
             answer.error_code, answer.error_message = error.code, error.message
         responses.append(answer)
+        check_size(records)
     return Outcome(
         [] if request.validate_only else records, incremental.IncrementalAlterConfigsResponse(responses=responses)
     )
@@ -50,12 +59,15 @@ def incremental_alter(
 
 def _changes(state: State, resource: incremental.AlterConfigsResource) -> dict[str, str | None]:
     """What each named setting will be, None where it goes."""
+    check_size(resource.configs)
     names = [config.name for config in resource.configs]
     if len(set(names)) < len(names):
         refuse(ErrorCode.INVALID_REQUEST, "Error due to duplicate config keys")
     nulls = [c.name for c in resource.configs if c.value is None and c.config_operation != DELETE]
     if nulls:
-        refuse(ErrorCode.INVALID_REQUEST, f"Null value not supported for : {','.join(nulls)}")
+        refuse(ErrorCode.INVALID_REQUEST, f"Null value not supported for : {', '.join(nulls)}")
+    if resource.resource_type not in _KINDS:
+        refuse(ErrorCode.INVALID_REQUEST, f"Unknown resource type {resource.resource_type}")
     current = state.image.config(resource.resource_type, resource.resource_name)
     changes: dict[str, str | None] = {}
     for config in resource.configs:
@@ -65,36 +77,50 @@ def _changes(state: State, resource: incremental.AlterConfigsResource) -> dict[s
         elif operation == DELETE:
             changes[config.name] = None
         elif operation in (APPEND, SUBTRACT):
-            if not state.rules.is_list(resource.resource_type, config.name):
-                refuse(
-                    ErrorCode.INVALID_CONFIG,
-                    f"Can't {_OPERATION_NAMES[operation]} to key {config.name} because its type is not LIST.",
-                )
+            _check_list(state, resource.resource_type, config)
             before = current.get(config.name)
             if before is None:
                 before = state.rules.default(resource.resource_type, config.name) or ""
             changes[config.name] = _edit_list(before, config.value or "", operation)
         else:
-            refuse(ErrorCode.INVALID_REQUEST, f"Unknown operation {operation} on {config.name}")
+            refuse(ErrorCode.INVALID_REQUEST, f"Unknown operations type {operation}")
     return changes
 
 
+def _check_list(state: State, kind: int, config: incremental.AlterableConfig) -> None:
+    """Raise INVALID_CONFIG unless the setting is a list; Kafka has other words for brokers, whose names it knows."""
+    is_list = state.rules.is_list(kind, config.name)
+    if is_list:
+        return
+    operation = _OPERATION_NAMES[config.config_operation]
+    if kind != BROKER:
+        problem = f"Can't {operation} to key {config.name} because its type is not LIST."
+    elif is_list is None:
+        problem = f"Unknown config name: {config.name}"
+    else:
+        problem = f"Config value {operation.lower()} is not allowed for config key: {config.name}"
+    refuse(ErrorCode.INVALID_CONFIG, problem)
+
+
 def _edit_list(before: str, value: str, operation: int) -> str:
-    parts = [part.strip() for part in before.split(",") if part.strip()]
-    for item in (item.strip() for item in value.split(",")):
-        if operation == APPEND and item and item not in parts:
-            parts.append(item)
-        elif operation == SUBTRACT and item in parts:
-            parts.remove(item)
-    return ",".join(parts)
+    parts = dict.fromkeys(part.strip() for part in before.split(",") if part.strip())
+    items = [item.strip() for item in value.split(",") if item.strip()]
+    if operation == APPEND:
+        return ",".join(parts | dict.fromkeys(items))
+    taken = set(items)
+    return ",".join(part for part in parts if part not in taken)
 
 
-def alter(state: State, request: legacy.AlterConfigsRequest) -> Outcome[legacy.AlterConfigsResponse]:
+def alter(state: State, request: legacy.AlterConfigsRequest) -> Slices[Outcome[legacy.AlterConfigsResponse]]:
     """Replace all settings of a resource: what the request does not name goes."""
     records: list[Message] = []
     responses = []
-    count = Counter((resource.resource_type, resource.resource_name) for resource in request.resources)
+    count: Counter[tuple[int, str]] = Counter()
     for resource in request.resources:
+        count[resource.resource_type, resource.resource_name] += 1
+        yield
+    for resource in request.resources:
+        yield
         answer = legacy.AlterConfigsResourceResponse(
             error_code=ErrorCode.NONE,
             error_message=None,
@@ -108,16 +134,18 @@ def alter(state: State, request: legacy.AlterConfigsRequest) -> Outcome[legacy.A
         except KafkaError as error:
             answer.error_code, answer.error_message = error.code, error.message
         responses.append(answer)
+        check_size(records)
     return Outcome([] if request.validate_only else records, legacy.AlterConfigsResponse(responses=responses))
 
 
 def _replacement(state: State, resource: legacy.AlterConfigsResource) -> dict[str, str | None]:
+    check_size(resource.configs)
     names = [config.name for config in resource.configs]
     if len(set(names)) < len(names):
         refuse(ErrorCode.INVALID_REQUEST, "Error due to duplicate config keys")
     nulls = [config.name for config in resource.configs if config.value is None]
     if nulls:
-        refuse(ErrorCode.INVALID_REQUEST, f"Null value not supported for : {','.join(nulls)}")
+        refuse(ErrorCode.INVALID_REQUEST, f"Null value not supported for : {', '.join(nulls)}")
     changes: dict[str, str | None] = {config.name: config.value for config in resource.configs}
     for name in state.image.config(resource.resource_type, resource.resource_name):
         changes.setdefault(name, None)
@@ -133,12 +161,30 @@ def _records(state: State, kind: int, name: str, changes: Mapping[str, str | Non
         else:
             after[key] = value
     validate(state, kind, name, after, frozenset(changes), is_new=False)
-    return [
+    records: list[Message] = [
         m.ConfigRecord(resource_type=kind, resource_name=name, name=key, value=value)
         for key, value in changes.items()
         # A broker's setting is written even if it stays: that is how files it names are read again.
         if current.get(key) != value or kind == BROKER
     ]
+    return records + _elr_records(state, kind, name, records)
+
+
+def _elr_records(state: State, kind: int, name: str, records: list[Message]) -> list[Message]:
+    """Records that a change of min.insync.replicas adds while stock Kafka's eligible leader replicas are on (KIP-966).
+
+    They were chosen under the old number. Kafka keeps the number at cluster level, and relies on it there.
+    """
+    changes = [r for r in records if isinstance(r, m.ConfigRecord) and r.name == MIN_IN_SYNC_REPLICAS]
+    if not changes or state.image.features.get(ELIGIBLE_LEADER_REPLICAS_VERSION, 0) < 1:
+        return []
+    if kind == BROKER and name:
+        refuse(ErrorCode.INVALID_CONFIG, f"Broker-level {MIN_IN_SYNC_REPLICAS} cannot be altered while ELR is enabled.")
+    if kind == BROKER and changes[-1].value is None:
+        refuse(
+            ErrorCode.INVALID_CONFIG, f"Cluster-level {MIN_IN_SYNC_REPLICAS} cannot be removed while ELR is enabled."
+        )
+    return [m.ClearElrRecord(topic_name=name if kind == TOPIC else "")]
 
 
 def validate(
@@ -159,7 +205,8 @@ def validate(
             refuse(ErrorCode.INVALID_REQUEST, "Subscription name can't be empty")
     else:
         refuse(ErrorCode.INVALID_REQUEST, f"Unknown resource type {kind}")
-    state.rules.validate(kind, name, configs, changed)
+    own, cluster = state.image.config(BROKER, str(state.node_id)), state.image.config(BROKER, "")
+    state.rules.validate(kind, name, configs, changed, own, cluster)
     if kind == TOPIC and not is_new and name not in state.image.topics_by_name:
         refuse(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"The topic '{name}' does not exist.")
 

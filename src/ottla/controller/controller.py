@@ -6,6 +6,9 @@ batch is committed. Operations see records that are appended but not committed y
 
 What a start does not need is imported by its first use.
 
+An operation whose work grows with its request is a generator (see `common/slices.py`): the caller decides no other
+operation until it is through.
+
 Errors of single topics, resources or partitions are in the response; KafkaError is raised for the request as a whole.
 """
 
@@ -14,6 +17,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
+from ottla.common.slices import Slices, finish
 from ottla.controller import brokers, features, leaders
 from ottla.controller.rules import ConfigRules
 from ottla.controller.state import ControllerSettings, Outcome, RandomSource, State
@@ -43,7 +47,6 @@ if TYPE_CHECKING:
     )
     from ottla.protocol.messages.unregister_broker import UnregisterBrokerResponse
     from ottla.protocol.messages.update_features import UpdateFeaturesRequest, UpdateFeaturesResponse
-    from ottla.protocol.metadata_records import FeatureLevelRecord
 
 
 class Controller:
@@ -75,9 +78,14 @@ class Controller:
 
     def replay(self, records: Iterable[Message], last_offset: int, epoch: int) -> MetadataImage:
         """Take appended records in: the only way in which anything changes. Returns the new image."""
+        return finish(self.replay_in_slices(records, last_offset, epoch))
+
+    def replay_in_slices(self, records: Iterable[Message], last_offset: int, epoch: int) -> Slices[MetadataImage]:
+        """Do the same in slices; the image changes at the end, all at once."""
         delta = MetadataDelta(self._state.image)
         for record in records:
             delta.replay(record)
+            yield
         return self.load(delta.apply(last_offset, epoch))
 
     def load(self, image: MetadataImage, next_offset: int | None = None) -> MetadataImage:
@@ -88,19 +96,21 @@ class Controller:
 
     # -- topics ------------------------------------------------------------------------------------------------
 
-    def create_topics(self, request: CreateTopicsRequest) -> Outcome[CreateTopicsResponse]:
+    def create_topics(self, request: CreateTopicsRequest) -> Slices[Outcome[CreateTopicsResponse]]:
         """Create topics: TOPIC_ALREADY_EXISTS, INVALID_PARTITIONS, INVALID_REPLICATION_FACTOR and others each."""
         from ottla.controller import topics
 
         return topics.create_topics(self._state, request)
 
-    def create_partitions(self, request: CreatePartitionsRequest) -> Outcome[CreatePartitionsResponse]:
+    def create_partitions(self, request: CreatePartitionsRequest) -> Slices[Outcome[CreatePartitionsResponse]]:
         """Grow topics."""
         from ottla.controller import topics
 
         return topics.create_partitions(self._state, request)
 
-    def delete_topics(self, request: DeleteTopicsRequest, api_version: int = 6) -> Outcome[DeleteTopicsResponse]:
+    def delete_topics(
+        self, request: DeleteTopicsRequest, api_version: int = 6
+    ) -> Slices[Outcome[DeleteTopicsResponse]]:
         """Delete topics by name or id."""
         from ottla.controller import topics
 
@@ -108,7 +118,7 @@ class Controller:
 
     # -- settings ----------------------------------------------------------------------------------------------
 
-    def alter_configs(self, request: AlterConfigsRequest) -> Outcome[AlterConfigsResponse]:
+    def alter_configs(self, request: AlterConfigsRequest) -> Slices[Outcome[AlterConfigsResponse]]:
         """Replace the settings of resources."""
         from ottla.controller import configs
 
@@ -116,7 +126,7 @@ class Controller:
 
     def incremental_alter_configs(
         self, request: IncrementalAlterConfigsRequest
-    ) -> Outcome[IncrementalAlterConfigsResponse]:
+    ) -> Slices[Outcome[IncrementalAlterConfigsResponse]]:
         """Change single settings of resources."""
         from ottla.controller import configs
 
@@ -126,9 +136,9 @@ class Controller:
         """Change finalized feature levels."""
         return features.update(self._state, request, api_version)
 
-    def lower_features(self) -> list[FeatureLevelRecord]:
-        """The records after which no level is finalized that this node does not serve."""
-        return features.records_to_serve(self._state)
+    def check_features(self) -> dict[str, tuple[int, int]]:
+        """Features finalized above what is served: name to (finalized, served). Raises UNSUPPORTED_VERSION."""
+        return features.check(self._state)
 
     # -- brokers and leaders -----------------------------------------------------------------------------------
 
@@ -158,13 +168,13 @@ class Controller:
         """A block of producer ids. Raises STALE_BROKER_EPOCH."""
         return brokers.allocate_producer_ids(self._state, broker_id, epoch)
 
-    def elect_leaders(self, request: ElectLeadersRequest) -> Outcome[ElectLeadersResponse]:
+    def elect_leaders(self, request: ElectLeadersRequest) -> Slices[Outcome[ElectLeadersResponse]]:
         """Elect preferred or unclean leaders."""
         return leaders.elect_leaders(self._state, request)
 
     def alter_partition_reassignments(
         self, request: AlterPartitionReassignmentsRequest
-    ) -> Outcome[AlterPartitionReassignmentsResponse]:
+    ) -> Slices[Outcome[AlterPartitionReassignmentsResponse]]:
         """Move partitions."""
         from ottla.controller import reassignment
 
@@ -172,7 +182,7 @@ class Controller:
 
     def list_partition_reassignments(
         self, request: ListPartitionReassignmentsRequest
-    ) -> ListPartitionReassignmentsResponse:
+    ) -> Slices[Outcome[ListPartitionReassignmentsResponse]]:
         """The moves under way."""
         from ottla.controller import reassignment
 

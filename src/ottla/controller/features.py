@@ -1,4 +1,8 @@
-"""Finalized feature levels: upgrade, downgrade, dry run. KIP-584, KIP-778, KIP-1022."""
+"""Finalized feature levels: upgrade, downgrade, dry run. KIP-584, KIP-778, KIP-1022.
+
+A level that stock Kafka finalized above what is served here stays until an administrator lowers it. Such a downgrade is
+compared with the finalized level, not with the served one that clients see.
+"""
 
 from __future__ import annotations
 
@@ -12,6 +16,7 @@ from ottla.metadata.features import (
     METADATA_VERSION,
     METADATA_VERSION_NAMES,
     SUPPORTED_FEATURES,
+    served_level,
 )
 from ottla.protocol import metadata_records as m
 from ottla.protocol.message import Message
@@ -109,20 +114,21 @@ def _check_metadata_version(level: int, current: int) -> None:
         refuse(ErrorCode.INVALID_UPDATE_VERSION, f"Invalid metadata.version {level}. {problem}")
 
 
-def records_to_serve(state: State) -> list[m.FeatureLevelRecord]:
-    """Lower what other software finalized above the levels that this node serves; nothing for a cluster of its own.
+def check(state: State) -> dict[str, tuple[int, int]]:
+    """The features whose finalized level is above the served one: name to (finalized, served).
 
     Raises UNSUPPORTED_VERSION for a metadata.version that this software cannot read.
     """
-    records: list[m.FeatureLevelRecord] = []
-    for name, level in state.image.features.items():
-        low, high = SUPPORTED_FEATURES.get(name, (0, 0))
-        if name == METADATA_VERSION and not low <= level <= high:
-            refuse(
-                ErrorCode.UNSUPPORTED_VERSION,
-                f"metadata.version {level} is not among {low} to {high}, which this software can read: "
-                f"{'newer' if level > high else 'older'} software wrote this directory",
-            )
-        if level > high:
-            records.append(m.FeatureLevelRecord(name=name, feature_level=high))
-    return records
+    low, high = SUPPORTED_FEATURES[METADATA_VERSION]
+    level = state.image.metadata_version
+    if not low <= level <= high:
+        age = "newer" if level > high else "older"
+        direction = "downgrade" if level > high else "upgrade"
+        refuse(
+            ErrorCode.UNSUPPORTED_VERSION,
+            f"metadata.version {level} is not among {low} to {high}, which this software can read: {age} software wrote"
+            f" this directory. Open it with that software and change the level there (kafka-features.sh {direction}"
+            f" --metadata {METADATA_VERSION_NAMES[high]}), or use a directory of its own",
+        )
+    levels = state.image.features.items()
+    return {name: (level, served_level(name, level)) for name, level in levels if level > served_level(name, level)}

@@ -10,7 +10,8 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from ottla.common.errors import ErrorCode, KafkaError
-from ottla.controller.state import Outcome, State, refuse
+from ottla.common.slices import Slices
+from ottla.controller.state import Outcome, State, check_size, refuse
 from ottla.metadata.image import BROKER, NO_LEADER, TOPIC, PartitionImage, TopicImage
 from ottla.protocol import metadata_records as m
 from ottla.protocol.message import Message
@@ -108,7 +109,7 @@ def _unclean(topic: TopicImage, index: int, leader: int) -> m.PartitionChangeRec
     )
 
 
-def elect_leaders(state: State, request: ElectLeadersRequest) -> Outcome[ElectLeadersResponse]:
+def elect_leaders(state: State, request: ElectLeadersRequest) -> Slices[Outcome[ElectLeadersResponse]]:
     """Elect preferred or, unclean, any leaders; for all partitions those that need none are left out of the answer."""
     from ottla.protocol.messages.elect_leaders import ElectLeadersResponse, PartitionResult, ReplicaElectionResult
 
@@ -124,7 +125,9 @@ def elect_leaders(state: State, request: ElectLeadersRequest) -> Outcome[ElectLe
     results = []
     for name, indexes in asked:
         result = ReplicaElectionResult(topic=name, partition_result=[])
+        check_size(records)
         for index in indexes:
+            yield
             answer = PartitionResult(partition_id=index, error_code=ErrorCode.NONE, error_message=None)
             try:
                 records.append(_elect(state, name, index, request.election_type))
@@ -134,6 +137,7 @@ def elect_leaders(state: State, request: ElectLeadersRequest) -> Outcome[ElectLe
                 answer.error_code, answer.error_message = error.code, error.message
             result.partition_result.append(answer)
         results.append(result)
+    check_size(records)
     return Outcome(records, ElectLeadersResponse(error_code=ErrorCode.NONE, replica_election_results=results))
 
 

@@ -19,6 +19,12 @@ def place(
 ) -> list[tuple[int, ...]]:
     """Replicas of each partition, the leader first. Raises INVALID_REPLICATION_FACTOR if there are too few brokers."""
     everyone = sorted(brokers)
+    if replication_factor < 1:
+        # Requests are checked before; `default.replication.factor` may be any number, as in Kafka.
+        refuse(
+            ErrorCode.INVALID_REPLICATION_FACTOR,
+            f"Invalid replication factor {replication_factor}: the replication factor must be positive.",
+        )
     if replication_factor > len(everyone):
         refuse(
             ErrorCode.INVALID_REPLICATION_FACTOR,

@@ -7,7 +7,8 @@ are in sync, which `complete` decides after a change of the ISR. With one broker
 from __future__ import annotations
 
 from ottla.common.errors import ErrorCode, KafkaError
-from ottla.controller.state import Outcome, State, check_assignment, refuse
+from ottla.common.slices import Slices
+from ottla.controller.state import Outcome, State, check_assignment, check_size, refuse
 from ottla.metadata.image import PartitionImage, TopicImage
 from ottla.protocol import metadata_records as m
 from ottla.protocol.message import Message
@@ -26,13 +27,17 @@ from ottla.protocol.messages.list_partition_reassignments import (
 )
 
 
-def alter(state: State, request: AlterPartitionReassignmentsRequest) -> Outcome[AlterPartitionReassignmentsResponse]:
+def alter(
+    state: State, request: AlterPartitionReassignmentsRequest
+) -> Slices[Outcome[AlterPartitionReassignmentsResponse]]:
     """Begin, change or (without replicas) cancel moves; each partition has its own error."""
     records: list[Message] = []
     responses = []
     for topic in request.topics:
         answers = []
         for partition in topic.partitions:
+            yield
+            check_size(records)
             answer = ReassignablePartitionResponse(
                 partition_index=partition.partition_index, error_code=ErrorCode.NONE, error_message=None
             )
@@ -42,6 +47,7 @@ def alter(state: State, request: AlterPartitionReassignmentsRequest) -> Outcome[
                 answer.error_code, answer.error_message = error.code, error.message
             answers.append(answer)
         responses.append(ReassignableTopicResponse(name=topic.name, partitions=answers))
+    check_size(records)
     response = AlterPartitionReassignmentsResponse(
         allow_replication_factor_change=request.allow_replication_factor_change,
         error_code=ErrorCode.NONE,
@@ -115,11 +121,19 @@ def complete(state: State, topic: TopicImage, index: int) -> list[Message]:
     return _change(state, topic, index, partition, target)
 
 
-def ongoing(state: State, request: ListPartitionReassignmentsRequest) -> ListPartitionReassignmentsResponse:
+def ongoing(
+    state: State, request: ListPartitionReassignmentsRequest
+) -> Slices[Outcome[ListPartitionReassignmentsResponse]]:
     """The moves under way, of all or of the named partitions."""
     topics = []
-    asked = None if request.topics is None else {topic.name: set(topic.partition_indexes) for topic in request.topics}
+    asked: dict[str, set[int]] | None = None
+    if request.topics is not None:
+        asked = {}
+        for named in request.topics:
+            asked.setdefault(named.name, set()).update(named.partition_indexes)
+            yield
     for topic in state.image.topics_by_name.values() if asked is None else _named(state, asked):
+        yield
         moving = [
             OngoingPartitionReassignment(
                 partition_index=index,
@@ -132,7 +146,8 @@ def ongoing(state: State, request: ListPartitionReassignmentsRequest) -> ListPar
         ]
         if moving:
             topics.append(OngoingTopicReassignment(name=topic.name, partitions=moving))
-    return ListPartitionReassignmentsResponse(error_code=ErrorCode.NONE, error_message=None, topics=topics)
+    response = ListPartitionReassignmentsResponse(error_code=ErrorCode.NONE, error_message=None, topics=topics)
+    return Outcome([], response)
 
 
 def _named(state: State, names: dict[str, set[int]]) -> list[TopicImage]:

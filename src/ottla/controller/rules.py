@@ -21,16 +21,25 @@ class DescribedConfig(NamedTuple):
 class ConfigRules(Protocol):
     """Names, types and bounds of settings, per kind of resource (2 topic, 4 broker, 16 client metrics, 32 group)."""
 
-    def validate(self, kind: int, name: str, configs: Mapping[str, str], changed: frozenset[str]) -> None:
+    def validate(
+        self,
+        kind: int,
+        name: str,
+        configs: Mapping[str, str],
+        changed: frozenset[str],
+        broker: Mapping[str, str],
+        cluster: Mapping[str, str],
+    ) -> None:
         """Check what the resource's settings would be; `changed` are the names that the request touches.
 
-        Raises KafkaError: INVALID_CONFIG for a wrong value, an unknown name or a combination that cannot be,
-        INVALID_REQUEST for a name of the resource or setting that cannot be changed.
+        `broker` and `cluster` are the present dynamic settings of this broker and of all brokers. Raises KafkaError:
+        INVALID_CONFIG for a wrong value, an unknown name or a combination that cannot be, INVALID_REQUEST for a name of
+        the resource or setting that cannot be changed.
         """
         ...
 
-    def is_list(self, kind: int, key: str) -> bool:
-        """Whether the setting is a list, to which values can be appended."""
+    def is_list(self, kind: int, key: str) -> bool | None:
+        """Whether the setting is a list, to which values can be appended; None for an unknown name."""
         ...
 
     def default(self, kind: int, key: str) -> str | None:

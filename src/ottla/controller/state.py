@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sized
 from typing import TYPE_CHECKING, Generic, NoReturn, Protocol, TypeVar
 
 from ottla.common.errors import ErrorCode, KafkaError
@@ -16,7 +16,9 @@ if TYPE_CHECKING:
 
 R = TypeVar("R")
 
+# Kafka's limits for one request to the controller.
 MAX_PARTITIONS_PER_REQUEST = 10_000
+MAX_RECORDS_PER_REQUEST = 10_000
 
 
 class RandomSource(Protocol):
@@ -93,6 +95,12 @@ class Outcome(Generic[R]):
 def refuse(code: ErrorCode, message: str) -> NoReturn:
     """Raise the error."""
     raise KafkaError(code, message)
+
+
+def check_size(records: Sized) -> None:
+    """Raise POLICY_VIOLATION if a request makes more records than the controller takes at once."""
+    if len(records) > MAX_RECORDS_PER_REQUEST:
+        refuse(ErrorCode.POLICY_VIOLATION, "Unable to perform excessively large batch operation.")
 
 
 def check_assignment(state: State, replicas: Iterable[int], replication_factor: int | None) -> None:

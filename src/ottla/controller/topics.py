@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterable
+from typing import TypeAlias
 
 from ottla.common.errors import ErrorCode, KafkaError
 from ottla.common.ids import METADATA_TOPIC, ZERO_UUID, uuid_to_text, validate_topic_name
+from ottla.common.slices import Slices
 from ottla.controller import configs
 from ottla.controller.placement import place
 from ottla.controller.state import (
@@ -13,6 +16,7 @@ from ottla.controller.state import (
     Outcome,
     State,
     check_assignment,
+    check_size,
     new_partition,
     refuse,
 )
@@ -38,46 +42,69 @@ from ottla.protocol.messages.delete_topics import DeletableTopicResult, DeleteTo
 DEFAULT = -1
 
 
-def create_topics(state: State, request: CreateTopicsRequest) -> Outcome[CreateTopicsResponse]:
-    """Create what can be created; each topic has its own error."""
-    count = Counter(topic.name for topic in request.topics)
-    duplicates = {name for name, times in count.items() if times > 1}
+def create_topics(state: State, request: CreateTopicsRequest) -> Slices[Outcome[CreateTopicsResponse]]:
+    """Create what can be created; each topic has its own error, too large a request has one for all."""
+    count = yield from _count_names(request.topics)
+    duplicates = dict.fromkeys(name for name, times in count.items() if times > 1)
+    yield
+    _check_partitions(state, [topic for topic in request.topics if topic.name not in duplicates])
+    yield
     records: list[Message] = []
     results: list[CreatableTopicResult] = []
     # Names created by this very request collide as well.
     collisions: dict[str, str] = {}
-    budget = MAX_PARTITIONS_PER_REQUEST
+    described: _Described = {}
     for topic in request.topics:
         if topic.name in duplicates:
-            if all(result.name != topic.name for result in results):
-                results.append(_failed(topic.name, ErrorCode.INVALID_REQUEST, "Duplicate topic name."))
             continue
+        yield
         try:
-            new, result = _create(state, topic, collisions, budget)
+            new, result = _create(state, topic, collisions, described)
         except KafkaError as error:
             results.append(_failed(topic.name, error.code, error.message))
             continue
-        budget -= result.num_partitions
         collision = collision_name(topic.name)
         if collision is not None:
             collisions[collision] = topic.name
         records += new
         results.append(result)
+        check_size(records)
+    results += [_failed(name, ErrorCode.INVALID_REQUEST, "Duplicate topic name.") for name in duplicates]
     return Outcome([] if request.validate_only else records, CreateTopicsResponse(topics=results))
+
+
+def _count_names(topics: Iterable[CreatableTopic | CreatePartitionsTopic]) -> Slices[Counter[str]]:
+    count: Counter[str] = Counter()
+    for topic in topics:
+        count[topic.name] += 1
+        yield
+    return count
+
+
+def _check_partitions(state: State, topics: Iterable[CreatableTopic]) -> None:
+    """Raise POLICY_VIOLATION if the topics would have too many partitions together."""
+    total = 0
+    for topic in topics:
+        count = state.settings.num_partitions if topic.num_partitions == DEFAULT else topic.num_partitions
+        total += len(topic.assignments) or max(count, 0)
+    if total > MAX_PARTITIONS_PER_REQUEST:
+        refuse(ErrorCode.POLICY_VIOLATION, "Excessively large number of partitions per request.")
 
 
 def _failed(name: str, code: ErrorCode, message: str | None) -> CreatableTopicResult:
     return CreatableTopicResult(name=name, error_code=code, error_message=message)
 
 
+_Described: TypeAlias = dict[tuple[tuple[str, str], ...], list[CreatableTopicConfigs]]
+"""The effective settings of new topics by their own settings: thousands of topics have the same."""
+
+
 def _create(
-    state: State, topic: CreatableTopic, collisions: dict[str, str], budget: int
+    state: State, topic: CreatableTopic, collisions: dict[str, str], described: _Described
 ) -> tuple[list[Message], CreatableTopicResult]:
     _check_name(state, topic.name, collisions)
     settings = _topic_settings(state, topic)
-    partitions = _assigned(state, topic) if topic.assignments else _placed(state, topic, budget)
-    if len(partitions) > budget:
-        refuse(ErrorCode.POLICY_VIOLATION, "Excessively large number of partitions per request.")
+    partitions = _assigned(state, topic) if topic.assignments else _placed(state, topic)
     replication_factor = len(partitions[0].replicas)
     if state.settings.topic_policy is not None:
         state.settings.topic_policy(topic.name, len(partitions), replication_factor, settings)
@@ -88,9 +115,9 @@ def _create(
         for name, value in settings.items()
     ]
     records += [partition_record(topic_id, index, partition) for index, partition in enumerate(partitions)]
-    described = state.rules.describe_topic(
-        settings, state.image.config(BROKER, str(state.node_id)), state.image.config(BROKER, "")
-    )
+    key = tuple(settings.items())
+    if key not in described:
+        described[key] = _describe(state, settings)
     result = CreatableTopicResult(
         name=topic.name,
         topic_id=topic_id,
@@ -99,18 +126,25 @@ def _create(
         topic_config_error_code=ErrorCode.NONE,
         num_partitions=len(partitions),
         replication_factor=replication_factor,
-        configs=[
-            CreatableTopicConfigs(
-                name=entry.name,
-                value=None if entry.is_sensitive else entry.value,
-                read_only=entry.read_only,
-                config_source=entry.source,
-                is_sensitive=entry.is_sensitive,
-            )
-            for entry in sorted(described)
-        ],
+        configs=described[key],
     )
     return records, result
+
+
+def _describe(state: State, settings: dict[str, str]) -> list[CreatableTopicConfigs]:
+    entries = state.rules.describe_topic(
+        settings, state.image.config(BROKER, str(state.node_id)), state.image.config(BROKER, "")
+    )
+    return [
+        CreatableTopicConfigs(
+            name=entry.name,
+            value=None if entry.is_sensitive else entry.value,
+            read_only=entry.read_only,
+            config_source=entry.source,
+            is_sensitive=entry.is_sensitive,
+        )
+        for entry in sorted(entries)
+    ]
 
 
 def _check_name(state: State, name: str, collisions: dict[str, str]) -> None:
@@ -175,7 +209,7 @@ def _manual(state: State, index: int, broker_ids: list[int], replication_factor:
     return partition
 
 
-def _placed(state: State, topic: CreatableTopic, budget: int) -> list[PartitionImage]:
+def _placed(state: State, topic: CreatableTopic) -> list[PartitionImage]:
     """Partitions where the controller puts them."""
     if topic.replication_factor < DEFAULT or topic.replication_factor == 0:
         refuse(
@@ -188,8 +222,6 @@ def _placed(state: State, topic: CreatableTopic, budget: int) -> list[PartitionI
     factor = topic.replication_factor
     if factor == DEFAULT:
         factor = state.settings.default_replication_factor
-    if count > budget:
-        refuse(ErrorCode.POLICY_VIOLATION, "Excessively large number of partitions per request.")
     return _place(state, count, factor)
 
 
@@ -222,27 +254,29 @@ def new_topic_id(state: State) -> bytes:
             return topic_id
 
 
-def create_partitions(state: State, request: CreatePartitionsRequest) -> Outcome[CreatePartitionsResponse]:
+def create_partitions(state: State, request: CreatePartitionsRequest) -> Slices[Outcome[CreatePartitionsResponse]]:
     """Add partitions to topics that exist; each topic has its own error."""
-    count = Counter(topic.name for topic in request.topics)
+    count = yield from _count_names(request.topics)
     records: list[Message] = []
     results: dict[str, CreatePartitionsTopicResult] = {}
-    budget = MAX_PARTITIONS_PER_REQUEST
+    check_size(request.topics)
     for topic in request.topics:
+        yield
         result = CreatePartitionsTopicResult(name=topic.name, error_code=ErrorCode.NONE, error_message=None)
         results[topic.name] = result
         try:
             if count[topic.name] > 1:
                 refuse(ErrorCode.INVALID_REQUEST, "Duplicate topic name.")
-            new = _grow(state, topic, budget)
-            budget -= len(new)
-            records += new
+            new = _grow(state, topic)
         except KafkaError as error:
             result.error_code, result.error_message = error.code, error.message
+            continue
+        records += new
+        check_size(records)
     return Outcome([] if request.validate_only else records, CreatePartitionsResponse(results=list(results.values())))
 
 
-def _grow(state: State, request: CreatePartitionsTopic, budget: int) -> list[Message]:
+def _grow(state: State, request: CreatePartitionsTopic) -> list[Message]:
     topic = state.topic(request.name)
     present = len(topic.partitions)
     if request.count == present:
@@ -259,8 +293,7 @@ def _grow(state: State, request: CreatePartitionsTopic, budget: int) -> list[Mes
             f"Attempted to add {additional} additional partition(s), but only {len(request.assignments)} "
             "assignment(s) were specified.",
         )
-    if additional > budget:
-        refuse(ErrorCode.POLICY_VIOLATION, "Excessively large number of partitions per request.")
+    check_size(range(additional))
     replication_factor = len(topic.partitions[0].replicas)
     if request.assignments is None:
         added = _place(state, additional, replication_factor)
@@ -272,17 +305,24 @@ def _grow(state: State, request: CreatePartitionsTopic, budget: int) -> list[Mes
     return [partition_record(topic.topic_id, present + i, partition) for i, partition in enumerate(added)]
 
 
-def delete_topics(state: State, request: DeleteTopicsRequest, api_version: int) -> Outcome[DeleteTopicsResponse]:
+def delete_topics(
+    state: State, request: DeleteTopicsRequest, api_version: int
+) -> Slices[Outcome[DeleteTopicsResponse]]:
     """Delete topics by name or, from version 6 on, by id; each has its own error."""
-    asked: list[tuple[str | None, bytes]] = [(name, ZERO_UUID) for name in request.topic_names]
-    asked += [(topic.name, topic.topic_id) for topic in request.topics]
+    asked: Counter[tuple[str | None, bytes]] = Counter((name, ZERO_UUID) for name in request.topic_names)
+    for wanted in request.topics:
+        asked[wanted.name, wanted.topic_id] += 1
+        yield
     by_id = {topic_id for name, topic_id in asked if name is None}
-    twice = {name for name, _ in asked if name is not None and _id_of(state, name) in by_id}
+    yield
+    twice = {name for name, _ in asked if name is not None and _id_of(state, name) in by_id} if by_id else set()
+    yield
     removals: list[Message] = []
     results = []
-    for (name, topic_id), times in Counter(asked).items():
+    for (name, topic_id), times in asked.items():
         if name is None and _name_of(state, topic_id) in twice:
             continue  # the name has the answer
+        yield
         result = DeletableTopicResult(name=name, topic_id=topic_id, error_code=ErrorCode.NONE, error_message=None)
         try:
             _check_deletion(state, name, topic_id, times, api_version)
@@ -296,6 +336,7 @@ def delete_topics(state: State, request: DeleteTopicsRequest, api_version: int) 
         except KafkaError as error:
             result.error_code, result.error_message = error.code, error.message
         results.append(result)
+        check_size(removals)
     return Outcome(removals, DeleteTopicsResponse(responses=results))
 
 

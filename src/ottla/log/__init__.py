@@ -11,7 +11,8 @@ from ottla.log.config import LogConfig
 from ottla.log.files import Files
 from ottla.log.home import Home
 from ottla.log.log import AppendInfo, Log
-from ottla.log.manager import DirectoryInfo, LogDirectory, LogManager
+from ottla.log.log_directory import LogDirectory
+from ottla.log.manager import DirectoryInfo, LogManager
 from ottla.log.recovery import Opening, open_log
 from ottla.log.storage import StorageError
 from ottla.log.txn_index import AbortedTransaction

@@ -68,7 +68,7 @@ def read_offsets(files: Files, directory: str, name: str) -> dict[TopicPartition
         entries = _salvage(files.read(path))
         if not entries:
             raise CorruptCheckpointError(f"Malformed checkpoint {path}: {error}") from error
-        logger.warning("%s is harmed: taking what is there several times: %s", path, error)
+        logger.warning("Checkpoint %s is corrupt: using the entries that most copies agree on: %s", path, error)
         return dict(entries)
     copies = max(Counter(tp for tp, _ in entries).values(), default=1)
     if copies == 1:
@@ -76,7 +76,8 @@ def read_offsets(files: Files, directory: str, name: str) -> dict[TopicPartition
     offsets: dict[TopicPartition, int] = {}
     for (tp, offset), count in Counter(entries).items():
         if count < copies:
-            logger.warning("%s is harmed: %s %d is there %d times instead of %d", path, tp, offset, count, copies)
+            text = "Checkpoint %s is corrupt: %s %d occurs %d times instead of %d"
+            logger.warning(text, path, tp, offset, count, copies)
         if 2 * count > copies:
             offsets[tp] = offset
     return offsets
@@ -108,7 +109,7 @@ def read_topic_id(files: Files, directory: str) -> Uuid:
     content = files.read(path)
     text, marked, checksum = content.partition(_CHECKSUM)
     if marked and checksum.strip() != b"%08x" % crc32c(text):
-        logger.warning("Passing over %s, which is harmed", path)
+        logger.warning("Skipping %s: its checksum is wrong", path)
         return ZERO_UUID
     for line in text.decode("utf-8", "replace").split("\n"):
         name, _, value = line.partition(": ")
@@ -117,7 +118,7 @@ def read_topic_id(files: Files, directory: str) -> Uuid:
                 return uuid_from_text(value.strip())
             except ValueError:
                 break
-    logger.warning("Passing over %s: it holds no topic id", path)
+    logger.warning("Skipping %s: it has no topic id", path)
     return ZERO_UUID
 
 

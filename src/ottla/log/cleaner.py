@@ -21,6 +21,8 @@ from ottla.log.log import Log
 from ottla.log.manager import LogManager
 from ottla.log.segment import CLEANED, SUFFIXES, SWAP, Segment, TornSegmentError, file_name
 
+DEFAULT_LOAD_FACTOR = 0.9
+
 logger = logging.getLogger(__name__)
 
 _LONGEST_JOB_MS = 6 * 3_600_000
@@ -105,6 +107,7 @@ class _Running(NamedTuple):
     work: Work
     log: Log
     sources: dict[int, Segment]
+    first_dirty: int
     started_ms: int
     truncations: int
 
@@ -118,7 +121,7 @@ class Cleaner:
         *,
         backoff_ms: int = 15_000,
         dedupe_buffer_bytes: int = 128 << 20,
-        load_factor: float = 0.9,
+        load_factor: float = DEFAULT_LOAD_FACTOR,
         start_work: Callable[[CleanJob], Work] = WorkerProcess,
     ) -> None:
         self.manager = manager
@@ -130,9 +133,13 @@ class Cleaner:
         self._failed: dict[str, int] = {}
 
     def configure(self, *, backoff_ms: int, dedupe_buffer_bytes: int, load_factor: float) -> None:
-        """Take over changed settings; a job under way goes on with the old ones."""
+        """Apply changed settings; a running job keeps the old ones.
+
+        A load factor that is not above 0 and at most 1, which Kafka accepts, means the default.
+        """
         self.backoff_ms = backoff_ms
-        self.max_keys = max(int(dedupe_buffer_bytes * load_factor) // BYTES_PER_KEY, 1)
+        share = load_factor if 0 < load_factor <= 1 else DEFAULT_LOAD_FACTOR
+        self.max_keys = max(int(dedupe_buffer_bytes * share) // BYTES_PER_KEY, 1)
 
     @property
     def busy(self) -> bool:
@@ -191,8 +198,7 @@ class Cleaner:
                 log.home.fail(error)
                 continue
             except (CorruptIndexError, TornSegmentError, KafkaError) as error:
-                logger.error("%s cannot be cleaned, it is left alone for a while: %s", log.topic_partition, error)  # noqa: TRY400
-                self._failed[log.directory] = now_ms + _RETRY_MS
+                self._leave_alone(log, str(error), now_ms)
                 continue
             wanted = candidate.ratio > log.config.min_cleanable_dirty_ratio or candidate.overdue
             if candidate.dirty_bytes > 0 and wanted:
@@ -248,9 +254,15 @@ class Cleaner:
             aborted=log.aborted_transactions(0, candidate.end),
             producers=[(e.producer_id, e.last_offset, e.epoch) for e in log.active_producers()],
         )
+        logger.info("Cleaner 0: Beginning cleaning of log %s", log.topic_partition)
         work = self._start_work(job)
         self._running = _Running(
-            work, log, {segment.base_offset: segment for segment in sources}, now_ms, log.truncations
+            work,
+            log,
+            {segment.base_offset: segment for segment in sources},
+            candidate.first_dirty,
+            now_ms,
+            log.truncations,
         )
 
     def _finish(self, running: _Running, now_ms: int) -> bool:
@@ -273,39 +285,57 @@ class Cleaner:
                 # What superseded the records that are gone now may be gone itself.
                 self._discard(log, sorted(running.sources))
                 return False
-            return self._swap(log, outcome, running.sources)
+            return self._swap(log, outcome, running)
         except OSError as error:
-            log.home.fail(error)
+            # A swap that was cut short is completed or undone by the next start, whatever cut it short.
+            log.home.take_offline(error)
             return False
 
     def _leave_alone(self, log: Log, problem: str, now_ms: int) -> None:
-        logger.error("Cleaning of %s failed, it is left alone for a while: %s", log.topic_partition, problem)
+        logger.warning(
+            "Unexpected exception thrown when cleaning log %s. Marking its partition (%s) as uncleanable for %d s: %s",
+            log, log.topic_partition, _RETRY_MS // 1000, problem,
+        )  # fmt: skip
         self._failed[log.directory] = now_ms + _RETRY_MS
 
-    def _swap(self, log: Log, result: CleanResult, sources: dict[int, Segment]) -> bool:
+    def _swap(self, log: Log, result: CleanResult, running: _Running) -> bool:
+        sources, first_dirty = running.sources, running.first_dirty
         present = {id(segment) for segment in log.segments}
         pending = [group[0] for group in result.groups]
         for group in result.groups:
             old = [sources[base] for base in group]
             if any(id(segment) not in present for segment in old):
                 # Retention or a truncation was faster. What follows was cleaned in the belief that this is there.
-                logger.info("The log %s has changed while it was cleaned", log.topic_partition)
+                logger.info("The cleaning for partition %s is aborted: its segments changed", log.topic_partition)
                 self._discard(log, pending)
                 return False
             size = log.files.size(f"{log.directory}/{file_name(group[0])}{CLEANED}")
             new = Segment(log.files, log.directory, group[0], log.open_files, size=size, suffix=CLEANED)
             new.change_suffix(SWAP)
+            logger.info("Cleaner 0: Swapping in cleaned segment %s for segment(s) %s in log %s", new, old, log)
             log.adopt_segments([new], old)
             pending.remove(group[0])
         log.cleaned_to = result.end_offset
         self.manager.checkpoint_cleaned(log)
-        logger.info(
-            "Cleaned %s up to offset %d: %d bytes instead of %d",
-            log.topic_partition, result.end_offset, result.bytes_after, result.bytes_before,
-        )  # fmt: skip
+        logger.info("%s", _summary(log, first_dirty, result))
         return log.home.online
 
     def _discard(self, log: Log, bases: list[int]) -> None:
         for base in bases:
             for kind in SUFFIXES:
                 log.files.unlink(f"{log.directory}/{file_name(base, kind)}{CLEANED}")
+
+
+def _summary(log: Log, first_dirty: int, result: CleanResult) -> str:
+    """What Kafka's cleaner reports after a pass, in one line."""
+    megabytes, seconds = result.bytes_before / (1 << 20), max(result.took_ms, 1) / 1000
+    fewer_bytes = 1 - result.bytes_after / max(result.bytes_before, 1)
+    fewer_messages = 1 - result.messages_after / max(result.messages_before, 1)
+    return (
+        f"Log cleaner thread 0 cleaned log {log.topic_partition}"
+        f" (dirty section = [{first_dirty}, {result.end_offset}])."
+        f" {megabytes:,.1f} MB of log processed in {seconds:,.1f} seconds ({megabytes / seconds:,.1f} MB/sec)."
+        f" Start size: {megabytes:,.1f} MB ({result.messages_before:,} messages)."
+        f" End size: {result.bytes_after / (1 << 20):,.1f} MB ({result.messages_after:,} messages)."
+        f" {fewer_bytes:.1%} size reduction ({fewer_messages:.1%} fewer messages)"
+    )

@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from dataclasses import asdict, dataclass, field
 from hashlib import md5
 
+from ottla.common.clock import SystemClock
 from ottla.common.errors import ErrorCode, KafkaError
 from ottla.log.files import Files
 from ottla.log.open_files import OpenFiles
@@ -69,6 +70,9 @@ class CleanResult:
     end_offset: int
     bytes_before: int
     bytes_after: int
+    messages_before: int
+    messages_after: int
+    took_ms: int
 
     def to_json(self) -> str:
         """For the worker's standard output."""
@@ -78,6 +82,15 @@ class CleanResult:
     def from_json(cls, text: str) -> "CleanResult":
         """The other way round; raises ValueError or TypeError at anything else."""
         return cls(**json.loads(text))
+
+
+@dataclass
+class Counts:
+    """What was read and written."""
+
+    messages_before: int = 0
+    messages_after: int = 0
+    bytes_after: int = 0
 
 
 class KeyMap:
@@ -151,7 +164,10 @@ class Transactions:
 
 def clean(job: CleanJob, files: Files) -> CleanResult:
     """Do the job; raises OSError or KafkaError, and then what it wrote is worth nothing."""
+    clock = SystemClock()
+    started_ms = clock.monotonic_ms()
     open_files = OpenFiles()
+    files.release_descriptor = open_files.release_descriptor
     segments = [
         Segment(files, job.directory, base, open_files, size=files.size(f"{job.directory}/{file_name(base)}"))
         for base in job.bases
@@ -161,12 +177,21 @@ def clean(job: CleanJob, files: Files) -> CleanResult:
     touched = [segment for segment in segments if segment.base_offset < end_offset]
     groups = list(_groups(job, touched, files))
     transactions = Transactions(job.aborted)
-    after = sum(_clean_group(job, group, keys, transactions, files, open_files) for group in groups)
+    counts = Counts()
+    for group in groups:
+        _clean_group(job, group, keys, transactions, files, open_files, counts)
     files.fsync_directory(job.directory)
     for segment in segments:
         segment.close_file()
-    before = sum(segment.size for segment in touched)
-    return CleanResult([[s.base_offset for s in group] for group in groups], end_offset, before, after)
+    return CleanResult(
+        [[s.base_offset for s in group] for group in groups],
+        end_offset,
+        bytes_before=sum(segment.size for segment in touched),
+        bytes_after=counts.bytes_after,
+        messages_before=counts.messages_before,
+        messages_after=counts.messages_after,
+        took_ms=clock.monotonic_ms() - started_ms,
+    )
 
 
 def _read_keys(job: CleanJob, segments: list[Segment]) -> KeyMap:
@@ -207,7 +232,7 @@ def _groups(job: CleanJob, segments: list[Segment], files: Files) -> Iterator[li
     group: list[Segment] = []
     sizes = [0, 0, 0]
     for i, segment in enumerate(segments):
-        own = [segment.size, files.size(segment.path(".index")), files.size(segment.path(".timeindex"))]
+        own = [segment.size, *(_size_if_there(files, segment.path(kind)) for kind in (".index", ".timeindex"))]
         end = segments[i + 1].base_offset if i + 1 < len(segments) else job.next_base
         fits = (
             group
@@ -224,6 +249,11 @@ def _groups(job: CleanJob, segments: list[Segment], files: Files) -> Iterator[li
         yield group
 
 
+def _size_if_there(files: Files, path: str) -> int:
+    # The broker rebuilds an index that is missing when it needs it.
+    return files.size(path) if files.exists(path) else 0
+
+
 def _clean_group(
     job: CleanJob,
     group: list[Segment],
@@ -231,15 +261,18 @@ def _clean_group(
     transactions: Transactions,
     files: Files,
     open_files: OpenFiles,
-) -> int:
+    counts: Counts,
+) -> None:
     new = Segment.create(files, job.directory, group[0].base_offset, open_files, job.now_ms, suffix=CLEANED)
     transactions.kept = []
     last_of = {producer: (offset, epoch) for producer, offset, epoch in job.producers}
     for segment in group:
         for _, data, header in _sound_batches(segment):
+            counts.messages_before += header.record_count
             kept = _filter(job, data, header, keys, transactions, last_of)
             if kept is not None:
                 now = read_header(kept)
+                counts.messages_after += now.record_count
                 new.append(kept, now.last_offset, now.max_timestamp, job.index_interval_bytes)
     new.txn_index.rewrite(transactions.kept)
     fd = new.fd
@@ -248,7 +281,7 @@ def _clean_group(
     new.close_file()
     for kind in SUFFIXES[1:]:
         files.fsync_if_there(new.path(kind))
-    return new.size
+    counts.bytes_after += new.size
 
 
 def _filter(

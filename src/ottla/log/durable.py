@@ -1,16 +1,17 @@
 """What a log is made of, and how it becomes durable: its state, `flush`, `close`, and what a failing disk means.
 
 Contract. `flush` may run in another thread than all the rest; `_lock` guards the descriptors and what waits for a
-flush. Offsets below `flushed_offset` are on disk. An OSError takes the whole directory offline (`Home.fail`).
+flush. Offsets below `flushed_offset` are on disk. An OSError takes the whole directory offline (`Home.fail`), unless
+it is a shortage of descriptors or memory: that fails the operation with `ShortageError`, which changed nothing.
 """
 
 import threading
-from collections.abc import Iterable
 from typing import NoReturn
 
 from ottla.common.clock import Clock, SystemClock
 from ottla.common.errors import ErrorCode, KafkaError
 from ottla.common.ids import ZERO_UUID, TopicPartition, Uuid
+from ottla.common.shortage import ShortageError, is_shortage
 from ottla.log.checkpoints import write_topic_id
 from ottla.log.config import LogConfig
 from ottla.log.epochs import LeaderEpochs
@@ -80,7 +81,7 @@ class DurableLog:
         self.reconfigure(config)
 
     def __repr__(self) -> str:
-        return f"Log({self.topic_partition}, {self.log_start_offset}..{self.log_end_offset})"
+        return f"Log(dir={self.directory}, partition={self.topic_partition})"
 
     # What others ask
 
@@ -131,6 +132,15 @@ class DurableLog:
         """Whether a sealed segment waits for `flush`; the owner does that in the background."""
         return bool(self._unsynced)
 
+    @property
+    def is_ahead_of_disk(self) -> bool:
+        """Whether segments are rolled faster than they are synced, so that appends should wait for a `flush`.
+
+        Their descriptors stay open until then, since a failure to write them back is reported to these. That must
+        not take every descriptor of the process.
+        """
+        return bool(self._unsynced) and not self.open_files.trim()
+
     def needs_flush(self, now_ms: int) -> bool:
         """Whether flush.messages or flush.ms asks for a `flush` now."""
         if not self._flushes:
@@ -161,32 +171,31 @@ class DurableLog:
         """Make everything appended so far durable; the new `flushed_offset`.
 
         May be called in another thread than the rest. Raises KafkaError(KAFKA_STORAGE_ERROR) if the disk fails; the
-        directory is offline then, for a failed fsync must not be tried again.
+        directory is offline then, for a failed fsync must not be tried again. Raises ShortageError if there was no
+        descriptor for it; a later flush does it all.
         """
         with self._flushing:
             if not self.home.online:
                 self._offline()
-            descriptors: list[int] = []
+            with self._lock:
+                if self.closed:
+                    return self.flushed_offset
+                target, truncations = self.log_end_offset, self.truncations
+                sealed = list(self._unsynced)
+                written = [segment for segment in dict.fromkeys((*sealed, self._active)) if not segment.evictable]
+                named, self._unsynced_paths = self._unsynced_paths, []
+                sync_directory, self._directory_changed = self._directory_changed, False
+            # A recovery leaves thousands, closed: an earlier process wrote them, and any descriptor will do.
+            paths = [*named, *(segment.path() for segment in sealed if segment.evictable)]
             try:
-                with self._lock:
-                    if self.closed:
-                        return self.flushed_offset
-                    target, truncations = self.log_end_offset, self.truncations
-                    sealed = list(self._unsynced)
-                    paths, self._unsynced_paths = self._unsynced_paths, []
-                    sync_directory, self._directory_changed = self._directory_changed, False
-                    written = dict.fromkeys((*sealed, self._active))
-                    descriptors.extend(self.files.dup(segment.fd) for segment in written if not segment.evictable)
-                    # A recovery leaves thousands, closed: an earlier process wrote them, and any descriptor will do.
-                    paths += [segment.path() for segment in sealed if segment.evictable]
-                self._sync(descriptors, sealed, paths, sync_directory=sync_directory)
+                self._sync(written, sealed, paths, sync_directory=sync_directory)
             except OSError as error:
                 if self._is_closed():  # deleted meanwhile: its directory has another name now
                     return self.flushed_offset
+                with self._lock:
+                    self._unsynced_paths += named
+                    self._directory_changed = self._directory_changed or sync_directory
                 self._fail(error, "flush")
-            finally:
-                for fd in descriptors:
-                    self.files.close(fd)
             with self._lock:
                 for segment in sealed:
                     segment.evictable = True
@@ -197,11 +206,12 @@ class DurableLog:
                 self._flushed_ms = self.clock.wall_ms()
             return self.flushed_offset
 
-    def _sync(
-        self, descriptors: Iterable[int], sealed: list[Segment], paths: list[str], *, sync_directory: bool
-    ) -> None:
-        for fd in descriptors:
-            self.files.fsync(fd)
+    def _sync(self, written: list[Segment], sealed: list[Segment], paths: list[str], *, sync_directory: bool) -> None:
+        sealed_ids = set(map(id, sealed))
+        for segment in written:
+            self._sync_segment(segment)
+            # Now its descriptor may be closed. The active one, which is not among the sealed ones, keeps its own.
+            segment.evictable = id(segment) in sealed_ids
         for path in (*paths, *(segment.path(kind) for segment in sealed for kind in SUFFIXES[1:])):
             self.files.fsync_if_there(path)  # no aborted transactions, or deleted meanwhile
         if self._is_closed():  # deleted meanwhile: its name may be another topic's now
@@ -210,6 +220,17 @@ class DurableLog:
         if sync_directory:
             self.files.fsync_directory(self.directory)
             self.files.fsync_directory(self.home.path)  # where the directory itself may be new
+
+    def _sync_segment(self, segment: Segment) -> None:
+        # One descriptor at a time: a log that rolls fast has hundreds of segments to sync.
+        with self._lock:
+            if segment.fd < 0:  # removed or truncated meanwhile
+                return
+            fd = self.files.dup(segment.fd)
+        try:
+            self.files.fsync(fd)
+        finally:
+            self.files.close(fd)
 
     def adopt(self, topic_id: Uuid) -> None:
         """Write down which topic this is a partition of; on disk with the next `flush`, as records are."""
@@ -241,6 +262,8 @@ class DurableLog:
                 snapshot = self.producers.take_snapshot()
                 if snapshot is not None:
                     self._unsynced_paths.append(snapshot)
+                for segment in self._segments:
+                    segment.txn_index.restore()
                 self._active.seal()
                 self._active.evictable = False
                 self._active.open_file()
@@ -273,6 +296,7 @@ class DurableLog:
         # One that was deleted meanwhile has its files elsewhere, which says nothing of the disk.
         if not self._is_closed():
             self.home.fail(error)
-        raise KafkaError(
-            ErrorCode.KAFKA_STORAGE_ERROR, f"Cannot {doing} {self.topic_partition} in {self.home.path}: {error}"
-        ) from error
+        problem = f"Cannot {doing} {self.topic_partition} in {self.home.path}: {error}"
+        if is_shortage(error):
+            raise ShortageError(problem) from error
+        raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, problem) from error

@@ -2,8 +2,8 @@
 
 Followers and consumers ask where an epoch ended to find out whether their log diverged. Changes are kept in memory
 and written by `write`, which the log's flush calls before the recovery point moves: recovery finds the rest in the
-batches themselves. Each entry is in the file twice (which Kafka reads as once): where the copies differ the file is
-harmed, and all of it is found in the batches.
+batches themselves. The file is what Kafka writes, to the byte; `epoch_check` compares it with the batches when the log
+is opened.
 """
 
 import logging
@@ -24,7 +24,10 @@ class EpochEntry(NamedTuple):
 
 
 def read_entries(files: Files, path: str) -> list[tuple[int, int]]:
-    """What a checkpoint has, once where it is there twice. Raises CorruptCheckpointError or ValueError."""
+    """The entries of a checkpoint. Raises CorruptCheckpointError or ValueError.
+
+    Ottla 0.1 wrote each entry twice; such a file is read as if it had each once.
+    """
     entries = [(int(epoch), int(start)) for epoch, start in read_lines(files, path, 2)]
     return entries[::2] if entries[::2] == entries[1::2] else entries
 
@@ -39,8 +42,9 @@ class LeaderEpochs:
         self.directory = directory
         self._entries = entries or []
         self._dirty = True
+        """There was no file."""
         self.harmed = False
-        """The file could not be believed: the entries are to be found in the batches."""
+        """The file is corrupt: the entries are to be read from the batches."""
 
     @classmethod
     def load(cls, files: Files, directory: str) -> "LeaderEpochs":
@@ -50,9 +54,9 @@ class LeaderEpochs:
         try:
             entries = read_entries(files, path)
             if any(a[0] >= b[0] or a[1] >= b[1] for a, b in pairwise(entries)):
-                raise CorruptCheckpointError(f"The entries in {path} do not rise, or their copies differ")
+                raise CorruptCheckpointError(f"The entries in {path} do not rise")
         except (ValueError, CorruptCheckpointError) as error:
-            logger.warning("Finding leader epochs in the batches: %s", error)
+            logger.warning("Rebuilding the leader epochs of %s from its batches: %s", directory, error)
             epochs._dirty = epochs.harmed = True
             return epochs
         for epoch, start in entries:
@@ -125,7 +129,7 @@ class LeaderEpochs:
         """Write the checkpoint durably if it has changed. May run in another thread than the changes."""
         if self._dirty:
             self._dirty = False
-            lines = [f"{e.epoch} {e.start_offset}" for e in self._entries for _ in range(2)]
+            lines = [f"{e.epoch} {e.start_offset}" for e in self._entries]
             try:
                 self.files.write_atomically(f"{self.directory}/{LEADER_EPOCHS}", format_lines(lines))
             except OSError:

@@ -12,6 +12,7 @@ import errno
 import os
 from collections.abc import Callable
 
+from ottla.common.shortage import DESCRIPTOR_SHORTAGES, SyncError
 from ottla.log.read_buffers import ReadBuffers
 from ottla.records import Buffer
 
@@ -26,6 +27,8 @@ class Files:
 
     _buffers: ReadBuffers | None = None
     _fallocate: Callable[[int, int, int, int], object] | None = None
+    release_descriptor: Callable[[], bool] | None = None
+    """Closes a cached descriptor when the process has none left; whether it closed one. Then the call is retried."""
 
     def open(self, path: str, *, create: bool = False, truncate: bool = False, read_only: bool = False) -> int:
         """A descriptor; `create` makes the file when it is missing."""
@@ -34,7 +37,16 @@ class Files:
             flags |= os.O_CREAT
         if truncate:
             flags |= os.O_TRUNC
-        return os.open(path, flags | os.O_CLOEXEC, 0o644)
+        return self._with_descriptor(lambda: os.open(path, flags | os.O_CLOEXEC, 0o644))
+
+    def _with_descriptor(self, obtain: Callable[[], int]) -> int:
+        try:
+            return obtain()
+        except OSError as error:
+            release = self.release_descriptor
+            if error.errno not in DESCRIPTOR_SHORTAGES or release is None or not release():
+                raise
+        return obtain()
 
     def close(self, fd: int) -> None:
         """Give the descriptor back."""
@@ -42,7 +54,7 @@ class Files:
 
     def dup(self, fd: int) -> int:
         """A second descriptor of the same open file, for another thread to sync."""
-        return os.dup(fd)
+        return self._with_descriptor(lambda: os.dup(fd))
 
     def pwrite(self, fd: int, data: Buffer, position: int) -> None:
         """Write all of `data` at `position`."""
@@ -77,8 +89,11 @@ class Files:
         return view[:done].toreadonly()
 
     def fsync(self, fd: int) -> None:
-        """Make the file's content durable."""
-        os.fdatasync(fd)
+        """Make the file's content durable. Raises SyncError: after that the content may be lost."""
+        try:
+            os.fdatasync(fd)
+        except OSError as error:
+            raise SyncError(error.errno, error.strerror) from error
 
     def allocate(self, fd: int, position: int, size: int) -> None:
         """Have blocks for `size` bytes at `position`, beyond the end; the length stays, `truncate` gives them back.
@@ -152,9 +167,11 @@ class Files:
 
     def fsync_directory(self, path: str) -> None:
         """Make creations, renames and removals in the directory durable."""
-        fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        fd = self._with_descriptor(lambda: os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC))
         try:
             os.fsync(fd)
+        except OSError as error:
+            raise SyncError(error.errno, error.strerror) from error
         finally:
             os.close(fd)
 

@@ -15,6 +15,7 @@ from struct import Struct
 from sys import byteorder
 from typing import ClassVar, TypeVar
 
+from ottla.common.shortage import is_shortage
 from ottla.log.files import Files
 
 T = TypeVar("T")
@@ -133,31 +134,46 @@ class _Index:
         """Add entries above all others, as a recovery finds them; offsets are relative."""
         self._keys += keys
         self._values += values
+        self._write_piece()
+
+    def _write_piece(self) -> None:
+        """Write the pending entries if they are many. A shortage postpones that: they stay in memory."""
         if len(self._keys) - self._written >= _PIECE:
-            self.write_pending()
+            try:
+                self.write_pending()
+            except OSError as error:
+                if not is_shortage(error):
+                    raise
 
     def write_pending(self) -> None:
-        """Write what the file lacks."""
-        data = self._packed(self._keys[self._written :], self._values[self._written :])
-        position = self._written * self.entry.size
-        if data or not position:
-            files = self.files
-            fd = files.open(self.path, create=True)
-            try:
-                if data:
-                    files.pwrite(fd, data, position)
-                files.truncate(fd, position + len(data))
-            finally:
-                files.close(fd)
+        """Write what the file lacks; all of it, if the file is not as this index left it."""
+        if self._written and self._written == len(self._keys):
+            return
+        files = self.files
+        fd = files.open(self.path, create=True)
+        try:
+            if files.length(fd) < self._written * self.entry.size:  # somebody removed or truncated the file
+                self._written = 0
+            position = self._written * self.entry.size
+            data = self._packed(self._keys[self._written :], self._values[self._written :])
+            if data:
+                files.pwrite(fd, data, position)
+            files.truncate(fd, position + len(data))
+        finally:
+            files.close(fd)
         self._written = len(self._keys)
 
     def seal(self) -> None:
         """Write the rest and let go of the memory."""
         if self.in_memory:
             self.write_pending()
-            self.in_memory = False
-            self._keys = _NOTHING
-            self._values = _NOTHING
+            self.let_go()
+
+    def let_go(self) -> None:
+        """Let go of the memory; what is not in the file yet is lost."""
+        self.in_memory = False
+        self._keys = _NOTHING
+        self._values = _NOTHING
 
     def _packed(self, keys: "array[int]", values: "array[int]") -> bytes:
         """As they are in the file; the arrays are changed. A recovery writes millions of entries: not one by one."""
@@ -180,7 +196,10 @@ class _Index:
         self._written = 0 if keep < self._written else self._written
 
     def _look(self, look: Callable[[_Rows], T]) -> T:
-        fd = self.files.open(self.path, read_only=True)
+        try:
+            fd = self.files.open(self.path, read_only=True)
+        except FileNotFoundError as error:
+            raise CorruptIndexError(f"{self.path} is missing") from error
         try:
             return look(_Rows(self.files, fd, self.path, self.entry))
         finally:
@@ -198,8 +217,7 @@ class OffsetIndex(_Index):
         """Add an entry above all others."""
         self._keys.append(offset - self.base_offset)
         self._values.append(position)
-        if len(self._keys) - self._written >= _PIECE:
-            self.write_pending()
+        self._write_piece()
 
     def lookup(self, offset: int) -> int:
         """Position of a batch at or before the one that holds `offset`; 0 if no entry helps."""
@@ -242,8 +260,7 @@ class TimeIndex(_Index):
         if timestamp > (self._keys[-1] if self._keys else -1):
             self._keys.append(timestamp)
             self._values.append(offset - self.base_offset)
-            if len(self._keys) - self._written >= _PIECE:
-                self.write_pending()
+            self._write_piece()
 
     def lookup(self, timestamp: int) -> tuple[int, int]:
         """The last entry not above `timestamp`, as (timestamp, offset); (-1, base offset) without one."""

@@ -3,7 +3,8 @@
 Contract. One thread (the broker's loop) calls everything; `flush` alone may run in another thread meanwhile. What
 `append_as_leader` returned is in the operating system's hands, and on disk once `flushed_offset` has passed it:
 whoever promises more calls `flush` before the promise. `high_watermark` is set by the owner and bounds deletion and
-cleaning. An OSError takes the whole directory offline (`Home.fail`); its logs then raise KAFKA_STORAGE_ERROR.
+cleaning. An OSError takes the whole directory offline (`Home.fail`); its logs then raise KAFKA_STORAGE_ERROR. Only a
+shortage of descriptors or memory does not: it raises `ShortageError`, and the log is as it was.
 
 Duties of the owner: `flush` when `needs_flush` says so, `delete_old_segments` and `purge` now and then, `close`.
 """
@@ -19,9 +20,9 @@ from ottla.common.errors import ErrorCode, KafkaError
 from ottla.common.named import NamedTuple
 from ottla.log.index import CorruptIndexError
 from ottla.log.mending import mend
-from ottla.log.producers import CompletedTransaction, Marker, WrittenBatch, read_marker
+from ottla.log.producers import CompletedTransaction, Marker, Producers, WrittenBatch, read_marker
 from ottla.log.segment import INT32_MAX, HarmedSegmentError, Segment, TornSegmentError
-from ottla.log.segmented import SegmentedLog
+from ottla.log.segmented import SegmentedLog, find_aborted
 from ottla.log.slices import FileSlice
 from ottla.log.txn_index import AbortedTransaction
 from ottla.records import HEADER_SIZE, BatchHeader, Buffer, check_crc, iter_batches, patch, read_header
@@ -178,6 +179,8 @@ class Log(SegmentedLog):
             self.files.truncate(segment.fd, segment.size)
         except OSError as error:
             logger.warning("A partial batch stays at the end of %s until recovery: %s", segment.path(), error)
+            if not self._is_closed():
+                self.home.take_offline(error)
 
     def _note_producer(self, header: BatchHeader, marker: Marker | None, offset: int) -> None:
         if not header.is_control:
@@ -275,14 +278,25 @@ class Log(SegmentedLog):
         if segment.repaired_ms is not None and now_ms - segment.repaired_ms < _REPAIR_AGAIN_MS:
             return  # what a repair does not help is not read through again for each request
         segment.repaired_ms = now_ms
+        if self._is_closed():  # deleted: a new topic may have its name, and its files
+            raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"{self.topic_partition} was deleted") from problem
         logger.warning("Rebuilding the indices of %s: %s", segment.path(), problem)
         end = self._bases[i + 1] if i + 1 < len(self._segments) else self.flushed_offset
         self._maxima.clear()
         try:
             self._mend(segment, end)
             segment.rebuild_indices(self.config.index_interval_bytes)
+            if not segment.has_sound_txn_index():
+                segment.txn_index.rewrite(self._aborted_in(i))
         except OSError as error:
+            segment.repaired_ms = None
             self._fail(error, "rebuild the indices of")
+
+    def _aborted_in(self, i: int) -> list[AbortedTransaction]:
+        producers = Producers(self.files, self.directory, self.config.producer_id_expiration_ms)
+        producers.snapshots = [each for each in self.producers.snapshots if each <= self._bases[i]]
+        producers.load_newest(self.log_start_offset, self.clock.wall_ms())
+        return find_aborted(self._segments[: i + 1], producers)
 
     def _holder(self, offset: int) -> int:
         """Which segment a read of the offset comes to: compaction may have left nothing for it in its own."""
@@ -307,7 +321,7 @@ class Log(SegmentedLog):
                         break
                     position, expected = at + len(data), header.next_offset
             except KafkaError:
-                logger.debug("%s has no batch at %d", segment.path(), position)
+                logger.debug("Segment %s has no batch at position %d", segment.path(), position)
             if position >= segment.size:
                 return
             stop = mend(segment, position, expected, end_offset, ends=segment.sealed)

@@ -13,41 +13,38 @@ Duties of the owner, at the intervals of the settings: `cleanup`, `expire_produc
 import logging
 import os
 import re
-import threading
+from collections import deque
 from collections.abc import Callable, Iterable, Mapping
-from collections.abc import Set as AbstractSet
 from functools import partial
 
 from ottla.common.clock import Clock
 from ottla.common.errors import ErrorCode, KafkaError
 from ottla.common.frozen import frozen
 from ottla.common.ids import METADATA_TOPIC, ZERO_UUID, TopicPartition, Uuid
+from ottla.common.shortage import ShortageError, is_shortage
 from ottla.log import storage
 from ottla.log.checkpoints import (
     CLEANER_OFFSETS,
-    COPIES,
     HIGH_WATERMARKS,
     LOG_STARTS,
     RECOVERY_POINTS,
-    CorruptCheckpointError,
-    read_offsets,
     read_topic_id,
-    write_offsets,
 )
 from ottla.log.config import LogConfig
 from ottla.log.files import Files
 from ottla.log.home import Home
 from ottla.log.log import Log
-from ottla.log.open_files import OpenFiles
+from ottla.log.log_directory import LogDirectory
+from ottla.log.open_files import MOST_OPEN, OpenFiles
 from ottla.log.recovery import Opening, create_log, open_log
+from ottla.log.segment import DELETED
 
 logger = logging.getLogger(__name__)
 
 DELETE_SUFFIX = "-delete"
 STRAY_SUFFIX = "-stray"
 FUTURE_SUFFIX = "-future"
-# Recovery finds out by itself what they tell.
-_TOLD_ELSEWHERE = (RECOVERY_POINTS, HIGH_WATERMARKS)
+_LOG_DELETED = ".log" + DELETED
 _MAX_NAME = 255
 _LONGEST_DELAY_MS = 3_600_000
 _SYNCING_THREADS = 8
@@ -66,67 +63,6 @@ class DirectoryInfo:
     usable_bytes: int
 
 
-class LogDirectory(Home):
-    """One of log.dirs: identity, lock, checkpoints."""
-
-    def __init__(self, path: str, files: Files, on_failure: Callable[[Home, OSError], None]) -> None:
-        super().__init__(path, files, on_failure)
-        self.lock = storage.DirectoryLock(path)
-        self.directory_id: Uuid = ZERO_UUID
-        self.was_clean = False
-        self.broker_epoch = -1
-        self.writing = threading.Lock()
-        """Held by whoever writes one of its checkpoints."""
-        self.named: dict[str, AbstractSet[TopicPartition]] = {}
-        """Which partitions each of its checkpoints tells of, also of those that are gone, until it is written anew."""
-
-    def prepare(self) -> None:
-        """Create it if it is missing, lock it, see how the last run ended."""
-        self.files.make_directory(self.path)
-        self.lock.acquire()
-        meta = storage.read_meta(self.files, self.path)
-        self.directory_id = meta.directory_id if meta else ZERO_UUID
-        epoch = storage.take_clean_shutdown(self.files, self.path)
-        self.was_clean = epoch is not None
-        self.broker_epoch = -1 if epoch is None else epoch
-
-    def openings(self) -> dict[TopicPartition, Opening]:
-        """What the checkpoints say of each partition."""
-        points = self._offsets(RECOVERY_POINTS)
-        starts = self._offsets(LOG_STARTS)
-        watermarks = self._offsets(HIGH_WATERMARKS)
-        cleaned = self._offsets(CLEANER_OFFSETS)
-        return {
-            tp: Opening(self.was_clean, points.get(tp, 0), starts.get(tp, 0), watermarks.get(tp, 0), cleaned.get(tp, 0))
-            for tp in {*points, *starts, *watermarks, *cleaned}
-        }
-
-    def _offsets(self, name: str) -> dict[TopicPartition, int]:
-        try:
-            offsets = read_offsets(self.files, self.path, name)
-        except CorruptCheckpointError as error:
-            # Without it the logs are read from their start, which is slow and safe.
-            logger.warning("Passing over a checkpoint: %s", error)
-            offsets = {}
-        self.named[name] = offsets.keys()
-        return offsets
-
-    def write(self, name: str, look: Callable[[], Mapping[TopicPartition, int]]) -> None:
-        """Write a checkpoint of what `look` finds when it is its turn. May run in another thread."""
-        if not self.online:
-            return
-        with self.writing:
-            offsets = look()
-            # Before it is written: who makes one of them anew meanwhile has to wait for it.
-            self.named[name] = self.named.get(name, frozenset()) | offsets.keys()
-            try:
-                write_offsets(self.files, self.path, name, offsets, copies=1 if name in _TOLD_ELSEWHERE else COPIES)
-            except OSError as error:
-                self.fail(error)
-            else:
-                self.named[name] = offsets.keys()
-
-
 class LogManager:
     """See the module's docstring. Directories are used in the order given where nothing else decides."""
 
@@ -139,12 +75,13 @@ class LogManager:
         *,
         files: Files | None = None,
         in_background: Callable[[Callable[[], None]], object] | None = None,
-        max_open_files: int = 1000,
+        max_open_files: int = MOST_OPEN,
     ) -> None:
         self.clock = clock
         self.defaults = defaults or LogConfig()
         self.files = files or Files()
         self.open_files = OpenFiles(max_open_files)
+        self.files.release_descriptor = self.open_files.release_descriptor
         self._on_directory_failed = on_directory_failed
         self._in_background = in_background or (lambda work: work())
         paths = list(dict.fromkeys(path.rstrip("/") or "/" for path in directories))
@@ -154,7 +91,11 @@ class LogManager:
         self._logs: dict[TopicPartition, Log] = {}
         # Directories of deleted partitions, with the moment to remove them.
         self._doomed: list[tuple[int, LogDirectory, str]] = []
+        # Directories that a shortage kept from being removed; filled by the thread that removes.
+        self._unremoved: deque[tuple[LogDirectory, str]] = deque()
         self._acquired = False
+        self.has_descriptor: Callable[[], bool] = lambda: True
+        """Whether the process may have one more open file, for a new log."""
 
     # Starting
 
@@ -167,6 +108,7 @@ class LogManager:
             try:
                 home.prepare()
             except OSError as error:
+                _refuse_shortage(error)
                 home.fail(error)
 
     def load(
@@ -181,12 +123,16 @@ class LogManager:
         a disk that fails takes its directory offline, and StorageError is raised if none is left.
         """
         self.acquire()
+        started_ms = self.clock.monotonic_ms()
+        logger.info("Loading logs from log dirs %s", ", ".join(home.path for home in self._homes if home.online))
         for home in self._homes:
             if home.online:
                 try:
                     self._load_directory(home, config_for, is_stray)
                 except OSError as error:
+                    _refuse_shortage(error)
                     home.fail(error)
+        logger.info("Loaded %d logs in %dms", len(self._logs), self.clock.monotonic_ms() - started_ms)
         self._flush_found()
         if not any(home.online for home in self._homes):
             raise storage.StorageError("None of the log directories can be used; see the lines above")
@@ -210,15 +156,14 @@ class LogManager:
         is_stray: Callable[[TopicPartition, Uuid], bool] | None,
     ) -> None:
         openings = home.openings()
-        count = 0
-        for name in self.files.list(home.path):
-            path = f"{home.path}/{name}"
-            tp = self._partition_of(home, name, path)
-            if tp is None:
-                continue
+        names = ((name, f"{home.path}/{name}") for name in self.files.list(home.path))
+        found = [(path, tp) for name, path in names if (tp := self._partition_of(home, name, path)) is not None]
+        home.log_start_of_loading(len(found))
+        for count, (path, tp) in enumerate(found, 1):
+            started_ms = self.clock.monotonic_ms()
             if is_stray is not None and is_stray(tp, read_topic_id(self.files, path)):
                 stray = f"{home.path}/{marked_name(tp, STRAY_SUFFIX)}"
-                logger.warning("No partition of this broker: renaming %s to %s", path, stray)
+                logger.warning("Log in %s marked stray and renamed to %s", path, stray)
                 self.files.rename(path, stray)
                 continue
             if tp in self._logs:
@@ -227,12 +172,14 @@ class LogManager:
                 )
             config = config_for(tp.topic) if config_for else self.defaults
             opening = openings.get(tp, Opening(home.was_clean))
-            self._logs[tp] = open_log(
-                home, path, tp, config, opening=opening, clock=self.clock, open_files=self.open_files
-            )
-            count += 1
-        if count and not home.was_clean:
-            logger.warning("Recovered %d partitions in %s, which was not closed in order", count, home.path)
+            log = open_log(home, path, tp, config, opening=opening, clock=self.clock, open_files=self.open_files)
+            self._logs[tp] = log
+            logger.info(
+                "Completed load of %s with %d segments, local-log-start-offset %d and log-end-offset %d in %dms"
+                " (%d/%d completed in %s)",
+                log, len(log.segments), log.log_start_offset, log.log_end_offset,
+                self.clock.monotonic_ms() - started_ms, count, len(found), home.path,
+            )  # fmt: skip
 
     def _partition_of(self, home: LogDirectory, name: str, path: str) -> TopicPartition | None:
         if not self.files.is_directory(path):
@@ -241,11 +188,11 @@ class LogManager:
             if marked["suffix"] == DELETE_SUFFIX:
                 self._doomed.append((self.clock.wall_ms() + self.defaults.file_delete_delay_ms, home, path))
             elif marked["suffix"] == FUTURE_SUFFIX:
-                logger.warning("Leaving %s alone: moving partitions between directories is not supported", path)
+                logger.warning("Skipping %s: moving partitions between directories is not supported", path)
             return None
         match = _PARTITION_NAME.fullmatch(name)
         if match is None:
-            logger.warning("Leaving %s alone: it is no partition's directory", path)
+            logger.warning("Skipping %s: it is not a partition directory", path)
             return None
         if match["topic"] == METADATA_TOPIC:
             return None
@@ -257,15 +204,31 @@ class LogManager:
         """The partition's log, if there is one (its directory may be offline)."""
         return self._logs.get(topic_partition)
 
+    @property
+    def count(self) -> int:
+        """How many logs there are, each with an open file for its active segment."""
+        return len(self._logs)
+
+    @property
+    def open_file_count(self) -> int:
+        """About how many files the logs have open."""
+        return len(self._logs) + self.open_files.count
+
     def all(self) -> list[Log]:
         """Every log."""
         return list(self._logs.values())
 
-    def create(self, topic_partition: TopicPartition, topic_id: Uuid, config: LogConfig | None = None) -> Log:
-        """The partition's log, created empty if there is none.
+    def create(
+        self,
+        topic_partition: TopicPartition,
+        topic_id: Uuid,
+        config: LogConfig | None = None,
+        overrides: Mapping[str, str] | None = None,
+    ) -> Log:
+        """The partition's log, created empty if there is none. `overrides` are the topic's own settings, for the log.
 
         Raises KafkaError: INCONSISTENT_TOPIC_ID if one of an older topic of that name is there (delete it first),
-        KAFKA_STORAGE_ERROR if no directory is online or the disk fails.
+        KAFKA_STORAGE_ERROR if no directory is online or the disk fails; ShortageError if it can be retried.
         """
         log = self._logs.get(topic_partition)
         if log is not None:
@@ -273,9 +236,14 @@ class LogManager:
                 raise KafkaError(ErrorCode.INCONSISTENT_TOPIC_ID, f"{log.directory} is of another topic's life")
             return log
         home = self._emptiest_home()
+        if not self.has_descriptor():
+            raise ShortageError(f"Cannot create {topic_partition}: raise the limit of open files (ulimit -n)")
         self._forget_namesake(home, topic_partition)
+        problem = f"Cannot create {topic_partition} in {home.path}"
         if not home.online:
-            raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"Cannot create {topic_partition} in {home.path}")
+            raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, problem)
+        if any(topic_partition in home.named.get(name, ()) for name in _BELIEVED):
+            raise ShortageError(f"{problem}: a checkpoint that names it could not be written")
         directory = f"{home.path}/{topic_partition}"
         open_it = open_log if self.files.exists(directory) else create_log
         try:
@@ -290,8 +258,12 @@ class LogManager:
             )
         except OSError as error:
             home.fail(error)
-            raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"Cannot create {directory}: {error}") from error
+            if is_shortage(error):
+                raise ShortageError(f"{problem}: {error}") from error
+            raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"{problem}: {error}") from error
         self._logs[topic_partition] = log
+        properties = ", ".join(f"{name}={value}" for name, value in sorted((overrides or {}).items()))
+        logger.info("Created log for partition %s in %s with properties {%s}", topic_partition, directory, properties)
         return log
 
     def _emptiest_home(self) -> LogDirectory:
@@ -335,6 +307,7 @@ class LogManager:
             home.fail(error)  # with its directory back, the next start sets it aside
             return False
         self._doomed.append((self.clock.wall_ms() + log.config.file_delete_delay_ms, home, path))
+        logger.info("Log for partition %s is renamed to %s and is scheduled for deletion", log.topic_partition, path)
         return True
 
     def _sync_names(self, homes: Iterable[LogDirectory]) -> None:
@@ -409,6 +382,8 @@ class LogManager:
         latest = now_ms + max(self.defaults.file_delete_delay_ms, _LONGEST_DELAY_MS)  # beyond: the clock was set back
         trees = [(home, path) for moment, home, path in self._doomed if not now_ms < moment <= latest]
         self._doomed = [entry for entry in self._doomed if now_ms < entry[0] <= latest]
+        while self._unremoved:
+            trees.append(self._unremoved.popleft())
         if doomed or trees:
             self._in_background(lambda: self._remove(doomed, trees))
 
@@ -417,13 +392,18 @@ class LogManager:
             try:
                 for path in paths:
                     self.files.unlink(path)
+                    if path.endswith(_LOG_DELETED):
+                        logger.info("Deleted log %s.", path)
             except OSError as error:
                 home.fail(error)
         for home, path in trees:
             try:
                 self.files.remove_tree(path)
+                logger.info("Deleted log for partition %s in %s.", path.rpartition("/")[2].rpartition(".")[0], path)
             except OSError as error:
                 home.fail(error)
+                if is_shortage(error):
+                    self._unremoved.append((home, path))
 
     def checkpoint(self) -> None:
         """Write recovery points and log starts of every directory. May run in another thread."""
@@ -431,8 +411,11 @@ class LogManager:
         self.checkpoint_log_starts()
 
     def checkpoint_recovery_points(self) -> None:
-        """Write up to where each log is on disk for certain. May run in another thread."""
+        """Write up to where each log is on disk for certain, and what is overdue. May run in another thread."""
         self._checkpoint(RECOVERY_POINTS, self._homes)
+        for home in self._homes:
+            for name in tuple(home.overdue):
+                self._checkpoint(name, [home])
 
     def checkpoint_log_starts(self) -> None:
         """Write the log starts that the files' names do not tell. May run in another thread."""
@@ -471,10 +454,11 @@ class LogManager:
             try:
                 return bool(step())
             except KafkaError as error:
-                logger.warning("%s was not closed in order: %s", log.topic_partition, error)
+                logger.warning("Error while closing the log of %s: %s", log.topic_partition, error)
                 dirty.add(id(log.home))
                 return False
 
+        logger.info("Shutting down.")
         logs = self.all()
         self._flush_all([log for log in logs if tried(log, log.finish)], lambda log: tried(log, log.flush))
         for log in logs:
@@ -488,6 +472,7 @@ class LogManager:
                 except OSError as error:
                     home.fail(error)
             home.lock.release()
+        logger.info("Shutdown complete.")
 
     @staticmethod
     def _flush_all(logs: list[Log], flush: Callable[[Log], object]) -> None:
@@ -507,6 +492,14 @@ class LogManager:
             log.abandon()
         for home in self._homes:
             home.lock.release()
+
+
+def _refuse_shortage(error: OSError) -> None:
+    """A start without the descriptors for its logs is refused: no directory is at fault."""
+    if is_shortage(error):
+        raise storage.StorageError(
+            f"The logs cannot be opened: {error}. Each partition needs an open file; raise the limit (ulimit -n)"
+        ) from error
 
 
 def _untold_start(log: Log) -> int | None:

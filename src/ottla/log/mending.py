@@ -54,9 +54,9 @@ def mend(segment: "Segment", position: int, expected: int, end_offset: int, *, e
             whole = True
     files.pwrite(fd, head, position)
     logger.warning(
-        "%s is harmed at byte %d: offsets %d to %d %s",
+        "Corruption found in segment %s at position %d: offsets %d to %d are %s",
         segment.path(), position, expected, following - 1,
-        "are whole again" if whole else "cannot be read; what follows can",
+        "repaired" if whole else "lost, the batches after them are not",
     )  # fmt: skip
     return stop
 

@@ -15,6 +15,7 @@ from ottla.common.frozen import frozen
 from ottla.common.ids import ZERO_UUID, TopicPartition, Uuid
 from ottla.log.checkpoints import read_topic_id
 from ottla.log.config import LogConfig
+from ottla.log.epoch_check import settle_epochs
 from ottla.log.epochs import LeaderEpochs
 from ottla.log.files import Files
 from ottla.log.home import Home
@@ -76,7 +77,11 @@ def open_log(
     if not home.files.is_directory(directory):
         home.files.make_directory(directory)
     loader = _Loader(home.files, directory, topic_partition, config, opening, clock, open_files or OpenFiles())
-    loader.load()
+    try:
+        loader.load()
+    except OSError:
+        loader.close()
+        raise
     log = Log(
         home,
         directory,
@@ -93,7 +98,7 @@ def open_log(
         open_files=loader.open_files,
     )
     if log.topic_id == ZERO_UUID and topic_id != ZERO_UUID:
-        log.adopt(topic_id)
+        _adopt(log, topic_id)
     log.cleaned_to = opening.cleaned_to
     log.note_unsynced(loader.unsynced)
     for path in loader.doomed:
@@ -131,8 +136,16 @@ def create_log(
         open_files=open_files,
     )
     if topic_id != ZERO_UUID:
-        log.adopt(topic_id)
+        _adopt(log, topic_id)
     return log
+
+
+def _adopt(log: Log, topic_id: Uuid) -> None:
+    try:
+        log.adopt(topic_id)
+    except OSError:
+        log.abandon()
+        raise
 
 
 class _Loader:
@@ -154,11 +167,13 @@ class _Loader:
         self.config = config
         self.opening = opening
         self.now_ms = clock.wall_ms()
+        self._prefix = f"[LogLoader partition={topic_partition}, dir={directory.rpartition('/')[0]}]"
         self.open_files = open_files
         self.epochs = LeaderEpochs.load(files, directory)
         self.producers = Producers(files, directory, config.producer_id_expiration_ms)
         self.segments: list[Segment] = []
         self.unsynced: list[Segment] = []
+        # Base offsets of the segments that were read through.
         self.doomed: list[str] = []
         self.log_start_offset = opening.log_start_offset
         self.end_offset = 0
@@ -169,11 +184,15 @@ class _Loader:
         damaged = self._find_segments(finish_swaps(self.files, self.directory, self.open_files))
         recovered_to = self._recover(damaged)
         self._settle_end(recovered_to)
-        self._settle_epochs()
-        self.epochs.truncate_from_end(self.end_offset)
         self.log_start_offset = max(self.log_start_offset, self.segments[0].base_offset)
+        settle_epochs(self.epochs, self.segments, self.log_start_offset, self.end_offset)
         self.epochs.truncate_from_start(self.log_start_offset)
         self._settle_producers(recovered_to is not None)
+
+    def close(self) -> None:
+        """Close the files of a log that could not be opened."""
+        for segment in self.segments:
+            segment.close_file()
 
     def _find_segments(self, names: list[str]) -> set[int]:
         present = set(names)
@@ -186,7 +205,8 @@ class _Loader:
             if suffix == SNAPSHOT:
                 self.producers.snapshots.append(offset)
             elif suffix in SUFFIXES[1:] and file_name(offset) not in present:
-                logger.warning("Removing %s/%s, which belongs to no segment", self.directory, name)
+                path = f"{self.directory}/{name}"
+                logger.warning("Found an orphaned index file %s, with no corresponding log file; deleting it", path)
                 self.files.unlink(f"{self.directory}/{name}")
             elif suffix == ".log":
                 size = self.files.size(f"{self.directory}/{name}")
@@ -202,11 +222,8 @@ class _Loader:
             if file_name(segment.base_offset, kind) not in present or self.files.size(segment.path(kind)) % entry.size:
                 return False
         if file_name(segment.base_offset, ".txnindex") in present:
-            try:
-                segment.txn_index.all()
-            except CorruptIndexError as error:
-                logger.warning("%s", error)
-                return False
+            segment.txn_index.is_expected = True
+            return segment.has_sound_txn_index()
         return True
 
     def _recover(self, damaged: set[int]) -> int | None:
@@ -235,7 +252,8 @@ class _Loader:
             return False
         following = self.segments[i + 1].base_offset
         if end != following:
-            logger.warning("%s ends at offset %d, the next one begins at %d", self.segments[i].path(), end, following)
+            path = self.segments[i].path()
+            logger.warning("Segment %s ends at offset %d, but the next one starts at %d", path, end, following)
         return end != following
 
     def _has_no_gaps(self, segment: Segment) -> bool:
@@ -246,6 +264,7 @@ class _Loader:
         from ottla.log.segment_recovery import SegmentRecovery  # a start after a clean shutdown needs none of it
 
         segment = self.segments[i]
+        logger.info("%s Recovering unflushed segment %d.", self._prefix, segment.base_offset)
         self._bring_producers_to(segment)
         point, sealed = self._synced_in(i)
         interval = self.config.index_interval_bytes
@@ -256,8 +275,8 @@ class _Loader:
         if cut:
             segment.open_file()
             logger.warning(
-                "%s is cut to %d of %d bytes, offset %d: %s",
-                segment.path(), recovery.good_bytes, segment.size, end, recovery.problem,
+                "%s Corruption found in segment %d, truncating to offset %d (%d of %d bytes): %s",
+                self._prefix, segment.base_offset, end, recovery.good_bytes, segment.size, recovery.problem,
             )  # fmt: skip
             self.files.truncate(segment.fd, recovery.good_bytes)
             # Before anything is written there: a second power cut must not bring back what was given up.
@@ -289,7 +308,7 @@ class _Loader:
 
     def _remove(self, doomed: list[Segment]) -> None:
         for segment in doomed:
-            logger.warning("Removing %s, which follows a harmed one", segment.path())
+            logger.warning("%s Deleting segment %s: it does not follow the one before", self._prefix, segment)
             segment.close_file()
             segment.change_suffix(DELETED)
             self.doomed.extend(segment.path(kind) for kind in SUFFIXES)
@@ -303,8 +322,8 @@ class _Loader:
             self.end_offset = self._end_of_log(recovered_to)
             if self.end_offset < self.log_start_offset:
                 logger.warning(
-                    "The log in %s ends at %d, before its start %d: its segments are removed",
-                    self.directory, self.end_offset, self.log_start_offset,
+                    "%s Deleting all segments because logEndOffset (%d) is smaller than logStartOffset (%d).",
+                    self._prefix, self.end_offset, self.log_start_offset,
                 )  # fmt: skip
                 self._remove(list(self.segments))
                 self.unsynced.clear()
@@ -323,20 +342,6 @@ class _Loader:
             if self.opening.clean and not self.unsynced and recovered_to is None
             else min(self.opening.recovery_point, self.end_offset)
         )
-
-    def _settle_epochs(self) -> None:
-        if self.epochs.harmed:
-            self.epochs.clear()
-            for segment in self.segments:
-                try:
-                    self._find_epochs(segment)
-                except KafkaError as error:  # harmed too: the next segment tells what this one does not
-                    logger.warning("Leader epochs in the rest of %s are not known: %s", segment.path(), error)
-
-    def _find_epochs(self, segment: Segment) -> None:
-        for _, _, header in segment.batches():
-            if header.partition_leader_epoch > self.epochs.latest:
-                self.epochs.assign(header.partition_leader_epoch, header.base_offset)
 
     def _end_of_log(self, recovered_to: int | None) -> int:
         if recovered_to is not None:

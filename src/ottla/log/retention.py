@@ -1,6 +1,6 @@
-"""Which segments may go: by the log's start, by size, by age; oldest first, never above the high watermark.
+"""Which segments may be deleted: by the log's start, by size, by age; oldest first, never above the high watermark.
 
-A segment's age is that of its greatest timestamp. The active one may go, too, if it is not empty.
+A segment's age is that of its greatest timestamp. The active one may be deleted, too, if it is not empty.
 """
 
 import logging
@@ -12,11 +12,11 @@ from ottla.log.segment import Segment, TornSegmentError
 
 logger = logging.getLogger(__name__)
 
-# Whether a segment goes, of which the next one's base offset is told (None: it is the active one).
+# Whether a segment may be deleted, with the next one's base offset (None: it is the active one).
 Rule = Callable[[Segment, int | None], bool]
 
 
-def count_expired(
+def find_expired(
     segments: list[Segment],
     config: LogConfig,
     *,
@@ -24,43 +24,60 @@ def count_expired(
     high_watermark: int,
     log_end_offset: int,
     now_ms: int,
-) -> int:
-    """How many of the segments may go, from the first one on."""
+) -> list[str]:
+    """For each segment that may be deleted, from the first one on, the reason as Kafka logs it."""
 
-    def leading(first: int, goes: Rule) -> int:
+    def leading(first: int, expired: Rule) -> int:
         for i in range(first, len(segments)):
             segment = segments[i]
             following = segments[i + 1].base_offset if i + 1 < len(segments) else None
             end = log_end_offset if following is None else following
-            if high_watermark < end or (following is None and segment.size == 0) or not goes(segment, following):
+            if high_watermark < end or (following is None and segment.size == 0) or not expired(segment, following):
                 return i
         return len(segments)
 
     count = leading(0, lambda _, following: following is not None and following <= log_start_offset)
+    reasons = [f"log start offset {log_start_offset} breach"] * count
     if config.deletes and config.retention_bytes >= 0:
-        count = leading(count, _beyond(config.retention_bytes, sum(segment.size for segment in segments[count:])))
+        size = sum(segment.size for segment in segments[count:])
+        count = leading(count, _beyond(config.retention_bytes, size))
+        for segment in segments[len(reasons) : count]:
+            size -= segment.size
+            reasons.append(
+                f"log retention size {config.retention_bytes} breach. Log size after deletion will be {size}."
+            )
     if config.deletes and config.retention_ms >= 0:
         count = leading(count, lambda segment, _: now_ms - age_of(segment) > config.retention_ms)
-    return count
+        reasons += [_age_reason(segment, config.retention_ms) for segment in segments[len(reasons) : count]]
+    return reasons
+
+
+def _age_reason(segment: Segment, retention_ms: int) -> str:
+    source = "largest record timestamp in" if _largest_timestamp(segment) >= 0 else "last modified time of"
+    return f"log retention time {retention_ms}ms breach based on the {source} the segment"
 
 
 def _beyond(limit: int, size: int) -> Rule:
-    """What can go of `size` bytes without leaving fewer than `limit`."""
+    """Which segments of a log of `size` bytes can be deleted without leaving fewer than `limit`."""
     excess = size - limit
 
-    def goes(segment: Segment, _: int | None) -> bool:
+    def expired(segment: Segment, _: int | None) -> bool:
         nonlocal excess
         excess -= segment.size
         return excess >= 0
 
-    return goes
+    return expired
 
 
 def age_of(segment: Segment) -> int:
     """The timestamp by which a segment ages: its greatest, or when it was written if its batches have none."""
-    try:
-        timestamp, _ = segment.largest_timestamp()
-    except (CorruptIndexError, TornSegmentError) as error:
-        logger.warning("%s ages by when it was written: %s", segment.path(), error)
-        timestamp = -1
+    timestamp = _largest_timestamp(segment)
     return timestamp if timestamp >= 0 else segment.modified_ms()
+
+
+def _largest_timestamp(segment: Segment) -> int:
+    try:
+        return segment.largest_timestamp()[0]
+    except (CorruptIndexError, TornSegmentError) as error:
+        logger.warning("Retention of %s uses its last modified time: %s", segment.path(), error)
+        return -1

@@ -135,7 +135,8 @@ class Segment:
             return made
 
     def __repr__(self) -> str:
-        return f"Segment({self.base_offset}, {self.size} bytes in {self.directory})"
+        largest = "" if self._max_timestamp is None else f", largestRecordTimestamp={self._max_timestamp}"
+        return f"LogSegment(baseOffset={self.base_offset}, size={self.size}{largest})"
 
     def path(self, suffix: str = ".log") -> str:
         """Path of one of its files."""
@@ -158,9 +159,15 @@ class Segment:
         """An empty active one; files of the same name are emptied, unless `fresh` says that there are none."""
         segment = cls(files, directory, base_offset, open_files, suffix=suffix)
         segment.fd = files.open(segment.path(), create=True, truncate=True)
-        segment.start_indices(fresh=fresh)
-        if not fresh:
-            segment.txn_index.rewrite([])
+        try:
+            segment.start_indices(fresh=fresh)
+            if not fresh:
+                segment.txn_index.rewrite([])
+        except OSError:
+            # An empty segment that stays would end the log at its base offset for the next recovery.
+            segment.close_file()
+            files.unlink(segment.path())
+            raise
         segment.sealed = False
         segment.evictable = False
         segment.created_ms = now_ms
@@ -192,14 +199,27 @@ class Segment:
 
     def seal(self) -> None:
         """No more appends: the last timestamp is indexed and the indices leave memory."""
+        self.write_out()
+        self.mark_sealed()
+
+    def write_out(self) -> None:
+        """Write all that `mark_sealed` needs on disk. If this raises, the segment can be appended to as before."""
         if self.time_index.in_memory:
             timestamp, offset = self.largest_timestamp()
             self.time_index.maybe_append(timestamp, offset)
         if self.allocated > max(self.size, ALLOCATE_FROM):
             self.files.truncate(self.fd, self.size)
             self.allocated = ALLOCATE_FROM
-        self.offset_index.seal()
-        self.time_index.seal()
+        if self.offset_index.in_memory:
+            self.offset_index.write_pending()
+        if self.time_index.in_memory:
+            self.time_index.write_pending()
+        self.txn_index.write_pending()
+
+    def mark_sealed(self) -> None:
+        """Let go of the memory of a segment that was written out; this cannot fail."""
+        self.offset_index.let_go()
+        self.time_index.let_go()
         self.sealed = True
         self._recent_last.clear()
         self._recent_positions.clear()
@@ -258,7 +278,7 @@ class Segment:
             self.files.allocate(self.fd, end, ALLOCATED_AHEAD)
         except OSError as error:
             # Nothing is lost by it: where there is no room, the write says so.
-            logger.debug("No blocks ahead for %s: %s", self.path(), error)
+            logger.debug("Cannot preallocate blocks for %s: %s", self.path(), error)
             self.allocated = _NEVER
 
     def note(self, position: int, size: int, last_offset: int, max_timestamp: int, index_interval: int) -> None:
@@ -412,10 +432,10 @@ class Segment:
         Raises KafkaError(CORRUPT_MESSAGE) at bytes that are no batch; with `checked` it stops at the first batch whose
         CRC is wrong. An incomplete tail ends it without a word.
         """
-        fd = self.open_file()
         chunk = SCAN_CHUNK
         while self.size - position >= HEADER_SIZE:
-            data = memoryview(self.files.pread(fd, min(chunk, self.size - position), position))
+            # Not one descriptor for all: what the caller does in between may have it closed.
+            data = memoryview(self.files.pread(self.open_file(), min(chunk, self.size - position), position))
             used = 0
             for at, header in iter_batches(data):
                 size = header.size
@@ -484,7 +504,7 @@ class Segment:
                 return timestamp, offset
         except CorruptIndexError as error:
             logger.warning("%s", error)
-        logger.warning("%s says what its segment does not: it is made anew", self.time_index.path)
+        logger.warning("Rebuilding index %s: it disagrees with its segment", self.time_index.path)
         self.rebuild_indices(_REBUILD_INTERVAL)
         return look(self.time_index)
 
@@ -513,15 +533,35 @@ class Segment:
 
     # Changing
 
+    def has_sound_txn_index(self) -> bool:
+        """Whether the index of aborted transactions can be believed; one that never was there can."""
+        try:
+            self.txn_index.all()
+        except CorruptIndexError:
+            return False
+        return True
+
     def rebuild_indices(self, index_interval: int) -> None:
-        """Make the offset and time indices anew from the batches, which are believed."""
+        """Rebuild the offset and time indices from the batches, which are believed."""
         sealed = self.sealed
         self._hints.clear()
-        self.start_indices()
-        for position, data, header in self.batches():
-            self.note(position, len(data), header.last_offset, header.max_timestamp, index_interval)
-        if sealed:
-            self.seal()
+        self.start_indices(fresh=True)
+        try:
+            for position, data, header in self.batches():
+                self.note(position, len(data), header.last_offset, header.max_timestamp, index_interval)
+            if sealed:
+                self.seal()
+        except OSError:
+            if sealed:
+                self._forget_indices()
+            raise
+
+    def _forget_indices(self) -> None:
+        """Undo a rebuild that failed: without its indices, the next read of the segment rebuilds them."""
+        self._max_timestamp = None
+        for index in (self.offset_index, self.time_index):
+            index.let_go()
+            self.files.unlink(index.path)
 
     def truncate_to(self, offset: int) -> None:
         """Drop the batch that holds `offset` and all after it; the segment must be active."""

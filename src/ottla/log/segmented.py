@@ -13,6 +13,7 @@ from ottla.log.durable import DurableLog
 from ottla.log.index import CorruptIndexError
 from ottla.log.producers import Producers
 from ottla.log.segment import DELETED, SUFFIXES, Segment, TornSegmentError
+from ottla.log.txn_index import AbortedTransaction
 
 logger = logging.getLogger(__name__)
 
@@ -23,7 +24,10 @@ class SegmentedLog(DurableLog):
     # Segments
 
     def roll(self, now_ms: int | None = None) -> Segment:
-        """Seal the active segment and begin a new one at the end of the log; nothing if it is empty."""
+        """Seal the active segment and begin a new one at the end of the log; nothing if it is empty.
+
+        Raises ShortageError, and the log is as before; KafkaError(KAFKA_STORAGE_ERROR) if the disk fails.
+        """
         try:
             return self._roll_to(self.log_end_offset, self.clock.wall_ms() if now_ms is None else now_ms)
         except OSError as error:
@@ -33,11 +37,15 @@ class SegmentedLog(DurableLog):
         old = self._active
         if old.size == 0 and old.base_offset == offset:
             return old
+        # All that may fail comes first, so that a failure leaves the log as it was.
+        started_ms = self.clock.monotonic_ms()
         self.producers.end_offset = self.log_end_offset
         snapshot = self.producers.take_snapshot()
+        snapshot_ms = self.clock.monotonic_ms()
+        old.write_out()
         new = Segment.create(self.files, self.directory, offset, self.open_files, now_ms)
         with self._lock:
-            old.seal()
+            old.mark_sealed()
             self._unsynced.append(old)
             if snapshot is not None:
                 self._unsynced_paths.append(snapshot)
@@ -45,6 +53,16 @@ class SegmentedLog(DurableLog):
             self._segments.append(new)
             self._bases.append(offset)
             self._active = new
+        logger.info(
+            "[LocalLog partition=%s, dir=%s] Rolled new log segment at offset %d in %d ms.",
+            self.topic_partition, self.directory, offset, self.clock.monotonic_ms() - started_ms,
+        )  # fmt: skip
+        if snapshot is not None:
+            logger.info(
+                "[ProducerStateManager partition=%s] Wrote producer snapshot at offset %d with %d producer ids"
+                " in %d ms.",
+                self.topic_partition, self.log_end_offset, len(self.producers.entries), snapshot_ms - started_ms,
+            )  # fmt: skip
         return new
 
     def remove_segments(self, doomed: list[Segment]) -> None:
@@ -87,17 +105,21 @@ class SegmentedLog(DurableLog):
 
     # Cutting
 
-    def advance_start(self, offset: int) -> bool:
+    def advance_start(self, offset: int, reason: str) -> bool:
         """Let the log begin at `offset` (not beyond the high watermark); whether that is a change."""
         if offset <= self.log_start_offset:
             return False
         self.log_start_offset = offset
+        logger.info(
+            "[UnifiedLog partition=%s, dir=%s] Incremented log start offset to %d due to %s",
+            self.topic_partition, self.home.path, offset, reason,
+        )  # fmt: skip
         self._high_watermark = max(self._high_watermark, offset)
         self.epochs.truncate_from_start(offset)
         self.producers.on_high_watermark(offset)
         return True
 
-    def delete_records_before(self, offset: int) -> int:
+    def delete_records_before(self, offset: int, reason: str = "client delete records request") -> int:
         """Make records below `offset` unreadable (-1: below the high watermark); the new log start offset.
 
         Raises KafkaError(OFFSET_OUT_OF_RANGE) above the high watermark. Their space comes back with
@@ -113,17 +135,17 @@ class SegmentedLog(DurableLog):
                 f"Cannot delete records of {self.topic_partition} before {offset}: the high watermark is"
                 f" {self._high_watermark}",
             )
-        self.advance_start(offset)
+        self.advance_start(offset, reason)
         return self.log_start_offset
 
     def delete_old_segments(self, now_ms: int) -> int:
-        """Remove what retention and the log start allow; how many segments went."""
-        from ottla.log.retention import count_expired
+        """Delete what retention and the log start allow; how many segments."""
+        from ottla.log.retention import find_expired
 
         if not self.home.online:
             self._offline()
         try:
-            count = count_expired(
+            reasons = find_expired(
                 self._segments,
                 self.config,
                 log_start_offset=self.log_start_offset,
@@ -131,17 +153,23 @@ class SegmentedLog(DurableLog):
                 log_end_offset=self.log_end_offset,
                 now_ms=now_ms,
             )
-            if count:
-                self._remove_first(count)
+            if reasons:
+                self._remove_first(reasons)
         except OSError as error:
             self._fail(error, "delete old segments of")
-        return count
+        return len(reasons)
 
-    def _remove_first(self, count: int) -> None:
+    def _remove_first(self, reasons: list[str]) -> None:
+        count = len(reasons)
         doomed = self._segments[:count]
+        for segment, reason in zip(doomed, reasons, strict=True):
+            logger.info(
+                "[UnifiedLog partition=%s, dir=%s] Deleting segment %s due to %s",
+                self.topic_partition, self.home.path, segment, reason,
+            )  # fmt: skip
         if count == len(self._segments):
             self.roll()
-        self.advance_start(self._segments[count].base_offset)
+        self.advance_start(self._segments[count].base_offset, "segment deletion")
         self.remove_segments(doomed)
 
     def truncate_to(self, offset: int) -> bool:
@@ -150,12 +178,17 @@ class SegmentedLog(DurableLog):
             self._offline()
         if offset >= self.log_end_offset:
             return False
+        logger.info(
+            "[UnifiedLog partition=%s, dir=%s] Truncating to offset %d", self.topic_partition, self.home.path, offset
+        )
         try:
             if offset < self._bases[0]:
                 self.truncate_fully(offset)
             else:
                 self._truncate(offset)
         except OSError as error:
+            # Whatever the error is, a truncation that was cut short is for the next start to finish.
+            self.home.take_offline(error)
             self._fail(error, "truncate")
         return True
 
@@ -177,6 +210,10 @@ class SegmentedLog(DurableLog):
 
     def truncate_fully(self, offset: int) -> None:
         """Drop everything and go on at `offset`."""
+        logger.info(
+            "[UnifiedLog partition=%s, dir=%s] Truncate and start at offset %d",
+            self.topic_partition, self.home.path, offset,
+        )  # fmt: skip
         self.remove_segments(list(self._segments))
         with self._lock:
             self.truncations += 1
@@ -210,7 +247,7 @@ class SegmentedLog(DurableLog):
 def replay_producers(segments: Iterable[Segment], producers: Producers, end_offset: int) -> None:
     """Bring the producers' state from its `end_offset` up to `end_offset` with the batches in between.
 
-    What is harmed there is passed over: the log starts without it.
+    Corrupt batches are skipped: the log starts without them.
     """
     row = list(segments)
     for i, segment in enumerate(row):
@@ -222,8 +259,27 @@ def replay_producers(segments: Iterable[Segment], producers: Producers, end_offs
         try:
             _replay_segment(segment, producers, start, end_offset)
         except (KafkaError, CorruptIndexError, TornSegmentError) as error:
-            logger.warning("Producers in the rest of %s are not known: %s", segment.path(), error)
+            logger.warning("Producer state in the rest of %s is unknown: %s", segment.path(), error)
     producers.end_offset = max(producers.end_offset, end_offset)
+
+
+def find_aborted(segments: list[Segment], producers: Producers) -> list[AbortedTransaction]:
+    """The aborted transactions that end in the last of `segments`, for its index; `producers` are of an earlier offset.
+
+    Transactions may have begun in the segments before, from which `producers` are brought up to date.
+    """
+    segment = segments[-1]
+    replay_producers(segments[:-1], producers, segment.base_offset)
+    aborted = []
+    for _, data, header in segment.batches():
+        completed = producers.replay(data, 0, header)
+        if completed is not None:
+            if completed.aborted:
+                stable = producers.last_stable_offset_after(completed)
+                ends = (completed.producer_id, completed.first_offset, completed.last_offset)
+                aborted.append(AbortedTransaction(*ends, stable))
+            producers.complete(completed)
+    return aborted
 
 
 def _replay_segment(segment: Segment, producers: Producers, start: int, end_offset: int) -> None:

@@ -7,6 +7,7 @@ that touch what it fetched, and skips their records itself (KIP-98).
 from struct import Struct
 
 from ottla.common.named import NamedTuple
+from ottla.common.shortage import is_shortage
 from ottla.log.files import Files
 from ottla.log.index import CorruptIndexError
 
@@ -26,28 +27,53 @@ class AbortedTransaction(NamedTuple):
 class TxnIndex:
     """Loaded on first use: most segments have none."""
 
-    __slots__ = ("_entries", "files", "path")
+    __slots__ = ("_entries", "_written", "files", "is_expected", "path")
 
     def __init__(self, files: Files, path: str) -> None:
         self.files = files
         self.path = path
+        self.is_expected = False
+        """Whether the file was there before: if it is missing then, it has to be rebuilt."""
         self._entries: list[AbortedTransaction] | None = None
+        # How many of the entries are in the file.
+        self._written = 0
 
     def all(self) -> list[AbortedTransaction]:
-        """Every entry; raises CorruptIndexError if the file is none of ours."""
+        """Every entry; raises CorruptIndexError if the file is corrupt, or missing although it was there before."""
         if self._entries is None:
             self._entries = self._load()
+            self._written = len(self._entries)
         return self._entries
 
     def append(self, transaction: AbortedTransaction) -> None:
-        """Add an aborted transaction and write it."""
-        entries = self.all()
+        """Add an aborted transaction and write it. A shortage postpones the write to the next one."""
+        self.all().append(transaction)
+        try:
+            self.write_pending()
+        except OSError as error:
+            # The marker is in the log already: the entry must not be lost, nor the append fail.
+            if not is_shortage(error):
+                raise
+
+    def write_pending(self) -> None:
+        """Write the entries that the file lacks; all of them, if the file is not as this index left it."""
+        if self._entries is None or self._written == len(self._entries):
+            return
         fd = self.files.open(self.path, create=True)
         try:
-            self.files.pwrite(fd, _ENTRY.pack(_VERSION, *transaction), len(entries) * _ENTRY.size)
+            if self.files.length(fd) < self._written * _ENTRY.size:
+                self._written = 0
+            data = b"".join(_ENTRY.pack(_VERSION, *entry) for entry in self._entries[self._written :])
+            self.files.pwrite(fd, data, self._written * _ENTRY.size)
         finally:
             self.files.close(fd)
-        entries.append(transaction)
+        self._written = len(self._entries)
+        self.is_expected = True
+
+    def restore(self) -> None:
+        """Write the entries again if their file has vanished."""
+        if self.is_expected and self._entries and not self.files.exists(self.path):
+            self.rewrite(self._entries)
 
     def rewrite(self, entries: list[AbortedTransaction]) -> None:
         """Replace all; without entries there is no file."""
@@ -56,6 +82,8 @@ class TxnIndex:
             self.files.write(self.path, b"".join(_ENTRY.pack(_VERSION, *entry) for entry in entries))
         else:
             self.files.unlink(self.path)
+        self._written = len(entries)
+        self.is_expected = bool(entries)
 
     def truncate_to(self, offset: int) -> None:
         """Forget transactions whose marker is at `offset` or above."""
@@ -66,6 +94,8 @@ class TxnIndex:
 
     def _load(self) -> list[AbortedTransaction]:
         if not self.files.exists(self.path):
+            if self.is_expected:
+                raise CorruptIndexError(f"{self.path} is missing")
             return []
         data = self.files.read(self.path)
         if len(data) % _ENTRY.size:

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from ottla.common.frozen import replace
 from ottla.common.ids import DIRECTORY_UNASSIGNED, Uuid
+from ottla.metadata.features import METADATA_VERSION
 from ottla.metadata.image import (
     TOPIC,
     BrokerImage,
@@ -57,6 +58,12 @@ class MetadataDelta:
     def in_transaction(self) -> bool:
         """Whether a metadata transaction has begun and not ended: the image must not be snapshot now."""
         return self._transaction is not None
+
+    @property
+    def metadata_version(self) -> int:
+        """The finalized metadata.version so far; 0 before the bootstrap records."""
+        level: int = self._look("features").get(METADATA_VERSION, 0)
+        return level
 
     def replay(self, record: Message) -> None:
         """Take one record in."""
@@ -216,6 +223,26 @@ class MetadataDelta:
             changes["leader_epoch"] = before.leader_epoch + 1
         partitions[record.partition_id] = before._replace(partition_epoch=before.partition_epoch + 1, **changes)
 
+    def _clear_elr(self, record: m.ClearElrRecord) -> None:
+        """Clear the eligible leader replicas of one topic or, with an empty name, of all (KIP-966)."""
+        topics = self._look("topics_by_name")
+        if record.topic_name:
+            # A topic that does not exist has no eligible leader replicas.
+            chosen = [topics[record.topic_name]] if record.topic_name in topics else []
+        else:
+            chosen = list(topics.values())
+        for topic in chosen:
+            current = self._partitions.get(topic.topic_id, topic.partitions)
+            cleared = {
+                index: partition._replace(
+                    partition_epoch=partition.partition_epoch + 1, eligible_leader_replicas=(), last_known_elr=()
+                )
+                for index, partition in current.items()
+                if partition.eligible_leader_replicas or partition.last_known_elr
+            }
+            if cleared:
+                self._partitions_of(topic.topic_id).update(cleared)
+
     # brokers
 
     def _register_broker(self, record: m.RegisterBrokerRecord) -> None:
@@ -315,6 +342,7 @@ _METHODS: dict[type[Message], str] = {
     m.RemoveTopicRecord: "_remove_topic",
     m.PartitionRecord: "_partition",
     m.PartitionChangeRecord: "_partition_change",
+    m.ClearElrRecord: "_clear_elr",
     m.RegisterBrokerRecord: "_register_broker",
     m.UnregisterBrokerRecord: "_unregister_broker",
     m.FenceBrokerRecord: "_fence_broker",

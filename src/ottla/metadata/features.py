@@ -1,8 +1,9 @@
 """Features (KIP-584): the levels that this software serves, and which version of a record a level allows.
 
-A level above what is listed here would promise clients a protocol that is not served: transaction.version 2 makes Java
-producers skip AddPartitionsToTxn, group.version 1 lets consumers ask for KIP-848. Levels of 4.3's metadata.version are
-kept in full, for records of every level are understood.
+The metadata log keeps the finalized levels that stock Kafka wrote, so that Kafka finds them again. Clients receive
+`served_level` instead: a higher one would promise them a protocol that is not served here (transaction.version 2 makes
+Java producers skip AddPartitionsToTxn, group.version 1 lets consumers ask for KIP-848). metadata.version is served up
+to the level of Kafka 4.3, as records of every level are understood.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from ottla.protocol.message import Message
 
 METADATA_VERSION = "metadata.version"
 KRAFT_VERSION = "kraft.version"
+ELIGIBLE_LEADER_REPLICAS_VERSION = "eligible.leader.replicas.version"
 
 LATEST_METADATA_VERSION = 30
 # Kafka 4 refuses to run below 3.3-IV3.
@@ -22,11 +24,17 @@ SUPPORTED_FEATURES: dict[str, tuple[int, int]] = {
     KRAFT_VERSION: (0, 0),
     "transaction.version": (0, 0),
     "group.version": (0, 0),
-    "eligible.leader.replicas.version": (0, 0),
+    ELIGIBLE_LEADER_REPLICAS_VERSION: (0, 0),
     "share.version": (0, 0),
     "streams.version": (0, 0),
 }
 """Feature to (lowest, highest) level that this node serves."""
+
+
+def served_level(name: str, level: int) -> int:
+    """The part of a finalized level that this node serves; 0 for a feature that it does not have."""
+    return min(level, SUPPORTED_FEATURES[name][1]) if name in SUPPORTED_FEATURES else 0
+
 
 METADATA_VERSION_NAMES: dict[int, str] = {
     7: "3.3-IV3", 8: "3.4-IV0", 9: "3.5-IV0", 10: "3.5-IV1", 11: "3.5-IV2", 12: "3.6-IV0", 13: "3.6-IV1",

@@ -1,40 +1,103 @@
-"""Receive buffers that are used again: a fresh megabyte costs more to zero and map than to fill from the socket."""
+"""Receive buffers of half-received frames: how large, where from, and when their memory goes back to the system.
+
+The size of a frame is only a claim until its bytes arrive. `frame_capacity` says how much of it is believed. Buffers
+from 64 KiB on are anonymous maps: pages that nothing was written to take no memory, and a map that is dropped goes
+back to the system at once. Memory from malloc would stay in the process after a burst of connections has gone.
+"""
 
 import mmap
-from typing import Final
+from typing import Final, TypeAlias
 
 from ottla.common.references import is_free
+
+FrameBuffer: TypeAlias = bytearray | mmap.mmap
 
 SMALLEST_POOLED_BYTES = 64 * 1024
 LARGEST_POOLED_BYTES = 2 * 1024 * 1024
 MOST_POOLED_BYTES = 16 * 1024 * 1024
+# A frame that claims more than it has sent gets up to this size a buffer of eight times what has arrived.
+TRUSTED_FRAME_BYTES: Final = 2 * 1024 * 1024
+TRUST: Final = 8
+LEAST_CAPACITY_BYTES: Final = 4 * 1024
+
+
+def frame_capacity(received: int, needed: int) -> int:
+    """Bytes to allocate for a frame of `needed` bytes when `received` of them are there.
+
+    Up to 2 MiB a buffer is at most eight times as large as what arrived (and at least 4 KiB), so that growing it copies
+    no more than a third of the frame. Larger frames double their buffer.
+    """
+    trusted = min(max(TRUST * received, LEAST_CAPACITY_BYTES), TRUSTED_FRAME_BYTES)
+    return min(needed, max(trusted, 2 * received))
+
+
+def grown_capacity(capacity: int, received: int, needed: int) -> int:
+    """The capacity that a frame's buffer of `capacity` bytes should have now; not less than it has.
+
+    A buffer grows when it is half full. One that may hold the whole frame grows earlier, when there is least to copy.
+    """
+    if capacity >= needed:
+        return capacity
+    wanted = frame_capacity(received, needed)
+    is_whole = wanted == needed <= TRUSTED_FRAME_BYTES
+    return max(wanted, capacity) if is_whole or 2 * received >= capacity else capacity
+
+
+def _anonymous_map(size: int) -> mmap.mmap:
+    return mmap.mmap(-1, size, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
 
 
 class BufferPool:
-    """Gives out buffers of at least the asked size; keeps at most 16 MiB of those given back."""
+    """Gives out buffers of at least the asked size; retains at most 16 MiB of those that were given back.
+
+    `trim` returns the memory of the retained buffers that were not needed since the previous call.
+    """
 
     def __init__(self) -> None:
-        self._free: dict[int, list[bytearray]] = {}
+        self._free: dict[int, list[mmap.mmap]] = {}
+        # For each size: how many of its buffers were retained all the time since the last `trim`.
+        self._idle: dict[int, int] = {}
         self._pooled_bytes = 0
 
-    def take(self, size: int) -> bytearray:
-        """A buffer with room for `size` bytes, of any content."""
-        if not SMALLEST_POOLED_BYTES <= size <= LARGEST_POOLED_BYTES:
+    @property
+    def pooled_bytes(self) -> int:
+        """Bytes of the retained buffers."""
+        return self._pooled_bytes
+
+    def take(self, size: int) -> FrameBuffer:
+        """A buffer with room for `size` bytes, of any content. Raises OSError if the system has no memory for it."""
+        if size < SMALLEST_POOLED_BYTES:
             return bytearray(size)
+        if size > LARGEST_POOLED_BYTES:
+            return _anonymous_map(size)
         size = 1 << (size - 1).bit_length()
         free = self._free.get(size)
-        if free:
-            self._pooled_bytes -= size
-            return free.pop()
-        return bytearray(size)
+        if not free:
+            return _anonymous_map(size)
+        self._pooled_bytes -= size
+        buffer = free.pop()
+        if self._idle[size] > len(free):
+            self._idle[size] = len(free)
+        return buffer
 
-    def give_back(self, buffer: bytearray) -> None:
-        """Nobody uses `buffer` any more."""
+    def give_back(self, buffer: FrameBuffer) -> None:
+        """Retain `buffer`, which has no users left, for the next `take`."""
         size = len(buffer)
-        pooled = SMALLEST_POOLED_BYTES <= size <= LARGEST_POOLED_BYTES and not size & (size - 1)
-        if pooled and self._pooled_bytes + size <= MOST_POOLED_BYTES:
+        if not isinstance(buffer, mmap.mmap) or size > LARGEST_POOLED_BYTES or size & (size - 1):
+            return
+        if self._pooled_bytes + size <= MOST_POOLED_BYTES:
             self._pooled_bytes += size
             self._free.setdefault(size, []).append(buffer)
+            self._idle.setdefault(size, 0)
+
+    def trim(self) -> None:
+        """Return the memory of buffers that no `take` needed since the previous call."""
+        for size, free in self._free.items():
+            # `take` takes from the end: the first ones have been idle longest.
+            idle = self._idle[size]
+            del free[:idle]
+            self._pooled_bytes -= idle * size
+            self._idle[size] = len(free)
 
 
 LARGEST_KEPT_BYTES: Final = 16 * 1024 * 1024
@@ -60,7 +123,7 @@ class FrameBuffers:
                 del self._kept[index]
                 break
         room = -(-size // _GRAIN) * _GRAIN
-        fresh = mmap.mmap(-1, room, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+        fresh = _anonymous_map(room)
         if room <= LARGEST_KEPT_BYTES and len(self._kept) < MOST_KEPT:
             self._kept.append(fresh)
         return fresh

@@ -138,6 +138,8 @@ class ClientConnection(asyncio.BufferedProtocol):
         "address",
         "closed",
         "last_used",
+        "received_bytes",
+        "sent_bytes",
         "versions",
         "write_paused",
     )
@@ -148,6 +150,7 @@ class ClientConnection(asyncio.BufferedProtocol):
         self.versions: dict[int, tuple[int, int]] = {}
         self.last_used = loop.time()
         self.write_paused = False
+        self.sent_bytes = self.received_bytes = 0
         self._client_id = client_id
         self._loop = loop
         self._transport: asyncio.Transport | None = None
@@ -376,6 +379,11 @@ class ClientConnection(asyncio.BufferedProtocol):
     # -- requests ----------------------------------------------------------------------------------------------
 
     @property
+    def requests(self) -> int:
+        """Requests that were sent, those of the handshake included."""
+        return self._correlation_id
+
+    @property
     def in_flight(self) -> int:
         """Requests that are not answered yet."""
         return len(self._in_flight)
@@ -422,6 +430,7 @@ class ClientConnection(asyncio.BufferedProtocol):
         self._correlation_id = correlation_id = (self._correlation_id + 1) & 0x7FFFFFFF
         parts = encode_request(request, version, correlation_id, self._client_id)
         self.last_used = loop.time()
+        self.sent_bytes += sum(map(len, parts))
         if api_key == PRODUCE and request.acks == 0:  # type: ignore[attr-defined]
             future.set_result(None)
         else:
@@ -450,6 +459,7 @@ class ClientConnection(asyncio.BufferedProtocol):
 
     def buffer_updated(self, nbytes: int) -> None:
         """Handle what was read."""
+        self.received_bytes += nbytes
         try:
             if self._frame is None:
                 self._take_frames(self._scratch_filled + nbytes)

@@ -23,7 +23,9 @@ from typing import TYPE_CHECKING, TypeAlias, cast
 
 from ottla.common.completion import Completion
 from ottla.common.errors import KafkaError
+from ottla.common.shortage import is_shortage
 from ottla.common.unread import Unread
+from ottla.network.buffers import FrameBuffer, frame_capacity, grown_capacity
 from ottla.protocol.wire import Buffer, DecodeError
 
 if TYPE_CHECKING:
@@ -36,8 +38,6 @@ Dispatch: TypeAlias = "Callable[[Connection, memoryview], Frames | Completion[Fr
 
 SIZE_BYTES = 4
 SCRATCH_BYTES = 256 * 1024
-# A frame up to this size gets its whole buffer at once; a larger one as it arrives, for a size is only a claim.
-TRUSTED_FRAME_BYTES = 2 * 1024 * 1024
 READ_AHEAD_BYTES = 64 * 1024
 # Of one who pipelines.
 SMALL_READ_BYTES = 16 * 1024
@@ -60,6 +60,7 @@ class Connection(asyncio.BufferedProtocol):
         "_buffer",
         "_buffer_size",
         "_close_callbacks",
+        "_dispatch",
         "_filled",
         "_last_tick",
         "_left",
@@ -82,8 +83,9 @@ class Connection(asyncio.BufferedProtocol):
         "state",
     )
 
-    def __init__(self, server: Server, listener: str) -> None:
+    def __init__(self, server: Server, listener: str, dispatch: Dispatch | None = None) -> None:
         self._server = server
+        self._dispatch = dispatch or server.dispatch
         self.listener = listener
         self.remote_host = ""
         self.remote_port = 0
@@ -94,7 +96,7 @@ class Connection(asyncio.BufferedProtocol):
         self._transport: asyncio.Transport | None = None
         self._close_callbacks: list[Callable[[], None]] | None = []
         # What was received of a frame that is not complete or may not be handled yet; None while there is nothing.
-        self._buffer: bytearray | None = None
+        self._buffer: FrameBuffer | None = None
         self._buffer_size = 0
         self._filled = 0
         self._pending: Completion[Frames] | None = None
@@ -116,33 +118,22 @@ class Connection(asyncio.BufferedProtocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Called by the loop."""
         self._transport = cast("asyncio.Transport", transport)
+        self._last_tick = self._server.tick
         peer = transport.get_extra_info("peername") or ("", 0)
         # A socket for both families shows clients of IPv4 in IPv6's clothes.
         self.remote_host, self.remote_port = str(peer[0]).removeprefix("::ffff:"), int(peer[1])
-        self._transport.set_write_buffer_limits(high=WRITE_HIGH_WATER_BYTES)
+        self._transport.set_write_buffer_limits(high=WRITE_HIGH_WATER_BYTES, low=0)
         problem = self._server.admit(self)
         if problem:
-            self._server.complain(self, problem)
+            self._server.reject(self, problem)
             self.abort()
             return
-        delay_s = self._server.creation_delay_s()
-        if delay_s > 0:
-            # Loops begin to read after this; a pause before that would be lost.
-            asyncio.get_running_loop().call_soon(self._hold_back, delay_s)
-
-    def _hold_back(self, delay_s: float) -> None:
-        if not self.closed:
-            self._pause_reading()
-            asyncio.get_running_loop().call_later(delay_s, self._let_in)
-
-    def _let_in(self) -> None:
-        if not self.closed:
-            self._last_tick = self._server.tick
-            self._resume_reading()
+        logger.debug("Accepted connection from %s:%d on %s", self.remote_host, self.remote_port, self.listener)
 
     def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002 - asyncio's signature
         """Called by the loop."""
         self.closed = True
+        logger.debug("Connection from %s:%d closed", self.remote_host, self.remote_port)
         self._outgoing = None
         self._drop_buffer()
         self._server.forget(self)
@@ -180,7 +171,7 @@ class Connection(asyncio.BufferedProtocol):
             unsent_bytes = self._transport.get_write_buffer_size()
             if unsent_bytes != self._unsent_bytes:
                 self._unsent_bytes, self._write_paused_tick = unsent_bytes, tick
-            return "it does not read its answers" if tick - self._write_paused_tick > slow_ticks else None
+            return "the client does not read its responses" if tick - self._write_paused_tick > slow_ticks else None
         if self._pending is None and 0 < idle_ticks < tick - self._last_tick:
             return "idle"
         return None
@@ -242,7 +233,7 @@ class Connection(asyncio.BufferedProtocol):
         server = self._server
         turn = left = server.frames_per_turn if self._round != server.round else self._left
         self._backlog = False
-        dispatch = server.dispatch
+        dispatch = self._dispatch
         largest = server.limits.max_frame_bytes
         try:
             while end - position >= SIZE_BYTES and self._write_paused_tick is None:
@@ -341,15 +332,16 @@ class Connection(asyncio.BufferedProtocol):
 
     def _keep(self, rest: memoryview, least: int) -> None:
         needed = self._needed(rest)
-        room = max(min(needed, TRUSTED_FRAME_BYTES), 2 * len(rest), least)
+        room = max(frame_capacity(len(rest), needed), 2 * len(rest), least)
         if self._pending is not None:
             room = max(room, READ_AHEAD_BYTES)
         elif room > READ_AHEAD_BYTES and not self._server.has_room(room):
             room = max(len(rest), LEAST_BUFFER_BYTES)  # it is told to wait below
-        buffer = self._server.buffers.take(room)
-        memoryview(buffer)[: len(rest)] = rest
-        self._set_buffer(buffer, len(rest))
-        self._make_room()
+        buffer = self._take(room)
+        if buffer is not None:
+            memoryview(buffer)[: len(rest)] = rest
+            self._set_buffer(buffer, len(rest))
+            self._make_room()
 
     def _make_room(self) -> None:
         """See to it that the loop has room to read into, or does not read."""
@@ -361,17 +353,24 @@ class Connection(asyncio.BufferedProtocol):
                 self._pause_reading()
             return
         needed = self._needed(memoryview(buffer)[: self._filled])
-        if self._filled < len(buffer) and (len(buffer) >= needed or self._filled < len(buffer) // 2):
-            return
-        size = max(min(needed, max(TRUSTED_FRAME_BYTES, 2 * self._filled)), len(buffer), LEAST_BUFFER_BYTES)
+        size = max(grown_capacity(len(buffer), self._filled, needed), LEAST_BUFFER_BYTES)
         if size > len(buffer):
             if not self._server.may_buffer(self, size - len(buffer)):
                 self._waits_for_memory = True
                 self._pause_reading()
                 return
-            larger = self._server.buffers.take(size)
-            memoryview(larger)[: self._filled] = memoryview(buffer)[: self._filled]
-            self._set_buffer(larger, self._filled)
+            larger = self._take(size)
+            if larger is not None:
+                memoryview(larger)[: self._filled] = memoryview(buffer)[: self._filled]
+                self._set_buffer(larger, self._filled)
+
+    def _take(self, size: int) -> FrameBuffer | None:
+        try:
+            return self._server.buffers.take(size)
+        except OSError as error:
+            self._server.complain(self, f"no memory for a frame of {size} bytes: {error}")
+            self.abort()
+            return None
 
     def memory_available(self) -> None:
         """Called by the server when this connection may go on to receive its frame."""
@@ -381,7 +380,7 @@ class Connection(asyncio.BufferedProtocol):
             if not self._waits_for_memory and self._reading_paused:
                 self._resume_reading()
 
-    def _set_buffer(self, buffer: bytearray, filled: int) -> None:
+    def _set_buffer(self, buffer: FrameBuffer, filled: int) -> None:
         self._server.buffered_bytes += len(buffer) - self._buffer_size
         self._buffer, self._buffer_size, self._filled = buffer, len(buffer), filled
 
@@ -456,20 +455,22 @@ class Connection(asyncio.BufferedProtocol):
         self.close()
 
     def _crash(self, error: Exception) -> None:
-        logger.error(
-            "Closing the connection of %s:%d: its request met a bug", self.remote_host, self.remote_port, exc_info=error
-        )
+        if isinstance(error, OSError) and is_shortage(error):  # as where a handler is imported: the client retries
+            self._fail(error)
+            return
+        who = self.remote_host, self.remote_port
+        logger.error("Closing socket for %s:%d because of error: unhandled error in a request", *who, exc_info=error)
         self.close()
 
 
 def _no_frame(size: int, largest: int) -> str:
-    """Why these first four bytes begin no frame: often somebody speaks another protocol to this port."""
+    """Why these first four bytes are not the size of a request: often the client speaks another protocol."""
     start = size.to_bytes(4, "big", signed=True)
     if start.startswith(b"\x16\x03"):
-        return "it speaks TLS, which this listener does not: its security.protocol should be PLAINTEXT"
+        return "the client speaks TLS, this listener does not: set its security.protocol to PLAINTEXT"
     if start in (b"GET ", b"HEAD", b"POST", b"PUT ", b"PRI "):
-        return "it speaks HTTP, not Kafka's protocol"
-    return f"a frame claims {size} bytes; the limit is {largest}"
+        return "the client speaks HTTP, not Kafka's protocol"
+    return f"Invalid receive (size = {size}{f' larger than {largest}' if size > largest else ''})"
 
 
 def _next_piece(outgoing: deque[Buffer]) -> list[Buffer]:

@@ -6,11 +6,14 @@ import asyncio
 import logging
 import socket
 from collections import Counter, deque
+from collections.abc import Callable
 
+from ottla.common.rate_limit import RateLimitedLog
+from ottla.network.acceptor import Acceptor
 from ottla.network.buffers import BufferPool
 from ottla.network.connection import SCRATCH_BYTES, SMALL_READ_BYTES, Connection, Dispatch
+from ottla.network.descriptors import open_file_limit
 from ottla.network.limits import Limits
-from ottla.network.rate_limit import RateLimitedLog
 
 logger = logging.getLogger(__name__)
 
@@ -34,6 +37,8 @@ class Server:
         self.dispatch = dispatch
         self.limits = limits or Limits()
         self.connections: set[Connection] = set()
+        self.opening: set[Connection] = set()
+        """Accepted, and not admitted yet."""
         # One for all connections: a read is handled before the next one.
         self.scratch = self._whole_scratch = memoryview(bytearray(SCRATCH_BYTES))
         self.round = 1
@@ -49,24 +54,35 @@ class Server:
         self._exempt: Connection | None = None
         self._waiting_for_memory: deque[Connection] = deque()
         self._per_ip: Counter[str] = Counter()
-        self._listeners: list[asyncio.Server] = []
+        self._acceptors: list[Acceptor] = []
         self._sweeper: asyncio.TimerHandle | None = None
         self._log = RateLimitedLog(logger)
+        self._shortages = RateLimitedLog(logger, lines=1, period_s=10.0)
+        self.reserved_descriptors: Callable[[int], int] = lambda _limit: 0
+        """How many of a limit of open files connections must leave to others."""
+        self.release_descriptor: Callable[[], bool] = lambda: False
+        """Closes a file that is only cached; whether there was one."""
 
-    async def listen(self, listener: str, sock: socket.socket) -> None:
-        """Accept connections on a bound socket as those of `listener`."""
-        loop = asyncio.get_running_loop()
-        self._listeners.append(
-            await loop.create_server(lambda: Connection(self, listener), sock=sock, backlog=self.limits.backlog)
-        )
+    def listen(self, listener: str, sock: socket.socket, dispatch: Dispatch | None = None) -> None:
+        """Accept connections on a bound socket as those of `listener`; `dispatch` is theirs, if it is another one."""
+        acceptor = Acceptor(self, listener, sock, dispatch)
+        self._acceptors.append(acceptor)
+        acceptor.start(self.limits.backlog)
         if self._sweeper is None:
             self._sweep()
+
+    def stop_listening(self, listener: str) -> None:
+        """Close the sockets of `listener`; its connections stay."""
+        for acceptor in self._acceptors:
+            if acceptor.listener == listener:
+                acceptor.close()
+        self._acceptors = [each for each in self._acceptors if each.listener != listener]
 
     async def close(self, within_s: float) -> None:
         """Stop accepting, give requests in progress `within_s` to be answered, close all connections."""
         self.draining = True
-        for server in self._listeners:
-            server.close()
+        for acceptor in self._acceptors:
+            acceptor.close()
         if self._sweeper is not None:
             self._sweeper.cancel()
         loop = asyncio.get_running_loop()
@@ -86,17 +102,47 @@ class Server:
     def admit(self, connection: Connection) -> str | None:
         """Count the connection in; why it may not stay, if it may not."""
         host, limits = connection.remote_host, self.limits
+        self.opening.discard(connection)
         self.connections.add(connection)
         self._per_ip[host] += 1
         if len(self.connections) > limits.max_connections:
-            return f"there are {limits.max_connections} connections, the limit (max.connections)"
+            return f"broker already has the configured maximum of {limits.max_connections} connections"
         allowed = limits.max_connections_per_ip_overrides.get(host, limits.max_connections_per_ip)
         if self._per_ip[host] > allowed:
-            return f"its address has {allowed} connections, the limit (max.connections.per.ip)"
+            return f"address already has the configured maximum of {allowed} connections"
         return None
 
+    @property
+    def connection_count(self) -> int:
+        """Connections that are open or about to be."""
+        return len(self.connections) + len(self.opening)
+
+    def has_descriptor(self) -> bool:
+        """Whether one more connection may take a descriptor; if not, a log line says what to do."""
+        limit, taken = open_file_limit(), self.connection_count
+        allowed = limit - self.reserved_descriptors(limit)
+        if taken < allowed:
+            return True
+        self._shortages.warning(
+            "Refusing connections: %d are open, and %d of the process's %d open files are reserved for its logs. Raise"
+            " the limit of open files (ulimit -n, LimitNOFILE in systemd)",
+            taken,
+            limit - allowed,
+            limit,
+        )
+        return False
+
+    def note_shortage(self, error: OSError) -> None:
+        """A connection could not be accepted for want of descriptors or memory."""
+        self._shortages.warning("Connections cannot be accepted for a while: %s", error)
+
     def creation_delay_s(self) -> float:
-        """How long a new connection must wait before it is read, so that no more than the allowed rate come in."""
+        """How long a new connection must wait before it is opened, so that no more than the allowed rate come in.
+
+        One that will be refused waits for nothing.
+        """
+        if self.connection_count > self.limits.max_connections:
+            return 0.0
         rate = self.limits.max_connection_creation_rate
         now_s = asyncio.get_running_loop().time()
         # A second's worth may come at once.
@@ -172,20 +218,25 @@ class Server:
         )
         interval_ms = min(max(shortest_ms / self.TICKS_PER_IDLE_TIME, 50), 5_000)
         self.tick += 1
+        self.buffers.trim()
         idle_ticks = round(self.limits.max_idle_ms / interval_ms)
         slow_ticks = round(self.limits.slow_reader_ms / interval_ms)
         for connection in tuple(self.connections):
             problem = connection.expired(self.tick, idle_ticks, slow_ticks)
             if problem == "idle":
-                logger.debug("Closing the idle connection of %s:%d", connection.remote_host, connection.remote_port)
+                logger.debug("Closing the idle connection from %s:%d", connection.remote_host, connection.remote_port)
                 connection.close()
             elif problem:
                 self.complain(connection, problem)
                 connection.abort()
         self._sweeper = asyncio.get_running_loop().call_later(interval_ms / 1000, self._sweep)
 
+    def reject(self, connection: Connection, problem: str) -> None:
+        """One log line about a connection beyond a limit, as Kafka has it; a few of them a second at most."""
+        self._log.info("Rejected connection from %s, %s.", connection.remote_host, problem)
+
     def complain(self, connection: Connection, problem: str) -> None:
         """One log line about a client; a few of them a second at most."""
         self._log.warning(
-            "Closing the connection of %s:%d: %s", connection.remote_host, connection.remote_port, problem
+            "Closing socket for %s:%d because of error: %s", connection.remote_host, connection.remote_port, problem
         )

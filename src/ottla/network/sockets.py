@@ -1,5 +1,6 @@
 """Sockets to listen on: bound before the broker tells anybody its address, so that port 0 has become a real one."""
 
+import errno
 import socket
 
 from ottla.config import BrokerConfig, Listener
@@ -27,6 +28,12 @@ def bind(listener: Listener, config: BrokerConfig) -> list[socket.socket]:
     return sockets
 
 
+def is_loopback(sock: socket.socket) -> bool:
+    """Whether only this machine reaches a bound socket."""
+    host = str(sock.getsockname()[0])
+    return host == "::1" or host.startswith("127.")
+
+
 def _addresses(listener: Listener) -> list[tuple[socket.AddressFamily, str]]:
     if not listener.host:
         if socket.has_dualstack_ipv6():
@@ -34,7 +41,10 @@ def _addresses(listener: Listener) -> list[tuple[socket.AddressFamily, str]]:
         return [(socket.AF_INET, "0.0.0.0")]  # noqa: S104  # every interface was asked for
     # As bytes: a host in text would go through the codec of international names, 2 ms of imports.
     host = listener.host.encode() if listener.host.isascii() else listener.host
-    found = socket.getaddrinfo(host, None, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+    try:
+        found = socket.getaddrinfo(host, None, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+    except UnicodeError as error:
+        raise OSError(errno.EINVAL, "the host is not a valid international name") from error
     addresses = [(family, str(address[0])) for family, _, _, _, address in found]
     # IPv4 first: where both are there, clients that know only one know that one.
     return sorted(dict.fromkeys(addresses), key=lambda entry: entry[0] != socket.AF_INET)

@@ -1,4 +1,4 @@
-# Types of `_decoding`; and PyType_GenericAlloc, which takes an object in Cython's own declarations.
+# Types of `_decoding`; and functions of Python's that take other types in Cython's own declarations.
 cimport cython
 from cpython.object cimport PyTypeObject
 from libc.stdint cimport uint8_t
@@ -7,6 +7,7 @@ from ottla.protocol._shapes cimport Shape
 
 cdef extern from "Python.h":
     object PyType_GenericAlloc(PyTypeObject* cls, Py_ssize_t items)
+    void PyObject_GC_UnTrack(object tracked)
 
 
 @cython.freelist(4)
@@ -14,6 +15,8 @@ cdef class Reader:
     cdef const uint8_t* data
     cdef Py_ssize_t at
     cdef Py_ssize_t end
+    cdef Py_ssize_t left
+    cdef Py_ssize_t most
     cdef bint flexible
     cdef object buffer
 

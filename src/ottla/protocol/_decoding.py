@@ -5,6 +5,9 @@
 
 Every function holds the GIL and is bounded by its input: lengths and counts are checked against what is left before
 anything is allocated for them.
+
+The garbage collector does not look at what is decoded: messages are trees, which reference counts free, and a look at
+a large one takes longer than decoding it.
 """
 
 import cython
@@ -16,7 +19,7 @@ from cython.cimports.cpython.tuple import PyTuple_SET_ITEM
 from cython.cimports.cpython.unicode import PyUnicode_DecodeUTF8
 from cython.cimports.libc.stdint import int8_t, int16_t, int32_t, int64_t, uint8_t, uint16_t, uint32_t, uint64_t
 from cython.cimports.libc.string import memcpy
-from cython.cimports.ottla.protocol._decoding import PyType_GenericAlloc
+from cython.cimports.ottla.protocol._decoding import PyObject_GC_UnTrack, PyType_GenericAlloc
 from cython.cimports.ottla.protocol._shapes import (
     _BOOL,
     _BYTES,
@@ -36,7 +39,7 @@ from cython.cimports.ottla.protocol._shapes import (
     shape_of,
 )
 
-from ottla.protocol.wire import MAX_ARRAY, MAX_STRING, MAX_TAGS, DecodeError, bad_length
+from ottla.protocol.wire import MAX_ARRAY, MAX_STRING, MAX_TAGS, DecodeError, bad_length, too_many_elements
 
 _MAX_ARRAY = cython.declare(cython.Py_ssize_t, MAX_ARRAY)
 _MAX_STRING = cython.declare(cython.Py_ssize_t, MAX_STRING)
@@ -68,8 +71,24 @@ def _set(target: object, field: Field, value: object) -> cython.void:
 
 
 @cython.cfunc
-def _new_default(shape: Shape) -> object:
+@cython.inline
+def _new(shape: Shape) -> object:
     made: object = PyType_GenericAlloc(cython.cast(_ClassPointer, shape.cls), 0)
+    PyObject_GC_UnTrack(made)
+    return made
+
+
+@cython.cfunc
+@cython.inline
+def _new_list() -> list:
+    made: list = []
+    PyObject_GC_UnTrack(made)
+    return made
+
+
+@cython.cfunc
+def _new_default(shape: Shape) -> object:
+    made: object = _new(shape)
     index: cython.Py_ssize_t
     for index in range(shape.count):
         field: Field = cython.cast(Field, shape.fields[index])
@@ -83,7 +102,7 @@ def _default(field: Field) -> object:
     if field.default_is == _CONSTANT:
         return field.default
     if field.default_is == _NEW_LIST:
-        return []
+        return _new_list()
     return _new_default(field.shape)
 
 
@@ -99,6 +118,18 @@ def _short(r: Reader, size: cython.Py_ssize_t) -> cython.int:
 def _need(r: Reader, size: cython.Py_ssize_t) -> cython.int:
     if r.end - r.at < size:
         return _short(r, size)
+    return 0
+
+
+@cython.cfunc
+@cython.inline
+@cython.exceptval(-1)
+def _count(r: Reader, elements: int64_t) -> cython.int:
+    """Take elements from what the caller allows; below zero there is no limit."""
+    if r.most >= 0:
+        r.left -= elements
+        if r.left < 0:
+            raise too_many_elements(r.most)
     return 0
 
 
@@ -227,7 +258,8 @@ def _read_array(r: Reader, field: Field) -> object:
     smallest: cython.Py_ssize_t = field.smallest or 1
     if count < 0 or count > _MAX_ARRAY or count * smallest > r.end - r.at:
         raise bad_length(field.name, -1 if count < 0 else count, r.end - r.at)
-    items: list = []
+    _count(r, count)
+    items: list = _new_list()
     _: int64_t
     if field.kind == _STRUCT:
         for _ in range(count):
@@ -260,7 +292,7 @@ def _read_field(r: Reader, field: Field, null: cython.int) -> object:
 
 @cython.cfunc
 def _read_struct(r: Reader, shape: Shape) -> object:
-    made: object = PyType_GenericAlloc(cython.cast(_ClassPointer, shape.cls), 0)
+    made: object = _new(shape)
     index: cython.Py_ssize_t
     for index in range(shape.count):
         field: Field = cython.cast(Field, shape.fields[index])
@@ -278,6 +310,7 @@ def _read_tags(r: Reader, shape: Shape, made: object) -> object:
     count: int64_t = _uvarint(r)
     if count > _MAX_TAGS:
         raise bad_length("Tagged section", count, r.end - r.at)
+    _count(r, count)
     _: int64_t
     for _ in range(count):
         tag: int64_t = _uvarint(r)
@@ -299,19 +332,23 @@ def _read_tags(r: Reader, shape: Shape, made: object) -> object:
 @cython.final
 @cython.cclass
 class Decoder:
-    """`decode(buffer, position) -> (message, position)` of one message in one version."""
+    """`decode(buffer, position, most=-1) -> (message, position)` of one message in one version."""
 
     def __init__(self, cls: object, version: object) -> None:
         self.shape = shape_of(cls, version)
         self.flexible = version >= cls.FLEXIBLE_FROM
         self.title = f"{cls.__name__} version {version}"
 
-    def decode(self, buffer: object, position: cython.Py_ssize_t) -> object:
-        """The message at `position`, and the position after it. Raises DecodeError."""
+    def decode(self, buffer: object, position: cython.Py_ssize_t, most: cython.Py_ssize_t = -1) -> object:
+        """The message at `position`, and the position after it. Raises DecodeError.
+
+        `most` limits the array elements; below zero there is no limit.
+        """
         view: Py_buffer
         r: Reader = Reader.__new__(Reader)
         r.buffer = buffer
         r.flexible = self.flexible
+        r.left = r.most = most
         PyObject_GetBuffer(buffer, cython.address(view), PyBUF_SIMPLE)
         try:
             r.data = cython.cast(cython.pointer(cython.const[uint8_t]), view.buf)

@@ -216,6 +216,22 @@ def _write_sized(w: Writer, field: Field, value: object, nullable: cython.bint) 
 
 @cython.cfunc
 @cython.exceptval(-1)
+def _write_encoded(w: Writer, value: bytes) -> cython.int:
+    """Elements of an array that were encoded before. Long ones are not copied."""
+    size: cython.Py_ssize_t = len(value)
+    if size > _COPY_BELOW and not w.whole:
+        w.parts.append(PyBytes_FromStringAndSize(cython.cast(cython.p_char, w.data), w.size))
+        w.parts.append(value)
+        w.size = 0
+        return 0
+    _reserve(w, size)
+    memcpy(w.data + w.size, PyBytes_AS_STRING(value), size)
+    w.size += size
+    return 0
+
+
+@cython.cfunc
+@cython.exceptval(-1)
 def _write_array(w: Writer, field: Field, value: object) -> cython.int:
     item: object
     if value is None:
@@ -225,7 +241,10 @@ def _write_array(w: Writer, field: Field, value: object) -> cython.int:
     _put_length(w, len(value), False)
     if field.kind == _STRUCT:
         for item in value:
-            _write_struct(w, field.shape, item)
+            if PyBytes_CheckExact(item):
+                _write_encoded(w, item)
+            else:
+                _write_struct(w, field.shape, item)
     elif field.width:
         for item in value:
             _write_fixed(w, field.kind, item)
@@ -321,13 +340,27 @@ def _differs(field: Field, value: object) -> cython.int:
     return 0
 
 
+@cython.cfunc
+def _part_of(shape: Shape, cls: object) -> object:
+    """The shape of a struct somewhere in a message's; None if it is not there."""
+    field: Field
+    if shape.cls is cls:
+        return shape
+    for field in shape.fields:
+        if field.shape is not None:
+            found: object = _part_of(field.shape, cls)
+            if found is not None:
+                return found
+    return None
+
+
 @cython.final
 @cython.cclass
 class Encoder:
-    """`encode(message, parts)` of one message in one version."""
+    """`encode(message, parts)` of one message in one version, or of one of its structs (`part`)."""
 
-    def __init__(self, cls: object, version: object) -> None:
-        self.shape = shape_of(cls, version)
+    def __init__(self, cls: object, version: object, part: object = None) -> None:
+        self.shape = _part_of(shape_of(cls, version), part or cls)
         self.flexible = version >= cls.FLEXIBLE_FROM
         self.title = f"{cls.__name__} version {version}"
         # Of a response's frame: size, correlation id, and no tagged fields.

@@ -1,11 +1,11 @@
 """Compiles a message's declaration into functions, one encoder and one decoder per version.
 
-An encoder is `encode(o0, parts)`, a decoder `decode(buf, p) -> (message, position)`. Where the extensions `_shapes`,
-`_decoding` and `_encoding` were built, they are in C and walk the declaration. Elsewhere they are Python, written for
-it: neighbouring fields of fixed size, with the length byte or count that follows them, become one `struct` call; nested
-structs are written out in place; nothing is looked up per field. The source is registered with `linecache`, so
-tracebacks and debuggers show it: `print(source_of(FetchRequest, 12))`. Both give and refuse the same (a test compares
-them).
+An encoder is `encode(o0, parts)`, a decoder `decode(buf, p, most=-1) -> (message, position)`. Where the extensions
+`_shapes`, `_decoding` and `_encoding` were built, they are in C and walk the declaration. Elsewhere they are Python,
+written for it: neighbouring fields of fixed size, with the length byte or count that follows them, become one `struct`
+call; nested structs are written out in place; nothing is looked up per field. The source is registered with
+`linecache`, so tracebacks and debuggers show it: `print(source_of(FetchRequest, 12))`. Both give and refuse the same (a
+test compares them).
 
 OTTLA_KERNELS=fallback chooses Python; an extension that was not built is passed over. Reading order: `plans`, `source`,
 `encoder`, `decoder`.
@@ -25,7 +25,7 @@ from ottla.protocol.source import Source, default_text
 
 Encode = Callable[[Any, list[Any]], None]
 Frame = Callable[[Any, int], list[Any]]
-Decode = Callable[[Any, int], tuple[Any, int]]
+Decode = Callable[..., tuple[Any, int]]
 
 
 def _is_compiled() -> bool:
@@ -71,13 +71,13 @@ def build_eq(cls: type[Struct]) -> Callable[..., bool]:
     return function
 
 
-def build_encoder(cls: type[Message], version: int) -> Encode:
-    """The encoder of one version."""
+def build_encoder(cls: type[Message], version: int, part: type[Struct] | None = None) -> Encode:
+    """The encoder of one version; of one of the message's structs if `part` names it."""
     if not COMPILED:
-        return write_encoder(cls, version)
+        return write_encoder(cls, version, part)
     from ottla.protocol._encoding import Encoder
 
-    encoder: Any = Encoder(cls, version)
+    encoder: Any = Encoder(cls, version, part)
     encode: Encode = encoder.encode
     return encode
 
@@ -104,12 +104,12 @@ def build_decoder(cls: type[Message], version: int) -> Decode:
     return decode
 
 
-def write_encoder(cls: type[Message], version: int) -> Encode:
+def write_encoder(cls: type[Message], version: int, part: type[Struct] | None = None) -> Encode:
     """The encoder of one version in Python."""
     from ottla.protocol.encoder import ENCODE_NAMES, Encoder
 
-    title = f"<{cls.__module__}.{cls.__name__} version {version} encode>"
-    function: Encode = Encoder(cls, version).compile(title, ENCODE_NAMES)
+    title = f"<{cls.__module__}.{(part or cls).__name__} version {version} encode>"
+    function: Encode = Encoder(cls, version, part).compile(title, ENCODE_NAMES)
     return function
 
 

@@ -1,4 +1,4 @@
-"""Writes the source of decoders: `decode(buf, p) -> (message, position)`.
+"""Writes the source of decoders: `decode(buf, p, most=-1) -> (message, position)`.
 
 Every length and count is checked against what is left of the buffer before anything is allocated for it.
 """
@@ -21,6 +21,7 @@ from ottla.protocol.wire import (
     read_more,
     read_uvarint,
     skip_tags,
+    too_many_elements,
 )
 
 
@@ -31,11 +32,12 @@ class Decoder(Source):
     """
 
     def __init__(self, cls: type[Message], version: int) -> None:
-        super().__init__("decode", "buf, p")
+        super().__init__("decode", "buf, p, most=-1")
         self.version = version
         self.flexible = version >= cls.FLEXIBLE_FROM
         self.run: list[tuple[str, str]] = []
         self.add("end = len(buf)")
+        self.add("left = most if most >= 0 else end")  # each element has at least a byte
         if _has_records(cls, version):
             self.add("view = memoryview(buf)")
         self.add("try:")
@@ -106,12 +108,14 @@ class Decoder(Source):
         self.run.append(("B", count))
         self.flush()
         self.add(f"if {count}:")
-        if not tagged:
-            self.add(f"    p = skip_tags(buf, p, {count})")
-            return
         self.depth += 1
         self.add(f"if {count} > 127:")
         self.add(f"    {count}, p = read_more(buf, p, {count})")
+        self.count_elements(count)
+        if not tagged:
+            self.add(f"p = skip_tags(buf, p, {count})")
+            self.depth -= 1
+            return
         self.add(f"if {count} > {MAX_TAGS}:")
         self.add(f'    raise bad_length("Tagged section", {count}, end - p)')
         self.add(f"for _ in range({count}):")
@@ -200,6 +204,7 @@ class Decoder(Source):
         smallest = max(1, _smallest(plan, self.version, self.flexible))
         self.add(f"if {count} < 0 or {count} > {MAX_ARRAY} or {count} * {smallest} > end - p:")
         self.add(f'    raise bad_length("{plan.name}", {count}, end - p)')
+        self.count_elements(count)
         form, size = FIXED.get(plan.kind, ("", 0))
         if form and form != "16s":
             self.add(f"{target} = list(unpack_from('>' + str({count}) + '{form}', buf, p)) if {count} else []")
@@ -208,6 +213,11 @@ class Decoder(Source):
             self.items(plan, target, count, level)
         if nullable:
             self.depth -= 1
+
+    def count_elements(self, count: str) -> None:
+        self.add(f"left -= {count}")
+        self.add("if left < 0:")
+        self.add("    raise too_many_elements(most)")
 
     def items(self, plan: Plan, target: str, count: str, level: int) -> None:
         item = f"o{level}"
@@ -262,5 +272,6 @@ DECODE_NAMES: dict[str, Any] = {
     "read_more": read_more,
     "read_uvarint": read_uvarint,
     "skip_tags": skip_tags,
+    "too_many_elements": too_many_elements,
     "unpack_from": unpack_from,
 }

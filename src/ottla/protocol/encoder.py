@@ -18,7 +18,8 @@ class Encoder(Source):
     `run` holds values of fixed size that are not written yet: (format, expression).
     """
 
-    def __init__(self, cls: type[Message], version: int) -> None:
+    def __init__(self, cls: type[Message], version: int, part: type[Struct] | None = None) -> None:
+        """`part` is a struct of the message, to be encoded instead of it."""
         super().__init__("encode", "o0, parts")
         self.version = version
         self.flexible = version >= cls.FLEXIBLE_FROM
@@ -27,7 +28,7 @@ class Encoder(Source):
         self.add("w = chunks.append")
         self.add("try:")
         self.depth += 1
-        self.struct(cls, "o0", 0)
+        self.struct(part or cls, "o0", 0)
         self.flush()
         if self.lines[-1].endswith("try:"):
             self.add("pass")
@@ -203,6 +204,9 @@ class Encoder(Source):
         self.add(f"for {item} in {items}:")
         self.depth += 1
         if plan.struct is not None:
+            self.add(f"if type({item}) is bytes:")
+            self.add(f"    w({item})")
+            self.add("    continue")
             self.struct(plan.struct, item, level)
         else:
             self.scalar(plan.kind, item, nullable=False)

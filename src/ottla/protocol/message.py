@@ -22,7 +22,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Final, Self, TypeAlias, dataclass_transform
 
-from ottla.protocol.wire import Buffer, VersionError
+from ottla.protocol.wire import MAX_PRODUCE_ELEMENTS, MAX_REQUEST_ELEMENTS, Buffer, VersionError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -39,6 +39,7 @@ Uuid: TypeAlias = Annotated[bytes, "16 bytes"]
 # Decoded as a memoryview of the buffer that was decoded, not copied.
 Records: TypeAlias = Buffer
 
+PRODUCE: Final = 0
 API_VERSIONS: Final = 18
 NEVER: Final = 32767  # as FLEXIBLE_FROM: above every version
 MISSING: Final[Any] = type("_Missing", (), {"__repr__": lambda _: "MISSING"})()
@@ -132,6 +133,7 @@ class _Declared(type):
         encoders, decoders, framers = _Codecs("build_encoder"), _Codecs("build_decoder"), _Codecs("build_framer")
         first, last = version_range(versions)
         namespace |= {"API_KEY": key, "MIN_VERSION": first, "MAX_VERSION": last}
+        namespace["MOST_ELEMENTS"] = MAX_PRODUCE_ELEMENTS if key == PRODUCE else MAX_REQUEST_ELEMENTS
         namespace |= {"FLEXIBLE_FROM": version_range(flexible)[0], "_encoders": encoders, "_decoders": decoders}
         namespace["_framers"] = framers
         new: Any = super().__new__(cls, name, bases, namespace)
@@ -179,9 +181,10 @@ class Message(Struct):
     MIN_VERSION: ClassVar[int]
     MAX_VERSION: ClassVar[int]
     FLEXIBLE_FROM: ClassVar[int]
+    MOST_ELEMENTS: ClassVar[int]
     _encoders: ClassVar[dict[int, Callable[[Any, list[Buffer]], None]]]
     _framers: ClassVar[dict[int, Callable[[Any, int], list[Buffer]]]]
-    _decoders: ClassVar[dict[int, Callable[[Buffer, int], tuple[Any, int]]]]
+    _decoders: ClassVar[dict[int, Callable[..., tuple[Any, int]]]]
 
     def encode(self, version: int) -> bytes:
         """The message's bytes, without header. Raises VersionError, EncodeError."""
@@ -208,3 +211,14 @@ class Message(Struct):
     def decode_from(cls, buffer: Buffer, position: int, version: int) -> tuple[Self, int]:
         """The message at `position`, and the position after it. Raises VersionError, DecodeError."""
         return cls._decoders[version](buffer, position)
+
+    @classmethod
+    def decode_request(cls, buffer: Buffer, position: int, version: int) -> Self:
+        """The message at `position`, sent by a client: it may have `MOST_ELEMENTS` array elements."""
+        message: Self = cls._decoders[version](buffer, position, cls.MOST_ELEMENTS)[0]
+        return message
+
+    @classmethod
+    def decoder_of(cls, version: int) -> Callable[..., tuple[Self, int]]:
+        """`decode(buffer, position, most)` of one version: the message, and the position after it."""
+        return cls._decoders[version]

@@ -310,7 +310,12 @@ RECORD_TYPES: dict[int, type[Message]] = {
         ClearElrRecord,
     )
 }
+NEWEST_KNOWN = "Kafka 4.3"
 _FRAME = uvarint(FRAME_VERSION)
+
+
+class UnknownRecordError(DecodeError):
+    """A metadata record of a frame, type or version that this software does not know: newer software wrote it."""
 
 
 def encode_metadata_record(message: Message, version: int) -> bytes:
@@ -321,14 +326,22 @@ def encode_metadata_record(message: Message, version: int) -> bytes:
 def decode_metadata_record(buffer: Buffer) -> Message:
     """The message in the value of a record of the metadata log.
 
-    Raises DecodeError, also for a type or version that is unknown: metadata that cannot be read must not be skipped.
+    Raises DecodeError, as UnknownRecordError for a type or version that is unknown: metadata must not be skipped.
     """
     frame, position = read_uvarint(buffer, 0)
     if frame != FRAME_VERSION:
-        raise DecodeError(f"Metadata frame version {frame} is unknown")
+        raise UnknownRecordError(f"Metadata frame version {frame} is unknown")
     key, position = read_uvarint(buffer, position)
     version, position = read_uvarint(buffer, position)
     record = RECORD_TYPES.get(key)
-    if record is None or not record.MIN_VERSION <= version <= record.MAX_VERSION:
-        raise DecodeError(f"Metadata record type {key} version {version} is unknown")
+    if record is None:
+        raise UnknownRecordError(
+            f"Metadata record type {key} (version {version}) is unknown: {NEWEST_KNOWN} has types up to"
+            f" {max(RECORD_TYPES)}"
+        )
+    if not record.MIN_VERSION <= version <= record.MAX_VERSION:
+        raise UnknownRecordError(
+            f"{record.__name__} version {version} is unknown: {NEWEST_KNOWN} has versions {record.MIN_VERSION} to"
+            f" {record.MAX_VERSION}"
+        )
     return record.decode_from(buffer, position, version)[0]

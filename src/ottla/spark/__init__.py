@@ -11,30 +11,31 @@ with the settings that make it quick.
 
 from __future__ import annotations
 
-import importlib
 from typing import TYPE_CHECKING
 
+from ottla.common.lazy import lazy_names
+
 # Not on first use like the rest: once imported, the module of this name would hide the function. It imports no pyspark.
-from ottla.spark.session import JavaMissing as JavaMissing
-from ottla.spark.session import session as session
-from ottla.spark.session import settings as settings
+from ottla.spark.session import JavaMissing, session, settings
 
 if TYPE_CHECKING:
-    from ottla.spark.avro_values import avro_schema as avro_schema
-    from ottla.spark.options import OptionError as OptionError
-    from ottla.spark.source import OttlaDataSource as OttlaDataSource
+    from ottla.spark.avro_values import avro_schema
+    from ottla.spark.options import OptionError
+    from ottla.spark.source import OttlaDataSource
 
-_HOME = {
+_MODULES = {
     "OptionError": "ottla.spark.options",
     "OttlaDataSource": "ottla.spark.source",
     "avro_schema": "ottla.spark.avro_values",
 }
 
+__all__ = [
+    "JavaMissing",
+    "OptionError",
+    "OttlaDataSource",
+    "avro_schema",
+    "session",
+    "settings",
+]
 
-def __getattr__(name: str) -> object:
-    home = _HOME.get(name)
-    if home is None:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    value: object = getattr(importlib.import_module(home), name)
-    globals()[name] = value
-    return value
+__getattr__, __dir__ = lazy_names(__name__, _MODULES)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa  # type: ignore[import-untyped,unused-ignore]
 import pyarrow.compute as pc  # type: ignore[import-untyped,unused-ignore]
@@ -17,7 +17,7 @@ from ottla.spark.sink import Plan, SinkError, WriteFailed, Written
 from ottla.spark.workers import settle
 
 if TYPE_CHECKING:
-    from ottla.clients.producer.face import BlockingBatches
+    from ottla.clients.producer.waiting import BlockingBatches
 
 BATCH_ID: Final = "streaming.sql.batchId"
 QUERY_ID: Final = "sql.streaming.queryId"
@@ -28,7 +28,7 @@ SETTINGS: Final[Mapping[str, object]] = {"linger.ms": 0}
 GATHERED_BYTES: Final = 1024 * 1024
 """Batches of Spark's that are smaller are gathered to that, so that the brokers get fewer and fuller ones."""
 
-_producers = Kept(Producer)
+_producers: Kept[Producer[Any, Any]] = Kept(Producer)
 
 
 def write_task(plan: Plan, batches: Iterator[pa.RecordBatch]) -> Written:

@@ -7,37 +7,41 @@ Names are imported on first use: the plugin is loaded into every pytest of whoev
 
 from __future__ import annotations
 
-import importlib
 from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    from ottla.testing.base import BrokerError as BrokerError
-    from ottla.testing.faults import Fault as Fault
-    from ottla.testing.faults import Faults as Faults
-    from ottla.testing.process import ProcessBroker as ProcessBroker
-    from ottla.testing.record import Record as Record
-    from ottla.testing.running import ThreadBroker as ThreadBroker
-    from ottla.testing.view import GroupState as GroupState
-    from ottla.testing.view import Ottla as Ottla
-    from ottla.testing.waiting import NotInTime as NotInTime
+from ottla.common.lazy import lazy_names
 
-_HOME = {
-    "BrokerError": "base",
-    "Fault": "faults",
-    "Faults": "faults",
-    "GroupState": "view",
-    "NotInTime": "waiting",
-    "Ottla": "view",
-    "ProcessBroker": "process",
-    "Record": "record",
-    "ThreadBroker": "running",
+if TYPE_CHECKING:
+    from ottla.testing.base import BrokerError
+    from ottla.testing.faults import Fault, Faults
+    from ottla.testing.process import ProcessBroker
+    from ottla.testing.record import Record
+    from ottla.testing.running import ThreadBroker
+    from ottla.testing.view import GroupState, Ottla
+    from ottla.testing.waiting import NotInTime
+
+_MODULES = {
+    "BrokerError": "ottla.testing.base",
+    "Fault": "ottla.testing.faults",
+    "Faults": "ottla.testing.faults",
+    "GroupState": "ottla.testing.view",
+    "NotInTime": "ottla.testing.waiting",
+    "Ottla": "ottla.testing.view",
+    "ProcessBroker": "ottla.testing.process",
+    "Record": "ottla.testing.record",
+    "ThreadBroker": "ottla.testing.running",
 }
 
+__all__ = [
+    "BrokerError",
+    "Fault",
+    "Faults",
+    "GroupState",
+    "NotInTime",
+    "Ottla",
+    "ProcessBroker",
+    "Record",
+    "ThreadBroker",
+]
 
-def __getattr__(name: str) -> object:
-    home = _HOME.get(name)
-    if home is None:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    value: object = getattr(importlib.import_module(f"{__name__}.{home}"), name)
-    globals()[name] = value
-    return value
+__getattr__, __dir__ = lazy_names(__name__, _MODULES)

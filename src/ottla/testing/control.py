@@ -7,13 +7,14 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ottla.common.completion import Completion
 from ottla.common.errors import ErrorCode, KafkaError
 from ottla.common.ids import INTERNAL_TOPICS, TopicPartition
 from ottla.testing.clock import MovableClock
-from ottla.testing.interceptor import CLIENT_ID, Interceptor
+from ottla.testing.interceptor import Interceptor
+from ottla.testing.listeners import CLIENT_ID, Listeners, Unclosed
 from ottla.testing.record import Record
 from ottla.testing.rules import Rule
 
@@ -29,12 +30,23 @@ Sent = tuple[int | None, int | None, bytes | None, bytes | None, list[tuple[str,
 """Partition or None, timestamp in ms or None, key, value, headers."""
 
 
+class Saved(NamedTuple):
+    """What outlives the process of a broker."""
+
+    rules: dict[int, Rule]
+    requests: Counter[tuple[str, str | None]]
+    listeners: Listeners
+    wall_ahead_ms: int
+    steady_ahead_ms: int
+
+
 class Control:
     """The loop's end. It outlives a restart of the node."""
 
     def __init__(self) -> None:
         self.clock = MovableClock()
-        self.interceptor = Interceptor()
+        self.listeners = Listeners()
+        self.interceptor = Interceptor(self.listeners)
         self.node: Node | None = None
 
     def _node(self) -> Node:
@@ -147,7 +159,8 @@ class Control:
 
     def groups(self) -> Completion[Any]:
         """(error, rows) of all groups."""
-        return self._node().broker.groups.list_groups(frozenset(), frozenset())
+        broker = self._node().broker
+        return broker.worker.submit(broker.groups.list_groups(frozenset(), frozenset()))
 
     def delete_group(self, name: str) -> Completion[Any]:
         """Delete a group that has no members."""
@@ -183,6 +196,28 @@ class Control:
         from ottla.coordinators.group.events import ForceRebalance
 
         return self._node().broker.groups.submit(name, ForceRebalance(name))
+
+    # -- listeners of tests ------------------------------------------------------------------------------------
+
+    async def open_listener(self, name: str) -> str:
+        """Listen on one more port, whose connections and group members are known by it; HOST:PORT for clients."""
+        return await self.listeners.open(self._node(), name)
+
+    async def reopen_listeners(self) -> None:
+        """Open those that the node had before it was restarted."""
+        await self.listeners.reopen(self._node())
+
+    async def unclosed(self, name: str) -> list[Unclosed]:
+        """The listener's clients that are connected or still are members of groups."""
+        return await self.listeners.unclosed(self._node(), name)
+
+    async def close_listener(self, name: str) -> None:
+        """Close it with its connections, and remove its group members."""
+        await self.listeners.close(self._node(), name)
+
+    def forget_listener(self, name: str) -> None:
+        """Do not open it at the next start."""
+        self.listeners.forget(name)
 
     # -- faults ------------------------------------------------------------------------------------------------
 
@@ -227,14 +262,19 @@ class Control:
 
     # -- what outlives a process -------------------------------------------------------------------------------
 
-    def save(self) -> tuple[dict[int, Rule], Counter[tuple[str, str | None]], int, int]:
-        """Rules, counts, and how far the clock is ahead."""
-        return self.interceptor.rules, self.interceptor.requests, self.clock.wall_ahead_ms, self.clock.steady_ahead_ms
+    def save(self) -> Saved:
+        """Rules, counts, listeners, and how far the clock is ahead."""
+        interceptor, clock = self.interceptor, self.clock
+        return Saved(
+            interceptor.rules, interceptor.requests, self.listeners, clock.wall_ahead_ms, clock.steady_ahead_ms
+        )
 
-    def restore(self, saved: tuple[dict[int, Rule], Counter[tuple[str, str | None]], int, int]) -> None:
+    def restore(self, saved: Saved) -> None:
         """Take over what `save` gave."""
-        rules, self.interceptor.requests, self.clock.wall_ahead_ms, self.clock.steady_ahead_ms = saved
-        for number, rule in rules.items():
+        self.interceptor.requests, self.clock.wall_ahead_ms = saved.requests, saved.wall_ahead_ms
+        self.clock.steady_ahead_ms = saved.steady_ahead_ms
+        self.listeners = self.interceptor.listeners = saved.listeners
+        for number, rule in saved.rules.items():
             self.interceptor.add(number, rule)
 
 

@@ -13,10 +13,12 @@ from types import TracebackType
 from typing import Protocol, Self
 
 from ottla.common.errors import ErrorCode
+from ottla.testing.arguments import checked
 from ottla.testing.base import BrokerError
 from ottla.testing.rules import TOPIC_APIS, Hit, Kind, Rule, checked_apis, checked_error
 from ottla.testing.waiting import WAIT_S, wait_until
 
+__tracebackhide__ = True
 LEADER_APIS = ("Produce", "Fetch", "ListOffsets", "OffsetForLeaderEpoch")
 _numbers = count(1)
 
@@ -37,6 +39,7 @@ class Asked(Protocol):
         ...
 
 
+@checked
 class Fault:
     """One injected fault; a context manager that lifts it at its end."""
 
@@ -139,6 +142,7 @@ class PauseFault(Fault):
         self._broker.resume()
 
 
+@checked
 class Faults:
     """What can go wrong. Names of APIs and errors are Kafka's; case and underscores in API names do not matter.
 

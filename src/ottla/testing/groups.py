@@ -10,7 +10,7 @@ from collections import deque
 from typing import Any
 
 from ottla.common.errors import ErrorCode
-from ottla.coordinators.group import Append, Call, Effects, GroupConfig, GroupShard, Moment, Reply
+from ottla.coordinators.group import Append, Call, Effects, GroupConfig, GroupShard, LogLine, Moment, Reply
 from ottla.protocol.messages.heartbeat import HeartbeatRequest
 from ottla.protocol.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol
 from ottla.protocol.messages.leave_group import LeaveGroupRequest, MemberIdentity
@@ -31,6 +31,7 @@ class GroupDriver:
         self.append_error = ErrorCode.NONE
         """If set, appends fail with it."""
         self.answers: dict[Call, Any] = {}
+        self.log_lines: list[str] = []
         self._random = random.Random(seed)
         self.shard = self._new_shard()
         self.shard.loaded(self._now())
@@ -54,15 +55,24 @@ class GroupDriver:
 
     def obey(self, effects: Effects) -> None:
         """Append, replay and answer in the order of the effects."""
+        self._obey(effects)
+        self.shard.validate()
+
+    def unload(self, error: ErrorCode) -> None:
+        """The partition is lost; the shard is dead then."""
+        self._obey(self.shard.unload(error, self._now()))
+
+    def _obey(self, effects: Effects) -> None:
         pending = deque(effects)
         while pending:
             effect = pending.popleft()
             if isinstance(effect, Reply):
                 assert effect.call not in self.answers, "answered twice"
                 self.answers[effect.call] = effect.response
+            elif isinstance(effect, LogLine):
+                self.log_lines.append(effect.message % effect.arguments)
             else:
                 pending.extendleft(reversed(self._append(effect)))
-        self.shard.validate()
 
     def _append(self, append: Append) -> Effects:
         base = len(self.log)

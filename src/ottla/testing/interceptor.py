@@ -19,6 +19,7 @@ from ottla.protocol import frames, registry
 from ottla.protocol.wire import DecodeError
 from ottla.records import iter_batches
 from ottla.testing import error_answers
+from ottla.testing.listeners import CLIENT_ID, Listeners
 from ottla.testing.rules import Hit, Kind, Rule
 
 if TYPE_CHECKING:
@@ -27,7 +28,6 @@ if TYPE_CHECKING:
     from ottla.network.connection import Connection, Frames
 
 T = TypeVar("T")
-CLIENT_ID = "ottla.testing.client_id"
 NO_ACKS = 0
 METADATA_ERROR_SINCE = 13
 NO_SESSION = 0
@@ -44,7 +44,8 @@ SESSION_ERRORS = frozenset(
 class Interceptor:
     """One broker's rules and counts; they outlive a restart of it."""
 
-    def __init__(self) -> None:
+    def __init__(self, listeners: Listeners) -> None:
+        self.listeners = listeners
         self.rules: dict[int, Rule] = {}
         self.began_s: dict[int, float] = {}
         self.requests: Counter[tuple[str, str | None]] = Counter()
@@ -79,9 +80,31 @@ class Interceptor:
             return self._dispatch(connection, frame)
         connection.state[CLIENT_ID] = header.client_id
         self.requests[info.name, header.client_id] += 1
+        if info.name in {"JoinGroup", "SyncGroup"}:
+            return self._membership(_Request(connection, header, info.name, frame))
         if not self.rules:
             return self._dispatch(connection, frame)
         return self._act(_Request(connection, header, info.name, frame), list(self.rules))
+
+    def _membership(self, request: _Request) -> Frames | Completion[Frames]:
+        """Handle a JoinGroup or SyncGroup, and note which listener the member came through."""
+        try:
+            message = request.message
+        except DecodeError:
+            return self._dispatch(request.connection, request.frame)  # which says what is wrong with it
+        listeners, listener = self.listeners, request.connection.listener
+        group_id, member_id = message.group_id, message.member_id
+        listeners.joining(listener, group_id, member_id)
+
+        def note(response: Any) -> Any:
+            if request.api == "JoinGroup":
+                listeners.joining(listener, group_id, response.member_id)
+            elif response.error_code == ErrorCode.NONE:
+                listeners.joined(listener, group_id, member_id)
+            return response
+
+        answer: Frames | Completion[Frames] = request.changed(self._act(request, list(self.rules)), note)
+        return answer
 
     def _act(self, request: _Request, numbers: list[int]) -> Frames | Completion[Frames]:
         for position, number in enumerate(numbers):

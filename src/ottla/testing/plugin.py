@@ -18,9 +18,14 @@ if TYPE_CHECKING:
     from ottla.testing.running import ThreadBroker
     from ottla.testing.view import Ottla
 
-_FAIL, _WARN, _IGNORE = "fail", "warn", "ignore"
+_FAIL, _WARN, _IGNORE, _KEEP = "fail", "warn", "ignore", "keep"
+_UNCLOSED = (_WARN, _FAIL, _IGNORE, _KEEP)
 _views = pytest.StashKey[list["Ottla"]]()
 _failed = pytest.StashKey[bool]()
+
+
+class UnclosedClientWarning(pytest.PytestWarning):
+    """A test left a Kafka client open."""
 
 
 class _AsTheyAre:
@@ -41,6 +46,11 @@ def pytest_load_initial_conftests() -> None:
     """Before anybody imports anything of Ottla."""
     if _AsTheyAre not in sys.meta_path:
         sys.meta_path.insert(0, _AsTheyAre)
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Register the marker."""
+    config.addinivalue_line("markers", "ottla_unclosed(policy): as --ottla-unclosed, for some tests")
 
 
 def pytest_unconfigure() -> None:
@@ -64,6 +74,13 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         default=None,
         help="what an injected fault that hit nothing does to its test: fail (default), warn, ignore",
     )
+    group.addoption(
+        "--ottla-unclosed",
+        choices=_UNCLOSED,
+        default=None,
+        help="what a client that a test left open does: warn (default), fail, ignore; keep does not close it either",
+    )
+    parser.addini("ottla_unclosed", "as --ottla-unclosed", default=_WARN)
     parser.addini("ottla_broker", "as --ottla", default="thread")
     parser.addini("ottla_missed_faults", "as --ottla-missed-faults", default=_FAIL)
     parser.addini("ottla_properties", "settings of the broker, NAME=VALUE a line", type="linelist", default=[])
@@ -147,25 +164,47 @@ def _view(
 ) -> Iterator[Ottla]:
     from ottla.testing.view import Ottla
 
-    view = Ottla(broker, getattr(request.node, "originalname", None) or request.node.name)
+    unclosed_policy = _unclosed_policy(request)
+    name = getattr(request.node, "originalname", None) or request.node.name
+    view = Ottla(broker, name, own_port=unclosed_policy != _KEEP)
     request.node.stash.setdefault(_views, []).append(view)
     yield view
-    if keep:
-        broker.resume()
-        view.faults.end()
-    else:
-        view.end()
-    missed = view.faults.missed()
-    if not missed or request.node.stash.get(_failed, False):
+    failed = request.node.stash.get(_failed, False)
+    # The traceback of a failed test keeps its clients alive: nothing to wait for, and nothing to report.
+    unclosed = view.end(keep=keep, wait=not failed)
+    if failed:
         return
-    wanted = _option(request.config, "ottla_missed_faults", "ottla_missed_faults")
-    message = "Injected faults that hit nothing:\n" + "\n".join(f"  {fault}" for fault in missed)
-    if wanted == _FAIL:
-        pytest.fail(f"{message}\nThe test did not see them. Where that is well, say may_miss=True", pytrace=False)
-    if wanted == _WARN:
-        import warnings
+    problems = []
+    if unclosed and unclosed_policy != _IGNORE:
+        from ottla.testing.unclosed import describe
 
-        warnings.warn(pytest.PytestWarning(message), stacklevel=2)
+        problems += _report(request, unclosed_policy, UnclosedClientWarning(describe(unclosed)))
+    missed = view.faults.missed()
+    if missed:
+        message = "Injected faults that hit nothing:\n" + "\n".join(f"  {fault}" for fault in missed)
+        advice = "\nThe test did not see them. Where that is well, say may_miss=True"
+        policy = _option(request.config, "ottla_missed_faults", "ottla_missed_faults")
+        problems += _report(request, policy, pytest.PytestWarning(message), advice)
+    if problems:
+        pytest.fail("\n".join(problems), pytrace=False)
+
+
+def _report(request: pytest.FixtureRequest, policy: str, warning: pytest.PytestWarning, advice: str = "") -> list[str]:
+    """Warn at the test, or return what it fails with: also where the filters make an error of the warning."""
+    if policy == _WARN:
+        try:
+            request.node.warn(warning)
+        except pytest.PytestWarning:
+            return [f"{warning}{advice}"]
+    return [f"{warning}{advice}"] if policy == _FAIL else []
+
+
+def _unclosed_policy(request: pytest.FixtureRequest) -> str:
+    marker = request.node.get_closest_marker("ottla_unclosed")
+    policy = marker.args[0] if marker and marker.args else _option(request.config, "ottla_unclosed", "ottla_unclosed")
+    if policy not in _UNCLOSED:
+        raise pytest.UsageError(f"ottla_unclosed: {policy!r} is not one of {', '.join(_UNCLOSED)}")
+    return str(policy)
 
 
 @pytest.hookimpl(wrapper=True)

@@ -12,6 +12,7 @@ import socket
 import subprocess
 import sys
 import tempfile
+import threading
 from collections.abc import Mapping
 from typing import Any
 
@@ -35,6 +36,7 @@ class ProcessBroker:
         self._owns_directory = directory is None
         self._process: subprocess.Popen[bytes] | None = None
         self._pipe: Pipe | None = None
+        self._asking = threading.Lock()
         # Faults and counts of a broker that was stopped; None before the first start.
         self._saved: Any = None
 
@@ -78,12 +80,14 @@ class ProcessBroker:
             raise
         if self._saved is not None:
             self.call("restore", self._saved)
+            self.call("reopen_listeners")
 
     def _ask(self, timeout_s: float, *question: Any) -> Any:
         assert self._pipe is not None
         try:
-            self._pipe.send(question)
-            failed, answer = self._pipe.receive(timeout_s)
+            with self._asking:  # threads of a test must not get each other's answers
+                self._pipe.send(question)
+                failed, answer = self._pipe.receive(timeout_s)
         except TimeoutError as error:
             raise BrokerError(f"The broker did not answer {question[0]!r} within {timeout_s:g} s") from error
         except (EOFError, OSError) as error:

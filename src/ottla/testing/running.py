@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from ottla.common.completion import Completion
 from ottla.testing.base import CALL_TIMEOUT_S, STOP_TIMEOUT_S, BrokerError
 from ottla.testing.control import Control
+from ottla.testing.listeners import completed
 
 if TYPE_CHECKING:
     from ottla.broker.server import Node
@@ -125,6 +126,7 @@ class ThreadBroker:
             await node.close()
             raise
         control.node = node
+        await control.reopen_listeners()
         self._port, self.bootstrap = bootstrap.port, str(bootstrap)
 
     def stop(self) -> None:
@@ -220,26 +222,26 @@ class ThreadBroker:
 
 # What can be asked while no broker runs: it is about the faults, not about the broker.
 _WITHOUT_NODE = frozenset(
-    {"add_rule", "remove_rule", "rule", "requests", "advance_clock", "reset_clock", "now_ms", "save", "restore"}
+    {
+        "add_rule",
+        "remove_rule",
+        "rule",
+        "requests",
+        "advance_clock",
+        "reset_clock",
+        "now_ms",
+        "save",
+        "restore",
+        "forget_listener",
+    }
 )
 
 
 async def _answer(control: Control, name: str, arguments: tuple[Any, ...]) -> Any:
     result = getattr(control, name)(*arguments)
-    if not isinstance(result, Completion):
-        return result
-    future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
-
-    def finish(done: Completion[Any]) -> None:
-        if future.done():
-            return
-        try:
-            future.set_result(done.result())
-        except Exception as error:  # noqa: BLE001 - handed to whoever waits
-            future.set_exception(error)
-
-    result.on_done(finish)
-    return await future
+    if isinstance(result, Completion):
+        return await completed(result)
+    return await result if asyncio.iscoroutine(result) else result
 
 
 async def _finish() -> None:

@@ -12,15 +12,19 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from ottla.common.ids import TopicPartition
+from ottla.testing.arguments import check_topic_configs, checked
 from ottla.testing.faults import Faults
+from ottla.testing.lease import Lease
 from ottla.testing.record import Record
 from ottla.testing.waiting import WAIT_S, wait_until
 
 if TYPE_CHECKING:
     from ottla.testing.control import Sent
+    from ottla.testing.listeners import Unclosed
     from ottla.testing.process import ProcessBroker
     from ottla.testing.running import ThreadBroker
 
+__tracebackhide__ = True
 T = TypeVar("T")
 Headers = list[tuple[str, bytes | None]] | Mapping[str, bytes | str | None]
 Bytes = bytes | str | None
@@ -46,10 +50,11 @@ class GroupState(NamedTuple):
         return sum(self.lags.values())
 
 
+@checked
 class Requests:
     """Requests that clients made in this test, by API and client id."""
 
-    def __init__(self, broker: ThreadBroker | ProcessBroker) -> None:
+    def __init__(self, broker: Lease) -> None:
         self._broker = broker
         self._before: Counter[tuple[str, str | None]] = broker.call("requests")
 
@@ -77,10 +82,11 @@ class Requests:
         self._before = self._broker.call("requests")
 
 
+@checked
 class Clock:
     """The broker's clock: for retention, session timeouts, timestamps of the broker's own."""
 
-    def __init__(self, broker: ThreadBroker | ProcessBroker, faults: Faults) -> None:
+    def __init__(self, broker: Lease, faults: Faults) -> None:
         self._broker = broker
         self._faults = faults
 
@@ -96,18 +102,22 @@ class Clock:
         return now
 
 
+@checked
 class Ottla:
-    """A broker as one test sees it. `bootstrap` is for any Kafka client."""
+    """A broker as one test sees it. `bootstrap` is for any Kafka client.
 
-    def __init__(self, broker: ThreadBroker | ProcessBroker, name: str = "test") -> None:
-        self._broker = broker
+    With `own_port` the test's clients connect to a port of their own, which `end` closes.
+    """
+
+    def __init__(self, broker: ThreadBroker | ProcessBroker, name: str = "test", *, own_port: bool = False) -> None:
+        self._broker = lease = Lease(broker, name, own_port=own_port)
         self._name = _NAME_CHARACTERS.sub("-", name).strip("-.")[:_LONGEST_NAME] or "test"
         self._consumed: dict[str, dict[int, int]] = {}
         self._topics_before = set(broker.call("topics"))
         self._groups_before = self._group_names()
-        self.faults = Faults(broker)
-        self.requests = Requests(broker)
-        self.clock = Clock(broker, self.faults)
+        self.faults = Faults(lease)
+        self.requests = Requests(lease)
+        self.clock = Clock(lease, self.faults)
 
     @property
     def bootstrap(self) -> str:
@@ -126,6 +136,7 @@ class Ottla:
 
         It goes when the test ends, as do those that the test's clients made.
         """
+        check_topic_configs(configs, ("name", "partitions"))
         name = name or f"{self._name}-{uuid.uuid4().hex[:8]}"
         texts = {
             key.replace("_", "."): str(value).lower() if isinstance(value, bool) else str(value)
@@ -249,11 +260,27 @@ class Ottla:
 
     # -- the end of a test -------------------------------------------------------------------------------------
 
-    def end(self) -> None:
-        """Lift the faults, and delete what the test made: topics, and groups without members."""
+    def end(self, *, keep: bool = False, wait: bool = True) -> list[Unclosed]:
+        """Lift the faults, close the test's port, delete what the test made, and refuse everything from now on.
+
+        Topics and groups are deleted, unless the broker ends with the test (`keep`). Closing the port closes its
+        connections and removes its members from their groups. Returns the clients that were open, after a moment for
+        those that are about to disconnect (`wait`).
+        """
         broker = self._broker
-        broker.resume()
-        self.faults.end()
+        try:
+            broker.resume()
+            self.faults.end()
+            unclosed = broker.close_port(wait=wait)
+            if not keep:
+                self._delete_made()
+        finally:
+            broker.end()
+        # After a fault a client may have tried in vain to leave its group.
+        return [each for each in unclosed if each.connections or not self.faults.injected]
+
+    def _delete_made(self) -> None:
+        broker = self._broker
         broker.call("reset_clock")
         if not broker.running:
             broker.start()

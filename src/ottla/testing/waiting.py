@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable
 from typing import TypeVar
 
+__tracebackhide__ = True
 T = TypeVar("T")
 WAIT_S = 10.0
 _FIRST_PAUSE_S = 0.001

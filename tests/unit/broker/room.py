@@ -19,6 +19,7 @@ from ottla.broker.config_rules import BrokerConfigRules
 from ottla.broker.dispatch import Dispatcher
 from ottla.broker.metadata_log import MetadataShell
 from ottla.broker.partition import Partition
+from ottla.broker.work import Worker
 from ottla.common.completion import Completion
 from ottla.common.errors import KafkaError
 from ottla.config import BrokerConfig
@@ -223,13 +224,20 @@ class Room:
             return answer.result()
         return answer
 
+    def use_worker(self, worker: Worker) -> None:
+        """Do long requests by this one from now on."""
+        self.broker.worker = self.broker.metadata._worker = worker
+        self.dispatch = Dispatcher(self.broker)
+
     # -- short words -------------------------------------------------------------------------------------------
 
     def create(self, name: str, partitions: int = 1, **configs: str) -> bytes:
         """A new topic's id. Configs by Kafka's names, with underscores."""
         settings = [CreatableTopicConfig(key.replace("_", "."), value) for key, value in configs.items()]
         request = CreateTopicsRequest(topics=[CreatableTopic(name, partitions, 1, configs=settings)])
-        topic = self.broker.metadata.create_topics(request).result().topics[0]
+        created = self.broker.metadata.create_topics(request)
+        self.loop.run()
+        topic = created.result().topics[0]
         assert topic.error_code == 0, topic.error_message
         return topic.topic_id
 

@@ -59,6 +59,28 @@ def test_settings_of_another_broker_are_refused_here(room: Room) -> None:
         assert replace(room, BROKER, name, log_cleaner_backoff_ms="100") == ErrorCode.NONE
 
 
+def test_setting_of_a_broker_is_checked_with_the_others_that_hold(room: Room) -> None:
+    per_ip, overrides = "max.connections.per.ip", "max.connections.per.ip.overrides"
+    refused = [ErrorCode.INVALID_REQUEST]
+    assert change(room, (BROKER, "1", [(overrides, SET, "x:y")])) == refused
+    assert change(room, (BROKER, "1", [("log.roll.ms", SET, "-7")])) == refused
+    assert change(room, (BROKER, "", [("num.io.threads", SET, "17")])) == refused
+    assert change(room, (BROKER, "1", [(per_ip, SET, "0")])) == refused
+    assert change(room, (BROKER, "", [(overrides, SET, "10.0.0.1:5")])) == [ErrorCode.NONE]
+    assert change(room, (BROKER, "1", [(per_ip, SET, "0")])) == [ErrorCode.NONE]
+    assert change(room, (BROKER, "", [(overrides, DELETE, None)])) == refused
+    assert change(room, (BROKER, "1", [(per_ip, DELETE, None)])) == [ErrorCode.NONE]
+    assert change(room, (BROKER, "", [(overrides, DELETE, None)])) == [ErrorCode.NONE]
+
+
+def test_setting_of_a_topic_is_checked_with_the_brokers(room: Room) -> None:
+    room.create("t")
+    lags = [("log.cleaner.min.compaction.lag.ms", SET, "5000")]
+    assert change(room, (BROKER, "", lags)) == [ErrorCode.NONE]
+    assert change(room, (TOPIC, "t", [("max.compaction.lag.ms", SET, "4999")])) == [ErrorCode.INVALID_CONFIG]
+    assert change(room, (TOPIC, "t", [("max.compaction.lag.ms", SET, "5000")])) == [ErrorCode.NONE]
+
+
 def test_level_of_a_logger_changes_beside_settings(room: Room) -> None:
     room.create("t")
     codes = change(room, (BROKER_LOGGER, "1", [(LOGGER, SET, "DEBUG")]), (TOPIC, "t", [("retention.ms", SET, "7")]))

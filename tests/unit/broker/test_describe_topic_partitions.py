@@ -9,6 +9,7 @@ from typing import Any
 from ottla.broker.handlers.describe_topic_partitions import handle
 from ottla.broker.operations import TOPIC_OPERATIONS
 from ottla.common.errors import ErrorCode
+from ottla.common.slices import finish
 from ottla.protocol.messages.describe_topic_partitions import (
     DescribeTopicPartitionsRequest,
     RequestCursor,
@@ -30,7 +31,7 @@ def test_pages_cover_every_partition_once(tmp_path: Path) -> None:
     pages = 0
     while pages == 0 or cursor is not None:
         request = DescribeTopicPartitionsRequest(topics=[], response_partition_limit=100, cursor=cursor)
-        page = handle(broker, Any, request)  # type: ignore[arg-type]
+        page = finish(handle(broker, Any, request))  # type: ignore[arg-type]
         assert sum(len(topic.partitions) for topic in page.topics) <= 4
         seen += [(topic.name, partition.partition_index) for topic in page.topics for partition in topic.partitions]
         following = page.next_cursor
@@ -39,7 +40,7 @@ def test_pages_cover_every_partition_once(tmp_path: Path) -> None:
     assert seen == [("a", 0), ("a", 1), ("a", 2), ("b", 0), *(("c", i) for i in range(7))]
     assert pages == 3
     request = DescribeTopicPartitionsRequest(topics=[TopicRequest("nope"), TopicRequest("b")])
-    page = handle(broker, Any, request)  # type: ignore[arg-type]
+    page = finish(handle(broker, Any, request))  # type: ignore[arg-type]
     assert [(topic.name, topic.error_code) for topic in page.topics] == [
         ("b", ErrorCode.NONE),
         ("nope", ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),

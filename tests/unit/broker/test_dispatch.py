@@ -11,11 +11,14 @@ import pytest
 from ottla.broker import handlers, served
 from ottla.common.completion import Completion
 from ottla.common.errors import ErrorCode, KafkaError
+from ottla.controller import Outcome
 from ottla.protocol import frames, registry
+from ottla.protocol.message import Message
 from ottla.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from ottla.protocol.messages.describe_log_dirs import DescribableLogDirTopic, DescribeLogDirsRequest
 from ottla.protocol.messages.describe_producers import DescribeProducersRequest, TopicRequest
 from ottla.protocol.messages.list_offsets import ListOffsetsRequest
+from ottla.protocol.metadata_records import FeatureLevelRecord
 from ottla.protocol.wire import DecodeError
 
 from .room import START_MS, Room
@@ -80,6 +83,17 @@ def test_api_versions_says_what_is_served_and_the_features(room: Room) -> None:
             assert "metadata.version" in {feature.name for feature in response.finalized_features}
             assert all(feature.min_version > 0 or version >= 4 for feature in response.supported_features)
             assert (room.client.software_name, room.client.software_version) == ("kafka-x", "1.0")
+
+
+def test_api_versions_advertises_no_level_that_is_not_served(room: Room) -> None:
+    levels = {"group.version": 1, "transaction.version": 2, "metadata.version": 30, "feature.of.the.future": 3}
+    records: list[Message] = [FeatureLevelRecord(name, level) for name, level in levels.items()]
+    room.broker.metadata.submit(lambda _: Outcome(records, None)).result()
+    assert room.broker.metadata.image.features == levels, "stock Kafka finds them again"
+    response = room.ask(ApiVersionsRequest(client_software_name="kafka-x", client_software_version="1.0"), 4)
+    finalized = {feature.name: feature.max_version_level for feature in response.finalized_features}
+    assert finalized == {"metadata.version": 30}
+    assert {f.max_version for f in response.supported_features if f.name in ("group.version", "share.version")} == {0}
 
 
 @pytest.mark.parametrize(

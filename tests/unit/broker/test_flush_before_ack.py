@@ -15,6 +15,7 @@ from ottla.broker.partition import Partition
 from ottla.common.completion import Completion
 from ottla.common.errors import ErrorCode, KafkaError
 from ottla.log import LogConfig
+from ottla.log.open_files import OpenFiles
 from ottla.records import ProduceRules
 from tests.storage.disk import SimulatedDisk
 from tests.storage.helpers import ManualClock, batch, open_at, values
@@ -26,11 +27,18 @@ READ_UNCOMMITTED = 0
 class SlowDisk:
     """One partition, whose fsyncs end when the test says so."""
 
-    def __init__(self, seed: int = 0, flush_messages: int = 1) -> None:
+    def __init__(
+        self, seed: int = 0, flush_messages: int = 1, segment_bytes: int = 1 << 30, open_files: int = 1000
+    ) -> None:
         self.disk = SimulatedDisk(seed)
         self.flushes: list[tuple[Callable[[], object], Completion[None]]] = []
         self.partition = Partition(
-            open_at("/logs", self.disk, LogConfig(flush_messages=flush_messages)),
+            open_at(
+                "/logs",
+                self.disk,
+                LogConfig(flush_messages=flush_messages, segment_bytes=segment_bytes),
+                open_files=OpenFiles(open_files),
+            ),
             leader_epoch=0,
             rules=RULES,
             min_insync_replicas=1,
@@ -150,3 +158,19 @@ def test_power_failure_takes_nothing_that_was_acknowledged(seed: int) -> None:
     assert slow.acknowledged == sent[: len(slow.acknowledged)], "in order"
     assert stored == sent[: len(stored)], "once and in order"
     assert len(stored) >= len(slow.acknowledged)
+
+
+def test_log_that_rolls_faster_than_its_disk_syncs_waits_before_it_takes_every_descriptor() -> None:
+    slow = SlowDisk(flush_messages=1 << 62, segment_bytes=200, open_files=5)
+    sent = 0
+    while sent < 20 and slow.append(b"%03d" % sent + bytes(100)) is None:  # one segment each
+        sent += 1
+    assert 4 <= sent <= 6
+    assert len(slow.acknowledged) == sent
+    assert len(slow.flushes) == 1, "a flush was started for those that wait"
+    slow.append(bytes(100))
+    assert len(slow.acknowledged) == sent
+    slow.sync()()
+    assert len(slow.acknowledged) == sent + 2
+    assert slow.append(b"again") is None
+    assert len(slow.disk.descriptors) <= 5 + 4

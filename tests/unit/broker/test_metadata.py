@@ -6,8 +6,12 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import pytest
+
+from ottla.broker.auto_topic_creation import AutoTopicCreation
 from ottla.broker.operations import NOT_REQUESTED, TOPIC_OPERATIONS
-from ottla.common.errors import ErrorCode
+from ottla.common.completion import Completion
+from ottla.common.errors import ErrorCode, KafkaError
 from ottla.common.ids import OFFSETS_TOPIC, ZERO_UUID
 from ottla.protocol.messages.create_topics import CreatableReplicaAssignment, CreatableTopic, CreateTopicsRequest
 from ottla.protocol.messages.describe_topic_partitions import DescribeTopicPartitionsRequest, TopicRequest
@@ -63,12 +67,68 @@ def test_answer_in_every_version(room: Room) -> None:
         assert response.cluster_id == ("cluster" if version >= 2 else None)
 
 
-def test_missing_topics_are_created_once_and_answered_when_they_are_there(room: Room) -> None:
-    response = ask(room, ["new", "new", "bad name", "also"])
-    assert codes(response) == {"new": 0, "bad name": ErrorCode.INVALID_TOPIC_EXCEPTION, "also": 0}
-    assert len(response.topics) == 3
-    assert all(len(topic.partitions) == 1 for topic in response.topics if not topic.error_code)
+@pytest.mark.parametrize("version", range(MetadataRequest.MAX_VERSION + 1))
+def test_missing_topic_is_unknown_first_and_created_after_the_response(room: Room, version: int) -> None:
+    response = ask(room, ["new", "new", "bad name", "also"], version)
+    assert codes(response) == {"new": UNKNOWN, "bad name": ErrorCode.INVALID_TOPIC_EXCEPTION, "also": UNKNOWN}
+    assert [(topic.topic_id, topic.partitions, topic.is_internal) for topic in response.topics] == [
+        (ZERO_UUID, [], False)
+    ] * 3
+    again = ask(room, ["new", "also"], version)
+    assert codes(again) == {"new": 0, "also": 0}
+    assert [len(topic.partitions) for topic in again.topics] == [1, 1]
     assert room.partition("new").high_watermark == 0
+
+
+def test_auto_created_offsets_topic_has_its_own_settings_and_other_internal_topics_are_not_created(
+    tmp_path: Path,
+) -> None:
+    names = [OFFSETS_TOPIC, "__transaction_state", "__share_group_state"]
+    with open_room(tmp_path, {"offsets.topic.num.partitions": "3", "offsets.topic.replication.factor": "1"}) as room:
+        assert codes(ask(room, names)) == dict.fromkeys(names, UNKNOWN)
+        described = ask(room, names)
+        assert codes(described) == {OFFSETS_TOPIC: 0, "__transaction_state": UNKNOWN, "__share_group_state": UNKNOWN}
+        assert [len(topic.partitions) for topic in described.topics] == [3, 0, 0]
+        assert all(topic.is_internal for topic in described.topics)
+
+
+def test_failed_auto_creation_is_logged_and_tried_again(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level("INFO")
+    with open_room(tmp_path) as room:
+        room.create("a.b")
+        for _ in range(2):
+            assert codes(ask(room, ["a_b"])) == {"a_b": UNKNOWN}
+    lines = [message for message in caplog.messages if "a_b" in message]
+    once = [
+        "Sent auto-creation request for a_b to the active controller",
+        "Auto topic creation failed for a_b: Topic 'a_b' collides with existing topic: a.b",
+    ]
+    assert lines == once * 2
+
+
+def test_creation_in_flight_is_not_requested_again() -> None:
+    requested: list[tuple[list[str], Completion[dict[str, KafkaError]]]] = []
+
+    def create(names: list[str]) -> Completion[dict[str, KafkaError]]:
+        requested.append((names, Completion()))
+        return requested[-1][1]
+
+    creation = AutoTopicCreation(create)
+    for names in (["a", "b", "a"], ["b", "c"], ["a"]):
+        creation.begin(names)
+    assert [names for names, _ in requested] == [["a", "b"], ["c"]]
+    requested[0][1].complete({"a": KafkaError(ErrorCode.INVALID_REPLICATION_FACTOR)})
+    requested[1][1].fail(KafkaError(ErrorCode.NOT_CONTROLLER))
+    creation.begin(["a", "b", "c"])
+    assert [names for names, _ in requested][2:] == [["a", "b", "c"]]
+
+
+@pytest.mark.parametrize("version", [4, 13])
+def test_who_declines_creation_does_not_answer_for_who_wants_it(room: Room, version: int) -> None:
+    for _ in range(2):
+        assert codes(ask(room, ["new"], version, allow_auto_topic_creation=False)) == {"new": UNKNOWN}
+    assert codes(ask(room, ["new"], version)) == {"new": UNKNOWN}
+    assert codes(ask(room, ["new"], version, allow_auto_topic_creation=False)) == {"new": 0}
 
 
 def test_nothing_is_created_unless_both_sides_want_it(room: Room, tmp_path: Path) -> None:

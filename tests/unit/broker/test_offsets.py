@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from ottla.broker import work
 from ottla.broker.handlers import list_offsets
 from ottla.broker.handlers.list_offsets import SINCE_VERSION
 from ottla.common.errors import ErrorCode
@@ -79,29 +80,30 @@ def fill_eight_segments(room: Room) -> None:
 
 def test_timestamps_of_many_segments_are_looked_up_in_slices(room: Room, monkeypatch: pytest.MonkeyPatch) -> None:
     fill_eight_segments(room)
-    turns = []
+    iterations: list[Callable[[], None]] = []
 
-    def later(work: Callable[[], None]) -> None:
-        turns.append(work)
-        room.loop.call_soon(work)
+    def later(callback: Callable[[], None]) -> None:
+        iterations.append(callback)
+        room.loop.call_soon(callback)
 
-    room.broker.later = later
     monkeypatch.setattr(list_offsets, "SLICE", 2)
-    passing = itertools.count(step=list_offsets.TURN_MS)  # each slice takes as long as a turn may
+    passing = itertools.count(step=work.SLICE_MS)  # whatever is done takes a slice
     monkeypatch.setattr(room.loop, "monotonic_ms", lambda: next(passing))
+    room.use_worker(work.Worker(room.loop, later))
     assert listed(room, START_MS + 6) == (0, START_MS + 6, 6, 0)
-    assert len(turns) == 3
+    looked_up = len(iterations)
+    iterations.clear()
     assert listed(room, START_MS + 3) == (0, START_MS + 3, 3, 0)
-    assert len(turns) == 3
+    assert looked_up > len(iterations)
 
 
-def test_slices_of_a_fast_disk_share_a_turn(room: Room, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_slices_of_a_fast_disk_share_an_iteration(room: Room, monkeypatch: pytest.MonkeyPatch) -> None:
     fill_eight_segments(room)
-    turns: list[Callable[[], None]] = []
-    room.broker.later = turns.append
+    iterations: list[Callable[[], None]] = []
+    room.use_worker(work.Worker(room.loop, iterations.append))
     monkeypatch.setattr(list_offsets, "SLICE", 2)
     assert listed(room, START_MS + 6) == (0, START_MS + 6, 6, 0)
-    assert not turns
+    assert not iterations
 
 
 @pytest.mark.parametrize("version", range(1, 12))

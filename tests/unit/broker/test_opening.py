@@ -7,6 +7,11 @@ from pathlib import Path
 import pytest
 
 from ottla.common.errors import ErrorCode, KafkaError
+from ottla.protocol.messages.incremental_alter_configs import (
+    AlterableConfig,
+    AlterConfigsResource,
+    IncrementalAlterConfigsRequest,
+)
 from tests.unit.broker.room import Room, open_room
 
 
@@ -105,3 +110,35 @@ def test_an_empty_log_that_was_never_closed_opens_again(tmp_path: Path) -> None:
     with open_room(str(tmp_path)) as room:
         assert [room.partition("t", index).log.log_end_offset for index in range(2)] == [1, 0]
         assert room.append("t", b"y", index=1) == 0
+
+
+def test_topic_that_is_deleted_and_created_again_does_not_find_its_old_logs(room: Room, tmp_path: Path) -> None:
+    room.create("t", 200)
+    for index in range(200):
+        room.append("t", b"old", index=index)
+    later = Later(room)
+    room.delete("t")
+    assert len(on_disk(tmp_path)) > 100, "the old logs are set aside a few at a time"
+    room.create("t", 200)
+    assert room.partition("t", 150).high_watermark == 0
+    assert room.append("t", b"new", index=150) == 0
+    while later.work:
+        later.step()
+    assert len(on_disk(tmp_path)) == 200
+    assert room.partition("t", 150).high_watermark == 1
+    assert sum(room.partition("t", index).high_watermark for index in range(200)) == 1
+
+
+def test_changed_settings_reach_thousands_of_topics_in_slices(room: Room) -> None:
+    names = [f"t{number}" for number in range(150)]
+    for name in names:
+        room.create(name)
+    later = Later(room)
+    changes = [AlterableConfig(name="max.message.bytes", config_operation=0, value="1000")]
+    resources = [AlterConfigsResource(resource_type=2, resource_name=name, configs=changes) for name in names]
+    room.ask(IncrementalAlterConfigsRequest(resources=resources))
+    changed = [sum(room.partition(name).rules.max_message_bytes == 1000 for name in names)]
+    while later.work:
+        later.step()
+        changed.append(sum(room.partition(name).rules.max_message_bytes == 1000 for name in names))
+    assert changed == [64, 128, 150]

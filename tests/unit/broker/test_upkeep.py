@@ -36,7 +36,7 @@ def test_chores_come_at_their_intervals_and_after_a_failure_again(caplog: pytest
         loop.advance(100)
     loop.advance(150)
     assert done == [30, 130, 230]
-    assert "chore failed and will be tried again: no space" in caplog.text
+    assert "chore failed and will be retried: no space" in caplog.text
     housekeeping.stop()
     loop.advance(1000)
     assert (len(done), loop.pending_timers) == (3, 0)

@@ -92,8 +92,9 @@ def test_later_source_wins(tmp_path: Path) -> None:
     [
         ("127.0.0.1:0", "PLAINTEXT://127.0.0.1:0"),
         ("[::1]:9092", "PLAINTEXT://[::1]:9092"),
-        (":9093", "PLAINTEXT://:9093"),
-        ("9094", "PLAINTEXT://:9094"),
+        (":9093", "PLAINTEXT://127.0.0.1:9093"),
+        ("9094", "PLAINTEXT://127.0.0.1:9094"),
+        ("0.0.0.0:9095", "PLAINTEXT://0.0.0.0:9095"),
     ],
 )
 def test_listen_replaces_the_listeners_of_the_file(listen: str, listener: str, tmp_path: Path) -> None:
@@ -125,6 +126,12 @@ def test_data_goes_where_the_environment_says(monkeypatch: pytest.MonkeyPatch) -
         ("-X", "num.partitions=none"),
         ("--node-id", "x"),
         ("--data", ""),
+        ("--data", "a,b"),
+        ("--data", "a "),
+        ("-X", "broker.rack=\udcff"),
+        ("-X", "broker\udcff=1"),
+        ("--data", "/tmp/\udcff"),
+        ("--listen", "\udcff:1"),
     ],
 )
 def test_wrong_options_are_told_in_one_line(words: tuple[str, ...], capsys: pytest.CaptureFixture[str]) -> None:
@@ -137,11 +144,37 @@ def test_wrong_options_are_told_in_one_line(words: tuple[str, ...], capsys: pyte
     assert error.count("\n") == 1
 
 
+def test_several_directories_are_named_by_their_setting(tmp_path: Path) -> None:
+    with pytest.raises(Failure, match=r"-X log\.dirs=a,b"):
+        config_of("--data", "a,b")
+    assert config_of("-X", f"log.dirs={tmp_path}/a,{tmp_path}/b").log_dirs == [f"{tmp_path}/a", f"{tmp_path}/b"]
+
+
+def test_default_directory_is_one_directory(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OTTLA_DATA", "/a,/b")
+    with pytest.raises(Failure, match="'/a,/b' has a comma"):
+        config_of()
+
+
+@pytest.mark.parametrize("locale", ["POSIX", "C.UTF-8"])
+def test_setting_that_is_not_text_is_an_error_in_one_line(locale: str, tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "ottla.cli.main", "up", "--data", str(tmp_path / "data"), "-X"]
+    done = subprocess.run(
+        [*(word.encode() for word in command), b"broker.rack=\xff\xfe"],
+        capture_output=True,
+        check=False,
+        timeout=30,
+        env={**os.environ, "LC_ALL": locale},
+    )
+    assert (done.returncode, done.stdout) == (2, b"")
+    assert done.stderr == b"ottla: broker.rack: the name or the value is not text in UTF-8\n"
+
+
 def test_format_gives_directories_an_identity_once(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     words = [
         "format",
-        "--data",
-        f"{tmp_path}/a,{tmp_path}/b",
+        "-X",
+        f"log.dirs={tmp_path}/a,{tmp_path}/b",
         "--node-id",
         "4",
         "--cluster-id",
@@ -245,6 +278,36 @@ def test_broker_announces_itself_first_and_stops_cleanly(tmp_path: Path, by: sig
     assert "Stopped cleanly" in err
     assert "\x1b[" not in out + err
     assert (tmp_path / "data" / ".kafka_cleanshutdown").exists()
+
+
+@pytest.mark.parametrize(
+    ("words", "exposed"),
+    [
+        (("--listen", "127.0.0.1:0"), None),
+        (("--listen", "localhost:0"), None),
+        (("--listen", "0"), None),
+        (("--listen", ":0"), None),
+        (("--listen", "0.0.0.0:0"), "PLAINTEXT://0.0.0.0:0"),
+        (("-X", "listeners=PLAINTEXT://:0"), "PLAINTEXT://:0"),
+        (
+            (
+                *("-X", "listeners=PLAINTEXT://127.0.0.1:0,CONTROLLER://:0"),
+                *("-X", "controller.listener.names=CONTROLLER"),
+            ),
+            "CONTROLLER://:0",
+        ),
+    ],
+)
+def test_listening_beyond_this_machine_is_a_warning(
+    tmp_path: Path, words: tuple[str, ...], exposed: str | None
+) -> None:
+    up = Up(tmp_path, "up", "--data", str(tmp_path / "data"), *words)
+    up.first_line()
+    code, _, err = up.finish(signal.SIGTERM)
+    assert code == 0, err
+    warnings = [line for line in err.splitlines() if "no authentication" in line]
+    assert len(warnings) == (exposed is not None)
+    assert exposed is None or f" on {exposed}: " in warnings[0]
 
 
 def test_a_signal_that_comes_twice_at_once_is_one(tmp_path: Path) -> None:

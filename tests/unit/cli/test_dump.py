@@ -85,9 +85,15 @@ def test_leader_epochs_as_a_broker_writes_them_are_sound(
     assert (code, "4 files, nothing damaged" in out) == (0, True), out
     assert "leader-epoch-checkpoint  2 entries" in out
     text = (directory / "leader-epoch-checkpoint").read_text()
-    (directory / "leader-epoch-checkpoint").write_text(text.replace("1 20", "3 20", 1))
-    code, out = verify(directory, capsys)
-    assert (code, "the epoch 1 from 20 on does not rise" in out) == (1, True), out
+    for changed, problem in {
+        "0 20": "the epoch 0 from 20 on does not rise",
+        "3 20": "the batch at offset 20 has leader epoch 1, the checkpoint has another",
+        "1 30": "the batch at offset 20 has leader epoch 1, the checkpoint has another",
+        "1 10": "the batch at offset 10 has leader epoch 0, the checkpoint has another",
+    }.items():
+        (directory / "leader-epoch-checkpoint").write_text(text.replace("1 20", changed))
+        code, out = verify(directory, capsys)
+        assert (code, problem in out) == (1, True), out
 
 
 def test_each_damage_is_named_with_its_place(log: Callable[..., Path], capsys: pytest.CaptureFixture[str]) -> None:

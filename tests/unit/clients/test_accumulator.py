@@ -32,6 +32,7 @@ class Owner:
 
     def __init__(self) -> None:
         self.waited = []
+        self.shell = self
 
     def wait(self, batch: Any, timeout_s: float | None) -> None:
         self.waited.append(timeout_s)

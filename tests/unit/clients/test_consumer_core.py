@@ -334,7 +334,7 @@ def test_aborted_transactions_and_markers_are_left_out() -> None:
         + batch(1, b"b", producer_id=2, producer_epoch=0, base_sequence=0, attributes=transactional)
         + bytes(marker)
     )
-    fetched = Fetched(T0, Record, memoryview(log), 0, aborted=[(1, 0)])
+    fetched = Fetched(T0, memoryview(log), 0, aborted=[(1, 0)])
     rows: list[Record] = []
     while not fetched.exhausted:
         rows += fetched.take(10)
@@ -346,7 +346,7 @@ def test_aborted_transactions_and_markers_are_left_out() -> None:
 def test_part_of_a_batch_may_be_taken(codec: Codec) -> None:
     log = batch(10, *[b"%d" % i for i in range(5)], codec=codec) + batch(20, b"x")
     assert whole_batches(memoryview(log + b"\0" * 30)) == (21, len(log))
-    fetched = Fetched(T0, Record, memoryview(log), 12)
+    fetched = Fetched(T0, memoryview(log), 12)
     assert [r.offset for r in fetched.take(2)] == [12, 13]
     assert fetched.next_offset == 14
     assert [r.offset for r in fetched.take(2)] == [14]

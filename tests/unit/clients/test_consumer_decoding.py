@@ -7,7 +7,6 @@ import pytest
 
 from ottla.clients.consumer.arrow import schema, to_arrow
 from ottla.clients.consumer.decoding import Fetched
-from ottla.clients.consumer.record import record_class
 from ottla.clients.consumer.sinks import ColumnSink, RecordSink
 from ottla.clients.errors import CorruptRecords
 from ottla.common.ids import TopicPartition
@@ -116,7 +115,7 @@ def test_columns_and_records_may_be_taken_in_turn(seed: int) -> None:
     offset = random.Random(seed).randrange(max(1, next_offset))
 
     def everything(kinds: str) -> tuple[Any, ...]:
-        fetched = Fetched(TP, record_class(*TP), memoryview(log), offset, aborted=aborted)
+        fetched = Fetched(TP, memoryview(log), offset, aborted=aborted)
         rows, errors = take_all(fetched, random.Random(seed), kinds)
         assert [row[0] for row in rows] == sorted({row[0] for row in rows})
         return rows, errors, fetched.next_offset, fetched.epoch
@@ -144,7 +143,7 @@ def test_whatever_byte_of_a_batch_is_harmed_the_batches_around_it_are_read_and_i
         for flip in (0x01, 0x80, 0xFF):
             harmed = bytearray(log)
             harmed[size + byte] ^= flip
-            fetched = Fetched(TP, record_class(*TP), memoryview(harmed), 0)
+            fetched = Fetched(TP, memoryview(harmed), 0)
             rows, errors = take_all(fetched, random.Random(byte), kinds)
             assert [row[0] for row in rows] == [*range(5), *range(10, 15)], f"byte {byte} ^ {flip}"
             assert [offset for offset, _ in errors] == [5]
@@ -155,7 +154,7 @@ def test_columns_of_several_partitions_say_where_each_row_is_from() -> None:
     sink.expect(1000)
     for topic, partition, count in (("ä", 0, 3), ("ä", 1, 2), ("b", 0, 1)):
         log = encode_batch([(5, None, b"x", [])] * count)
-        sink.take(Fetched(TopicPartition(topic, partition), record_class(topic, partition), memoryview(log), 0))
+        sink.take(Fetched(TopicPartition(topic, partition), memoryview(log), 0))
     batch = to_arrow(sink)
     batch.validate(full=True)
     assert batch.column("topic").to_pylist() == 5 * ["ä"] + ["b"]
@@ -166,7 +165,7 @@ def test_columns_of_several_partitions_say_where_each_row_is_from() -> None:
 def test_what_a_batch_decompresses_to_ends_a_poll(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("ottla.clients.consumer.sinks.ARROW_BYTES", 10_000)
     log = encode_batch([(5, None, bytes(1000), [])] * 100, codec=Codec.ZSTD)
-    fetched = Fetched(TP, record_class(*TP), memoryview(log), 0)
+    fetched = Fetched(TP, memoryview(log), 0)
     counts = []
     while not fetched.exhausted:
         sink = ColumnSink(1000)
@@ -182,7 +181,7 @@ def test_a_batch_keeps_its_memory_when_the_fetch_is_gone() -> None:
     log = bytearray(encode_batch([(5, b"key", b"value", [])] * 10))
     sink = ColumnSink(100)
     sink.expect(len(log))
-    sink.take(Fetched(TP, record_class(*TP), memoryview(log), 0))
+    sink.take(Fetched(TP, memoryview(log), 0))
     batch = to_arrow(sink)
     del sink
     log[:] = bytes(len(log))

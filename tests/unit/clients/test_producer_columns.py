@@ -161,7 +161,7 @@ def headers(*rows: Any) -> Any:
     ("columns", "message"),
     [
         ({"valeu": ["a"]}, "valeu"),
-        ({"partition": [0]}, "at least value"),
+        ({"partition": [0]}, "needs a key or a value"),
         ({"value": [1.5]}, "neither binary nor string"),
         ({"value": pa.array([1], pa.int8())}, "neither binary nor string"),
         ({"value": ["a"], "partition": [3]}, "has 3 to 3; the topic has 0 to 2"),

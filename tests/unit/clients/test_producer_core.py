@@ -193,7 +193,7 @@ def test_a_record_that_fits_no_request_is_refused_at_once() -> None:
     world.learn()
     with pytest.raises(MessageTooLarge, match=r"exceeds max.request.size \(1000\)"):
         world.send(b"x" * 1000)
-    assert world.core.used == 0
+    assert world.core.accumulator.used == 0
     world = World(buffer_memory=1000)
     world.learn()
     with pytest.raises(MessageTooLarge, match=r"exceeds buffer\.memory"):
@@ -289,7 +289,7 @@ def test_delivery_times_out_with_a_typed_error_and_the_next_record_is_written() 
     assert isinstance(late, DeliveryTimedOut)
     assert late.__cause__ is not None
     assert f"the last error: {late.__cause__}" in str(late)
-    assert world.core.used == 0
+    assert world.core.accumulator.used == 0
     world.down.clear()
     second = world.send(b"b")
     assert second is not None
@@ -501,7 +501,7 @@ def test_with_timeouts_and_refusals_the_acknowledged_are_there_once_and_in_order
         if error_of(delivery) is None:
             metadata = delivery.peek()
             assert world.logs[metadata.partition].values[metadata.offset] == value
-    assert world.core.used == 0
+    assert world.core.accumulator.used == 0
 
 
 def test_a_partition_that_goes_and_comes_back_keeps_what_waits_for_it() -> None:

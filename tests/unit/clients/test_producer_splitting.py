@@ -32,7 +32,7 @@ def test_a_batch_that_is_too_large_arrives_in_pieces_before_what_follows(idempot
     world.run(until=lambda: all(d.done() for d in deliveries))
     assert world.logs[0].values == [b"known", *(b"%040d" % i for i in range(200))]
     assert [d.peek().offset for d in deliveries] == list(range(1, 201))
-    assert world.core.used == 0
+    assert world.core.accumulator.used == 0
 
 
 def test_what_is_too_large_is_learned_and_then_no_batch_is_refused() -> None:
@@ -166,4 +166,4 @@ def test_acknowledged_once_and_in_order_while_limits_change(seed: int) -> None:
             assert isinstance(error, ConnectionLost), "only what was sent before the limit fell"
             failed.append(error)
     assert len(failed) < 40
-    assert world.core.used == 0
+    assert world.core.accumulator.used == 0

@@ -44,7 +44,7 @@ def test_a_record_of_another_thread_does_not_get_into_a_batch_of_encoded_rows() 
     world.run(until=lambda: batch.done)
     written = world.logs[0].values
     assert written.count(b"another's") == sum(other is not None for other in others)
-    assert core.used == 0
+    assert core.accumulator.used == 0
 
 
 def test_room_that_was_made_wakes_a_sender_though_another_began_to_wait_meanwhile() -> None:

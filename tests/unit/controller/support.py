@@ -7,6 +7,7 @@ from random import Random
 from typing import TypeVar
 
 from ottla.common.errors import ErrorCode, KafkaError
+from ottla.common.slices import Slices, finish
 from ottla.controller import Controller, ControllerSettings, DescribedConfig, Outcome
 from ottla.metadata.features import SUPPORTED_FEATURES, bootstrap_records
 from ottla.protocol.messages.broker_registration import BrokerRegistrationRequest, Feature, Listener
@@ -16,11 +17,19 @@ LISTS = {"cleanup.policy": "delete"}
 
 
 class Rules:
-    """Numbers for `*.ms` and `*.bytes`, lists for `cleanup.policy`, nothing else."""
+    """Numbers for `*.ms` and `*.bytes`, lists for `cleanup.policy`, a few more by how their names end."""
 
-    def validate(self, kind: int, name: str, configs: Mapping[str, str], changed: frozenset[str]) -> None:
+    def validate(
+        self,
+        kind: int,
+        name: str,
+        configs: Mapping[str, str],
+        changed: frozenset[str],
+        broker: Mapping[str, str],
+        cluster: Mapping[str, str],
+    ) -> None:
         for key, value in configs.items():
-            if key not in LISTS and not key.endswith((".ms", ".bytes", ".enable")):
+            if key not in LISTS and not key.endswith((".ms", ".bytes", ".enable", ".replicas")):
                 raise KafkaError(ErrorCode.INVALID_CONFIG, f"Unknown topic config name: {key}")
             if key.endswith((".ms", ".bytes")) and not value.lstrip("-").isdecimal():
                 raise KafkaError(ErrorCode.INVALID_CONFIG, f"Invalid value {value} for {key}")
@@ -50,7 +59,8 @@ class Cluster:
         for broker_id in range(1, brokers + 1):
             self.register(broker_id, racks[broker_id - 1] if racks else None)
 
-    def do(self, outcome: Outcome[R]) -> R:
+    def do(self, decided: Outcome[R] | Slices[Outcome[R]]) -> R:
+        outcome = decided if isinstance(decided, Outcome) else finish(decided)
         if outcome.records:
             self.offset += len(outcome.records)
             self.controller.replay(outcome.records, self.offset - 1, 1)

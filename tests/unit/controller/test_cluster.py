@@ -5,9 +5,11 @@ from __future__ import annotations
 import pytest
 
 from ottla.common.errors import ErrorCode, KafkaError
+from ottla.common.slices import finish
 from ottla.controller import Outcome
 from ottla.metadata.image import BROKER, GROUP, TOPIC
 from ottla.protocol import metadata_records as m
+from ottla.protocol.message import Message
 from ottla.protocol.messages import alter_configs as legacy
 from ottla.protocol.messages.alter_partition_reassignments import (
     AlterPartitionReassignmentsRequest,
@@ -143,15 +145,87 @@ def test_an_older_metadata_version_is_upgraded() -> None:
     assert cluster.controller.image.metadata_version == 30
 
 
-def test_levels_that_other_software_finalized_are_lowered_to_what_is_served() -> None:
+def finalize(cluster: Cluster, **levels: int) -> None:
+    """Finalize levels as stock Kafka does; names with _ for the dots."""
+    rows = [m.FeatureLevelRecord(name.replace("_", "."), level) for name, level in levels.items()]
+    cluster.do(Outcome([*rows], None))
+
+
+KAFKA_LEVELS = {
+    "eligible_leader_replicas_version": 1, "group_version": 1, "metadata_version": 28, "share_version": 1,
+    "streams_version": 1, "transaction_version": 2,
+}  # fmt: skip
+
+
+def test_levels_that_stock_kafka_finalized_are_kept_and_do_not_bind_a_broker() -> None:
     cluster = Cluster()
-    levels = {"group.version": 1, "transaction.version": 2, "metadata.version": 28}
-    cluster.do(Outcome([m.FeatureLevelRecord(name=n, feature_level=v) for n, v in levels.items()], None))
-    cluster.do(Outcome([*cluster.controller.lower_features()], None))
-    assert cluster.controller.image.features == {"metadata.version": 28}
-    cluster.do(Outcome([m.FeatureLevelRecord(name="metadata.version", feature_level=99)], None))
-    with pytest.raises(KafkaError, match=r"99 is not among 7 to 30, .*: newer software wrote this directory"):
-        cluster.controller.lower_features()
+    finalize(cluster, **KAFKA_LEVELS)
+    before = dict(cluster.controller.image.features)
+    assert cluster.controller.check_features() == {
+        name.replace("_", "."): (level, 0) for name, level in KAFKA_LEVELS.items() if name != "metadata_version"
+    }
+    cluster.register(1, incarnation=2)
+    assert dict(cluster.controller.image.features) == before
+    ranges = {name: (low, high) for name, low, high in cluster.controller.image.brokers[1].features}
+    assert ranges["group.version"] == ranges["transaction.version"] == (0, 0), "the levels that are served"
+
+
+@pytest.mark.parametrize(("level", "how"), [(99, "newer .* downgrade"), (3, "older .* upgrade")])
+def test_metadata_version_that_cannot_be_read_is_refused_with_the_way_out(level: int, how: str) -> None:
+    cluster = Cluster()
+    finalize(cluster, metadata_version=level)
+    with pytest.raises(KafkaError, match=rf"metadata\.version {level} is not among 7 to 30.*{how} --metadata 4.3-IV0"):
+        cluster.controller.check_features()
+
+
+@pytest.mark.parametrize(
+    ("level", "upgrade_type", "message"),
+    [
+        (1, 1, "Local controller 1 only supports versions 0-0"),
+        (1, 2, "Local controller 1 only supports versions 0-0"),
+        (0, 1, "without setting the upgrade type to either safe or unsafe downgrade"),
+    ],
+)
+def test_update_of_a_kept_level_is_refused_unless_it_is_a_downgrade_to_a_served_level(
+    level: int, upgrade_type: int, message: str
+) -> None:
+    cluster = Cluster()
+    finalize(cluster, **KAFKA_LEVELS)
+    request = UpdateFeaturesRequest(
+        feature_updates=[FeatureUpdateKey("transaction.version", level, False, upgrade_type)]
+    )
+    response = cluster.do(cluster.controller.update_features(request))
+    assert response.error_code == ErrorCode.INVALID_UPDATE_VERSION
+    assert message in (response.error_message or "")
+    assert cluster.controller.image.features["transaction.version"] == 2
+
+
+def test_administrator_lowers_a_kept_level() -> None:
+    cluster = Cluster()
+    finalize(cluster, **KAFKA_LEVELS)
+    request = UpdateFeaturesRequest(feature_updates=[FeatureUpdateKey("transaction.version", 0, False, 2)])
+    assert cluster.do(cluster.controller.update_features(request)).error_code == 0
+    assert "transaction.version" not in cluster.controller.image.features
+    assert cluster.controller.image.features["group.version"] == 1
+
+
+def alter_min_isr(cluster: Cluster, kind: int, name: str, value: str | None) -> tuple[int, list[Message]]:
+    """(error code, records) of a change of min.insync.replicas."""
+    config = AlterableConfig("min.insync.replicas", 1 if value is None else 0, value)
+    request = IncrementalAlterConfigsRequest(resources=[AlterConfigsResource(kind, name, [config])])
+    outcome = finish(cluster.controller.incremental_alter_configs(request))
+    cluster.do(outcome)
+    return outcome.response.responses[0].error_code, outcome.records
+
+
+def test_min_insync_replicas_clears_eligible_leader_replicas_while_stock_kafka_has_them_on() -> None:
+    cluster = with_topic()
+    assert alter_min_isr(cluster, TOPIC, "t", "1")[1] == [m.ConfigRecord(TOPIC, "t", "min.insync.replicas", "1")]
+    finalize(cluster, eligible_leader_replicas_version=1)
+    assert alter_min_isr(cluster, TOPIC, "t", "2")[1][1:] == [m.ClearElrRecord("t")]
+    assert alter_min_isr(cluster, BROKER, "", "1")[1][1:] == [m.ClearElrRecord("")]
+    assert alter_min_isr(cluster, BROKER, "", None) == (ErrorCode.INVALID_CONFIG, [])
+    assert alter_min_isr(cluster, BROKER, "1", "1") == (ErrorCode.INVALID_CONFIG, [])
 
 
 # -- brokers and leaders ---------------------------------------------------------------------------------------------
@@ -232,7 +306,7 @@ def test_elections_that_are_not_needed_or_not_possible() -> None:
     ]
     assert elect(ElectLeadersRequest(election_type=0, topic_partitions=None)) == [("t", [])]
     with pytest.raises(KafkaError, match="Unknown election type 5"):
-        cluster.controller.elect_leaders(ElectLeadersRequest(election_type=5))
+        cluster.do(cluster.controller.elect_leaders(ElectLeadersRequest(election_type=5)))
 
 
 def test_a_controlled_shutdown_hands_leaderships_over() -> None:
@@ -284,7 +358,7 @@ def test_with_one_broker_a_move_is_done_or_impossible() -> None:
     assert move(cluster, None) == ErrorCode.NO_REASSIGNMENT_IN_PROGRESS
     assert move(cluster, [1], index=5) == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     request = ListPartitionReassignmentsRequest(topics=None)
-    assert cluster.controller.list_partition_reassignments(request).topics == []
+    assert cluster.do(cluster.controller.list_partition_reassignments(request)).topics == []
 
 
 def test_a_move_to_another_broker_is_listed_until_it_is_cancelled() -> None:
@@ -292,7 +366,7 @@ def test_a_move_to_another_broker_is_listed_until_it_is_cancelled() -> None:
     old = cluster.controller.image.topics_by_name["t"].partitions[0].replicas
     new = 3 - old[0]
     assert move(cluster, [new]) == 0
-    listed = cluster.controller.list_partition_reassignments(ListPartitionReassignmentsRequest(topics=None))
+    listed = cluster.do(cluster.controller.list_partition_reassignments(ListPartitionReassignmentsRequest(topics=None)))
     [partition] = listed.topics[0].partitions
     assert (partition.adding_replicas, partition.removing_replicas) == ([new], list(old))
     assert move(cluster, None) == 0

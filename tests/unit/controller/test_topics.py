@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from ottla.common.errors import ErrorCode
+from ottla.common.errors import ErrorCode, KafkaError
 from ottla.controller import ControllerSettings
 from ottla.metadata.image import TOPIC
 from ottla.protocol.messages.create_partitions import (
@@ -72,7 +72,6 @@ def test_a_new_topic_has_an_id_leaders_and_its_settings() -> None:
         (topic("__cluster_metadata"), ErrorCode.INVALID_REQUEST, "is prohibited"),
         (topic("x", nonsense="1"), ErrorCode.INVALID_CONFIG, "Unknown topic config name: nonsense"),
         (topic("x", retention_ms=None), ErrorCode.INVALID_CONFIG, "Null value not supported"),
-        (topic("x", 10_001), ErrorCode.POLICY_VIOLATION, "Excessively large number of partitions"),
         (assigned("x", [1], [2]), ErrorCode.INVALID_REPLICA_ASSIGNMENT, "includes broker 2, but no such broker"),
         (assigned("x", [1, 1]), ErrorCode.INVALID_REPLICA_ASSIGNMENT, "includes the broker 1 more than once"),
         (assigned("x", []), ErrorCode.INVALID_REPLICA_ASSIGNMENT, "empty replica list"),
@@ -87,6 +86,25 @@ def test_a_topic_that_cannot_be_is_refused(asked: CreatableTopic, code: ErrorCod
     assert result.error_code == code
     assert message in (result.error_message or "")
     assert cluster.controller.image is before
+
+
+@pytest.mark.parametrize(
+    ("asked", "message"),
+    [
+        ([topic("x", 10_001)], "Excessively large number of partitions per request."),
+        ([topic("x", 5_000), topic("y", 5_001)], "Excessively large number of partitions per request."),
+        ([topic("x", 10_000)], "Unable to perform excessively large batch operation."),
+        ([topic(f"x{i}") for i in range(5_001)], "Unable to perform excessively large batch operation."),
+    ],
+)
+@pytest.mark.parametrize("validate_only", [False, True])
+def test_too_large_a_request_is_refused_as_a_whole(
+    asked: list[CreatableTopic], message: str, *, validate_only: bool
+) -> None:
+    cluster = Cluster()
+    with pytest.raises(KafkaError, match=message) as raised:
+        create(cluster, *asked, validate_only=validate_only)
+    assert raised.value.code == ErrorCode.POLICY_VIOLATION
 
 
 def test_topics_of_one_request_succeed_and_fail_alone() -> None:
@@ -113,6 +131,15 @@ def test_defaults_are_the_brokers() -> None:
     cluster = Cluster(3, ControllerSettings(num_partitions=4, default_replication_factor=2))
     [result] = create(cluster, topic("t", -1, -1))
     assert (result.num_partitions, result.replication_factor) == (4, 2)
+
+
+@pytest.mark.parametrize("factor", [-7, 0])
+def test_default_replication_factor_must_be_positive(factor: int) -> None:
+    cluster = Cluster(settings=ControllerSettings(default_replication_factor=factor))
+    [result] = create(cluster, topic("t", -1, -1))
+    problem = f"Invalid replication factor {factor}: the replication factor must be positive."
+    assert result.error_code == ErrorCode.INVALID_REPLICATION_FACTOR
+    assert result.error_message == f"Unable to replicate the partition {factor} time(s): {problem}"
 
 
 def test_fenced_brokers_neither_lead_nor_are_in_sync() -> None:

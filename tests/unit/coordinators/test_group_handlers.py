@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Generator
 from types import SimpleNamespace
 from typing import Any
 
@@ -20,8 +21,11 @@ from ottla.broker.handlers import (
     offset_fetch,
     sync_group,
 )
+from ottla.broker.parts import MOST_ROWS
+from ottla.broker.work import Worker
 from ottla.common.completion import Completion
 from ottla.common.errors import ErrorCode, KafkaError
+from ottla.coordinators.group.offsets import MOST_TOMBSTONES
 from ottla.protocol.message import Message
 from ottla.protocol.messages.delete_groups import DeleteGroupsRequest
 from ottla.protocol.messages.describe_groups import DescribeGroupsRequest
@@ -47,6 +51,7 @@ from ottla.protocol.messages.offset_fetch import (
     OffsetFetchRequestTopics,
 )
 from ottla.protocol.messages.sync_group import SyncGroupRequest
+from ottla.records import encode_batch
 
 from .test_group_runtime import Node
 
@@ -89,7 +94,8 @@ class Client:
             api_version=version, client_id="app", client_host="127.0.0.1", listener="PLAINTEXT"
         )
         sent = type(request).decode(request.encode(version), version)
-        return HANDLERS[name](self.broker, context, sent)
+        answer = HANDLERS[name](self.broker, context, sent)
+        return Worker(self.node.loop).run(answer) if isinstance(answer, Generator) else answer
 
     def ask(self, name: str, request: Message, version: int) -> Any:
         answer = self.start(name, request, version)
@@ -151,6 +157,28 @@ def test_member_lives_its_life_in_every_version(client: Client, version: int) ->
     assert [group.group_id for group in listed.groups] == ["g"]
     deleted = client.ask("delete_groups", DeleteGroupsRequest(groups_names=["g", "x"]), min(version, 2))
     assert [row.error_code for row in deleted.results] == [0, ErrorCode.GROUP_ID_NOT_FOUND]
+
+
+def test_groups_of_every_kind_and_state_are_found_by_it(client: Client) -> None:
+    for record_type, group in ((3, "modern"), (11, "sharers"), (17, "flow"), (99, "later")):
+        key = record_type.to_bytes(2, "big") + len(group).to_bytes(2, "big") + group.encode()
+        client.node.of(group).append(memoryview(encode_batch([(0, key, b"", [])])), origin="coordinator")
+    client.node.commit(group="old").result()
+    client.broker.groups = client.node.start()
+    client.broker.groups.start()
+    client.node.loop.run(1_000)
+
+    def listed(**filters: list[str]) -> set[str]:
+        answer = client.ask("list_groups", ListGroupsRequest(**filters), 5)
+        return {group.group_id for group in answer.groups}
+
+    kinds = {"Classic": "old", "Consumer": "modern", "Share": "sharers", "Streams": "flow", "Unknown": "later"}
+    assert listed() == set(kinds.values())
+    for kind, group in kinds.items():
+        assert listed(types_filter=[kind, "none such"]) == {group}
+    states = {group.group_state for group in client.ask("list_groups", ListGroupsRequest(), 5).groups}
+    assert set().union(*(listed(states_filter=[state]) for state in states)) == set(kinds.values())
+    assert listed(types_filter=["none such"]) == listed(states_filter=["none such"]) == set()
 
 
 @pytest.mark.parametrize("named", [{}, {"protocol_type": "consumer"}, {"protocol_name": "range"}])
@@ -285,3 +313,80 @@ def test_describe_tells_what_may_be_done_if_asked(client: Client) -> None:
     assert client.ask("describe_groups", request, 5).groups[0].authorized_operations == 0b110101001000
     request.include_authorized_operations = False
     assert client.ask("describe_groups", request, 5).groups[0].authorized_operations == -(2**31)
+
+
+MANY = 4_500
+
+
+@pytest.fixture
+def wide(client: Client) -> Client:
+    """A topic with thousands of partitions."""
+    client.broker.metadata.image.topics_by_name["t"].partitions = dict.fromkeys(range(MANY))
+    return client
+
+
+@pytest.mark.parametrize("version", [2, 9, 10])
+def test_offsets_of_thousands_of_partitions_are_handled_in_parts(wide: Client, version: int) -> None:
+    indexes = list(range(MANY + 10))
+    rows = [OffsetCommitRequestPartition(partition_index=index, committed_offset=index) for index in indexes]
+    topic = OffsetCommitRequestTopic(name="t", topic_id=TOPIC_ID, partitions=rows)
+    answer = wide.ask("offset_commit", OffsetCommitRequest(group_id="g", topics=[topic]), version)
+    assert len(answer.topics) == 1
+    errors = {row.partition_index: row.error_code for row in answer.topics[0].partitions}
+    missing = dict.fromkeys(range(MANY, MANY + 10), int(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION))
+    assert errors == dict.fromkeys(range(MANY), 0) | missing
+    assert max(partition.largest for partition in wide.node.partitions.values()) == MOST_ROWS
+    asked = OffsetFetchRequestTopics(name="t", topic_id=TOPIC_ID, partition_indexes=indexes)
+    group = OffsetFetchRequestGroup(group_id="g", topics=[asked])
+    for topics in ([asked], None):
+        group.topics = topics
+        [found] = wide.ask("offset_fetch", OffsetFetchRequest(groups=[group, group]), 9).groups[1].topics
+        offsets = {row.partition_index: row.committed_offset for row in found.partitions}
+        assert {index: offset for index, offset in offsets.items() if offset >= 0} == {i: i for i in range(MANY)}
+
+
+@pytest.mark.parametrize("deleted", ["offsets", "group", "topic"])
+def test_thousands_of_offsets_are_deleted_in_bounded_batches(wide: Client, deleted: str) -> None:
+    rows = [OffsetCommitRequestPartition(partition_index=index, committed_offset=5) for index in range(MANY)]
+    wide.ask(
+        "offset_commit",
+        OffsetCommitRequest(group_id="g", topics=[OffsetCommitRequestTopic(name="t", partitions=rows)]),
+        9,
+    )
+    before = sum(partition.log_end_offset for partition in wide.node.partitions.values())
+    if deleted == "offsets":
+        asked = [OffsetDeleteRequestPartition(partition_index=index) for index in range(MANY)]
+        request = OffsetDeleteRequest(group_id="g", topics=[OffsetDeleteRequestTopic(name="t", partitions=asked)])
+        answer = wide.ask("offset_delete", request, 0)
+        assert [row.error_code for row in answer.topics[0].partitions] == [0] * MANY
+    elif deleted == "group":
+        assert wide.ask("delete_groups", DeleteGroupsRequest(groups_names=["g"]), 2).results[0].error_code == 0
+    else:
+        Worker(wide.node.loop).run(wide.node.runtime.topics_deleted(["t"]))
+    everything = OffsetFetchRequest(groups=[OffsetFetchRequestGroup(group_id="g", topics=None)])
+    assert wide.ask("offset_fetch", everything, 9).groups[0].topics == []
+    assert sum(partition.log_end_offset for partition in wide.node.partitions.values()) - before >= MANY
+    assert max(partition.largest for partition in wide.node.partitions.values()) <= MOST_TOMBSTONES + 1
+
+
+def test_thousands_of_members_leave_in_parts(client: Client) -> None:
+    client.ask("offset_commit", commit(("t", TOPIC_ID, 0)), 9)
+    leavers = [MemberIdentity(member_id=f"m{number}") for number in range(2 * MOST_ROWS + 1)]
+    answer = client.ask("leave_group", LeaveGroupRequest(group_id="g", members=leavers), 5)
+    assert [row.member_id for row in answer.members] == [leaver.member_id for leaver in leavers]
+    assert {row.error_code for row in answer.members} == {ErrorCode.UNKNOWN_MEMBER_ID}
+
+
+def test_too_many_protocols_are_refused(client: Client) -> None:
+    protocols = [JoinGroupRequestProtocol(name=f"p{number}") for number in range(1_001)]
+    request = JoinGroupRequest(group_id="g", session_timeout_ms=10_000, protocol_type="consumer", protocols=protocols)
+    assert client.ask("join_group", request, 9).error_code == ErrorCode.INCONSISTENT_GROUP_PROTOCOL
+
+
+@pytest.mark.parametrize("include", [False, True])
+def test_group_that_is_named_twice_is_described_twice(client: Client, *, include: bool) -> None:
+    client.ask("offset_commit", commit(("t", TOPIC_ID, 0)), 9)
+    request = DescribeGroupsRequest(groups=["g", "x", "g"], include_authorized_operations=include)
+    first, unknown, second = client.ask("describe_groups", request, 6).groups
+    assert (first.group_id, unknown.group_id) == ("g", "x")
+    assert first == second

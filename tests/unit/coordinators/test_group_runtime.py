@@ -16,6 +16,7 @@ from ottla.broker.group_loading import Loading
 from ottla.broker.group_runtime import GroupRuntime, partition_of
 from ottla.common.completion import Completion
 from ottla.common.errors import ErrorCode, KafkaError
+from ottla.common.slices import finish
 from ottla.coordinators.group import DeleteGroup, FetchOffsets, GroupConfig, records
 from ottla.protocol.messages.heartbeat import HeartbeatRequest
 from ottla.protocol.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol
@@ -74,6 +75,9 @@ class Appended(NamedTuple):
 
 class Partition:
     """A partition and its log in memory."""
+
+    topic_partition = "__consumer_offsets-0"
+    leader_epoch = 3
 
     def __init__(self) -> None:
         self.log = self
@@ -190,8 +194,8 @@ def test_group_is_loading_until_its_log_was_read(node: Node) -> None:
     assert node.committed() == -100 - ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
     heartbeat = node.runtime.submit("g", HeartbeatRequest(group_id="g", member_id="m"))
     assert heartbeat.result().error_code == ErrorCode.NONE
-    listed = node.runtime.list_groups(frozenset(), frozenset())
-    assert listed.result() == (ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, [])
+    listed = finish(node.runtime.list_groups(frozenset(), frozenset()))
+    assert listed == (ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, [])
     node.loop.run()
     assert node.committed() == 2
 
@@ -345,7 +349,7 @@ def test_idle_coordinator_has_one_timer_and_wakes_rarely(node: Node) -> None:
 def test_without_the_topic_clients_are_sent_to_look_for_the_coordinator() -> None:
     node = Node(created=False)
     assert error_of(node.commit()) == ErrorCode.NOT_COORDINATOR
-    assert node.runtime.list_groups(frozenset(), frozenset()).result() == (ErrorCode.NONE, [])
+    assert finish(node.runtime.list_groups(frozenset(), frozenset())) == (ErrorCode.NONE, [])
 
 
 def test_topic_is_created_once_for_all_who_ask() -> None:
@@ -456,7 +460,7 @@ def test_topic_that_is_deleted_while_its_groups_are_loading_is_forgotten(node: N
     node.commit(7)
     node.start().start()
     del node.topics["t"]
-    node.runtime.topics_deleted(["t"])
+    finish(node.runtime.topics_deleted(["t"]))
     assert node.committed() == -100 - ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
     node.loop.run()
     assert node.committed() == -1
@@ -487,7 +491,7 @@ def test_topics_deleted_are_forgotten_in_all_shards_in_bounded_batches() -> None
     node = Node(1)
     for number in range(1_500):
         node.commit(group=f"g{number}")
-    node.runtime.topics_deleted(["t"])
+    finish(node.runtime.topics_deleted(["t"]))
     assert node.committed("g0") == node.committed("g1499") == -1
     assert node.partitions[0].largest == 1_000
 
@@ -507,7 +511,7 @@ def test_delete_group_ends_in_tombstones(node: Node) -> None:
     node.start().start()
     node.loop.run()
     assert node.committed() == -1
-    assert node.runtime.list_groups(frozenset(), frozenset()).result() == (ErrorCode.NONE, [])
+    assert finish(node.runtime.list_groups(frozenset(), frozenset())) == (ErrorCode.NONE, [])
 
 
 def test_offsets_topic_is_created_as_kafka_does() -> None:

@@ -106,6 +106,7 @@ def histories(draw: st.DrawFn) -> list[Message]:
             change.isr = [leader]
             change.eligible_leader_replicas = draw(st.none() | st.just([1]))
         records.append(change)
+    records += [m.ClearElrRecord(name) for name in draw(st.lists(st.sampled_from(["", "t0", "t1"]), max_size=2))]
     for broker_id in draw(st.sets(st.integers(1, 3))):
         records.append(
             m.RegisterBrokerRecord(

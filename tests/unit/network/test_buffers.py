@@ -3,7 +3,18 @@
 import resource
 from pathlib import Path
 
-from ottla.network.buffers import LARGEST_KEPT_BYTES, MOST_KEPT, FrameBuffers
+import pytest
+
+from ottla.network.buffers import (
+    LARGEST_KEPT_BYTES,
+    MOST_KEPT,
+    MOST_POOLED_BYTES,
+    TRUSTED_FRAME_BYTES,
+    BufferPool,
+    FrameBuffers,
+    frame_capacity,
+    grown_capacity,
+)
 
 SIZE = 3 * 1024 * 1024
 
@@ -52,3 +63,56 @@ def test_a_size_that_is_only_claimed_takes_no_memory() -> None:
     buffer = FrameBuffers().take(1 << 29)
     assert len(buffer) == 1 << 29
     assert _resident_bytes() - before < 1 << 24
+
+
+@pytest.mark.parametrize(
+    ("received", "needed", "capacity"),
+    [
+        (4, 1 << 30, 4096),
+        (7, 100, 100),
+        (1000, 1 << 20, 8000),
+        (128 << 10, 1 << 20, 1 << 20),
+        (1 << 20, 100 << 20, 2 << 20),
+        (3 << 20, 100 << 20, 6 << 20),
+        (60 << 20, 100 << 20, 100 << 20),
+    ],
+)
+def test_capacity_follows_what_arrived_not_what_is_claimed(received: int, needed: int, capacity: int) -> None:
+    assert frame_capacity(received, needed) == capacity
+
+
+def test_growing_a_trusted_frame_copies_no_more_than_a_third_of_it() -> None:
+    for needed in (100_000, 1 << 20, TRUSTED_FRAME_BYTES):
+        copied, capacity = 0, frame_capacity(7, needed)
+        for received in range(7, needed, 1000):
+            assert capacity > received
+            grown = grown_capacity(capacity, received, needed)
+            copied += received if grown > capacity else 0
+            capacity = grown
+        assert capacity == needed
+        assert 3 * copied <= needed
+
+
+def test_pool_returns_what_was_not_needed_since_the_last_trim() -> None:
+    pool = BufferPool()
+    buffers = [pool.take(1 << 20) for _ in range(8)]
+    for buffer in buffers:
+        pool.give_back(buffer)
+    pool.trim()
+    assert pool.pooled_bytes == 8 << 20
+    taken = [pool.take(1 << 20) for _ in range(3)]
+    for buffer in taken:
+        pool.give_back(buffer)
+    pool.trim()
+    assert pool.pooled_bytes == 3 << 20
+    pool.trim()
+    assert pool.pooled_bytes == 0
+
+
+def test_pool_retains_a_bounded_amount_and_only_its_own_sizes() -> None:
+    pool = BufferPool()
+    for size in (1000, 64 << 10, 3 << 20, 2 << 20):
+        for buffer in [pool.take(size) for _ in range(20)]:
+            pool.give_back(buffer)
+    assert 0 < pool.pooled_bytes <= MOST_POOLED_BYTES
+    assert len(pool.take(100 << 10)) == 128 << 10

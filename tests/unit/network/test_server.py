@@ -2,7 +2,9 @@
 
 import asyncio
 import contextlib
+import errno
 import logging
+import re
 import socket
 import struct
 from collections.abc import AsyncIterator, Callable, Coroutine
@@ -15,7 +17,9 @@ import uvloop
 from ottla.common.completion import Completion
 from ottla.common.errors import ErrorCode, KafkaError
 from ottla.common.unread import Unread
+from ottla.network import acceptor
 from ottla.network.connection import Connection, Dispatch, Frames
+from ottla.network.descriptors import WORKING, cached_segments, reserved
 from ottla.network.limits import Limits
 from ottla.network.server import Server
 
@@ -79,7 +83,7 @@ class Broker:
 async def serving(dispatch: Dispatch = echo, limits: Limits | None = None) -> AsyncIterator[Broker]:
     server = Server(dispatch, limits)
     sock = socket.create_server(("127.0.0.1", 0))
-    await server.listen("PLAINTEXT", sock)
+    server.listen("PLAINTEXT", sock)
     broker = Broker(server, sock.getsockname()[1])
     try:
         yield broker
@@ -243,9 +247,9 @@ def test_impossible_size_closes_the_connection_and_nobody_elses(
 @pytest.mark.parametrize(
     ("first", "said"),
     [
-        (b"GET / HTTP/1.1\r\n", "it speaks HTTP"),
-        (b"\x16\x03\x01\x02\x00\x01", "it speaks TLS"),
-        (b"garbage!", "a frame claims"),
+        (b"GET / HTTP/1.1\r\n", "the client speaks HTTP"),
+        (b"\x16\x03\x01\x02\x00\x01", "the client speaks TLS"),
+        (b"garbage!", "because of error: Invalid receive (size = 1734439522 larger than "),
     ],
 )
 def test_who_speaks_another_protocol_is_known(
@@ -269,7 +273,7 @@ def test_claimed_size_takes_no_memory_until_bytes_arrive(run: Run) -> None:
                 await client.send(struct.pack(">i", 100 << 20) + b"x")
             await until(lambda: broker.server.buffered_bytes)
             await asyncio.sleep(0.05)
-            assert broker.server.buffered_bytes <= 10 * (2 << 20)
+            assert broker.server.buffered_bytes <= 10 * (4 << 10)
 
     run(story())
 
@@ -602,7 +606,11 @@ def test_idle_connection_is_closed_and_a_busy_one_is_not(run: Run) -> None:
         Limits(max_connections_per_ip_overrides={"127.0.0.1": 2}),
     ],
 )
-def test_connections_beyond_the_limit_are_refused_and_room_comes_back(run: Run, limits: Limits) -> None:
+def test_connections_beyond_the_limit_are_refused_and_room_comes_back(
+    run: Run, limits: Limits, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO, "ottla.network")
+
     async def story() -> None:
         async with serving(limits=limits) as broker:
             first, second, third = [await broker.connect() for _ in range(3)]
@@ -616,6 +624,28 @@ def test_connections_beyond_the_limit_are_refused_and_room_comes_back(run: Run, 
             assert await fourth.receive() == b"in too"
 
     run(story())
+    who = "broker" if limits.max_connections == 2 else "address"
+    assert caplog.messages == [
+        f"Rejected connection from 127.0.0.1, {who} already has the configured maximum of 2 connections."
+    ]
+
+
+def test_connections_are_logged_at_debug(run: Run, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.DEBUG, "ottla.network")
+
+    async def story() -> None:
+        async with serving() as broker:
+            client = await broker.connect()
+            await client.send(framed(b"in"))
+            assert await client.receive() == b"in"
+            client.writer.close()
+            await until(lambda: not broker.server.connections)
+
+    run(story())
+    accepted, closed = caplog.messages
+    assert re.fullmatch(r"Accepted connection from 127\.0\.0\.1:\d+ on \w+", accepted)
+    assert re.fullmatch(r"Connection from 127\.0\.0\.1:\d+ closed", closed)
+    assert {record.levelno for record in caplog.records} == {logging.DEBUG}
 
 
 def test_connections_come_in_at_the_allowed_rate(run: Run) -> None:
@@ -685,6 +715,112 @@ def test_thousands_that_wait_for_memory_cost_their_number_not_its_square(
 
     run(story())
     assert told < 1000, f"{told} times"
+
+
+def test_connections_leave_the_reserved_descriptors_to_others(run: Run, caplog: pytest.LogCaptureFixture) -> None:
+    async def story() -> None:
+        async with serving() as broker:
+            server = broker.server
+            server.reserved_descriptors = lambda limit: limit - 10
+            clients = [await broker.connect() for _ in range(10)]
+            await until(lambda: len(server.connections) == 10)
+            refused = [await broker.connect() for _ in range(20)]
+            for client in refused:
+                assert await client.closed()
+            for client in clients:
+                await client.send(framed(b"served"))
+                assert await client.receive() == b"served"
+            assert len(server.connections) == 10
+            clients[0].writer.close()
+            await until(lambda: len(server.connections) == 9)
+            another = await broker.connect()
+            await another.send(framed(b"served"))
+            assert await another.receive() == b"served"
+
+    run(story())
+    lines = [record.getMessage() for record in caplog.records if "Refusing connections" in record.getMessage()]
+    assert len(lines) == 1
+    assert "10 are open" in lines[0]
+    assert "ulimit -n" in lines[0]
+
+
+def test_accepting_rests_while_the_machine_has_no_descriptors(
+    run: Run, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    class Short(socket.socket):
+        failures = 0
+
+        def accept(self) -> tuple[socket.socket, Any]:
+            if Short.failures < 3:
+                Short.failures += 1
+                raise OSError(errno.ENFILE, "Too many open files in system")
+            return super().accept()
+
+    async def story() -> None:
+        Short.failures = 0
+        monkeypatch.setattr(acceptor, "PAUSE_S", 0.1)
+        server = Server(echo)
+        sock = Short(socket.AF_INET, socket.SOCK_STREAM)
+        sock.bind(("127.0.0.1", 0))
+        sock.listen()
+        server.listen("PLAINTEXT", sock)
+        broker = Broker(server, sock.getsockname()[1])
+        iterations = 0
+        try:
+            client = await broker.connect()
+            while Short.failures < 3:
+                iterations += 1
+                await asyncio.sleep(0.001)
+            await client.send(framed(b"served"))
+            assert await client.receive() == b"served"
+        finally:
+            await broker.stop()
+        assert iterations > 20, "it did not rest"
+
+    run(story())
+    assert "Connections cannot be accepted" in caplog.text
+
+
+def test_cached_files_are_closed_for_a_connection(run: Run) -> None:
+    class Short(socket.socket):
+        cached = 2
+
+        def accept(self) -> tuple[socket.socket, Any]:
+            if Short.cached:
+                raise OSError(errno.EMFILE, "Too many open files")
+            return super().accept()
+
+    def release() -> bool:
+        Short.cached -= 1
+        return True
+
+    async def story() -> None:
+        Short.cached = 2
+        server = Server(echo)
+        server.release_descriptor = release
+        sock = Short(socket.AF_INET, socket.SOCK_STREAM)
+        sock.bind(("127.0.0.1", 0))
+        sock.listen()
+        server.listen("PLAINTEXT", sock)
+        broker = Broker(server, sock.getsockname()[1])
+        client = await broker.connect()
+        await client.send(framed(b"served"))
+        assert await client.receive() == b"served"
+        await broker.stop()
+
+    run(story())
+
+
+@pytest.mark.parametrize(
+    ("limit", "logs", "connections"),
+    [(1024, 1, 700), (1024, 900, 31), (1024, 2000, -1038), (20_000, 1000, 16_000), (1 << 20, 10_000, 900_000)],
+)
+def test_connections_get_what_logs_do_not_need(limit: int, logs: int, connections: int) -> None:
+    cached = cached_segments(limit)
+    allowed = limit - reserved(limit, 30, logs, cached)
+    assert allowed >= connections
+    # With so many connections every log can open its files, and another sixteenth of the limit is left for more.
+    assert 30 + logs + WORKING + max(allowed, 0) <= limit or allowed < 0
 
 
 def test_storm_of_connections_leaves_nothing_behind(run: Run) -> None:

@@ -55,16 +55,16 @@ def test_limits_are_those_of_the_settings() -> None:
             {
                 "max.connections": "1",
                 "max.connections.per.ip": "2",
-                "max.connections.per.ip.overrides": "127.0.0.1:3, [::1]:4",
+                "max.connections.per.ip.overrides": "127.0.0.1:3, ::1:4",
                 "max.connection.creation.rate": "5",
                 "socket.request.max.bytes": "6000000",
-                "connections.max.idle.ms": "7",
-                "queued.max.request.bytes": "8",
+                "connections.max.idle.ms": "107",
+                "queued.max.request.bytes": "6000008",
                 "socket.listen.backlog.size": "9",
             }
         )
     )
-    assert limits == Limits(1, 2, {"127.0.0.1": 3, "::1": 4}, 5, 6000000, 7, 8, 7, 9)
+    assert limits == Limits(1, 2, {"127.0.0.1": 3, "::1": 4}, 5, 6000000, 107, 6000008, 107, 9)
     assert Limits.from_config(BrokerConfig({})) == Limits(max_buffered_bytes=DEFAULT_BUFFERED_BYTES)
 
 

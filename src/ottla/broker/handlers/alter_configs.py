@@ -9,9 +9,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ottla.broker.altering import sort_out
-from ottla.broker.answers import answer
-from ottla.common.completion import Completion
 from ottla.common.errors import ErrorCode, KafkaError
+from ottla.common.slices import Slices, result_of
 from ottla.metadata.image import BROKER_LOGGER
 from ottla.protocol.messages.alter_configs import (
     AlterConfigsRequest,
@@ -25,18 +24,19 @@ if TYPE_CHECKING:
     from ottla.broker.context import RequestContext
 
 
-def handle(broker: Broker, context: RequestContext, request: AlterConfigsRequest) -> Completion[AlterConfigsResponse]:
+def handle(broker: Broker, context: RequestContext, request: AlterConfigsRequest) -> Slices[AlterConfigsResponse]:
     """Replace the settings; what a resource does not name goes back to its default."""
-    request.resources, answered = sort_out(broker.node_id, request.resources, _is_done_here, _answer)
-
-    def succeeded(response: AlterConfigsResponse) -> AlterConfigsResponse:
-        response.responses += answered
-        return response
-
-    def failed(error: KafkaError) -> AlterConfigsResponse:
-        return AlterConfigsResponse(responses=[*(_answer(r, error) for r in request.resources), *answered])
-
-    return answer(broker.metadata.submit(lambda controller: controller.alter_configs(request)), succeeded, failed)
+    request.resources, answered = yield from sort_out(broker.node_id, request.resources, _is_done_here, _answer)
+    try:
+        decided = broker.metadata.submit(lambda controller: controller.alter_configs(request))
+        response = yield from result_of(decided)
+    except KafkaError as error:
+        response = AlterConfigsResponse(responses=[])
+        for resource in request.resources:
+            response.responses.append(_answer(resource, error))
+            yield
+    response.responses += answered
+    return response
 
 
 def _is_done_here(resource: AlterConfigsResource) -> bool:

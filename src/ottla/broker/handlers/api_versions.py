@@ -1,17 +1,19 @@
 """ApiVersions (18), versions 0-4: what this broker serves, and its features.
 
-KIP-511 (client software name), KIP-584 (features). A version that we do not know is answered by the dispatcher, in
-version 0. Produce is advertised from version 0, which is not served: librdkafka stops compressing otherwise
-(KAFKA-18659).
+KIP-511 (client software name), KIP-584 (features: finalized levels only as far as they are served here). A version
+that is unknown is answered by the dispatcher, in version 0. Produce is advertised from version 0, which is not served:
+librdkafka stops compressing otherwise (KAFKA-18659).
 """
 
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from ottla.broker.served import SERVED
+from ottla.broker.served import CONTROLLER_SERVED, SERVED
 from ottla.common.errors import ErrorCode
+from ottla.metadata.features import served_level
 from ottla.protocol.frames import Encoded
 from ottla.protocol.messages.api_versions import (
     ApiVersion,
@@ -42,15 +44,19 @@ def handle(broker: Broker, context: RequestContext, request: ApiVersionsRequest)
         context.connection.software_name = name
         context.connection.software_version = version
     # Each new connection asks, and a storm of them must not hold up the others.
-    image, question = broker.metadata.image, ("ApiVersions", context.api_version)
+    is_controller = broker.is_controller_listener(context.listener)
+    image, question = broker.metadata.image, ("ApiVersions", context.api_version, is_controller)
     answer = broker.kept_answers.get(image, question)
     if answer is None:
-        answer = Encoded(_describe(broker, context.api_version, image), context.api_version)
+        served = CONTROLLER_SERVED if is_controller else SERVED
+        answer = Encoded(_describe(broker, context.api_version, image, served), context.api_version)
         broker.kept_answers.keep(image, question, answer)
     return answer
 
 
-def _describe(broker: Broker, version: int, image: MetadataImage) -> ApiVersionsResponse:
+def _describe(
+    broker: Broker, version: int, image: MetadataImage, served: Mapping[int, tuple[int, int]]
+) -> ApiVersionsResponse:
     supported = [
         SupportedFeatureKey(name=name, min_version=low, max_version=high)
         for name, (low, high) in broker.supported_features.items()
@@ -58,20 +64,20 @@ def _describe(broker: Broker, version: int, image: MetadataImage) -> ApiVersions
     ]
     finalized = [
         FinalizedFeatureKey(name=name, min_version_level=level, max_version_level=level)
-        for name, level in image.features.items()
-        if level > 0
+        for name, finalized in image.features.items()
+        if (level := served_level(name, finalized)) > 0
     ]
     return ApiVersionsResponse(
-        api_keys=served_apis(),
+        api_keys=served_apis(served),
         supported_features=supported,
         finalized_features_epoch=image.offset,
         finalized_features=finalized,
     )
 
 
-def served_apis() -> list[ApiVersion]:
-    """Every API that this broker serves, with its versions."""
+def served_apis(served: Mapping[int, tuple[int, int]]) -> list[ApiVersion]:
+    """The APIs of `served`, with their versions."""
     return [
         ApiVersion(api_key=key, min_version=0 if key == PRODUCE else low, max_version=high)
-        for key, (low, high) in SERVED.items()
+        for key, (low, high) in served.items()
     ]

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ottla.broker.answers import answer, same
-from ottla.common.completion import Completion
 from ottla.common.errors import KafkaError
+from ottla.common.slices import Slices, result_of
 from ottla.protocol.messages.create_partitions import (
     CreatePartitionsRequest,
     CreatePartitionsResponse,
@@ -20,14 +19,15 @@ if TYPE_CHECKING:
 
 def handle(
     broker: Broker, context: RequestContext, request: CreatePartitionsRequest
-) -> Completion[CreatePartitionsResponse]:
+) -> Slices[CreatePartitionsResponse]:
     """Add the partitions; answered once they are durable and their logs are open."""
-
-    def failed(error: KafkaError) -> CreatePartitionsResponse:
-        results = [
-            CreatePartitionsTopicResult(name=topic.name, error_code=error.code, error_message=error.message)
-            for topic in request.topics
-        ]
+    try:
+        return (yield from result_of(broker.metadata.submit(lambda controller: controller.create_partitions(request))))
+    except KafkaError as error:
+        results = []
+        for topic in request.topics:
+            results.append(
+                CreatePartitionsTopicResult(name=topic.name, error_code=error.code, error_message=error.message)
+            )
+            yield
         return CreatePartitionsResponse(results=results)
-
-    return answer(broker.metadata.submit(lambda controller: controller.create_partitions(request)), same, failed)

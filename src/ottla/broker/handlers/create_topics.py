@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ottla.broker.answers import answer, same
-from ottla.common.completion import Completion
+from ottla.broker.controller_log import log_results
 from ottla.common.errors import KafkaError
+from ottla.common.slices import Slices, result_of
 from ottla.protocol.messages.create_topics import CreatableTopicResult, CreateTopicsRequest, CreateTopicsResponse
 
 if TYPE_CHECKING:
@@ -17,12 +17,20 @@ if TYPE_CHECKING:
     from ottla.broker.context import RequestContext
 
 
-def handle(broker: Broker, context: RequestContext, request: CreateTopicsRequest) -> Completion[CreateTopicsResponse]:
+def handle(broker: Broker, context: RequestContext, request: CreateTopicsRequest) -> Slices[CreateTopicsResponse]:
     """Create the topics, or with `validate_only` say what would happen."""
-
-    def failed(error: KafkaError) -> CreateTopicsResponse:
-        names = dict.fromkeys(topic.name for topic in request.topics)
-        results = [CreatableTopicResult(name=n, error_code=error.code, error_message=error.message) for n in names]
-        return CreateTopicsResponse(topics=results)
-
-    return answer(broker.metadata.submit(lambda controller: controller.create_topics(request)), same, failed)
+    try:
+        response = yield from result_of(broker.metadata.submit(lambda controller: controller.create_topics(request)))
+    except KafkaError as error:
+        results: dict[str, CreatableTopicResult] = {}
+        for topic in request.topics:
+            result = CreatableTopicResult(name=topic.name, error_code=error.code, error_message=error.message)
+            results.setdefault(topic.name, result)
+            yield
+        return CreateTopicsResponse(topics=list(results.values()))
+    log_results(
+        broker.node_id,
+        "CreateTopics",
+        ((topic.name, topic.error_code, topic.error_message) for topic in response.topics),
+    )
+    return response

@@ -5,10 +5,11 @@ A group with members is refused with NON_EMPTY_GROUP; its offsets go with the gr
 
 from __future__ import annotations
 
+from collections import deque
 from typing import TYPE_CHECKING
 
-from ottla.broker.answers import gather
 from ottla.common.completion import Completion
+from ottla.common.slices import Slices, result_of
 from ottla.coordinators.group import DeleteGroup
 from ottla.protocol.messages.delete_groups import DeletableGroupResult, DeleteGroupsRequest, DeleteGroupsResponse
 
@@ -17,11 +18,19 @@ if TYPE_CHECKING:
     from ottla.broker.context import RequestContext
 
 
-def handle(broker: Broker, _context: RequestContext, request: DeleteGroupsRequest) -> Completion[DeleteGroupsResponse]:
-    """Tell the shard of each group. A name that comes twice counts once."""
-    asked = [broker.groups.submit(name, DeleteGroup(name)) for name in dict.fromkeys(request.groups_names)]
-
-    def respond(results: list[DeletableGroupResult]) -> DeleteGroupsResponse:
-        return DeleteGroupsResponse(results=results)
-
-    return gather(asked, respond)
+def handle(broker: Broker, _context: RequestContext, request: DeleteGroupsRequest) -> Slices[DeleteGroupsResponse]:
+    """Ask the shard of each group. A name that comes twice counts once."""
+    results = []
+    asked: deque[Completion[DeletableGroupResult | None]] = deque()
+    names = list(dict.fromkeys(request.groups_names))
+    for name in names:
+        asked.append(broker.groups.submit(name, DeleteGroup(name)))
+        yield
+    for name in names:
+        result = yield from result_of(asked.popleft())
+        while result is None:  # a part of its offsets was deleted
+            result = yield from result_of(broker.groups.submit(name, DeleteGroup(name)))
+            yield
+        results.append(result)
+        yield
+    return DeleteGroupsResponse(results=results)

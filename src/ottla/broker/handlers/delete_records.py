@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ottla.common.completion import Completion
 from ottla.common.errors import ErrorCode, KafkaError
 from ottla.common.ids import INTERNAL_TOPICS
+from ottla.common.slices import Slices, result_of
 from ottla.protocol.messages.delete_records import (
     DeleteRecordsPartition,
     DeleteRecordsPartitionResult,
@@ -24,24 +24,22 @@ if TYPE_CHECKING:
     from ottla.broker.context import RequestContext
 
 
-def handle(broker: Broker, context: RequestContext, request: DeleteRecordsRequest) -> Completion[DeleteRecordsResponse]:
+def handle(broker: Broker, context: RequestContext, request: DeleteRecordsRequest) -> Slices[DeleteRecordsResponse]:
     """Answer each partition with its new low watermark, once that is on disk."""
-    response = DeleteRecordsResponse(
-        topics=[
-            DeleteRecordsTopicResult(
-                name=topic.name, partitions=[_delete(broker, topic.name, wanted) for wanted in topic.partitions]
-            )
-            for topic in request.topics
-        ]
-    )
-
-    def written(_: None) -> DeleteRecordsResponse:
-        for topic in response.topics:
-            for result in topic.partitions:
-                _confirm(broker, topic.name, result)
-        return response
-
-    return broker.flush_threads.run(broker.logs.checkpoint).then(written)
+    topics = []
+    for topic in request.topics:
+        results = []
+        for wanted in topic.partitions:
+            results.append(_delete(broker, topic.name, wanted))
+            yield
+        topics.append(DeleteRecordsTopicResult(name=topic.name, partitions=results))
+        yield
+    yield from result_of(broker.flush_threads.run(broker.logs.checkpoint))
+    for answer in topics:
+        for result in answer.partitions:
+            _confirm(broker, answer.name, result)
+            yield
+    return DeleteRecordsResponse(topics=topics)
 
 
 def _confirm(broker: Broker, topic: str, result: DeleteRecordsPartitionResult) -> None:

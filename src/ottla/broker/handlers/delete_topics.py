@@ -5,12 +5,13 @@
 
 from __future__ import annotations
 
+from itertools import chain
 from typing import TYPE_CHECKING
 
-from ottla.broker.answers import answer, same
-from ottla.common.completion import Completion
+from ottla.broker.controller_log import log_results
 from ottla.common.errors import KafkaError
-from ottla.common.ids import ZERO_UUID
+from ottla.common.ids import ZERO_UUID, uuid_to_text
+from ottla.common.slices import Slices, result_of
 from ottla.protocol.messages.delete_topics import DeletableTopicResult, DeleteTopicsRequest, DeleteTopicsResponse
 
 if TYPE_CHECKING:
@@ -18,17 +19,27 @@ if TYPE_CHECKING:
     from ottla.broker.context import RequestContext
 
 
-def handle(broker: Broker, context: RequestContext, request: DeleteTopicsRequest) -> Completion[DeleteTopicsResponse]:
+def handle(broker: Broker, context: RequestContext, request: DeleteTopicsRequest) -> Slices[DeleteTopicsResponse]:
     """Delete the topics; their files go once the log's delay has passed."""
-
-    def failed(error: KafkaError) -> DeleteTopicsResponse:
-        asked = [(name, ZERO_UUID) for name in request.topic_names]
-        results = [
-            DeletableTopicResult(name=name, topic_id=topic_id, error_code=error.code, error_message=error.message)
-            for name, topic_id in [*asked, *((topic.name, topic.topic_id) for topic in request.topics)]
-        ]
-        return DeleteTopicsResponse(responses=results)
-
-    return answer(
-        broker.metadata.submit(lambda controller: controller.delete_topics(request, context.api_version)), same, failed
+    version = context.api_version
+    try:
+        deleted = broker.metadata.submit(lambda controller: controller.delete_topics(request, version))
+        response = yield from result_of(deleted)
+    except KafkaError as error:
+        asked = chain(
+            ((name, ZERO_UUID) for name in request.topic_names),
+            ((topic.name, topic.topic_id) for topic in request.topics),
+        )
+        refused = []
+        for name, topic_id in asked:
+            refused.append(
+                DeletableTopicResult(name=name, topic_id=topic_id, error_code=error.code, error_message=error.message)
+            )
+            yield
+        return DeleteTopicsResponse(responses=refused)
+    results = (
+        (topic.name or uuid_to_text(topic.topic_id), topic.error_code, topic.error_message)
+        for topic in response.responses
     )
+    log_results(broker.node_id, "DeleteTopics", results)
+    return response

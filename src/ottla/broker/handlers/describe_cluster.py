@@ -1,4 +1,7 @@
-"""DescribeCluster (60), versions 0-2: brokers as clients of this listener reach them. KIP-700, KIP-919, KIP-1073."""
+"""DescribeCluster (60), versions 0-2: the nodes as clients of this listener reach them. KIP-700, KIP-919, KIP-1073.
+
+On a controller's listener the nodes are the controllers.
+"""
 
 from __future__ import annotations
 
@@ -17,21 +20,44 @@ if TYPE_CHECKING:
     from ottla.broker.context import RequestContext
 
 BROKERS, CONTROLLERS = 1, 2
+_NAMES = {BROKERS: "BROKER", CONTROLLERS: "CONTROLLER"}
 
 
 def handle(broker: Broker, context: RequestContext, request: DescribeClusterRequest) -> DescribeClusterResponse:
-    """List the brokers; this is no controller's endpoint."""
-    if request.endpoint_type != BROKERS:
+    """List the nodes of the kind that this listener belongs to; the client must ask for that kind."""
+    kind = CONTROLLERS if broker.is_controller_listener(context.listener) else BROKERS
+    if request.endpoint_type != kind:
         code, message = ErrorCode.UNSUPPORTED_ENDPOINT_TYPE, f"Unsupported endpoint type {request.endpoint_type}"
-        if request.endpoint_type == CONTROLLERS:
+        if request.endpoint_type in _NAMES:
             code = ErrorCode.MISMATCHED_ENDPOINT_TYPE
-            message = "The request was sent to an endpoint of type BROKER, but we wanted an endpoint of type CONTROLLER"
+            message = (
+                f"The request was sent to an endpoint of type {_NAMES[kind]}, but we wanted an endpoint of type"
+                f" {_NAMES[request.endpoint_type]}"
+            )
         return DescribeClusterResponse(error_code=code, error_message=message)
-    brokers = []
+    if kind == CONTROLLERS:
+        nodes = _controllers(broker, context.listener)
+    else:
+        nodes = _brokers(broker, context.listener, include_fenced=request.include_fenced_brokers)
+    response = DescribeClusterResponse(
+        error_code=ErrorCode.NONE,
+        error_message=None,
+        endpoint_type=kind,
+        cluster_id=broker.cluster_id,
+        controller_id=broker.node_id,
+        brokers=nodes,
+    )
+    if request.include_cluster_authorized_operations:
+        response.cluster_authorized_operations = operations.CLUSTER_OPERATIONS
+    return response
+
+
+def _brokers(broker: Broker, listener: str, *, include_fenced: bool) -> list[DescribeClusterBroker]:
+    found = []
     for node_id, registered in broker.metadata.image.brokers.items():
-        endpoint = registered.endpoint(context.listener)
-        if endpoint is not None and (request.include_fenced_brokers or not registered.fenced):
-            brokers.append(
+        endpoint = broker.endpoint(node_id, listener)
+        if endpoint is not None and (include_fenced or not registered.fenced):
+            found.append(
                 DescribeClusterBroker(
                     broker_id=node_id,
                     host=endpoint.host,
@@ -40,14 +66,13 @@ def handle(broker: Broker, context: RequestContext, request: DescribeClusterRequ
                     is_fenced=registered.fenced,
                 )
             )
-    response = DescribeClusterResponse(
-        error_code=ErrorCode.NONE,
-        error_message=None,
-        endpoint_type=BROKERS,
-        cluster_id=broker.cluster_id,
-        controller_id=broker.node_id,
-        brokers=brokers,
-    )
-    if request.include_cluster_authorized_operations:
-        response.cluster_authorized_operations = operations.CLUSTER_OPERATIONS
-    return response
+    return found
+
+
+def _controllers(broker: Broker, listener: str) -> list[DescribeClusterBroker]:
+    """This node, which is the only controller."""
+    return [
+        DescribeClusterBroker(broker_id=broker.node_id, host=endpoint.host, port=endpoint.port)
+        for endpoint in broker.controller_endpoints
+        if endpoint.name == listener
+    ]

@@ -6,15 +6,18 @@ never shown.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import TYPE_CHECKING
+from collections.abc import Hashable, Mapping
+from typing import TYPE_CHECKING, TypeAlias
 
 from ottla.broker import loggers
-from ottla.broker.config_rules import check_is_this_node
+from ottla.broker.answers import check_answer_size
+from ottla.broker.config_rules import check_describes_this_node
 from ottla.common.errors import ErrorCode, KafkaError
 from ottla.common.ids import validate_topic_name
-from ottla.config import Resolved, resolve_broker, resolve_broker_default, resolve_group, resolve_topic
+from ottla.common.slices import Slices
+from ottla.config import Resolved, resolve_broker, resolve_broker_default, resolve_group
 from ottla.metadata.image import BROKER, BROKER_LOGGER, CLIENT_METRICS, GROUP, TOPIC
+from ottla.protocol.elements import Elements
 from ottla.protocol.messages.describe_configs import (
     DescribeConfigsRequest,
     DescribeConfigsResource,
@@ -29,110 +32,162 @@ if TYPE_CHECKING:
     from ottla.broker.context import RequestContext
 
 DEFAULT_SOURCE, LOGGER_SOURCE, CLIENT_METRICS_SOURCE = 5, 6, 7
-STRING, INT, LIST = 2, 3, 7
+UNKNOWN, INT, LIST = 0, 3, 7
 # KIP-714; kept for data that other software wrote, and without effect here.
 _CLIENT_METRICS_DEFAULTS = {"interval.ms": "300000", "match": "", "metrics": ""}
 _CLIENT_METRICS_TYPES = {"interval.ms": INT, "match": LIST, "metrics": LIST}
 
 
-def handle(broker: Broker, context: RequestContext, request: DescribeConfigsRequest) -> DescribeConfigsResponse:
+def handle(broker: Broker, context: RequestContext, request: DescribeConfigsRequest) -> Slices[DescribeConfigsResponse]:
     """Describe each resource, or say why not."""
+    describer = _Describer(broker, request, context.api_version)
     results = []
+    size = 0
     for resource in request.resources:
+        yield
         result = DescribeConfigsResult(
             error_code=ErrorCode.NONE,
-            error_message=None,
+            error_message="",
             resource_type=resource.resource_type,
             resource_name=resource.resource_name,
         )
         try:
-            entries = _describe(broker, resource)
+            configs = describer.describe(resource)
         except KafkaError as error:
-            result.error_code, result.error_message = error.code, error.message
+            result.error_code, result.error_message = error.code, error.message or ""
         else:
-            wanted = resource.configuration_keys
-            # An empty list of names asks for all, as in Kafka.
-            result.configs = [entry for entry in entries if not wanted or entry.name in wanted]
-            _trim(result.configs, request)
+            result.configs = configs.as_list()
+            size += configs.size
+            check_answer_size(size)
         results.append(result)
     return DescribeConfigsResponse(results=results)
 
 
-def _trim(entries: list[DescribeConfigsResourceResult], request: DescribeConfigsRequest) -> None:
-    for entry in entries:
-        if not request.include_synonyms:
-            entry.synonyms = []
-        if not request.include_documentation:
-            entry.documentation = None
+_Rows: TypeAlias = list[DescribeConfigsResourceResult]
 
 
-def _describe(broker: Broker, resource: DescribeConfigsResource) -> list[DescribeConfigsResourceResult]:
-    kind, name = resource.resource_type, resource.resource_name
-    image = broker.metadata.image
-    own, cluster = image.config(BROKER, str(broker.node_id)), image.config(BROKER, "")
-    if kind == TOPIC:
-        validate_topic_name(name)
-        if name not in image.topics_by_name:
-            raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
-        return _rows(resolve_topic(image.config(TOPIC, name), own, cluster, broker.config), dynamic=True)
-    if kind == BROKER:
-        if not name:
-            return _rows(resolve_broker_default(cluster), dynamic=False)
-        check_is_this_node(broker.node_id, name)
-        return _rows(resolve_broker(own, cluster, broker.config), dynamic=False)
-    if kind == BROKER_LOGGER:
-        check_is_this_node(broker.node_id, name)
-        return [_row(logger, level, LOGGER_SOURCE, STRING) for logger, level in loggers.levels().items()]
-    if kind == CLIENT_METRICS:
-        if not name:
-            raise KafkaError(ErrorCode.INVALID_REQUEST, "Client metrics subscription name must not be empty")
-        return _client_metrics(image.config(CLIENT_METRICS, name))
-    if kind == GROUP:
-        if not name:
-            raise KafkaError(ErrorCode.INVALID_REQUEST, "Group name must not be empty")
-        return _rows(resolve_group(image.config(GROUP, name), own, cluster, broker.config), dynamic=True)
-    raise KafkaError(ErrorCode.INVALID_REQUEST, f"Unsupported resource type: {kind}")
+class _Describer:
+    """Describes the resources of one request in one image; what several of them have in common is encoded once."""
 
+    def __init__(self, broker: Broker, request: DescribeConfigsRequest, version: int) -> None:
+        self._broker = broker
+        self._image = image = broker.metadata.image
+        self._own, self._cluster = image.config(BROKER, str(broker.node_id)), image.config(BROKER, "")
+        self._topics = broker.topic_resolver(image)
+        self._version = version
+        self._synonyms = request.include_synonyms
+        self._documentation = request.include_documentation
+        self._rows: dict[tuple[int, str | None], _Rows] = {}
+        self._encoded: dict[Hashable, Elements[DescribeConfigsResourceResult]] = {}
 
-def _rows(resolved: Mapping[str, Resolved], *, dynamic: bool) -> list[DescribeConfigsResourceResult]:
-    return [
-        DescribeConfigsResourceResult(
+    def describe(self, resource: DescribeConfigsResource) -> Elements[DescribeConfigsResourceResult]:
+        """The settings of the resource that are asked for. An empty list of names asks for all, as in Kafka."""
+        kind, name = resource.resource_type, resource.resource_name
+        shared = self._check(kind, name)
+        wanted = frozenset(resource.configuration_keys or ())
+        key = (kind, shared, wanted)
+        encoded = self._encoded.get(key)
+        if encoded is None:
+            rows = [row for row in self._rows_of(kind, name, shared) if not wanted or row.name in wanted]
+            encoded = self._encoded[key] = Elements(DescribeConfigsResponse, self._version, rows)
+        return encoded
+
+    def _check(self, kind: int, name: str) -> str | None:
+        """Raise KafkaError unless there is such a resource; None if its settings are those of others, else its name."""
+        if kind == TOPIC:
+            validate_topic_name(name)
+            if name not in self._image.topics_by_name:
+                raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+        elif kind in (BROKER, BROKER_LOGGER):
+            if kind == BROKER_LOGGER:
+                check_describes_this_node(self._broker.node_id, name, "")
+            elif name:
+                check_describes_this_node(self._broker.node_id, name, " or empty string,")
+            return name
+        elif kind == CLIENT_METRICS:
+            if not name:
+                raise KafkaError(ErrorCode.INVALID_REQUEST, "Client metrics subscription name must not be empty")
+        elif kind == GROUP:
+            if not name:
+                raise KafkaError(ErrorCode.INVALID_REQUEST, "Group name must not be empty")
+        else:
+            raise KafkaError(ErrorCode.INVALID_REQUEST, f"Unsupported resource type: {kind}")
+        return name if self._image.config(kind, name) else None
+
+    def _rows_of(self, kind: int, name: str, shared: str | None) -> _Rows:
+        key = (kind, shared)
+        rows = self._rows.get(key)
+        if rows is None:
+            rows = self._make_rows(kind, name)
+            if shared is None or kind in (BROKER, BROKER_LOGGER):
+                self._rows[key] = rows
+        return rows
+
+    def _make_rows(self, kind: int, name: str) -> _Rows:
+        image, config = self._image, self._broker.config
+        if kind == TOPIC:
+            return self._of_settings(self._topics.resolve(image.config(TOPIC, name)), dynamic=True)
+        if kind == BROKER and not name:
+            return self._of_settings(resolve_broker_default(self._cluster), dynamic=False)
+        if kind == BROKER:
+            return self._of_settings(resolve_broker(self._own, self._cluster, config), dynamic=False)
+        if kind == GROUP:
+            resolved = resolve_group(image.config(GROUP, name), self._own, self._cluster, config)
+            return self._of_settings(resolved, dynamic=True)
+        if kind == BROKER_LOGGER:
+            return [_logger(name, level) for name, level in loggers.levels().items()]
+        configs = image.config(CLIENT_METRICS, name)
+        return [
+            self._of_text(
+                key,
+                configs.get(key, default),
+                CLIENT_METRICS_SOURCE if key in configs else DEFAULT_SOURCE,
+                _CLIENT_METRICS_TYPES[key],
+            )
+            for key, default in _CLIENT_METRICS_DEFAULTS.items()
+        ]
+
+    def _of_settings(self, resolved: Mapping[str, Resolved], *, dynamic: bool) -> _Rows:
+        return [
+            DescribeConfigsResourceResult(
+                name=name,
+                value=entry.text,
+                read_only=not dynamic and entry.is_read_only,
+                config_source=int(entry.source),
+                is_sensitive=entry.is_sensitive,
+                synonyms=[
+                    DescribeConfigsSynonym(name=synonym.name, value=synonym.text, source=int(synonym.source))
+                    for synonym in (entry.synonyms if self._synonyms else ())
+                ],
+                config_type=entry.setting.type_code,
+                documentation=entry.setting.doc if self._documentation else None,
+            )
+            for name, entry in resolved.items()
+        ]
+
+    def _of_text(self, name: str, value: str, source: int, config_type: int) -> DescribeConfigsResourceResult:
+        synonyms = [DescribeConfigsSynonym(name=name, value=value, source=source)] if self._synonyms else []
+        return DescribeConfigsResourceResult(
             name=name,
-            value=entry.text,
-            read_only=not dynamic and entry.is_read_only,
-            config_source=int(entry.source),
-            is_sensitive=entry.is_sensitive,
-            synonyms=[
-                DescribeConfigsSynonym(name=synonym.name, value=synonym.text, source=int(synonym.source))
-                for synonym in entry.synonyms
-            ],
-            config_type=entry.setting.type_code,
-            documentation=entry.setting.doc,
+            value=value,
+            read_only=False,
+            config_source=source,
+            is_sensitive=False,
+            synonyms=synonyms,
+            config_type=config_type,
+            documentation=None,
         )
-        for name, entry in resolved.items()
-    ]
 
 
-def _row(name: str, value: str, source: int, config_type: int) -> DescribeConfigsResourceResult:
+def _logger(name: str, level: str) -> DescribeConfigsResourceResult:
+    """A log level as Kafka shows it: without a type, synonyms and documentation."""
     return DescribeConfigsResourceResult(
         name=name,
-        value=value,
+        value=level,
         read_only=False,
-        config_source=source,
+        config_source=LOGGER_SOURCE,
         is_sensitive=False,
-        synonyms=[DescribeConfigsSynonym(name=name, value=value, source=source)],
-        config_type=config_type,
-        documentation=None,
+        synonyms=[],
+        config_type=UNKNOWN,
+        documentation="",
     )
-
-
-def _client_metrics(configs: Mapping[str, str]) -> list[DescribeConfigsResourceResult]:
-    return [
-        _row(
-            name,
-            configs.get(name, default),
-            CLIENT_METRICS_SOURCE if name in configs else DEFAULT_SOURCE,
-            _CLIENT_METRICS_TYPES[name],
-        )
-        for name, default in _CLIENT_METRICS_DEFAULTS.items()
-    ]

@@ -5,13 +5,14 @@ Before version 6 a group that does not exist is Dead, without an error.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
-from ottla.broker.answers import gather
+from ottla.broker.answers import check_answer_size
 from ottla.broker.operations import GROUP_OPERATIONS
-from ottla.common.completion import Completion
 from ottla.common.errors import ErrorCode
+from ottla.common.slices import Slices, result_of
 from ottla.coordinators.group import DescribeGroup
+from ottla.protocol.elements import encode_element
 from ottla.protocol.messages.describe_groups import DescribedGroup, DescribeGroupsRequest, DescribeGroupsResponse
 
 if TYPE_CHECKING:
@@ -19,18 +20,26 @@ if TYPE_CHECKING:
     from ottla.broker.context import RequestContext
 
 
-def handle(
-    broker: Broker, context: RequestContext, request: DescribeGroupsRequest
-) -> Completion[DescribeGroupsResponse]:
-    """Ask the shard of each group; the answers are in the order of the questions."""
+def handle(broker: Broker, context: RequestContext, request: DescribeGroupsRequest) -> Slices[DescribeGroupsResponse]:
+    """Ask the shard of each group; the answers are in the order of the questions.
+
+    A group that is named several times is described once, and its bytes are repeated, as Kafka repeats its answer.
+    """
     version = context.api_version
-    asked = [broker.groups.submit(name, DescribeGroup(name), api_version=version) for name in request.groups]
+    described: dict[str, bytes] = {}
+    size = 0
+    for name in request.groups:
+        yield
+        if name not in described:
+            described[name] = yield from _describe(broker, name, version, request.include_authorized_operations)
+        size += len(described[name])
+        check_answer_size(size)
+    groups = [described[name] for name in request.groups]
+    return DescribeGroupsResponse(groups=cast("list[DescribedGroup]", groups))
 
-    def respond(groups: list[DescribedGroup]) -> DescribeGroupsResponse:
-        if request.include_authorized_operations:
-            for group in groups:
-                if group.error_code == ErrorCode.NONE:
-                    group.authorized_operations = GROUP_OPERATIONS
-        return DescribeGroupsResponse(groups=groups)
 
-    return gather(asked, respond)
+def _describe(broker: Broker, name: str, version: int, include_operations: bool) -> Slices[bytes]:
+    group: DescribedGroup = yield from result_of(broker.groups.submit(name, DescribeGroup(name), api_version=version))
+    if include_operations and group.error_code == ErrorCode.NONE:
+        group.authorized_operations = GROUP_OPERATIONS
+    return encode_element(DescribeGroupsResponse, version, group)

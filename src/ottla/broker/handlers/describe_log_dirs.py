@@ -7,6 +7,7 @@ from collections import defaultdict
 from typing import TYPE_CHECKING
 
 from ottla.common.errors import ErrorCode
+from ottla.common.slices import Slices
 from ottla.protocol.messages.describe_log_dirs import (
     DescribeLogDirsPartition,
     DescribeLogDirsRequest,
@@ -20,14 +21,20 @@ if TYPE_CHECKING:
     from ottla.broker.context import RequestContext
 
 
-def handle(broker: Broker, context: RequestContext, request: DescribeLogDirsRequest) -> DescribeLogDirsResponse:
+def handle(broker: Broker, context: RequestContext, request: DescribeLogDirsRequest) -> Slices[DescribeLogDirsResponse]:
     """Describe every directory; its topics are those asked for, or all."""
     asked: set[tuple[str, int]] | None = None
     if request.topics is not None:
-        asked = {(topic.topic, index) for topic in request.topics for index in topic.partitions}
+        asked = set()
+        for wanted in request.topics:
+            for index in wanted.partitions:
+                asked.add((wanted.topic, index))
+                yield
     sizes: dict[str, dict[str, list[DescribeLogDirsPartition]]] = defaultdict(lambda: defaultdict(list))
-    broker.partitions.open_all()
-    for partition in broker.partitions:
+    while broker.partitions.open_some():
+        yield
+    for partition in tuple(broker.partitions):
+        yield
         topic, index = partition.topic_partition
         if asked is None or (topic, index) in asked:
             sizes[partition.log.home.path][topic].append(

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
+from ottla.broker.answers import check_answer_size
 from ottla.common.errors import KafkaError
 from ottla.common.ids import validate_topic_name
+from ottla.common.slices import Slices
+from ottla.protocol.elements import encode_element
 from ottla.protocol.messages.describe_producers import (
     DescribeProducersRequest,
     DescribeProducersResponse,
@@ -19,16 +22,28 @@ if TYPE_CHECKING:
     from ottla.broker.context import RequestContext
 
 
-def handle(broker: Broker, context: RequestContext, request: DescribeProducersRequest) -> DescribeProducersResponse:
-    """Answer each partition by itself."""
-    return DescribeProducersResponse(
-        topics=[
-            TopicResponse(
-                name=topic.name, partitions=[_describe(broker, topic.name, index) for index in topic.partition_indexes]
-            )
-            for topic in request.topics
-        ]
-    )
+def handle(
+    broker: Broker, context: RequestContext, request: DescribeProducersRequest
+) -> Slices[DescribeProducersResponse]:
+    """Answer each partition by itself; one that is named several times is described once, its bytes are repeated."""
+    described: dict[tuple[str, int], bytes] = {}
+    topics = []
+    size = 0
+    for topic in request.topics:
+        partitions = []
+        for index in topic.partition_indexes:
+            encoded = described.get((topic.name, index))
+            if encoded is None:
+                answer = _describe(broker, topic.name, index)
+                encoded = encode_element(DescribeProducersResponse, context.api_version, answer)
+                described[topic.name, index] = encoded
+            size += len(encoded)
+            check_answer_size(size)
+            partitions.append(encoded)
+            yield
+        topics.append(TopicResponse(name=topic.name, partitions=cast("list[PartitionResponse]", partitions)))
+        yield
+    return DescribeProducersResponse(topics=topics)
 
 
 def _describe(broker: Broker, topic: str, index: int) -> PartitionResponse:

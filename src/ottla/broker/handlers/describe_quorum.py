@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from ottla.common.errors import ErrorCode
 from ottla.common.ids import METADATA_TOPIC
+from ottla.common.slices import Slices
 from ottla.protocol.messages.describe_quorum import (
     DescribeQuorumRequest,
     DescribeQuorumResponse,
@@ -22,11 +23,13 @@ if TYPE_CHECKING:
     from ottla.broker.metadata_log import QuorumDescription
 
 
-def handle(broker: Broker, context: RequestContext, request: DescribeQuorumRequest) -> DescribeQuorumResponse:
+def handle(broker: Broker, context: RequestContext, request: DescribeQuorumRequest) -> Slices[DescribeQuorumResponse]:
     """Describe partition 0 of the metadata topic; there is no other quorum, and who asks for more gets nothing."""
-    asked = [(topic.topic_name, part.partition_index) for topic in request.topics for part in topic.partitions]
+    asked = [(topic.topic_name, part.partition_index) for topic in request.topics for part in topic.partitions[:2]]
     if asked != [(METADATA_TOPIC, 0)]:
-        return DescribeQuorumResponse(error_code=ErrorCode.NONE, error_message=None, topics=_unknown(request))
+        return DescribeQuorumResponse(
+            error_code=ErrorCode.NONE, error_message=None, topics=(yield from _unknown(request))
+        )
     quorum = broker.metadata.describe_quorum()
     return DescribeQuorumResponse(
         error_code=ErrorCode.NONE,
@@ -36,21 +39,22 @@ def handle(broker: Broker, context: RequestContext, request: DescribeQuorumReque
     )
 
 
-def _unknown(request: DescribeQuorumRequest) -> list[ResponseTopicData]:
-    return [
-        ResponseTopicData(
-            topic_name=topic.topic_name,
-            partitions=[
+def _unknown(request: DescribeQuorumRequest) -> Slices[list[ResponseTopicData]]:
+    topics = []
+    for topic in request.topics:
+        partitions = []
+        for part in topic.partitions:
+            partitions.append(
                 ResponsePartitionData(
                     partition_index=part.partition_index,
                     error_code=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
                     error_message="This server does not host this topic-partition.",
                 )
-                for part in topic.partitions
-            ],
-        )
-        for topic in request.topics
-    ]
+            )
+            yield
+        topics.append(ResponseTopicData(topic_name=topic.topic_name, partitions=partitions))
+        yield
+    return topics
 
 
 def _partition(quorum: QuorumDescription) -> ResponsePartitionData:
@@ -78,7 +82,6 @@ def _partition(quorum: QuorumDescription) -> ResponsePartitionData:
 def _nodes(broker: Broker, quorum: QuorumDescription) -> list[Node]:
     """Where the voters are reached as controllers; a node without a controller listener has no such place."""
     listeners = [
-        Listener(name=listener.name, host=listener.host or "localhost", port=listener.port)
-        for listener in broker.config.controller_listeners
+        Listener(name=endpoint.name, host=endpoint.host, port=endpoint.port) for endpoint in broker.controller_endpoints
     ]
     return [Node(node_id=voter.replica_id, listeners=listeners) for voter in quorum.voters]

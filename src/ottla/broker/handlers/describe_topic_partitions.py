@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import TYPE_CHECKING
 
 from ottla.broker import operations
 from ottla.common.errors import ErrorCode, KafkaError
 from ottla.common.ids import INTERNAL_TOPICS, validate_topic_name
+from ottla.common.slices import Slices, sort_in_slices
 from ottla.protocol.messages.describe_topic_partitions import (
     DescribeTopicPartitionsRequest,
     DescribeTopicPartitionsResponse,
@@ -25,23 +27,24 @@ LIMIT_SETTING = "max.request.partition.size.limit"
 
 def handle(
     broker: Broker, context: RequestContext, request: DescribeTopicPartitionsRequest
-) -> DescribeTopicPartitionsResponse:
+) -> Slices[DescribeTopicPartitionsResponse]:
     """Describe topics in the order of their names, from the cursor on, up to the limit of partitions."""
     if _is_invalid(request):
         code, allowed = ErrorCode.INVALID_REQUEST, operations.NOT_REQUESTED
         return _page([_failed(topic.name, code, allowed) for topic in request.topics], None)
     image = broker.metadata.image
     fetch_all = not request.topics
-    names = sorted(image.topics_by_name if fetch_all else {topic.name for topic in request.topics})
+    asked: Collection[str] = image.topics_by_name if fetch_all else {topic.name: None for topic in request.topics}
     first_index = 0
     if request.cursor is not None:
-        first_index = request.cursor.partition_index
-        names = [name for name in names if name >= request.cursor.topic_name]
-        if not names or names[0] != request.cursor.topic_name:
-            first_index = 0  # the topic is gone: go on with the next one
+        asked = [name for name in asked if name >= request.cursor.topic_name]
+        if request.cursor.topic_name in asked:  # else the topic is gone: go on with the next one
+            first_index = request.cursor.partition_index
+    names = yield from sort_in_slices(asked)
     left = max(1, min(request.response_partition_limit, broker.config.int(LIMIT_SETTING)))
     topics = []
     for name in names:
+        yield
         topic = image.topics_by_name.get(name)
         if topic is None:
             topics.append(_unknown(name))

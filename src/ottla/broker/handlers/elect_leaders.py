@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ottla.broker.answers import answer, same
-from ottla.common.completion import Completion
 from ottla.common.errors import KafkaError
+from ottla.common.slices import Slices, result_of
 from ottla.protocol.messages.elect_leaders import (
     ElectLeadersRequest,
     ElectLeadersResponse,
@@ -19,20 +18,17 @@ if TYPE_CHECKING:
     from ottla.broker.context import RequestContext
 
 
-def handle(broker: Broker, context: RequestContext, request: ElectLeadersRequest) -> Completion[ElectLeadersResponse]:
+def handle(broker: Broker, context: RequestContext, request: ElectLeadersRequest) -> Slices[ElectLeadersResponse]:
     """Elect leaders of the named partitions, or of all."""
-
-    def failed(error: KafkaError) -> ElectLeadersResponse:
-        results = [
-            ReplicaElectionResult(
-                topic=topic.topic,
-                partition_result=[
-                    PartitionResult(partition_id=index, error_code=error.code, error_message=error.message)
-                    for index in topic.partitions
-                ],
-            )
-            for topic in request.topic_partitions or ()
-        ]
+    try:
+        return (yield from result_of(broker.metadata.submit(lambda controller: controller.elect_leaders(request))))
+    except KafkaError as error:
+        results = []
+        for topic in request.topic_partitions or ():
+            rows = []
+            for index in topic.partitions:
+                rows.append(PartitionResult(partition_id=index, error_code=error.code, error_message=error.message))
+                yield
+            results.append(ReplicaElectionResult(topic=topic.topic, partition_result=rows))
+            yield
         return ElectLeadersResponse(error_code=error.code, replica_election_results=results)
-
-    return answer(broker.metadata.submit(lambda controller: controller.elect_leaders(request)), same, failed)

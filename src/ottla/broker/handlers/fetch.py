@@ -7,13 +7,16 @@ as there are none.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, cast
 
 from ottla.broker.fetch_session import FINAL_EPOCH, INITIAL_EPOCH, NO_SESSION, FetchSession
-from ottla.broker.fetching import TOPIC_IDS_SINCE_VERSION, Fetch, FetchLimits
+from ottla.broker.fetching import MOST_AT_ONCE, SLICE_PARTITIONS, TOPIC_IDS_SINCE_VERSION, Fetch, FetchLimits
 from ottla.common.completion import Completion
 from ottla.common.errors import KafkaError
-from ottla.protocol.messages.fetch import FetchRequest, FetchResponse
+from ottla.common.ids import Uuid
+from ottla.common.slices import Slices
+from ottla.protocol.messages.fetch import FetchPartition, FetchRequest, FetchResponse
 
 if TYPE_CHECKING:
     from ottla.broker.broker import Broker
@@ -23,14 +26,69 @@ if TYPE_CHECKING:
 _WAITING = "fetch"
 
 
-def handle(broker: Broker, context: RequestContext, request: FetchRequest) -> FetchResponse | Completion[FetchResponse]:
+def handle(
+    broker: Broker, context: RequestContext, request: FetchRequest
+) -> FetchResponse | Completion[FetchResponse] | Slices[FetchResponse | Completion[FetchResponse]]:
     """Answer with what there is, or wait for `min_bytes` up to `max_wait_ms`."""
     by_id = context.api_version >= TOPIC_IDS_SINCE_VERSION
     try:
         session = _session(broker, request, uses_topic_ids=by_id)
     except KafkaError as error:
         return FetchResponse(error_code=error.code)
-    _update(session, request, by_id=by_id)
+    count = len(session.dirty)
+    for requested in request.topics:
+        count += len(requested.partitions)
+    for gone in request.forgotten_topics_data:
+        count += len(gone.partitions)
+    if count > MOST_AT_ONCE:
+        return _fetch_in_slices(broker, context, request, session)
+    for requested in request.topics:
+        _update(session, requested.topic_id if by_id else requested.topic, requested.partitions)
+    # Last, as in Kafka: what a request both names and forgets is forgotten.
+    for gone in request.forgotten_topics_data:
+        topic = gone.topic_id if by_id else gone.topic
+        for index in gone.partitions:
+            session.forget((topic, index))
+    fetch = _begin(broker, request, session)
+    response = fetch.start()
+    if isinstance(response, Completion):
+        _cancel_with_connection(context.connection, fetch)
+    return response
+
+
+def _fetch_in_slices(
+    broker: Broker, context: RequestContext, request: FetchRequest, session: FetchSession
+) -> Slices[FetchResponse | Completion[FetchResponse]]:
+    by_id = context.api_version >= TOPIC_IDS_SINCE_VERSION
+    session.is_busy = True
+    is_waiting = False
+    try:
+        for requested in request.topics:
+            topic = requested.topic_id if by_id else requested.topic
+            for start in range(0, len(requested.partitions), SLICE_PARTITIONS):
+                yield
+                session.check_open()
+                _update(session, topic, requested.partitions[start : start + SLICE_PARTITIONS])
+        for gone in request.forgotten_topics_data:
+            topic = gone.topic_id if by_id else gone.topic
+            for index in gone.partitions:
+                yield
+                session.forget((topic, index))
+        fetch = _begin(broker, request, session)
+        response = yield from fetch.start_in_slices()
+        is_waiting = isinstance(response, Completion)
+    except KafkaError as error:
+        return FetchResponse(error_code=error.code)
+    finally:
+        session.is_busy = False
+        if session.id == NO_SESSION and not is_waiting:
+            session.close()
+    if is_waiting:
+        _cancel_with_connection(context.connection, fetch)
+    return response
+
+
+def _begin(broker: Broker, request: FetchRequest, session: FetchSession) -> Fetch:
     if not session.partitions and request.session_epoch > INITIAL_EPOCH:
         # The last partition was forgotten: the session ends, and the answer says that there is none any more.
         broker.fetch_sessions.remove(session.id)
@@ -43,11 +101,7 @@ def handle(broker: Broker, context: RequestContext, request: FetchRequest) -> Fe
         max_bytes=max_bytes,
         isolation_level=request.isolation_level,
     )
-    fetch = Fetch(broker.partitions, session, limits)
-    response = fetch.start()
-    if isinstance(response, Completion):
-        _cancel_with_connection(context.connection, fetch)
-    return response
+    return Fetch(broker.partitions, session, limits, broker.worker)
 
 
 def _session(broker: Broker, request: FetchRequest, *, uses_topic_ids: bool) -> FetchSession:
@@ -63,20 +117,13 @@ def _session(broker: Broker, request: FetchRequest, *, uses_topic_ids: bool) -> 
     return sessions.resume(request.session_id, epoch, now_ms, uses_topic_ids=uses_topic_ids)
 
 
-def _update(session: FetchSession, request: FetchRequest, *, by_id: bool) -> None:
-    for requested in request.topics:
-        topic = requested.topic_id if by_id else requested.topic
-        for wanted in requested.partitions:
-            state = session.state((topic, wanted.partition))
-            state.fetch_offset = wanted.fetch_offset
-            state.max_bytes = wanted.partition_max_bytes
-            state.current_leader_epoch = wanted.current_leader_epoch
-            state.last_fetched_epoch = wanted.last_fetched_epoch
-    # Last, as in Kafka: what a request both names and forgets is forgotten.
-    for forgotten in request.forgotten_topics_data:
-        topic = forgotten.topic_id if by_id else forgotten.topic
-        for index in forgotten.partitions:
-            session.forget((topic, index))
+def _update(session: FetchSession, topic: str | Uuid, partitions: Iterable[FetchPartition]) -> None:
+    for wanted in partitions:
+        state = session.state((topic, wanted.partition))
+        state.fetch_offset = wanted.fetch_offset
+        state.max_bytes = wanted.partition_max_bytes
+        state.current_leader_epoch = wanted.current_leader_epoch
+        state.last_fetched_epoch = wanted.last_fetched_epoch
 
 
 def _cancel_with_connection(connection: Connection, fetch: Fetch) -> None:

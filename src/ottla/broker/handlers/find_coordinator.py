@@ -10,9 +10,10 @@ from __future__ import annotations
 from enum import IntEnum
 from typing import TYPE_CHECKING
 
-from ottla.common.completion import Completion
 from ottla.common.errors import ErrorCode, KafkaError
 from ottla.common.named import NamedTuple
+from ottla.common.slices import Slices, result_of
+from ottla.protocol.elements import Elements
 from ottla.protocol.messages.find_coordinator import Coordinator, FindCoordinatorRequest, FindCoordinatorResponse
 
 if TYPE_CHECKING:
@@ -47,34 +48,25 @@ _REFUSED: dict[int, _Node] = {
 _UNKNOWN_TYPE = _Node(error=ErrorCode.INVALID_REQUEST, message="The type of the key is not known.")
 
 
-def handle(
-    broker: Broker, context: RequestContext, request: FindCoordinatorRequest
-) -> FindCoordinatorResponse | Completion[FindCoordinatorResponse]:
+def handle(broker: Broker, context: RequestContext, request: FindCoordinatorRequest) -> Slices[FindCoordinatorResponse]:
     """Name this node, once the topic of the groups exists."""
     if request.key_type != KeyType.GROUP:
-        return _respond(context, request, _REFUSED.get(request.key_type, _UNKNOWN_TYPE))
-    ready = broker.groups.ensure_topic()
-    if ready.done:
-        return _respond(context, request, _this_node(broker, context, ready))
-    response: Completion[FindCoordinatorResponse] = Completion()
-
-    def answer(done: Completion[None]) -> None:
-        response.complete(_respond(context, request, _this_node(broker, context, done)))
-
-    ready.on_done(answer)
-    return response
+        node = _REFUSED.get(request.key_type, _UNKNOWN_TYPE)
+    else:
+        node = yield from _this_node(broker, context)
+    return (yield from _respond(context, request, node))
 
 
-def _this_node(broker: Broker, context: RequestContext, ready: Completion[None]) -> _Node:
+def _this_node(broker: Broker, context: RequestContext) -> Slices[_Node]:
     try:
-        ready.result()
+        yield from result_of(broker.groups.ensure_topic())
         host, port = broker.advertised_endpoint(context.listener)
     except KafkaError as error:
         return _Node(error=ErrorCode.COORDINATOR_NOT_AVAILABLE, message=str(error))
     return _Node(broker.node_id, host, port)
 
 
-def _respond(context: RequestContext, request: FindCoordinatorRequest, node: _Node) -> FindCoordinatorResponse:
+def _respond(context: RequestContext, request: FindCoordinatorRequest, node: _Node) -> Slices[FindCoordinatorResponse]:
     if context.api_version < BATCHED_SINCE:
         return FindCoordinatorResponse(
             error_code=node.error,
@@ -83,15 +75,17 @@ def _respond(context: RequestContext, request: FindCoordinatorRequest, node: _No
             host=node.host,
             port=node.port,
         )
-    rows = [
-        Coordinator(
-            key=key,
-            node_id=node.node_id,
-            host=node.host,
-            port=node.port,
-            error_code=node.error,
-            error_message=node.message,
+    rows: Elements[Coordinator] = Elements(FindCoordinatorResponse, context.api_version)
+    for key in request.coordinator_keys:
+        rows.append(
+            Coordinator(
+                key=key,
+                node_id=node.node_id,
+                host=node.host,
+                port=node.port,
+                error_code=node.error,
+                error_message=node.message,
+            )
         )
-        for key in request.coordinator_keys
-    ]
-    return FindCoordinatorResponse(coordinators=rows)
+        yield
+    return FindCoordinatorResponse(coordinators=rows.as_list())

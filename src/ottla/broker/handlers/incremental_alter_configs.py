@@ -9,9 +9,8 @@ from typing import TYPE_CHECKING
 
 from ottla.broker import loggers
 from ottla.broker.altering import sort_out
-from ottla.broker.answers import answer
-from ottla.common.completion import Completion
 from ottla.common.errors import ErrorCode, KafkaError
+from ottla.common.slices import Slices, result_of
 from ottla.metadata.image import BROKER_LOGGER
 from ottla.protocol.messages.incremental_alter_configs import (
     AlterConfigsResource,
@@ -27,7 +26,7 @@ if TYPE_CHECKING:
 
 def handle(
     broker: Broker, context: RequestContext, request: IncrementalAlterConfigsRequest
-) -> Completion[IncrementalAlterConfigsResponse]:
+) -> Slices[IncrementalAlterConfigsResponse]:
     """Change the settings that are named, and no others."""
 
     def is_done_here(resource: AlterConfigsResource) -> bool:
@@ -37,18 +36,17 @@ def handle(
         loggers.alter(broker.node_id, resource.resource_name, changes, apply=not request.validate_only)
         return True
 
-    request.resources, answered = sort_out(broker.node_id, request.resources, is_done_here, _answer)
-
-    def succeeded(response: IncrementalAlterConfigsResponse) -> IncrementalAlterConfigsResponse:
-        response.responses += answered
-        return response
-
-    def failed(error: KafkaError) -> IncrementalAlterConfigsResponse:
-        return IncrementalAlterConfigsResponse(responses=[*(_answer(r, error) for r in request.resources), *answered])
-
-    return answer(
-        broker.metadata.submit(lambda controller: controller.incremental_alter_configs(request)), succeeded, failed
-    )
+    request.resources, answered = yield from sort_out(broker.node_id, request.resources, is_done_here, _answer)
+    try:
+        decided = broker.metadata.submit(lambda controller: controller.incremental_alter_configs(request))
+        response = yield from result_of(decided)
+    except KafkaError as error:
+        response = IncrementalAlterConfigsResponse(responses=[])
+        for resource in request.resources:
+            response.responses.append(_answer(resource, error))
+            yield
+    response.responses += answered
+    return response
 
 
 def _answer(resource: AlterConfigsResource, error: KafkaError | None) -> AlterConfigsResourceResponse:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ottla.common.completion import Completion
+from ottla.common.errors import ErrorCode
 from ottla.protocol.messages.join_group import JoinGroupRequest, JoinGroupResponse
 
 if TYPE_CHECKING:
@@ -16,8 +17,16 @@ if TYPE_CHECKING:
     from ottla.broker.context import RequestContext
 
 
-def handle(broker: Broker, context: RequestContext, request: JoinGroupRequest) -> Completion[JoinGroupResponse]:
-    """Hand it to the group's shard."""
+# Each rebalance counts them for every member. Clients send one for each of their assignors.
+MOST_PROTOCOLS = 1_000
+
+
+def handle(
+    broker: Broker, context: RequestContext, request: JoinGroupRequest
+) -> JoinGroupResponse | Completion[JoinGroupResponse]:
+    """Hand it to the group's shard. Too many protocols are refused with INCONSISTENT_GROUP_PROTOCOL."""
+    if len(request.protocols) > MOST_PROTOCOLS:
+        return JoinGroupResponse(error_code=ErrorCode.INCONSISTENT_GROUP_PROTOCOL, member_id=request.member_id)
     return broker.groups.submit(
         request.group_id,
         request,

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ottla.common.errors import ErrorCode
+from ottla.common.slices import Slices
 from ottla.metadata.image import BROKER, BROKER_LOGGER, CLIENT_METRICS, GROUP, TOPIC
 from ottla.protocol.messages.list_config_resources import (
     ConfigResource,
@@ -20,17 +21,20 @@ if TYPE_CHECKING:
 ALL_TYPES = (TOPIC, BROKER, BROKER_LOGGER, CLIENT_METRICS, GROUP)
 
 
-def handle(broker: Broker, context: RequestContext, request: ListConfigResourcesRequest) -> ListConfigResourcesResponse:
+def handle(
+    broker: Broker, context: RequestContext, request: ListConfigResourcesRequest
+) -> Slices[ListConfigResourcesResponse]:
     """List the resources of the asked kinds; of all kinds if none is asked."""
     kinds = [CLIENT_METRICS] if context.api_version == 0 else list(dict.fromkeys(request.resource_types)) or ALL_TYPES
     if not set(kinds) <= set(ALL_TYPES):
         return ListConfigResourcesResponse(error_code=ErrorCode.UNSUPPORTED_VERSION)
     image = broker.metadata.image
-    return ListConfigResourcesResponse(
-        config_resources=[
-            ConfigResource(resource_name=name, resource_type=kind) for kind in kinds for name in _names(image, kind)
-        ]
-    )
+    resources = []
+    for kind in kinds:
+        for name in _names(image, kind):
+            resources.append(ConfigResource(resource_name=name, resource_type=kind))
+            yield
+    return ListConfigResourcesResponse(config_resources=resources)
 
 
 def _names(image: MetadataImage, kind: int) -> list[str]:

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ottla.common.completion import Completion
+from ottla.common.slices import Slices
+from ottla.coordinators.group.admin import STATES, TYPES
 from ottla.protocol.messages.list_groups import ListGroupsRequest, ListGroupsResponse
 
 if TYPE_CHECKING:
@@ -15,7 +16,23 @@ if TYPE_CHECKING:
     from ottla.broker.context import RequestContext
 
 
-def handle(broker: Broker, _context: RequestContext, request: ListGroupsRequest) -> Completion[ListGroupsResponse]:
-    """Ask all shards."""
-    listed = broker.groups.list_groups(frozenset(request.states_filter), frozenset(request.types_filter))
-    return listed.then(lambda found: ListGroupsResponse(error_code=found[0], groups=found[1]))
+# A filter that no group passes.
+_NONE = "none"
+
+
+def handle(broker: Broker, _context: RequestContext, request: ListGroupsRequest) -> Slices[ListGroupsResponse]:
+    """Ask all shards, one after the other."""
+    states = yield from _known(request.states_filter, STATES)
+    types = yield from _known(request.types_filter, TYPES)
+    error, groups = yield from broker.groups.list_groups(states, types)
+    return ListGroupsResponse(error_code=error, groups=groups)
+
+
+def _known(wanted: list[str], known: frozenset[str]) -> Slices[frozenset[str]]:
+    """Those of the wanted filters that a group can pass, compared without case. No filter at all lets all pass."""
+    found = set()
+    for name in wanted:
+        if name.strip().lower() in known:
+            found.add(name.strip().lower())
+        yield
+    return frozenset(found or ({_NONE} if wanted else ()))

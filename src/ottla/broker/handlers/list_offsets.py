@@ -7,11 +7,10 @@ storage the local start is the log's start, and the tiered end is unknown), KIP-
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from ottla.common.completion import Completion
 from ottla.common.errors import ErrorCode, KafkaError
+from ottla.common.slices import Slices
 from ottla.protocol.messages.list_offsets import (
     ListOffsetsPartition,
     ListOffsetsPartitionResponse,
@@ -24,89 +23,57 @@ if TYPE_CHECKING:
     from ottla.broker.broker import Broker
     from ottla.broker.context import RequestContext
     from ottla.broker.partition import Partition
-    from ottla.log.log import Log
 
 LATEST, EARLIEST, MAX_TIMESTAMP, EARLIEST_LOCAL, LATEST_TIERED, EARLIEST_PENDING_UPLOAD = -1, -2, -3, -4, -5, -6
 SINCE_VERSION = {MAX_TIMESTAMP: 7, EARLIEST_LOCAL: 8, LATEST_TIERED: 9, EARLIEST_PENDING_UPLOAD: 11}
 UNKNOWN = (-1, -1, -1)
 
-# How long one turn of the loop looks up timestamps of segments, so that nobody else waits; and how many between two
-# looks at the clock: on a slow disk each may take most of a millisecond.
-TURN_MS = 2
+# Timestamps of segments looked up in one go: on a slow disk each may take most of a millisecond.
 SLICE = 4
 
 
-def handle(
-    broker: Broker, context: RequestContext, request: ListOffsetsRequest
-) -> ListOffsetsResponse | Completion[ListOffsetsResponse]:
-    """Answer each partition by itself; later, if timestamps of many segments have to be looked up first."""
-    unknown = list(_logs_to_search(broker, request))
-    later = broker.later
-    if later is None or _learn_for_a_turn(broker, unknown):
-        return _answer(broker, context, request)
-    result: Completion[ListOffsetsResponse] = Completion()
-
-    def go_on() -> None:
-        if _learn_for_a_turn(broker, unknown):
-            result.complete(_answer(broker, context, request))
-        else:
-            later(go_on)
-
-    later(go_on)
-    return result
-
-
-def _logs_to_search(broker: Broker, request: ListOffsetsRequest) -> Iterator[Log]:
+def handle(broker: Broker, context: RequestContext, request: ListOffsetsRequest) -> Slices[ListOffsetsResponse]:
+    """Answer each partition by itself; timestamps of many segments may have to be looked up first."""
+    asked: Counter[tuple[str, int]] = Counter()
     for topic in request.topics:
-        for wanted in topic.partitions:
-            if wanted.timestamp >= 0 or wanted.timestamp == MAX_TIMESTAMP:
-                try:
-                    yield broker.partitions.get(topic.name, wanted.partition_index).log
-                except KafkaError:
-                    continue  # the answer says so
-
-
-def _learn_for_a_turn(broker: Broker, unknown: list[Log]) -> bool:
-    """Whether the timestamps of all logs are known now, or cannot be, which the answer says; those are taken out."""
-    began_ms = broker.clock.monotonic_ms()
-    while unknown:
-        try:
-            known = unknown[-1].learn_timestamps(SLICE)
-        except KafkaError:
-            known = True
-        if known:
-            unknown.pop()
-        if unknown and broker.clock.monotonic_ms() - began_ms >= TURN_MS:
-            return False
-    return True
-
-
-def _answer(broker: Broker, context: RequestContext, request: ListOffsetsRequest) -> ListOffsetsResponse:
+        for partition in topic.partitions:
+            asked[topic.name, partition.partition_index] += 1
+            yield
     topics = []
-    asked = Counter(
-        (topic.name, partition.partition_index) for topic in request.topics for partition in topic.partitions
-    )
     for topic in request.topics:
         partitions = []
         for wanted in topic.partitions:
-            index = wanted.partition_index
-            times = asked.pop((topic.name, index), 0)
-            if not times:
-                continue  # it has its one answer
-            try:
-                if times > 1:
-                    raise KafkaError(ErrorCode.INVALID_REQUEST)
-                _check_served(wanted.timestamp, context.api_version)
-                partition = broker.partitions.get(topic.name, index)
-                timestamp, offset, epoch = _find(partition, wanted, request.isolation_level)
-                answer = ListOffsetsPartitionResponse(
-                    partition_index=index, timestamp=timestamp, offset=offset, leader_epoch=epoch
-                )
-            except KafkaError as error:
-                answer = ListOffsetsPartitionResponse(partition_index=index, error_code=error.code)
-            partitions.append(answer)
+            times = asked.pop((topic.name, wanted.partition_index), 0)
+            if times:  # else it has its one answer
+                partitions.append((yield from _answer(broker, context, request, topic.name, wanted, times)))
+            yield
         topics.append(ListOffsetsTopicResponse(name=topic.name, partitions=partitions))
+        yield
     return ListOffsetsResponse(topics=topics)
+
+
+def _answer(
+    broker: Broker,
+    context: RequestContext,
+    request: ListOffsetsRequest,
+    topic: str,
+    wanted: ListOffsetsPartition,
+    times: int,
+) -> Slices[ListOffsetsPartitionResponse]:
+    index = wanted.partition_index
+    try:
+        if times > 1:
+            raise KafkaError(ErrorCode.INVALID_REQUEST)
+        _check_served(wanted.timestamp, context.api_version)
+        if wanted.timestamp >= 0 or wanted.timestamp == MAX_TIMESTAMP:
+            log = broker.partitions.get(topic, index).log
+            while not log.learn_timestamps(SLICE):
+                yield
+        partition = broker.partitions.get(topic, index)
+        timestamp, offset, epoch = _find(partition, wanted, request.isolation_level)
+    except KafkaError as error:
+        return ListOffsetsPartitionResponse(partition_index=index, error_code=error.code)
+    return ListOffsetsPartitionResponse(partition_index=index, timestamp=timestamp, offset=offset, leader_epoch=epoch)
 
 
 def _check_served(timestamp: int, version: int) -> None:

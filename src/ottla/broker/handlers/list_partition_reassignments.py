@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 from ottla.broker.answers import answer, same
 from ottla.common.completion import Completion
 from ottla.common.errors import KafkaError
-from ottla.controller import Outcome
 from ottla.protocol.messages.list_partition_reassignments import (
     ListPartitionReassignmentsRequest,
     ListPartitionReassignmentsResponse,
@@ -27,7 +26,5 @@ def handle(
         return ListPartitionReassignmentsResponse(error_code=error.code, error_message=error.message)
 
     return answer(
-        broker.metadata.submit(lambda controller: Outcome([], controller.list_partition_reassignments(request))),
-        same,
-        failed,
+        broker.metadata.submit(lambda controller: controller.list_partition_reassignments(request)), same, failed
     )

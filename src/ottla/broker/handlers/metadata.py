@@ -1,19 +1,22 @@
 """Metadata (3), versions 0-13: brokers, topics, partitions and their leaders.
 
 KIP-430 (authorized operations), KIP-516 (topic ids), KIP-526; endpoints are those of the listener that the request
-came in on. Topics that do not exist are created if both the request and `auto.create.topics.enable` say so, and
-answered once they are there. Answers are kept in bytes until the metadata changes.
+came in on. A topic that does not exist is UNKNOWN_TOPIC_OR_PARTITION; if both the request and
+`auto.create.topics.enable` allow it, its creation begins and a later request finds it, as in Kafka. Responses are
+cached as bytes until the metadata changes.
 """
 
 from __future__ import annotations
 
+from collections.abc import Hashable
 from typing import TYPE_CHECKING
 
 from ottla.broker import operations
-from ottla.broker.answers import answer
-from ottla.common.completion import Completion
+from ottla.broker.answers import check_answer_size
 from ottla.common.errors import ErrorCode, KafkaError
 from ottla.common.ids import INTERNAL_TOPICS, ZERO_UUID, validate_topic_name
+from ottla.common.slices import Slices
+from ottla.protocol.elements import Elements
 from ottla.protocol.frames import Encoded
 from ottla.protocol.messages.metadata import (
     MetadataRequest,
@@ -36,28 +39,60 @@ MOST_TOPICS_KEPT = 100
 
 def handle(
     broker: Broker, context: RequestContext, request: MetadataRequest
-) -> MetadataResponse | Encoded | Completion[MetadataResponse]:
-    """Describe the asked topics, or all of them."""
+) -> Encoded | Slices[MetadataResponse | Encoded]:
+    """Describe the requested topics, or all of them, as they are before missing ones are created."""
+    question = _question(context, request)
+    if question is not None:
+        kept = broker.kept_answers.get(broker.metadata.image, question)
+        if kept is not None:
+            return kept
+    return _answer(broker, context, request, question)
+
+
+def _question(context: RequestContext, request: MetadataRequest) -> Hashable | None:
+    """What the answer is kept by; None if it is not."""
+    asked = None
+    if request.topics is not None:
+        if len(request.topics) > MOST_TOPICS_KEPT:
+            return None
+        asked = tuple([(topic.topic_id, topic.name) for topic in request.topics])
+    return (
+        context.api_version,
+        context.listener,
+        request.allow_auto_topic_creation,  # what creates a topic is never answered from here
+        request.include_topic_authorized_operations,
+        request.include_cluster_authorized_operations,
+        asked,
+    )
+
+
+def _answer(
+    broker: Broker, context: RequestContext, request: MetadataRequest, question: Hashable | None
+) -> Slices[MetadataResponse | Encoded]:
     if _is_invalid(context, request):
-        return MetadataResponse(
-            topics=[
-                MetadataResponseTopic(
-                    error_code=ErrorCode.INVALID_REQUEST, name=topic.name or "", topic_id=topic.topic_id
-                )
-                for topic in request.topics or ()
-            ]
+        return (yield from _refuse(request))
+    image = broker.metadata.image
+    response = yield from _describe(broker, context, request)
+    missing = yield from _to_create(broker, context, request)
+    if missing:
+        # Not cached: the next request has to begin the creation again if this one fails.
+        broker.auto_topic_creation.begin(missing)
+        return response
+    if question is None:
+        return response
+    answer = Encoded(response, context.api_version)
+    broker.kept_answers.keep(image, question, answer)
+    return answer
+
+
+def _refuse(request: MetadataRequest) -> Slices[MetadataResponse]:
+    topics = []
+    for topic in request.topics or ():
+        topics.append(
+            MetadataResponseTopic(error_code=ErrorCode.INVALID_REQUEST, name=topic.name or "", topic_id=topic.topic_id)
         )
-    missing = _to_create(broker, context, request)
-    if not missing:
-        return _describe_once(broker, context, request)
-
-    def created(failures: dict[str, KafkaError]) -> MetadataResponse:
-        return _describe(broker, context, request, failures)
-
-    def failed(error: KafkaError) -> MetadataResponse:
-        return _describe(broker, context, request, dict.fromkeys(missing, error))
-
-    return answer(broker.auto_create_topics(missing), created, failed)
+        yield
+    return MetadataResponse(topics=topics)
 
 
 def _is_invalid(context: RequestContext, request: MetadataRequest) -> bool:
@@ -71,7 +106,7 @@ def _asks_for_all(context: RequestContext, request: MetadataRequest) -> bool:
     return request.topics is None or (context.api_version == 0 and not request.topics)
 
 
-def _to_create(broker: Broker, context: RequestContext, request: MetadataRequest) -> list[str]:
+def _to_create(broker: Broker, context: RequestContext, request: MetadataRequest) -> Slices[list[str]]:
     if request.topics is None or not broker.config.bool("auto.create.topics.enable"):
         return []
     if context.api_version >= AUTO_CREATION_FLAG_SINCE_VERSION and not request.allow_auto_topic_creation:
@@ -79,53 +114,39 @@ def _to_create(broker: Broker, context: RequestContext, request: MetadataRequest
     known = broker.metadata.image.topics_by_name
     missing: dict[str, None] = {}
     for topic in request.topics:
+        yield
         if topic.topic_id == ZERO_UUID and topic.name is not None and topic.name not in known:
             try:
                 validate_topic_name(topic.name)
             except KafkaError:
-                continue  # answered as an invalid name below
+                continue  # reported as INVALID_TOPIC_EXCEPTION
             missing[topic.name] = None
     return list(missing)
 
 
-def _describe_once(broker: Broker, context: RequestContext, request: MetadataRequest) -> MetadataResponse | Encoded:
-    image = broker.metadata.image
-    if request.topics is None:
-        asked = None
-    elif len(request.topics) <= MOST_TOPICS_KEPT:
-        asked = tuple([(topic.topic_id, topic.name) for topic in request.topics])
-    else:
-        return _describe(broker, context, request, {})
-    question = (
-        context.api_version,
-        context.listener,
-        request.include_topic_authorized_operations,
-        request.include_cluster_authorized_operations,
-        asked,
-    )
-    answer = broker.kept_answers.get(image, question)
-    if answer is None:
-        answer = Encoded(_describe(broker, context, request, {}), context.api_version)
-        broker.kept_answers.keep(image, question, answer)
-    return answer
-
-
-def _describe(
-    broker: Broker, context: RequestContext, request: MetadataRequest, failures: dict[str, KafkaError]
-) -> MetadataResponse:
+def _describe(broker: Broker, context: RequestContext, request: MetadataRequest) -> Slices[MetadataResponse]:
     image = broker.metadata.image
     allowed = operations.TOPIC_OPERATIONS if request.include_topic_authorized_operations else operations.NOT_REQUESTED
+    topics: Elements[MetadataResponseTopic] = Elements(MetadataResponse, context.api_version)
     if _asks_for_all(context, request):
-        topics = [_topic(image, topic, allowed) for topic in image.topics_by_name.values()]
+        for topic in image.topics_by_name.values():
+            topics.append(_topic(image, topic, allowed))
+            yield
     else:
         # Each once, however often it is asked for; an id goes before a name.
-        asked = dict.fromkeys((topic.topic_id, topic.name) for topic in request.topics or ())
-        topics = [
-            _by_id(image, topic_id, allowed)
-            if topic_id != ZERO_UUID
-            else _by_name(image, name or "", failures, allowed)
-            for topic_id, name in asked
-        ]
+        asked = set()
+        for wanted in request.topics or ():
+            topic_id, name = key = wanted.topic_id, wanted.name
+            if key in asked:
+                yield
+                continue
+            asked.add(key)
+            if topic_id != ZERO_UUID:
+                topics.append(_by_id(image, topic_id, allowed))
+            else:
+                topics.append(_by_name(image, name or "", allowed))
+            yield
+    check_answer_size(topics.size)
     response = MetadataResponse(
         brokers=[
             MetadataResponseBroker(node_id=node_id, host=host, port=port, rack=rack)
@@ -133,7 +154,7 @@ def _describe(
         ],
         cluster_id=broker.cluster_id,
         controller_id=broker.node_id,
-        topics=topics,
+        topics=topics.as_list(),
     )
     if request.include_cluster_authorized_operations:
         response.cluster_authorized_operations = operations.CLUSTER_OPERATIONS
@@ -147,11 +168,11 @@ def _by_id(image: MetadataImage, topic_id: bytes, allowed: int) -> MetadataRespo
     return _topic(image, topic, allowed)
 
 
-def _by_name(image: MetadataImage, name: str, failures: dict[str, KafkaError], allowed: int) -> MetadataResponseTopic:
+def _by_name(image: MetadataImage, name: str, allowed: int) -> MetadataResponseTopic:
     topic = image.topics_by_name.get(name)
     if topic is not None:
         return _topic(image, topic, allowed)
-    code = failures[name].code if name in failures else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     try:
         validate_topic_name(name)
     except KafkaError as error:

@@ -9,8 +9,11 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
+from ottla.broker.parts import in_parts
 from ottla.common.completion import Completion
 from ottla.common.errors import ErrorCode
+from ottla.common.ids import Uuid
+from ottla.common.slices import Slices, result_of
 from ottla.protocol.messages.offset_commit import (
     OffsetCommitRequest,
     OffsetCommitRequestPartition,
@@ -26,12 +29,25 @@ if TYPE_CHECKING:
     from ottla.metadata.image import MetadataImage
 
 TOPIC_IDS_SINCE = 10
+# More are a long request: a client may send hundreds of these at once.
+MOST_AT_ONCE = 50
 
 
 def handle(
     broker: Broker, context: RequestContext, request: OffsetCommitRequest
+) -> OffsetCommitResponse | Completion[OffsetCommitResponse] | Slices[OffsetCommitResponse]:
+    """Check what is committed against the topics there are, and hand it to the group's shard.
+
+    A commit of more than a thousand partitions is written in parts. Kafka refuses one that does not fit into a batch.
+    """
+    if sum([len(topic.partitions) for topic in request.topics]) <= MOST_AT_ONCE:
+        return _commit(broker, context, request)
+    return _commit_in_parts(broker, context, request)
+
+
+def _commit(
+    broker: Broker, context: RequestContext, request: OffsetCommitRequest
 ) -> OffsetCommitResponse | Completion[OffsetCommitResponse]:
-    """Check what is committed against the topics there are, and hand it to the group's shard."""
     known, refused = _split(broker.metadata.image, request, by_id=context.api_version >= TOPIC_IDS_SINCE)
     if not known and refused:
         return OffsetCommitResponse(topics=refused)
@@ -40,6 +56,35 @@ def handle(
     if not refused:
         return committed
     return committed.then(lambda response: _merge(response, refused))
+
+
+def _commit_in_parts(
+    broker: Broker, context: RequestContext, request: OffsetCommitRequest
+) -> Slices[OffsetCommitResponse]:
+    by_topic: dict[tuple[str, Uuid], OffsetCommitResponseTopic] = {}
+    for topics in in_parts(request.topics, lambda topic: topic.partitions, _with_partitions):
+        yield
+        part = OffsetCommitRequest(
+            group_id=request.group_id,
+            generation_id_or_member_epoch=request.generation_id_or_member_epoch,
+            member_id=request.member_id,
+            group_instance_id=request.group_instance_id,
+            retention_time_ms=request.retention_time_ms,
+            topics=topics,
+        )
+        committed = _commit(broker, context, part)
+        response = (yield from result_of(committed)) if isinstance(committed, Completion) else committed
+        for topic in response.topics:
+            same = by_topic.setdefault((topic.name, topic.topic_id), topic)
+            if same is not topic:
+                same.partitions += topic.partitions
+    return OffsetCommitResponse(topics=list(by_topic.values()))
+
+
+def _with_partitions(
+    topic: OffsetCommitRequestTopic, partitions: list[OffsetCommitRequestPartition]
+) -> OffsetCommitRequestTopic:
+    return OffsetCommitRequestTopic(name=topic.name, topic_id=topic.topic_id, partitions=partitions)
 
 
 def _split(

@@ -5,12 +5,15 @@ Partitions that do not exist are refused one by one, topics that a member reads 
 
 from __future__ import annotations
 
+from itertools import chain
 from typing import TYPE_CHECKING
 
-from ottla.common.completion import Completion
+from ottla.broker.parts import in_parts
 from ottla.common.errors import ErrorCode
+from ottla.common.slices import Slices, result_of
 from ottla.protocol.messages.offset_delete import (
     OffsetDeleteRequest,
+    OffsetDeleteRequestPartition,
     OffsetDeleteRequestTopic,
     OffsetDeleteResponse,
     OffsetDeleteResponsePartition,
@@ -23,11 +26,29 @@ if TYPE_CHECKING:
     from ottla.metadata.image import MetadataImage
 
 
-def handle(broker: Broker, context: RequestContext, request: OffsetDeleteRequest) -> Completion[OffsetDeleteResponse]:
-    """Check the partitions against those there are, and hand the rest to the group's shard."""
-    missing = _take_missing(broker.metadata.image, request)
-    deleted = broker.groups.submit(request.group_id, request, api_version=context.api_version)
-    return deleted.then(lambda response: _merge(response, missing))
+def handle(broker: Broker, context: RequestContext, request: OffsetDeleteRequest) -> Slices[OffsetDeleteResponse]:
+    """Check the partitions against those there are, and hand the rest to the group's shard, in parts."""
+    by_name: dict[str, OffsetDeleteResponseTopic] = {}
+    parts = in_parts(request.topics, lambda topic: topic.partitions, _with_partitions)
+    for topics in chain([next(parts, [])], parts):  # without any, to check the group
+        yield
+        part = OffsetDeleteRequest(group_id=request.group_id, topics=topics)
+        missing = _take_missing(broker.metadata.image, part)
+        deleted = broker.groups.submit(request.group_id, part, api_version=context.api_version)
+        response = _merge((yield from result_of(deleted)), missing)
+        if response.error_code != ErrorCode.NONE:
+            return response
+        for topic in response.topics:
+            same = by_name.setdefault(topic.name, topic)
+            if same is not topic:
+                same.partitions += topic.partitions
+    return OffsetDeleteResponse(topics=list(by_name.values()))
+
+
+def _with_partitions(
+    topic: OffsetDeleteRequestTopic, partitions: list[OffsetDeleteRequestPartition]
+) -> OffsetDeleteRequestTopic:
+    return OffsetDeleteRequestTopic(name=topic.name, partitions=partitions)
 
 
 def _take_missing(image: MetadataImage, request: OffsetDeleteRequest) -> dict[str, list[int]]:

@@ -7,12 +7,16 @@ protocol and are not looked at.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
+from itertools import chain
+from typing import TYPE_CHECKING, cast
 
-from ottla.broker.answers import gather
-from ottla.common.completion import Completion
+from ottla.broker.answers import check_answer_size
+from ottla.broker.parts import MOST_ROWS, in_parts
 from ottla.common.errors import ErrorCode
+from ottla.common.slices import Slices, result_of
 from ottla.coordinators.group import FetchOffsets
+from ottla.protocol.elements import encode_element
 from ottla.protocol.messages.offset_fetch import (
     OffsetFetchRequest,
     OffsetFetchRequestGroup,
@@ -35,26 +39,85 @@ SEVERAL_GROUPS_SINCE = 8
 TOPIC_IDS_SINCE = 10
 
 
-def handle(broker: Broker, context: RequestContext, request: OffsetFetchRequest) -> Completion[OffsetFetchResponse]:
+def handle(broker: Broker, context: RequestContext, request: OffsetFetchRequest) -> Slices[OffsetFetchResponse]:
     """Ask the shard of each group; the answers are in the order of the questions."""
-    version, image = context.api_version, broker.metadata.image
-    groups = request.groups if version >= SEVERAL_GROUPS_SINCE else [_only_group(request, version)]
-    by_id = version >= TOPIC_IDS_SINCE
-    unknown = [_resolve_ids(image, group) if by_id else [] for group in groups]
-    asked = [
-        broker.groups.submit(group.group_id, FetchOffsets(group, request.require_stable), api_version=version)
-        for group in groups
-    ]
+    version = context.api_version
+    if version < SEVERAL_GROUPS_SINCE:
+        group = _only_group(request, version)
+        answer = yield from _fetch(broker, context, group, request.require_stable)
+        return (yield from _old_response(answer, group, version))
+    # All offsets of a group that is named several times are repeated as bytes.
+    whole: dict[str, bytes] = {}
+    size = 0
+    answers = []
+    for group in request.groups:
+        yield
+        encoded = whole.get(group.group_id) if group.topics is None else None
+        if encoded is None:
+            answer = yield from _fetch(broker, context, group, request.require_stable)
+            encoded = encode_element(OffsetFetchResponse, version, answer)
+            if group.topics is None:
+                whole[group.group_id] = encoded
+        size += len(encoded)
+        check_answer_size(size)
+        answers.append(encoded)
+    return OffsetFetchResponse(groups=cast("list[OffsetFetchResponseGroup]", answers))
 
-    def respond(answers: list[OffsetFetchResponseGroup]) -> OffsetFetchResponse:
-        if version < SEVERAL_GROUPS_SINCE:
-            return _old_response(answers[0], groups[0], version)
-        if by_id:
-            for answer, missing in zip(answers, unknown, strict=True):
-                _fill_ids(image, answer, missing)
-        return OffsetFetchResponse(groups=answers)
 
-    return gather(asked, respond)
+def _fetch(
+    broker: Broker, context: RequestContext, group: OffsetFetchRequestGroup, require_stable: bool
+) -> Slices[OffsetFetchResponseGroup]:
+    """What the group committed."""
+    image = broker.metadata.image
+    by_id = context.api_version >= TOPIC_IDS_SINCE
+    unknown = (yield from _resolve_ids(image, group)) if by_id else []
+    answer = yield from _ask(broker, context, group, require_stable)
+    if isinstance(answer, list):
+        # All of very many: asked for by name. What was deleted since then is not there.
+        named = OffsetFetchRequestGroup(group_id=group.group_id, topics=answer)
+        answer = cast("OffsetFetchResponseGroup", (yield from _ask(broker, context, named, require_stable)))
+        for topic in answer.topics:
+            topic.partitions = [row for row in topic.partitions if row.committed_offset >= 0 or row.error_code]
+            yield
+    if by_id:
+        _fill_ids(image, answer, unknown)
+    return answer
+
+
+def _ask(
+    broker: Broker, context: RequestContext, group: OffsetFetchRequestGroup, require_stable: bool
+) -> Slices[OffsetFetchResponseGroup | list[OffsetFetchRequestTopics]]:
+    """Ask the group's shard in parts; what to ask for, if all are asked for and there are too many."""
+    topics: list[OffsetFetchResponseTopics] = []
+    for part in _parts(group):
+        yield
+        question = OffsetFetchRequestGroup(
+            group_id=group.group_id, member_id=group.member_id, member_epoch=group.member_epoch, topics=part
+        )
+        fetch = FetchOffsets(question, require_stable, MOST_ROWS)
+        asked = broker.groups.submit(group.group_id, fetch, api_version=context.api_version)
+        answer: OffsetFetchResponseGroup | list[OffsetFetchRequestTopics] = yield from result_of(asked)
+        if isinstance(answer, list) or answer.error_code != ErrorCode.NONE:
+            return answer
+        for topic in answer.topics:
+            if topics and topics[-1].name == topic.name and topics[-1].topic_id == topic.topic_id:
+                topics[-1].partitions += topic.partitions
+            else:
+                topics.append(topic)
+    return OffsetFetchResponseGroup(group_id=group.group_id, topics=topics)
+
+
+def _parts(group: OffsetFetchRequestGroup) -> Iterator[list[OffsetFetchRequestTopics] | None]:
+    """The topics of the group in parts: at least one, also if none are asked for, to check the group."""
+    if group.topics is None:
+        yield None
+        return
+    parts = in_parts(group.topics, lambda topic: topic.partition_indexes, _with_indexes)
+    yield from chain([next(parts, [])], parts)
+
+
+def _with_indexes(topic: OffsetFetchRequestTopics, indexes: list[int]) -> OffsetFetchRequestTopics:
+    return OffsetFetchRequestTopics(name=topic.name, topic_id=topic.topic_id, partition_indexes=indexes)
 
 
 def _only_group(request: OffsetFetchRequest, version: int) -> OffsetFetchRequestGroup:
@@ -71,15 +134,18 @@ def _only_group(request: OffsetFetchRequest, version: int) -> OffsetFetchRequest
 
 def _old_response(
     answer: OffsetFetchResponseGroup, question: OffsetFetchRequestGroup, version: int
-) -> OffsetFetchResponse:
+) -> Slices[OffsetFetchResponse]:
     topics = answer.topics
     if answer.error_code != ErrorCode.NONE and version < TOP_LEVEL_ERROR_SINCE:
         # The error has no other place than with each partition.
-        topics = [_refuse(topic, ErrorCode(answer.error_code)) for topic in question.topics or []]
-    rows = [
-        OffsetFetchResponseTopic(
-            name=topic.name,
-            partitions=[
+        topics = []
+        for asked in question.topics or ():
+            topics.append((yield from _refuse(asked, ErrorCode(answer.error_code))))
+    rows = []
+    for topic in topics:
+        partitions = []
+        for row in topic.partitions:
+            partitions.append(
                 OffsetFetchResponsePartition(
                     partition_index=row.partition_index,
                     committed_offset=row.committed_offset,
@@ -87,23 +153,22 @@ def _old_response(
                     metadata=row.metadata,
                     error_code=row.error_code,
                 )
-                for row in topic.partitions
-            ],
-        )
-        for topic in topics
-    ]
+            )
+            yield
+        rows.append(OffsetFetchResponseTopic(name=topic.name, partitions=partitions))
     return OffsetFetchResponse(topics=rows, error_code=answer.error_code)
 
 
-def _resolve_ids(image: MetadataImage, group: OffsetFetchRequestGroup) -> list[OffsetFetchResponseTopics]:
+def _resolve_ids(image: MetadataImage, group: OffsetFetchRequestGroup) -> Slices[list[OffsetFetchResponseTopics]]:
     """Name the topics that `group` asks about by id; those that are unknown are taken out and returned as errors."""
     if group.topics is None:
         return []
     known, unknown = [], []
     for topic in group.topics:
+        yield
         found = image.topics_by_id.get(topic.topic_id)
         if found is None:
-            unknown.append(_refuse(topic, ErrorCode.UNKNOWN_TOPIC_ID))
+            unknown.append((yield from _refuse(topic, ErrorCode.UNKNOWN_TOPIC_ID)))
         else:
             topic.name = found.name
             known.append(topic)
@@ -124,11 +189,13 @@ def _fill_ids(image: MetadataImage, answer: OffsetFetchResponseGroup, unknown: l
     answer.topics = rows + unknown
 
 
-def _refuse(topic: OffsetFetchRequestTopics, error: ErrorCode) -> OffsetFetchResponseTopics:
-    rows = [
-        OffsetFetchResponsePartitions(
-            partition_index=index, committed_offset=-1, committed_leader_epoch=-1, error_code=error
+def _refuse(topic: OffsetFetchRequestTopics, error: ErrorCode) -> Slices[OffsetFetchResponseTopics]:
+    rows = []
+    for index in topic.partition_indexes:
+        rows.append(
+            OffsetFetchResponsePartitions(
+                partition_index=index, committed_offset=-1, committed_leader_epoch=-1, error_code=error
+            )
         )
-        for index in topic.partition_indexes
-    ]
+        yield
     return OffsetFetchResponseTopics(name=topic.name, topic_id=topic.topic_id, partitions=rows)

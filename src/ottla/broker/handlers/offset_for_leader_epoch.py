@@ -7,6 +7,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ottla.common.errors import KafkaError
+from ottla.common.slices import Slices
 from ottla.protocol.messages.offset_for_leader_epoch import (
     EpochEndOffset,
     OffsetForLeaderEpochRequest,
@@ -22,16 +23,17 @@ if TYPE_CHECKING:
 
 def handle(
     broker: Broker, context: RequestContext, request: OffsetForLeaderEpochRequest
-) -> OffsetForLeaderEpochResponse:
+) -> Slices[OffsetForLeaderEpochResponse]:
     """Answer each partition by itself; -1 and -1 if the epoch is unknown."""
-    return OffsetForLeaderEpochResponse(
-        topics=[
-            OffsetForLeaderTopicResult(
-                topic=topic.topic, partitions=[_end(broker, topic.topic, wanted) for wanted in topic.partitions]
-            )
-            for topic in request.topics
-        ]
-    )
+    topics = []
+    for topic in request.topics:
+        partitions = []
+        for wanted in topic.partitions:
+            partitions.append(_end(broker, topic.topic, wanted))
+            yield
+        topics.append(OffsetForLeaderTopicResult(topic=topic.topic, partitions=partitions))
+        yield
+    return OffsetForLeaderEpochResponse(topics=topics)
 
 
 def _end(broker: Broker, topic: str, wanted: OffsetForLeaderPartition) -> EpochEndOffset:

@@ -6,16 +6,20 @@ answer: a failure closes the connection, so that the client refreshes its metada
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, TypeAlias
 
 from ottla.common.completion import Completion
 from ottla.common.errors import ErrorCode, KafkaError
+from ottla.common.slices import Slices, result_of
 from ottla.protocol.messages.produce import (
     BatchIndexAndErrorMessage,
     LeaderIdAndEpoch,
+    PartitionProduceData,
     PartitionProduceResponse,
     ProduceRequest,
     ProduceResponse,
+    TopicProduceData,
     TopicProduceResponse,
 )
 from ottla.records import NotOneBatchError, RecordError
@@ -29,10 +33,14 @@ ZSTD_SINCE_VERSION = 7
 TOPIC_IDS_SINCE_VERSION = 13
 NO_ACKS = 0
 VALID_ACKS = (-1, NO_ACKS, 1)
+# A request with more partitions is done in slices; and how many of them in one go.
+MOST_AT_ONCE = 200
+SLICE_PARTITIONS = 20
 # What an answer of a success has, made once; nobody changes them.
 _NONE = int(ErrorCode.NONE)
 _NO_ERRORS: list[BatchIndexAndErrorMessage] = []
 _NO_LEADER = LeaderIdAndEpoch()
+_Waiting: TypeAlias = list[tuple[Completion[None], PartitionProduceResponse]]
 _WITHOUT_LOG_START = {
     ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
     ErrorCode.UNKNOWN_TOPIC_ID,
@@ -48,47 +56,92 @@ _WITHOUT_LOG_START = {
 
 def handle(
     broker: Broker, context: RequestContext, request: ProduceRequest
-) -> ProduceResponse | Completion[ProduceResponse] | None:
+) -> ProduceResponse | Completion[ProduceResponse] | Slices[ProduceResponse | None] | None:
     """Append every batch; answer once those that were appended are committed."""
-    by_id = context.api_version >= TOPIC_IDS_SINCE_VERSION
-    partitions = broker.partitions
-    allow_zstd = context.api_version >= ZSTD_SINCE_VERSION
-    acks = request.acks
-    waiting: list[tuple[Completion[None], PartitionProduceResponse]] = []
-    failed = acks not in VALID_ACKS
+    count = 0
+    for topic in request.topic_data:
+        count += len(topic.partition_data)
+    if count > MOST_AT_ONCE or len(request.topic_data) > MOST_AT_ONCE:
+        return _produce_in_slices(broker, context, request)
+    waiting: _Waiting = []
+    topics: list[TopicProduceResponse] = []
+    now_ms = broker.clock.wall_ms()
+    for topic in request.topic_data:
+        responses = _append(broker, context, request.acks, topic, topic.partition_data, now_ms, waiting)
+        topics.append(TopicProduceResponse(name=topic.name, topic_id=topic.topic_id, partition_responses=responses))
+    return _answer(context, request, topics, waiting)
+
+
+def _produce_in_slices(
+    broker: Broker, context: RequestContext, request: ProduceRequest
+) -> Slices[ProduceResponse | None]:
+    """Append to thousands of partitions. The batches are copied, as the frame is only there for the first slice."""
+    for topic in request.topic_data:
+        for data in topic.partition_data:
+            if data.records is not None:
+                data.records = memoryview(bytearray(data.records))
+    waiting: _Waiting = []
     topics: list[TopicProduceResponse] = []
     now_ms = broker.clock.wall_ms()
     for topic in request.topic_data:
         responses: list[PartitionProduceResponse] = []
-        for data in topic.partition_data:
-            partition: Partition | None = None
-            try:
-                if by_id:
-                    partition = partitions.get_by_id(topic.topic_id, data.index)
-                else:
-                    partition = partitions.get(topic.name, data.index)
-                if acks not in VALID_ACKS:
-                    raise KafkaError(ErrorCode.INVALID_REQUIRED_ACKS)
-                records = data.records
-                if type(records) is not memoryview:
-                    why = "There must be exactly one record batch per partition"
-                    raise NotOneBatchError(ErrorCode.INVALID_RECORD, why)
-                info = partition.append_produced(records, acks, now_ms, allow_zstd=allow_zstd)
-                first, last, append_time_ms, start, _ = info
-                response = PartitionProduceResponse(
-                    data.index, _NONE, first, append_time_ms, start, _NO_ERRORS, None, _NO_LEADER
-                )
-                if last >= partition.high_watermark:
-                    durable = partition.when_durable(last + 1)
-                    if durable is not None:
-                        waiting.append((durable, response))
-            except KafkaError as error:
-                failed = True
-                response = _failure(data.index, error, partition)
-            responses.append(response)
+        for start in range(0, len(topic.partition_data), SLICE_PARTITIONS):
+            yield
+            part = topic.partition_data[start : start + SLICE_PARTITIONS]
+            responses += _append(broker, context, request.acks, topic, part, now_ms, waiting)
         topics.append(TopicProduceResponse(name=topic.name, topic_id=topic.topic_id, partition_responses=responses))
-    if acks == NO_ACKS:
-        if failed:
+        yield
+    answer = _answer(context, request, topics, waiting)
+    return (yield from result_of(answer)) if isinstance(answer, Completion) else answer
+
+
+def _append(
+    broker: Broker,
+    context: RequestContext,
+    acks: int,
+    topic: TopicProduceData,
+    rows: Iterable[PartitionProduceData],
+    now_ms: int,
+    waiting: _Waiting,
+) -> list[PartitionProduceResponse]:
+    """Append to partitions of a topic; the answers that are not committed yet go to `waiting`."""
+    by_id = context.api_version >= TOPIC_IDS_SINCE_VERSION
+    allow_zstd = context.api_version >= ZSTD_SINCE_VERSION
+    partitions = broker.partitions
+    responses: list[PartitionProduceResponse] = []
+    for data in rows:
+        partition: Partition | None = None
+        try:
+            if by_id:
+                partition = partitions.get_by_id(topic.topic_id, data.index)
+            else:
+                partition = partitions.get(topic.name, data.index)
+            if acks not in VALID_ACKS:
+                raise KafkaError(ErrorCode.INVALID_REQUIRED_ACKS)
+            records = data.records
+            if type(records) is not memoryview:
+                why = "There must be exactly one record batch per partition"
+                raise NotOneBatchError(ErrorCode.INVALID_RECORD, why)
+            info = partition.append_produced(records, acks, now_ms, allow_zstd=allow_zstd)
+            first, last, append_time_ms, start, _ = info
+            response = PartitionProduceResponse(
+                data.index, _NONE, first, append_time_ms, start, _NO_ERRORS, None, _NO_LEADER
+            )
+            if last >= partition.high_watermark:
+                durable = partition.when_durable(last + 1)
+                if durable is not None:
+                    waiting.append((durable, response))
+        except KafkaError as error:
+            response = _failure(data.index, error, partition)
+        responses.append(response)
+    return responses
+
+
+def _answer(
+    context: RequestContext, request: ProduceRequest, topics: list[TopicProduceResponse], waiting: _Waiting
+) -> ProduceResponse | Completion[ProduceResponse] | None:
+    if request.acks == NO_ACKS:
+        if any(response.error_code for topic in topics for response in topic.partition_responses):
             context.connection.close()
         return None
     answer = ProduceResponse(responses=topics)

@@ -97,7 +97,7 @@ def dump_file(found: Found, depth: Depth, follows: int | None = None) -> Rows:
     elif kind == "snapshot":
         yield from small_files.dump_producers(path)
     elif kind == "epochs":
-        yield from small_files.dump_epochs(path)
+        yield from small_files.dump_epochs(path, verify=depth.verify)
     elif kind == "offsets":
         yield from small_files.dump_offsets(path.parent, path.name)
     else:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from ottla.cli.dump.rows import Row, Rows, damage
-from ottla.log import checkpoints, epochs
+from ottla.log import checkpoints, epoch_check, epochs
 from ottla.log.files import Files
 from ottla.log.producers import CorruptSnapshotError, decode_snapshot
 
@@ -33,8 +33,8 @@ def dump_offsets(directory: Path, name: str) -> Rows:
     yield Row("end", {"entries": len(rows)})
 
 
-def dump_epochs(path: Path) -> Rows:
-    """A leader-epoch checkpoint."""
+def dump_epochs(path: Path, *, verify: bool = False) -> Rows:
+    """A leader-epoch checkpoint; with `verify` it is compared with the batches beside it."""
     try:
         rows = epochs.read_entries(Files(), str(path))
     except (checkpoints.CorruptCheckpointError, ValueError) as error:
@@ -48,6 +48,13 @@ def dump_epochs(path: Path) -> Rows:
             yield damage(f"the epoch {epoch} from {start:,} on does not rise above the one before it")
             bad += 1
         before = (epoch, start)
+    problem = None
+    if verify and not bad:
+        entries = [epochs.EpochEntry(*row) for row in rows]
+        problem = epoch_check.disagreement_in(Files(), str(path.parent), entries)
+    if problem is not None:
+        yield damage(problem)
+        bad += 1
     yield Row("end", {"entries": len(rows), "damaged": bad})
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import secrets
 from collections.abc import Iterable, Mapping, Sequence
 from types import TracebackType
-from typing import Any, Final, Self, TypeVar
+from typing import Any, Final, Self, TypeVar, Unpack
 
 from ottla.clients.admin import access, configs, groups, topics
 from ottla.clients.admin import cluster as cluster_plans
@@ -17,7 +17,7 @@ from ottla.clients.admin.access_model import (
     ScramDeletion,
     ScramUpsertion,
 )
-from ottla.clients.admin.core import Call, Outcome, Plan
+from ottla.clients.admin.core import Call, Outcome, Plan, several
 from ottla.clients.admin.model import (
     ClusterDescription,
     ConfigEntry,
@@ -42,10 +42,12 @@ from ottla.clients.admin.model import (
     TopicListing,
 )
 from ottla.clients.admin.shell import Shell
-from ottla.clients.options import COMMON_OPTIONS, read_options
+from ottla.clients.options import COMMON_OPTIONS, merged, read_options
+from ottla.clients.typed_settings import CommonConfig
 from ottla.common.ids import TopicPartition
 
 R = TypeVar("R")
+T = TypeVar("T")
 
 SALT_BYTES: Final = 24
 
@@ -56,12 +58,16 @@ def admin_options(
     keywords: Mapping[str, object],
 ) -> dict[str, Any]:
     """The settings of an admin client from what its constructor was given."""
-    given: dict[str, object] = {**(config or {}), **keywords}
     if isinstance(bootstrap_servers, Mapping):
-        given = {**bootstrap_servers, **given}
-    elif bootstrap_servers is not None:
+        config, bootstrap_servers = merged(config, bootstrap_servers), None
+    given = merged(config, keywords)
+    if bootstrap_servers is not None:
         given["bootstrap_servers"] = bootstrap_servers
     return read_options(COMMON_OPTIONS, given)
+
+
+def _optional(name: str, given: Iterable[T] | None) -> list[T] | None:
+    return None if given is None else several(name, given)
 
 
 def _every(call: Call[Any, Any]) -> Plan[Any]:
@@ -101,7 +107,7 @@ class AsyncAdmin:
         self,
         bootstrap_servers: str | Sequence[str] | Mapping[str, object] | None = None,
         config: Mapping[str, object] | None = None,
-        **settings: object,
+        **settings: Unpack[CommonConfig],
     ) -> None:
         self._shell = Shell(admin_options(bootstrap_servers, config, settings))
 
@@ -149,7 +155,7 @@ class AsyncAdmin:
         self, new_topics: Iterable[NewTopic | str], *, validate_only: bool = False, timeout_s: float | None = None
     ) -> dict[str, TopicCreated]:
         """The topics, created in one request, by name; a string is a topic with the broker's defaults."""
-        return await self._run(_every(topics.create(new_topics, validate_only)), timeout_s)
+        return await self._run(_every(topics.create(several("new_topics", new_topics), validate_only)), timeout_s)
 
     async def delete_topic(self, name: str, *, timeout_s: float | None = None) -> None:
         """The topic is gone, with its records. Raises UnknownTopicOrPartition."""
@@ -157,7 +163,7 @@ class AsyncAdmin:
 
     async def delete_topics(self, names: Iterable[str], *, timeout_s: float | None = None) -> None:
         """The topics are gone, with their records."""
-        await self._run(_every(topics.delete(names)), timeout_s)
+        await self._run(_every(topics.delete(several("names", names))), timeout_s)
 
     async def list_topics(
         self, *, include_internal: bool = False, timeout_s: float | None = None
@@ -173,7 +179,7 @@ class AsyncAdmin:
         self, names: Iterable[str], *, timeout_s: float | None = None
     ) -> dict[str, TopicDescription]:
         """The partitions of each topic with their leaders and replicas."""
-        return await self._run(_every(topics.describe(names)), timeout_s)
+        return await self._run(_every(topics.describe(several("names", names))), timeout_s)
 
     async def create_partitions(
         self, counts: Mapping[str, int], *, validate_only: bool = False, timeout_s: float | None = None
@@ -200,7 +206,7 @@ class AsyncAdmin:
 
         `unclean`: a partition without any leader gets a replica that may have lost records.
         """
-        return await self._run(_every(topics.elect(partitions, unclean)), timeout_s)
+        return await self._run(_every(topics.elect(several("partitions", partitions), unclean)), timeout_s)
 
     async def alter_partition_reassignments(
         self, replicas: Mapping[TopicPartition, Sequence[int] | None], *, timeout_s: float | None = None
@@ -236,7 +242,8 @@ class AsyncAdmin:
         timeout_s: float | None = None,
     ) -> dict[ConfigResource, dict[str, ConfigEntry]]:
         """Every setting of each resource, by name; `synonyms` tells where each value comes from."""
-        return await self._run(_every_of(configs.describe(resources, synonyms, documentation)), timeout_s)
+        wanted = several("resources", resources)
+        return await self._run(_every_of(configs.describe(wanted, synonyms, documentation)), timeout_s)
 
     async def alter_config(
         self,
@@ -266,7 +273,7 @@ class AsyncAdmin:
         self, types: Iterable[ResourceType] = (), *, timeout_s: float | None = None
     ) -> list[ConfigResource]:
         """What has a configuration; only these types, if any are given. Needs Kafka 4.1 for all but client metrics."""
-        return await self._run(configs.list_resources(types), timeout_s)
+        return await self._run(configs.list_resources(several("types", types)), timeout_s)
 
     # -- offsets -----------------------------------------------------------------------------------------------
 
@@ -288,7 +295,7 @@ class AsyncAdmin:
         self, group: str, partitions: Iterable[TopicPartition] | None = None, *, timeout_s: float | None = None
     ) -> dict[TopicPartition, GroupOffset]:
         """What a group committed, of these or all partitions; those without are left out, as is an unknown group."""
-        return await self._run(groups.committed(group, partitions), timeout_s)
+        return await self._run(groups.committed(group, _optional("partitions", partitions)), timeout_s)
 
     async def alter_group_offsets(
         self, group: str, offsets: Mapping[TopicPartition, GroupOffset | int], *, timeout_s: float | None = None
@@ -300,7 +307,7 @@ class AsyncAdmin:
         self, group: str, partitions: Iterable[TopicPartition], *, timeout_s: float | None = None
     ) -> None:
         """The group has committed nothing for these. Raises GroupSubscribedToTopic, GroupNotFound per partition."""
-        await self._run(_every(groups.forget(group, partitions)), timeout_s)
+        await self._run(_every(groups.forget(group, several("partitions", partitions))), timeout_s)
 
     async def group_lag(self, group: str, *, timeout_s: float | None = None) -> dict[TopicPartition, PartitionLag]:
         """How far a group is behind in each partition that it committed for."""
@@ -316,7 +323,7 @@ class AsyncAdmin:
         timeout_s: float | None = None,
     ) -> list[GroupListing]:
         """The groups of every broker, by id; only in these states and of these types, if any are given."""
-        return await self._run(groups.list_all(states, types), timeout_s)
+        return await self._run(groups.list_all(several("states", states), several("types", types)), timeout_s)
 
     async def describe_group(self, group: str, *, timeout_s: float | None = None) -> GroupDescription:
         """The group's state, and its members with what each reads. Raises GroupNotFound."""
@@ -326,7 +333,7 @@ class AsyncAdmin:
         self, group_ids: Iterable[str], *, timeout_s: float | None = None
     ) -> dict[str, GroupDescription]:
         """The state of each group, and its members with what each reads."""
-        return await self._run(_every_of(groups.describe(group_ids)), timeout_s)
+        return await self._run(_every_of(groups.describe(several("group_ids", group_ids))), timeout_s)
 
     async def delete_group(self, group: str, *, timeout_s: float | None = None) -> None:
         """The group is gone, with what it committed. Raises NonEmptyGroup, GroupNotFound."""
@@ -334,7 +341,7 @@ class AsyncAdmin:
 
     async def delete_groups(self, group_ids: Iterable[str], *, timeout_s: float | None = None) -> None:
         """The groups are gone, with what they committed."""
-        await self._run(_every(groups.delete(group_ids)), timeout_s)
+        await self._run(_every(groups.delete(several("group_ids", group_ids))), timeout_s)
 
     async def remove_group_members(
         self,
@@ -345,7 +352,7 @@ class AsyncAdmin:
         timeout_s: float | None = None,
     ) -> None:
         """These static members (group.instance.id) are out of the group; the others share what they had."""
-        await self._run(_every(groups.remove_members(group, instance_ids, reason)), timeout_s)
+        await self._run(_every(groups.remove_members(group, several("instance_ids", instance_ids), reason)), timeout_s)
 
     # -- the cluster -------------------------------------------------------------------------------------------
 
@@ -363,7 +370,8 @@ class AsyncAdmin:
         timeout_s: float | None = None,
     ) -> dict[int, tuple[LogDirectory, ...]]:
         """The log directories of these or all brokers (node ids), with the bytes of these or all partitions."""
-        return await self._run(_every(cluster_plans.log_directories(brokers, partitions)), timeout_s)
+        wanted = _optional("brokers", brokers), _optional("partitions", partitions)
+        return await self._run(_every(cluster_plans.log_directories(*wanted)), timeout_s)
 
     async def describe_features(self, *, timeout_s: float | None = None) -> Features:
         """The features in force, and those that a broker could do."""
@@ -388,7 +396,7 @@ class AsyncAdmin:
         self, partitions: Iterable[TopicPartition], *, timeout_s: float | None = None
     ) -> dict[TopicPartition, tuple[ProducerDescription, ...]]:
         """The idempotent producers that wrote to each partition lately, and their open transactions."""
-        return await self._run(_every(cluster_plans.producers(partitions)), timeout_s)
+        return await self._run(_every(cluster_plans.producers(several("partitions", partitions))), timeout_s)
 
     async def unregister_broker(self, broker: int, *, timeout_s: float | None = None) -> None:
         """A broker (node id) that is down is no part of the cluster any more."""
@@ -398,7 +406,7 @@ class AsyncAdmin:
 
     async def create_acls(self, acls: Iterable[Acl], *, timeout_s: float | None = None) -> None:
         """The rules hold, on every broker in a moment. Raises PartialFailure by Acl."""
-        await self._run(_every(access.create(acls)), timeout_s)
+        await self._run(_every(access.create(several("acls", acls))), timeout_s)
 
     async def describe_acls(self, wanted: AclFilter | None = None, *, timeout_s: float | None = None) -> list[Acl]:
         """The rules that match, all if nothing is wanted in particular. Raises ClusterAuthorizationFailed."""
@@ -408,20 +416,20 @@ class AsyncAdmin:
         self, filters: Iterable[AclFilter | Acl], *, timeout_s: float | None = None
     ) -> dict[AclFilter, tuple[Acl, ...]]:
         """The rules that match are gone: which these were, by filter. An Acl matches itself alone."""
-        return await self._run(_every(access.delete(filters)), timeout_s)
+        return await self._run(_every(access.delete(several("filters", filters))), timeout_s)
 
     async def describe_scram_credentials(
         self, users: Iterable[str] | None = None, *, timeout_s: float | None = None
     ) -> dict[str, tuple[ScramCredential, ...]]:
         """By which SCRAM mechanisms these or all users may log in. A user without any is a ResourceNotFound."""
-        return await self._run(access.describe_scram(users), timeout_s)
+        return await self._run(access.describe_scram(_optional("users", users)), timeout_s)
 
     async def alter_scram_credentials(
         self, changes: Iterable[ScramUpsertion | ScramDeletion], *, timeout_s: float | None = None
     ) -> None:
         """The users have these credentials, or not any more. Raises PartialFailure by user, ConfigurationError."""
         salts = iter(lambda: secrets.token_bytes(SALT_BYTES), b"")
-        await self._run(_every_of(access.alter_scram(changes, salts)), timeout_s)
+        await self._run(_every_of(access.alter_scram(several("changes", changes), salts)), timeout_s)
 
     async def describe_client_quotas(
         self, wanted: QuotaEntity | None = None, *, strict: bool = False, timeout_s: float | None = None

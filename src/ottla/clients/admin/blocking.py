@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Coroutine, Iterable, Mapping, Sequence
 from types import TracebackType
-from typing import Any, Self, TypeVar
+from typing import Any, Self, TypeVar, Unpack
 
 from ottla.clients.admin.access_model import (
     Acl,
@@ -39,6 +39,8 @@ from ottla.clients.admin.model import (
     TopicListing,
 )
 from ottla.clients.driver import Driver
+from ottla.clients.dropped import when_dropped
+from ottla.clients.typed_settings import CommonConfig
 from ottla.common.ids import TopicPartition
 
 R = TypeVar("R")
@@ -65,10 +67,11 @@ class Admin:
         self,
         bootstrap_servers: str | Sequence[str] | Mapping[str, object] | None = None,
         config: Mapping[str, object] | None = None,
-        **settings: object,
+        **settings: Unpack[CommonConfig],
     ) -> None:
         self._async = AsyncAdmin(bootstrap_servers, config, **settings)
         self._driver = Driver("ottla-admin")
+        self._dropped = when_dropped(self, lambda: "admin client", self._driver, self._async.close)
 
     def _run(self, coroutine: Coroutine[Any, Any, R]) -> R:
         return self._driver.run(coroutine)
@@ -79,6 +82,7 @@ class Admin:
 
     def close(self) -> None:
         """Close the connections; calls under way fail with Closed."""
+        self._dropped.detach()
         if not self._driver.closed:
             self._run(self._async.close())
             self._driver.close()

@@ -123,8 +123,10 @@ class Outcome(Generic[K, V]):
         return self.results
 
     def one(self) -> V:
-        """The result of the only key; raises its error itself."""
-        for error in self.errors.values():
+        """The result of the only key; raises its error itself, which names the key."""
+        for key, error in self.errors.items():
+            if error.args and str(key) not in str(error):
+                error.args = (f"{key}: {error.args[0]}", *error.args[1:])
             raise error
         (result,) = self.results.values()
         return result
@@ -132,6 +134,13 @@ class Outcome(Generic[K, V]):
 
 # What the methods of the faces share: it yields calls, is sent their outcomes, and returns what the caller gets.
 Plan: TypeAlias = Generator[Call[Any, Any], Outcome[Any, Any], R]
+
+
+def several(name: str, given: Iterable[R]) -> list[R]:
+    """The items of an argument that takes several. Raises TypeError for a single one, which would be taken apart."""
+    if isinstance(given, (str, bytes)) or hasattr(given, "_fields") or not isinstance(given, Iterable):
+        raise TypeError(f"{name} must be a list or another iterable, not {given!r}: write [{given!r}]")
+    return list(given)
 
 
 @frozen

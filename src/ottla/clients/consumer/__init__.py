@@ -7,7 +7,7 @@ group), assignors/; then core (all of them as one), engine (obeys the core's eff
 
 from ottla.clients.consumer.asynchronous import AsyncConsumer
 from ottla.clients.consumer.blocking import Consumer
-from ottla.clients.consumer.record import Record
-from ottla.clients.consumer.requests import OffsetAndMetadata
+from ottla.clients.consumer.record import Record, TimestampType
+from ottla.clients.consumer.requests import GroupMetadata, OffsetAndMetadata
 
-__all__ = ["AsyncConsumer", "Consumer", "OffsetAndMetadata", "Record"]
+__all__ = ["AsyncConsumer", "Consumer", "GroupMetadata", "OffsetAndMetadata", "Record", "TimestampType"]

@@ -7,15 +7,26 @@ import inspect
 import logging
 import time
 from collections.abc import Iterable, Mapping
+from datetime import datetime
 from types import TracebackType
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, Self, Unpack
 
-from ottla.clients.consumer.face import ARROW_RECORDS, CLOSE_S, ON_TIME_S, ConsumerFace, Offsets
+from ottla.clients.cluster import PartitionInfo
+from ottla.clients.consumer.face import (
+    ARROW_RECORDS,
+    CLOSE_S,
+    ON_TIME_S,
+    ConsumerFace,
+    Offsets,
+    timestamps_by_partition,
+)
 from ottla.clients.consumer.membership import Duty
-from ottla.clients.consumer.record import Record
+from ottla.clients.consumer.record import K, Record, V
 from ottla.clients.consumer.requests import OffsetAndMetadata
 from ottla.clients.consumer.sinks import ColumnSink, RecordSink, Sink
+from ottla.clients.dropped import when_dropped_async
 from ottla.clients.errors import ClientError
+from ottla.clients.typed_settings import ConsumerConfig
 from ottla.common.ids import TopicPartition
 
 if TYPE_CHECKING:
@@ -25,26 +36,25 @@ logger = logging.getLogger("ottla.clients.consumer")
 TURN_S = 0.005
 
 
-class AsyncConsumer(ConsumerFace):
+class AsyncConsumer(ConsumerFace[K, V]):
     """Reads records from Ottla or any Kafka on an asyncio loop; `Consumer` with `await`. Make it within the loop.
 
     Listeners may be coroutine functions. `async with` closes it; `async for` reads for ever.
     """
 
-    def __init__(self, settings: Mapping[str, object] | None = None, /, **options: object) -> None:
+    def __init__(self, settings: Mapping[str, object] | None = None, /, **options: Unpack[ConsumerConfig]) -> None:
         self._ready = asyncio.Event()
-        super().__init__(settings, options)
-        self._engine.start(asyncio.get_running_loop())
-
-    def _notify(self) -> None:
-        self._ready.set()
+        super().__init__(settings, options, self._ready.set)
+        engine, loop = self._engine, asyncio.get_running_loop()
+        engine.start(loop)
+        self._dropped = when_dropped_async(self, engine.describe, lambda: loop, lambda: engine.close(CLOSE_S))
 
     def _me(self) -> object:
         return asyncio.current_task()
 
     # -- reading -------------------------------------------------------------------------------------------------
 
-    async def poll(self, timeout_s: float = 1.0, *, max_records: int | None = None) -> list[Record]:
+    async def poll(self, timeout_s: float = 1.0, *, max_records: int | None = None) -> list[Record[K, V]]:
         """The next records, at most `max_records` (max.poll.records); an empty list after `timeout_s` seconds.
 
         As `Consumer.poll`.
@@ -122,7 +132,7 @@ class AsyncConsumer(ConsumerFace):
         """Records for ever, one at a time. Ends when the consumer is closed."""
         return self
 
-    async def __anext__(self) -> Record:
+    async def __anext__(self) -> Record[K, V]:
         while not self._left:
             if self._ending:
                 raise StopAsyncIteration
@@ -165,10 +175,10 @@ class AsyncConsumer(ConsumerFace):
         return await self._engine.position(tp, timeout_s)
 
     async def offsets_for_times(
-        self, timestamps_ms: Mapping[TopicPartition, int], timeout_s: float | None = None
+        self, timestamps_ms: Mapping[TopicPartition, int | datetime], timeout_s: float | None = None
     ) -> dict[TopicPartition, tuple[int, int] | None]:
         """(offset, its timestamp in ms) of the first record not older than each timestamp; None if there is none."""
-        return await self._engine.list_offsets(timestamps_ms, timeout_s)
+        return await self._engine.list_offsets(timestamps_by_partition(timestamps_ms), timeout_s)
 
     async def beginning_offsets(
         self, partitions: Iterable[TopicPartition | tuple[str, int]], timeout_s: float | None = None
@@ -192,6 +202,10 @@ class AsyncConsumer(ConsumerFace):
         """The partitions of a topic, in order. Raises UnknownTopicOrPartition."""
         return await self._engine.partitions_of(topic, timeout_s)
 
+    async def partitions_for(self, topic: str, timeout_s: float | None = None) -> list[PartitionInfo]:
+        """The partitions of a topic with their leaders and replicas. Raises UnknownTopicOrPartition."""
+        return await self._engine.partition_infos(topic, timeout_s)
+
     async def topics(self, timeout_s: float | None = None) -> dict[str, list[int]]:
         """Every topic and its partitions, without the cluster's own."""
         return await self._engine.topics(timeout_s)
@@ -208,6 +222,7 @@ class AsyncConsumer(ConsumerFace):
     async def _close(self, timeout_s: float, *, settle: bool) -> None:
         if not self._begin_to_end():
             return
+        self._dropped.detach()
         deadline = time.monotonic() + timeout_s
         while not (has_turn := self._turn.acquire(blocking=False)) and time.monotonic() < deadline - timeout_s / 2:
             await asyncio.sleep(TURN_S)

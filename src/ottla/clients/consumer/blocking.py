@@ -10,16 +10,28 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from datetime import datetime
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Self, TypeVar, Unpack
 
-from ottla.clients.consumer.face import ARROW_RECORDS, CLOSE_S, ON_TIME_S, ConsumerFace, Offsets
+from ottla.clients.cluster import PartitionInfo
+from ottla.clients.consumer.face import (
+    ARROW_RECORDS,
+    CLOSE_S,
+    ON_TIME_S,
+    ConsumerFace,
+    Offsets,
+    timestamps_by_partition,
+)
 from ottla.clients.consumer.membership import Duty
-from ottla.clients.consumer.record import Record
+from ottla.clients.consumer.ready import Ready
+from ottla.clients.consumer.record import K, Record, V
 from ottla.clients.consumer.requests import OffsetAndMetadata
 from ottla.clients.consumer.sinks import ColumnSink, RecordSink, Sink
 from ottla.clients.driver import Driver
+from ottla.clients.dropped import when_dropped
 from ottla.clients.errors import ClientError, Closed
+from ottla.clients.typed_settings import ConsumerConfig
 from ottla.common.ids import TopicPartition
 
 if TYPE_CHECKING:
@@ -30,7 +42,7 @@ R = TypeVar("R")
 GRACE_S = 1.0
 
 
-class Consumer(ConsumerFace):
+class Consumer(ConsumerFace[K, V]):
     """Reads records from Ottla or any Kafka; blocks the calling thread.
 
     Settings as keyword arguments (`bootstrap_servers=`) or as a mapping with Kafka's names (`"bootstrap.servers"`);
@@ -38,27 +50,27 @@ class Consumer(ConsumerFace):
     ends by an exception, auto-commit leaves out what the last poll handed over.
     """
 
-    def __init__(self, settings: Mapping[str, object] | None = None, /, **options: object) -> None:
-        self._ready = threading.Event()
-        super().__init__(settings, options)
+    def __init__(self, settings: Mapping[str, object] | None = None, /, **options: Unpack[ConsumerConfig]) -> None:
+        self._ready = Ready()
+        super().__init__(settings, options, self._ready.set)
         self._driver = Driver("ottla-consumer")
+        engine = self._engine
+        self._dropped = when_dropped(self, engine.describe, self._driver, lambda: engine.close(CLOSE_S))
         self._driver.call_soon(self._engine.start, self._driver.loop)
-
-    def _notify(self) -> None:
-        self._ready.set()
 
     def _me(self) -> int:
         return threading.get_ident()
 
     # -- reading -------------------------------------------------------------------------------------------------
 
-    def poll(self, timeout_s: float = 1.0, *, max_records: int | None = None) -> list[Record]:
+    def poll(self, timeout_s: float = 1.0, *, max_records: int | None = None) -> list[Record[K, V]]:
         """The next records, at most `max_records` (max.poll.records); an empty list after `timeout_s` seconds.
 
-        Also takes part in rebalances and calls the listeners. With auto-commit it says that all records of earlier
-        polls are processed. Raises CorruptRecords or DeserializationFailed once for what cannot be read, and what
-        keeps the consumer from reading: errors of the group, of authorization, or of a position. Wakeup after
-        `wakeup`; ConcurrentUse if another thread polls, or from within a listener.
+        The records of a partition are together, by offset. Also takes part in rebalances and calls the listeners. With
+        auto-commit it says that all records of earlier polls are processed. Raises CorruptRecords or
+        DeserializationFailed once for what cannot be read, and what keeps the consumer from reading: errors of the
+        group, of authorization, or of a position. Wakeup after `wakeup`; ConcurrentUse if another thread polls, or from
+        within a listener.
         """
         self._begin()
         try:
@@ -144,11 +156,11 @@ class Consumer(ConsumerFace):
         except ClientError as error:
             logger.warning("Positions are not committed before partitions are given up: %s", error)
 
-    def __iter__(self) -> Iterator[Record]:
+    def __iter__(self) -> Iterator[Record[K, V]]:
         """Records for ever, one at a time; blocks while there are none. Ends when the consumer is closed."""
         return self
 
-    def __next__(self) -> Record:
+    def __next__(self) -> Record[K, V]:
         while not self._left:
             if self._ending:
                 raise StopIteration
@@ -173,7 +185,7 @@ class Consumer(ConsumerFace):
         """Commit positions: these offsets of the next records to read, or (None) after all that was handed over.
 
         Blocks until the group has them, at most `timeout_s` (default.api.timeout.ms). Raises RebalanceInProgress
-        (retriable: poll first), IllegalGeneration or UnknownMember (not retriable: the partitions are another's now).
+        (poll, then commit again), IllegalGeneration or UnknownMember (the partitions are another member's now).
         """
         self._driver.run(self._engine.commit(self._to_commit(offsets), timeout_s))
 
@@ -203,10 +215,10 @@ class Consumer(ConsumerFace):
         return self._driver.run(self._engine.position(tp, timeout_s))
 
     def offsets_for_times(
-        self, timestamps_ms: Mapping[TopicPartition, int], timeout_s: float | None = None
+        self, timestamps_ms: Mapping[TopicPartition, int | datetime], timeout_s: float | None = None
     ) -> dict[TopicPartition, tuple[int, int] | None]:
         """(offset, its timestamp in ms) of the first record not older than each timestamp; None if there is none."""
-        return self._driver.run(self._engine.list_offsets(timestamps_ms, timeout_s))
+        return self._driver.run(self._engine.list_offsets(timestamps_by_partition(timestamps_ms), timeout_s))
 
     def beginning_offsets(
         self, partitions: Iterable[TopicPartition | tuple[str, int]], timeout_s: float | None = None
@@ -231,6 +243,10 @@ class Consumer(ConsumerFace):
         """The partitions of a topic, in order. Raises UnknownTopicOrPartition."""
         return self._driver.run(self._engine.partitions_of(topic, timeout_s))
 
+    def partitions_for(self, topic: str, timeout_s: float | None = None) -> list[PartitionInfo]:
+        """The partitions of a topic with their leaders and replicas. Raises UnknownTopicOrPartition."""
+        return self._driver.run(self._engine.partition_infos(topic, timeout_s))
+
     def topics(self, timeout_s: float | None = None) -> dict[str, list[int]]:
         """Every topic and its partitions, without the cluster's own."""
         return self._driver.run(self._engine.topics(timeout_s))
@@ -248,6 +264,7 @@ class Consumer(ConsumerFace):
     def _close(self, timeout_s: float, *, settle: bool) -> None:
         if not self._begin_to_end():
             return
+        self._dropped.detach()
         deadline = time.monotonic() + timeout_s
         has_turn = self._turn.acquire(timeout=timeout_s / 2)
         if has_turn and self._engine.closed:  # another thread's close was quicker

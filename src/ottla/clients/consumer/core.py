@@ -22,7 +22,13 @@ from ottla.clients.consumer.membership import COORDINATOR_MOVED, Duty, GroupOpti
 from ottla.clients.consumer.positions import PartitionState, Phase
 from ottla.clients.consumer.reading import Reading
 from ottla.clients.consumer.record import Record
-from ottla.clients.consumer.requests import NEWEST_OFFSETS_BY_NAME, Committer, OffsetAndMetadata, commit_request
+from ottla.clients.consumer.requests import (
+    NEWEST_OFFSETS_BY_NAME,
+    Committer,
+    GroupMetadata,
+    OffsetAndMetadata,
+    commit_request,
+)
 from ottla.clients.consumer.sinks import RecordSink, Sink
 from ottla.clients.errors import (
     BrokerError,
@@ -31,6 +37,7 @@ from ottla.clients.errors import (
     CorruptRecords,
     RebalanceInProgress,
     UnknownMember,
+    UnknownTopicOrPartition,
     error_for,
 )
 from ottla.common.errors import ErrorCode
@@ -64,6 +71,10 @@ class ConsumerCore(Reading):
         self._refresh_not_before_ms = 0.0
         self._view_version = -1
         self._auto_commit = bool(options["enable_auto_commit"]) and self.group_id is not None
+        self._stores_itself: bool = options["enable_auto_offset_store"]
+        self.problems: dict[str, ClientError | None] = {}
+        """By subject, what began to keep partitions from being read, None for what ended; the shell takes them."""
+        self.records_consumed = self.bytes_consumed = 0
         self._committing = False
         self._commit_due_ms: float | None = None
         self._recommit_ms = 0.0
@@ -98,6 +109,7 @@ class ConsumerCore(Reading):
         self.manual = True
         self.topics = chosen
         self._replace(wanted)
+        self._view_version = -1
         if self._polling:  # another task's poll waits for just this
             self.want()
         self._refresh_not_before_ms = 0.0
@@ -111,6 +123,11 @@ class ConsumerCore(Reading):
             self.membership.subscribe(())
         self.manual = False
         self.wants_advance = True
+
+    @property
+    def wants_something(self) -> bool:
+        """Whether it was subscribed, or assigned partitions (perhaps none)."""
+        return self.manual or self.subscribed
 
     @property
     def subscribed(self) -> bool:
@@ -151,7 +168,7 @@ class ConsumerCore(Reading):
             state.paused = False
         self.wants_advance = True
 
-    def give_back(self, records: Iterable[Record]) -> None:
+    def give_back(self, records: Iterable[Record[Any, Any]]) -> None:
         """These were handed over last and not looked at: hand them over again."""
         first: dict[TopicPartition, int] = {}
         for record in records:
@@ -159,15 +176,18 @@ class ConsumerCore(Reading):
         for tp, offset in first.items():
             state = self.positions.get(tp)
             if state is not None:
-                processed = state.processed
+                processed, settled = state.processed, state.settled
                 self.seek(tp, offset)
                 state.processed = None if processed is None else min(processed, offset)
+                state.settled = None if settled is None else min(settled, offset)
 
     def take_back(self) -> None:
         """This poll did not hand over what it took: it was interrupted, wherever that was."""
         for state in self.positions:
-            if state.phase is Phase.FETCH and state.processed is not None:
-                state.seek(state.processed)
+            if state.phase is Phase.FETCH and state.settled is not None:
+                processed = state.processed
+                state.seek(state.settled)
+                state.processed = processed
             else:
                 state.drop_buffer()
         self._buffered_bytes = 0
@@ -193,8 +213,21 @@ class ConsumerCore(Reading):
         for tp in self._touched:
             state = self.positions.get(tp)
             if state is not None and state.phase is Phase.FETCH:
-                state.processed = state.offset
+                state.settled = state.offset
+                if self._stores_itself:
+                    state.processed = state.offset
         self._touched.clear()
+
+    def store(self, offsets: Mapping[TopicPartition, OffsetAndMetadata]) -> None:
+        """Count these partitions as processed up to the offsets. Raises NotAssigned, ValueError, ConfigurationError."""
+        if self._stores_itself:
+            raise ConfigurationError("store_offsets needs enable.auto.offset.store=false")
+        states = {self.positions.of(tp): row.offset for tp, row in offsets.items()}
+        for state, offset in states.items():
+            if state.phase is not Phase.FETCH or offset > state.offset:
+                raise ValueError(f"Offset {offset} of {state.tp} is beyond what was handed over")
+        for state, offset in states.items():
+            state.processed = offset
 
     def end_poll(self, now_ms: float) -> None:
         """The user has what he gets and goes off to work on it."""
@@ -246,7 +279,7 @@ class ConsumerCore(Reading):
                 return True
         return any((s.buffered or s.error) and not s.paused for s in self.positions)
 
-    def take(self, limit: int) -> list[Record]:
+    def take(self, limit: int) -> list[Record[Any, Any]]:
         """Up to `limit` records that have arrived; otherwise as `fill`."""
         sink = RecordSink(limit)
         self.fill(sink)
@@ -257,6 +290,7 @@ class ConsumerCore(Reading):
         sink.expect(self._buffered_bytes)
         with without_collection():
             self._fill(sink)
+        self.records_consumed += len(sink)
 
     def _fill(self, sink: Sink) -> None:
         last: TopicPartition | None = None
@@ -299,6 +333,7 @@ class ConsumerCore(Reading):
 
     def _finish(self, state: PartitionState) -> None:
         size = state.buffered.popleft().size
+        self.bytes_consumed += size
         state.buffered_bytes -= size
         self._buffered_bytes -= size
         self.wants_advance = True
@@ -306,9 +341,9 @@ class ConsumerCore(Reading):
     def _corrupt(self, state: PartitionState, fetched: Fetched, error: CorruptRecords) -> None:
         """Fetch it once more: the network may have done it. Then go on after the batch, with or without an error."""
         if state.refetched_at != error.offset:
-            position, processed = state.offset, state.processed
+            position, processed, settled = state.offset, state.processed, state.settled
             self.seek(state.tp, position)
-            state.refetched_at, state.processed = error.offset, processed
+            state.refetched_at, state.processed, state.settled = error.offset, processed, settled
             return
         state.offset = fetched.next_offset
         if fetched.exhausted:
@@ -356,6 +391,8 @@ class ConsumerCore(Reading):
         if self.view.version == self._view_version:
             return
         self._view_version = self.view.version
+        if self.manual:
+            self._look_for_partitions()
         if self.membership is None or self.manual:
             return
         if self.pattern is not None:
@@ -364,6 +401,15 @@ class ConsumerCore(Reading):
                 names = [name for name in names if name not in INTERNAL_TOPICS]
             self.topics = frozenset(names)
         self.membership.subscribe(self.topics)
+
+    def _look_for_partitions(self) -> None:
+        """Report assigned partitions that a known topic does not have."""
+        for tp in self.positions.assigned():
+            partitions = self.view.partitions(tp.topic)
+            if partitions is None:
+                continue
+            text = f"Partition {tp} does not exist: {tp.topic} has partitions 0 to {len(partitions) - 1}"
+            self.problems[f"Partition {tp}"] = None if tp.partition in partitions else UnknownTopicOrPartition(text)
 
     def _topics_of_interest(self) -> frozenset[str] | None:
         if self.pattern is not None:
@@ -396,15 +442,23 @@ class ConsumerCore(Reading):
                 code = self.view.topic_errors.get(topic, 0)
                 if code in (ErrorCode.TOPIC_AUTHORIZATION_FAILED, ErrorCode.INVALID_TOPIC_EXCEPTION):
                     self.error = error_for(code, f"Topic {topic!r}: {ErrorCode(code).text}")
+                self.problems[f"Topic {topic}"] = None
                 if code:  # it may appear, but hardly at once
                     self._refresh_not_before_ms = now_ms + self.backoff.max_ms
+                    text = f"Topic {topic} cannot be read: {ErrorCode(code).text}"
+                    self.problems[f"Topic {topic}"] = error_for(code, text)
 
         self._effects.append(Refresh(topics, then))
 
     # -- commits -----------------------------------------------------------------------------------------------
 
-    def handed_over(self, left: Iterable[Record] = ()) -> dict[TopicPartition, OffsetAndMetadata]:
-        """The positions after all that was handed over, but for `left`."""
+    def handed_over(self, left: Iterable[Record[Any, Any]] = ()) -> dict[TopicPartition, OffsetAndMetadata]:
+        """What `commit` without offsets commits: the positions after all that was handed over, but for `left`.
+
+        With enable.auto.offset.store=false it is what was stored.
+        """
+        if not self._stores_itself:
+            return self.processed()
         offsets = {s.tp: OffsetAndMetadata(s.offset, s.epoch) for s in self.positions if s.phase is Phase.FETCH}
         seen: set[TopicPartition] = set()
         for record in left:
@@ -506,6 +560,18 @@ class ConsumerCore(Reading):
 
         request = self.commit_request(offsets)
         self._effects.append(Send(COORDINATOR, request, then, max_version=NEWEST_OFFSETS_BY_NAME))
+
+    def group_metadata(self) -> GroupMetadata:
+        """The consumer's place in its group."""
+        group_id, instance_id = self.group_id or "", self.options["group_instance_id"] or None
+        if self.membership is None:
+            return GroupMetadata(group_id, instance_id=instance_id)
+        return GroupMetadata(group_id, self.membership.generation, self.membership.member_id, instance_id)
+
+    def take_problems(self) -> dict[str, ClientError | None]:
+        """The problems that began or ended since the last call."""
+        problems, self.problems = self.problems, {}
+        return problems
 
     def validate(self) -> None:
         """Raise AssertionError if the parts contradict each other."""

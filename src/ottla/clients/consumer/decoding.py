@@ -10,9 +10,9 @@ from __future__ import annotations
 import gc
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
-from ottla.clients.consumer.record import Record
+from ottla.clients.consumer.record import Record, TimestampType, record_class
 from ottla.clients.errors import CorruptRecords
 from ottla.common.errors import KafkaError
 from ottla.common.ids import TopicPartition
@@ -60,13 +60,12 @@ class Fetched:
     and `_rows` only save doing what was done already. So records and columns may be taken in turn.
     """
 
-    __slots__ = ("_aborted", "_aborted_now", "_buffer", "_check", "_index", "_make", "_opened", "_position",
+    __slots__ = ("_aborted", "_aborted_now", "_buffer", "_check", "_index", "_opened", "_position",
                  "_rows", "epoch", "exhausted", "next_offset", "size", "tp")  # fmt: skip
 
     def __init__(
         self,
         tp: TopicPartition,
-        make: type[Record],
         buffer: memoryview,
         offset: int,
         *,
@@ -81,17 +80,16 @@ class Fetched:
         self.epoch = -1
         """The leader epoch of the batch that was taken from last."""
         self.exhausted = not buffer
-        self._make = make
         self._buffer = buffer
         self._position = 0
         self._check = check_crcs
         self._opened: _Opened | None = None
-        self._rows: list[Record] = []
+        self._rows: list[Record[Any, Any]] = []
         self._index = 0
         self._aborted = sorted(aborted, key=lambda row: -row[1])  # the next one last
         self._aborted_now: set[int] = set()
 
-    def take(self, limit: int) -> list[Record]:
+    def take(self, limit: int) -> list[Record[Any, Any]]:
         """Up to `limit` records, all of one batch; none if there are no more. Raises CorruptRecords."""
         while self._index >= len(self._rows):
             opened = self._open()
@@ -175,15 +173,19 @@ class Fetched:
         self.next_offset = max(self.next_offset, header.next_offset)
         self.exhausted = self._position >= len(self._buffer)
 
-    def _decoded(self, opened: _Opened) -> list[Record]:
+    def _decoded(self, opened: _Opened) -> list[Record[Any, Any]]:
         wanted = self.next_offset
         try:
-            rows: list[Record] = kernels.decode_records(*opened.arguments(), self._make)
+            rows: list[Record[Any, Any]] = kernels.decode_records(*opened.arguments(), self._class_of(opened.header))
         except KafkaError as error:
             raise self._given_up(opened.header, error) from error
         if rows and rows[0].offset < wanted:
             rows = [row for row in rows if row.offset >= wanted]
         return rows
+
+    def _class_of(self, header: BatchHeader) -> type[Record[Any, Any]]:
+        kind = TimestampType.LOG_APPEND_TIME if header.is_log_append_time else TimestampType.CREATE_TIME
+        return record_class(self.tp.topic, self.tp.partition, header.partition_leader_epoch, kind)
 
     def _is_left_out(self, header: BatchHeader, position: int) -> bool:
         while self._aborted and self._aborted[-1][1] <= header.last_offset:
@@ -195,9 +197,7 @@ class Fetched:
         return header.is_transactional and header.producer_id in self._aborted_now
 
     def _is_abort_marker(self, header: BatchHeader, position: int) -> bool:
-        rows = kernels.decode_records(
-            *_Opened(header, *payload(self._buffer, position, header)).arguments(), self._make
-        )
+        rows = kernels.decode_records(*_Opened(header, *payload(self._buffer, position, header)).arguments(), Record)
         key = rows[0].key if rows else None
         return key is not None and len(key) >= 4 and int.from_bytes(key[2:4], "big") == _ABORT
 

@@ -34,9 +34,9 @@ class Deserializers:
         self._skip = skip
         self.active = key is not None or value is not None
 
-    def apply(self, records: list[Record]) -> tuple[list[Record], DeserializationFailed | None]:
+    def apply(self, records: list[Record[Any, Any]]) -> tuple[list[Record[Any, Any]], DeserializationFailed | None]:
         """The records with their values made, as far as that goes, and what stopped it."""
-        made: list[Record] = []
+        made: list[Record[Any, Any]] = []
         for record in records:
             offset, timestamp, key, value, headers = record
             what = "key"

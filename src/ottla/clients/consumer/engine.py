@@ -16,10 +16,13 @@ from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping
 from contextlib import nullcontext
 from typing import Any, TypeVar
 
+from ottla.clients.cluster import PartitionInfo
 from ottla.clients.consumer.core import ConsumerCore, Held
 from ottla.clients.consumer.effects import COORDINATOR, ForgetCoordinator, Refresh, Send
 from ottla.clients.consumer.membership import COORDINATOR_MOVED, Duty
+from ottla.clients.consumer.metrics import metrics, partition_metrics
 from ottla.clients.consumer.positions import Phase
+from ottla.clients.consumer.problems import Problems
 from ottla.clients.consumer.requests import NEWEST_OFFSETS_BY_NAME, OffsetAndMetadata, read_offsets
 from ottla.clients.consumer.sinks import Sink
 from ottla.clients.errors import (
@@ -27,10 +30,12 @@ from ottla.clients.errors import (
     ClientError,
     Closed,
     ConfigurationError,
+    NotSubscribed,
     RequestTimedOut,
     UnknownTopicOrPartition,
     error_for,
 )
+from ottla.clients.events import Rebalanced, Statistics, Throttled
 from ottla.clients.network import Cluster, client_error
 from ottla.common.errors import ErrorCode
 from ottla.common.ids import TopicPartition
@@ -74,13 +79,34 @@ class Engine:
         self._commit_turn = asyncio.Lock()
         self._commits: set[asyncio.Task[None]] = set()
         self._changed: asyncio.Event | None = None
+        raise_later = self._raise_later if options["on_problem"] == "raise" else None
+        self._problems = Problems(self.cluster.reporter, raise_later)
 
     # -- the core's effects ------------------------------------------------------------------------------------
 
     def start(self, loop: asyncio.AbstractEventLoop) -> None:
         """Work on `loop` from now on."""
         self._loop = loop
+        loop.call_soon(self.cluster.begin_statistics, self._statistics)
         self.wake()
+
+    def describe(self) -> str:
+        """The consumer in a warning."""
+        group = self.core.group_id
+        return "consumer" if group is None else f"consumer of group {group}"
+
+    def _statistics(self) -> Statistics:
+        with self.lock:
+            return metrics(self.core), partition_metrics(self.core)
+
+    def metrics(self) -> dict[str, float]:
+        """Counts of records, bytes and connections; from any thread."""
+        return {**self.cluster.metrics(), **self._statistics()[0]}
+
+    def _raise_later(self, error: ClientError) -> None:
+        with self.lock:
+            self.core.error = error
+        self._notify()
 
     def wake(self) -> None:
         """Have the core looked at soon; from any thread."""
@@ -98,6 +124,12 @@ class Engine:
             effects = self.core.advance(now_ms())
             ready = self.core.ready
             timer_ms = self.core.next_timer_ms()
+            problems = self.core.take_problems()
+        for subject, problem in problems.items():
+            if problem is None:
+                self._problems.ends(subject)
+            else:
+                self._problems.begins(subject, problem)
         for effect in effects:
             if isinstance(effect, ForgetCoordinator):
                 self.cluster.forget_coordinator(self.core.group_id or "")
@@ -137,10 +169,20 @@ class Engine:
                     outcome = await self.send(effect.node, effect.request, timeout_s, effect.max_version)
         except ClientError as error:
             outcome = error
+        if isinstance(effect, Send) and not self.closed:
+            self._note(effect.node, outcome)
         with self.lock:
             if not self.closed:
                 effect.then(outcome, now_ms())
         self._advance()
+
+    def _note(self, node: int, outcome: Any) -> None:
+        """Report a broker that does not answer, and its return."""
+        subject = f"The coordinator of group {self.core.group_id}" if node == COORDINATOR else self.cluster.name(node)
+        if isinstance(outcome, ClientError):
+            self._problems.unreachable(subject, outcome)
+        else:
+            self._problems.ends(subject)
 
     async def send(
         self, node: int, request: Message, timeout_s: float | None = None, max_version: int | None = None
@@ -165,6 +207,7 @@ class Engine:
         if throttle_ms > 0:
             logger.debug("%s asks for %d ms without requests", connection.address, throttle_ms)
             self._throttled[node, purpose] = connection.loop_time() + throttle_ms / 1000
+            self.cluster.reporter.report(Throttled(self.cluster.reporter.client_id, node, throttle_ms))
         return response
 
     async def _wait_throttled(self, key: tuple[int, str]) -> None:
@@ -199,16 +242,27 @@ class Engine:
         return duty
 
     def duty_done(self, duty: Duty) -> None:
-        """The listener was told."""
+        """The listener has run."""
         with self.lock:
             self.core.duty_done(duty, now_ms())
+            member = self.core.group_metadata()
         self.wake()
+        names = ", ".join(map(str, duty.partitions)) or "none"
+        logger.info("Group %s, generation %d: partitions %s: %s", member.group_id, member.generation, duty.kind, names)
+        self.cluster.reporter.report(
+            Rebalanced(
+                self.cluster.reporter.client_id, duty.kind, member.group_id, member.member_id, member.generation,
+                duty.partitions,
+            )
+        )  # fmt: skip
 
     def begin_poll(self) -> None:
-        """The user polls."""
+        """The user polls. Raises NotSubscribed."""
         if self.closed:
             raise Closed("The consumer was closed")
         with self.lock:
+            if not self.core.wants_something:
+                raise NotSubscribed("This consumer reads nothing: subscribe() to topics or assign() partitions first")
             self.core.begin_poll(now_ms())
             wants = self.core.wants_advance
         if wants:
@@ -391,6 +445,11 @@ class Engine:
             return partitions
 
         return await self._retry(attempt, timeout_s)
+
+    async def partition_infos(self, topic: str, timeout_s: float | None = None) -> list[PartitionInfo]:
+        """The partitions of a topic with leaders and replicas. Raises UnknownTopicOrPartition."""
+        await self.partitions_of(topic, timeout_s)
+        return self.cluster.view.partition_infos(topic)
 
     async def topics(self, timeout_s: float | None = None) -> dict[str, list[int]]:
         """Every topic and its partitions, without the cluster's own topics."""

@@ -5,20 +5,24 @@
 
 from __future__ import annotations
 
+import os
 import re
 import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any
+from datetime import datetime
+from typing import Any, Generic
 
 from ottla.clients.consumer.core import ConsumerCore
 from ottla.clients.consumer.deserializers import Deserializers, deserializer
 from ottla.clients.consumer.engine import Chosen, Engine, compiled, topic_list
 from ottla.clients.consumer.membership import Duty
 from ottla.clients.consumer.options import read_consumer_options
-from ottla.clients.consumer.record import Record
-from ottla.clients.consumer.requests import OffsetAndMetadata
-from ottla.clients.errors import Closed, ConcurrentUse, ConfigurationError, Wakeup
+from ottla.clients.consumer.record import K, Record, V
+from ottla.clients.consumer.requests import GroupMetadata, OffsetAndMetadata
+from ottla.clients.errors import ClientError, Closed, ConcurrentUse, ConfigurationError, NotAssigned, Wakeup
+from ottla.clients.options import merged
+from ottla.clients.values import as_timestamp_ms
 from ottla.common.ids import TopicPartition
 
 CLOSE_S = 10.0
@@ -30,35 +34,43 @@ Listener = Callable[[list[TopicPartition]], Any]
 Offsets = Mapping[TopicPartition, int | OffsetAndMetadata]
 
 
-class ConsumerFace:
+class ConsumerFace(Generic[K, V]):
     """The part of a consumer that does not wait. Use `Consumer` or `AsyncConsumer`."""
 
-    def __init__(self, settings: Mapping[str, object] | None, given: Mapping[str, object]) -> None:
-        options = read_consumer_options({**(settings or {}), **given})
+    def __init__(
+        self, settings: Mapping[str, object] | None, given: Mapping[str, object], notify: Callable[[], None]
+    ) -> None:
+        self._notify = notify
+        options = read_consumer_options(merged(settings, given))
         self._options = options
         self._deserializers = Deserializers(
             deserializer(options["key_deserializer"], "key.deserializer"),
             deserializer(options["value_deserializer"], "value.deserializer"),
             skip=options["on_deserialization_error"] == "skip",
         )
-        self._engine = Engine(options, self._notify)
+        # The engine must not refer to the consumer, or one that the program dropped would never be collected.
+        self._engine = Engine(options, notify)
         self._listeners: dict[str, Listener] = {}
         # Records that an iteration has taken and not yielded yet.
-        self._left: deque[Record] = deque()
+        self._left: deque[Record[K, V]] = deque()
         # Held by who polls or closes. Taken without waiting, but by close.
         self._turn = threading.Lock()
         self._polls: object = None
         self._ending = False
         self._woken = False
-
-    def _notify(self) -> None:
-        raise NotImplementedError
+        self._pid = os.getpid()
 
     def _me(self) -> object:
         """Who calls: the thread, or the task."""
         raise NotImplementedError
 
+    def _check_process(self) -> None:
+        """Raise ClientError in a forked child: it would read what the parent has buffered, a second time."""
+        if self._pid != os.getpid():
+            raise ClientError("This consumer was made before a fork: make one in each process")
+
     def _begin(self) -> None:
+        self._check_process()
         if self._ending:
             raise Closed("The consumer was closed")
         if not self._turn.acquire(blocking=False):
@@ -80,7 +92,9 @@ class ConsumerFace:
         return True
 
     def wakeup(self) -> None:
-        """End the poll that is under way, or else the next, with Wakeup. From any thread (of AsyncConsumer: its own).
+        """End the poll that is under way, or else the next, with Wakeup.
+
+        From any thread or signal handler; that of AsyncConsumer from its own thread.
 
         A poll that has records already may hand them over first; nothing is lost.
         """
@@ -126,6 +140,18 @@ class ConsumerFace:
         self._engine.change(lambda core: core.assign(wanted))
         self._drop_left({record.topic_partition for record in self._left}.difference(wanted))
 
+    def incremental_assign(self, partitions: Iterable[TopicPartition | tuple[str, int]]) -> None:
+        """Read these partitions too; the others keep their positions. Otherwise as `assign`."""
+        self.assign([*self.assignment(), *(_partition(tp) for tp in partitions)])
+
+    def incremental_unassign(self, partitions: Iterable[TopicPartition | tuple[str, int]]) -> None:
+        """Stop reading these partitions; the others keep their positions. Raises NotAssigned."""
+        leaving = {_partition(tp) for tp in partitions}
+        assigned = self.assignment()
+        for tp in leaving.difference(assigned):
+            raise NotAssigned(f"{tp} is not assigned to this consumer")
+        self.assign([tp for tp in assigned if tp not in leaving])
+
     def assignment(self) -> list[TopicPartition]:
         """The partitions that this consumer has now, sorted."""
         return self._engine.change(lambda core: core.positions.assigned())
@@ -143,7 +169,7 @@ class ConsumerFace:
         Raises NotAssigned (not retriable) if the partition is not this consumer's.
         """
         tp = TopicPartition(*partition)
-        row = offset if isinstance(offset, OffsetAndMetadata) else OffsetAndMetadata(offset)
+        row = (offset if isinstance(offset, OffsetAndMetadata) else OffsetAndMetadata(offset)).checked()
         self._drop_left([tp])
         self._engine.change(lambda core: core.seek(tp, row.offset, row.leader_epoch))
 
@@ -156,12 +182,13 @@ class ConsumerFace:
         self._reset(partitions, -1)
 
     def seek_to_timestamp(
-        self, timestamp_ms: int, partitions: Iterable[TopicPartition | tuple[str, int]] | None = None
+        self, timestamp_ms: int | datetime, partitions: Iterable[TopicPartition | tuple[str, int]] | None = None
     ) -> None:
-        """Start at the first record whose timestamp (ms since the epoch) is not less; at the end if there is none."""
-        if timestamp_ms < 0:
-            raise ValueError(f"A timestamp is 0 or more ms since the epoch, not {timestamp_ms}")
-        self._reset(partitions, timestamp_ms)
+        """Start at the first record whose timestamp (ms since the epoch, or a datetime) is not less.
+
+        It is the end if there is none.
+        """
+        self._reset(partitions, as_timestamp_ms(timestamp_ms))
 
     def _reset(self, partitions: Iterable[TopicPartition | tuple[str, int]] | None, timestamp: int) -> None:
         tps = self.assignment() if partitions is None else [TopicPartition(*tp) for tp in partitions]
@@ -189,14 +216,36 @@ class ConsumerFace:
     def lag(self, partition: TopicPartition | tuple[str, int]) -> int | None:
         """Records between the position and the end as the last fetch saw it; None before there was one.
 
-        Raises NotAssigned.
+        With read_committed the end is the last stable offset. Raises NotAssigned.
         """
 
         def look(core: ConsumerCore) -> int | None:
             core.want()
-            return core.positions.of(TopicPartition(*partition)).lag
+            return core.positions.of(TopicPartition(*partition)).lag(core.isolation)
 
         return self._engine.change(look)
+
+    def store_offsets(self, records: Record[K, V] | Iterable[Record[K, V]] | Offsets) -> None:
+        """Count these records as processed: auto-commit, and `commit` without offsets, commit what follows them.
+
+        Takes one record, several, or offsets of the next records to read by partition. Needs
+        enable.auto.offset.store=false. Raises NotAssigned, ValueError for an offset that was not handed over yet.
+        """
+        offsets = _offsets_after(records)
+        self._engine.change(lambda core: core.store(offsets))
+
+    def group_metadata(self) -> GroupMetadata:
+        """The group, generation, member id and instance id of this consumer."""
+        return self._engine.change(lambda core: core.group_metadata())
+
+    @property
+    def member_id(self) -> str:
+        """The id that the group gave this consumer; empty while it is not a member."""
+        return self.group_metadata().member_id
+
+    def metrics(self) -> dict[str, float]:
+        """Counts of records, bytes and connections, by the names of Kafka's consumer; `-total` only grows."""
+        return self._engine.metrics()
 
     # -- for the faces -------------------------------------------------------------------------------------------
 
@@ -205,7 +254,7 @@ class ConsumerFace:
             dropped = set(partitions)
             self._left = deque(r for r in self._left if r.topic_partition not in dropped)
 
-    def _deserialized(self, records: list[Record]) -> list[Record]:
+    def _deserialized(self, records: list[Record[K, V]]) -> list[Record[K, V]]:
         """The records as the user wants them; those after one that cannot be read come in a later poll."""
         if not self._deserializers.active or not records:
             return records
@@ -219,7 +268,7 @@ class ConsumerFace:
 
     def _to_commit(self, offsets: Offsets | None) -> Chosen:
         given = None if offsets is None else {
-            TopicPartition(*tp): row if isinstance(row, OffsetAndMetadata) else OffsetAndMetadata(row)
+            TopicPartition(*tp): (row if isinstance(row, OffsetAndMetadata) else OffsetAndMetadata(row)).checked()
             for tp, row in offsets.items()
         }  # fmt: skip
 
@@ -249,6 +298,26 @@ class ConsumerFace:
 
         self._engine.change(settle)
         self._left.clear()
+
+
+def _offsets_after(records: Any) -> dict[TopicPartition, OffsetAndMetadata]:
+    """By partition, the offset after the last of these records; or the given offsets, checked."""
+    if isinstance(records, Mapping):
+        return {
+            _partition(tp): (row if isinstance(row, OffsetAndMetadata) else OffsetAndMetadata(row)).checked()
+            for tp, row in records.items()
+        }
+    found: dict[TopicPartition, OffsetAndMetadata] = {}
+    for record in [records] if isinstance(records, Record) else records:
+        known = found.get(record.topic_partition)
+        if known is None or record.offset >= known.offset:
+            found[record.topic_partition] = OffsetAndMetadata(record.offset + 1, record.leader_epoch)
+    return found
+
+
+def timestamps_by_partition(given: Mapping[Any, Any]) -> dict[TopicPartition, int]:
+    """The timestamps to look for, by partition. Raises ValueError, TypeError."""
+    return {_partition(tp): as_timestamp_ms(timestamp) for tp, timestamp in given.items()}
 
 
 def _partition(given: Any) -> TopicPartition:

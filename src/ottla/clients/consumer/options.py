@@ -26,6 +26,10 @@ CONSUMER_OPTIONS: Final[tuple[Option, ...]] = (
         low=1, high=INT_MAX,
     ),
     Option("enable.auto.commit", "bool", True, "Commit what earlier polls handed over, in the background."),
+    Option(
+        "enable.auto.offset.store", "bool", True,
+        "Whether what earlier polls handed over counts as processed; false: only what store_offsets() was given.",
+    ),
     Option("auto.commit.interval.ms", "int", 5_000, "How often that is done.", low=0),
     Option(
         "auto.offset.reset", "str", "latest", "Where to begin without a committed offset.",
@@ -50,6 +54,11 @@ CONSUMER_OPTIONS: Final[tuple[Option, ...]] = (
         "on.deserialization.error", "str", "raise",
         "Whether poll raises DeserializationFailed, once, or logs the record and leaves it out.",
         choices=("raise", "skip"),
+    ),
+    Option(
+        "on.problem", "str", "log",
+        "Whether poll also raises, once, what the consumer retries: an unreachable broker, an unknown topic.",
+        choices=("log", "raise"),
     ),
     Option("queued.max.bytes", "int", 67_108_864, "Fetched bytes that may wait to be polled.", low=1),
     Option(

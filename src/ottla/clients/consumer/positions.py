@@ -14,7 +14,6 @@ from collections.abc import Iterable, Iterator
 from enum import Enum
 
 from ottla.clients.consumer.decoding import Fetched
-from ottla.clients.consumer.record import record_class
 from ottla.clients.errors import ClientError, NotAssigned
 from ottla.common.ids import TopicPartition
 
@@ -35,13 +34,12 @@ class PartitionState:
     """One partition that the consumer has."""
 
     __slots__ = ("asking", "buffered", "buffered_bytes", "checked_epoch", "epoch", "error", "fetch_offset",
-                 "high_watermark", "last_stable_offset", "log_start_offset", "make", "not_before_ms", "offset",
+                 "high_watermark", "last_stable_offset", "log_start_offset", "not_before_ms", "offset",
                  "paused", "phase", "preferred", "preferred_until_ms", "processed", "refetched_at",
-                 "reset_timestamp", "tp", "until", "version", "wanted")  # fmt: skip
+                 "reset_timestamp", "settled", "tp", "until", "version", "wanted")  # fmt: skip
 
     def __init__(self, tp: TopicPartition) -> None:
         self.tp = tp
-        self.make = record_class(tp.topic, tp.partition)
         self.phase = Phase.COMMITTED
         self.offset = self.fetch_offset = -1
         self.until = NO_END
@@ -51,6 +49,9 @@ class PartitionState:
         self.checked_epoch = -1
         """The leader whose log is known to hold that record."""
         self.processed: int | None = None
+        """What auto-commit commits; None before there is a position."""
+        self.settled: int | None = None
+        """The offset after what earlier polls handed over."""
         self.version = 0
         self.paused = False
         self.wanted = False
@@ -75,7 +76,7 @@ class PartitionState:
         self.offset = self.fetch_offset = offset
         self.epoch = epoch
         self.checked_epoch = -1
-        self.processed = offset
+        self.processed = self.settled = offset
 
     def reset(self, timestamp: int) -> None:
         """Read from the first record that is not older than `timestamp` (-1: the end, -2: the beginning)."""
@@ -124,12 +125,13 @@ class PartitionState:
             and self.error is None
         )
 
-    @property
-    def lag(self) -> int | None:
-        """Records between the position and the end as the last fetch showed it; None before that."""
-        return None if self.phase is not Phase.FETCH or self.high_watermark < 0 else max(
-            0, self.high_watermark - self.offset
-        )  # fmt: skip
+    def lag(self, isolation: int) -> int | None:
+        """Records between the position and the end as the last fetch showed it; None before that.
+
+        For `isolation` 1 (read_committed) the end is the last stable offset: nothing beyond it is handed over.
+        """
+        end = self.last_stable_offset if isolation and self.last_stable_offset >= 0 else self.high_watermark
+        return None if self.phase is not Phase.FETCH or end < 0 else max(0, end - self.offset)
 
     def validate(self) -> None:
         """Raise AssertionError if the offsets contradict each other."""

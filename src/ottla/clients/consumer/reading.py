@@ -82,6 +82,15 @@ class Reading:
         self.wants_advance = False
         """Whether a call of the user's side left something to do for `advance`."""
 
+    @property
+    def buffered_bytes(self) -> int:
+        """Fetched bytes that wait to be polled."""
+        return self._buffered_bytes
+
+    def committed_offset(self, tp: TopicPartition) -> int | None:
+        """What is known to be committed; None if that is not known."""
+        return self._committed.get(tp)
+
     def _wait(self, until_ms: float) -> None:
         self._retry_ms.append(until_ms)
 
@@ -395,7 +404,7 @@ class Reading:
             return
         aborted = [(r.producer_id, r.first_offset) for r in row.aborted_transactions or ()] if self.isolation else []
         check = self.options["check_crcs"]
-        state.buffered.append(Fetched(state.tp, state.make, buffer[:end], offset, aborted=aborted, check_crcs=check))
+        state.buffered.append(Fetched(state.tp, buffer[:end], offset, aborted=aborted, check_crcs=check))
         state.buffered_bytes += end
         self._buffered_bytes += end
         state.fetch_offset = max(state.fetch_offset, next_offset)

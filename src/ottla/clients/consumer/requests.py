@@ -6,10 +6,11 @@ Newer versions than NEWEST_OFFSETS_BY_NAME of OffsetCommit and OffsetFetch name 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 from ottla.clients.cluster import ClusterView
 from ottla.clients.errors import error_for
+from ottla.clients.values import as_offset
 from ottla.common.frozen import frozen
 from ottla.common.ids import TopicPartition, by_topic
 from ottla.protocol.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
@@ -42,6 +43,23 @@ class OffsetAndMetadata:
     offset: int
     leader_epoch: int = -1
     metadata: str = ""
+
+    def checked(self) -> OffsetAndMetadata:
+        """The same with plain ints. Raises ValueError, TypeError for what no broker takes."""
+        if not isinstance(self.metadata, str):
+            raise TypeError(f"The metadata of an offset must be a str, not {self.metadata!r}")
+        if self.leader_epoch == -1:
+            return OffsetAndMetadata(as_offset(self.offset), -1, self.metadata)
+        return OffsetAndMetadata(as_offset(self.offset), as_offset(self.leader_epoch, "A leader epoch"), self.metadata)
+
+
+class GroupMetadata(NamedTuple):
+    """A consumer's place in its group: generation -1 and an empty member id while it is not a member."""
+
+    group_id: str
+    generation: int = -1
+    member_id: str = ""
+    instance_id: str | None = None
 
 
 @frozen

@@ -5,7 +5,7 @@ A sink is for one poll. `full` ends the poll; `len` says how many records there 
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Any, Final
 
 from ottla.clients.consumer.decoding import Fetched
 from ottla.clients.consumer.record import Record
@@ -28,7 +28,7 @@ class RecordSink:
 
     def __init__(self, limit: int) -> None:
         self._limit = limit
-        self.records: list[Record] = []
+        self.records: list[Record[Any, Any]] = []
 
     def __len__(self) -> int:
         return len(self.records)

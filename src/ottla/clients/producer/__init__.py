@@ -8,5 +8,6 @@ somebody waits for), requests, settings, serializers, columns (Arrow).
 from ottla.clients.producer.batch import AppendedRange, RecordMetadata
 from ottla.clients.producer.batch import BlockingDelivery as Delivery
 from ottla.clients.producer.face import AsyncProducer, Producer
+from ottla.clients.producer.waiting import AsyncDelivery
 
-__all__ = ["AppendedRange", "AsyncProducer", "Delivery", "Producer", "RecordMetadata"]
+__all__ = ["AppendedRange", "AsyncDelivery", "AsyncProducer", "Delivery", "Producer", "RecordMetadata"]

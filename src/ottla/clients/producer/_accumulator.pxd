@@ -20,6 +20,8 @@ cdef class Batch:
     cdef public double unsure_until_ms
     cdef public bint urgent
     cdef public bint done
+    cdef public bint announced
+    cdef public bint looked_at
     cdef public object error
     cdef public dict record_errors
     cdef public long long base_offset
@@ -63,6 +65,7 @@ cdef class Queue:
 
 cdef class TopicQueues:
     cdef public object random
+    cdef public object choose
     cdef public list queues
     cdef public list available
     cdef public Queue sticky

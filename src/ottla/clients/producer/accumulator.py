@@ -9,15 +9,18 @@ so with the interpreter's lock held throughout. (An interpreter without that loc
 extension.) Everything else about batches is decided under the core's lock, by code that closes a batch before it looks
 at what is in it. In plain Python the caller takes the core's lock for these too.
 
-A batch is open (records are added), closed, in flight, and in the end done: acknowledged or failed, once. The core
-changes it; whoever runs the core calls `announce` on each batch that it reports as done, which wakes those who wait and
-runs callbacks. Records are encoded as they come: what waits for a broker is bytes. A future is three words.
+A batch is open (records are added), closed, in flight, done (acknowledged or failed, once) and announced. The core
+changes it up to done; the shell then calls `announce`, which runs the callbacks of its records, marks it announced and
+wakes its waiters, in that order. So a callback has run before `result()` or `flush()` returns, as with Kafka's Java
+producer. Records are encoded as they come: what waits for a broker is bytes. A future is three words.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Mapping, Sequence
+import threading
+from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
+from contextvars import ContextVar
 from random import Random
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -25,6 +28,8 @@ from ottla.clients.producer.results import RecordMetadata
 from ottla.records.kernels import append_record, murmur2
 
 if TYPE_CHECKING:
+    from datetime import datetime
+
     from ottla.clients.producer.core import ProducerCore
     from ottla.clients.producer.partition import PartitionQueue
 
@@ -41,11 +46,17 @@ UNKNOWN_OFFSET = -1
 NO_HEADERS: Headers = ()
 NOT_YET_MS: float = 1 << 62
 
+# Held while callbacks are added or taken, so that none is missed. One for all batches: it is hardly ever contended.
+_announcing = threading.Lock()
+# Set while callbacks run, and in the tasks of those that are coroutines: there a delivery that is done does not wait.
+in_callback: ContextVar[bool] = ContextVar("in_callback", default=False)
+
 
 class Batch:
     """Records for one partition that are sent, acknowledged or refused together."""
 
     __slots__ = (
+        "announced",
         "attempts",
         "base_offset",
         "base_timestamp",
@@ -57,6 +68,7 @@ class Batch:
         "error",
         "linger_until_ms",
         "log_append_time_ms",
+        "looked_at",
         "max_timestamp",
         "ordinal",
         "out",
@@ -86,7 +98,9 @@ class Batch:
         self.producer_id = self.epoch = self.sequence = -1
         self.unsure_until_ms: float = 0  # until then an attempt that got no answer may still be written
         self.urgent = False  # somebody waits: do not linger
-        self.done = False
+        self.done = False  # the outcome is known
+        self.announced = False  # and the callbacks have run
+        self.looked_at = False  # somebody asked for the outcome, or has a callback
         self.error: Exception | None = None
         self.record_errors: dict[int, Exception] | None = None
         self.base_offset = UNKNOWN_OFFSET
@@ -109,10 +123,13 @@ class Batch:
         self.out = bytearray()
         self.wire = None
         self.done = True
+        if self.pieces is None and not self.callbacks:
+            self.announced = True
         whole = self.whole
         if whole is not None and whole.pieces is not None and all(piece.done for piece in whole.pieces):
             errors = [piece.error for piece in whole.pieces if piece.error is not None]
             whole.finish(UNKNOWN_OFFSET, -1, errors[0] if errors else None)
+            whole.announced = all(piece.announced for piece in whole.pieces)
 
     def become(self, pieces: list[Batch]) -> None:
         """Be done when all the pieces are, which have the same records in the same order."""
@@ -147,18 +164,55 @@ class Batch:
         return found
 
     def announce(self) -> None:
-        """Wake who waits for the batch, then run the callbacks of its records in order."""
+        """Run the callbacks of the records in order, then wake the waiters. The batch is done.
+
+        Coroutines that callbacks return are run by the shell, which calls `announce` again when they have ended. May be
+        called by several threads: each callback runs once.
+        """
+        token = in_callback.set(True)
+        try:
+            started = self._run_callbacks()
+        except BaseException:  # Ctrl-C in a callback: no waiter may be left
+            self._conclude()
+            raise
+        finally:
+            in_callback.reset(token)
+        if started:
+            self.queue.owner.shell.run_coroutines(started, self.announce)
+        else:
+            self._conclude()
+
+    def _run_callbacks(self) -> list[Coroutine[Any, Any, object]]:
+        started: list[Coroutine[Any, Any, object]] = []
+        while callbacks := self._take_callbacks(is_last=not started):
+            self.looked_at = True
+            for index in range(0, len(callbacks), 2):
+                coroutine = call_back(callbacks[index + 1], callbacks[index], self.queue)
+                if coroutine is not None:
+                    started.append(coroutine)
+        return started
+
+    def _take_callbacks(self, is_last: bool) -> list[Any]:
+        """Callbacks to run now. If there are none and this `is_last`, later ones are run by those who add them."""
+        with _announcing:
+            callbacks, self.callbacks = self.callbacks, []
+            if not callbacks and is_last:
+                self.announced = True
+        return callbacks
+
+    def _conclude(self) -> None:
+        self.announced = True
         self.wake()
-        if self.whole is not None and self.whole.done:
-            self.whole.announce()
-        callbacks, self.callbacks = self.callbacks, []
-        for index in range(0, len(callbacks), 2):
-            try:
-                callbacks[index + 1](callbacks[index])
-            except KeyboardInterrupt:
-                raise
-            except BaseException:  # SystemExit or a cancelled future's: what is to be done after this must be done
-                logger.exception("A delivery callback failed for %s", self.queue)
+        whole = self.whole
+        if whole is not None and whole.pieces is not None and all(piece.announced for piece in whole.pieces):
+            whole.announce()
+
+    def add_callback(self, delivery: Any, callback: Callable[[Any], object]) -> bool:
+        """Have `callback(delivery)` run when the batch is announced; False if it is already."""
+        with _announcing:
+            if not self.announced:
+                self.callbacks.extend((delivery, callback))
+            return not self.announced
 
     def wake(self) -> None:
         """Wake who waits for the batch; pieces may do so for their whole from several threads at once."""
@@ -170,16 +224,17 @@ class Batch:
             waiter()
 
     def wait_with(self, wake: Callable[[], object]) -> bool:
-        """Have `wake()` called when the batch is done; False if it is done already (wake may then be called or not)."""
+        """Have `wake()` called when the batch is announced; False if it is already (wake may then be called or not)."""
         self.urgent = True
         if self.pieces is not None:
             for piece in self.leaves():
                 piece.urgent = True
         self.waiters.append(wake)
-        return not self.done
+        return not self.announced
 
     def error_of(self, index: int) -> Exception | None:
         """What the record at `index` failed with, None if it did not."""
+        self.looked_at = True
         if self.pieces is not None:
             piece, index = self.leaf(index)
             return piece.error_of(index)
@@ -187,9 +242,29 @@ class Batch:
             return self.record_errors[index]
         return self.error
 
+    def __del__(self) -> None:
+        """Report a failure that nobody asked about: no callback, no `result()`."""
+        if self.error is not None and not self.looked_at and self.pieces is None:
+            self.queue.owner.shell.report_unheard(self)
+
+
+def call_back(callback: Callable[[Any], object], delivery: Any, queue: Any) -> Any:
+    """Run a callback; the coroutine that it returned, if it did."""
+    try:
+        returned = callback(delivery)
+    except KeyboardInterrupt:
+        raise
+    except BaseException:  # SystemExit or a cancelled future's: the rest must be done all the same
+        logger.exception("A delivery callback failed for %s", queue)
+        return None
+    return returned if isinstance(returned, Coroutine) else None
+
 
 class Delivery:
-    """The future of one record: done when the broker has acknowledged it, or it has failed for good."""
+    """The future of one record: done when the broker has acknowledged it, or it has failed for good.
+
+    Its callbacks have run by then. Inside a callback the delivery counts as done.
+    """
 
     __slots__ = ("_batch", "_index", "_timestamp")
 
@@ -212,11 +287,21 @@ class Delivery:
         return self._pending() is None
 
     def _pending(self) -> Batch | None:
-        """The batch that the record is in, None once that is done."""
+        """The batch that the record is in, None once that is announced, or done if this is a callback."""
         batch = self._batch
         if batch.pieces is not None:
             batch = batch.leaf(self._index)[0]
-        return None if batch.done else batch
+        if batch.announced or (batch.done and in_callback.get()):
+            return None
+        return batch
+
+    def add_done_callback(self, callback: Callable[[Any], object]) -> None:
+        """Have `callback(delivery)` called when the record is acknowledged or failed; at once if it is.
+
+        As `concurrent.futures.Future.add_done_callback`. It runs in the producer's thread (in the caller's if called at
+        once); its exceptions are logged.
+        """
+        self._batch.queue.owner.shell.add_callback(self, callback)
 
     def peek(self) -> RecordMetadata:
         """The result of a delivery that is done; raises what it failed with."""
@@ -250,14 +335,14 @@ class BlockingDelivery(Delivery):
         """
         batch = self._pending()
         if batch is not None:
-            batch.queue.owner.wait(batch, timeout_s)
+            batch.queue.owner.shell.wait(batch, timeout_s)
         return self.peek()
 
     def exception(self, timeout_s: float | None = None) -> Exception | None:
         """What the delivery failed with, None if it is acknowledged. Blocks as `result`."""
         batch = self._pending()
         if batch is not None:
-            batch.queue.owner.wait(batch, timeout_s)
+            batch.queue.owner.shell.wait(batch, timeout_s)
         return self._batch.error_of(self._index)
 
 
@@ -283,10 +368,11 @@ class Queue:
 class TopicQueues:
     """The partitions of one topic, and the one that takes records without a key now."""
 
-    __slots__ = ("available", "queues", "random", "sticky", "topic_id")
+    __slots__ = ("available", "choose", "queues", "random", "sticky", "topic_id")
 
-    def __init__(self, random: Random) -> None:
+    def __init__(self, random: Random, choose: Callable[[bytes | None, int], int] | None = None) -> None:
         self.random = random
+        self.choose = choose  # None: murmur2_random
         self.queues: list[PartitionQueue] = []
         self.available: list[PartitionQueue] = []
         self.sticky: PartitionQueue | None = None  # until there are queues
@@ -295,9 +381,14 @@ class TopicQueues:
     def queue_for(self, partition: int | None, key: bytes | None) -> PartitionQueue | None:
         """Where a record goes; None if there is no such partition (yet)."""
         if partition is None:
-            if key is None:
+            if self.choose is not None:
+                partition = self.choose(key, len(self.queues)) if self.queues else -1
+                if partition < 0:
+                    return self.sticky
+            elif key is None:
                 return self.sticky
-            partition = (murmur2(key) & 0x7FFFFFFF) % len(self.queues)
+            else:
+                partition = (murmur2(key) & 0x7FFFFFFF) % len(self.queues)
         return self.queues[partition] if 0 <= partition < len(self.queues) else None
 
     def next_sticky(self) -> PartitionQueue:
@@ -408,14 +499,14 @@ class Front:
         key: Any = None,
         *,
         partition: int | None = None,
-        timestamp_ms: int | None = None,
+        timestamp_ms: int | datetime | None = None,
         headers: Mapping[str, bytes | None] | Iterable[tuple[str, bytes | None]] = NO_HEADERS,
         callback: Callable[[BlockingDelivery], object] | None = None,
     ) -> BlockingDelivery:
         """The future of the record: `.result()` waits until it is acknowledged.
 
-        Keys decide the partition unless one is given; `timestamp_ms` is since the epoch, default now. `callback` gets
-        the future when it is done, in the producer's own thread: it must be short and must not wait.
+        Keys decide the partition unless one is given; `timestamp_ms` is since the epoch, or a datetime, default now.
+        `callback` gets the future before it is done, in the producer's own thread: it must be short and must not wait.
 
         Blocks only while buffer.memory is full or the topic is not known yet, at most max.block.ms, and then raises
         BufferExhausted, UnknownTopicOrPartition or BrokerUnavailable. Raises MessageTooLarge, SerializationFailed,
@@ -436,7 +527,7 @@ class Front:
         value: Any,
         key: Any,
         partition: int | None,
-        timestamp_ms: int | None,
+        timestamp_ms: Any,
         headers: Any,
         callback: Callable[[BlockingDelivery], object] | None,
     ) -> BlockingDelivery:

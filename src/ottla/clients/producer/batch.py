@@ -10,7 +10,8 @@ from ottla.records import kernels
 
 __all__ = [
     "COMPILED", "NO_HEADERS", "RECORD_OVERHEAD", "Accumulator", "AppendedRange", "Batch", "Batches", "BlockingDelivery",
-    "Delivery", "Encoded", "Front", "Headers", "Queue", "RecordMetadata", "TopicQueues", "bound",
+    "Delivery", "Encoded", "Front", "Headers", "Queue", "RecordMetadata", "TopicQueues", "bound", "call_back",
+    "in_callback",
 ]  # fmt: skip
 
 
@@ -43,6 +44,8 @@ Headers = _chosen.Headers
 Queue = _chosen.Queue
 TopicQueues = _chosen.TopicQueues
 bound = _chosen.bound
+call_back = _chosen.call_back
+in_callback = _chosen.in_callback
 
 
 class Batches:
@@ -58,11 +61,13 @@ class Batches:
 
     def done(self) -> bool:
         """Whether every batch is acknowledged or failed."""
-        return all(batch.done for batch in self._batches)
+        return all(batch.announced for batch in self._batches)
 
     def peek(self) -> list[AppendedRange]:
         """Where the rows are, once done; raises the first failure (other batches may have been written)."""
         leaves = [leaf for batch in self._batches for leaf in batch.leaves()]
+        for batch in leaves:
+            batch.looked_at = True
         for batch in leaves:
             if batch.error is not None:
                 raise batch.error

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa  # type: ignore[import-untyped,unused-ignore]
@@ -26,6 +26,31 @@ if TYPE_CHECKING:
 COLUMNS = ("key", "value", "partition", "timestamp", "headers")
 GROUP = 1 << 20  # bytes of batches for which it is worth to wake the sender
 SMALL_CHUNK = 512  # rows; chunks that are smaller on average are first made into one
+STICKY_ROWS = 4096  # rows with a key that the partitioner leaves out go to one partition, then to the next
+Choose = Callable[[bytes | None, bytes | None], int]
+
+
+def as_arrow(rows: Any) -> pa.Table | pa.RecordBatch:
+    """The rows as a Table or RecordBatch, from anything with `__arrow_c_stream__` or `__arrow_c_array__`.
+
+    That is a DataFrame of pandas, polars or DuckDB, among others. The index of pandas is no column. Raises TypeError
+    for anything else, ValueError for columns that a record does not have.
+    """
+    if not isinstance(rows, (pa.Table, pa.RecordBatch)):
+        if hasattr(rows, "__arrow_c_stream__"):
+            rows = pa.table(rows)
+        elif hasattr(rows, "__arrow_c_array__"):
+            rows = pa.record_batch(rows)
+        else:
+            raise TypeError(
+                "send_batch() takes a pyarrow Table or RecordBatch, a DataFrame of pandas or polars, or anything else "
+                f"with __arrow_c_stream__, not {type(rows).__name__}; send() takes a single record"
+            )
+        index = [name for name in rows.schema.names if name.startswith("__index_level_")]
+        if index:
+            rows = rows.drop_columns(index)
+    _check_names(rows.schema.names)
+    return rows
 
 
 def encode_rows(
@@ -34,15 +59,19 @@ def encode_rows(
     settings: ProducerSettings,
     now_ms: int,
     available: Sequence[int] = (),
+    choose: Choose | None = None,
 ) -> Iterator[list[tuple[int, Encoded]]]:
     """Batches of at most batch.size with their partitions, in groups that are worth a request.
 
-    Rows with neither key nor partition go to the `available` partitions (in ascending order), else to any.
+    Rows that name no partition go where `choose(key, value)` says, or by murmur2 of their key. Rows with neither key
+    nor partition go to the `available` partitions (in ascending order), else to any.
 
     Raises ValueError, MessageTooLarge: all rows are checked before the first batch comes out. What is encoded and not
     given out yet takes at most half of buffer.memory.
     """
-    _check_names(rows.schema.names)
+    rows = as_arrow(rows)
+    if choose is not None:
+        rows = _with_partitions(rows, choose, available or range(partition_count))
     if isinstance(rows, pa.Table):
         chunks = rows.to_batches()
         if len(chunks) > 1 and rows.num_rows < SMALL_CHUNK * len(chunks):
@@ -59,6 +88,33 @@ def encode_rows(
     encoder = RowEncoder(partition_count, batch_size, room, now_ms, places[now_ms % len(places)], after)
     group_size = min(GROUP, settings.buffer_memory // 4)
     return _encode(checked, encoder, group_size)
+
+
+def _with_partitions(rows: pa.Table | pa.RecordBatch, choose: Choose, places: Sequence[int]) -> pa.Table:
+    """The rows with a partition for each that names none: row by row in Python, so slower than the kernel's murmur2."""
+    table = rows if isinstance(rows, pa.Table) else pa.Table.from_batches([rows])
+    names = table.schema.names
+    nothing = [None] * table.num_rows
+    keys, values = (_as_bytes(table.column(name)) if name in names else nothing for name in ("key", "value"))
+    given = table.column("partition").to_pylist() if "partition" in names else nothing
+    chosen: list[int | None] = []
+    for row, (partition, key, value) in enumerate(zip(given, keys, values, strict=True)):
+        if partition is None:
+            partition = choose(key, value)
+            if partition < 0:  # sticky: the kernel places rows without a key, but others by their key
+                partition = None if key is None else places[row // STICKY_ROWS % len(places)]
+        chosen.append(partition)
+    column = pa.array(chosen, pa.int64())
+    if "partition" in names:
+        return table.set_column(names.index("partition"), "partition", column)
+    return table.append_column("partition", column)
+
+
+def _as_bytes(column: pa.ChunkedArray) -> list[bytes | None]:
+    if pa.types.is_null(column.type):
+        return [None] * len(column)
+    found: list[bytes | None] = column.cast(pa.large_binary()).to_pylist()
+    return found
 
 
 def _encode(chunks: list[Rows], encoder: RowEncoder, group_size: int) -> Iterator[list[tuple[int, Encoded]]]:
@@ -101,9 +157,12 @@ class Window:
 def _check_names(names: list[str]) -> None:
     unknown = [name for name in names if name not in COLUMNS]
     if unknown or not {"key", "value"} & set(names):
-        raise ValueError(f"Columns {', '.join(names) or '(none)'}: there may be {', '.join(COLUMNS)}, at least value")
+        raise ValueError(
+            f"The columns are {', '.join(names) or '(none)'}; a record has {', '.join(COLUMNS)}, and needs a key or a "
+            "value. Select and rename columns, or write each row into value, as JSON for example"
+        )
     if len(set(names)) < len(names):
-        raise ValueError(f"Columns {', '.join(names)}: each may be there once")
+        raise ValueError(f"The columns are {', '.join(names)}; each may occur once")
 
 
 def _checked(chunk: pa.RecordBatch, partition_count: int, limit: int) -> Rows:
@@ -142,7 +201,7 @@ def _strings(column: pa.Array) -> tuple[Any, ...] | None:
         kind = column.type
     wide = pa.types.is_large_string(kind) or pa.types.is_large_binary(kind)
     if not (wide or pa.types.is_string(kind) or pa.types.is_binary(kind)):
-        raise ValueError(f"A column of {kind} is neither binary nor string")
+        raise ValueError(f"A column of {kind} is neither binary nor string: cast it, or write it as JSON or Avro")
     validity, offsets, data = column.buffers()
     return validity, offsets, data, column.offset, wide
 

@@ -25,10 +25,12 @@ from ottla.clients.errors import (
     ConnectionLost,
     DeliveryTimedOut,
     MessageTooLarge,
+    Purged,
     UnsupportedByBroker,
     error_for,
 )
 from ottla.clients.producer.batch import Accumulator, Batch, Delivery, Encoded, Headers, TopicQueues, bound
+from ottla.clients.producer.ended import Ended
 from ottla.clients.producer.events import (
     SEQUENCE_GAPS,
     STALE_METADATA,
@@ -44,8 +46,10 @@ from ottla.clients.producer.in_flight import InFlight
 from ottla.clients.producer.metadata_wish import FOREVER_MS, MetadataWish, View
 from ottla.clients.producer.obstacles import expired_after, obstacle, refusal
 from ottla.clients.producer.partition import PartitionQueue
+from ottla.clients.producer.partitioner import Choice
 from ottla.clients.producer.producer_id import NO_ID, ProducerIdWish
 from ottla.clients.producer.settings import ProducerSettings
+from ottla.clients.producer.shell import Shell
 from ottla.clients.producer.splitting import in_place_of, split, too_large
 from ottla.clients.producer.topics import learn
 from ottla.common.errors import ErrorCode
@@ -59,12 +63,12 @@ D = TypeVar("D", bound=Delivery)
 class ProducerCore:
     """Every record that is not acknowledged yet, and what to do about it."""
 
-    def __init__(self, settings: ProducerSettings, view: View, random: Random) -> None:
+    def __init__(self, settings: ProducerSettings, view: View, random: Random, choose: Choice | None = None) -> None:
         self.settings = settings
-        self.hurry: Callable[[], object] = _nothing  # set by the shell: somebody waits for a batch, `step` soon
+        self._choose = choose
+        self.shell = Shell()
         self.late_ms: float = 0  # how long new batches have lingered before this `step`
         self.woken = True  # False: something was appended that the shell has not looked at
-        self.wait: Callable[[Batch, float | None], object] = _wait_not  # set by a shell that blocks
         self.accumulator = Accumulator(settings.batch_size, settings.buffer_memory)
         self.fatal: ClientError | None = None  # raised by every further append
         self._view = view
@@ -77,8 +81,10 @@ class ProducerCore:
         self._active: dict[PartitionQueue, None] = {}  # those with waiting batches
         self._in_flight = InFlight(settings.max_in_flight)
         self._flushes = 0
+        self.ended = Ended()
         self._timer_ms = FOREVER_MS
         self._waiting_senders: list[Callable[[], object]] = []
+        self.retried = 0  # batches that were sent again
         self._freed = False  # memory, since somebody began to wait for it
         self._wish = MetadataWish(settings.metadata_max_age_ms, self._backoff_ms)
         self._id = ProducerIdWish()
@@ -113,11 +119,11 @@ class ProducerCore:
         if size + HEADER_SIZE > limit or size > self.accumulator.room:
             of = f"max.request.size ({limit})" if size + HEADER_SIZE > limit else "buffer.memory"
             raise MessageTooLarge(f"A record of {size} bytes for {queue} exceeds {of}")
-        if self.used + size > self.accumulator.room:
+        if self.accumulator.used + size > self.accumulator.room:
             return None
         batch = queue.open
         if batch is None or not self.accumulator.has_room(batch, size):
-            if partition is None and key is None:
+            if partition is None and self._is_sticky(key, len(queues.queues)):
                 queue = queues.next_sticky()
                 batch = queue.open
             if batch is None or not self.accumulator.has_room(batch, size):
@@ -127,6 +133,9 @@ class ProducerCore:
         if callback is not None:
             batch.callbacks.extend((delivery, callback))
         return delivery
+
+    def _is_sticky(self, key: bytes | None, partitions: int) -> bool:
+        return key is None if self._choose is None else self._choose(key, partitions) < 0
 
     def _add(self, queue: PartitionQueue, *, is_open: bool = True) -> Batch:
         batch = queue.add(is_open=is_open)
@@ -138,9 +147,7 @@ class ProducerCore:
         return batch
 
     def _call(self) -> None:
-        """Have the shell `step` soon."""
-        self._only = None
-        self.woken = False
+        self._only, self.woken = None, False  # the shell is to `step` soon
 
     def append_encoded(self, topic: str, partition: int, body: Encoded) -> Batch | None:
         """A batch whose records are encoded already, after all that was appended before; None as for `append`."""
@@ -151,7 +158,7 @@ class ProducerCore:
         if self.fatal is not None:
             raise self.fatal
         size = len(body[0]) - HEADER_SIZE
-        if self.used and self.used + size > self.accumulator.room:
+        if self.accumulator.used and self.accumulator.used + size > self.accumulator.room:
             return None
         queue = queues.queues[partition]
         batch = self._add(queue, is_open=False)
@@ -161,18 +168,17 @@ class ProducerCore:
 
     def partition_count(self, topic: str) -> int:
         """How many partitions the topic has; 0 while it is unknown, and then it will be asked for."""
-        queues = self._topics.get(topic)
-        if queues is None or not queues.queues:
+        count = self._count(topic)
+        if not count:
             self._want(topic)
-            return 0
-        return len(queues.queues)
+        return count
 
     def _want(self, topic: str) -> None:
         if self.fatal is not None:
             raise self.fatal
         if topic not in self._topics:
             check_topics((topic,))  # or every request for metadata from now on would fail by it
-            self._topics[topic] = TopicQueues(self._random)
+            self._topics[topic] = TopicQueues(self._random, self._choose)
             self._learn(topic)
         if topic not in self._wish.missing:
             self._wish.missing.add(topic)
@@ -185,26 +191,18 @@ class ProducerCore:
         self._call()
 
     @property
-    def used(self) -> int:
-        """Bytes of records that have no end yet."""
-        return self.accumulator.used
-
-    @property
     def metadata_version(self) -> int:
         """Counts the answers about metadata."""
         return self._wish.version
 
     def refusal(self, topic: str, partition: int | None, since: int) -> ClientError | None:
-        """What to raise at once, for waiting will not help; None while it may.
-
-        `since` is the `metadata_version` when the caller began to try.
-        """
+        """What to raise at once; None while waiting may help. `since` is the `metadata_version` at the first try."""
         code = self._view.topic_errors.get(topic, 0)
         return refusal(topic, partition, since, self._count(topic), code, self._wish)
 
     def obstacle(self, topic: str, partition: int | None) -> ClientError:
         """What to raise when the time for waiting is over."""
-        return obstacle(topic, partition, self._count(topic), self._wish, self.used, self.accumulator.room)
+        return obstacle(topic, partition, self._count(topic), self._wish, self.accumulator.used, self.accumulator.room)
 
     def unfinished_queues(self, topic: str) -> dict[int, PartitionQueue]:
         """By partition, those of the topic that have batches without an end."""
@@ -227,8 +225,8 @@ class ProducerCore:
             batch.deadline_ms = now_ms + self.settings.delivery_timeout_ms
         self._expire(now_ms, effects)
         # Asked for together with the first metadata: one wait instead of two.
-        is_time = self._active or (self._topics and not self._id.refused)
-        if is_time and self._has_producer_id(now_ms, effects) and self._active:
+        is_due = self._active or (self._topics and not self._id.refused)
+        if is_due and self._has_producer_id(now_ms, effects) and self._active:
             while sends := self._next_sends(now_ms):
                 effects += sends
                 if self.settings.acks == 0:
@@ -253,16 +251,28 @@ class ProducerCore:
                 break
             expired.append(batch)
         for batch in expired:
-            queue = batch.queue
-            if batch is queue.open:
-                queue.close_open()
-            if batch not in queue.in_flight:
-                queue.waiting.remove(batch)
-                if not queue.waiting:
-                    self._active.pop(queue, None)
-            self._end(batch, expired_after(self.settings.delivery_timeout_ms / 1000, batch))
+            self._give_up(batch, expired_after(self.settings.delivery_timeout_ms / 1000, batch))
         if expired:
             effects.append(Finished(expired))
+
+    def _give_up(self, batch: Batch, error: ClientError) -> None:
+        """End a batch that waits or is in flight. If it is in flight, its answer will change nothing."""
+        queue = batch.queue
+        if batch is queue.open:
+            queue.close_open()
+        if batch in queue.waiting:
+            queue.waiting.remove(batch)
+            if not queue.waiting:
+                self._active.pop(queue, None)
+        self._end(batch, error)
+
+    def purge(self, *, in_queue: bool, in_flight: bool) -> list[Effect]:
+        """Fail what waits to be sent, or waits for its answer, or both, with Purged."""
+        ended = [batch for batch in self._unfinished if (in_flight if batch in batch.queue.in_flight else in_queue)]
+        for batch in ended:
+            sent = "it was sent and may have been written" if batch.attempts else "it was not sent"
+            self._give_up(batch, Purged(f"{batch.count} records for {batch.queue} were purged: {sent}"))
+        return [Finished(ended), *self._wake_senders()]
 
     def _has_producer_id(self, now_ms: int, effects: list[Effect]) -> bool:
         if not self.settings.idempotent or self._id.producer_id >= 0:
@@ -388,7 +398,7 @@ class ProducerCore:
         if due_ms > now_ms:
             self._at(due_ms)
             return
-        self._wish.asked()
+        self._wish.asked(self._topics)
         # All that are in use: one that has been left out of a refresh might look lost.
         effects.append(RefreshMetadata(tuple(self._topics), self._wish.failures))
 
@@ -469,6 +479,7 @@ class ProducerCore:
             late.__cause__ = error
             return self._end(batch, late)
         queue = batch.queue
+        self.retried += 1
         queue.put_back(batch, error)
         queue.retry_at_ms = now_ms + self._backoff_ms(batch.attempts - 1)
         self._active[queue] = None
@@ -489,8 +500,7 @@ class ProducerCore:
         """Put smaller batches in the place of one that waits, and is closed; gives the first."""
         pieces = split(batch.queue, batch)
         batch.queue.replace(batch, pieces)
-        self.accumulator.reserve(sum(piece.size for piece in pieces))
-        self.accumulator.release(batch.size)
+        self.accumulator.release(batch.size - sum(piece.size for piece in pieces))
         self._unfinished = in_place_of(batch, pieces, self._unfinished)
         return pieces[0]
 
@@ -505,6 +515,7 @@ class ProducerCore:
         if batch.done:
             return False
         batch.finish(base_offset, log_append_time_ms, error)
+        self.ended.add(batch)
         del self._unfinished[batch]
         self.accumulator.release(batch.size)
         self._freed = True
@@ -555,28 +566,25 @@ class ProducerCore:
     # --- flush and end ------------------------------------------------------------------------------------------
 
     def begin_flush(self) -> list[Batch]:
-        """Nothing lingers until `end_flush`. Gives what has no end yet."""
+        """Stop lingering until `end_flush`; the batches that are not announced yet."""
         self._flushes += 1
         self._call()
-        return list(self._unfinished)
+        return [*self.ended.unannounced(), *self._unfinished]
 
     def end_flush(self) -> None:
         """Batches linger again."""
         self._flushes -= 1
 
     def pending_records(self) -> int:
-        """How many records have no end yet."""
-        return sum(batch.count for batch in self._unfinished)
+        """How many records have no end yet. Needs no lock."""
+        return sum(batch.count for batch in list(self._unfinished))
 
     def stop(self, error: ClientError) -> list[Effect]:
         """Everything without an end fails with `error`, and so does every further `append`."""
         self.fatal = error
         ended = list(self._unfinished)
         for batch in ended:
-            if batch not in batch.queue.in_flight and batch in batch.queue.waiting:
-                batch.queue.close_open()
-                batch.queue.waiting.remove(batch)
-            self._end(batch, error)
+            self._give_up(batch, error)
         self._active.clear()
         return [Finished(ended), *self._wake_senders()]
 
@@ -586,14 +594,6 @@ class ProducerCore:
             for queue in topic.queues:
                 queue.validate()
                 assert bool(queue.waiting) == (queue in self._active), f"{queue}: active {queue in self._active}"
-        assert self.used == sum(batch.size for batch in self._unfinished), "memory is not what batches take"
+        assert self.accumulator.used == sum(batch.size for batch in self._unfinished), "memory is not what batches take"
         assert all(not batch.done for batch in self._unfinished)
         self._in_flight.validate()
-
-
-def _nothing() -> None:
-    """Until a shell says what."""
-
-
-def _wait_not(batch: Batch, timeout_s: float | None) -> None:  # noqa: ARG001
-    raise ClientError("This producer cannot block")

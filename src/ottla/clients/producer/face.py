@@ -7,123 +7,67 @@ long as there is an open batch with room; the loop in its thread is only woken f
 from __future__ import annotations
 
 import asyncio
-import os
-import threading
+import logging
 import time
-import weakref
 from _thread import allocate_lock
-from collections.abc import Callable, Generator, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from datetime import datetime
 from time import time_ns
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, Protocol, Self, TypeVar, Unpack
 
+from ottla.clients.cluster import PartitionInfo
 from ottla.clients.driver import Driver
-from ottla.clients.errors import ClientError, Closed, ConfigurationError, RequestTimedOut
+from ottla.clients.dropped import when_dropped, when_dropped_async
+from ottla.clients.errors import ClientError, Closed, RequestTimedOut
+from ottla.clients.options import merged
 from ottla.clients.producer.batch import (
     COMPILED,
     NO_HEADERS,
-    AppendedRange,
     Batch,
-    Batches,
     BlockingDelivery,
     Delivery,
     Front,
     Headers,
-    RecordMetadata,
+    in_callback,
 )
-from ottla.clients.producer.direct import PATIENCE_S, Direct
-from ottla.clients.producer.partitioner import Partitioner
+from ottla.clients.producer.direct import Direct
+from ottla.clients.producer.lifetime import open_producers, unacknowledged
+from ottla.clients.producer.metrics import metrics
+from ottla.clients.producer.partitioner import checked_partition, read_partitioner
 from ottla.clients.producer.sender import Sender
 from ottla.clients.producer.serializers import as_bytes, serialize, serializer_for
 from ottla.clients.producer.settings import read_settings
+from ottla.clients.producer.waiting import AsyncBatches, AsyncDelivery, BlockingBatches, Waits, settle, wait, wait_async
+from ottla.clients.typed_settings import ProducerConfig
+from ottla.clients.values import as_timestamp_ms
 
 if TYPE_CHECKING:
-    import pyarrow as pa  # type: ignore[import-untyped,unused-ignore]
-
     from ottla.clients.producer.batch import Encoded
+    from ottla.clients.producer.events import Effect
+
+
+class ArrowRows(Protocol):
+    """Rows in Arrow's memory layout, by its PyCapsule interface."""
+
+    def __arrow_c_stream__(self, requested_schema: object | None = None) -> object:
+        """A capsule with an ArrowArrayStream."""
+        ...
+
 
 D = TypeVar("D", bound=Delivery)
 T = TypeVar("T")
+if TYPE_CHECKING:
+    from typing_extensions import TypeVar as TypeVarWithDefault
+
+    K = TypeVarWithDefault("K", default=Any)
+    V = TypeVarWithDefault("V", default=Any)
+else:  # typing's has defaults from Python 3.13 on
+    K, V = TypeVar("K"), TypeVar("V")
+
+logger = logging.getLogger("ottla.clients.producer")
 
 CLOSE_TIMEOUT_S = 30.0
-MAX_TIMESTAMP_MS = 2**63 - 1
-
-
-class BlockingBatches(Batches):
-    """The future of the rows of one `send_batch`."""
-
-    __slots__ = ()
-
-    def result(self, timeout_s: float | None = None) -> list[AppendedRange]:
-        """Where the rows are, by partition, once all are acknowledged. Blocks.
-
-        Raises the first failure (rows of other partitions may have been written), or RequestTimedOut.
-        """
-        deadline = None if timeout_s is None else time.monotonic() + timeout_s
-        for batch in self:
-            if not batch.done:
-                _wait(batch, None if deadline is None else max(0.0, deadline - time.monotonic()))
-        return self.peek()
-
-
-class AsyncDelivery(Delivery):
-    """The future of one record: await it for its RecordMetadata, or what it failed with. Ends its batch's linger."""
-
-    __slots__ = ()
-
-    def __await__(self) -> Generator[Any, None, RecordMetadata]:
-        batch = self._pending()
-        if batch is not None:
-            yield from _wait_async(batch).__await__()
-        return self.peek()
-
-
-class AsyncBatches(Batches):
-    """The future of the rows of one `send_batch`: await it for their AppendedRanges."""
-
-    __slots__ = ()
-
-    def __await__(self) -> Generator[Any, None, list[AppendedRange]]:
-        for batch in self:
-            if not batch.done:
-                yield from _wait_async(batch).__await__()
-        return self.peek()
-
-
-_open: weakref.WeakSet[Producer] = weakref.WeakSet()
-
-
-def _forked() -> None:
-    """In a forked child, which has none of the parent's threads: nothing of the parent's producers works there."""
-    for producer in list(_open):
-        producer._is_direct = False  # noqa: SLF001
-        producer._closed = True  # noqa: SLF001
-        producer._lock = producer._sender.lock = threading.Lock()  # noqa: SLF001 - a thread that is no more may hold it
-
-
-os.register_at_fork(after_in_child=_forked)
-
-
-def _wait(batch: Batch, timeout_s: float | None) -> None:
-    lock = allocate_lock()
-    lock.acquire()
-    if not batch.wait_with(lock.release):
-        return
-    batch.queue.owner.hurry()
-    if not lock.acquire(timeout=-1 if timeout_s is None else timeout_s):
-        raise RequestTimedOut(f"The records for {batch.queue} are neither acknowledged nor failed after {timeout_s} s")
-
-
-async def _wait_async(batch: Batch) -> None:
-    done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-    if batch.wait_with(lambda: _settle(done)):
-        batch.queue.owner.hurry()
-        await done
-
-
-def _settle(future: asyncio.Future[None]) -> None:
-    if not future.done():
-        future.set_result(None)
 
 
 class _Face(Generic[D]):
@@ -131,17 +75,13 @@ class _Face(Generic[D]):
 
     _delivery: type[D]
 
-    def __init__(self, config: Mapping[str, object] | None = None, /, **settings: object) -> None:
-        both = set(config or ()) & set(settings)
-        if both:
-            raise ConfigurationError(f"{', '.join(sorted(both))}: given twice, in the mapping and as a keyword")
-        options, self._settings = read_settings({**(config or {}), **settings})
+    def __init__(self, config: Mapping[str, object] | None = None, /, **settings: Unpack[ProducerConfig]) -> None:
+        options, self._settings = read_settings(merged(config, settings))
         self._key_serializer = serializer_for("key.serializer", options["key_serializer"])
         self._value_serializer = serializer_for("value.serializer", options["value_serializer"])
-        self._partitioner: Partitioner | None = options["partitioner"]
-        if self._partitioner is not None and not callable(self._partitioner):
-            raise ConfigurationError("partitioner must be a callable of topic, key, value and partition count")
-        self._sender = Sender(options, self._settings)
+        choose, self._partitioner = read_partitioner(options["partitioner"])
+        self._choose = choose
+        self._sender = Sender(options, self._settings, choose)
         self._direct_settings = {
             "is_allowed": options["security_protocol"] == "PLAINTEXT",
             "client_id": options["client_id"],
@@ -165,7 +105,7 @@ class _Face(Generic[D]):
             count = self._core.partition_count(topic)
             if not count:
                 return None
-            partition = self._partitioner(topic, key, value, count)
+            partition = checked_partition(self._partitioner(topic, key, value, count), topic, count)
         return self._core.append(topic, partition, key, value, headers, timestamp_ms, self._delivery, callback)
 
     def _append_encoded(self, topic: str, pieces: list[tuple[int, Encoded]], made: list[Batch]) -> bool | None:
@@ -178,8 +118,29 @@ class _Face(Generic[D]):
             del pieces[0]
         return True
 
+    def _encode_rows(self, topic: str, rows: Any, count: int) -> Iterator[list[tuple[int, Encoded]]]:
+        from ottla.clients.producer.columns import encode_rows
+
+        available = self._sender.available(topic, count)
+        return encode_rows(rows, count, self._settings, time_ns() // 1_000_000, available, self._chooser(topic, count))
+
+    def metrics(self) -> dict[str, float]:
+        """Counts of records, bytes and connections, by the names of Kafka's producer; `-total` only grows."""
+        return {**self._sender.cluster.metrics(), **metrics(self._core)}
+
+    def _chooser(self, topic: str, count: int) -> Callable[[bytes | None, bytes | None], int] | None:
+        """How `send_batch` finds the partition of a row that names none; None if the kernel does."""
+        choose, partitioner = self._choose, self._partitioner
+        if partitioner is not None:
+            return lambda key, value: checked_partition(partitioner(topic, key, value, count), topic, count)
+        return None if choose is None else lambda key, _: choose(key, count)
+
+    def _purged(self, *, in_queue: bool, in_flight: bool) -> list[Effect]:
+        with self._lock:
+            return self._core.purge(in_queue=in_queue, in_flight=in_flight)
+
     def _prepare(
-        self, topic: str, key: object, value: object, headers: object, timestamp_ms: int | None
+        self, topic: str, key: object, value: object, headers: object, timestamp_ms: Any
     ) -> tuple[bytes | None, bytes | None, Headers, int]:
         """Key, value, headers and timestamp as the core takes them."""
         self._check_open()
@@ -206,17 +167,9 @@ class _Face(Generic[D]):
         return f"<{type(self).__name__} {'closed' if self._closed else 'open'}>"
 
 
-def _unacknowledged() -> Closed:
-    return Closed("The producer was closed before the record was acknowledged")
-
-
-def _checked_timestamp(timestamp_ms: int | None) -> int:
-    """The timestamp of a record, which is now if none is given."""
-    if timestamp_ms is None:
-        return time_ns() // 1_000_000
-    if not isinstance(timestamp_ms, int) or not 0 <= timestamp_ms <= MAX_TIMESTAMP_MS:
-        raise ValueError(f"A timestamp must be milliseconds since the epoch, not {timestamp_ms!r}")
-    return timestamp_ms
+def _checked_timestamp(timestamp_ms: Any) -> int:
+    """The timestamp of a record in ms since the epoch, which is now if none is given. Raises ValueError."""
+    return time_ns() // 1_000_000 if timestamp_ms is None else as_timestamp_ms(timestamp_ms)
 
 
 def _checked_headers(headers: Any) -> Headers:
@@ -233,7 +186,7 @@ def _checked_headers(headers: Any) -> Headers:
     return checked
 
 
-class Producer(Front, _Face[BlockingDelivery]):
+class Producer(Front, _Face[BlockingDelivery], Generic[K, V]):
     """Sends records to topics; made of settings by Kafka's names or Python's.
 
         with Producer(bootstrap_servers="localhost:9092") as producer:
@@ -244,17 +197,40 @@ class Producer(Front, _Face[BlockingDelivery]):
 
     _delivery = BlockingDelivery
 
-    def __init__(self, config: Mapping[str, object] | None = None, /, **settings: object) -> None:
+    def __init__(self, config: Mapping[str, object] | None = None, /, **settings: Unpack[ProducerConfig]) -> None:
         super().__init__(config, **settings)
         self._driver = Driver("ottla-producer")
-        self._core.hurry = self._hurry
-        self._core.wait = self._wait
         self._direct = Direct(self._sender, self._driver, **self._direct_settings)
+        # The core must not refer to the producer, or one that the program dropped would never be collected.
+        self._waits = Waits(self._sender, self._driver, self._direct)
+        self._core.shell.hurry = self._waits.hurry
+        self._core.shell.wait = self._waits.wait
+        sender, direct = self._sender, self._direct
+
+        async def finish() -> None:
+            await sender.finish(unacknowledged())
+            direct.close()
+
+        self._dropped = when_dropped(self, sender.describe, self._driver, finish)
         self._accumulator = self._core.accumulator
         self._clock = time_ns
-        _open.add(self)
+        open_producers.add(self)
         # Records go straight into their batch unless something of the user's has to see them, or a lock is needed.
         self._is_direct = COMPILED and not (self._key_serializer or self._value_serializer or self._partitioner)
+
+    if TYPE_CHECKING:
+
+        def send(
+            self,
+            topic: str,
+            value: V | None = None,
+            key: K | None = None,
+            *,
+            partition: int | None = None,
+            timestamp_ms: int | datetime | None = None,
+            headers: Mapping[str, bytes | None] | Iterable[tuple[str, bytes | None]] = NO_HEADERS,
+            callback: Callable[[BlockingDelivery], object] | None = None,
+        ) -> BlockingDelivery: ...
 
     def _check_open(self) -> None:
         if self._closed:
@@ -267,7 +243,7 @@ class Producer(Front, _Face[BlockingDelivery]):
         value: Any,
         key: Any,
         partition: int | None,
-        timestamp_ms: int | None,
+        timestamp_ms: Any,
         headers: Any,
         callback: Callable[[BlockingDelivery], object] | None,
     ) -> BlockingDelivery:
@@ -281,47 +257,69 @@ class Producer(Front, _Face[BlockingDelivery]):
         if delivery is None:
             return self._append_in_time(topic, partition, key, value, headers, timestamp_ms, callback)
         if not self._core.woken and not self._direct.watches():
-            self._wake()
+            self._waits.wake()
         return delivery
 
     def _append_in_time(self, topic: str, partition: int | None, *rest: Any) -> BlockingDelivery:
         return self._wait_for_room(topic, partition, lambda: self._append(topic, partition, *rest))
 
-    def send_batch(self, topic: str, rows: pa.Table | pa.RecordBatch) -> BlockingBatches:
+    def send_batch(self, topic: str, rows: ArrowRows) -> BlockingBatches:
         """The future of all rows, which keep their order within each partition.
 
-        Columns: `value` and `key` (binary or string), and if wanted `partition` (integers), `timestamp` (integers in ms
-        or Arrow timestamps) and `headers` (lists of structs of name and value, or maps). Serializers and a partitioner
-        of your own are not asked. Blocks and raises as `send`, and ValueError for other columns.
+        Rows are a pyarrow Table or RecordBatch, a DataFrame of pandas or polars, a relation of DuckDB, or anything else
+        with `__arrow_c_stream__`. Columns: `value` and `key` (binary or string), and optionally `partition` (integers),
+        `timestamp` (integers in ms or Arrow timestamps) and `headers` (lists of structs of name and value, or maps).
+        Serializers are not used; a `partitioner` is. Blocks and raises as `send`, and ValueError for other columns,
+        TypeError for other rows.
         """
         self._check_open()
-        from ottla.clients.producer.columns import Window, encode_rows
+        from ottla.clients.producer.columns import Window, as_arrow
+
+        rows = as_arrow(rows)
 
         count = self._wait_for_room(topic, None, lambda: self._core.partition_count(topic) or None)
-        pieces = encode_rows(rows, count, self._settings, time_ns() // 1_000_000, self._sender.available(topic, count))
+        pieces = self._encode_rows(topic, rows, count)
         window = Window(self._sender.window(topic, count))
         batches: list[Batch] = []
         for group in pieces:
             start = len(batches)
             self._wait_for_room(topic, None, lambda todo=group: self._append_encoded(topic, todo, batches))  # type: ignore[misc]
             awaited = window.add(batches[start:])
-            if awaited is not None and not awaited.done and not self._driver.is_current_thread:
-                _wait(awaited, self._settings.delivery_timeout_ms / 1000 + 1)
+            if awaited is not None and not awaited.announced and not self._driver.is_current_thread:
+                wait(awaited, self._settings.delivery_timeout_ms / 1000 + 1)
         return BlockingBatches(batches)
 
+    def partitions_for(self, topic: str) -> list[PartitionInfo]:
+        """The partitions of the topic with their leaders and replicas. Blocks and raises as `send`."""
+        self._check_open()
+        self._wait_for_room(topic, None, lambda: self._core.partition_count(topic) or None)
+        return self._sender.cluster.view.partition_infos(topic)
+
+    def purge(self, *, in_queue: bool = True, in_flight: bool = True) -> None:
+        """Give up records: those not sent yet (`in_queue`), and those sent but not acknowledged (`in_flight`).
+
+        They fail with Purged; their callbacks run in the producer's thread. What was sent may have been written all the
+        same.
+        """
+        self._check_open()
+        self._driver.call_soon(self._sender.obey, self._purged(in_queue=in_queue, in_flight=in_flight))
+
     def flush(self, timeout_s: float | None = None) -> int:
-        """How many of the records sent so far are neither acknowledged nor failed: 0 unless time ran out. Blocks."""
+        """How many of the records sent so far are neither acknowledged nor failed: 0 unless time ran out. Blocks.
+
+        The callbacks of the others have run.
+        """
         self._driver.check()
         deadline = None if timeout_s is None else time.monotonic() + timeout_s
         with self._lock:
             batches = self._core.begin_flush()
-        self._wake()
+        self._waits.wake()
         try:
             for batch in batches:
-                if not batch.done:
-                    self._wait(batch, None if deadline is None else max(0.0, deadline - time.monotonic()))
+                if not batch.announced:
+                    self._waits.wait(batch, None if deadline is None else max(0.0, deadline - time.monotonic()))
         except RequestTimedOut:
-            return sum(batch.count for batch in batches if not batch.done)
+            return sum(batch.count for batch in batches if not batch.announced)
         finally:
             with self._lock:
                 self._core.end_flush()
@@ -337,32 +335,15 @@ class Producer(Front, _Face[BlockingDelivery]):
         if self._driver.is_current_thread:  # before anything is half closed: others wait for what is on its way
             raise ClientError("A callback must not close its producer: it would wait for itself")
         self._closed = True
+        self._dropped.detach()
         try:
             self.flush(timeout_s)
         finally:  # after Ctrl-C too: other threads may wait for what is left
             try:
-                self._driver.run(self._sender.close(_unacknowledged()))
+                self._driver.run(self._sender.close(unacknowledged()))
             finally:
                 self._direct.close()
                 self._driver.close()
-
-    def _wake(self) -> None:
-        self._core.woken = True
-        self._driver.call_soon(self._sender.turn)
-
-    def _wait(self, batch: Batch, timeout_s: float | None) -> None:
-        if self._closed:
-            self._driver.check_fork()
-        if not self._driver.is_current_thread and (timeout_s is None or timeout_s > PATIENCE_S):
-            self._driver.check()
-            self._direct.deliver(batch)
-        if not batch.done:
-            _wait(batch, timeout_s)
-
-    def _hurry(self) -> None:
-        if self._driver.is_current_thread:
-            raise ClientError("A callback must not wait for a delivery: it would wait for itself")
-        self._wake()
 
     def _wait_for_room(self, topic: str, partition: int | None, attempt: Callable[[], T | None]) -> T:
         """What `attempt` gives under the lock, as soon as that is not None."""
@@ -377,7 +358,7 @@ class Producer(Front, _Face[BlockingDelivery]):
                     self._refuse_if_hopeless(topic, partition, since)
                     self._core.wait_for_change(changed.release)
             if not self._core.woken:
-                self._wake()
+                self._waits.wake()
             if made is not None:
                 return made
             if self._driver.is_current_thread:
@@ -395,7 +376,7 @@ class Producer(Front, _Face[BlockingDelivery]):
         self.close()
 
 
-class AsyncProducer(_Face[AsyncDelivery]):
+class AsyncProducer(_Face[AsyncDelivery], Generic[K, V]):
     """Sends records to topics from asyncio; made of settings by Kafka's names or Python's.
 
         async with AsyncProducer(bootstrap_servers="localhost:9092") as producer:
@@ -406,34 +387,42 @@ class AsyncProducer(_Face[AsyncDelivery]):
 
     _delivery = AsyncDelivery
 
-    def __init__(self, config: Mapping[str, object] | None = None, /, **settings: object) -> None:
+    def __init__(self, config: Mapping[str, object] | None = None, /, **settings: Unpack[ProducerConfig]) -> None:
         super().__init__(config, **settings)
-        self._core.hurry = self._wake
+        self._core.shell.hurry = self._sender.wake_here
+        sender = self._sender
+        self._dropped = when_dropped_async(
+            self, sender.describe, lambda: sender.loop, lambda: sender.finish(unacknowledged())
+        )
+
+    def _check_open(self) -> None:
+        super()._check_open()
+        self._sender.check_loop()
 
     async def send(
         self,
         topic: str,
-        value: Any = None,
-        key: Any = None,
+        value: V | None = None,
+        key: K | None = None,
         *,
         partition: int | None = None,
-        timestamp_ms: int | None = None,
+        timestamp_ms: int | datetime | None = None,
         headers: Mapping[str, bytes | None] | Iterable[tuple[str, bytes | None]] = NO_HEADERS,
         callback: Callable[[AsyncDelivery], object] | None = None,
     ) -> AsyncDelivery:
         """The future of the record: await it for its acknowledgement. As `Producer.send`; waits instead of blocking."""
-        key, value, checked, timestamp_ms = self._prepare(topic, key, value, headers, timestamp_ms)
-        return await self._wait_for_room(
-            topic, partition, lambda: self._append(topic, partition, key, value, checked, timestamp_ms, callback)
-        )
+        record = self._prepare(topic, key, value, headers, timestamp_ms)
+        return await self._wait_for_room(topic, partition, lambda: self._append(topic, partition, *record, callback))
 
-    async def send_batch(self, topic: str, rows: pa.Table | pa.RecordBatch) -> AsyncBatches:
+    async def send_batch(self, topic: str, rows: ArrowRows) -> AsyncBatches:
         """The future of all rows: await it for their AppendedRanges. As `Producer.send_batch`."""
         self._check_open()
-        from ottla.clients.producer.columns import Window, encode_rows
+        from ottla.clients.producer.columns import Window, as_arrow
+
+        rows = as_arrow(rows)
 
         count = await self._wait_for_room(topic, None, lambda: self._core.partition_count(topic) or None)
-        pieces = encode_rows(rows, count, self._settings, time_ns() // 1_000_000, self._sender.available(topic, count))
+        pieces = self._encode_rows(topic, rows, count)
         window = Window(self._sender.window(topic, count))
         batches: list[Batch] = []
         for group in pieces:
@@ -441,22 +430,39 @@ class AsyncProducer(_Face[AsyncDelivery]):
             await self._wait_for_room(topic, None, lambda todo=group: self._append_encoded(topic, todo, batches))  # type: ignore[misc]
             await asyncio.sleep(0)  # all else on the loop has its turn, and the group is sent
             awaited = window.add(batches[start:])
-            if awaited is not None and not awaited.done:
-                await _wait_async(awaited)
+            if awaited is not None and not awaited.announced:
+                await wait_async(awaited)
         return AsyncBatches(batches)
 
+    async def partitions_for(self, topic: str) -> list[PartitionInfo]:
+        """The partitions of the topic with their leaders and replicas. Waits and raises as `send`."""
+        self._check_open()
+        await self._wait_for_room(topic, None, lambda: self._core.partition_count(topic) or None)
+        return self._sender.cluster.view.partition_infos(topic)
+
+    async def purge(self, *, in_queue: bool = True, in_flight: bool = True) -> None:
+        """Give up records, as `Producer.purge`; their callbacks have been called when this returns."""
+        self._check_open()
+        self._sender.obey(self._purged(in_queue=in_queue, in_flight=in_flight))
+
     async def flush(self, timeout_s: float | None = None) -> int:
-        """How many of the records sent so far are neither acknowledged nor failed: 0 unless time ran out."""
+        """How many of the records sent so far are neither acknowledged nor failed: 0 unless time ran out.
+
+        The callbacks of the others have run, coroutines included. Raises ClientError in a callback.
+        """
+        if in_callback.get():
+            raise ClientError("A callback must not flush or close its producer: it would wait for itself")
+        self._sender.check_loop()
         with self._lock:
             batches = self._core.begin_flush()
-        self._wake()
+        self._sender.wake_here()
         try:
             async with asyncio.timeout(timeout_s):
                 for batch in batches:
-                    if not batch.done:
-                        await _wait_async(batch)
+                    if not batch.announced:
+                        await wait_async(batch)
         except TimeoutError:
-            return sum(batch.count for batch in batches if not batch.done)
+            return sum(batch.count for batch in batches if not batch.announced)
         finally:
             with self._lock:
                 self._core.end_flush()
@@ -466,15 +472,15 @@ class AsyncProducer(_Face[AsyncDelivery]):
         """Flush for at most `timeout_s` seconds; what is left fails with Closed. A second time does nothing."""
         if self._closed:
             return
+        if in_callback.get():
+            raise ClientError("A callback must not flush or close its producer: it would wait for itself")
+        self._sender.check_loop()
         self._closed = True
+        self._dropped.detach()
         try:
             await self.flush(timeout_s)
         finally:
-            await self._sender.close(_unacknowledged())
-
-    def _wake(self) -> None:
-        self._core.woken = True
-        asyncio.get_running_loop().call_soon(self._sender.turn)
+            await self._sender.close(unacknowledged())
 
     async def _wait_for_room(self, topic: str, partition: int | None, attempt: Callable[[], T | None]) -> T:
         deadline = time.monotonic() + self._settings.max_block_ms / 1000
@@ -485,9 +491,9 @@ class AsyncProducer(_Face[AsyncDelivery]):
                 if made is None:
                     self._refuse_if_hopeless(topic, partition, since)
                     changed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-                    self._core.wait_for_change(lambda changed=changed: _settle(changed))  # type: ignore[misc]
+                    self._core.wait_for_change(lambda changed=changed: settle(changed))  # type: ignore[misc]
             if not self._core.woken:
-                self._wake()
+                self._sender.wake_here()
             if made is not None:
                 return made
             try:

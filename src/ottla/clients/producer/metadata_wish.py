@@ -1,7 +1,8 @@
 """When the producer asks for metadata: a leader or topic is missing, or what is known has grown old.
 
 One question at a time; after an answer or a failure the next waits for the backoff, which grows while answers do not
-help. The caller passes on what it learns (`changed`, `failed`) and asks `is_due` at each step.
+help. Only a topic that was never asked for is asked for at once. The caller passes on what it learns (`changed`,
+`failed`) and asks `next_ms` at each step.
 """
 
 from __future__ import annotations
@@ -44,6 +45,7 @@ class MetadataWish:
         self._max_age_ms = max_age_ms
         self._backoff_ms = backoff_ms
         self._asking = False
+        self._asked: set[str] = set()
         self._old_at_ms = FOREVER_MS
         self._not_before_ms = 0
 
@@ -51,11 +53,15 @@ class MetadataWish:
         """When the next question is due; far in the future while an answer is awaited."""
         if self._asking:
             return FOREVER_MS
-        return self._not_before_ms if self.missing else max(self._old_at_ms, self._not_before_ms)
+        if not self.missing:
+            return max(self._old_at_ms, self._not_before_ms)
+        is_new = self.problem is None and not self.missing <= self._asked
+        return 0 if is_new else self._not_before_ms
 
-    def asked(self) -> None:
-        """The question is on its way."""
+    def asked(self, topics: Iterable[str]) -> None:
+        """The question about these topics is on its way."""
         self._asking = True
+        self._asked = set(topics)
 
     def changed(self, missing: Iterable[str], now_ms: int) -> None:
         """An answer came; these topics still are unknown or without a leader."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from ottla.clients.errors import (
+    BrokerUnavailable,
     BufferExhausted,
     ClientError,
     DeliveryTimedOut,
@@ -36,7 +37,10 @@ def obstacle(
 ) -> ClientError:
     """What to raise when the time for waiting is over; `used` of `room` bytes are taken."""
     if wish.problem is not None and not partitions:
-        return wish.problem
+        return BrokerUnavailable(
+            f"{wish.problem} (send() waited for max.block.ms; delivery.timeout.ms begins when a record has its place)",
+            retriable=wish.problem.retriable,
+        )
     if not partitions or (partition or 0) >= partitions:
         name = topic if partition is None else f"{topic}-{partition}"
         return UnknownTopicOrPartition(

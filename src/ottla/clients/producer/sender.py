@@ -10,14 +10,18 @@ import asyncio
 import logging
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Coroutine, Mapping
 from random import Random
 from typing import Any
 
 from ottla.clients.errors import ClientError, error_for
+from ottla.clients.events import Throttled
 from ottla.clients.network import Cluster, client_error
+from ottla.clients.producer.batch import Batch, Delivery, call_back, in_callback
 from ottla.clients.producer.core import ProducerCore
 from ottla.clients.producer.events import AskProducerId, Effect, Finished, Outcome, RefreshMetadata, Send, Wake
+from ottla.clients.producer.metrics import metrics
+from ottla.clients.producer.partitioner import Choice
 from ottla.clients.producer.requests import outcomes_of, produce_request, version_limit
 from ottla.clients.producer.settings import ProducerSettings
 from ottla.network.client import ClientConnection, NetworkError
@@ -29,6 +33,24 @@ logger = logging.getLogger("ottla.clients.producer")
 
 NO_TRANSACTION_TIMEOUT_MS = 2**31 - 1
 ACKNOWLEDGED_BY_NOBODY = Outcome()
+# How long `close` waits for callbacks that are coroutines.
+CALLBACKS_S = 5.0
+FINISH_POLL_S = 0.02
+
+
+async def _run_in_order(coroutines: list[Coroutine[Any, Any, object]], then: Callable[[], object]) -> None:
+    token = in_callback.set(True)
+    try:
+        for coroutine in coroutines:
+            try:
+                await coroutine
+            except Exception:
+                logger.exception("A delivery callback failed")
+    finally:
+        in_callback.reset(token)
+        for coroutine in coroutines:
+            coroutine.close()
+        then()
 
 
 def now_ms() -> int:
@@ -39,16 +61,23 @@ def now_ms() -> int:
 class Sender:
     """One producer's core, its lock, its cluster."""
 
-    def __init__(self, options: Mapping[str, Any], settings: ProducerSettings) -> None:
+    def __init__(self, options: Mapping[str, Any], settings: ProducerSettings, choose: Choice | None = None) -> None:
         self.settings = settings
         self.cluster = Cluster(options)
-        self.core = ProducerCore(settings, self.cluster.view, Random())
+        self.core = ProducerCore(settings, self.cluster.view, Random(), choose)
+        self.core.shell.add_callback = self._add_callback
+        self.core.shell.run_coroutines = self._run_coroutines
+        self.core.shell.report_unheard = self._report_unheard
         self.lock = threading.Lock()
         self.now_ms = now_ms
         self._allow_auto_create: bool = options["allow_auto_create_topics"]
         self._timeout_s = settings.request_timeout_ms / 1000
         self._queued: dict[int, list[Send]] = {}  # for nodes that a connection is being made to
         self._tasks: set[asyncio.Task[None]] = set()
+        self.loop: asyncio.AbstractEventLoop | None = None  # of an asyncio producer, once it was used
+        self._callbacks: set[asyncio.Task[None]] = set()
+        self._reported_unheard = False
+        self._begun = False
         self._timer: asyncio.TimerHandle | None = None
         self._timer_ms: int | None = None
 
@@ -61,13 +90,37 @@ class Sender:
         """The partitions that have a leader."""
         return [index for index in range(partitions) if self.cluster.view.leader(topic, index) is not None]
 
+    def describe(self) -> str:
+        """The producer in a warning; needs no lock."""
+        return f"producer with {self.core.pending_records()} records to send"
+
+    def check_loop(self) -> None:
+        """Bind an asyncio producer to the running loop, at the first call. Raises ClientError on another loop."""
+        running = asyncio.get_running_loop()
+        if self.loop is None:
+            self.loop = running
+        elif self.loop is not running:
+            raise ClientError(
+                "This producer belongs to the event loop on which it was first used, and that is not the running one: "
+                "make a producer in each asyncio.run()"
+            )
+
+    def wake_here(self) -> None:
+        """Have the running loop, which is the producer's, look what is to be done."""
+        self.core.woken = True
+        asyncio.get_running_loop().call_soon(self.turn)
+
     def turn(self) -> None:
         """Look what is to be done, and do it."""
+        if not self._begun:
+            self._begun = True
+            self.cluster.begin_statistics(lambda: (metrics(self.core), {}))
         with self.lock:
             effects = self.core.step(now_ms())
-        self._obey(effects)
+        self.obey(effects)
 
-    def _obey(self, effects: list[Effect]) -> None:
+    def obey(self, effects: list[Effect]) -> None:
+        """Do what the core says, on the loop and without the lock."""
         for effect in effects:
             if isinstance(effect, Send):
                 self._send(effect)
@@ -104,6 +157,44 @@ class Sender:
         task = asyncio.get_running_loop().create_task(coroutine)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
+
+    # --- outcomes -----------------------------------------------------------------------------------------------
+
+    def _add_callback(self, delivery: Delivery, callback: Callable[[Delivery], object]) -> None:
+        with self.lock:  # or the batch could be split meanwhile
+            batch = delivery._batch.leaf(delivery._index)[0]  # noqa: SLF001
+            is_added = batch.add_callback(delivery, callback)
+        if not is_added:
+            coroutine = call_back(callback, delivery, batch.queue)
+            if coroutine is not None:
+                asyncio.get_running_loop().create_task(coroutine)
+
+    def _run_coroutines(self, coroutines: list[Coroutine[Any, Any, object]], then: Callable[[], object]) -> None:
+        """Run callbacks that are coroutines, in order, and then call `then`."""
+        task = asyncio.get_running_loop().create_task(_run_in_order(coroutines, then))
+        self._callbacks.add(task)
+        task.add_done_callback(self._callbacks.discard)
+
+    def _report_unheard(self, batch: Batch) -> None:
+        """Log the first failure for which there was no callback and nobody asked. Any thread, also the collector's."""
+        if self._reported_unheard:
+            return
+        self._reported_unheard = True
+        logger.error(
+            "%d records for %s were not delivered, and the program did not ask for the outcome: %s. Later failures "
+            "are not logged; look at each delivery's result(), or give send() a callback",
+            batch.count, batch.queue, batch.error,
+        )  # fmt: skip
+
+    async def finish(self, error: ClientError) -> None:
+        """Wait until every record has its end, at most delivery.timeout.ms, and close: nobody uses the producer."""
+        with self.lock:
+            batches = self.core.begin_flush()
+        self.turn()
+        deadline = time.monotonic() + self.settings.delivery_timeout_ms / 1000
+        while any(not batch.announced for batch in batches) and time.monotonic() < deadline:
+            await asyncio.sleep(FINISH_POLL_S)
+        await self.close(error)
 
     # --- produce ------------------------------------------------------------------------------------------------
 
@@ -161,18 +252,20 @@ class Sender:
         if isinstance(response, ProduceResponse):
             outcomes = outcomes_of(response, send.topic_ids, self.cluster.view)
             throttle_ms = response.throttle_time_ms
+            if throttle_ms:
+                self.cluster.reporter.report(Throttled(self.cluster.reporter.client_id, send.node_id, throttle_ms))
         else:
             keys = ((batch.queue.topic, batch.queue.partition) for batch in send.batches)
             outcomes, throttle_ms = dict.fromkeys(keys, ACKNOWLEDGED_BY_NOBODY), 0
         with self.lock:
             effects = self.core.responded(send.request_id, outcomes, throttle_ms, now_ms())
-        self._obey(effects)
+        self.obey(effects)
 
     def lose(self, send: Send, error: ClientError) -> None:
         """No answer will come."""
         with self.lock:
             effects = self.core.lost(send.request_id, error, now_ms())
-        self._obey(effects)
+        self.obey(effects)
 
     # --- metadata and producer id -------------------------------------------------------------------------------
 
@@ -182,12 +275,13 @@ class Sender:
         try:
             await self.cluster.refresh(asked.topics, timeout_s=timeout_s, allow_auto_create=self._allow_auto_create)
         except ClientError as error:
+            self.cluster.reporter.problem(error)
             with self.lock:
                 effects = self.core.metadata_failed(error, now_ms())
         else:
             with self.lock:
                 effects = self.core.metadata_changed(now_ms())
-        self._obey(effects)
+        self.obey(effects)
 
     async def _ask_producer_id(self) -> None:
         request = InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=NO_TRANSACTION_TIMEOUT_MS)
@@ -196,12 +290,13 @@ class Sender:
             if response.error_code:
                 raise error_for(response.error_code)
         except ClientError as error:
+            self.cluster.reporter.problem(error)
             with self.lock:
                 effects = self.core.producer_id_failed(error, now_ms())
         else:
             with self.lock:
                 effects = self.core.producer_id_given(response.producer_id, response.producer_epoch, now_ms())
-        self._obey(effects)
+        self.obey(effects)
 
     # --- end ----------------------------------------------------------------------------------------------------
 
@@ -209,11 +304,13 @@ class Sender:
         """What is not acknowledged fails with `error`; connections are closed."""
         with self.lock:
             effects = self.core.stop(error)
-        self._obey(effects)
+        self.obey(effects)
         if self._timer is not None:
             self._timer.cancel()
+        if self._callbacks:
+            await asyncio.wait(self._callbacks, timeout=CALLBACKS_S)
         await self.cluster.close()
-        tasks = list(self._tasks)
+        tasks = [*self._tasks, *self._callbacks]
         for task in tasks:
             task.cancel()
         if tasks:

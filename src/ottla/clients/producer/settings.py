@@ -39,7 +39,11 @@ PRODUCER_OPTIONS = (
     Option("retries", "int", INT_MAX, "How often a batch is sent again; delivery.timeout.ms is the better bound.",
            low=0, high=INT_MAX),
     Option("allow.auto.create.topics", "bool", True, "Let brokers that may do so make a topic that is not there."),
-    Option("partitioner", "object", None, "Callable of topic, key, value, partition count; default: murmur2, sticky."),
+    Option(
+        "partitioner", "object", None,
+        "murmur2_random (default, as in Java), consistent_random (as in librdkafka), murmur2, consistent, fnv1a, "
+        "fnv1a_random, random, or a callable of topic, key, value, partition count.",
+    ),
     Option("key.serializer", "object", None, 'Makes bytes of a key: a function, or "string", "json", "int64" ...'),
     Option("value.serializer", "object", None, 'Makes bytes of a value: a function, or "string", "json", "int64" ...'),
 )  # fmt: skip

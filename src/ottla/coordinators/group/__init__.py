@@ -6,11 +6,12 @@ The caller's duties, in this order:
 2. For each request call `step`, for each elapsed timer `handle_timer`; obey the effects in their order.
 3. `Append`: append the records as one batch, then call `finish` with the outcome and obey what that returns too.
 4. `Reply`: send it once everything appended to the shard so far is committed, not before.
-5. When the partition is lost, call `unload` and send its replies; the shard is dead then.
+5. `LogLine`: write it to the broker's log.
+6. When the partition is lost, call `unload` and obey its effects, which append nothing; the shard is dead then.
 
 Reading order: `events`, `states`, `member`, `group`, `core`, `rebalance`, `join`, `sync`, `session`, `offsets`,
-`admin`, `expiry`, `shard`. KIP-62, KIP-134, KIP-345, KIP-394, KIP-496, KIP-800, KIP-814.
-Left out: the consumer protocol of KIP-848, share groups (KIP-932), streams groups (KIP-1071).
+`unserved`, `admin`, `expiry`, `shard`. KIP-62, KIP-134, KIP-345, KIP-394, KIP-496, KIP-800, KIP-814.
+Left out: the consumer protocol of KIP-848, share groups (KIP-932), streams groups (KIP-1071); `unserved` keeps them.
 """
 
 from ottla.coordinators.group.config import GroupConfig
@@ -23,6 +24,7 @@ from ottla.coordinators.group.events import (
     Effects,
     FetchOffsets,
     ListGroups,
+    LogLine,
     Moment,
     Reply,
     TopicsDeleted,
@@ -40,6 +42,7 @@ __all__ = [
     "GroupConfig",
     "GroupShard",
     "ListGroups",
+    "LogLine",
     "Moment",
     "Reply",
     "TopicsDeleted",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from ottla.common.errors import ErrorCode
+from ottla.coordinators.group import unserved
 from ottla.coordinators.group.core import Core
 from ottla.coordinators.group.events import (
     Call,
@@ -13,9 +14,10 @@ from ottla.coordinators.group.events import (
     ListGroups,
     Moment,
     Reply,
+    log_line,
 )
 from ottla.coordinators.group.group import Group
-from ottla.coordinators.group.offsets import all_tombstones, write_then
+from ottla.coordinators.group.offsets import MOST_TOMBSTONES, some_tombstones, write_then
 from ottla.coordinators.group.rebalance import prepare_or_complete
 from ottla.coordinators.group.records import group_tombstone
 from ottla.coordinators.group.states import State
@@ -24,10 +26,13 @@ from ottla.protocol.messages.describe_groups import DescribedGroup, DescribedGro
 from ottla.protocol.messages.list_groups import ListedGroup
 
 GROUP_TYPE = "classic"
+# All that a group can be listed with, in lower case.
+STATES = frozenset(name.lower() for name in (*(state.value for state in State), unserved.UNKNOWN_STATE))
+TYPES = frozenset((GROUP_TYPE, *unserved.KINDS))
 NOT_FOUND_IS_AN_ERROR_SINCE = 6
 
 
-def list_groups(core: Core, call: Call, question: ListGroups, _now: Moment) -> Effects:
+def list_groups(core: Core, call: Call, question: ListGroups, now: Moment) -> Effects:
     """The groups whose state and type are asked for; no filter lets all pass. Names are compared without case."""
     states = {name.strip().lower() for name in question.states}
     types = {name.strip().lower() for name in question.types}
@@ -39,9 +44,14 @@ def list_groups(core: Core, call: Call, question: ListGroups, _now: Moment) -> E
             group_type=GROUP_TYPE,
         )
         for group in core.groups.values()
-        if (not states or group.state.value.lower() in states) and (not types or GROUP_TYPE in types)
     ]
-    return [Reply(call, rows)]
+    rows += unserved.list_groups(core, now)
+    chosen = [
+        row
+        for row in rows
+        if (not states or row.group_state.lower() in states) and (not types or row.group_type in types)
+    ]
+    return [Reply(call, chosen)]
 
 
 def describe(core: Core, call: Call, question: DescribeGroup, _now: Moment) -> Effects:
@@ -89,8 +99,12 @@ def delete(core: Core, call: Call, question: DeleteGroup, _now: Moment) -> Effec
     result = DeletableGroupResult(group_id=question.group_id, error_code=error)
     if error is not ErrorCode.NONE:
         return [Reply(call, result)]
-    records = [*all_tombstones(core, question.group_id), group_tombstone(question.group_id)]
-    return write_then(call, records, result)
+    records = some_tombstones(core, question.group_id)
+    if len(records) == MOST_TOMBSTONES:
+        return write_then(call, records, None)
+    text = "The following groups were deleted: %s. The last %d of its offsets were removed."
+    line = log_line(text, question.group_id, len(records))
+    return [line, *write_then(call, [*records, group_tombstone(question.group_id)], result)]
 
 
 def force_rebalance(core: Core, call: Call, order: ForceRebalance, now: Moment) -> Effects:
@@ -98,7 +112,7 @@ def force_rebalance(core: Core, call: Call, order: ForceRebalance, now: Moment) 
     group = core.groups.get(order.group_id)
     if group is None or not group.members:
         return [Reply(call, ErrorCode.GROUP_ID_NOT_FOUND)]
-    return [*prepare_or_complete(core, group, now), Reply(call, ErrorCode.NONE)]
+    return [*prepare_or_complete(core, group, now, "rebalance requested"), Reply(call, ErrorCode.NONE)]
 
 
 def _check_delete(group: Group | None) -> ErrorCode:

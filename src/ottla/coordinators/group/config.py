@@ -25,6 +25,9 @@ class GroupConfig:
     offsets_retention_check_interval_ms: int = 600_000
     # A joiner that has no member id yet cannot send heartbeats; its request gives up after this.
     new_member_join_timeout_ms: int = 300_000
+    # How long after a load a member of a group that is not served here counts as alive: the default of Kafka's
+    # group.consumer.session.timeout.ms and group.streams.session.timeout.ms.
+    unserved_session_timeout_ms: int = 45_000
 
     @classmethod
     def from_settings(cls, setting: Callable[[str], object]) -> GroupConfig:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 from ottla.common.errors import ErrorCode
 from ottla.coordinators.group.config import GroupConfig
@@ -14,6 +15,9 @@ from ottla.coordinators.group.timers import Kind, Timers
 from ottla.protocol.messages.join_group import JoinGroupResponse, JoinGroupResponseMember
 from ottla.protocol.messages.sync_group import SyncGroupResponse
 
+if TYPE_CHECKING:
+    from ottla.coordinators.group.unserved import UnservedGroup
+
 # Before version 7 the name of the protocol may not be null.
 NULLABLE_PROTOCOL_NAME = 7
 
@@ -21,12 +25,16 @@ NULLABLE_PROTOCOL_NAME = 7
 class Core:
     """State of one shard; `random_bytes(count)` makes member ids."""
 
-    __slots__ = ("config", "groups", "offsets", "random_bytes", "timers")
+    __slots__ = ("config", "groups", "loaded_ms", "offsets", "random_bytes", "timers", "unserved")
 
     def __init__(self, config: GroupConfig, random_bytes: Callable[[int], bytes]) -> None:
         self.config = config
         self.random_bytes = random_bytes
         self.groups: dict[str, Group] = {}
+        # Groups of kinds that are not served here. Invariant: no id is in both.
+        self.unserved: dict[str, UnservedGroup] = {}
+        # When the log was loaded, on the steady clock.
+        self.loaded_ms = 0
         self.offsets = OffsetStore()
         self.timers = Timers()
 

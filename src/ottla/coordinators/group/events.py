@@ -1,7 +1,7 @@
 """What goes into a shard and what comes out of it.
 
 In: a `Call`, which is a request of Kafka's protocol or one of the small questions below that a request splits into
-when it names several groups. Out: `Append` and `Reply`.
+when it names several groups. Out: `Append`, `Reply` and `LogLine`.
 """
 
 from __future__ import annotations
@@ -24,10 +24,15 @@ class Moment(NamedTuple):
 
 @frozen
 class FetchOffsets:
-    """The committed offsets of one group; answered with an OffsetFetchResponseGroup."""
+    """The committed offsets of one group; answered with an OffsetFetchResponseGroup.
+
+    If all are asked for and there are more than `most`, the answer is what to ask for: a list of
+    OffsetFetchRequestTopics.
+    """
 
     group: OffsetFetchRequestGroup
     require_stable: bool = False
+    most: int | None = None
 
 
 @frozen
@@ -47,7 +52,10 @@ class ListGroups:
 
 @frozen
 class DeleteGroup:
-    """Delete one group with its offsets; answered with a DeletableGroupResult."""
+    """Delete one group with its offsets; answered with a DeletableGroupResult, or with None while offsets are left.
+
+    A bounded number of offsets is deleted at a time, those of a group with more of them before the group itself.
+    """
 
     group_id: str
 
@@ -61,7 +69,7 @@ class ForceRebalance:
 
 @frozen
 class TopicsDeleted:
-    """Topics are gone; their offsets go too. Answered with None."""
+    """Topics were deleted: their offsets go too, a bounded number at a time. Answered with whether more are left."""
 
     names: frozenset[str]
 
@@ -113,5 +121,18 @@ class Append:
     atomic: bool = True
 
 
-Effect: TypeAlias = Append | Reply
+class LogLine(NamedTuple):
+    """A line for the broker's log, `message % arguments`, in the words that Kafka has for the event."""
+
+    message: str
+    arguments: tuple[object, ...]
+    is_error: bool = False
+
+
+def log_line(message: str, *arguments: object) -> LogLine:
+    """A line at INFO."""
+    return LogLine(message, arguments)
+
+
+Effect: TypeAlias = Append | Reply | LogLine
 Effects: TypeAlias = list[Effect]

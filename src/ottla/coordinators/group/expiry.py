@@ -1,4 +1,4 @@
-"""Offsets that nobody will ask for again, and groups that have none left, are forgotten (KIP-211).
+"""Expires offsets that are not needed any more, and groups that have none left (KIP-211).
 
 `offsets.retention.minutes` runs from when the group became empty; for a group without members of its own (a consumer
 that assigns itself), and for topics that a live group no longer subscribes to, from the commit. Commits of old
@@ -10,22 +10,33 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from ottla.coordinators.group.core import Core
-from ottla.coordinators.group.events import Append, Effects, Moment, RecordBytes
+from ottla.coordinators.group.events import Append, Effects, Moment, RecordBytes, log_line
 from ottla.coordinators.group.group import Group
 from ottla.coordinators.group.offset_store import Committed
 from ottla.coordinators.group.records import group_tombstone, offset_tombstone
 from ottla.coordinators.group.states import State
 
+# Partitions that one log line names.
+MOST_NAMED = 50
+
 
 def expire(core: Core, now: Moment) -> Effects:
     """Write tombstones for what has expired."""
     records: list[RecordBytes] = []
+    lines: Effects = []
     for group in core.groups.values():
         expired, left = _expired(core, group, now)
+        if expired:
+            names = ", ".join(f"{topic}-{partition}" for topic, partition in expired[:MOST_NAMED])
+            more = f" and {len(expired) - MOST_NAMED} more" if len(expired) > MOST_NAMED else ""
+            lines.append(log_line("[GroupId %s] Expiring offsets of partitions: %s%s", group.group_id, names, more))
         records += [offset_tombstone(group.group_id, topic, partition) for topic, partition in expired]
         if not left and group.is_empty and not group.pending_joins:
             records.append(group_tombstone(group.group_id))
-    return [Append(tuple(records), atomic=False)] if records else []
+    if not records:
+        return []
+    line = log_line("Generated %d tombstone records while cleaning up group metadata.", len(records))
+    return [*lines, line, Append(tuple(records), atomic=False)]
 
 
 def _expired(core: Core, group: Group, now: Moment) -> tuple[list[tuple[str, int]], bool]:

@@ -11,7 +11,7 @@ from dataclasses import replace
 
 from ottla.common.errors import ErrorCode
 from ottla.coordinators.group.core import Core, accept_join, refuse_join, refuse_sync
-from ottla.coordinators.group.events import Append, Call, Effects, Moment
+from ottla.coordinators.group.events import Append, Call, Effects, Moment, log_line
 from ottla.coordinators.group.group import Group
 from ottla.coordinators.group.member import Member, Protocols, protocol_names
 from ottla.coordinators.group.rebalance import complete_if_all_joined, prepare, prepare_or_complete
@@ -66,12 +66,28 @@ def _join_new(
         old_id = group.static_ids.get(instance_id)
         if old_id is not None:
             return _replace_static(core, call, group, group.members[old_id], member_id, request, protocols, now)
+        line = log_line(
+            "Static member with groupInstanceId=%s and unknown member id joins group %s in %s state."
+            " Created a new member id %s for this member and added to the group.",
+            instance_id, group.group_id, group.state.value, member_id,
+        )  # fmt: skip
     elif call.api_version >= MEMBER_ID_REQUIRED_SINCE:
         group.pending_joins.add(member_id)
         deadline_ms = now.monotonic_ms + request.session_timeout_ms
         core.timers.set((Kind.SESSION, group.group_id, member_id), deadline_ms)
-        return [refuse_join(call, ErrorCode.MEMBER_ID_REQUIRED, member_id)]
-    return _add(core, call, group, member_id, request, protocols, now)
+        line = log_line(
+            "Dynamic member with unknown member id joins group %s in %s state."
+            " Created a new member id %s and requesting the member to rejoin with this id.",
+            group.group_id, group.state.value, member_id,
+        )  # fmt: skip
+        return [line, refuse_join(call, ErrorCode.MEMBER_ID_REQUIRED, member_id)]
+    else:
+        line = log_line(
+            "Dynamic member with unknown member id joins group %s in state %s."
+            " Created a new member id %s and added the member to the group.",
+            group.group_id, group.state.value, member_id,
+        )  # fmt: skip
+    return [line, *_add(core, call, group, member_id, request, protocols, now)]
 
 
 def _join_known(
@@ -82,7 +98,11 @@ def _join_known(
     if member_id in group.pending_joins:
         if request.group_instance_id is not None:
             return [refuse_join(call, ErrorCode.UNKNOWN_MEMBER_ID, member_id)]
-        return _add(core, call, group, member_id, request, protocols, now)
+        line = log_line(
+            "Pending dynamic member with id %s joins group %s in %s state. Adding to the group now.",
+            member_id, group.group_id, group.state.value,
+        )  # fmt: skip
+        return [line, *_add(core, call, group, member_id, request, protocols, now)]
     error = group.check_member(member_id, request.group_instance_id)
     if error is not ErrorCode.NONE:
         return [refuse_join(call, error, member_id)]
@@ -95,7 +115,15 @@ def _join_known(
         return [accept_join(call, group, member)]
     # A leader that joins again wants a rebalance: perhaps it saw new partitions.
     effects = _park(group, member, call, request, protocols)
-    return effects + prepare_or_complete(core, group, now)
+    if group.state is State.STABLE and group.leader == member_id:
+        reason = f"Leader {member_id} re-joining group during {group.state.value}"
+    else:
+        reason = f"Updating metadata for member {member_id} during {group.state.value}"
+    return effects + prepare_or_complete(core, group, now, f"{reason}; client reason: {_reason(request)}")
+
+
+def _reason(request: JoinGroupRequest) -> str:
+    return request.reason or "not provided"
 
 
 def _add(
@@ -116,7 +144,15 @@ def _add(
         group.member_added = True
     group.add(member, request.protocol_type, call)
     core.expect_heartbeat(group, member, now, core.config.new_member_join_timeout_ms)
-    return prepare_or_complete(core, group, now)
+    reason = (
+        f"Adding new member {member_id} with group instance id {_or_null(request.group_instance_id)};"
+        f" client reason: {_reason(request)}"
+    )
+    return prepare_or_complete(core, group, now, reason)
+
+
+def _or_null(text: str | None) -> str:
+    return "null" if text is None else text
 
 
 def _replace_static(
@@ -130,8 +166,15 @@ def _replace_static(
     now: Moment,
 ) -> Effects:
     """A static member came back without its member id; its former self is fenced."""
-    effects = _fence(group, member)
-    if group.state is State.STABLE and _same_vote(group, member, protocols):
+    instance_id = member.instance_id
+    line = log_line(
+        "Static member with groupInstanceId=%s and unknown member id joins group %s in %s state."
+        " Replacing previously mapped member %s with this groupInstanceId.",
+        instance_id, group.group_id, group.state.value, member.member_id,
+    )  # fmt: skip
+    effects = [line, *_fence(group, member)]
+    stable = group.state is State.STABLE
+    if stable and _same_vote(group, member, protocols):
         return effects + _replace_in_stable(core, call, group, member, new_id, request, protocols)
     core.forget_heartbeat(group, member.member_id)
     group.rename(member.member_id, new_id)
@@ -139,10 +182,20 @@ def _replace_static(
     member.is_new = False
     effects += _park(group, member, call, request, protocols)
     core.expect_heartbeat(group, member, now)
+    if stable:
+        reason = (
+            f"Group's selectedProtocol will change because static member {new_id} with instance id {instance_id}"
+            f" joined with change of protocol; client reason: {_reason(request)}"
+        )
+    else:
+        reason = (
+            f"Updating metadata for static member {new_id} with instance id {instance_id};"
+            f" client reason: {_reason(request)}"
+        )
     if group.state is State.COMPLETING:
         # The leader may be assigning to the old id just now.
-        return effects + prepare(core, group, now)
-    return effects + prepare_or_complete(core, group, now)
+        return effects + prepare(core, group, now, reason)
+    return effects + prepare_or_complete(core, group, now, reason)
 
 
 def _replace_in_stable(
@@ -181,7 +234,11 @@ def _replace_in_stable(
         # It must not think that it leads, or it would assign where nobody asked: it is told its own former id.
         return [accept_join(call, group, member, leader=leader_before)]
 
-    return [Append((record,), written)]
+    line = log_line(
+        "Static member which joins during Stable stage and doesn't affect the selected protocol will not trigger a"
+        " rebalance."
+    )
+    return [line, Append((record,), written)]
 
 
 def _same_vote(group: Group, member: Member, protocols: Protocols) -> bool:

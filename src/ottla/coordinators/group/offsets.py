@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from itertools import chain, islice
 
 from ottla.common.errors import ErrorCode
 from ottla.common.ids import ZERO_UUID, Uuid
@@ -17,6 +18,7 @@ from ottla.coordinators.group.events import (
     RecordBytes,
     Reply,
     TopicsDeleted,
+    log_line,
 )
 from ottla.coordinators.group.group import Group
 from ottla.coordinators.group.offset_store import Committed
@@ -37,12 +39,15 @@ from ottla.protocol.messages.offset_delete import (
 )
 from ottla.protocol.messages.offset_fetch import (
     OffsetFetchRequestGroup,
+    OffsetFetchRequestTopics,
     OffsetFetchResponseGroup,
     OffsetFetchResponsePartitions,
     OffsetFetchResponseTopics,
 )
 
 GROUP_ID_NOT_FOUND_SINCE = 9
+# Written and replayed at once: some 20 ms.
+MOST_TOMBSTONES = 2_000
 
 
 def write_then(call: Call, records: list[RecordBytes], response: object, *, atomic: bool = True) -> Effects:
@@ -112,6 +117,11 @@ def fetch(core: Core, call: Call, question: FetchOffsets, _now: Moment) -> Effec
     stored = core.offsets.of_group(group.group_id)
     stable = question.require_stable
     if group.topics is None:
+        if question.most is not None and sum(map(len, stored.values())) > question.most:
+            named = [
+                OffsetFetchRequestTopics(name=topic, partition_indexes=list(rows)) for topic, rows in stored.items()
+            ]
+            return [Reply(call, named)]
         wanted = {topic: (ZERO_UUID, list(partitions)) for topic, partitions in stored.items()}
         topics = [_topic(core, group, name, *row, stable=stable) for name, row in wanted.items()]
     else:
@@ -161,6 +171,11 @@ def delete(core: Core, call: Call, request: OffsetDeleteRequest, _now: Moment) -
         return [Reply(call, OffsetDeleteResponse(error_code=ErrorCode.GROUP_ID_NOT_FOUND))]
     if not group.is_empty and not group.is_consumer_group:
         return [Reply(call, OffsetDeleteResponse(error_code=ErrorCode.NON_EMPTY_GROUP))]
+    return delete_from(core, call, request, group)
+
+
+def delete_from(core: Core, call: Call, request: OffsetDeleteRequest, group: Group) -> Effects:
+    """Delete offsets of topics that `group` does not subscribe to."""
     records: list[RecordBytes] = []
     topics = []
     for topic in request.topics:
@@ -181,21 +196,28 @@ def _has_offset(core: Core, group_id: str, topic: str, partition: int) -> bool:
     return offsets.get(group_id, topic, partition) is not None or offsets.is_pending(group_id, topic, partition)
 
 
-def all_tombstones(core: Core, group_id: str) -> list[RecordBytes]:
-    """Tombstones for every offset of a group, also those of open transactions."""
-    partitions = {(topic, index) for topic, rows in core.offsets.of_group(group_id).items() for index in rows}
-    partitions |= core.offsets.pending_of(group_id)
-    return [offset_tombstone(group_id, topic, index) for topic, index in sorted(partitions)]
+def some_tombstones(core: Core, group_id: str) -> list[RecordBytes]:
+    """Tombstones for the offsets of a group, at most `MOST_TOMBSTONES`; also for those of open transactions."""
+    partitions = ((topic, index) for topic, rows in core.offsets.of_group(group_id).items() for index in rows)
+    some = dict.fromkeys(islice(chain(partitions, core.offsets.pending_of(group_id)), MOST_TOMBSTONES))
+    return [offset_tombstone(group_id, topic, index) for topic, index in sorted(some)]
 
 
 def topics_deleted(core: Core, call: Call, event: TopicsDeleted, _now: Moment) -> Effects:
-    """Topics are gone, and with them what groups committed there."""
-    records = []
-    for group_id in core.offsets.groups():
-        by_topic = core.offsets.of_group(group_id)
-        for topic in event.names & by_topic.keys():
-            records += [offset_tombstone(group_id, topic, index) for index in by_topic[topic]]
-    return write_then(call, records, None, atomic=False)
+    """Topics were deleted, and with them what groups committed there."""
+    tombstones = (
+        offset_tombstone(group_id, topic, index)
+        for group_id in core.offsets.groups()
+        for topic in event.names & core.offsets.of_group(group_id).keys()
+        for index in core.offsets.of_group(group_id)[topic]
+    )
+    records = list(islice(tombstones, MOST_TOMBSTONES))
+    effects = write_then(call, records, len(records) == MOST_TOMBSTONES, atomic=False)
+    if not records:
+        return effects
+    names = ", ".join(sorted(event.names))
+    line = log_line("Generated %d tombstone records while deleting offsets for topics [%s].", len(records), names)
+    return [line, *effects]
 
 
 def forget_gone(core: Core, topic_id: Callable[[str], Uuid | None]) -> Effects:

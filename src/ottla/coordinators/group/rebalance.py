@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from ottla.common.errors import ErrorCode
 from ottla.coordinators.group.core import Core, accept_join, refuse_join, refuse_sync
-from ottla.coordinators.group.events import Append, Effects, Moment
+from ottla.coordinators.group.events import Append, Effects, LogLine, Moment, log_line
 from ottla.coordinators.group.group import Group
 from ottla.coordinators.group.member import Member
 from ottla.coordinators.group.records import group_record
@@ -18,14 +18,14 @@ from ottla.coordinators.group.states import State
 from ottla.coordinators.group.timers import Kind
 
 
-def prepare_or_complete(core: Core, group: Group, now: Moment) -> Effects:
-    """The membership changed: begin a rebalance, or see whether the current one may go on."""
+def prepare_or_complete(core: Core, group: Group, now: Moment, reason: str) -> Effects:
+    """The membership changed: begin a rebalance for this reason, or see whether the current one may go on."""
     if group.can_rebalance:
-        return prepare(core, group, now)
+        return prepare(core, group, now, reason)
     return complete_if_all_joined(core, group, now)
 
 
-def prepare(core: Core, group: Group, now: Moment) -> Effects:
+def prepare(core: Core, group: Group, now: Moment, reason: str) -> Effects:
     """Open the join phase. Parked syncs are sent back to join again."""
     effects: Effects = []
     if group.state is State.COMPLETING:
@@ -34,6 +34,12 @@ def prepare(core: Core, group: Group, now: Moment) -> Effects:
     core.timers.cancel((Kind.SYNC, group.group_id, ""))
     initial = group.is_empty
     group.move(State.PREPARING, now.wall_ms)
+    effects.append(
+        log_line(
+            "Preparing to rebalance group %s in state %s with old generation %d (reason: %s).",
+            group.group_id, group.state.value, group.generation, reason,
+        )
+    )  # fmt: skip
     if initial:
         delay_ms = core.config.initial_rebalance_delay_ms
         group.member_added = False
@@ -71,21 +77,32 @@ def join_timer_elapsed(core: Core, group: Group, now: Moment) -> Effects:
 
 
 def complete_join(core: Core, group: Group, now: Moment) -> Effects:
-    """End the join phase: drop who is missing, count the generation up, answer all parked JoinGroups."""
+    """End the join phase: drop the missing members, increment the generation, answer all parked JoinGroups."""
+    effects: Effects = []
     core.timers.cancel((Kind.JOIN, group.group_id, ""))
     missing = [m.member_id for m in group.members.values() if m.joining is None and not m.is_static]
     for member_id in missing:
         group.remove(member_id)
         core.forget_heartbeat(group, member_id)
+    if missing:
+        effects.append(
+            log_line("Group %s removed dynamic members who haven't joined: [%s]", group.group_id, ", ".join(missing))
+        )
     if group.members and not group.elect_joined_leader():
         # Only static members that have not come back are left: their session timeouts decide.
         group.initial_remaining_ms = None
         _await_joins(core, group, now)
-        return []
+        message = "Group %s could not complete rebalance because no members rejoined."
+        return [*effects, LogLine(message, (group.group_id,), is_error=True)]
     group.next_generation(now.wall_ms)
     if group.is_empty:
-        return [Append((group_record(group, (), None, {}),))]
-    effects: Effects = []
+        line = log_line("Group %s with generation %d is now empty.", group.group_id, group.generation)
+        return [*effects, line, Append((group_record(group, (), None, {}),))]
+    effects.append(
+        log_line(
+            "Stabilized group %s generation %d with %d members.", group.group_id, group.generation, len(group.members)
+        )
+    )
     for member in group.members.values():
         call = group.park_join(member, None)
         if call is not None:
@@ -101,10 +118,11 @@ def sync_timer_elapsed(core: Core, group: Group, now: Moment) -> Effects:
     """Drop the members that joined this generation and never asked for their part."""
     if group.state not in {State.COMPLETING, State.STABLE} or not group.pending_syncs:
         return []
-    for member_id in tuple(group.pending_syncs):
+    missing = sorted(group.pending_syncs)
+    for member_id in missing:
         group.remove(member_id)
         core.forget_heartbeat(group, member_id)
-    return prepare(core, group, now)
+    return prepare(core, group, now, f"Removing [{', '.join(missing)}] on pending sync request expiration")
 
 
 def synced(core: Core, group: Group, member: Member) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ottla.common.errors import ErrorCode
 from ottla.coordinators.group.core import Core
-from ottla.coordinators.group.events import Call, Effects, Moment, Reply
+from ottla.coordinators.group.events import Call, Effects, LogLine, Moment, Reply, log_line
 from ottla.coordinators.group.group import Group
 from ottla.coordinators.group.rebalance import complete_if_all_joined, drop, prepare_or_complete
 from ottla.coordinators.group.states import State
@@ -47,8 +47,13 @@ def session_elapsed(core: Core, group: Group, member_id: str, now: Moment) -> Ef
         return []
     if member is None and member_id not in group.pending_joins:
         return []
-    effects = drop(core, group, member_id)
-    return effects + _after_departure(core, group, now, was_member=member is not None)
+    if member is None:
+        message = "Pending member %s in group %s has been removed after session timeout expiration."
+    else:
+        message = "Member %s in group %s has failed, removing it from the group."
+    effects = [log_line(message, member_id, group.group_id), *drop(core, group, member_id)]
+    reason = f"removing member {member_id} on heartbeat expiration."
+    return effects + _after_departure(core, group, now, reason, was_member=member is not None)
 
 
 def leave(core: Core, call: Call, request: LeaveGroupRequest, now: Moment) -> Effects:
@@ -59,22 +64,33 @@ def leave(core: Core, call: Call, request: LeaveGroupRequest, now: Moment) -> Ef
     leavers = request.members if batched else [MemberIdentity(member_id=request.member_id)]
     group = core.groups.get(request.group_id)
     effects: Effects = []
-    was_member = False
+    left: list[str] = []
     rows = []
     for leaver in leavers:
         error, gone = ErrorCode.UNKNOWN_MEMBER_ID, None
         if group is not None:
             error, gone = _leaver(group, leaver)
             if gone is not None:
-                was_member = was_member or gone in group.members
+                effects.append(_has_left(group, gone, leaver))
+                if gone in group.members:
+                    left.append(gone)
                 effects += drop(core, group, gone)
         rows.append(
             MemberResponse(member_id=leaver.member_id, group_instance_id=leaver.group_instance_id, error_code=error)
         )
     if group is not None and any(row.error_code == ErrorCode.NONE for row in rows):
-        effects += _after_departure(core, group, now, was_member=was_member)
+        reason = f"explicit `LeaveGroup` request for ({', '.join(left)}) members."
+        effects += _after_departure(core, group, now, reason, was_member=bool(left))
     response = LeaveGroupResponse(members=rows) if batched else LeaveGroupResponse(error_code=rows[0].error_code)
     return [*effects, Reply(call, response)]
+
+
+def _has_left(group: Group, member_id: str, leaver: MemberIdentity) -> LogLine:
+    who = "Member" if member_id in group.members else "Pending member"
+    return log_line(
+        f"[Group %s] {who} %s has left group through explicit `LeaveGroup` request; client reason: %s",
+        group.group_id, member_id, leaver.reason or "not provided",
+    )  # fmt: skip
 
 
 def _leaver(group: Group, leaver: MemberIdentity) -> tuple[ErrorCode, str | None]:
@@ -88,8 +104,8 @@ def _leaver(group: Group, leaver: MemberIdentity) -> tuple[ErrorCode, str | None
     return error, leaver.member_id if error is ErrorCode.NONE else None
 
 
-def _after_departure(core: Core, group: Group, now: Moment, *, was_member: bool) -> Effects:
-    """See whether the others must share anew, or need no longer wait. An unused id leaves no gap."""
+def _after_departure(core: Core, group: Group, now: Moment, reason: str, *, was_member: bool) -> Effects:
+    """Begin a rebalance, or complete one that waited for the member. An unused member id leaves no gap."""
     if was_member and group.can_rebalance:
-        return prepare_or_complete(core, group, now)
+        return prepare_or_complete(core, group, now, reason)
     return complete_if_all_joined(core, group, now)

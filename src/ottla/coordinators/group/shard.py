@@ -6,13 +6,13 @@ that is in the log, in its order, whether it was just appended or is read after 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from enum import Enum
 from typing import Any
 
 from ottla.common.errors import ErrorCode
 from ottla.common.ids import Uuid
-from ottla.coordinators.group import admin, expiry, offsets, session
+from ottla.coordinators.group import admin, expiry, offsets, session, unserved
 from ottla.coordinators.group.config import GroupConfig
 from ottla.coordinators.group.core import Core
 from ottla.coordinators.group.events import (
@@ -26,6 +26,7 @@ from ottla.coordinators.group.events import (
     ListGroups,
     Moment,
     TopicsDeleted,
+    log_line,
 )
 from ottla.coordinators.group.group import Group
 from ottla.coordinators.group.join import join
@@ -89,7 +90,7 @@ class GroupShard:
     def __init__(self, config: GroupConfig, random_bytes: Callable[[int], bytes]) -> None:
         self.phase = Phase.LOADING
         self.skipped_records = 0
-        """Records of kinds that this coordinator does not know, seen while loading."""
+        """Records whose kind is unknown and whose group cannot be recognized, seen while loading."""
         self._core = Core(config, random_bytes)
         # How far the wall clock was ahead of the steady one at the last look for expired offsets.
         self._wall_ahead_ms: int | None = None
@@ -99,11 +100,21 @@ class GroupShard:
         """The groups by id; not to be changed."""
         return self._core.groups
 
+    @property
+    def unserved(self) -> Mapping[str, unserved.UnservedGroup]:
+        """The groups of kinds that are not served, by id."""
+        return self._core.unserved
+
     # -- requests ----------------------------------------------------------------------------------------------
 
     def step(self, call: Call, now: Moment) -> Effects:
         """Decide on one request."""
-        return _HANDLERS[type(call.request)](self._core, call, call.request, now)
+        core, handler = self._core, _HANDLERS[type(call.request)]
+        if core.unserved:
+            effects = unserved.answer(core, call, now, lambda later: handler(core, call, call.request, later))
+            if effects is not None:
+                return effects
+        return handler(core, call, call.request, now)
 
     def finish(self, append: Append, base_offset: int, error: ErrorCode, now: Moment) -> Effects:
         """The records of `append` are in the log from `base_offset` on, or were not taken for `error`."""
@@ -159,13 +170,14 @@ class GroupShard:
     ) -> None:
         """Take in one record of the log; `producer_id` only if its batch is part of a transaction.
 
-        Kinds of records that this coordinator does not know are counted and passed over, as a newer or stock broker
-        may have written them. Raises DecodeError for a known kind that cannot be read.
+        Records of groups that are not served here are noted, so that the groups are left as they are. Raises
+        DecodeError for a known kind that cannot be read.
         """
         record = decode_keyed(_KNOWN_RECORDS, key, value)
         match record:
             case None:
-                self.skipped_records += 1
+                if not unserved.replay(self._core, key, value):
+                    self.skipped_records += 1
             case OffsetCommitKey() as name, (OffsetCommitValue() | None) as row:
                 self._replay_offset(name, row, offset, producer_id)
             case GroupMetadataKey() as name, (GroupMetadataValue() | None) as row:
@@ -190,7 +202,7 @@ class GroupShard:
 
     def _ensure_group(self, group_id: str) -> None:
         """Who commits without members has a group nevertheless, one without a protocol type."""
-        if group_id not in self._core.groups:
+        if group_id not in self._core.groups and group_id not in self._core.unserved:
             self._core.groups[group_id] = Group(group_id, None)
 
     def _replay_group(self, group_id: str, row: GroupMetadataValue | None, now: Moment | None) -> None:
@@ -202,6 +214,7 @@ class GroupShard:
                 group.state = State.DEAD
             return
         if self.phase is Phase.LOADING or now is None:
+            core.unserved.pop(group_id, None)
             core.groups[group_id] = Group.from_record(group_id, row)
             return
         group = core.groups.get(group_id)
@@ -220,14 +233,21 @@ class GroupShard:
         while nobody was there to be told (`TopicsDeleted`) goes now.
         """
         self.phase = Phase.ACTIVE
+        self._core.loaded_ms = now.monotonic_ms
         self._schedule_expiry(now)
         effects = offsets.forget_gone(self._core, topic_id) if topic_id is not None else []
         for group in self._core.groups.values():
+            effects.append(log_line("Loaded classic group %s with %d members.", group.group_id, len(group.members)))
             for member in group.members.values():
                 self._core.expect_heartbeat(group, member, now)
             if len(group.members) > self._core.config.max_size:
-                # The limit was lowered: who rejoins last has to go.
-                effects += prepare(self._core, group, now)
+                # The limit was lowered: the members that rejoin last are refused.
+                reason = (
+                    f"Freshly-loaded group {group.group_id} (size {len(group.members)}) is over capacity"
+                    f" {self._core.config.max_size}."
+                    " Rebalancing in order to give a chance for consumers to commit offsets"
+                )
+                effects += prepare(self._core, group, now, reason)
         return effects
 
     def unload(self, error: ErrorCode, now: Moment) -> Effects:
@@ -235,6 +255,9 @@ class GroupShard:
         self.phase = Phase.UNLOADED
         effects: Effects = []
         for group in self._core.groups.values():
+            effects.append(
+                log_line("[GroupId=%s] Unloading group metadata for generation %d.", group.group_id, group.generation)
+            )
             effects += fail_joins(group, error)
             effects += fail_syncs(self._core, group, error, now)
             self._core.forget_group(group)
@@ -263,4 +286,7 @@ class GroupShard:
             for member_id in group.pending_joins:
                 assert timers.deadline((Kind.SESSION, group_id, member_id)) is not None
         for group_id in self._core.offsets.groups():
-            assert group_id in self._core.groups, f"{group_id} has offsets but is no group"
+            assert group_id in self._core.groups or group_id in self._core.unserved, f"{group_id} has only offsets"
+        for group_id, other in self._core.unserved.items():
+            assert group_id not in self._core.groups, f"{group_id} is of two kinds"
+            assert other.keys, f"{group_id} has no records"

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from ottla.common.errors import ErrorCode
 from ottla.coordinators.group.core import Core, accept_sync, refuse_sync
-from ottla.coordinators.group.events import Append, Call, Effects, Moment
+from ottla.coordinators.group.events import Append, Call, Effects, Moment, log_line
 from ottla.coordinators.group.group import Group
 from ottla.coordinators.group.rebalance import fail_syncs, prepare_or_complete, synced
 from ottla.coordinators.group.records import group_record
@@ -35,6 +35,13 @@ def sync(core: Core, call: Call, request: SyncGroupRequest, _now: Moment) -> Eff
         effects.append(refuse_sync(member.syncing, ErrorCode.REBALANCE_IN_PROGRESS))
     member.syncing = call
     if group.leader == member.member_id:
+        effects.append(
+            log_line(
+                "Assignment received from leader %s for group %s for generation %d."
+                " The group has %d members, %d of which are static.",
+                member.member_id, group.group_id, group.generation, len(group.members), len(group.static_ids),
+            )
+        )  # fmt: skip
         effects.append(_assign(core, group, request))
     return effects
 
@@ -63,7 +70,8 @@ def _assign(core: Core, group: Group, request: SyncGroupRequest) -> Append:
 
     def written(error: ErrorCode, now: Moment) -> Effects:
         if error is not ErrorCode.NONE:
-            return [*fail_syncs(core, group, error, now), *prepare_or_complete(core, group, now)]
+            reason = f"Error {error.name} when storing group assignment during SyncGroup (member: {request.member_id})."
+            return [*fail_syncs(core, group, error, now), *prepare_or_complete(core, group, now, reason)]
         effects: Effects = []
         for member in group.members.values():
             call, member.syncing = member.syncing, None

@@ -1,0 +1,42 @@
+"""The memory that the page cache grows into, which decides what a written megabyte costs.
+
+A virtual machine gets memory from its host when it touches it for the first time, and may give free memory back. The
+first write to such a page costs ten times as much as the next one, in system time of the process that writes. So a run
+that finds free pages which the machine has used before looks several times cheaper than a run that does not.
+"""
+
+from __future__ import annotations
+
+import os
+import resource
+import tempfile
+from pathlib import Path
+
+from benchmarks.brokers import Broker
+
+_CHUNK = bytes(850_000)
+# The client and the broker take some pages, too.
+_MARGIN = 1.25
+
+
+def touch(broker: Broker, megabytes: float) -> None:
+    """Write and delete a file: the next `megabytes` that are written find free pages that the machine has used."""
+    write_alone(broker.data.parent, megabytes * _MARGIN).unlink()
+
+
+def write_alone(directory: Path, megabytes: float) -> Path:
+    """Write a file in a bare loop of pwrite(2)."""
+    number, name = tempfile.mkstemp(dir=directory, prefix="page-cache-")
+    try:
+        for position in range(0, int(megabytes * 1e6), len(_CHUNK)):
+            os.pwrite(number, _CHUNK, position)
+    finally:
+        os.close(number)
+    return Path(name)
+
+
+def system_ms_per_mb(directory: Path, megabytes: float) -> float:
+    """What the kernel takes for a megabyte from a bare loop of pwrite(2) now; the file stays in `directory`."""
+    before = resource.getrusage(resource.RUSAGE_THREAD).ru_stime
+    write_alone(directory, megabytes)
+    return (resource.getrusage(resource.RUSAGE_THREAD).ru_stime - before) / megabytes * 1e3

@@ -1,0 +1,167 @@
+"""What is seen of the example while it runs: a live view at a terminal, a plain line every few seconds elsewhere."""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+from collections.abc import Callable
+from contextlib import nullcontext
+from typing import TYPE_CHECKING
+
+import pandas as pd
+from flights_broker import Failure
+from flights_check import means
+from flights_replay import Replay, Results
+from rich.console import Console, Group
+from rich.live import Live
+from rich.progress_bar import ProgressBar
+from rich.table import Table
+from rich.text import Text
+
+from ottla.clients import Admin
+
+if TYPE_CHECKING:
+    from pyspark.sql.streaming import StreamingQuery
+
+GROUPS = {"delays": "spark-delays", "alerts": "spark-alerts"}
+DEADLINE_S = 240.0
+LINE_EVERY_S = 5.0
+ROWS = 5
+
+
+def lag(admin: Admin, group: str) -> int | None:
+    """How many records a group is behind, as any lag tool sees it; None while it has committed nothing."""
+    partitions = admin.group_lag(group)
+    return sum(partition.lag for partition in partitions.values()) if partitions else None
+
+
+def number(value: int | None) -> str:
+    return "-" if value is None else f"{value:,}"
+
+
+def duration(seconds: float) -> str:
+    """Minutes and seconds: 1:05."""
+    return f"{int(seconds) // 60}:{int(seconds) % 60:02}"
+
+
+class View:
+    """What was sent, what Spark did with it, and the results; `expected` is how many results there will be."""
+
+    def __init__(
+        self, replay: Replay, results: Results, queries: list[StreamingQuery], admin: Admin, expected: int
+    ) -> None:
+        self.lags: dict[str, int | None] = {}
+        self._replay = replay
+        self._results = results
+        self._queries = queries
+        self._admin = admin
+        self._expected = expected
+        self._started = time.monotonic()
+        self._acknowledged: deque[tuple[float, int]] = deque([(self._started, 0)], maxlen=20)
+
+    def refresh(self) -> Group:
+        """Ask for the lags, and draw everything."""
+        self._acknowledged.append((time.monotonic(), self._replay.acknowledged))
+        self.lags = {query: lag(self._admin, group) for query, group in GROUPS.items()}
+        return Group(self._progress(), Text(), self._spark(), Text(), self._airlines(), Text(), self._alerts())
+
+    def line(self) -> str:
+        """The same in a line of less than 80 characters."""
+        behind = "/".join(number(self.lags.get(query)) for query in GROUPS)
+        return (
+            f"{duration(time.monotonic() - self._started):>5}  {self._day():%d %b} {self._sent():4.0%}"
+            f"  lag {behind:>15}  {len(self._results.delays):>6,} results  {len(self._results.alerts):>5,} alerts"
+        )
+
+    def _day(self) -> pd.Timestamp:
+        return pd.Timestamp("2013-01-01") + pd.Timedelta(days=max(0, self._replay.days_sent - 1))
+
+    def _sent(self) -> float:
+        return self._replay.days_sent / max(1, self._replay.days)
+
+    def _rate(self) -> float:
+        (then, before), (now, count) = self._acknowledged[0], self._acknowledged[-1]
+        return (count - before) / max(0.001, now - then)
+
+    def _progress(self) -> Table:
+        shown = Table.grid(padding=(0, 1), expand=True)
+        shown.add_column()
+        shown.add_column(ratio=1)
+        shown.add_column(justify="right", no_wrap=True)
+        shown.add_column(no_wrap=True)
+        sent, found = self._sent(), len(self._results.delays)
+        day = f"{self._day():%d %b}, day {self._replay.days_sent} of {self._replay.days}"
+        left = "all sent" if self._replay.done else f"{duration(self._replay.seconds_left)} left"
+        if self._replay.waiting:
+            left = "Spark warms up"
+        shown.add_row("Sent", ProgressBar(1.0, sent), f"{sent:4.0%}", f"{day}, {left}")
+        share = found / max(1, self._expected)
+        shown.add_row("Results", ProgressBar(1.0, share), f"{share:4.0%}", f"{found:,} of {self._expected:,}")
+        sums = f"{self._replay.acknowledged:,} events acknowledged, {self._rate():,.0f}/s"
+        shown.add_row("Events", Text(sums), "", f"{duration(time.monotonic() - self._started)} since the start")
+        return shown
+
+    def _spark(self) -> Table:
+        shown = Table(box=None, padding=(0, 2, 0, 0))
+        for column, justify in (("Query", "left"), ("Rows/s", "right"), ("Batch", "right"), ("Took", "right")):
+            shown.add_column(column, justify=justify, min_width=8)
+        shown.add_column("Lag", justify="right", min_width=8)
+        shown.add_column("Written", justify="right", min_width=8)
+        for query in self._queries:
+            progress = query.lastProgress
+            written = self._results.delays if query.name == "delays" else self._results.alerts
+            shown.add_row(
+                query.name,
+                f"{progress.get('processedRowsPerSecond') or 0:,.0f}" if progress else "-",
+                str(progress["batchId"]) if progress else "-",
+                f"{progress['batchDuration'] / 1000:.1f} s" if progress else "-",
+                number(self.lags.get(query.name)),
+                f"{len(written):,}",
+            )
+        return shown
+
+    def _airlines(self) -> Table:
+        shown = Table(box=None, padding=(0, 2, 0, 0))
+        shown.add_column("Airlines with the longest delays", min_width=32, no_wrap=True)
+        shown.add_column("Flights", justify="right", min_width=8)
+        shown.add_column("Mean delay, min", justify="right")
+        rows = means(self._results)[:ROWS]
+        for name, flights, mean in rows:
+            shown.add_row(name, f"{flights:,}", f"{mean:.1f}")
+        for _ in range(ROWS - len(rows)):
+            shown.add_row("-", "", "")
+        return shown
+
+    def _alerts(self) -> Group:
+        rows = [
+            f"{row['hour'][:10]}  {row['carrier']}{row['flight']:<5} {row['origin']} to {row['dest']}"
+            f"  {row['dep_delay'] / 60:4.1f} h  {row.get('manufacturer', '')} {row.get('model', '')}"
+            for row in list(self._results.latest)[-ROWS:]
+        ]
+        rows += ["-"] * (ROWS - len(rows))
+        lines = [Text(row, no_wrap=True, overflow="ellipsis") for row in rows]
+        return Group(Text("Latest alerts: three hours late or more", style="bold"), *lines)
+
+
+def watch(console: Console, view: View, done: Callable[[], bool], failed: Callable[[], str | None]) -> None:
+    """Show what happens until it is done. Raises Failure if something failed, or if it takes too long."""
+    deadline = time.monotonic() + DEADLINE_S
+    live = Live(console=console, refresh_per_second=4) if console.is_terminal else None
+    next_line = 0.0
+    with live or nullcontext():
+        while True:
+            shown = view.refresh()
+            ended = done()
+            if live is not None:
+                live.update(shown)
+            elif ended or time.monotonic() >= next_line:
+                console.print(view.line(), highlight=False, soft_wrap=True)
+                next_line = time.monotonic() + LINE_EVERY_S
+            problem = failed()
+            if problem is not None:
+                raise Failure(problem)
+            if ended:
+                return
+            if time.monotonic() > deadline:
+                raise Failure(f"not done after {DEADLINE_S:.0f} s: {view.line().strip()}")
+            time.sleep(0.4)

@@ -1,0 +1,53 @@
+"""Divides the files that the process may have open between logs and connections; see `network.descriptors`."""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING, Final
+
+from ottla.network.descriptors import WORKING, open_file_count, open_file_limit, reserved
+
+if TYPE_CHECKING:
+    from ottla.log import LogManager
+    from ottla.network.server import Server
+
+logger = logging.getLogger(__name__)
+
+FEW_CONNECTIONS: Final = 128
+# New partitions leave room for so many: a client must be able to delete what was too much.
+LEAST_CONNECTIONS: Final = 32
+
+
+class ReservedFiles:
+    """Made once the logs are loaded and the listeners bound; then it follows the number of logs."""
+
+    @classmethod
+    def divide(cls, logs: LogManager, server: Server) -> None:
+        """Let both keep to it from now on."""
+        files = cls(logs)
+        server.reserved_descriptors = files
+        server.release_descriptor = logs.open_files.release_descriptor
+        logs.has_descriptor = lambda: files.has_file_for_log(server.connection_count)
+
+    def __init__(self, logs: LogManager) -> None:
+        self._logs = logs
+        self._fixed = max(open_file_count() - logs.open_file_count, 0)
+        limit = open_file_limit()
+        allowed = limit - self(limit)
+        if allowed < FEW_CONNECTIONS:
+            logger.warning(
+                "No more than %d connections are accepted: %d partitions need most of the %d files that may be open."
+                " Raise the limit of open files (ulimit -n, LimitNOFILE in systemd)",
+                allowed,
+                logs.count,
+                limit,
+            )
+
+    def __call__(self, limit: int) -> int:
+        """How many files of `limit` are not for connections."""
+        return reserved(limit, self._fixed, self._logs.count, self._logs.open_files.limit)
+
+    def has_file_for_log(self, connections: int) -> bool:
+        """Whether a new log may have a file beside so many connections."""
+        taken = self._fixed + self._logs.count + max(connections, LEAST_CONNECTIONS)
+        return taken + WORKING < open_file_limit()

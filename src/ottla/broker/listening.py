@@ -1,0 +1,89 @@
+"""The sockets of one node: those for clients, and those for the controller where it has listeners of its own.
+
+All are bound before the broker registers, so that port 0 has become a real one by then; they accept when everything
+else is ready.
+"""
+
+from __future__ import annotations
+
+import logging
+import socket
+from typing import TYPE_CHECKING
+
+from ottla.network.sockets import bind, is_loopback
+
+if TYPE_CHECKING:
+    from ottla.config import BrokerConfig, Listener
+    from ottla.network.connection import Dispatch
+    from ottla.network.server import Server
+
+logger = logging.getLogger(__name__)
+
+
+class Listeners:
+    """Bound by `bind`, opened by `open`, closed by `close`, which may be called at any time."""
+
+    def __init__(self, config: BrokerConfig) -> None:
+        self._config = config
+        # For each listener one or more sockets: a host may have several addresses.
+        self._clients: list[list[socket.socket]] = []
+        self._controllers: list[list[socket.socket]] = []
+
+    def bind(self) -> None:
+        """Bind every listener. Raises ListenError."""
+        config = self._config
+        for listeners, bound in ((config.listeners, self._clients), (config.controller_listeners, self._controllers)):
+            for listener in listeners:
+                bound.append(bind(listener, config))
+        exposed = [
+            str(listener)
+            for listener, sockets in zip(
+                (*config.listeners, *config.controller_listeners), (*self._clients, *self._controllers), strict=True
+            )
+            if not all(map(is_loopback, sockets))
+        ]
+        if exposed:
+            logger.warning(
+                "Listening beyond this machine on %s: there is no authentication, so everybody who reaches it can read"
+                " and write all data. Protect it with a firewall, or listen on 127.0.0.1",
+                ", ".join(exposed),
+            )
+
+    @property
+    def advertised(self) -> list[Listener]:
+        """What clients are told, with the ports that were bound."""
+        return _with_ports(self._config.advertised, self._clients)
+
+    @property
+    def advertised_controllers(self) -> list[Listener]:
+        """Where the controller is reached, with the ports that were bound."""
+        return _with_ports(self._config.advertised_controllers, self._controllers)
+
+    def open(self, server: Server, controller: Dispatch) -> None:
+        """Accept connections; those to the controller's listeners are answered by `controller`."""
+        for listener, sockets in zip(self._config.listeners, self._clients, strict=True):
+            for sock in sockets:
+                _log_listening(listener, sock)
+                server.listen(listener.name, sock)
+        for listener, sockets in zip(self._config.controller_listeners, self._controllers, strict=True):
+            for sock in sockets:
+                _log_listening(listener, sock)
+                server.listen(listener.name, sock, controller)
+
+    def close(self) -> None:
+        """Close all sockets that are bound."""
+        for sockets in (*self._clients, *self._controllers):
+            for sock in sockets:
+                sock.close()
+
+
+def _log_listening(listener: Listener, sock: socket.socket) -> None:
+    host, port = sock.getsockname()[:2]
+    logger.info("Awaiting socket connections on %s:%d (%s).", host, port, listener.name)
+
+
+def _with_ports(listeners: list[Listener], bound: list[list[socket.socket]]) -> list[Listener]:
+    return [
+        listener._replace(port=listener.port or sockets[0].getsockname()[1])
+        for listener, sockets in zip(listeners, bound, strict=True)
+    ]

@@ -1,0 +1,43 @@
+"""A request that names many partitions, as several that name a few: each of them is done in one go.
+
+A shard of the group coordinator decides on a request at once. Kafka bounds what that takes by the size of a batch
+(a larger OffsetCommit fails); here a larger request becomes several, with the other clients' in between.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import TypeVar
+
+T = TypeVar("T")
+R = TypeVar("R")
+
+MOST_ROWS = 1_000
+"""Rows that a shard handles at once: some 10 ms for commits."""
+
+
+def in_parts(
+    topics: Iterable[T], rows_of: Callable[[T], Sequence[R]], with_rows: Callable[[T, list[R]], T]
+) -> Iterator[list[T]]:
+    """Lists of topics with at most `MOST_ROWS` rows in all; `with_rows` copies a topic with some of its rows."""
+    part: list[T] = []
+    left = MOST_ROWS
+    for topic in topics:
+        rows = rows_of(topic)
+        for start, stop in _ranges(len(rows), left):
+            part.append(with_rows(topic, list(rows[start:stop])))
+            left -= max(stop - start, 1)
+            if left <= 0:
+                yield part
+                part, left = [], MOST_ROWS
+    if part:
+        yield part
+
+
+def _ranges(count: int, first: int) -> Iterator[tuple[int, int]]:
+    """(start, stop) of pieces: the first of at most `first`, the rest of at most `MOST_ROWS`; one if count is 0."""
+    start, stop = 0, min(first, count)
+    yield start, stop
+    while stop < count:
+        start, stop = stop, min(stop + MOST_ROWS, count)
+        yield start, stop

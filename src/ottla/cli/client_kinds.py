@@ -1,0 +1,104 @@
+"""Which settings belong to which kind of client: for profiles and files, and for `-X`.
+
+A file or profile is shared by all commands, so that the settings of other clients in it are skipped. `-X` is typed for
+one command, so that a setting that this command cannot use is an error with exit code 2.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+
+from ottla.cli.parsing import nearest
+from ottla.cli.terminal import Failure
+from ottla.clients.options import COMMON_OPTIONS, Option, unknown_setting
+
+# The commands set these themselves. Profiles may have them for other programs; for -X, the text says what to do.
+_BYTES = "keys and values are bytes here; -f and --json say how they are written"
+_SET_BY_COMMANDS: Mapping[str, Mapping[str, str]] = {
+    "admin": {},
+    "producer": {
+        "allow.auto.create.topics": "--create lets the broker create the topic",
+        "key.serializer": _BYTES,
+        "value.serializer": _BYTES,
+    },
+    "consumer": {
+        "group.id": "`ottla consume --group GROUP` joins a group",
+        "enable.auto.commit": "`ottla consume --group GROUP` commits the records that it has printed",
+        "auto.offset.reset": "`ottla consume -o beginning` or `-o end` says where reading begins",
+        "allow.auto.create.topics": "reading creates no topics; `ottla topic create` does",
+        "key.deserializer": _BYTES,
+        "value.deserializer": _BYTES,
+        "on.deserialization.error": _BYTES,
+    },
+}
+# Of a profile these are for another member of a group; a person may want one for this member.
+_NOT_SHARED = frozenset({"group.instance.id"})
+
+
+def shared(settings: Mapping[str, object], kind: str) -> dict[str, object]:
+    """The settings of a file or profile that a client of this kind takes, and those that no client knows."""
+    settings = {name.replace("_", "."): value for name, value in settings.items()}
+    if set(settings) <= {option.name for option in COMMON_OPTIONS}:
+        return settings
+    own = _options(kind)
+    skipped = {*_options("producer"), *_options("consumer")} - set(own) | set(_SET_BY_COMMANDS[kind]) | _NOT_SHARED
+    return {name: value for name, value in settings.items() if name not in skipped}
+
+
+def given(words: Iterable[str], kinds: Sequence[str], kind: str) -> dict[str, object]:
+    """The settings of `-X NAME=VALUE` for a client of this kind; raises Failure with exit code 2.
+
+    `kinds` are the clients of the command: a setting of any of them is accepted, those of the others are left out.
+    """
+    settings: dict[str, object] = {}
+    for word in words:
+        name, separator, value = word.partition("=")
+        name = name.strip().replace("_", ".")
+        if not separator or not name:
+            raise Failure(f"-X {word!r} is not of the form NAME=VALUE", exit_code=2)
+        _check(name, kinds)
+        if name in _options(kind):
+            settings[name] = value
+    return settings
+
+
+def _check(name: str, kinds: Sequence[str]) -> None:
+    """Raise Failure unless a client of one of the kinds takes this setting from a command line."""
+    known: dict[str, Option] = {}
+    for kind in kinds:
+        advice = _SET_BY_COMMANDS[kind].get(name)
+        if advice is not None:
+            raise Failure(f"-X {name}: the command sets it", f"{advice[:1].upper()}{advice[1:]}.", exit_code=2)
+        known |= _options(kind)
+    option = known.get(name)
+    if option is not None:
+        if option.kind == "object" and not isinstance(option.default, str):
+            raise Failure(f"-X {name}: its value is a Python object, which a command line cannot give", exit_code=2)
+        return
+    owners = [kind for kind in ("producer", "consumer") if name in _options(kind)]
+    if not owners:
+        raise Failure(f"-X: {unknown_setting(name, known.values())}", exit_code=2)
+    near = nearest(name, known)
+    raise Failure(
+        f"-X {name}: a {owners[0]} has this setting, and this command has {_articled(kinds)}",
+        *([f"Did you mean {near}?"] if near else []),
+        exit_code=2,
+    )
+
+
+def _articled(kinds: Sequence[str]) -> str:
+    return " and ".join({"admin": "an admin client"}.get(kind, f"a {kind}") for kind in kinds) + (
+        " only" if len(kinds) == 1 else ""
+    )
+
+
+def _options(kind: str) -> dict[str, Option]:
+    """The settings of a client by each of their names."""
+    rows: Sequence[Option] = COMMON_OPTIONS
+    if kind == "producer":
+        from ottla.clients.producer.settings import PRODUCER_OPTIONS
+
+        rows = PRODUCER_OPTIONS
+    elif kind == "consumer":
+        from ottla.clients.consumer.options import CONSUMER_OPTIONS
+
+        rows = CONSUMER_OPTIONS
+    return {name: row for row in rows for name in (row.name, *row.aliases)}

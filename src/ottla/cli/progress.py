@@ -1,0 +1,144 @@
+"""Progress of long work: one line on standard error that is redrawn, only while standard error is a terminal.
+
+The line shows how many pieces are done, their bytes, the rates of the last seconds, and, where the total is known, a
+bar, the share and the time that is left. What does not fit into the terminal's width is left out. Whatever else is
+printed on the terminal meanwhile goes through `say`, or after `clear`.
+"""
+
+import os
+import stat
+import sys
+import time
+from collections import deque
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+from ottla.cli import human
+from ottla.cli.terminal import Style, terminal_columns
+
+_FIRST_S = 0.3  # shorter work shows no progress
+_EVERY_S = 0.1
+_SAMPLES = 40  # rates are those of the last 4 seconds
+_GAP = "  "
+_NARROWEST, _WIDEST = 8, 30  # of the bar
+_WIDE = 60  # a terminal in which the bar has its place; in a narrower one the numbers come first
+
+
+def is_terminal() -> bool:
+    """Whether standard error is a terminal that can redraw a line."""
+    return sys.stderr.isatty() and os.environ.get("TERM") != "dumb"
+
+
+def output_is_a_file() -> bool:
+    """Whether standard output is a file or a device such as /dev/null.
+
+    Results on a terminal are progress themselves, and what reads a pipe may show them there.
+    """
+    try:
+        mode = os.fstat(sys.stdout.fileno()).st_mode
+    except (OSError, ValueError):  # a stream without a descriptor
+        return False
+    return not (sys.stdout.isatty() or stat.S_ISFIFO(mode) or stat.S_ISSOCK(mode))
+
+
+class Progress:
+    """Progress of one work. `advance` is cheap enough for every piece.
+
+    `unit` is a plural noun, or "B" where the pieces are bytes. `shown` False makes every method do nothing but count.
+    """
+
+    def __init__(self, unit: str, *, shown: bool, total: int | None = None) -> None:
+        self._unit, self._total = unit, total
+        self._reached: Callable[[], int] | None = None
+        self.shown = shown and is_terminal()
+        self._count = self._size = 0
+        self._start_s = self._since_s = time.monotonic()
+        self._next_s = self._start_s + _FIRST_S
+        self._samples: deque[tuple[float, int, int]] = deque(maxlen=_SAMPLES)
+        self._is_drawn = False
+
+    def expect(self, total: int | None, reached: Callable[[], int] | None = None) -> None:
+        """Set the total; it is in pieces, or in whatever `reached` returns how much is done of."""
+        self._total, self._reached = total, reached
+
+    def advance(self, count: int = 1, size: int = 0) -> None:
+        """Add so many pieces of so many bytes; (0, 0) redraws only."""
+        self._count += count
+        self._size += size
+        if self.shown:
+            now_s = time.monotonic()
+            if now_s >= self._next_s:
+                self._next_s = now_s + _EVERY_S
+                self._draw(now_s)
+
+    def clear(self) -> None:
+        """Remove the line; the next `advance` may draw it again."""
+        if self._is_drawn:
+            self._is_drawn = False
+            sys.stderr.write("\r\x1b[K")
+            sys.stderr.flush()
+
+    @contextmanager
+    def cleared(self) -> Iterator[None]:
+        """Remove the line at the end of the block, however it ends."""
+        try:
+            yield
+        finally:
+            self.clear()
+
+    def say(self, text: str) -> None:
+        """Print a line of text on standard error, above the progress."""
+        self.clear()
+        print(text, file=sys.stderr)
+
+    def _draw(self, now_s: float) -> None:
+        self._samples.append((now_s, self._count, self._size))
+        columns = terminal_columns(sys.stderr) - 3  # a full line would wrap, and Ctrl-C shows as ^C after it
+        share = self._share()
+        texts = self._texts(now_s, share)
+        room = columns if share is None or columns < _WIDE else columns - _NARROWEST - len(_GAP)
+        while len(texts) > 1 and len(_GAP.join(texts)) > room:
+            texts.pop()
+        line = _GAP.join(texts)[:columns]
+        if share is not None:
+            line = _bar(share, columns - len(line) - len(_GAP)) + line
+        self._is_drawn = True
+        sys.stderr.write(f"\r{line}\x1b[K")
+        sys.stderr.flush()
+
+    def _share(self) -> float | None:
+        if not self._total:
+            return None
+        done = self._count if self._reached is None else self._reached()
+        return min(1.0, max(0.0, done / self._total))
+
+    def _texts(self, now_s: float, share: float | None) -> list[str]:
+        """The parts of the line, the most important first."""
+        rate, size_rate = self._rates(now_s)
+        if self._unit == "B":
+            of = f" of {human.size(self._total)}" if self._total else ""
+            texts, rates = [f"{human.size(self._count)}{of}"], [f"{human.size(int(rate))}/s"]
+        else:
+            of = f" of {self._total:,}" if self._total and self._reached is None else ""
+            texts, rates = [f"{self._count:,}{of} {self._unit}"], [f"{rate:,.0f}/s"]
+        if share is not None:
+            texts.insert(0, f"{share:4.0%}")
+        if share and share < 1:
+            left_s = (now_s - self._start_s) * (1 - share) / share
+            rates.insert(0, f"{human.duration(round(left_s) * 1000) if left_s >= 1 else '1 s'} left")
+        sizes = [human.size(self._size), f"{human.size(int(size_rate))}/s"] if self._size else []
+        return [*texts, *rates, *sizes]
+
+    def _rates(self, now_s: float) -> tuple[float, float]:
+        """Pieces and bytes in a second."""
+        then_s, count, size = self._samples[0] if len(self._samples) == _SAMPLES else (self._start_s, 0, 0)
+        took_s = max(now_s - then_s, 1e-9)
+        return (self._count - count) / took_s, (self._size - size) / took_s
+
+
+def _bar(share: float, room: int) -> str:
+    width = min(_WIDEST, room)
+    if width < _NARROWEST:
+        return ""
+    style, full = Style.of(sys.stderr), round(width * share)
+    return f"{style.green('━' * full)}{style.dim('━' * (width - full))}{_GAP}"

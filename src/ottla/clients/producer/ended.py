@@ -1,0 +1,33 @@
+"""Batches that have ended: how many records in which way, and which of them are not announced yet."""
+
+from __future__ import annotations
+
+from ottla.clients.producer.batch import Batch
+
+# Batches are looked through once they are twice as many as after the last time, and at least so many.
+LEAST_WAITING = 16
+
+
+class Ended:
+    """Counts of records, and the batches whose callbacks may not have run yet."""
+
+    def __init__(self) -> None:
+        self.acknowledged = self.failed = 0
+        self._waiting: list[Batch] = []
+        self._limit = 2 * LEAST_WAITING
+
+    def add(self, batch: Batch) -> None:
+        """The batch is done."""
+        if batch.error is None:
+            self.acknowledged += batch.count
+        else:
+            self.failed += batch.count
+        if not batch.announced:
+            if len(self._waiting) > self._limit:
+                self._limit = 2 * max(len(self.unannounced()), LEAST_WAITING)
+            self._waiting.append(batch)
+
+    def unannounced(self) -> list[Batch]:
+        """The batches that are done and not announced."""
+        self._waiting = [batch for batch in self._waiting if not batch.announced]
+        return self._waiting

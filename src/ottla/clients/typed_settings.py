@@ -1,0 +1,214 @@
+"""The settings of each client as types, so that editors complete them and type checkers find misspelt ones.
+
+    settings: ProducerConfig = {"bootstrap_servers": "localhost:9092", "linger_ms": 20}
+    producer = Producer(**settings)
+
+Generated from the option tables by `make docs`; a test holds both together.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Literal, TypedDict
+
+
+class CommonConfig(TypedDict, total=False):
+    """Settings that every client has, but for the address of the cluster."""
+
+    client_id: str
+    """A name for this client in the brokers' logs, metrics and quotas."""
+    request_timeout_ms: int
+    """How long a broker may take to answer."""
+    default_api_timeout_ms: int
+    """How long a call with retries may take."""
+    socket_connection_setup_timeout_ms: int
+    """How long a connection may take to be made."""
+    connections_max_idle_ms: int
+    """A connection unused for so long is closed, not used again."""
+    reconnect_backoff_ms: int
+    """How long to wait before a broker is tried again."""
+    reconnect_backoff_max_ms: int
+    """The longest such wait; it doubles up to here."""
+    retry_backoff_ms: int
+    """How long to wait before a request is sent again."""
+    retry_backoff_max_ms: int
+    """The longest such wait; it doubles up to here."""
+    metadata_max_age_ms: int
+    """Topics and leaders are asked for again after so long."""
+    on_event: Any
+    """A function of one event: problems, connections, rebalances, statistics."""
+    statistics_interval_ms: int
+    """How often statistics are reported to on.event; 0 is never."""
+    security_protocol: Literal["PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"]
+    """How to talk to the brokers."""
+    ssl_context: Any
+    """A ready ssl.SSLContext, in place of the other ssl settings."""
+    ssl_truststore_location: str | None
+    """A PEM file (or directory) of the authorities to trust; else the system's."""
+    ssl_ca_location: str | None
+    """A PEM file (or directory) of the authorities to trust; else the system's."""
+    ssl_truststore_certificates: str | None
+    """The same as PEM text."""
+    ssl_ca_pem: str | None
+    """The same as PEM text."""
+    ssl_truststore_type: str
+    """The kind of that file: PEM only."""
+    ssl_truststore_password: str | None
+    """PEM files of certificates have none."""
+    ssl_keystore_location: str | None
+    """A PEM file with this client's private key and certificates."""
+    ssl_keystore_certificate_chain: str | None
+    """This client's certificates as PEM text."""
+    ssl_certificate_pem: str | None
+    """This client's certificates as PEM text."""
+    ssl_keystore_key: str | None
+    """Its private key as PEM text."""
+    ssl_key_pem: str | None
+    """Its private key as PEM text."""
+    ssl_keystore_type: str
+    """The kind of that file: PEM only."""
+    ssl_keystore_password: str | None
+    """PEM files have ssl.key.password."""
+    ssl_certificate_location: str | None
+    """A PEM file with this client's certificates alone."""
+    ssl_key_location: str | None
+    """A PEM file with its private key."""
+    ssl_key_password: str | None
+    """The password of the private key."""
+    ssl_endpoint_identification_algorithm: Literal["https", "none", ""]
+    """https: a broker's certificate must name its host. Empty: it need not."""
+    enable_ssl_certificate_verification: bool
+    """False: any certificate will do. Not safe."""
+    sasl_mechanism: Literal["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER"] | None
+    """How to log in."""
+    sasl_mechanisms: Literal["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER"] | None
+    """How to log in."""
+    sasl_username: str | None
+    """The user's name, for PLAIN and SCRAM."""
+    sasl_password: str | None
+    """The user's password."""
+    sasl_jaas_config: str | None
+    """The same as a line of Kafka's Java clients."""
+    sasl_oauth_token_provider: Any
+    """A function that returns an OAUTHBEARER token, as a string or OAuthToken. It may block."""
+    sasl_oauthbearer_token_endpoint_url: str | None
+    """Where to ask for tokens (KIP-768)."""
+    sasl_oauthbearer_client_credentials_client_id: str | None
+    """The name that asks there."""
+    sasl_oauthbearer_client_id: str | None
+    """The name that asks there."""
+    sasl_oauthbearer_client_credentials_client_secret: str | None
+    """Its secret."""
+    sasl_oauthbearer_client_secret: str | None
+    """Its secret."""
+    sasl_oauthbearer_scope: str | None
+    """The scope to ask for."""
+    sasl_oauthbearer_extensions: str | Sequence[str]
+    """What goes beside the token: name=value, ... (KIP-342)."""
+
+
+class AdminConfig(CommonConfig, total=False):
+    """Settings of `Admin` and `AsyncAdmin`."""
+
+    bootstrap_servers: str | Sequence[str]
+    """Some brokers of the cluster as host:port; the others are found."""
+
+
+class ProducerConfig(AdminConfig, total=False):
+    """Settings of `Producer` and `AsyncProducer`."""
+
+    acks: Literal["0", "1", "all", "-1", 0, 1, -1]
+    """Who must have a record before it is acknowledged: 0, 1, all."""
+    enable_idempotence: bool | None
+    """Each record once and in order, whatever is sent twice; default true."""
+    batch_size: int
+    """Most bytes of records in one batch."""
+    linger_ms: float
+    """How long a batch waits for more records."""
+    buffer_memory: int
+    """Most bytes of records without an end; send() waits for room."""
+    max_block_ms: int
+    """How long send() waits for room, or for a topic to be known."""
+    max_request_size: int
+    """Most bytes in one request."""
+    max_in_flight_requests_per_connection: int
+    """Requests to a broker that may wait for answers."""
+    compression_type: Literal["none", "gzip", "snappy", "lz4", "zstd"]
+    """How batches are compressed."""
+    compression_gzip_level: int
+    """From 1 (quick) to 9 (small); -1 is 6."""
+    compression_lz4_level: int
+    """From 1 (quick) to 17 (small)."""
+    compression_zstd_level: int
+    """From -131072 (quick) to 22 (small)."""
+    delivery_timeout_ms: int
+    """A record has its end after so long."""
+    retries: int
+    """How often a batch is sent again; delivery.timeout.ms is the better bound."""
+    allow_auto_create_topics: bool
+    """Let brokers that may do so make a topic that is not there."""
+    partitioner: Any
+    """murmur2_random (default, as in Java), consistent_random (as in librdkafka), murmur2, consistent, fnv1a,
+    fnv1a_random, random, or a callable of topic, key, value, partition count.
+    """
+    key_serializer: Any
+    """Makes bytes of a key: a function, or "string", "json", "int64" ..."""
+    value_serializer: Any
+    """Makes bytes of a value: a function, or "string", "json", "int64" ..."""
+
+
+class ConsumerConfig(AdminConfig, total=False):
+    """Settings of `Consumer` and `AsyncConsumer`."""
+
+    group_id: str | None
+    """The group that shares the topics and keeps the positions; None: no group."""
+    group_instance_id: str | None
+    """Makes the member static: a restart within the session moves nothing."""
+    partition_assignment_strategy: Any
+    """Assignors by name or as Assignor objects, the preferred first; all members need one in common."""
+    session_timeout_ms: int
+    """Without a heartbeat for so long it is out."""
+    heartbeat_interval_ms: int
+    """How often a heartbeat is sent; at most a third of the session."""
+    max_poll_interval_ms: int
+    """A member that does not poll for so long leaves its group."""
+    enable_auto_commit: bool
+    """Commit what earlier polls handed over, in the background."""
+    enable_auto_offset_store: bool
+    """Whether what earlier polls handed over counts as processed; false: only what store_offsets() was given."""
+    auto_commit_interval_ms: int
+    """How often that is done."""
+    auto_offset_reset: Literal["earliest", "latest", "none"]
+    """Where to begin without a committed offset."""
+    isolation_level: Literal["read_uncommitted", "read_committed"]
+    """Whether records of open and aborted transactions are seen."""
+    fetch_min_bytes: int
+    """A broker waits until it has so much, or fetch.max.wait.ms."""
+    fetch_max_wait_ms: int
+    """How long a broker may wait for fetch.min.bytes."""
+    fetch_max_bytes: int
+    """The most bytes of one fetch."""
+    max_partition_fetch_bytes: int
+    """The most bytes of one partition in one fetch."""
+    max_poll_records: int
+    """The most records that one poll hands over."""
+    check_crcs: bool
+    """Whether the checksum of each batch is verified."""
+    client_rack: str
+    """Where this client is: a replica in the same rack may serve it (KIP-392)."""
+    allow_auto_create_topics: bool
+    """Whether asking for a topic may create it."""
+    exclude_internal_topics: bool
+    """Whether a pattern leaves out the cluster's own topics."""
+    key_deserializer: Any
+    """A function of bytes, or a format: "string", "json", "int64", ..."""
+    value_deserializer: Any
+    """A function of bytes, or a format: "string", "json", "int64", ..."""
+    on_deserialization_error: Literal["raise", "skip"]
+    """Whether poll raises DeserializationFailed, once, or logs the record and leaves it out."""
+    on_problem: Literal["log", "raise"]
+    """Whether poll also raises, once, what the consumer retries: an unreachable broker, an unknown topic."""
+    queued_max_bytes: int
+    """Fetched bytes that may wait to be polled."""
+    on_corrupt_records: Literal["raise", "skip"]
+    """Whether poll raises CorruptRecords or logs and goes on after the batch."""

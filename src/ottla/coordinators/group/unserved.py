@@ -1,0 +1,254 @@
+"""Groups of kinds that are not served here: consumer (KIP-848), share (KIP-932) and streams groups (KIP-1071).
+
+Stock Kafka wrote their records. The records stay in the log with the offsets that these groups committed, which do not
+expire here, so that Kafka finds the groups again. Two requests change such a group, as on Kafka: a classic member that
+joins an empty consumer or streams group converts it to a classic group, and DeleteGroups deletes it.
+
+A member that the log names cannot send heartbeats here. As on Kafka after a restart, it counts as alive for
+one session timeout (45 s) after the log was loaded.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from ottla.common.errors import ErrorCode
+from ottla.coordinators.group.core import Core, refuse_join
+from ottla.coordinators.group.errors import commit_response, error_response
+from ottla.coordinators.group.events import (
+    Append,
+    Call,
+    DeleteGroup,
+    DescribeGroup,
+    Effects,
+    FetchOffsets,
+    Moment,
+    RecordBytes,
+    Reply,
+)
+from ottla.coordinators.group.group import Group
+from ottla.coordinators.group.offsets import (
+    GROUP_ID_NOT_FOUND_SINCE,
+    MOST_TOMBSTONES,
+    delete_from,
+    some_tombstones,
+    write_then,
+)
+from ottla.coordinators.group.states import State
+from ottla.protocol.messages.delete_groups import DeletableGroupResult
+from ottla.protocol.messages.describe_groups import DescribedGroup
+from ottla.protocol.messages.join_group import JoinGroupRequest
+from ottla.protocol.messages.list_groups import ListedGroup
+from ottla.protocol.messages.offset_commit import OffsetCommitRequest
+from ottla.protocol.messages.offset_delete import OffsetDeleteRequest
+from ottla.protocol.messages.offset_fetch import OffsetFetchResponseGroup
+
+KINDS = CONSUMER, SHARE, STREAMS, UNKNOWN = "consumer", "share", "streams", "unknown"
+# Kafka's CoordinatorRecordType, up to 4.3; 9 and 18 were written by early releases.
+_KIND_OF_RECORD = {
+    **dict.fromkeys((3, 4, 5, 6, 7, 8, 16), CONSUMER),
+    **dict.fromkeys(range(9, 16), SHARE),
+    **dict.fromkeys(range(17, 24), STREAMS),
+}
+_MEMBER_TYPES = frozenset({5, 10, 19})
+_CONVERTIBLE = frozenset({CONSUMER, STREAMS})
+UNKNOWN_STATE = "Unknown"
+_NOT_FOUND_IS_AN_ERROR_SINCE = 6
+
+
+class UnservedGroup:
+    """One group: its kind, and the keys of its records that are not deleted."""
+
+    __slots__ = ("group_id", "keys", "kind")
+
+    def __init__(self, group_id: str, kind: str) -> None:
+        self.group_id = group_id
+        self.kind = kind
+        # Invariant: never empty while the group is in `Core.unserved`.
+        self.keys: set[bytes] = set()
+
+    @property
+    def has_members(self) -> bool:
+        """Whether the log names members."""
+        return any(_type(key) in _MEMBER_TYPES for key in self.keys)
+
+    def is_alive(self, core: Core, now: Moment) -> bool:
+        """Whether members may still be alive."""
+        timed_out = now.monotonic_ms - core.loaded_ms >= core.config.unserved_session_timeout_ms
+        return self.has_members and not timed_out
+
+    def state(self, core: Core, now: Moment) -> str:
+        """The state that clients see: without heartbeats it is not known before the members have timed out."""
+        return UNKNOWN_STATE if self.is_alive(core, now) else State.EMPTY.value
+
+    def tombstones(self) -> list[RecordBytes]:
+        """Records that delete the group.
+
+        Kafka raises on a tombstone of a member whose assignment, or of a group whose members, are not deleted yet. In
+        each kind the records with higher types depend on those with lower ones.
+        """
+        return [(key, None) for key in sorted(self.keys, key=_type, reverse=True)]
+
+
+def _type(key: bytes) -> int:
+    return int.from_bytes(key[:2], "big", signed=True)
+
+
+def _group_id(key: bytes) -> str | None:
+    """The group of a record: each key begins with its type and the group's id. None for one that does not."""
+    length = int.from_bytes(key[2:4], "big", signed=True)
+    name = key[4 : 4 + length]
+    if len(key) < 4 or length < 0 or len(name) < length:
+        return None
+    try:
+        return bytes(name).decode()
+    except UnicodeDecodeError:
+        return None
+
+
+def replay(core: Core, key: bytes, value: bytes | None) -> bool:
+    """Take in one record of a kind that is not served; False if its group cannot be recognized."""
+    group_id = _group_id(key)
+    if group_id is None:
+        return False
+    group = core.unserved.get(group_id)
+    if value is None:
+        if group is not None:
+            group.keys.discard(bytes(key))
+            if not group.keys:
+                del core.unserved[group_id]
+                if core.offsets.of_group(group_id) or core.offsets.pending_of(group_id):
+                    core.groups.setdefault(group_id, Group(group_id, None))
+        return True
+    kind = _KIND_OF_RECORD.get(_type(key), UNKNOWN)
+    classic = core.groups.get(group_id)
+    if kind == UNKNOWN and classic is not None and classic.protocol_type is not None:
+        return True  # a later version of Kafka may say more of a classic group: that does not change its kind
+    if group is None:
+        group = core.unserved[group_id] = UnservedGroup(group_id, kind)
+        # A group that was made for offsets alone: these records say whose they are.
+        core.groups.pop(group_id, None)
+    elif kind != UNKNOWN:
+        group.kind = kind
+    group.keys.add(bytes(key))
+    return True
+
+
+def list_groups(core: Core, now: Moment) -> list[ListedGroup]:
+    """The groups as ListGroups shows them."""
+    return [
+        ListedGroup(
+            group_id=group.group_id,
+            protocol_type="" if group.kind == UNKNOWN else group.kind,
+            group_state=group.state(core, now),
+            group_type=group.kind,
+        )
+        for group in core.unserved.values()
+    ]
+
+
+def answer(core: Core, call: Call, now: Moment, proceed: Callable[[Moment], Effects]) -> Effects | None:
+    """What a request gets that names one of these groups; None if it is answered like one that names no group.
+
+    `proceed(now)` handles the request once the group is converted to a classic one.
+    """
+    match call.request:
+        case JoinGroupRequest() as request:
+            group = core.unserved.get(request.group_id)
+            return None if group is None else _join(core, call, group, now, proceed)
+        case OffsetCommitRequest() as request:
+            group = core.unserved.get(request.group_id)
+            return None if group is None else _commit(core, call, request, group, now)
+        case OffsetDeleteRequest() as request:
+            group = core.unserved.get(request.group_id)
+            return None if group is None else _delete_offsets(core, call, request, group, now)
+        case FetchOffsets() as question:
+            group = core.unserved.get(question.group.group_id)
+            if group is None or group.kind != SHARE:
+                return None
+            error = OffsetFetchResponseGroup(group_id=group.group_id, error_code=ErrorCode.GROUP_ID_NOT_FOUND)
+            return [Reply(call, error)]
+        case DescribeGroup(group_id=group_id):
+            group = core.unserved.get(group_id)
+            return None if group is None else [Reply(call, _describe(core, call, group, now))]
+        case DeleteGroup(group_id=group_id):
+            group = core.unserved.get(group_id)
+            return None if group is None else _delete(core, call, group, now)
+        case _:
+            return None
+
+
+def _join(
+    core: Core, call: Call, group: UnservedGroup, now: Moment, proceed: Callable[[Moment], Effects]
+) -> Effects | None:
+    request = call.request
+    assert isinstance(request, JoinGroupRequest)
+    if group.kind not in _CONVERTIBLE:
+        return [refuse_join(call, ErrorCode.INCONSISTENT_GROUP_PROTOCOL)]
+    if request.member_id or not request.protocols:
+        return None  # refused in any case: nothing is converted for it
+    if not core.config.min_session_timeout_ms <= request.session_timeout_ms <= core.config.max_session_timeout_ms:
+        return None
+    if group.is_alive(core, now):
+        # Clients wait and retry on this error.
+        return [refuse_join(call, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)]
+
+    def converted(error: ErrorCode, later: Moment) -> Effects:
+        return proceed(later) if error is ErrorCode.NONE else [Reply(call, error_response(call, error))]
+
+    return [Append(tuple(group.tombstones()), converted)]
+
+
+def _commit(core: Core, call: Call, request: OffsetCommitRequest, group: UnservedGroup, now: Moment) -> Effects | None:
+    if group.kind not in _CONVERTIBLE:
+        known = call.api_version >= GROUP_ID_NOT_FOUND_SINCE
+        error = ErrorCode.GROUP_ID_NOT_FOUND if known else ErrorCode.ILLEGAL_GENERATION
+    elif request.generation_id_or_member_epoch >= 0 or group.is_alive(core, now):
+        error = ErrorCode.UNKNOWN_MEMBER_ID
+    else:
+        return None  # an administrator's commit
+    return [Reply(call, commit_response(request, error))]
+
+
+def _delete_offsets(
+    core: Core, call: Call, request: OffsetDeleteRequest, group: UnservedGroup, now: Moment
+) -> Effects | None:
+    if group.kind not in _CONVERTIBLE:
+        return None
+    if group.is_alive(core, now):
+        return [Reply(call, error_response(call, ErrorCode.NON_EMPTY_GROUP))]
+    return delete_from(core, call, request, Group(group.group_id, None))
+
+
+def _describe(core: Core, call: Call, group: UnservedGroup, now: Moment) -> DescribedGroup:
+    """Describe a consumer group without members, as clients ask for its offsets only then; other kinds are refused.
+
+    Kafka has ConsumerGroupDescribe for the former.
+    """
+    group_id = group.group_id
+    if group.kind == CONSUMER:
+        return DescribedGroup(group_id=group_id, group_state=group.state(core, now), protocol_type=CONSUMER)
+    if call.api_version < _NOT_FOUND_IS_AN_ERROR_SINCE:
+        return DescribedGroup(group_id=group_id, group_state=State.DEAD.value)
+    return DescribedGroup(
+        group_id=group_id,
+        group_state=State.DEAD.value,
+        error_code=ErrorCode.GROUP_ID_NOT_FOUND,
+        error_message=f"Group {group_id} is not a classic group.",
+    )
+
+
+def _delete(core: Core, call: Call, group: UnservedGroup, now: Moment) -> Effects:
+    """Delete a group; a share group also has state in `__share_group_state`, which only Kafka can delete."""
+    error = ErrorCode.NONE
+    if group.kind not in _CONVERTIBLE:
+        error = ErrorCode.UNSUPPORTED_VERSION
+    elif group.is_alive(core, now):
+        error = ErrorCode.NON_EMPTY_GROUP
+    result = DeletableGroupResult(group_id=group.group_id, error_code=error)
+    if error is not ErrorCode.NONE:
+        return [Reply(call, result)]
+    records = some_tombstones(core, group.group_id)
+    if len(records) == MOST_TOMBSTONES:
+        return write_then(call, records, None)
+    return write_then(call, [*records, *group.tombstones()], result)

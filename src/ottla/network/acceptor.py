@@ -1,0 +1,106 @@
+"""Accepts the connections of one listening socket, and never more of them than the process has descriptors for.
+
+Event loops accept until nothing is left: a burst of connections would take every descriptor before the first of them
+could be refused, and a segment of a log could not be opened meanwhile. Here a connection is accepted only while the
+server has room for it; beyond that it is closed at once. A shortage of descriptors in the whole machine stops
+accepting for a second, as in asyncio.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import logging
+import socket
+from typing import TYPE_CHECKING, Final
+
+from ottla.network.connection import Connection, Dispatch
+
+if TYPE_CHECKING:
+    from ottla.network.server import Server
+
+logger = logging.getLogger(__name__)
+
+# In one event loop iteration: others have their requests answered between two hundreds of new connections.
+ACCEPTS_PER_ITERATION: Final = 100
+PAUSE_S: Final = 1.0
+_SHORTAGES: Final = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
+
+
+class Acceptor:
+    """Accepts on `sock`, which it owns, from `start` to `close`; connections are those of `listener`."""
+
+    def __init__(self, server: Server, listener: str, sock: socket.socket, dispatch: Dispatch | None) -> None:
+        self._server = server
+        self.listener = listener
+        self._socket = sock
+        self._dispatch = dispatch
+        self._loop = asyncio.get_running_loop()
+        self._opening: set[asyncio.Task[None]] = set()
+        self._resuming: asyncio.TimerHandle | None = None
+        self._is_reading = False
+
+    def start(self, backlog: int) -> None:
+        """Begin to accept."""
+        self._socket.setblocking(False)
+        self._socket.listen(backlog)
+        self._resume()
+
+    def close(self) -> None:
+        """Accept no more, and close the socket."""
+        if self._resuming is not None:
+            self._resuming.cancel()
+        self._pause()
+        self._socket.close()
+        for task in tuple(self._opening):
+            task.cancel()
+
+    def _resume(self) -> None:
+        self._resuming = None
+        self._is_reading = True
+        self._loop.add_reader(self._socket, self._accept)
+
+    def _pause(self) -> None:
+        if self._is_reading:
+            self._is_reading = False
+            self._loop.remove_reader(self._socket)
+
+    def _accept(self) -> None:
+        for _ in range(ACCEPTS_PER_ITERATION):
+            try:
+                accepted, _ = self._socket.accept()
+            except (BlockingIOError, InterruptedError, ConnectionAbortedError):
+                return
+            except OSError as error:
+                if error.errno not in _SHORTAGES:
+                    raise
+                if self._server.release_descriptor():
+                    continue
+                self._server.note_shortage(error)
+                self._pause()
+                self._resuming = self._loop.call_later(PAUSE_S, self._resume)
+                return
+            if self._server.has_descriptor():
+                connection = Connection(self._server, self.listener, self._dispatch)
+                self._server.opening.add(connection)
+                task = self._loop.create_task(self._open(connection, accepted))
+                self._opening.add(task)
+                task.add_done_callback(self._opening.discard)
+            else:
+                accepted.close()
+
+    async def _open(self, connection: Connection, accepted: socket.socket) -> None:
+        accepted.setblocking(False)
+        is_open = False
+        try:
+            delay_s = self._server.creation_delay_s()
+            if delay_s > 0:
+                await asyncio.sleep(delay_s)
+            await self._loop.connect_accepted_socket(lambda: connection, accepted)
+            is_open = True
+        except OSError as error:
+            logger.debug("The client disconnected before its connection was open: %s", error)
+        finally:
+            self._server.opening.discard(connection)
+            if not is_open:
+                accepted.close()

@@ -1,0 +1,178 @@
+"""The listeners of single tests on a broker that tests share.
+
+Each test connects to a port of its own. So the broker knows which connections and group members belong to which test,
+whatever client made them, and a client that outlives its test cannot reconnect. Runs on the broker's loop.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+
+from ottla.common.completion import Completion
+from ottla.common.errors import ErrorCode
+
+if TYPE_CHECKING:
+    from ottla.broker.server import Node
+    from ottla.network.connection import Connection
+    from ottla.network.server import Server
+
+T = TypeVar("T")
+CLIENT_ID = "ottla.testing.client_id"
+LEAVE_GROUP_VERSION = 5
+LOADING_S = 5.0
+
+
+class Unclosed(NamedTuple):
+    """A client that a test left open: its connections, and the groups in which it still is a member."""
+
+    client_id: str
+    software: str
+    """Its library, if it sent the name with ApiVersions; else empty."""
+    connections: int
+    groups: tuple[str, ...]
+
+
+class Listeners:
+    """Ports by listener name, and the members that joined groups through each listener."""
+
+    def __init__(self) -> None:
+        self.ports: dict[str, int] = {}
+        # By (group, member id), also of the broker's own listener: those are members that a test must not remove.
+        self.members: dict[tuple[str, str], str] = {}
+        self.groups: dict[str, set[str]] = {}
+        # (group, member id) by listener, of members that completed a join.
+        self.assigned: dict[str, set[tuple[str, str]]] = {}
+
+    # -- listening ---------------------------------------------------------------------------------------------
+
+    async def open(self, node: Node, name: str) -> str:
+        """Listen on a free port, or on the port that the listener had before a restart; HOST:PORT for clients."""
+        from ottla.config import Listener
+        from ottla.metadata.image import Endpoint
+        from ottla.network.sockets import bind
+
+        first = node.config.listeners[0]
+        for sock in bind(Listener(name, first.host, self.ports.get(name, 0)), node.config):
+            self.ports[name] = sock.getsockname()[1]
+            _network(node).listen(name, sock)
+        host, _ = node.broker.advertised_endpoint(first.name)
+        node.broker.unregistered_endpoints[name] = Endpoint(name, host, self.ports[name], 0)
+        return f"{host}:{self.ports[name]}"
+
+    async def reopen(self, node: Node) -> None:
+        """Open those that a node had before it was restarted."""
+        for name in self.ports.keys() - node.broker.unregistered_endpoints.keys():
+            await self.open(node, name)
+
+    async def close(self, node: Node, name: str) -> None:
+        """Stop listening, close the connections, and remove the members that joined through them."""
+        from ottla.protocol.messages.leave_group import LeaveGroupRequest, MemberIdentity
+
+        _network(node).stop_listening(name)
+        node.broker.unregistered_endpoints.pop(name, None)
+        # Connections first: a member that is removed while it is connected would join again.
+        node.drop_connections(lambda connection: connection.listener == name)
+        members = {member for member, owner in self.members.items() if owner == name}
+        members |= {(group_id, member.member_id) for group_id, member in await self._members(node, name)}
+        self.forget(name)
+        for group_id, member_id in sorted(members):
+            order = LeaveGroupRequest(group_id=group_id, members=[MemberIdentity(member_id=member_id)])
+            await _ask(node, group_id, order)
+
+    def forget(self, name: str) -> None:
+        """Do not open the listener again, and do not attribute members to it."""
+        self.ports.pop(name, None)
+        self.groups.pop(name, None)
+        self.assigned.pop(name, None)
+        self.members = {member: owner for member, owner in self.members.items() if owner != name}
+
+    # -- members -----------------------------------------------------------------------------------------------
+
+    def joining(self, listener: str, group_id: str, member_id: str) -> None:
+        """A client of the listener wants to join; `member_id` is empty before the broker has assigned one."""
+        self.groups.setdefault(listener, set()).add(group_id)
+        if member_id:
+            self.members[group_id, member_id] = listener
+
+    def joined(self, listener: str, group_id: str, member_id: str) -> None:
+        """The member has received its assignment."""
+        self.assigned.setdefault(listener, set()).add((group_id, member_id))
+
+    async def _members(self, node: Node, name: str) -> list[tuple[str, Any]]:
+        """(group, member) of those that joined through the listener.
+
+        Before version 4 of JoinGroup a client does not know its member id before its join is answered: such a member
+        belongs to the listener unless it is known to have joined through another one.
+        """
+        from ottla.coordinators.group import DescribeGroup
+
+        found: list[tuple[str, Any]] = []
+        for group_id in sorted(self.groups.get(name, ())):
+            group = await _ask(node, group_id, DescribeGroup(group_id))
+            found += [
+                (group_id, member)
+                for member in group.members or ()
+                if self.members.get((group_id, member.member_id), name) == name
+            ]
+        return found
+
+    async def unclosed(self, node: Node, name: str) -> list[Unclosed]:
+        """Clients of the listener that are connected, or that disconnected without leaving their groups.
+
+        A member without connections is not reported where `close()` may not have left the group: a static member's
+        does not (KIP-345), nor does librdkafka's while the member joins.
+        """
+        members = await self._members(node, name)
+        assigned = self.assigned.get(name, set())
+        connections: dict[str, list[Connection]] = {}
+        for connection in _network(node).connections:
+            if connection.listener == name and not connection.closed:
+                connections.setdefault(str(connection.state.get(CLIENT_ID) or ""), []).append(connection)
+        groups: dict[str, set[str]] = {}
+        for group_id, member in members:
+            dropped = member.group_instance_id is None and (group_id, member.member_id) in assigned
+            if dropped or member.client_id in connections:
+                groups.setdefault(member.client_id, set()).add(group_id)
+        return [
+            Unclosed(
+                client_id,
+                next((each.software_name for each in connections.get(client_id, ()) if each.software_name), ""),
+                len(connections.get(client_id, ())),
+                tuple(sorted(groups.get(client_id, ()))),
+            )
+            for client_id in sorted(connections.keys() | groups.keys())
+        ]
+
+
+def _network(node: Node) -> Server:
+    """Listeners and connections of a node that has started."""
+    assert node.network is not None
+    return node.network
+
+
+async def _ask(node: Node, group_id: str, question: object) -> Any:
+    """The coordinator's answer, also while it still loads the groups after a restart."""
+    deadline_s = time.monotonic() + LOADING_S
+    while True:
+        answer = await completed(node.broker.groups.submit(group_id, question, api_version=LEAVE_GROUP_VERSION))
+        if answer.error_code != ErrorCode.COORDINATOR_LOAD_IN_PROGRESS or time.monotonic() > deadline_s:
+            return answer
+        await asyncio.sleep(0.005)
+
+
+async def completed(completion: Completion[T]) -> T:
+    """The result of a completion, once it is done."""
+    future: asyncio.Future[T] = asyncio.get_running_loop().create_future()
+
+    def finish(done: Completion[T]) -> None:
+        if future.done():
+            return
+        try:
+            future.set_result(done.result())
+        except Exception as error:  # noqa: BLE001 - raised in the waiter
+            future.set_exception(error)
+
+    completion.on_done(finish)
+    return await future

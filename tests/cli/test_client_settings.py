@@ -1,0 +1,202 @@
+"""`-X`, `-b` and what else says how a command talks to the cluster, for every command that takes them.
+
+The commands are those of the parser: one that is new needs a row in `WORDS`, or these tests fail.
+"""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+import pytest
+
+from ottla.cli.connect import client_settings
+from ottla.cli.main import COMMANDS, parser_for
+from ottla.cli.settings import broker_config
+
+from .conftest import Run
+
+# What each command needs to succeed; TOPIC has records, GROUP has committed for it.
+WORDS = {
+    "produce": "TOPIC FILE",
+    "consume": "TOPIC -e",
+    "tail": "TOPIC -e",
+    "bench produce": "TOPIC --records 10",
+    "bench consume": "TOPIC",
+    "bench e2e": "TOPIC --records 2",
+    "topic create": "TOPIC --if-not-exists",
+    "topic list": "",
+    "topic describe": "TOPIC",
+    "topic alter": "TOPIC --config retention.ms=-1",
+    "topic delete": "TOPIC --dry-run",
+    "topic add-partitions": "TOPIC --by 1 --dry-run",
+    "group list": "",
+    "group describe": "GROUP",
+    "group lag": "GROUP",
+    "group reset": "GROUP --to-earliest",
+    "group delete": "GROUP",
+    "config list": "topic TOPIC",
+    "config get": "topic TOPIC retention.ms",
+    "config set": "topic TOPIC retention.ms=-1",
+    "config unset": "topic TOPIC retention.ms",
+    "cluster": "--only brokers",
+}
+# A setting that only this kind of client has.
+OWN = {"producer": "linger.ms=1", "consumer": "fetch.min.bytes=1"}
+
+
+def takers() -> dict[str, tuple[str, ...]]:
+    """The commands that take -X for clients, with the kinds of these; with none where it is for a broker."""
+    found = {}
+    for name in COMMANDS:
+        (commands,) = (a for a in parser_for(name)._actions if isinstance(a, argparse._SubParsersAction))
+        command = commands.choices[name]
+        verbs = [a for a in command._actions if isinstance(a, argparse._SubParsersAction)]
+        parsers = {f"{name} {row.dest}": v.choices[row.dest] for v in verbs for row in v._choices_actions}
+        for path, parser in (parsers or {name: command}).items():
+            if "-X" in parser._option_string_actions:
+                found[path] = parser.get_default("client_kinds") or ()
+    return found
+
+
+TAKERS = takers()
+
+
+def words_of(path: str, topic: str = "t", group: str = "g") -> list[str]:
+    words = WORDS[path].replace("TOPIC", topic).replace("GROUP", group).replace("FILE", __file__).split()
+    return [*path.split(), *words]
+
+
+def test_every_command_with_settings_is_tested() -> None:
+    assert {path for path, kinds in TAKERS.items() if kinds} == set(WORDS)
+
+
+@pytest.mark.parametrize("path", [path for path, kinds in TAKERS.items() if not kinds])
+def test_other_commands_take_settings_of_a_broker(path: str) -> None:
+    options = parser_for(path).parse_args([path, "--data", "/tmp", "-X", "node.id=7", "-X", "num.partitions=3"])
+    config = broker_config(options)
+    assert (config.node_id, config.int("num.partitions")) == (7, 3)
+
+
+@pytest.mark.both
+@pytest.mark.parametrize("path", WORDS)
+def test_command_takes_settings_of_its_own_clients(path: str, ottla: Run, topic: str, group: str) -> None:
+    given = ["request.timeout.ms=20000", "retry_backoff_ms=50", *(OWN[k] for k in TAKERS[path] if k in OWN)]
+    done = ottla(*words_of(path, topic, group), *(word for setting in given for word in ("-X", setting)))
+    assert done.code == 0, done.err
+
+
+@pytest.mark.parametrize("path", WORDS)
+def test_command_refuses_settings_of_other_clients(path: str, plain: Run) -> None:
+    for kind, setting in OWN.items():
+        if kind not in TAKERS[path]:
+            done = plain(*words_of(path), "-X", setting)
+            assert (done.code, done.err.count("\n")) == (2, 1), done.err
+            assert f"-X {setting.partition('=')[0]}: a {kind} has this setting, and this command has a" in done.err
+
+
+@pytest.mark.parametrize("path", WORDS)
+def test_mistyped_setting_is_answered_with_the_nearest(path: str, plain: Run) -> None:
+    for kind in ("admin", *TAKERS[path]):
+        typo, meant = {"producer": ("lingr.ms", "linger.ms"), "consumer": ("fetch.mim.bytes", "fetch.min.bytes")}.get(
+            kind, ("request.timeout.sm", "request.timeout.ms")
+        )
+        done = plain(*words_of(path), "-X", f"{typo}=1")
+        assert (done.code, done.err) == (2, f"ottla: -X: There is no setting {typo!r}; did you mean {meant!r}?\n")
+
+
+@pytest.mark.parametrize("path", ["produce", "consume", "bench consume", "topic list"])
+def test_settings_do_not_hide_that_there_is_no_broker(path: str, plain: Run) -> None:
+    given = next((OWN[kind] for kind in TAKERS[path] if kind in OWN), "retry.backoff.ms=50")
+    done = plain(*words_of(path), "-b", "127.0.0.1:1", "-X", given)
+    assert done.code == 1
+    assert done.err.splitlines()[0].startswith("ottla: No broker can be reached: 127.0.0.1:1: connection refused")
+    assert done.err.count("\n") == 2, done.err
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["consume", "t", "-X", "group.id=g"], "--group GROUP` joins a group"),
+        (["consume", "t", "-X", "auto.offset.reset=latest"], "-o end"),
+        (["consume", "t", "-X", "value.deserializer=json"], "-f and --json"),
+        (["produce", "t", "-X", "allow.auto.create.topics=true"], "--create"),
+        (["produce", "t", "-X", "partitioner=random"], "a Python object"),
+        (["produce", "t", "-X", "linger.ms"], "NAME=VALUE"),
+        (["produce", "t", "-X", "linger.ms=soon"], "must be a number"),
+        (["consume", "t", "-X", "fetch.message.max.bytes=9"], "max.partition.fetch.bytes"),
+        (["topic", "list", "-X", "linger.msec=1"], "There is no setting"),
+        (["bench", "consume", "t", "-X", "fetch.mxa.wait.ms=1"], "fetch.max.wait.ms"),
+    ],
+)
+def test_setting_that_the_command_cannot_use_is_refused(words: list[str], said: str, ottla: Run, topic: str) -> None:
+    done = ottla(*(topic if word == "t" else word for word in words))
+    assert done.code == 2, done.err
+    assert said in done.err
+
+
+def test_files_and_profiles_are_shared_by_clients_of_all_kinds(ottla: Run, topic: str, tmp_path: Path) -> None:
+    file = tmp_path / "shared.properties"
+    file.write_text(
+        "linger.ms=1\nfetch.min.bytes=1\ngroup.id=shared\ngroup.instance.id=i\nauto.offset.reset=none\n"
+        "enable.auto.commit=true\nkey.deserializer=org.apache.kafka.common.serialization.StringDeserializer\n"
+    )
+    for path in ("produce", "consume", "bench e2e", "topic list"):
+        done = ottla(*words_of(path, topic), "--command-config", str(file))
+        assert done.code == 0, done.err
+
+
+@pytest.mark.parametrize(
+    ("given", "wanted"),
+    [
+        ("host", "host:9092"),
+        ("host:1", "host:1"),
+        ("a, b:2,c", "a:9092,b:2,c:9092"),
+        ("[::1]", "[::1]:9092"),
+        ("[::1]:2", "[::1]:2"),
+        ("PLAINTEXT://host", "PLAINTEXT://host:9092"),
+    ],
+)
+def test_server_without_a_port_has_the_default_one(given: str, wanted: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    def servers(*words: str) -> object:
+        return client_settings(parser_for("topic").parse_args(["topic", "list", *words]))["bootstrap.servers"]
+
+    assert servers("-b", given) == wanted
+    assert servers("-X", f"bootstrap.servers={given}") == wanted
+    monkeypatch.setenv("OTTLA_BOOTSTRAP", given)
+    assert servers() == wanted
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ("", "-b is empty"),
+        (" ", "-b is empty"),
+        (",", "-b is empty"),
+        ("::1", "brackets: [::1]:9092"),
+        ("host:x", "must be host:port"),
+        (":9092", "must be host:port"),
+        ("host:", "must be host:port"),
+    ],
+)
+def test_servers_that_are_none_are_refused(given: str, said: str, plain: Run) -> None:
+    for words in (["topic", "list"], ["produce", "t"], ["consume", "t"]):
+        done = plain(*words, "-b", given)
+        assert done.code == 2
+        assert said in done.err
+
+
+@pytest.mark.parametrize(("words", "hint"), [
+    (["consume", "t", "-f", "json"], "--json"),
+    (["consume", "t", "-f", ""], "%k=%v"),
+    (["consume", "t", "-f", r"100%%\n"], "%k=%v"),
+    (["tail", "t", "-f", "JSON"], "--json is the option"),
+    (["produce", "t", "-f", "json"], "--json is the option"),
+    (["produce", "t", "-f", ""], "%k=%v"),
+    (["consume", "t", "-o", "json"], "--json is the option"),
+])  # fmt: skip
+def test_format_without_a_field_is_refused(words: list[str], hint: str, plain: Run) -> None:
+    done = plain(*words)
+    assert done.code == 2
+    assert hint in done.err
+    assert done.err.count("\n") == 2

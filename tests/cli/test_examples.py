@@ -1,0 +1,172 @@
+"""The examples that `ottla` prints are typed into a shell, exactly as printed, on a broker that was just started.
+
+All --help texts are run in one session, in the order of `ottla --help`, so that an example may use what an earlier one
+made. Only the address differs: 127.0.0.1:9092 stands for the broker of the test.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import importlib.util
+import io
+import os
+import re
+import shlex
+import shutil
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from ottla.cli.main import COMMANDS, main, parser_for
+from tests.ottla_process import OttlaProcess
+
+README = Path(__file__).parents[2] / "README.md"
+SHELLS = ("zsh", "fish")
+SIMPLE = re.compile(r"ottla (topic|group|config|cluster)[^|<>$]*")
+ENDLESS = re.compile(r"ottla (up\b|tail (?!.* -e)|consume (?!.* (-e|--until|-n)\b)|.* --watch)")
+
+
+class Shell:
+    """Types commands into bash, in the directory in which the broker was started with `--data ./data`."""
+
+    def __init__(self, broker: OttlaProcess) -> None:
+        self._broker = broker
+
+    def run(self, command: str, directory: Path | None = None) -> None:
+        """Run a command. It must end with 0; one that has no end must not fail, and end at Ctrl-C."""
+        typed = command.replace("127.0.0.1:9092", self._broker.bootstrap)
+        is_endless = ENDLESS.search(command) is not None
+        if not is_endless and SIMPLE.fullmatch(typed):
+            self._run_here(typed, directory)
+            return
+        process = subprocess.Popen(
+            ["bash", "-o", "pipefail", "-c", typed],
+            stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True,
+            cwd=directory or self._broker.directory, start_new_session=True,
+        )  # fmt: skip
+        try:
+            _, said = process.communicate(timeout=2 if is_endless else 60)
+        except subprocess.TimeoutExpired:
+            os.killpg(process.pid, signal.SIGINT if is_endless else signal.SIGKILL)
+            _, said = process.communicate(timeout=30)
+            assert is_endless, f"$ {command}\ndoes not end\n{said}"
+            assert process.returncode in (0, 130, -signal.SIGINT), f"$ {command}\n{said}"
+        else:
+            assert (process.returncode, is_endless) == (0, False), f"$ {command}\n{said}"
+        assert "Traceback" not in said, f"$ {command}\n{said}"
+
+    def _run_here(self, command: str, directory: Path | None) -> None:
+        """Run a command in this process, which is quicker."""
+        said = io.StringIO()
+        with (
+            contextlib.chdir(directory or self._broker.directory),
+            contextlib.redirect_stdout(io.StringIO()),
+            contextlib.redirect_stderr(said),
+        ):
+            code = main(shlex.split(command)[1:])
+        assert code == 0, f"$ {command}\n{said.getvalue()}"
+
+
+@pytest.fixture
+def fresh(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[OttlaProcess]:
+    """A broker that was just started, and an environment in which nothing but it is set."""
+    for name in ("HOME", "XDG_CONFIG_HOME", "XDG_DATA_HOME"):
+        monkeypatch.setenv(name, str(tmp_path / "home"))
+    (tmp_path / "ottla").write_text(f'#!/bin/sh\nexec "{sys.executable}" -m ottla.cli.main "$@"\n')
+    (tmp_path / "ottla").chmod(0o755)
+    if not shutil.which("jq"):
+        (tmp_path / "jq").write_text("#!/bin/sh\nexec cat\n")
+        (tmp_path / "jq").chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path), prepend=":")
+    with OttlaProcess(tmp_path / "broker") as started:
+        monkeypatch.setenv("OTTLA_BOOTSTRAP", started.bootstrap)
+        yield started
+
+
+def examples_of(text: str) -> list[str]:
+    """The commands of a --help text, without what is explained beside them."""
+    block = text.partition("examples:\n")[2].partition("\n\n")[0]
+    return [re.split(r" {2,}", line.strip())[0] for line in block.splitlines()]
+
+
+def help_texts(monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[str, str]]:
+    """Each command with its --help, those of its verbs below it."""
+    monkeypatch.setenv("COLUMNS", "100")
+    yield "", parser_for(None).format_help()
+    for name in COMMANDS:
+        for action in parser_for(name)._actions:
+            if isinstance(action, argparse._SubParsersAction):
+                command = action.choices[name]
+                yield name, command.format_help()
+                for inner in command._actions:
+                    if isinstance(inner, argparse._SubParsersAction):
+                        yield from ((name, inner.choices[row.dest].format_help()) for row in inner._choices_actions)
+
+
+def banner(fresh: OttlaProcess) -> list[str]:
+    """The commands that `ottla up` prints."""
+    text = (fresh.directory / "stdout.log").read_text()
+    return re.findall(r"^  \w+ {2,}(.*ottla .*)$", text, re.MULTILINE)
+
+
+def can_run(command: str) -> bool:
+    """Whether this machine has what the example is about."""
+    if command.startswith("ottla up") and "127.0.0.1:0" not in command and "./data" not in command:
+        return False  # at port 9092, which may be taken
+    if "--arrow" in command and importlib.util.find_spec("pyarrow") is None:
+        return False
+    return not any(f"completion {shell}" in command for shell in SHELLS)
+
+
+def test_banner_examples_work_as_printed(fresh: OttlaProcess) -> None:
+    commands = banner(fresh)
+    assert commands[0].startswith("echo hello | ottla produce")
+    assert len(commands) == 3
+    for command in commands:
+        Shell(fresh).run(command)
+    fresh.assert_no_traceback()
+
+
+@pytest.mark.parametrize("source", ["ottla --help", "README.md", "ottla produce --help", "ottla bench --help"])
+def test_first_example_works_on_a_fresh_broker(
+    source: str, fresh: OttlaProcess, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if source == "README.md":
+        commands = re.findall(r"^\$ (.*)$", README.read_text(), re.MULTILINE)
+    else:
+        wanted = source.removeprefix("ottla ").removesuffix("--help").strip()
+        commands = [c for name, text in help_texts(monkeypatch) if name == wanted for c in examples_of(text)]
+    first = next(c for c in commands if "ottla " in c and not c.startswith("ottla up"))
+    Shell(fresh).run(first)
+
+
+def test_all_examples_work_in_their_order_as_printed(
+    fresh: OttlaProcess, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    count = 0
+    for name, text in help_texts(monkeypatch):
+        directory = None
+        if name in ("up", "format"):  # these make a data directory of their own
+            directory = tmp_path / name
+            directory.mkdir()
+        for command in filter(can_run, examples_of(text)):
+            address = " --listen 127.0.0.1:0" if command.startswith("ottla up") and "--listen" not in command else ""
+            Shell(fresh).run(command + address, directory)
+            count += 1
+    assert count > 70
+
+
+@pytest.mark.parametrize("shell", SHELLS)
+def test_completion_examples_work_in_their_shell(
+    shell: str, fresh: OttlaProcess, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (command,) = [c for _, text in help_texts(monkeypatch) for c in examples_of(text) if f"completion {shell}" in c]
+    if not shutil.which(shell):
+        pytest.skip(f"{shell} is not installed")
+    before = "autoload -U compinit && compinit -u; " if shell == "zsh" else ""
+    subprocess.run([shell, "-c", before + command], check=True, timeout=30, stdin=subprocess.DEVNULL)

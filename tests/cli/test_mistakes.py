@@ -1,0 +1,109 @@
+"""Common mistakes: one line that names the problem, one with the next step, and the exit code for its kind."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import socket
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from ottla.clients import Producer
+from tests.conftest import RunningBroker
+
+from .conftest import Run
+
+
+@pytest.fixture
+def closing_port() -> Iterator[str]:
+    """A listener that closes each connection at the first bytes, as one does that wants TLS."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+
+        def serve() -> None:
+            with contextlib.suppress(OSError):  # the server was closed
+                while True:
+                    connection, _ = server.accept()
+                    with connection:
+                        connection.recv(16)
+
+        thread = threading.Thread(target=serve, daemon=True)
+        thread.start()
+        yield f"127.0.0.1:{server.getsockname()[1]}"
+        server.shutdown(socket.SHUT_RDWR)
+        thread.join(5)
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "problem", "advice"),
+    [
+        ("consume nope", 1, "there is no topic 'nope'", "ottla topic list"),
+        ("tail nope", 1, "there is no topic 'nope'", "ottla topic list"),
+        ("produce nope", 1, "there is no topic 'nope'", "ottla topic list"),
+        ("bench produce nope", 1, "there is no topic 'nope'", "ottla topic list"),
+        ("topic describe nope", 1, "there is no topic 'nope'", "ottla topic list"),
+        ("topic list -b 127.0.0.1:1", 1, "connection refused, nothing listens there", "`ottla up` starts one"),
+        ("topic list -b nohost.invalid", 1, "the name resolves to nothing", "Check the name"),
+        ("topic list -X security.protocol=SSL", 1, "closed in the TLS handshake", "security.protocol=PLAINTEXT"),
+        ("consume TOPIC -X security.protocol=SSL", 1, "closed in the TLS handshake", "security.protocol=PLAINTEXT"),
+        ("topic list -b CLOSING", 1, "does it want TLS", "-X security.protocol=SSL"),
+        ("produce TOPIC nofile", 2, "nofile cannot be read: No such file or directory", ""),
+        ("produce TOPIC .", 2, ". cannot be read: Is a directory", ""),
+        ("produce TOPIC --file .", 2, ". cannot be read: Is a directory", ""),
+        ("log dump nofile", 2, "nofile cannot be read: No such file or directory", ""),
+        ("topic list --command-config .", 2, "the file . cannot be read: Is a directory", ""),
+        ("topic list --profile nope", 2, "there is no profile 'nope'", "ottla profile list"),
+        ("consume TOPIC -p 9", 1, "has no partition 9; it has 0 to 2", ""),
+        ("consume TOPIC --producer-property a=b", 2, "it takes no '--producer-property'; it is -X", "--help"),
+    ],
+)
+def test_mistake_is_named_with_the_next_step(
+    words: str, code: int, problem: str, advice: str, ottla: Run, topic: str, closing_port: str
+) -> None:
+    done = ottla(*words.replace("TOPIC", topic).replace("CLOSING", closing_port).split())
+    assert (done.code, done.out) == (code, "")
+    first, *rest = done.err.splitlines()
+    assert first.startswith("ottla")
+    assert problem in first
+    assert advice in "\n".join(rest)
+    assert len(rest) <= 2
+    assert all(line.startswith("       ") for line in rest)
+
+
+def test_empty_standard_input_is_no_record_and_no_error(
+    ottla: Run, topic: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO()))
+    done = ottla("produce", topic)
+    assert done.code == 0
+    assert done.err.startswith("0 records acknowledged")
+
+
+def test_binary_keys_are_written_as_base64_or_escaped(ottla: Run, topic: str, broker: RunningBroker) -> None:
+    with Producer(bootstrap_servers=broker.bootstrap) as producer:
+        producer.send(topic, b"v", b"\xff\x00", partition=0).result(10)
+    (row,) = ottla("consume", topic, "-p", "0", "-o", "-1", "-e", "--json").objects
+    assert row["key_base64"] == "/wA="
+    assert ottla("consume", topic, "-p", "0", "-o", "-1", "-e", "-f", r"%k{escaped}\n").out == "\\xff\\x00\n"
+
+
+@pytest.mark.parametrize(
+    ("size", "advice"),
+    [
+        (2_000_000, "-X max.request.size=BYTES allows more"),
+        (1_040_000, "`ottla topic alter TOPIC --config max.message.bytes=BYTES` allows more"),
+    ],
+)
+def test_record_that_is_too_large_names_the_limit_to_raise(
+    size: int, advice: str, ottla: Run, topic: str, tmp_path: Path
+) -> None:
+    assert ottla("topic", "alter", topic, "--config", "max.message.bytes=1000000").code == 0
+    (tmp_path / "large").write_bytes(b"x" * size)
+    done = ottla("produce", topic, "--file", str(tmp_path / "large"))
+    assert done.code == 1
+    assert advice in done.err
+    assert ottla("topic", "alter", topic, "--config", "max.message.bytes=4MiB").code == 0
+    done = ottla("produce", topic, "--file", str(tmp_path / "large"), "-X", "max.request.size=4000000")
+    assert (done.code, "1 record acknowledged" in done.err) == (0, True)

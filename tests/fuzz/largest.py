@@ -1,0 +1,150 @@
+"""The largest legal requests of each API: as many elements as a broker decodes, in each array that a request has.
+
+Made from the declarations, so that a new API or field is tested as soon as it is declared.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+from ottla.broker.served import SERVED
+from ottla.protocol import frames, registry
+from ottla.protocol.message import Struct
+from ottla.protocol.plans import ZERO, Plan, plans_of
+from ottla.protocol.wire import MAX_PRODUCE_ELEMENTS, MAX_REQUEST_ELEMENTS
+from ottla.records import encode_batch
+
+PRODUCE = 0
+TOPIC, GROUP, NODE = "t", "g", "1"
+TOPIC_RESOURCE, BROKER_RESOURCE, GROUP_RESOURCE = 2, 4, 32
+# No test waits longer for an answer that is late by its nature.
+_PATIENCE = {"timeout_ms": 1000, "max_wait_ms": 100, "rebalance_timeout_ms": 1000, "session_timeout_ms": 6000}
+_TOPICS = {"topic", "name", "topic_name", "topic_names", "resource_name"}
+_NULLS = {"transactional_id", "group_instance_id", "rack_id"}
+_GROUPS = {"groups", "groups_names", "group_id", "coordinator_keys"}
+
+
+class Request(NamedTuple):
+    """One frame, without its size."""
+
+    title: str
+    key: int
+    version: int
+    frame: bytes
+
+
+class World(NamedTuple):
+    """What exists in the broker: a topic with so many partitions."""
+
+    topic_id: bytes
+    partitions: int
+
+
+def largest_requests(key: int, world: World) -> Iterator[Request]:
+    """For each array of the API's request: the largest with the same existing thing, and with different ones."""
+    cls = registry.request_class(key)
+    version = SERVED[key][1]
+    for path in _arrays(cls, version):
+        for same in (True, False):
+            maker = _Maker(version, world, path, same=same)
+            maker.most = MAX_PRODUCE_ELEMENTS if key == PRODUCE else MAX_REQUEST_ELEMENTS
+            message = maker.message(cls)
+            frame = b"".join(frames.encode_request(message, version, 7, "largest"))[4:]
+            what = "the same" if same else "different ones"
+            yield Request(f"{registry.API[key].name} {'.'.join(path) or '-'}, {what}", key, version, frame)
+
+
+def _arrays(cls: type[Struct], version: int) -> list[tuple[str, ...]]:
+    """The paths of all arrays in a struct; one that is empty if there is none."""
+    return list(_find(cls, version)) or [()]
+
+
+def _find(cls: type[Struct], version: int) -> Iterator[tuple[str, ...]]:
+    for plan in plans_of(cls):
+        if not plan.exists(version):
+            continue
+        if plan.is_list:
+            yield (plan.name,)
+        if plan.struct is not None:
+            yield from ((plan.name, *rest) for rest in _find(plan.struct, version))
+
+
+class _Maker:
+    """Fills one array, and puts one element into each array above and below it."""
+
+    def __init__(self, version: int, world: World, path: tuple[str, ...], *, same: bool) -> None:
+        self.version = version
+        self.world = world
+        self.path = path
+        self.same = same
+        self.most = MAX_REQUEST_ELEMENTS
+        self.batch = encode_batch([(1_700_000_000_000, b"k", b"v", [])])
+
+    def message(self, cls: type[Struct]) -> Any:
+        return self._struct(cls, (), 0)
+
+    def _struct(self, cls: type[Struct], at: tuple[str, ...], number: int) -> Any:
+        made = cls()
+        for plan in plans_of(cls):
+            if plan.exists(self.version) and plan.tag is None:
+                setattr(made, plan.name, self._field(plan, (*at, plan.name), number))
+        if hasattr(made, "resource_type"):
+            self._resource(made, number)
+        return made
+
+    def _resource(self, made: Any, number: int) -> None:
+        made.resource_type = BROKER_RESOURCE if self.same else (TOPIC_RESOURCE, GROUP_RESOURCE)[number % 2]
+        made.resource_name = NODE if self.same else f"some-{number}"
+
+    def _field(self, plan: Plan, at: tuple[str, ...], number: int) -> Any:
+        if not plan.is_list:
+            return self._value(plan, at, number)
+        if at == self.path:
+            below = 1 + (_below(plan.struct, self.version) if plan.struct is not None else 0)
+            count = (self.most - len(at) - 10) // below
+            return [self._value(plan, at, i) for i in range(count)]
+        if at == self.path[: len(at)]:
+            return [self._value(plan, at, number)]
+        is_optional = plan.name in ("configuration_keys", "assignments", "configs")
+        if is_optional or at[: len(self.path)] != self.path:
+            return None if plan.may_be_null(self.version) and is_optional else []
+        return [self._value(plan, at, number)]
+
+    def _value(self, plan: Plan, at: tuple[str, ...], number: int) -> Any:
+        if plan.struct is not None:
+            return self._struct(plan.struct, at, number)
+        name = plan.name
+        if plan.kind == "str":
+            return None if plan.may_be_null(self.version) and name in _NULLS else self._text(name, number)
+        if plan.kind == "Uuid":
+            return self.world.topic_id if self.same else number.to_bytes(16, "big")
+        if plan.kind == "Records":
+            return self.batch
+        if plan.kind.startswith("Int") and ("partition" in name or "index" in name):
+            return 1 if name == "num_partitions" else 0 if self.same else number % (2 * self.world.partitions)
+        if name in ("session_id", "session_epoch"):
+            return 0
+        if name == "replication_factor":
+            return 1
+        if name == "acks":
+            return -1
+        if name == "resource_types":
+            return TOPIC_RESOURCE
+        return ZERO[plan.kind] if plan.is_list else _PATIENCE.get(name, plan.default)
+
+    def _text(self, name: str, number: int) -> str | None:
+        if name in _TOPICS:
+            return TOPIC if self.same else f"unknown-{number}"
+        if name in _GROUPS:
+            return GROUP if self.same else f"group-{number}"
+        return name if self.same else f"{name}-{number}"
+
+
+def _below(cls: type[Struct], version: int) -> int:
+    """The elements in one struct with one element in each of its arrays."""
+    count = 0
+    for plan in plans_of(cls):
+        if plan.exists(version) and plan.tag is None and (plan.is_list or plan.struct is not None):
+            count += plan.is_list + (_below(plan.struct, version) if plan.struct is not None else 0)
+    return count

@@ -1,0 +1,217 @@
+"""One legal request must not stop the other clients: the largest ones of each API, against a real broker.
+
+What is measured is CPU time, which a busy machine does not lengthen: of one iteration of the broker's loop, and of the
+broker while another client waits for its answer. Memory is the most that was resident.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import socket
+import struct
+import threading
+import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+from ottla.broker.served import SERVED
+from ottla.protocol import frames, registry
+from ottla.protocol.message import Message
+from ottla.protocol.messages.describe_configs import DescribeConfigsRequest, DescribeConfigsResource
+from ottla.protocol.messages.find_coordinator import FindCoordinatorRequest
+from ottla.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
+from ottla.protocol.messages.offset_commit import (
+    OffsetCommitRequest,
+    OffsetCommitRequestPartition,
+    OffsetCommitRequestTopic,
+)
+from tests.chaos.support import WatchedProcess, create_topic
+from tests.clients.wire import Connection, batch, produce
+from tests.fuzz.largest import BROKER_RESOURCE, GROUP, NODE, TOPIC, Request, World, largest_requests
+
+PARTITIONS = 500
+ANSWER_WITHIN_S = 60.0
+MIB = 1 << 20
+# CPU time grows on a machine whose caches others use: half as much again is allowed.
+SLOWER = float(os.environ.get("OTTLA_SLOW_MACHINE", "1.5"))
+# 100 ms for one iteration, and 10 ms for the beat by which it is measured.
+LONGEST_ITERATION_MS = 110 * SLOWER
+LONGEST_WAIT_MS = 250 * SLOWER
+MOST_MEMORY = 160 * MIB
+TOLD_EVERY_S = 0.25
+TICK_MS = 1000 / os.sysconf("SC_CLK_TCK")
+
+
+class Broker:
+    """A broker that tells how long the iterations of its loop were."""
+
+    def __init__(self, process: WatchedProcess) -> None:
+        self.process = process
+        create_topic(process, TOPIC, PARTITIONS)
+        create_topic(process, "witness")
+        self.ask(FindCoordinatorRequest(coordinator_keys=[GROUP]), 4)
+        metadata = self.ask(MetadataRequest(topics=[MetadataRequestTopic(name=TOPIC)]), 12)
+        self.world = World(metadata.topics[0].topic_id, PARTITIONS)
+
+    def ask(self, request: Message, version: int) -> Message:
+        frame = b"".join(frames.encode_request(request, version, 7, "largest"))[4:]
+        answer = self.send(Request("", request.API_KEY, version, frame))
+        assert answer is not None
+        response = registry.response_class(request.API_KEY)
+        position = frames.decode_response_header(answer, request.API_KEY, version)[1]
+        return response.decode_from(answer, position, version)[0]
+
+    def send(self, request: Request, times: int = 1) -> bytearray | None:
+        """The last answer, without its size; None if the connection was closed instead."""
+        host, port = self.process.bootstrap.rsplit(":", 1)
+        answer = None
+        with socket.create_connection((host, int(port)), ANSWER_WITHIN_S) as sock, contextlib.suppress(ConnectionError):
+            frame = struct.pack(">i", len(request.frame)) + request.frame
+            sender = threading.Thread(target=sock.sendall, args=(frame * times,), daemon=True)
+            sender.start()
+            for _ in range(times):
+                answer = _receive(sock)
+            sender.join()
+        return answer
+
+    def cpu_ms(self) -> float:
+        fields = Path(f"/proc/{self.process.pid}/stat").read_text().rpartition(")")[2].split()
+        return (int(fields[11]) + int(fields[12])) * TICK_MS
+
+    def memory(self, kind: str) -> int:
+        for line in Path(f"/proc/{self.process.pid}/status").read_text().splitlines():
+            if line.startswith(kind):
+                return int(line.split()[1]) * 1024
+        raise AssertionError(kind)
+
+    def forget_peak(self) -> None:
+        Path(f"/proc/{self.process.pid}/clear_refs").write_text("5")
+
+
+def _receive(sock: socket.socket) -> bytearray | None:
+    size = bytearray(4)
+    if not _fill(sock, size):
+        return None
+    answer = bytearray(struct.unpack(">i", size)[0])
+    return answer if _fill(sock, answer) else None
+
+
+def _fill(sock: socket.socket, buffer: bytearray) -> bool:
+    view, at = memoryview(buffer), 0
+    while at < len(buffer):
+        got = sock.recv_into(view[at:])
+        if not got:
+            return False
+        at += got
+    return True
+
+
+class Witness(threading.Thread):
+    """Another client: what the broker computed while this one waited for an answer, each time."""
+
+    def __init__(self, broker: Broker) -> None:
+        super().__init__(daemon=True)
+        self._broker = broker
+        self._stopping = threading.Event()
+        self.waits_ms: list[float] = []
+        self.problem: BaseException | None = None
+
+    def run(self) -> None:
+        try:
+            with Connection(self._broker.process.bootstrap, ANSWER_WITHIN_S) as connection:
+                while not self._stopping.is_set():
+                    began_ms = self._broker.cpu_ms()
+                    assert produce(connection, "witness", batch([b"witness"])).error == 0
+                    self.waits_ms.append(self._broker.cpu_ms() - began_ms)
+                    self._stopping.wait(0.005)
+        except BaseException as error:  # noqa: BLE001 - raised by `stop`
+            self.problem = error
+
+    def stop(self) -> None:
+        self._stopping.set()
+        self.join(ANSWER_WITHIN_S)
+        assert not self.is_alive(), "the other client gets no answer"
+        if self.problem is not None:
+            raise self.problem
+
+
+@pytest.fixture(scope="module")
+def watched(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
+    settings = {"group.initial.rebalance.delay.ms": 0, "auto.create.topics.enable": "false"}
+    with WatchedProcess(tmp_path_factory.mktemp("largest"), settings) as process:
+        yield Broker(process)
+    process.assert_no_traceback()
+
+
+def check(
+    watched: Broker, request: Request, most_memory: int = MOST_MEMORY, *, times: int = 1, connections: int = 1
+) -> bytearray | None:
+    """Send it so often, from so many connections, and look at what it cost the others; an answer."""
+    looks, before = len(watched.process.held()), watched.memory("VmRSS:")
+    watched.forget_peak()
+    witness = Witness(watched)
+    witness.start()
+    try:
+        with ThreadPoolExecutor(connections) as senders:
+            answers = list(senders.map(lambda _: watched.send(request, times), range(connections)))
+        answer = answers[0]
+        time.sleep(2 * TOLD_EVERY_S)  # until it has told of the last moments
+    finally:
+        witness.stop()
+    longest_ms = max(each["turn"] for each in watched.process.held()[looks:]) * 1000
+    waits_ms = sorted(witness.waits_ms)
+    p99_ms = waits_ms[int(len(waits_ms) * 0.99)]
+    more = watched.memory("VmHWM:") - before
+    figures = (
+        f"{request.title}: {len(request.frame) >> 10} KiB, answered with {len(answer or b'') >> 10} KiB; the longest"
+        f" iteration of the loop {longest_ms:.0f} ms, the other client's p99 {p99_ms:.0f} ms, {more / MIB:.0f} MiB more"
+    )
+    print(figures)
+    assert longest_ms < LONGEST_ITERATION_MS, figures
+    assert p99_ms < LONGEST_WAIT_MS, figures
+    assert more < most_memory, figures
+    return answer
+
+
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize("key", SERVED, ids=lambda key: registry.API[key].name)
+def test_largest_request_of_each_api_lets_others_be_served(watched: Broker, key: int) -> None:
+    for request in largest_requests(key, watched.world):
+        check(watched, request)
+
+
+@pytest.mark.timeout(120)
+def test_broker_described_thousands_of_times_is_described_once(watched: Broker) -> None:
+    resource = DescribeConfigsResource(resource_type=BROKER_RESOURCE, resource_name=NODE, configuration_keys=None)
+    describe = DescribeConfigsRequest(resources=[resource] * 2_000, include_synonyms=True, include_documentation=True)
+    frame = b"".join(frames.encode_request(describe, 4, 7, "largest"))[4:]
+    answer = check(watched, Request("DescribeConfigs of the broker, 2,000 times", 32, 4, frame), 40 * MIB)
+    assert answer is not None
+    assert len(answer) > 50 * MIB, "each of them has its answer, as in Kafka"
+
+
+@pytest.mark.timeout(120)
+def test_many_large_requests_at_once_share_the_loop(watched: Broker) -> None:
+    names = [MetadataRequestTopic(name=f"unknown-{number}") for number in range(100_000)]
+    frame = b"".join(frames.encode_request(MetadataRequest(topics=names), 12, 7, "largest"))[4:]
+    check(watched, Request("Metadata of 100,000 names from 8 connections", 3, 12, frame), 400 * MIB, connections=8)
+
+
+@pytest.mark.timeout(120)
+@pytest.mark.parametrize("connections", [1, 20])
+def test_hundreds_of_commits_at_once_share_the_loop(watched: Broker, connections: int) -> None:
+    """Each is too small to be a large request."""
+    rows = [OffsetCommitRequestPartition(partition_index=i, committed_offset=5) for i in range(PARTITIONS)]
+    commit = OffsetCommitRequest(
+        group_id=GROUP,
+        generation_id_or_member_epoch=-1,
+        topics=[OffsetCommitRequestTopic(name=TOPIC, partitions=rows)],
+    )
+    frame = b"".join(frames.encode_request(commit, 9, 7, "largest"))[4:]
+    assert len(frame) < 16_000
+    title = f"OffsetCommit of {PARTITIONS} partitions, 200 times from {connections} connections"
+    assert check(watched, Request(title, 8, 9, frame), times=200 // connections, connections=connections) is not None

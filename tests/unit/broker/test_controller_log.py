@@ -1,0 +1,78 @@
+"""Log lines of the controller: topics, partitions and settings as they change."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from ottla.broker.controller_log import log_changes, log_results
+from ottla.common.errors import ErrorCode
+from ottla.common.ids import uuid_to_text
+from ottla.metadata.image import BROKER, TOPIC, MetadataImage
+
+from .room import open_room
+
+
+def test_first_image_logs_what_is_led_and_the_brokers_settings(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    with open_room(tmp_path) as room:
+        room.create("a", 3, retention_ms="7")
+        topics = room.broker.metadata.image
+    image = MetadataImage(
+        topics_by_id=topics.topics_by_id,
+        topics_by_name=topics.topics_by_name,
+        configs={(TOPIC, "a"): {"retention.ms": "7"}, (BROKER, ""): {"log.cleaner.backoff.ms": "3"}},
+    )
+    caplog.set_level("INFO")
+    caplog.clear()
+    log_changes(1, None, image)
+    assert caplog.messages == [
+        "[Broker id=1] Transitioning 3 partition(s) to local leaders.",
+        "[DynamicConfigPublisher broker id=1] Updating cluster with new configuration : log.cleaner.backoff.ms -> 3",
+    ]
+
+
+def test_changes_are_logged_once(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    with open_room(tmp_path) as room:
+        empty = room.broker.metadata.image
+        topic_id = room.create("a", 3)
+        made = room.broker.metadata.image
+    caplog.set_level("INFO")
+    caplog.clear()
+    log_changes(1, empty, made)
+    log_changes(1, made, made)
+    log_changes(1, made, empty)
+    assert caplog.messages == [
+        f"[QuorumController id=1] Replayed TopicRecord for topic a with topic ID {uuid_to_text(topic_id)}.",
+        "[Broker id=1] Transitioning 3 partition(s) to local leaders.",
+        f"[QuorumController id=1] Replayed RemoveTopicRecord for topic a with ID {uuid_to_text(topic_id)}.",
+        "[Broker id=1] Deleting 3 partition(s).",
+    ]
+
+
+def test_passwords_and_unknown_settings_are_hidden(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level("INFO")
+    settings = {"ssl.key.password": "secret", "no.such.setting": "secret", "log.cleaner.backoff.ms": "3"}
+    log_changes(1, MetadataImage(), MetadataImage(configs={(BROKER, "1"): settings}))
+    log_changes(1, MetadataImage(configs={(BROKER, "1"): settings}), MetadataImage())
+    assert caplog.messages == [
+        (
+            "[DynamicConfigPublisher broker id=1] Updating node 1 with new configuration : "
+            "ssl.key.password -> [hidden], no.such.setting -> [hidden], log.cleaner.backoff.ms -> 3"
+        ),
+        "[DynamicConfigPublisher broker id=1] Updating node 1 with new configuration : ",
+    ]
+
+
+def test_results_name_each_topic(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level("INFO")
+    log_results(1, "CreateTopics", [])
+    log_results(1, "CreateTopics", [("a", 0, None), ("b", ErrorCode.TOPIC_ALREADY_EXISTS, "Topic 'b' already exists.")])
+    assert caplog.messages == [
+        (
+            "[QuorumController id=1] CreateTopics result(s): a: SUCCESS, "
+            "b: TOPIC_ALREADY_EXISTS (Topic 'b' already exists.)"
+        )
+    ]

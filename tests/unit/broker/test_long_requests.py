@@ -1,0 +1,184 @@
+"""Requests that are done in slices: the same answers as in one go, and nothing breaks what comes in between."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import count
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ottla.broker import fetching
+from ottla.broker.handlers import fetch as fetch_handler
+from ottla.broker.handlers import produce as produce_handler
+from ottla.broker.work import SLICE_MS, Worker
+from ottla.common.completion import Completion
+from ottla.common.errors import ErrorCode
+from ottla.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
+from ottla.protocol.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
+from ottla.protocol.messages.describe_configs import DescribeConfigsRequest, DescribeConfigsResource
+from ottla.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
+from ottla.protocol.messages.metadata import MetadataRequest
+
+from .room import Connection, Room, batch, open_room, records_of
+
+PARTITIONS = 30
+UNKNOWN = 7
+
+
+@pytest.fixture
+def room(tmp_path: Path) -> Iterator[Room]:
+    with open_room(str(tmp_path)) as room:
+        yield room
+
+
+@pytest.fixture
+def slow(room: Room, monkeypatch: pytest.MonkeyPatch) -> Room:
+    """Each step takes as long as a slice may: everything is interrupted wherever it can be."""
+    for module in (fetching, fetch_handler, produce_handler):
+        monkeypatch.setattr(module, "MOST_AT_ONCE", 3)
+        monkeypatch.setattr(module, "SLICE_PARTITIONS", 2)
+    passing = count(step=SLICE_MS)
+    monkeypatch.setattr(room.loop, "monotonic_ms", lambda: next(passing))
+    room.use_worker(Worker(room.loop, room.loop.call_soon))
+    return room
+
+
+def fetch(*, session: int = 0, epoch: int = 0, offset: int = 0, partitions: int = PARTITIONS + UNKNOWN) -> FetchRequest:
+    rows = [FetchPartition(partition=i, fetch_offset=offset, partition_max_bytes=1000) for i in range(partitions)]
+    topics = [FetchTopic(topic="t", partitions=rows)] if partitions else []
+    return FetchRequest(
+        max_wait_ms=0, min_bytes=1, max_bytes=1 << 20, session_id=session, session_epoch=epoch, topics=topics
+    )
+
+
+def fetched(response: Any) -> dict[int, tuple[int, int, list[tuple[int, bytes | None]]]]:
+    return {
+        row.partition_index: (row.error_code, row.high_watermark, records_of(row.records))
+        for topic in response.responses
+        for row in topic.partitions
+    }
+
+
+def fill(room: Room) -> None:
+    room.create("t", PARTITIONS)
+    for index in range(0, PARTITIONS, 3):
+        room.append("t", b"%d" % index, index=index)
+
+
+def test_fetch_in_slices_answers_as_in_one_go(slow: Room, monkeypatch: pytest.MonkeyPatch) -> None:
+    fill(slow)
+    answer = slow.start(fetch(), 12)
+    assert isinstance(answer, Completion)
+    assert not answer.done, "it is done in slices"
+    slow.loop.run()
+    response = answer.result()
+    for module in (fetching, fetch_handler):
+        monkeypatch.setattr(module, "MOST_AT_ONCE", 1000)
+    at_once = slow.ask(fetch(), 12)
+    assert fetched(response) == fetched(at_once)
+    assert len(fetched(response)) == PARTITIONS + UNKNOWN
+    # The session goes on from there.
+    monkeypatch.setattr(fetch_handler, "MOST_AT_ONCE", 3)
+    slow.append("t", b"more", index=1)
+    following = slow.ask(fetch(session=response.session_id, epoch=1, partitions=0), 12)
+    assert fetched(following)[1] == (0, 1, [(0, b"more")])
+
+
+def test_session_that_is_read_in_slices_takes_no_other_request(slow: Room) -> None:
+    fill(slow)
+    session_id = slow.ask(fetch(), 12).session_id
+    answer = slow.start(fetch(session=session_id, epoch=1, offset=1), 12)
+    assert not answer.done
+    other = slow.ask(fetch(session=session_id, epoch=2, partitions=0), 12)
+    assert other.error_code == ErrorCode.INVALID_FETCH_SESSION_EPOCH
+    slow.loop.run()
+    assert answer.result().error_code == ErrorCode.NONE
+    assert slow.ask(fetch(session=session_id, epoch=2, partitions=0), 12).error_code == ErrorCode.NONE
+
+
+def test_session_that_is_closed_while_it_is_read_ends_the_fetch(slow: Room) -> None:
+    fill(slow)
+    session_id = slow.ask(fetch(), 12).session_id
+    answer = slow.start(fetch(session=session_id, epoch=1), 12)
+    slow.broker.fetch_sessions.remove(session_id)
+    slow.loop.run()
+    assert answer.result().error_code == ErrorCode.FETCH_SESSION_ID_NOT_FOUND
+    assert not any(slow.partition("t", index).watchers for index in range(PARTITIONS))
+
+
+def test_fetch_of_a_client_that_left_watches_nothing(slow: Room) -> None:
+    fill(slow)
+    client = Connection()
+    slow.start(fetch(epoch=-1), 12, client)
+    client.drop()
+    slow.loop.run()
+    assert not any(slow.partition("t", index).watchers for index in range(PARTITIONS))
+
+
+def test_produce_in_slices_keeps_its_batches(slow: Room) -> None:
+    slow.create("t", PARTITIONS)
+    frame_parts = {index: batch(b"%d" % index) for index in range(PARTITIONS + UNKNOWN)}
+    answer = slow.produce(("t", frame_parts))
+    assert not answer.done
+    slow.loop.run()
+    rows = answer.result().responses[0].partition_responses
+    assert [row.index for row in rows] == list(range(PARTITIONS + UNKNOWN))
+    assert [row.error_code for row in rows].count(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION) == UNKNOWN
+    stored = fetched(slow.ask(fetch(partitions=PARTITIONS), 12))
+    assert {index: row[2] for index, row in stored.items()} == {i: [(0, b"%d" % i)] for i in range(PARTITIONS)}
+
+
+def create(*names: str) -> CreateTopicsRequest:
+    return CreateTopicsRequest(topics=[CreatableTopic(name, 1, 1) for name in names], timeout_ms=1000)
+
+
+def test_operations_of_the_controller_wait_for_each_other(slow: Room) -> None:
+    first = slow.start(create("a", "b", "c"))
+    second = slow.start(create("c", "d"))
+    third = slow.start(DeleteTopicsRequest(topics=[DeleteTopicState(name="a")]))
+    assert not first.done
+    assert not second.done
+    slow.loop.run()
+    assert [topic.error_code for topic in first.result().topics] == [0, 0, 0]
+    assert [topic.error_code for topic in second.result().topics] == [ErrorCode.TOPIC_ALREADY_EXISTS, 0]
+    assert third.result().responses[0].error_code == 0
+    assert set(slow.broker.metadata.image.topics_by_name) == {"b", "c", "d"}
+    slow.broker.metadata.image.validate()
+
+
+def test_metadata_that_is_read_in_slices_is_of_one_image(slow: Room) -> None:
+    for name in "abcdef":
+        slow.create(name)
+    answer = slow.start(MetadataRequest(topics=None))
+    assert not answer.done
+    slow.loop.call_soon(lambda: slow.start(DeleteTopicsRequest(topics=[DeleteTopicState(name="f")])))
+    slow.loop.run()
+    assert [topic.name for topic in answer.result().topics] == list("abcdef")
+    assert [topic.name for topic in slow.ask(MetadataRequest(topics=None)).topics] == list("abcde")
+
+
+def test_operation_in_progress_when_the_node_stops_fails(slow: Room) -> None:
+    answer = slow.start(create(*(f"t{i}" for i in range(20))))
+    queued = slow.start(create("u"))
+    slow.broker.metadata.close()
+    slow.loop.run()
+    assert {topic.error_code for topic in answer.result().topics} == {ErrorCode.NOT_CONTROLLER}
+    assert queued.result().topics[0].error_code == ErrorCode.NOT_CONTROLLER
+
+
+def test_same_resource_is_described_each_time_it_is_named(room: Room) -> None:
+    room.create("plain")
+    room.create("own", retention_ms="1000")
+    names = ["plain", "own", "plain", "own", "none"]
+    request = DescribeConfigsRequest(
+        resources=[DescribeConfigsResource(2, name, None) for name in names]
+        + [DescribeConfigsResource(2, "own", ["retention.ms"])]
+    )
+    results = room.ask(request).results
+    assert [result.resource_name for result in results] == [*names, "own"]
+    assert results[0].configs == results[2].configs
+    assert results[1].configs == results[3].configs != results[0].configs
+    assert [(config.name, config.value) for config in results[5].configs] == [("retention.ms", "1000")]
+    assert [result.error_code for result in results] == [0, 0, 0, 0, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, 0]

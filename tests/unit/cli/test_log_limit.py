@@ -1,0 +1,89 @@
+"""A storm of log lines takes a bounded part of the disk, and is named in one line."""
+
+from __future__ import annotations
+
+import io
+import logging
+
+import pytest
+
+from ottla.cli import log_limit
+from ottla.cli.log_limit import BURST_BYTES, BYTES_PER_SECOND, LONGEST_MESSAGE, LimitedHandler
+from ottla.cli.terminal import LineFormatter, Style
+
+
+class Output:
+    """A logger on a limited handler with a clock that is moved by hand."""
+
+    def __init__(self) -> None:
+        self.now_s = 0.0
+        self.stream = io.StringIO()
+        handler = LimitedHandler(self.stream, lambda: self.now_s)
+        handler.setFormatter(LineFormatter(Style(coloured=False)))
+        self._handler = handler
+
+    def log(self, message: str, name: str = "ottla.a", level: int = logging.INFO) -> None:
+        self._handler.handle(logging.LogRecord(name, level, "", 0, message, None, None))
+
+    @property
+    def lines(self) -> list[str]:
+        return self.stream.getvalue().splitlines()
+
+
+def test_storm_of_lines_is_bounded_and_counted() -> None:
+    output = Output()
+    for _ in range(2 * BURST_BYTES // 1000):
+        output.log("x" * 1000, level=logging.ERROR)
+    assert BURST_BYTES * 0.8 < len(output.stream.getvalue()) <= BURST_BYTES
+    output.log("another logger", "ottla.b")
+    assert output.lines[-1].endswith("another logger")
+    before = len(output.lines)
+    output.now_s = 3600.0
+    output.log("after the storm")
+    left_out, after = output.lines[before:]
+    assert " lines were left out: they exceed " in left_out
+    assert int(left_out.split()[4]) == 2 * BURST_BYTES // 1000 - (before - 1)
+    assert after.endswith("after the storm")
+
+
+def test_lines_go_on_at_the_sustained_rate() -> None:
+    output = Output()
+    for _ in range(BURST_BYTES // 1000):
+        output.log("x" * 1000)
+    size = len(output.stream.getvalue())
+    for _ in range(1000):
+        output.now_s += 0.01
+        output.log("x" * 1000)
+    assert len(output.stream.getvalue()) - size <= 11 * BYTES_PER_SECOND
+
+
+def test_debug_lines_have_no_limit(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(log_limit, "BURST_BYTES", 1000)
+    output = Output()
+    for _ in range(100):
+        output.log("x" * 1000, level=logging.DEBUG)
+    assert len(output.lines) == 100
+
+
+def test_ten_thousand_partitions_may_be_created_at_once() -> None:
+    output = Output()
+    for i in range(10_000):
+        output.log(f"Created log for partition topic-{i} in /var/lib/ottla/data/topic-{i} with properties {{}}")
+    assert len(output.lines) == 10_000
+
+
+def test_long_message_is_cut_and_stays_one_line() -> None:
+    output = Output()
+    output.log("a\nb\r" + "x" * 40_000)
+    (line,) = output.lines
+    assert "a\\nb\\rxxx" in line
+    assert line.endswith("x... (38006 characters left out)")
+    assert len(line) < LONGEST_MESSAGE + 200
+
+
+def test_line_whose_arguments_do_not_fit_raises_nothing(capsys: pytest.CaptureFixture[str]) -> None:
+    stream = io.StringIO()
+    handler = LimitedHandler(stream)
+    handler.handle(logging.LogRecord("ottla.a", logging.INFO, "", 0, "%d", ("x",), None))
+    assert stream.getvalue() == ""
+    assert "Logging error" in capsys.readouterr().err

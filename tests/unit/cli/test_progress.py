@@ -1,0 +1,133 @@
+"""The progress line: its contents, its width, and when there is none."""
+
+from __future__ import annotations
+
+import io
+import re
+import sys
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+
+from ottla.cli import progress
+from ottla.cli.inputs import Inputs
+from ottla.cli.progress import Progress
+from ottla.cli.terminal import Failure
+
+
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+@pytest.fixture
+def terminal(monkeypatch: pytest.MonkeyPatch) -> Terminal:
+    """Standard error as a terminal, on which progress is drawn at once."""
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.setenv("NO_COLOR", "1")
+    monkeypatch.setattr(progress, "_FIRST_S", 0.0)
+    monkeypatch.setattr(progress, "_EVERY_S", 0.0)
+    stream = Terminal()
+    # Not of `sys` itself: pytest sets its streams again before the test's body.
+    monkeypatch.setattr(progress, "sys", SimpleNamespace(stderr=stream, stdout=sys.stdout))
+    return stream
+
+
+def last_line(terminal: Terminal) -> str:
+    return terminal.getvalue().split("\r")[-1].removesuffix("\x1b[K")
+
+
+@pytest.mark.parametrize("columns", [20, 40, 80, 120])
+def test_line_fits_the_terminal(columns: int, terminal: Terminal, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", str(columns))
+    now = iter(range(1000))
+    monkeypatch.setattr("time.monotonic", lambda: next(now))
+    bar = Progress("records", total=100_000_000, shown=True)
+    for _ in range(100):
+        bar.advance(123_456, 12_345_600 << 16)
+    line = last_line(terminal)
+    assert len(line) < columns - 1
+    assert "%" in line
+    assert "━" * 8 in line
+    assert ("records" in line) == (columns >= 80)
+    assert (" left" in line) == (columns >= 80)
+    assert ("GiB/s" in line) == (columns == 120)
+
+
+def test_known_total_gives_share_count_rate_and_time_left(terminal: Terminal, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "120")
+    now = iter([100.0, 110.0])
+    monkeypatch.setattr("time.monotonic", lambda: next(now))
+    bar = Progress("records", total=4_000, shown=True)
+    bar.advance(1_000, 10 << 20)
+    shown = r"━{30}  +25%  1,000 of 4,000 records  30 s left  100/s  10.0 MiB  1.0 MiB/s"
+    assert re.fullmatch(shown, last_line(terminal))
+
+
+def test_unknown_total_gives_count_and_rates_only(terminal: Terminal, monkeypatch: pytest.MonkeyPatch) -> None:
+    now = iter([100.0, 102.0])
+    monkeypatch.setattr("time.monotonic", lambda: next(now))
+    bar = Progress("records", shown=True)
+    bar.advance(1_000, 2 << 20)
+    assert last_line(terminal) == "1,000 records  500/s  2.0 MiB  1.0 MiB/s"
+
+
+def test_share_may_be_of_something_else_than_the_pieces(terminal: Terminal) -> None:
+    bar = Progress("records", shown=True)
+    bar.expect(1_000, lambda: 500)
+    bar.advance(3)
+    assert " 50%  3 records" in last_line(terminal)
+
+
+def test_bytes_are_shown_as_sizes(terminal: Terminal) -> None:
+    bar = Progress("B", total=4 << 20, shown=True)
+    bar.advance(1 << 20)
+    assert " 25%  1.0 MiB of 4.0 MiB" in last_line(terminal)
+
+
+def test_line_is_removed_before_other_text(terminal: Terminal) -> None:
+    bar = Progress("records", shown=True)
+    with bar.cleared():
+        bar.advance()
+        bar.say("ottla: line 7: not JSON")
+        bar.advance()
+    assert re.search(r"records.*\x1b\[K\r\x1b\[Kottla: line 7: not JSON\n\r2 records", terminal.getvalue())
+    assert terminal.getvalue().endswith("\r\x1b[K")
+    size = len(terminal.getvalue())
+    bar.clear()
+    assert len(terminal.getvalue()) == size
+
+
+@pytest.mark.parametrize("why", ["no terminal", "dumb terminal", "not wanted"])
+def test_nothing_is_drawn(why: str, terminal: Terminal, monkeypatch: pytest.MonkeyPatch) -> None:
+    if why == "no terminal":
+        monkeypatch.setattr(terminal, "isatty", lambda: False)
+    elif why == "dumb terminal":
+        monkeypatch.setenv("TERM", "dumb")
+    bar = Progress("records", total=10, shown=why != "not wanted")
+    bar.advance(5)
+    bar.clear()
+    assert terminal.getvalue() == ""
+
+
+def test_inputs_know_how_far_reading_has_come(tmp_path: Path) -> None:
+    paths = [tmp_path / "a", tmp_path / "b"]
+    for path in paths:
+        path.write_bytes(b"x" * 100_000)
+    inputs = Inputs([str(path) for path in paths])
+    assert (inputs.total(), inputs.reached()) == (200_000, 0)
+    with inputs.open(str(paths[0])) as stream:
+        stream.read()
+    with inputs.open(str(paths[1])) as stream:
+        stream.readline(10)
+        assert 100_010 <= inputs.reached() <= 200_000
+    assert Inputs(["/dev/null"]).total() is None
+
+
+@pytest.mark.parametrize(("name", "why"), [("none", "No such file or directory"), (".", "Is a directory")])
+def test_input_that_cannot_be_read_is_named(name: str, why: str, tmp_path: Path) -> None:
+    inputs = Inputs([str(tmp_path / name)])
+    with pytest.raises(Failure, match=f"cannot be read: {why}") as caught:
+        inputs.check()
+    assert caught.value.exit_code == 2

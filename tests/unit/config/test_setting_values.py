@@ -1,0 +1,111 @@
+"""One value of a setting: how text is read by type, what the limits are, how a value is written."""
+
+import time
+
+import pytest
+
+from ottla.common.errors import ErrorCode, KafkaError
+from ottla.config import BROKER_SETTINGS, TOPIC_SETTINGS, check_group, check_topic, format_value, parse_value
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "value"),
+    [
+        ("retention.ms", " -1 ", -1),
+        ("retention.ms", "+7\x00", 7),
+        ("retention.ms", "\u0663", 3),
+        ("cleanup.policy", "compact , delete", ("compact", "delete")),
+        ("cleanup.policy", "", ()),
+        ("preallocate", "TRUE", True),
+        ("min.cleanable.dirty.ratio", "0.25", 0.25),
+        ("min.cleanable.dirty.ratio", ".5d", 0.5),
+        ("min.cleanable.dirty.ratio", "5e-1F", 0.5),
+        ("min.cleanable.dirty.ratio", "0x1p-1", 0.5),
+        ("compression.gzip.level", "-1", -1),
+        ("leader.replication.throttled.replicas", "*", ("*",)),
+        ("leader.replication.throttled.replicas", "0:1,1:2", ("0:1", "1:2")),
+    ],
+)
+def test_value_is_read_by_its_type(name: str, text: str, value: object) -> None:
+    assert parse_value(TOPIC_SETTINGS[name], text) == value
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("retention.ms", "1_000"),
+        ("retention.ms", "-2"),
+        ("retention.ms", str(2**63)),
+        ("retention.ms", "9" * 5000),
+        ("retention.ms", "1e3"),
+        ("retention.ms", "7\u2003"),
+        ("retention.ms", "\U0001d7d7"),
+        ("retention.ms", ""),
+        ("segment.bytes", "1024"),
+        ("segment.bytes", str(2**31)),
+        ("cleanup.policy", "remove"),
+        ("cleanup.policy", "delete,,compact"),
+        ("preallocate", "yes"),
+        ("min.cleanable.dirty.ratio", "1.5"),
+        ("min.cleanable.dirty.ratio", "nan"),
+        ("min.cleanable.dirty.ratio", "NaN"),
+        ("min.cleanable.dirty.ratio", "inf"),
+        ("min.cleanable.dirty.ratio", "0.1_0"),
+        ("min.cleanable.dirty.ratio", "0x1"),
+        ("compression.gzip.level", "0"),
+        ("compression.type", "GZIP"),
+        ("leader.replication.throttled.replicas", "0-1"),
+        ("no.such.setting", "1"),
+    ],
+)
+def test_value_outside_the_limits_is_invalid_config(name: str, text: str) -> None:
+    with pytest.raises(KafkaError, match=name.replace(".", r"\.")) as caught:
+        check_topic(name, text)
+    assert caught.value.code == ErrorCode.INVALID_CONFIG
+    assert len(str(caught.value)) < 1200
+
+
+@pytest.mark.parametrize("text", ["latest", "by_duration:PT1H", "by_duration:P1DT2H3M4.5S"])
+def test_share_group_may_start_at_a_duration(text: str) -> None:
+    assert check_group("share.auto.offset.reset", text) is None or "no effect" in str(
+        check_group("share.auto.offset.reset", text)
+    )
+
+
+@pytest.mark.parametrize("text", ["by_duration:", "by_duration:P", "by_duration:PT", "by_duration:-PT1H", "first"])
+def test_share_group_may_not_start_at_nonsense(text: str) -> None:
+    with pytest.raises(KafkaError):
+        check_group("share.auto.offset.reset", text)
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        (0.5, "0.5"),
+        (1.7976931348623157e308, "1.7976931348623157E308"),
+        (100.0, "100.0"),
+        (1e7, "1.0E7"),
+        (-12345678.5, "-1.23456785E7"),
+        (0.00025, "2.5E-4"),
+        (1e-9, "1.0E-9"),
+    ],
+)
+def test_double_is_written_as_java_does(value: float, text: str) -> None:
+    assert format_value(BROKER_SETTINGS["log.cleaner.io.max.bytes.per.second"], value) == text
+
+
+def test_long_values_are_judged_at_once() -> None:
+    started = time.process_time()
+    for name, text in (
+        ("sasl.login.class", "a" * 30_000 + "$" * 30_000 + "!"),
+        ("sasl.login.class", "a." * 30_000 + "!"),
+        ("log.cleaner.min.cleanable.ratio", "1" * 20_000 + "." + "1" * 20_000 + "x"),
+        ("log.cleaner.min.cleanable.ratio", "0x" + "1" * 20_000 + "x"),
+        ("log.retention.ms", "9" * 60_000),
+        ("log.cleanup.policy", "a " * 30_000),
+    ):
+        with pytest.raises(KafkaError) as caught:
+            parse_value(BROKER_SETTINGS[name], text)
+        assert len(str(caught.value)) < 3000
+    # A tenth of it is usual; where digits could be read in two ways, it took minutes.
+    assert time.process_time() - started < 2
