@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 
 from confluent_kafka import Consumer
 
-from benchmarks import crowds, lengths, lives, page_cache, paired, tools
+from benchmarks import lifecycle, log_size, many_clients, page_cache, paired, tools
 from benchmarks.brokers import Broker
 from benchmarks.filling import fill as fill  # noqa: PLC0414 - for the races of clients
 from benchmarks.wire import DEADLINE_S, Figures, new_topic, passing_topic, produce_frame, receive
@@ -126,20 +126,20 @@ RACES: dict[str, Race] = {
     "consume-perf": Race(tools.consume_perf, {"MB/s": 1, "MB per broker-CPU-second": 2}),
     "single": Race(_single(1), {"p50 ms": 1, "p99 ms": 1, "broker CPU us per request": 0.7}),
     "single-all": Race(_single(-1), {"p50 ms": 1, "p99 ms": 1, "broker CPU us per request": 0.7}),
-    "pipelined": Race(crowds.pipelined(1), {"requests per broker-CPU-second": 1}, warm_up_s=25),
-    "pipelined-8": Race(crowds.pipelined(8), {"requests per broker-CPU-second": 1}, warm_up_s=8),
-    "pipelined-64": Race(crowds.pipelined(64), {"requests per broker-CPU-second": 1}, warm_up_s=8),
+    "pipelined": Race(many_clients.pipelined(1), {"requests per broker-CPU-second": 1}, warm_up_s=25),
+    "pipelined-8": Race(many_clients.pipelined(8), {"requests per broker-CPU-second": 1}, warm_up_s=8),
+    "pipelined-64": Race(many_clients.pipelined(64), {"requests per broker-CPU-second": 1}, warm_up_s=8),
     "e2e": Race(tools.end_to_end, {"average ms": 1, "p99 ms": 1}),
-    "idle": Race(crowds.idle_consumers, {"% of a core": 1, "resident MB": 0.2}, once=True),
-    "connections": Race(crowds.idle_connections, {"% of a core": 1}, once=True),
+    "idle": Race(many_clients.idle_consumers, {"% of a core": 1, "resident MB": 0.2}, once=True),
+    "connections": Race(many_clients.idle_connections, {"% of a core": 1}, once=True),
     "flat": Race(
-        lengths.flat,
+        log_size.flat,
         {f"{kind} p99 ms, {size}": 1 for kind in ("produce", "fetch") for size in ("empty", "1 GB", "50 GB")},
         limits={f"{kind} p99, {size} over empty": 1.2 for kind in ("produce", "fetch") for size in ("1 GB", "50 GB")},
         once=True,
     ),
     "segments": Race(
-        lengths.many_segments,
+        log_size.many_segments,
         {
             "seconds to start": 1,
             "resident MB after the start": 1,
@@ -151,11 +151,11 @@ RACES: dict[str, Race] = {
         once=True,
         by_name=True,
     ),
-    "groups": Race(crowds.groups(crowds.DEFAULT_DELAY_MS), {"seconds": 1}, once=True),
-    "groups-0": Race(crowds.groups(0), {"seconds": 1}, once=True),
-    "start": Race(lives.start, {"seconds": 0.05}, once=True),
+    "groups": Race(many_clients.groups(many_clients.DEFAULT_DELAY_MS), {"seconds": 1}, once=True),
+    "groups-0": Race(many_clients.groups(0), {"seconds": 1}, once=True),
+    "start": Race(lifecycle.start, {"seconds": 0.05}, once=True),
     "memory": Race(
-        lives.memory,
+        lifecycle.memory,
         {
             "resident MB after the start": 0.2,
             "resident MB with 1,000 partitions": 0.2,
@@ -165,7 +165,7 @@ RACES: dict[str, Race] = {
         once=True,
     ),
     "many": Race(
-        lives.many,
+        lifecycle.many,
         {
             "resident MB with 10,000 partitions": 0.2,
             "seconds to create 10,000 partitions": 1,
@@ -173,6 +173,6 @@ RACES: dict[str, Race] = {
         },
         once=True,
     ),
-    "restart": Race(lives.restart(1000, 16, 1), {"seconds": 1}, once=True),
-    "restart-small": Race(lives.restart(100, 1, 0.5), {"seconds": 1}, once=True, by_name=True),
+    "restart": Race(lifecycle.restart(1000, 16, 1), {"seconds": 1}, once=True),
+    "restart-small": Race(lifecycle.restart(100, 1, 0.5), {"seconds": 1}, once=True, by_name=True),
 }

@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Protocol
 
+import hypothesis
 import pytest
 
 from tests.ottla_process import OttlaProcess
@@ -23,6 +24,9 @@ OTTLA, KAFKA = "ottla", "kafka"
 # Tests join groups by the hundred; a person's first group may wait three seconds for more members.
 TEST_PROPERTIES = {"group.initial.rebalance.delay.ms": 0}
 LOG_OFFSET = pytest.StashKey[int]()
+# No test asserts times; a busy machine would exceed Hypothesis's limit of 200 ms for an example.
+hypothesis.settings.register_profile("ottla", deadline=None)
+hypothesis.settings.load_profile("ottla")
 HERE = Path(__file__).parent
 CLIENTS = HERE / "clients"
 FOREIGN_CLIENTS = (HERE / "interop", *(CLIENTS / f"test_{name}.py" for name in (

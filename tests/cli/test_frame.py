@@ -21,7 +21,7 @@ from pathlib import Path
 
 import pytest
 
-from ottla.cli import human, values
+from ottla.cli import units, values
 from ottla.cli.connect import client_settings
 from ottla.cli.main import COMMANDS, parser_for
 from ottla.cli.output import Column, Output, number, one_line, size
@@ -90,18 +90,18 @@ def test_what_strangers_stored_does_not_steer_the_terminal() -> None:
 @pytest.mark.parametrize(
     ("text", "shown"),
     [
-        (human.size(0), "0 B"),
-        (human.size(1023), "1023 B"),
-        (human.size(1024 * 1024 - 1), "1.0 MiB"),
-        (human.size(-1), "-"),
-        (human.duration(250), "250 ms"),
-        (human.duration(90_000), "1 min 30 s"),
-        (human.duration(604_800_000), "7 d"),
-        (human.duration(5_400_000), "1 h 30 min"),
-        (human.plural(1, "topic"), "1 topic"),
-        (human.plural(2000, "topic"), "2,000 topics"),
-        (human.moment(-1), "-"),
-        (human.moment(10**20), "100000000000000000000 ms"),
+        (units.size(0), "0 B"),
+        (units.size(1023), "1023 B"),
+        (units.size(1024 * 1024 - 1), "1.0 MiB"),
+        (units.size(-1), "-"),
+        (units.duration(250), "250 ms"),
+        (units.duration(90_000), "1 min 30 s"),
+        (units.duration(604_800_000), "7 d"),
+        (units.duration(5_400_000), "1 h 30 min"),
+        (units.plural(1, "topic"), "1 topic"),
+        (units.plural(2000, "topic"), "2,000 topics"),
+        (units.moment(-1), "-"),
+        (units.moment(10**20), "100000000000000000000 ms"),
     ],
 )
 def test_numbers_for_people(text: str, shown: str) -> None:
@@ -113,13 +113,13 @@ def test_numbers_for_people(text: str, shown: str) -> None:
     [("90s", 90_000), ("1h30min", 5_400_000), ("7d", 604_800_000), ("PT1H30M", 5_400_000), ("P1D", 86_400_000)],
 )
 def test_durations_are_read(text: str, milliseconds: int) -> None:
-    assert human.parse_duration(text) == milliseconds
+    assert units.parse_duration(text) == milliseconds
 
 
 @pytest.mark.parametrize("text", ["", "P", "PT", "5", "1 fortnight", "h", "5s x", "-5s"])
 def test_what_is_no_duration_is_refused(text: str) -> None:
     with pytest.raises(ValueError, match="is no duration"):
-        human.parse_duration(text)
+        units.parse_duration(text)
 
 
 @pytest.mark.parametrize(

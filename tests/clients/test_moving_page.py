@@ -11,10 +11,10 @@ import confluent_kafka
 import kafka
 import pytest
 
-from ottla.clients import Admin, AsyncAdmin, AsyncConsumer, AsyncProducer, Consumer, Producer, elsewhere
+from ottla.clients import Admin, AsyncAdmin, AsyncConsumer, AsyncProducer, Consumer, Producer, foreign_settings
 from ottla.clients.consumer.options import CONSUMER_OPTIONS
-from ottla.clients.elsewhere import Elsewhere
 from ottla.clients.errors import ConfigurationError
+from ottla.clients.foreign_settings import Elsewhere
 from ottla.clients.producer.settings import PRODUCER_OPTIONS, read_settings
 from tests.conftest import RunningBroker
 
@@ -52,10 +52,10 @@ def test_the_table_of_settings_is_that_of_the_errors() -> None:
         r"^\| `(.+?)` \| (.+?) \| (.+?) \| (.*?) ?\|$", SECTIONS["Settings with another name"], re.MULTILINE
     )
     found = [Elsewhere(name, clients, here.strip("`-"), note) for name, clients, here, note in rows]
-    assert found == list(elsewhere.TABLE)
+    assert found == list(foreign_settings.TABLE)
 
 
-@pytest.mark.parametrize("row", elsewhere.TABLE, ids=lambda row: row.name)
+@pytest.mark.parametrize("row", foreign_settings.TABLE, ids=lambda row: row.name)
 def test_a_setting_of_another_client_is_refused_with_its_name_here(row: Elsewhere) -> None:
     known = {option.name for option in (*PRODUCER_OPTIONS, *CONSUMER_OPTIONS)}
     aliases = {alias for option in (*PRODUCER_OPTIONS, *CONSUMER_OPTIONS) for alias in option.aliases}

@@ -500,7 +500,7 @@ ON_DISK = (
     ),
     Mutation(
         "harm costs one batch, and nothing behind it",
-        "log/mending.py",
+        "log/repair.py",
         "    if segment.size - position < HEADER_SIZE:\n        return None\n    found",
         "    if segment.size > 0:\n        return None\n    found",
         (f"{HARMED}[segment-stopped]",),
@@ -508,7 +508,7 @@ ON_DISK = (
     ),
     Mutation(
         "mending gives nothing a checksum",
-        "log/mending.py",
+        "log/repair.py",
         "    files.pwrite(fd, head, position)\n",
         "    from ottla.records.checksum import crc32c\n\n"
         '    head[17:21] = crc32c(bytes(head[21:]) + stretch[HEADER_SIZE:]).to_bytes(4, "big")\n'

@@ -10,10 +10,10 @@ import pytest
 
 from ottla.clients import ClientError, CorruptRecords
 from ottla.clients.consumer.ranges import RangeReader
-from ottla.spark import reading
-from ottla.spark.kept import Kept
+from ottla.spark import range_reader
+from ottla.spark.client_pool import Kept
 from ottla.spark.offsets import OffsetRange
-from ottla.spark.reading import read_range
+from ottla.spark.range_reader import read_range
 from ottla.testing import Ottla
 
 PATIENCE = {"default.api.timeout.ms": "10000"}
@@ -23,7 +23,7 @@ PATIENCE = {"default.api.timeout.ms": "10000"}
 def own_readers(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Each test's readers end with it."""
     kept: Kept[RangeReader] = Kept(RangeReader)
-    monkeypatch.setattr(reading, "_readers", kept)
+    monkeypatch.setattr(range_reader, "_readers", kept)
     yield
     kept.close()
 

@@ -19,7 +19,7 @@ from ottla.clients import Admin, Consumer, Producer, TopicPartition
 from ottla.spark.cluster import ClusterError, CommitError
 from ottla.spark.offsets import OFFSET_MAX, OffsetRange
 from ottla.spark.options import OptionError, read_source_options
-from ottla.spark.reading import read_range
+from ottla.spark.range_reader import read_range
 from ottla.spark.source import BatchReader, DataLossError, RangePartition, StreamReader
 from tests.clients.secured import (
     sasl,

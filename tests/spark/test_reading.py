@@ -16,11 +16,11 @@ from ottla.clients import Admin, ClientError, CorruptRecords, Producer, TopicPar
 from ottla.clients.admin import ConfigResource
 from ottla.clients.consumer import ranges
 from ottla.clients.consumer.ranges import RangeReader, RecordsLost
-from ottla.spark import reading
-from ottla.spark.kept import Kept
+from ottla.spark import range_reader
+from ottla.spark.client_pool import Kept
 from ottla.spark.offsets import OffsetRange
 from ottla.spark.options import read_source_options
-from ottla.spark.reading import arrow_schema, read_range, read_ranges
+from ottla.spark.range_reader import arrow_schema, read_range, read_ranges
 from ottla.spark.source import source_schema
 from tests.clients.proxy import Proxy
 from tests.clients.support import FIRST_TIMESTAMP, WAIT_S, Sent, sample_records, unique, wait_until
@@ -62,9 +62,9 @@ class World:
 
 @pytest.fixture
 def world(broker: RunningBroker, monkeypatch: pytest.MonkeyPatch) -> Iterator[World]:
-    reading._readers.close()  # the threads of those that other tests left would count here
+    range_reader._readers.close()  # the threads of those that other tests left would count here
     kept: Kept[RangeReader] = Kept(RangeReader)
-    monkeypatch.setattr(reading, "_readers", kept)
+    monkeypatch.setattr(range_reader, "_readers", kept)
     yield World(broker.bootstrap)
     kept.close()
 
@@ -135,7 +135,7 @@ def test_ranges_one_after_another_share_a_reader_and_fetch_nothing_in_between(wo
         for start in (0, 10, 20):
             assert world.offsets(topic, start, start + 10, client=client) == list(range(start, start + 10))
         time.sleep(0.7)  # a fetch that waits at the broker would be answered by now
-        reading._readers.close()
+        range_reader._readers.close()
     assert len(fetches) == 3
     assert not [t for t in threading.enumerate() if t.name == "ottla-ranges"]
 
@@ -143,7 +143,7 @@ def test_ranges_one_after_another_share_a_reader_and_fetch_nothing_in_between(wo
 def test_a_reader_that_is_idle_for_long_is_closed(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     topic = world.topic()
     world.send(topic, numbered(3))
-    monkeypatch.setattr(reading, "_readers", Kept(RangeReader, idle_s=0.2))
+    monkeypatch.setattr(range_reader, "_readers", Kept(RangeReader, idle_s=0.2))
     assert world.offsets(topic, 0, 3) == [0, 1, 2]
     wait_until(lambda: not any(t.name == "ottla-ranges" for t in threading.enumerate()), "the reader is closed")
     assert world.offsets(topic, 1, 3) == [1, 2]
@@ -220,7 +220,7 @@ def test_gaps_of_compaction_do_not_bring_records_from_behind_the_range(world: Wo
         first = 10 if world.offsets(topic, 0, 20, client=client)[0] == 10 else 20
         assert world.offsets(topic, 0, first, client=client) == []
         assert world.offsets(topic, 0, first + 2, client=client) == [10, 11]
-        reading._readers.close()
+        range_reader._readers.close()
 
 
 def test_a_corrupt_batch_is_an_error_that_names_its_offset(world: World) -> None:
@@ -273,5 +273,5 @@ def test_small_ranges_of_one_task_come_as_one_batch_and_large_ones_do_not(
     assert batch.schema.equals(arrow_schema())
     rows = [(row["topic"], row["offset"]) for row in batch.to_pylist()]
     assert rows == [(rng.topic, offset) for rng in wanted for offset in range(rng.start, rng.end)]
-    monkeypatch.setattr(reading, "BATCH_BYTES", 20_000)
+    monkeypatch.setattr(range_reader, "BATCH_BYTES", 20_000)
     assert [part.num_rows for part in read_ranges(world.client, wanted)] == [10, 15, 10]

@@ -26,8 +26,8 @@ from pyspark.sql.types import (
 
 from ottla.clients import Admin, MessageTooLarge, UnknownTopicOrPartition
 from ottla.clients.producer import Producer
-from ottla.spark import writing
-from ottla.spark.kept import Kept
+from ottla.spark import batch_writer
+from ottla.spark.client_pool import Kept
 from ottla.spark.options import SinkOptions
 from ottla.spark.sink import BatchWriter, SinkError, StreamWriter, WriteFailed, Written
 from tests.clients.proxy import Proxy
@@ -75,7 +75,7 @@ class World(Reads):
 @pytest.fixture
 def producers(monkeypatch: pytest.MonkeyPatch) -> Iterator[Kept[Producer]]:
     kept: Kept[Producer] = Kept(Producer)
-    monkeypatch.setattr(writing, "_producers", kept)
+    monkeypatch.setattr(batch_writer, "_producers", kept)
     yield kept
     kept.close()
 
@@ -139,7 +139,7 @@ class TestRows:
             proxy.answers[PRODUCE] = count
             own = World(proxy.bootstrap)
             own.write([{"value": b"%d" % i} for i in range(10)], topic=topic, copies=300)
-            writing._producers.close()
+            batch_writer._producers.close()
         assert [row["value"] for row in world.rows(topic, 0, 3_000)] == [b"%d" % (i % 10) for i in range(3_000)]
         assert len(requests) <= 3
 
@@ -189,7 +189,7 @@ class TestRows:
             told = World(proxy.bootstrap).write(
                 [{"value": b"%d" % i} for i in range(100)], topic=topic, **{"request.timeout.ms": "1000"}
             )
-            writing._producers.close()
+            batch_writer._producers.close()
         assert told.by_partition == {(topic, 0): (100, 100)}
         assert [row["value"] for row in world.rows(topic, 0, 100)] == [b"%d" % i for i in range(100)]
 

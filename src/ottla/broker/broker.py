@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 
 from ottla.broker.auto_topic_creation import AutoTopicCreation
 from ottla.broker.fetch_session import FetchSessionCache
-from ottla.broker.kept_answers import KeptAnswers
 from ottla.broker.partitions import Partitions
+from ottla.broker.response_cache import ResponseCache
 from ottla.broker.work import Later, Worker
 from ottla.common.clock import Clock
 from ottla.common.completion import Completion
@@ -128,7 +128,7 @@ class Broker:
         self.fetch_sessions = FetchSessionCache(
             config.int("max.incremental.fetch.session.cache.slots"), lambda: int.from_bytes(os.urandom(4), "big") >> 1
         )
-        self.kept_answers = KeptAnswers()
+        self.kept_answers = ResponseCache()
         self._topic_resolver: TopicResolver | None = None
         self.auto_topic_creation = AutoTopicCreation(self.auto_create_topics)
         # Listeners of this node that are not registered in the metadata, by name.

@@ -3,7 +3,7 @@
 import argparse
 from typing import TYPE_CHECKING, Any
 
-from ottla.cli import human
+from ottla.cli import units
 from ottla.cli.connect import add_connection_arguments, open_admin
 from ottla.cli.output import Column, Output, add_output_arguments, moment, number, size
 
@@ -39,8 +39,8 @@ def run(options: argparse.Namespace) -> int:
     shown = options.only or _PARTS
     if not options.only:
         output.line(
-            f"{output.style.bold(facts['cluster_id'])}  {human.plural(len(facts['brokers']), 'broker')}, "
-            f"{human.plural(facts['topic_count'], 'topic')}, {human.plural(facts['partition_count'], 'partition')}"
+            f"{output.style.bold(facts['cluster_id'])}  {units.plural(len(facts['brokers']), 'broker')}, "
+            f"{units.plural(facts['topic_count'], 'topic')}, {units.plural(facts['partition_count'], 'partition')}"
             + (f", level {facts['release']}" if facts["release"] else "")
         )
     for name in shown:

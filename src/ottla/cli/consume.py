@@ -118,7 +118,7 @@ def _check(options: argparse.Namespace) -> None:
 def read(options: argparse.Namespace, *, offset: str, last: int | None, count: int | None) -> int:
     """What consume and tail do: read from `offset`, or the last so many, and print. The exit code."""
     from ottla.cli.follow import Follower, Limits, stopping_on_interrupt
-    from ottla.cli.where import offsets_at, parse_moment, parse_partitions, parse_where, start_offsets
+    from ottla.cli.offsets import offsets_at, parse_moment, parse_partitions, parse_where, start_offsets
 
     where = parse_where(offset)
     until_ms = parse_moment(options.until) if options.until else None
@@ -287,15 +287,15 @@ def _sinks(options: argparse.Namespace, bar: Progress) -> Callable[[bool], Sink]
 
         return lambda _: sink(as_json)
     if on_terminal and options.format is None:
-        from ottla.cli.formats.people import PeopleWriter
+        from ottla.cli.formats.pretty import PrettyWriter
 
         def for_people(with_topic: bool) -> Sink:
-            writer = PeopleWriter(Style.of(sys.stdout), with_topic=with_topic)
+            writer = PrettyWriter(Style.of(sys.stdout), with_topic=with_topic)
             return sink(lambda records: writer.lines(records).encode())
 
         return for_people
+    from ottla.cli.formats.record_writer import Writer, for_terminal_only
     from ottla.cli.formats.template import parse_format
-    from ottla.cli.formats.writing import Writer, for_terminal_only
 
     parts = parse_format(r"%v\n" if options.format is None else options.format)
     writer = Writer(for_terminal_only(parts) if on_terminal else parts, null=os.fsencode(options.null))

@@ -8,7 +8,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import TYPE_CHECKING, BinaryIO, Protocol
 
-from ottla.cli import human
+from ottla.cli import units
 from ottla.cli.terminal import Style
 
 if TYPE_CHECKING:
@@ -105,7 +105,7 @@ class Deliveries:
     def summary(self, took_s: float) -> str:
         """One line for people."""
         rate = f" ({self.acknowledged / took_s:,.0f}/s)" if took_s > 0 and self.acknowledged > 1 else ""
-        text = f"{human.plural(self.acknowledged, 'record')} acknowledged in {human.duration(took_s * 1000)}{rate}"
+        text = f"{units.plural(self.acknowledged, 'record')} acknowledged in {units.duration(took_s * 1000)}{rate}"
         places = [
             f"{topic}/{partition} {first}" + (f"-{last}" if last != first else "")
             for (topic, partition), (first, last) in sorted(self._ranges.items())

@@ -4,7 +4,7 @@ import argparse
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from ottla.cli import group_lag, group_reset, human
+from ottla.cli import group_lag, group_reset, units
 from ottla.cli.connect import add_connection_arguments, open_admin
 from ottla.cli.names import add_name_arguments, choose, confirmed, enumerated, existing_groups, names_of
 from ottla.cli.output import Column, Output, add_output_arguments, number
@@ -228,7 +228,7 @@ def _delete(options: argparse.Namespace) -> int:
     with open_admin(options) as admin:
         names = existing_groups(admin, options, missing_ok=options.if_exists)
         what = f"what {enumerated(names)} committed for {enumerated(options.topic)}" if options.topic else ""
-        what = what or f"{human.plural(len(names), 'group')} with what they committed: {enumerated(names)}"
+        what = what or f"{units.plural(len(names), 'group')} with what they committed: {enumerated(names)}"
         if names and not confirmed(f"Delete {what}?", yes=options.yes):
             raise Failure("nothing was deleted", "--yes deletes without a question.")
         if options.topic:

@@ -8,7 +8,7 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from ottla.cli import human
+from ottla.cli import units
 from ottla.cli.connect import add_connection_arguments, open_admin
 from ottla.cli.names import add_name_arguments, existing_groups
 from ottla.cli.output import Column, Output, add_output_arguments, number, one_line
@@ -66,7 +66,7 @@ def _lag(options: argparse.Namespace) -> int:
             looks = [look(admin, name) for name in names]
             _add_rates(looks, before)
             if output.stream.isatty():
-                output.line("\x1b[H\x1b[2J" + output.style.dim(f"{human.moment(_now_ms())}  Ctrl-C ends"))
+                output.line("\x1b[H\x1b[2J" + output.style.dim(f"{units.moment(_now_ms())}  Ctrl-C ends"))
             _show(output, looks, options)
             output.stream.flush()
             time.sleep(options.interval)
@@ -137,10 +137,10 @@ def headline(output: Output, seen: Look) -> None:
     summary, style = seen.summary(), output.style
     state = summary["state"]
     colour = state_colour(state)
-    parts = [getattr(style, colour)(state) if colour else state, human.plural(summary["member_count"], "member")]
+    parts = [getattr(style, colour)(state) if colour else state, units.plural(summary["member_count"], "member")]
     if summary["assignor"]:
         parts.append(summary["assignor"])
-    parts.append(f"lag {human.count(summary['lag'])} in {human.plural(summary['partition_count'], 'partition')}")
+    parts.append(f"lag {units.count(summary['lag'])} in {units.plural(summary['partition_count'], 'partition')}")
     output.line(f"{style.bold(one_line(summary['group']))}  {', '.join(parts)}")
 
 
@@ -149,7 +149,7 @@ def state_colour(state: str) -> str | None:
     return {"Stable": "green", "Empty": "dim", "Dead": "red"}.get(state, "yellow")
 
 
-LAG = Column("lag", right=True, show=human.count, colour=lambda lag: "yellow" if lag else None)
+LAG = Column("lag", right=True, show=units.count, colour=lambda lag: "yellow" if lag else None)
 
 
 def _show(output: Output, looks: Sequence[Look], options: argparse.Namespace) -> None:
@@ -202,7 +202,7 @@ def _verdict(looks: Sequence[Look], limit: int | None) -> int:
     late = {name: lag for name, lag in behind.items() if limit is not None and lag > limit}
     if late:
         first, lag = next(iter(late.items()))
-        more = f", and {human.plural(len(late) - 1, 'other group')}" if len(late) > 1 else ""
+        more = f", and {units.plural(len(late) - 1, 'other group')}" if len(late) > 1 else ""
         raise Failure(f"{first} is {lag:,} records behind, more than {limit:,}{more}")
     return 0
 

@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from ottla.cli import human
+from ottla.cli import units
 from ottla.cli.connect import add_connection_arguments, open_admin
 from ottla.cli.names import missing
 from ottla.cli.output import Column, Output, add_output_arguments, number
@@ -85,7 +85,7 @@ def _reset(options: argparse.Namespace) -> int:
             admin.alter_group_offsets(group, {p: GroupOffset(offset) for p, offset in plan.items()})
     _tell(output, group, plan, wanted, places, executed=options.execute)
     if moment_ms is not None:
-        output.note(f"First records at or after {human.moment_utc(moment_ms)}; latest where there is none.")
+        output.note(f"First records at or after {units.moment_utc(moment_ms)}; latest where there is none.")
     if not options.execute:
         output.note("Nothing was changed: --execute does it.")
         if members:
@@ -120,14 +120,14 @@ def _group_of(options: argparse.Namespace) -> str:
 
 def _moment_of(options: argparse.Namespace) -> int | None:
     if options.to_datetime:
-        from ottla.cli.where import parse_moment
+        from ottla.cli.offsets import parse_moment
 
         text = options.to_datetime
         return parse_moment(text.removeprefix("now") if text.startswith("now-") else text)
     if not options.by_duration:
         return None
     try:
-        return time.time_ns() // 1_000_000 - human.parse_duration(options.by_duration)
+        return time.time_ns() // 1_000_000 - units.parse_duration(options.by_duration)
     except ValueError as error:
         raise Failure(str(error), exit_code=2) from error
 
@@ -169,7 +169,7 @@ def _members(admin: "Admin", group: str, output: Output) -> int:
 
 def _active(group: str, members: int) -> tuple[str, str]:
     return (
-        f"{group} has {human.plural(members, 'member')}: offsets can be reset only while nobody reads",
+        f"{group} has {units.plural(members, 'member')}: offsets can be reset only while nobody reads",
         f"Stop its consumers first; `ottla group describe {group}` shows who they are.",
     )
 
@@ -191,7 +191,7 @@ def _scope(
             raise Failure(*missing(name, counts, "topic"))
         for number_text in numbers.split(",") if numbers else map(str, range(counts[name])):
             if not number_text.strip().isdecimal() or int(number_text) >= counts[name]:
-                raise Failure(f"{name} has {human.plural(counts[name], 'partition')}, and no {number_text!r}")
+                raise Failure(f"{name} has {units.plural(counts[name], 'partition')}, and no {number_text!r}")
             chosen[TopicPartition(name, int(number_text))] = None
     return sorted(chosen)
 

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ottla.cli import human
+from ottla.cli import units
 from ottla.cli.output import add_output_arguments
 from ottla.cli.parsing import Verb, add_verbs, run_verb
 from ottla.cli.progress import Progress, output_is_a_file
@@ -141,7 +141,7 @@ class _Dump:
 
     def _depth(self, found: Found) -> Depth:
         from ottla.cli.dump.files import topic_of
-        from ottla.cli.dump.meaning import TOPICS, meaning_for
+        from ottla.cli.dump.record_text import TOPICS, meaning_for
         from ottla.cli.dump.segment import Depth
 
         kind = self._options.kind
@@ -166,9 +166,9 @@ class _Dump:
         """Print the totals of a check, of which an interrupt may have left files out; returns the exit code."""
         if self._options.verify and not self._options.json:
             found = f"{self._damaged:,} damaged places" if self._damaged != 1 else "1 damaged place"
-            text = f"{human.plural(self._files, 'file')}, {found if self._damaged else 'nothing damaged'}"
+            text = f"{units.plural(self._files, 'file')}, {found if self._damaged else 'nothing damaged'}"
             if interrupted_of is not None:
-                text += f" (interrupted: {human.plural(interrupted_of - self._files, 'file')} not checked)"
+                text += f" (interrupted: {units.plural(interrupted_of - self._files, 'file')} not checked)"
             good = not self._damaged and interrupted_of is None
             self._write((self._style.green if good else self._style.red)(text) + "\n")
         return 1 if self._damaged and self._options.verify else 0

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, NamedTuple, TextIO
 
-from ottla.cli import human
+from ottla.cli import units
 from ottla.cli.progress import Progress
 from ottla.cli.terminal import Style, terminal_columns
 
@@ -48,17 +48,17 @@ class Column(NamedTuple):
 
 def number(key: str, heading: str | None = None) -> Column:
     """A column of whole numbers: `1,234`."""
-    return Column(key, heading, human.count, right=True)
+    return Column(key, heading, units.count, right=True)
 
 
 def size(key: str, heading: str | None = None) -> Column:
     """A column of bytes: `1.4 MiB`."""
-    return Column(key, heading, human.size, right=True)
+    return Column(key, heading, units.size, right=True)
 
 
 def moment(key: str, heading: str | None = None) -> Column:
     """A column of milliseconds since the epoch."""
-    return Column(key, heading, human.moment)
+    return Column(key, heading, units.moment)
 
 
 def plain(value: object) -> str:

@@ -22,7 +22,7 @@ from ottla.cli.progress import Progress
 from ottla.cli.terminal import Failure, Style
 
 if TYPE_CHECKING:
-    from ottla.cli.formats.reading import BadRecord, NewRecord
+    from ottla.cli.formats.record_reader import BadRecord, NewRecord
     from ottla.clients import Producer
 
 EXAMPLES = r"""
@@ -210,7 +210,7 @@ class _Defaults:
     """What the options say about every record."""
 
     def __init__(self, options: argparse.Namespace) -> None:
-        from ottla.cli.where import parse_moment
+        from ottla.cli.offsets import parse_moment
 
         self.key = None if options.key is None else os.fsencode(options.key)
         self.timestamp = parse_moment(options.timestamp) if options.timestamp else None
@@ -246,7 +246,7 @@ class _Sending:
 
     def all(self, records: Iterator[Numbered], rate: float | None, bar: Progress) -> None:
         """Send them; those that fail are told to the deliveries. Raises ClientError where going on makes no sense."""
-        from ottla.cli.formats.reading import BadRecord
+        from ottla.cli.formats.record_reader import BadRecord
 
         started_s = time.monotonic()
         deliveries = self._deliveries
@@ -266,7 +266,7 @@ class _Sending:
 
     def lines(self, inputs: Inputs, bar: Progress) -> None:
         """Send each line as a value: as `all`, for what most people do, and quicker."""
-        from ottla.cli.formats.reading import NewRecord
+        from ottla.cli.formats.record_reader import NewRecord
         from ottla.clients.errors import ClientError
 
         send, add, topic, key = self._producer.send, self._deliveries.add, self._topic, self._defaults.key
@@ -326,7 +326,7 @@ class _Sending:
 
 def _records(options: argparse.Namespace, inputs: Inputs) -> Iterator[Numbered]:
     """The records of the input, each with where it is from. Raises Failure for options that contradict."""
-    from ottla.cli.formats.reading import NewRecord, Template
+    from ottla.cli.formats.record_reader import NewRecord, Template
     from ottla.cli.formats.template import FormatError, parse_format
 
     as_json = options.json or options.json_value
@@ -357,7 +357,7 @@ def _records(options: argparse.Namespace, inputs: Inputs) -> Iterator[Numbered]:
 
 def _from_files(options: argparse.Namespace, inputs: Inputs, template: object) -> Iterator[Numbered]:
     from ottla.cli.formats.json_lines import read_lines
-    from ottla.cli.formats.reading import Template, read_records
+    from ottla.cli.formats.record_reader import Template, read_records
 
     for path in inputs.paths:
         prefix = "" if path == "-" else f"{path}: "
@@ -374,7 +374,7 @@ def _from_files(options: argparse.Namespace, inputs: Inputs, template: object) -
 
 
 def _whole_files(inputs: Inputs) -> Iterator[Numbered]:
-    from ottla.cli.formats.reading import NewRecord
+    from ottla.cli.formats.record_reader import NewRecord
 
     for number, path in enumerate(inputs.paths, 1):
         with inputs.open(path) as stream:

@@ -13,7 +13,7 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-from ottla.cli import human
+from ottla.cli import units
 from ottla.cli.terminal import Style, terminal_columns
 
 _FIRST_S = 0.3  # shorter work shows no progress
@@ -116,8 +116,8 @@ class Progress:
         """The parts of the line, the most important first."""
         rate, size_rate = self._rates(now_s)
         if self._unit == "B":
-            of = f" of {human.size(self._total)}" if self._total else ""
-            texts, rates = [f"{human.size(self._count)}{of}"], [f"{human.size(int(rate))}/s"]
+            of = f" of {units.size(self._total)}" if self._total else ""
+            texts, rates = [f"{units.size(self._count)}{of}"], [f"{units.size(int(rate))}/s"]
         else:
             of = f" of {self._total:,}" if self._total and self._reached is None else ""
             texts, rates = [f"{self._count:,}{of} {self._unit}"], [f"{rate:,.0f}/s"]
@@ -125,8 +125,8 @@ class Progress:
             texts.insert(0, f"{share:4.0%}")
         if share and share < 1:
             left_s = (now_s - self._start_s) * (1 - share) / share
-            rates.insert(0, f"{human.duration(round(left_s) * 1000) if left_s >= 1 else '1 s'} left")
-        sizes = [human.size(self._size), f"{human.size(int(size_rate))}/s"] if self._size else []
+            rates.insert(0, f"{units.duration(round(left_s) * 1000) if left_s >= 1 else '1 s'} left")
+        sizes = [units.size(self._size), f"{units.size(int(size_rate))}/s"] if self._size else []
         return [*texts, *rates, *sizes]
 
     def _rates(self, now_s: float) -> tuple[float, float]:

@@ -5,7 +5,7 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from ottla.cli import human, topic_describe, values
+from ottla.cli import topic_describe, units, values
 from ottla.cli.connect import add_connection_arguments, open_admin
 from ottla.cli.names import add_name_arguments, choose, confirmed, enumerated, names_of
 from ottla.cli.output import Column, Output, add_output_arguments, number, size
@@ -164,8 +164,8 @@ def _tell_created(output: Output, created: Iterable[Any], *, dry_run: bool) -> N
     for topic in created:
         shape = ""
         if topic.partitions > 0:
-            shape = f" with {human.plural(topic.partitions, 'partition')}, "
-            shape += human.plural(topic.replication_factor, "replica") + " each"
+            shape = f" with {units.plural(topic.partitions, 'partition')}, "
+            shape += units.plural(topic.replication_factor, "replica") + " each"
         row = {
             "topic": topic.name,
             "created": not dry_run,
@@ -305,7 +305,7 @@ def _grow(admin: "Admin", output: Output, wanted: Mapping[str, int], *, dry_run:
     for name, count in wanted.items():
         if count < before.get(name, 0):
             raise Failure(
-                f"{name} has {human.plural(before[name], 'partition')}, which cannot become {count}",
+                f"{name} has {units.plural(before[name], 'partition')}, which cannot become {count}",
                 "Partitions can only be added: a topic with fewer is a new topic.",
             )
     more = {name: count for name, count in wanted.items() if count != before.get(name)}
@@ -317,7 +317,7 @@ def _grow(admin: "Admin", output: Output, wanted: Mapping[str, int], *, dry_run:
             output.done(f"{name}: has {count} already", {**row, "changed": False})
         else:
             verb = "would have" if dry_run else "has"
-            text = f"{name}: {verb} {human.plural(count, 'partition')} now, {before.get(name)} before"
+            text = f"{name}: {verb} {units.plural(count, 'partition')} now, {before.get(name)} before"
             output.done(text.replace(" now,", ",") if dry_run else output.style.green(text), row)
 
 
@@ -346,7 +346,7 @@ def _delete(options: argparse.Namespace) -> int:
                 output.done(f"{name}: would be deleted", {"topic": name, "deleted": False})
             return 0
         if names and not options.yes:
-            what = human.plural(len(names), "topic")
+            what = units.plural(len(names), "topic")
             if not confirmed(f"Delete {what} with all records: {enumerated(names)}?", yes=False):
                 raise Failure("nothing was deleted", "--yes deletes without a question.")
         if not names:

@@ -7,7 +7,7 @@ import argparse
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from ottla.cli import human, values
+from ottla.cli import units, values
 from ottla.cli.connect import add_connection_arguments, open_admin
 from ottla.cli.names import add_name_arguments, choose, names_of
 from ottla.cli.output import Column, Output, add_output_arguments, number, size
@@ -171,10 +171,10 @@ def facts_of(admin: "Admin", names: Sequence[str]) -> list[Facts]:
 def _show(output: Output, facts: Facts) -> None:
     summary, style = facts.summary(), output.style
     parts = [
-        human.plural(summary["partition_count"], "partition"),
-        human.plural(summary["replication_factor"], "replica") + " each",
-        f"{human.count(summary['records'])} records",
-        human.size(summary["size"]),
+        units.plural(summary["partition_count"], "partition"),
+        units.plural(summary["replication_factor"], "replica") + " each",
+        f"{units.count(summary['records'])} records",
+        units.size(summary["size"]),
     ]
     output.line(f"{style.bold(facts.topic.name)}  {', '.join(parts)}")
     output.line(
@@ -190,7 +190,7 @@ def _show(output: Output, facts: Facts) -> None:
         (summary["under_replicated"], "replicas out of sync"),
     ):
         if count:
-            output.line(style.yellow(f"{human.plural(count, 'partition')} with {text}"))
+            output.line(style.yellow(f"{units.plural(count, 'partition')} with {text}"))
     output.line()
     output.table(list(_columns(facts.partitions)), facts.partitions)
 

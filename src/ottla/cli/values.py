@@ -6,7 +6,7 @@ Settings in milliseconds take `7d`, `12h`, `30min`, `45s`, those in bytes `512Mi
 import re
 from collections.abc import Iterable
 
-from ottla.cli import human
+from ottla.cli import units
 from ottla.cli.terminal import Failure
 
 _BYTES = {"b": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30, "t": 1 << 40}
@@ -30,15 +30,15 @@ def broker_value(name: str, value: str) -> str:
     if amount is None:
         return value
     count, unit = float(amount[1]), amount[2].lower()
-    if is_time(name) and unit in human.UNITS_MS:
-        return str(round(count * human.UNITS_MS[unit]))
+    if is_time(name) and unit in units.UNITS_MS:
+        return str(round(count * units.UNITS_MS[unit]))
     if is_size(name):
         factor = _BYTES.get(unit.removesuffix("ib").removesuffix("b") or "b")
         if factor is not None:
             return str(round(count * factor))
     if is_time(name) or is_size(name):
-        units = "ms, s, min, h, d or w" if is_time(name) else "B, KiB, MiB, GiB or TiB"
-        raise Failure(f"{name}={value}: {amount[2]!r} is no unit of it", f"It may be {units}.", exit_code=2)
+        names = "ms, s, min, h, d or w" if is_time(name) else "B, KiB, MiB, GiB or TiB"
+        raise Failure(f"{name}={value}: {amount[2]!r} is not a unit of it", f"It may be {names}.", exit_code=2)
     return value
 
 
@@ -61,7 +61,7 @@ def explained(name: str, value: str | None) -> str:
     except ValueError:
         return value or '""'
     if is_time(name) and 1000 <= number < 1 << 62:
-        return f"{value} ({human.duration(number)})"
+        return f"{value} ({units.duration(number)})"
     if is_size(name) and 1024 <= number < 1 << 62:
-        return f"{value} ({human.size(number)})"
+        return f"{value} ({units.size(number)})"
     return value

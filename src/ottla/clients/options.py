@@ -275,12 +275,12 @@ def unknown_setting(name: str, rows: Iterable[Option]) -> str:
     """The error's text for a setting that is none of `rows`, with the one that is probably meant."""
     import difflib
 
-    from ottla.clients import elsewhere
+    from ottla.clients import foreign_settings
 
     by_name = _by_name(rows)
-    theirs = elsewhere.find(name)
+    theirs = foreign_settings.find(name)
     if theirs is not None:
-        return elsewhere.message(name, theirs, is_known=theirs.here.replace(".", "_") in by_name)
+        return foreign_settings.message(name, theirs, is_known=theirs.here.replace(".", "_") in by_name)
     close = difflib.get_close_matches(name.lower().replace(".", "_"), by_name, n=1, cutoff=0.6)
     if not close:
         return f"There is no setting {name!r}"

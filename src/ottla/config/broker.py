@@ -13,9 +13,9 @@ from ottla.common.errors import KafkaError
 from ottla.config.checks import connections_per_ip, violation
 from ottla.config.defaults import OTTLA_DEFAULTS
 from ottla.config.listeners import Listener, parse_address, parse_listener
-from ottla.config.reasons import reason
 from ottla.config.settings import BROKER_SETTINGS, TOPIC_SETTINGS, Setting, format_value, parse_value
 from ottla.config.synonyms import TOPIC_SYNONYMS
+from ottla.config.unsupported import reason
 from ottla.config.values import Value, trim
 
 DEFAULT_VALUES: dict[str, Value] = {name: setting.default for name, setting in BROKER_SETTINGS.items()} | {

@@ -4,9 +4,9 @@ import sys
 from collections.abc import Iterable
 
 from ottla.config.defaults import OTTLA_DEFAULTS
-from ottla.config.reasons import reason
 from ottla.config.settings import BROKER_SETTINGS, GROUP_SETTINGS, TOPIC_SETTINGS, Setting
 from ottla.config.synonyms import GROUP_SYNONYMS, TOPIC_SYNONYMS
+from ottla.config.unsupported import reason
 
 _INTRODUCTION = """\
 # Settings

@@ -19,8 +19,8 @@ from zlib import crc32
 from ottla.common.errors import ErrorCode, KafkaError
 from ottla.common.named import NamedTuple
 from ottla.log.index import CorruptIndexError
-from ottla.log.mending import mend
 from ottla.log.producers import CompletedTransaction, Marker, Producers, WrittenBatch, read_marker
+from ottla.log.repair import repair
 from ottla.log.segment import INT32_MAX, HarmedSegmentError, Segment, TornSegmentError
 from ottla.log.segmented import SegmentedLog, find_aborted
 from ottla.log.slices import FileSlice
@@ -284,7 +284,7 @@ class Log(SegmentedLog):
         end = self._bases[i + 1] if i + 1 < len(self._segments) else self.flushed_offset
         self._maxima.clear()
         try:
-            self._mend(segment, end)
+            self._repair_segment(segment, end)
             segment.rebuild_indices(self.config.index_interval_bytes)
             if not segment.has_sound_txn_index():
                 segment.txn_index.rewrite(self._aborted_in(i))
@@ -306,7 +306,7 @@ class Log(SegmentedLog):
                 i += 1
         return i
 
-    def _mend(self, segment: Segment, end_offset: int) -> None:
+    def _repair_segment(self, segment: Segment, end_offset: int) -> None:
         """Make a segment a row of batches again, up to the first place where that cannot be."""
         gapless = not self.config.compacts and segment.base_offset >= self.cleaned_to
         expected = segment.base_offset
@@ -324,7 +324,7 @@ class Log(SegmentedLog):
                 logger.debug("Segment %s has no batch at position %d", segment.path(), position)
             if position >= segment.size:
                 return
-            stop = mend(segment, position, expected, end_offset, ends=segment.sealed)
+            stop = repair(segment, position, expected, end_offset, ends=segment.sealed)
             if stop is None:
                 return
             expected = read_header(segment.read(position, position + HEADER_SIZE)).next_offset

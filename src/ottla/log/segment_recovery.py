@@ -6,8 +6,8 @@ was on disk for certain before the crash.
 
 from ottla.common.errors import KafkaError
 from ottla.log.epochs import LeaderEpochs
-from ottla.log.mending import mend
 from ottla.log.producers import CompletedTransaction, Producers
+from ottla.log.repair import repair
 from ottla.log.segment import SCAN_CHUNK, Segment
 from ottla.log.txn_index import AbortedTransaction
 from ottla.records import HEADER_SIZE, read_header
@@ -50,7 +50,7 @@ class SegmentRecovery:
             # A crash harms only what was not synced: other harm costs what it touches, and nothing behind it.
             if expected >= self.synced or self.good_bytes >= segment.size:
                 break
-            stop = mend(segment, self.good_bytes, expected, self.synced, ends=self.sealed)
+            stop = repair(segment, self.good_bytes, expected, self.synced, ends=self.sealed)
             if stop is None:
                 break
             expected = self._pass_over(stop)

@@ -101,7 +101,7 @@ class SourceCluster:
         there = self._partitions()
         missing = self._missing(set(there)) if all_named else []
         if missing:
-            raise ClusterError(f"{self._servers} has no {', '.join(missing)}; create it first, or mend the option")
+            raise ClusterError(f"{self._servers} has no {', '.join(missing)}; create it first, or fix the option")
         return there
 
     def _missing(self, there: set[TopicPartition]) -> list[str]:

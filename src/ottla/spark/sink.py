@@ -85,7 +85,7 @@ class _Writer:
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> Written:
         """Write the rows of one task; all are acknowledged when it returns. Raises WriteFailed."""
-        from ottla.spark.writing import write_task
+        from ottla.spark.batch_writer import write_task
 
         return write_task(self.plan, iterator)
 

@@ -190,7 +190,7 @@ def _read(partition: InputPartition, options: SourceOptions) -> Iterator[pa.Reco
     """The records of a task's range. Without records there is no batch: Spark asks for none."""
     if not isinstance(partition, RangePartition):  # what Spark makes of a plan without ranges
         return iter(())
-    from ottla.spark.reading import read_ranges
+    from ottla.spark.range_reader import read_ranges
 
     client = dict(options.client)
     if options.poll_timeout_ms is not None:

@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 
 from ottla.cli.formats.escaping import NotEscaped, escaped, escaped_text, for_terminal, unescaped
 from ottla.cli.formats.json_lines import read_lines, write_lines
-from ottla.cli.formats.reading import BadRecord, NewRecord, Template, read_records
+from ottla.cli.formats.record_reader import BadRecord, NewRecord, Template, read_records
+from ottla.cli.formats.record_writer import Writer, iso
 from ottla.cli.formats.template import FormatError, parse
-from ottla.cli.formats.writing import Writer, iso
 from ottla.clients.consumer.record import Record, make_record
 
 names = st.text(st.characters(codec="utf-8"), max_size=8)

@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 
 from ottla.config import BROKER_SETTINGS, GROUP_SETTINGS, TOPIC_SETTINGS, Setting
-from ottla.config.reasons import reason
 from ottla.config.synonyms import GROUP_SYNONYMS, TOPIC_SYNONYMS
+from ottla.config.unsupported import reason
 from ottla.log import LogConfig
 
 ROOT = Path(__file__).parents[3]

@@ -21,7 +21,7 @@ from ottla.broker.handlers import (
     offset_fetch,
     sync_group,
 )
-from ottla.broker.parts import MOST_ROWS
+from ottla.broker.request_batches import MOST_ROWS
 from ottla.broker.work import Worker
 from ottla.common.completion import Completion
 from ottla.common.errors import ErrorCode, KafkaError

@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ottla.broker import loggers
-from ottla.broker.altering import sort_out
+from ottla.broker.config_alteration import sort_out
 from ottla.common.errors import ErrorCode, KafkaError
 from ottla.common.slices import Slices, result_of
 from ottla.metadata.image import BROKER_LOGGER

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ottla.broker.parts import MOST_ROWS
+from ottla.broker.request_batches import MOST_ROWS
 from ottla.common.completion import Completion
 from ottla.common.slices import Slices, result_of
 from ottla.protocol.messages.leave_group import LeaveGroupRequest, LeaveGroupResponse

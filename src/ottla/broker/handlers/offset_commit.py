@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
-from ottla.broker.parts import in_parts
+from ottla.broker.request_batches import in_parts
 from ottla.common.completion import Completion
 from ottla.common.errors import ErrorCode
 from ottla.common.ids import Uuid

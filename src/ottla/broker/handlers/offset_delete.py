@@ -8,7 +8,7 @@ from __future__ import annotations
 from itertools import chain
 from typing import TYPE_CHECKING
 
-from ottla.broker.parts import in_parts
+from ottla.broker.request_batches import in_parts
 from ottla.common.errors import ErrorCode
 from ottla.common.slices import Slices, result_of
 from ottla.protocol.messages.offset_delete import (

@@ -12,7 +12,7 @@ from itertools import chain
 from typing import TYPE_CHECKING, cast
 
 from ottla.broker.answers import check_answer_size
-from ottla.broker.parts import MOST_ROWS, in_parts
+from ottla.broker.request_batches import MOST_ROWS, in_parts
 from ottla.common.errors import ErrorCode
 from ottla.common.slices import Slices, result_of
 from ottla.coordinators.group import FetchOffsets

@@ -6,10 +6,10 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from ottla.cli import human
+from ottla.cli import units
 from ottla.cli.dump.rows import Row
 from ottla.cli.formats.escaping import escaped_text, for_terminal
-from ottla.cli.formats.writing import header_text
+from ottla.cli.formats.record_writer import header_text
 from ottla.cli.terminal import Style
 
 _BATCH_HEAD = (
@@ -70,8 +70,8 @@ class Printer:
         first, last = f["base_offset"], f["last_offset"]
         offsets = f"{first}-{last}" if last != first else str(first)
         line = (
-            f"{f['position']:>10}  {offsets:<17}  {f['records']:>7}  {human.size(f['size']):>9}  {f['codec']:<6}  "
-            f"{human.moment(f['max_timestamp']):<23}  {f['leader_epoch']:>5}"
+            f"{f['position']:>10}  {offsets:<17}  {f['records']:>7}  {units.size(f['size']):>9}  {f['codec']:<6}  "
+            f"{units.moment(f['max_timestamp']):<23}  {f['leader_epoch']:>5}"
         )
         if f["producer_id"] >= 0:
             line += f"  producer {f['producer_id']}/{f['producer_epoch']}"
@@ -79,14 +79,14 @@ class Printer:
                 line += f" seq {f['base_sequence']}-{f['last_sequence']}"
         flags = [name for name in ("transactional", "control") if f[name]]
         flags += ["append time"] if f["timestamp_type"] == "append" else []
-        flags += [f"delete horizon {human.moment(f['delete_horizon'])}"] if f["delete_horizon"] is not None else []
+        flags += [f"delete horizon {units.moment(f['delete_horizon'])}"] if f["delete_horizon"] is not None else []
         return f"  {line}  {', '.join(flags)}".rstrip()
 
     def _entry(self, fields: Mapping[str, Any]) -> str:
         return f"  {''.join(_cell(name, _value(name, value)) for name, value in fields.items()).rstrip()}"
 
     def _record(self, f: Mapping[str, Any]) -> str:
-        start = self._style.dim(f"{f['offset']:>14}  {human.moment(f['timestamp'])}")
+        start = self._style.dim(f"{f['offset']:>14}  {units.moment(f['timestamp'])}")
         meaning = f.get("meaning")
         if meaning is not None:
             return f"  {start}  {for_terminal(_meaning(meaning))}"
@@ -101,12 +101,12 @@ class Printer:
 
     def _end(self, f: Mapping[str, Any]) -> str:
         if "batches" in f:
-            text = f"{human.plural(f['batches'], 'batch', 'batches')}, {human.plural(f['records'], 'record')}"
-            text += f", {human.size(f['size'])}"
+            text = f"{units.plural(f['batches'], 'batch', 'batches')}, {units.plural(f['records'], 'record')}"
+            text += f", {units.size(f['size'])}"
             if f["batches"]:
                 text += f", offsets {f['first_offset']} to {f['next_offset'] - 1}"
         else:
-            text = human.plural(f["entries"], "entry", "entries")
+            text = units.plural(f["entries"], "entry", "entries")
         return text
 
 
@@ -121,7 +121,7 @@ def _value(name: str, value: Any) -> str:
     if value is None:
         return "-"
     if name.endswith("timestamp"):
-        return f"{value} ({human.moment(value)})"
+        return f"{value} ({units.moment(value)})"
     return for_terminal(str(value))
 
 

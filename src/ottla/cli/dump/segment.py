@@ -195,7 +195,7 @@ def _record_fields(record: Record, header: BatchHeader, meaning: Meaning | None)
     if header.base_sequence >= 0:
         fields["sequence"] = (header.base_sequence + record.offset - header.base_offset) & 0x7FFFFFFF
     if meaning is not None or header.is_control:
-        from ottla.cli.dump.meaning import control_meaning
+        from ottla.cli.dump.record_text import control_meaning
 
         fields["meaning"] = control_meaning(record) if header.is_control else meaning and meaning(record)
     return fields

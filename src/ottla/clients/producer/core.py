@@ -43,11 +43,11 @@ from ottla.clients.producer.events import (
     Wake,
 )
 from ottla.clients.producer.in_flight import InFlight
-from ottla.clients.producer.metadata_wish import FOREVER_MS, MetadataWish, View
-from ottla.clients.producer.obstacles import expired_after, obstacle, refusal
+from ottla.clients.producer.metadata_refresh import FOREVER_MS, MetadataWish, View
 from ottla.clients.producer.partition import PartitionQueue
 from ottla.clients.producer.partitioner import Choice
 from ottla.clients.producer.producer_id import NO_ID, ProducerIdWish
+from ottla.clients.producer.send_errors import expired_after, obstacle, refusal
 from ottla.clients.producer.settings import ProducerSettings
 from ottla.clients.producer.shell import Shell
 from ottla.clients.producer.splitting import in_place_of, split, too_large

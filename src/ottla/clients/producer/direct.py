@@ -36,8 +36,8 @@ from ottla.protocol.messages.produce import ProduceRequest, ProduceResponse
 from ottla.protocol.wire import DecodeError
 
 if TYPE_CHECKING:
-    from ottla.clients.producer.alarm import Alarm
     from ottla.clients.producer.sender import Sender
+    from ottla.clients.producer.timer import Alarm
 
 logger = logging.getLogger("ottla.clients.producer")
 
@@ -297,7 +297,7 @@ class Direct:
     def _watch(self) -> None:
         linger_ms = self._sender.settings.linger_ms
         if self._alarm is None and linger_ms >= 1:
-            from ottla.clients.producer.alarm import Alarm
+            from ottla.clients.producer.timer import Alarm
 
             try:
                 alarm = Alarm(self._driver.loop, linger_ms, self._ring)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ottla.clients.producer.metadata_wish import FOREVER_MS
+from ottla.clients.producer.metadata_refresh import FOREVER_MS
 
 NO_ID = -1
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ottla.clients.producer.batch import TopicQueues
-from ottla.clients.producer.metadata_wish import View
+from ottla.clients.producer.metadata_refresh import View
 from ottla.clients.producer.partition import FITS, PartitionQueue
 from ottla.common.ids import ZERO_UUID
 

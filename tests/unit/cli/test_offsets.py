@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from ottla.cli.follow import newest
-from ottla.cli.formats.people import LONGEST, PeopleWriter
+from ottla.cli.formats.pretty import LONGEST, PrettyWriter
+from ottla.cli.offsets import Where, parse_moment, parse_partitions, parse_where
 from ottla.cli.terminal import Failure, Style
-from ottla.cli.where import Where, parse_moment, parse_partitions, parse_where
 from ottla.clients.consumer.record import make_record
 
 NOW = 1_769_860_800_000
@@ -71,7 +71,7 @@ def test_the_newest_of_all_partitions_keep_the_order_of_each() -> None:
 
 
 def test_people_see_where_a_record_is_and_nothing_that_plays_with_their_terminal() -> None:
-    writer = PeopleWriter(Style(coloured=False), with_topic=True)
+    writer = PrettyWriter(Style(coloured=False), with_topic=True)
     odd = make_record("orders", 0, 7, -1, b"\x1b]0;title\x07", b"a\tb\\c", [("h", b"x"), ("n", None)])
     assert writer.lines([odd]) == "orders:0:7  -  \\x1b]0;title\\x07  a\\tb\\c  [h=x, n]\n"
     empty = make_record("orders", 0, 8, -1, b"", None, [])

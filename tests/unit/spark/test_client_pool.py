@@ -7,7 +7,7 @@ from collections.abc import Mapping
 import pytest
 
 from ottla.clients.errors import RequestTimedOut
-from ottla.spark.kept import Kept
+from ottla.spark.client_pool import Kept
 
 
 class Stubborn:

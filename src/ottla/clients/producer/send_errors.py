@@ -11,7 +11,7 @@ from ottla.clients.errors import (
     error_for,
 )
 from ottla.clients.producer.batch import Batch
-from ottla.clients.producer.metadata_wish import MetadataWish
+from ottla.clients.producer.metadata_refresh import MetadataWish
 from ottla.common.errors import ErrorCode
 
 

@@ -25,7 +25,7 @@ _DELTA = Struct(">i")
 _CHUNK = 1 << 20
 
 
-def mend(segment: "Segment", position: int, expected: int, end_offset: int, *, ends: bool) -> int | None:
+def repair(segment: "Segment", position: int, expected: int, end_offset: int, *, ends: bool) -> int | None:
     """Make one batch of what is between `position`, where offset `expected` should begin, and the next sound batch.
 
     Only if that one begins below `end_offset`; without one up to the end of the file, if `ends` says that the segment

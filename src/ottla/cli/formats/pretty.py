@@ -7,15 +7,15 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from ottla.cli import human
+from ottla.cli import units
 from ottla.cli.formats.escaping import escaped_text
-from ottla.cli.formats.writing import Readable, header_text
+from ottla.cli.formats.record_writer import Readable, header_text
 from ottla.cli.terminal import Style
 
 LONGEST = 1000
 
 
-class PeopleWriter:
+class PrettyWriter:
     """Writes records for a person; `with_topic` where there are several topics."""
 
     def __init__(self, style: Style, *, with_topic: bool) -> None:
@@ -35,7 +35,7 @@ class PeopleWriter:
 
     def _line(self, place: str, record: Readable) -> str:
         style = self._style
-        words = [style.dim(f"{place:<{self._width}}  {human.moment(record.timestamp)}")]
+        words = [style.dim(f"{place:<{self._width}}  {units.moment(record.timestamp)}")]
         if record.key is not None:
             words.append(style.green(_shown(record.key)) or style.dim('""'))
         words.append(style.dim("null") if record.value is None else _shown(record.value) or style.dim('""'))
@@ -54,5 +54,5 @@ def _shown(data: bytes) -> str:
 
 def _cut(text: str, left_out: int) -> str:
     if left_out or len(text) > LONGEST:
-        return f"{text[:LONGEST]}… and {human.size(left_out or len(text) - LONGEST)} more"
+        return f"{text[:LONGEST]}… and {units.size(left_out or len(text) - LONGEST)} more"
     return text

@@ -1,7 +1,7 @@
 """Answers kept in bytes: found again in the same image, gone with the next one, bounded."""
 
-from ottla.broker import kept_answers
-from ottla.broker.kept_answers import KeptAnswers
+from ottla.broker import response_cache
+from ottla.broker.response_cache import ResponseCache
 from ottla.metadata.image import MetadataImage
 from ottla.protocol.frames import Encoded, RequestHeader, encode_response
 from ottla.protocol.messages.metadata import MetadataResponse
@@ -11,7 +11,7 @@ ANSWER = Encoded(MetadataResponse(cluster_id="c"), VERSION)
 
 
 def test_the_same_question_gets_the_same_bytes() -> None:
-    kept, image = KeptAnswers(), MetadataImage()
+    kept, image = ResponseCache(), MetadataImage()
     assert kept.get(image, "all") is None
     kept.keep(image, "all", ANSWER)
     assert kept.get(image, "all") is ANSWER
@@ -19,7 +19,7 @@ def test_the_same_question_gets_the_same_bytes() -> None:
 
 
 def test_no_answer_outlives_its_image() -> None:
-    kept, old, new = KeptAnswers(), MetadataImage(), MetadataImage()
+    kept, old, new = ResponseCache(), MetadataImage(), MetadataImage()
     kept.keep(old, "all", ANSWER)
     assert kept.get(new, "all") is None
     kept.keep(new, "one", ANSWER)
@@ -28,11 +28,11 @@ def test_no_answer_outlives_its_image() -> None:
 
 
 def test_many_different_questions_do_not_fill_the_memory() -> None:
-    kept, image = KeptAnswers(), MetadataImage()
-    for number in range(3 * kept_answers.MOST_ANSWERS):
+    kept, image = ResponseCache(), MetadataImage()
+    for number in range(3 * response_cache.MOST_ANSWERS):
         kept.keep(image, number, ANSWER)
-        assert len(kept) <= kept_answers.MOST_ANSWERS
-    assert kept.get(image, 3 * kept_answers.MOST_ANSWERS - 1) is ANSWER
+        assert len(kept) <= response_cache.MOST_ANSWERS
+    assert kept.get(image, 3 * response_cache.MOST_ANSWERS - 1) is ANSWER
 
 
 def test_a_kept_answer_is_framed_as_the_response_is() -> None:

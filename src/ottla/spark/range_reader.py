@@ -19,7 +19,7 @@ from ottla.clients.consumer.arrow import binary_array, headers_array
 from ottla.clients.consumer.ranges import RangeReader, RangeSink, RecordsLost
 from ottla.clients.errors import CorruptRecords
 from ottla.records.column_kernels import repeat_texts
-from ottla.spark.kept import Kept
+from ottla.spark.client_pool import Kept
 
 if TYPE_CHECKING:
     from ottla.spark.offsets import OffsetRange

@@ -12,7 +12,7 @@ from pyspark.taskcontext import TaskContext
 
 from ottla.clients.errors import ClientError
 from ottla.clients.producer import Producer
-from ottla.spark.kept import Kept
+from ottla.spark.client_pool import Kept
 from ottla.spark.sink import Plan, SinkError, WriteFailed, Written
 from ottla.spark.workers import settle
 

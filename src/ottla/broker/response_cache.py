@@ -17,7 +17,7 @@ MOST_ANSWERS = 256
 MOST_BYTES = 16 * 1024 * 1024
 
 
-class KeptAnswers:
+class ResponseCache:
     """Answers by what was asked, of one image."""
 
     def __init__(self) -> None:

@@ -14,8 +14,8 @@ from datetime import datetime
 from typing import BinaryIO, NamedTuple
 
 from ottla.cli.formats.escaping import NULL, NotEscaped, unescaped
+from ottla.cli.formats.record_writer import delimiter_character, number_layout
 from ottla.cli.formats.template import Field, FormatError, Part
-from ottla.cli.formats.writing import delimiter_character, number_layout
 
 MAX_RECORD = 256 << 20
 """No record is longer; a delimiter that does not come is looked for no further."""
