@@ -14,7 +14,7 @@ from ottla.clients import Admin, Consumer, Producer, TopicPartition
 from ottla.protocol.messages.delete_topics import DeleteTopicsRequest
 from ottla.testing.running import ThreadBroker
 from tests.clients.wire import Connection, string
-from tests.storage.whole_node import NodeOnDisk
+from tests.simulation.world.broker import NodeOnDisk
 from tests.unit.broker.room import HastyFiles, batch
 
 DAYS_MS = 24 * 3600 * 1000

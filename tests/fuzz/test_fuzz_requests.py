@@ -18,7 +18,7 @@ from ottla.common.completion import Completion
 from ottla.common.errors import KafkaError
 from ottla.protocol.wire import DecodeError
 from tests.fuzz.mutation import Requests, served
-from tests.storage.whole_node import NodeOnDisk
+from tests.simulation.world.broker import NodeOnDisk
 from tests.unit.broker.room import Connection, HastyFiles, batch
 
 MINUTES = float(os.environ.get("OTTLA_FUZZ_MINUTES", "0"))

@@ -24,7 +24,7 @@ from ottla.protocol import frames, registry
 from ottla.protocol.wire import DecodeError
 from tests.fuzz.mutation import Requests, served
 from tests.fuzz.recorded import Recorded, World, adapted, corpus, shuffled
-from tests.storage.whole_node import NodeOnDisk
+from tests.simulation.world.broker import NodeOnDisk
 from tests.unit.broker.room import Connection, HastyFiles, batch
 
 SECONDS = float(os.environ.get("OTTLA_FUZZ_MINUTES", "0")) * 60

@@ -17,7 +17,7 @@ from ottla.common.ids import ZERO_UUID, TopicPartition, Uuid
 from ottla.log import Log, LogConfig, LogManager
 from ottla.log.cleaner import Cleaner
 from ottla.records import decode_batch, encode_batch, iter_batches
-from tests.storage.disk import Crash, SimulatedDisk
+from tests.simulation.world.disk import Crash, SimulatedDisk
 from tests.storage.helpers import ManualClock, append
 from tests.storage.test_cleaner import Here
 

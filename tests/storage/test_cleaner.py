@@ -11,7 +11,7 @@ from ottla.log.checkpoints import CLEANER_OFFSETS, COPIES, read_offsets, write_o
 from ottla.log.cleaner import Cleaner
 from ottla.log.cleaning import CleanJob, CleanResult, clean
 from ottla.records import decode_batch, encode_end_transaction_marker, iter_batches
-from tests.storage.disk import Crash, SimulatedDisk
+from tests.simulation.world.disk import Crash, SimulatedDisk
 from tests.storage.helpers import START, TOPIC_ID, TP, ManualClock, append, batch, open_at
 
 DAY = 24 * 3_600_000

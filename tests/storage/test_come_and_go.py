@@ -26,8 +26,8 @@ from ottla.protocol.messages.incremental_alter_configs import (
     IncrementalAlterConfigsRequest,
 )
 from ottla.protocol.messages.init_producer_id import InitProducerIdRequest
-from tests.storage.disk import Crash, SimulatedDisk
-from tests.storage.whole_node import NodeOnDisk
+from tests.simulation.world.broker import NodeOnDisk
+from tests.simulation.world.disk import Crash, SimulatedDisk
 from tests.unit.broker.room import batch
 
 SEEDS = int(os.environ.get("OTTLA_POWER_CUTS", "10"))

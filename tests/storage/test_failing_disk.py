@@ -23,7 +23,7 @@ from ottla.protocol.messages.offset_commit import (
     OffsetCommitRequestTopic,
 )
 from ottla.records import Buffer
-from tests.storage.whole_node import NodeOnDisk
+from tests.simulation.world.broker import NodeOnDisk
 from tests.unit.broker.room import batch
 
 STORAGE_ERROR = 56

@@ -29,8 +29,8 @@ from ottla.protocol.messages.incremental_alter_configs import (
     AlterConfigsResource,
     IncrementalAlterConfigsRequest,
 )
+from tests.simulation.world.broker import NodeOnDisk
 from tests.storage.test_cleaner import Here
-from tests.storage.whole_node import NodeOnDisk
 from tests.unit.broker.room import HastyFiles, batch
 
 CASES = int(os.environ.get("OTTLA_HARMED_BYTES", "2"))

@@ -15,9 +15,9 @@ from ottla.log.cleaner import Cleaner
 from ottla.log.cleaning import CleanJob, CleanResult, clean
 from ottla.protocol.messages.delete_records import DeleteRecordsPartition, DeleteRecordsRequest, DeleteRecordsTopic
 from ottla.protocol.messages.delete_topics import DeleteTopicsRequest
+from tests.simulation.world.broker import NodeOnDisk
 from tests.storage.helpers import START, TOPIC_ID, TP, ManualClock, append, batch, values
 from tests.storage.test_failing_disk import Broker
-from tests.storage.whole_node import NodeOnDisk
 from tests.unit.broker.room import batch as produced
 
 ANOTHER_ID = bytes(reversed(TOPIC_ID))

@@ -16,8 +16,8 @@ from ottla.protocol.messages.delete_records import (
     DeleteRecordsTopic,
 )
 from ottla.protocol.messages.delete_topics import DeleteTopicsRequest
-from tests.storage.disk import Crash, SimulatedDisk
-from tests.storage.whole_node import NodeOnDisk
+from tests.simulation.world.broker import NodeOnDisk
+from tests.simulation.world.disk import Crash, SimulatedDisk
 from tests.unit.broker.room import batch
 
 SEEDS = int(os.environ.get("OTTLA_POWER_CUTS", "12"))

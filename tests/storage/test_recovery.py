@@ -12,7 +12,7 @@ from ottla.common.errors import ErrorCode, KafkaError
 from ottla.log import Log, LogConfig
 from ottla.log.open_files import OpenFiles
 from ottla.records import read_header
-from tests.storage.disk import Crash, SimulatedDisk
+from tests.simulation.world.disk import Crash, SimulatedDisk
 from tests.storage.helpers import START, append, batch, open_at, records, values
 
 SMALL = LogConfig(segment_bytes=400, index_interval_bytes=64)

@@ -14,7 +14,7 @@ from ottla.protocol.messages.incremental_alter_configs import (
     AlterConfigsResource,
     IncrementalAlterConfigsRequest,
 )
-from tests.storage.whole_node import NodeOnDisk
+from tests.simulation.world.broker import NodeOnDisk
 
 TOPIC, BROKER = 2, 4
 CHANGES = {

@@ -18,9 +18,8 @@ from ottla.common.clock import SystemClock
 from ottla.config import BrokerConfig
 from ottla.log import Files
 from ottla.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
+from tests.simulation.world.broker import SETTINGS
 from tests.unit.broker.room import batch
-
-from .whole_node import SETTINGS
 
 WAIT_S = 10.0
 CHECKPOINTS = {

@@ -17,7 +17,7 @@ from ottla.common.errors import ErrorCode, KafkaError
 from ottla.log import LogConfig
 from ottla.log.open_files import OpenFiles
 from ottla.records import ProduceRules
-from tests.storage.disk import SimulatedDisk
+from tests.simulation.world.disk import SimulatedDisk
 from tests.storage.helpers import ManualClock, batch, open_at, values
 
 RULES = ProduceRules("t", 1 << 20, "producer", None, "CreateTime", 1 << 62, 1 << 62, compacted=False)

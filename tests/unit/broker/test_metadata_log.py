@@ -20,7 +20,7 @@ from ottla.log.files import Files
 from ottla.metadata.image import TOPIC, MetadataImage
 from ottla.protocol import metadata_records as m
 from ottla.records import Buffer, iter_batches
-from tests.storage.disk import SimulatedDisk
+from tests.simulation.world.disk import SimulatedDisk
 
 from .metadata_support import Thread, create, open_shell, register
 
