@@ -226,9 +226,9 @@ def test_a_partial_failure_is_a_group_and_a_client_error() -> None:
     assert "1 of 2 failed: a: a is there" in str(failure)
 
 
-def test_both_faces_have_the_same_methods_signatures_and_promises() -> None:
-    def public(face: type) -> dict[str, Any]:
-        return {name: member for name, member in vars(face).items() if not name.startswith("_")}
+def test_blocking_and_asyncio_admin_have_the_same_methods_signatures_and_docstrings() -> None:
+    def public(admin: type) -> dict[str, Any]:
+        return {name: member for name, member in vars(admin).items() if not name.startswith("_")}
 
     blocking, asynchronous = public(Admin), public(AsyncAdmin)
     assert list(blocking) == list(asynchronous)

@@ -96,10 +96,10 @@ def test_every_setting_has_a_type(name: str) -> None:
     assert {option.python_name for option in table} <= set(getattr(typed_settings, name).__annotations__)
 
 
-def test_type_checker_finds_misspelt_settings_and_infers_records(tmp_path: Path) -> None:
+def test_type_checker_finds_misspelt_settings_and_infers_results(tmp_path: Path) -> None:
     program = tmp_path / "program.py"
     program.write_text(
-        "from ottla.clients import Consumer, Producer, ProducerConfig\n"
+        "from ottla.clients import Admin, Consumer, Producer, ProducerConfig\n"
         "settings: ProducerConfig = {'bootstrap_servers': 'h:1', 'linger_ms': 2}\n"
         "Producer(**settings)\n"
         "Producer({'bootstrap.servers': 'h:1'}, acks=1, compression_type='lz4')\n"
@@ -115,14 +115,18 @@ def test_type_checker_finds_misspelt_settings_and_infers_records(tmp_path: Path)
         "producer = Producer[str, int](bootstrap_servers='h:1')\n"
         "producer.send('t', 1, key='a')\n"
         "producer.send('t', 'one', key='a')\n"
+        "Admin('h:1').create_topic('t', partition=3)\n"
+        "reveal_type(Admin('h:1').list_groups(timeout_s=3))\n"
     )
     command = [sys.executable, "-m", "mypy", "--strict", "--no-incremental", str(program)]
     said = subprocess.run(command, capture_output=True, text=True, timeout=300, cwd=tmp_path, check=False).stdout
     found = {int(line.split(":")[1]): line for line in said.splitlines() if line.startswith("program.py:")}
-    assert sorted(found) == [5, 6, 7, 10, 11, 13, 16], said
+    assert sorted(found) == [5, 6, 7, 10, 11, 13, 16, 17, 18], said
     assert '"str | None"' in found[10]
     assert '"int | None"' in found[11]
     assert '"bytes | None"' in found[13]
+    assert "partitions" in found[17]
+    assert '"list[ottla.clients.admin.model.GroupListing]"' in found[18]
 
 
 if __name__ == "__main__":

@@ -1,7 +1,8 @@
 """Admin: a cluster's topics, configuration, groups, offsets, brokers and access, as typed calls.
 
-Read `core` (how a call goes on: a core without I/O), then `topics`, `configs`, `groups`, `cluster`, `access` (what each
-method asks and reads), then `shell`, which carries it out for the two faces `asynchronous` and `blocking`.
+Read `core` first: the state of one call, without I/O. `topics`, `configs`, `groups`, `cluster` and `access` build the
+requests of each method and parse the responses. `shell` sends the requests. `asynchronous` is the asyncio API;
+`blocking` derives the blocking API from it, method by method.
 """
 
 from ottla.clients.admin.access_model import (

@@ -119,7 +119,7 @@ class AsyncAdmin:
         await self._shell.start(timeout_s)
 
     async def close(self) -> None:
-        """Close the connections; calls under way fail with Closed."""
+        """Close the connections; calls in progress fail with Closed."""
         await self._shell.close()
 
     async def __aenter__(self) -> Self:
