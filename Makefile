@@ -30,6 +30,9 @@ check: dev-environment ## Lint, formatting, types, import directions
 	@$(BIN)/mypy
 	@$(BIN)/lint-imports --no-logo
 
+metrics: dev-environment ## Files, lines, sizes of functions, nesting, parameters, broad excepts, tests per code line
+	@$(BIN)/python tools/metrics.py
+
 format: dev-environment ## Format the code
 	@$(BIN)/ruff format .
 	@$(BIN)/ruff check --fix .
