@@ -2,7 +2,7 @@
 
     python -m benchmarks [RACE ...] [--rounds N] [--quick]     also: brokers (as if none is named), clients, spark
     python -m benchmarks --quick --check                       fails if a ratio is worse than the last one kept
-    python -m benchmarks --json benchmarks/last.json --docs    keeps them, and writes docs/performance.md's tables
+    python -m benchmarks --json benchmarks/last.json --docs    keeps them, and writes the tables of the docs
     python -m benchmarks spark --json benchmarks/spark.json --docs    the same for those on Spark
 
 Each race warms both brokers up, then alternates them for some rounds and prints the median of each, with the ratio and,
@@ -81,7 +81,7 @@ def _arguments(names: list[str]) -> argparse.Namespace:
     parser.add_argument(
         "--docs",
         action="store_true",
-        help=f"write the tables of docs/performance.md from {results.LAST.name} and {results.SPARK.name}",
+        help=f"write the tables of docs/performance-races.md from {results.LAST.name} and {results.SPARK.name}",
     )
     parser.add_argument(
         "--check",

@@ -48,7 +48,11 @@ def test_the_table_goes_between_its_marks_and_a_missed_aim_is_bold(tmp_path: Pat
         {"seconds": 1.0, "broker CPU seconds": 1.0}, "kafka", {"seconds": 4.0, "broker CPU seconds": 8.0}
     )
     results.write(kept, {"start": rows}, {"cores": 2})
-    report.update(kept, page, tmp_path / "absent.json")
+    summary = tmp_path / "summary.md"
+    marks = [mark.replace("races", "summary of races") for mark in (report.BEGIN, report.END)]
+    summary.write_text("before\n" + "".join(marks))
+    report.update(kept, page, summary, tmp_path / "absent.json")
+    assert "| start to the first acknowledged record: seconds | 1 | 4 | 0.25 |" in summary.read_text()
     text = page.read_text()
     assert text.startswith("before\n")
     assert text.endswith("\nafter\n")
@@ -57,4 +61,4 @@ def test_the_table_goes_between_its_marks_and_a_missed_aim_is_bold(tmp_path: Pat
     assert "|  | broker CPU seconds | 1 | 8 | 0.125 |  |" in text
     page.write_text("no marks")
     with pytest.raises(ValueError, match="lacks"):
-        report.update(kept, page, tmp_path / "absent.json")
+        report.update(kept, page, summary, tmp_path / "absent.json")
