@@ -1,6 +1,6 @@
 """acks=all costs a broker process what acks=1 costs: the same reads, writes and wake-ups for the same requests.
 
-The kernel counts them. Processor time would depend on which memory the page cache grows into (docs/decisions/0010-the-kernel-writes-back.md).
+The kernel counts them. Processor time would depend on the memory of the page cache (decision 10).
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """acks=all costs what acks=1 costs: on one replica without flush settings both make the same calls.
 
-Calls are counted, not timed: processor time depends on which memory the page cache grows into (docs/decisions/0010-the-kernel-writes-back.md).
+Calls are counted, not timed: processor time depends on the memory of the page cache (decision 10).
 """
 
 from __future__ import annotations
