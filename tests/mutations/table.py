@@ -10,7 +10,7 @@ from typing import NamedTuple
 CHAOS, STORAGE, FUZZ, UNIT = "tests/chaos", "tests/storage", "tests/fuzz", "tests/unit"
 HOSTILE = f"{FUZZ}/test_hostile_clients.py"
 SERVER = f"{UNIT}/network/test_server.py"
-HARMED = f"{STORAGE}/test_harmed_bytes.py::test_a_harmed_byte_costs_what_it_touches"
+HARMED = f"{STORAGE}/test_corrupt_bytes.py::test_a_harmed_byte_costs_what_it_touches"
 FAILING = f"{STORAGE}/test_failing_disk.py"
 RESTARTS = f"{CHAOS}/test_restarts.py"
 FLUSH = f"{UNIT}/broker/test_flush_before_ack.py"
@@ -31,7 +31,7 @@ class Mutation(NamedTuple):
     environment: tuple[tuple[str, str], ...] = ()
 
 
-MANY_BYTES = (("OTTLA_HARMED_BYTES", "25"),)
+MANY_BYTES = (("OTTLA_CORRUPT_BYTES", "25"),)
 FALLBACK = (("OTTLA_KERNELS", "fallback"),)
 
 WIRE = (
@@ -305,7 +305,7 @@ BOUNDED_WORK = (
 ON_DISK = (
     Mutation(
         "compaction checks what it writes anew",
-        "log/cleaning.py",
+        "log/compaction.py",
         "        if not check_crc(data, 0, len(data)):\n",
         "        if not data:\n",
         (f"{STORAGE}/test_cleaner.py::test_harm_is_not_given_a_new_checksum_and_cleaning_is_tried_again",),
@@ -344,14 +344,14 @@ ON_DISK = (
         "metadata/snapshot.py",
         "    if image.producer_ids_next:\n",
         "    if image.producer_ids_next < 0:\n",
-        (f"{STORAGE}/test_come_and_go.py::test_what_comes_and_goes_is_its_own_after_every_end",),
+        (f"{STORAGE}/test_topic_lifecycle.py::test_what_comes_and_goes_is_its_own_after_every_end",),
     ),
     Mutation(
         "offsets of a topic that is gone go with it",
         "coordinators/group/shard.py",
         "        effects = offsets.forget_gone(self._core, topic_id) if topic_id is not None else []\n",
         "        effects: Effects = []\n",
-        (f"{STORAGE}/test_come_and_go.py::test_what_comes_and_goes_is_its_own_after_every_end",),
+        (f"{STORAGE}/test_topic_lifecycle.py::test_what_comes_and_goes_is_its_own_after_every_end",),
     ),
     Mutation(
         "a metadata log that lost its end is refused",
@@ -393,18 +393,18 @@ ON_DISK = (
     ),
     Mutation(
         "log starts are there three times",
-        "log/log_directory.py",
-        "_TOLD_ELSEWHERE = (RECOVERY_POINTS, HIGH_WATERMARKS)\n",
-        "_TOLD_ELSEWHERE = (RECOVERY_POINTS, HIGH_WATERMARKS, LOG_STARTS)\n",
+        "log/directory.py",
+        "_REBUILDABLE = (RECOVERY_POINTS, HIGH_WATERMARKS)\n",
+        "_REBUILDABLE = (RECOVERY_POINTS, HIGH_WATERMARKS, LOG_STARTS)\n",
         (f"{HARMED}[log starts-stopped]",),
         MANY_BYTES,
     ),
     Mutation(
         "a checkpoint takes no new topic for the old one of its name",
         "log/manager.py",
-        "        self._forget_namesake(home, topic_partition)\n",
+        "        self._forget_namesake(directory, topic_partition)\n",
         "",
-        (f"{STORAGE}/test_made_anew.py::test_where_the_old_one_began_hides_no_record_of_the_new_one",),
+        (f"{STORAGE}/test_recreated_topics.py::test_where_the_old_one_began_hides_no_record_of_the_new_one",),
     ),
     Mutation(
         "what a killed process left is synced before it is served",
@@ -418,15 +418,15 @@ ON_DISK = (
         "log/cleaner.py",
         "segments[-1].base_offset, log.flushed_offset)\n",
         "segments[-1].base_offset)\n",
-        (f"{STORAGE}/test_any_order.py::test_whatever_happens_what_was_promised_is_there",),
-        (("OTTLA_ANY_ORDER", "150"),),
+        (f"{STORAGE}/test_log_model.py::test_whatever_happens_what_was_promised_is_there",),
+        (("OTTLA_LOG_MODEL", "150"),),
     ),
     Mutation(
         "who asks about a topic that is deleted takes no directory offline",
         "log/durable.py",
-        "        if not self._is_closed():\n            self.home.fail(error)\n",
-        "        self.home.fail(error)\n",
-        (f"{STORAGE}/test_made_anew.py::test_who_asks_about_a_deleted_topic_takes_no_directory_with_it",),
+        "        if not self._is_closed():\n            self.log_directory.fail(error)\n",
+        "        self.log_directory.fail(error)\n",
+        (f"{STORAGE}/test_recreated_topics.py::test_who_asks_about_a_deleted_topic_takes_no_directory_with_it",),
     ),
     Mutation(
         "two lines that became one are told apart",
@@ -438,9 +438,9 @@ ON_DISK = (
     ),
     Mutation(
         "how far a log was cleaned is there three times",
-        "log/log_directory.py",
-        "_TOLD_ELSEWHERE = (RECOVERY_POINTS, HIGH_WATERMARKS)\n",
-        "_TOLD_ELSEWHERE = (RECOVERY_POINTS, HIGH_WATERMARKS, CLEANER_OFFSETS)\n",
+        "log/directory.py",
+        "_REBUILDABLE = (RECOVERY_POINTS, HIGH_WATERMARKS)\n",
+        "_REBUILDABLE = (RECOVERY_POINTS, HIGH_WATERMARKS, CLEANER_OFFSETS)\n",
         (f"{HARMED}[cleaner offsets-stopped]",),
         MANY_BYTES,
     ),
@@ -607,7 +607,7 @@ CRASHES = (
         "log/producers.py",
         "        rows += [_row(e, batch, batch.timestamp, -1) for batch in e.batches[:-1]]\n",
         "",
-        (f"{STORAGE}/test_sent_again.py::test_five_batches_are_known_wherever_the_log_rolled",),
+        (f"{STORAGE}/test_producer_retries.py::test_five_batches_are_known_wherever_the_log_rolled",),
     ),
     Mutation(
         "rolled segments are all there after kill -9",
@@ -618,7 +618,7 @@ CRASHES = (
     ),
     Mutation(
         "what compaction leaves alone stays",
-        "log/cleaning.py",
+        "log/compaction.py",
         "            key is None or not keys.is_last(key, offset) or (horizon_passed and not has_value)\n",
         "            key is None or keys.is_last(key, offset) or (horizon_passed and not has_value)\n",
         (f"{RESTARTS}::test_kill_9_while_logs_are_compacted",),
@@ -686,7 +686,7 @@ CRASHES = (
     Mutation(
         "names of new partitions are synced with them",
         "log/durable.py",
-        "            self.files.fsync_directory(self.home.path)  # where the directory itself may be new\n",
+        "            self.files.fsync_directory(self.log_directory.path)  # where the directory itself may be new\n",
         "",
         (
             f"{STORAGE}/test_recovery.py::test_what_was_flushed_survives_any_crash_once_and_in_order",
@@ -696,8 +696,8 @@ CRASHES = (
     Mutation(
         "a stop says that it was clean",
         "log/manager.py",
-        "            if home.online and id(home) not in dirty:\n",
-        "            if home.online and id(home) in dirty:\n",
+        "            if directory.online and id(directory) not in dirty:\n",
+        "            if directory.online and id(directory) in dirty:\n",
         (f"{RESTARTS}::test_sigterm_under_load_is_clean_and_the_next_start_recovers_nothing",),
     ),
     Mutation(
@@ -722,7 +722,7 @@ DISKS = (
         "log/cleaner.py",
         "            return self._swap(log, outcome, running)\n        except OSError as error:\n"
         "            # A swap that was cut short is completed or undone by the next start, whatever cut it short.\n"
-        "            log.home.take_offline(error)\n",
+        "            log.log_directory.take_offline(error)\n",
         "            return self._swap(log, outcome, running)\n        except OSError:\n",
         (f"{CLEANER}::test_a_swap_that_fails_is_completed_or_undone_by_the_next_start",),
     ),
@@ -736,8 +736,8 @@ DISKS = (
     Mutation(
         "a directory that cannot be read at a start is offline alone",
         "log/manager.py",
-        "                    self._load_directory(home, config_for, is_stray)\n                except OSError as",
-        "                    self._load_directory(home, config_for, is_stray)\n                except KeyError as",
+        "                    self._load_directory(directory, config_for, is_stray)\n                except OSError as",
+        "                    self._load_directory(directory, config_for, is_stray)\n                except KeyError as",
         (f"{FAILING}::test_a_disk_that_cannot_be_read_at_a_start_costs_its_own_partitions",),
     ),
     Mutation(
@@ -754,13 +754,13 @@ DISKS = (
     Mutation(
         "an error of the disk takes its directory offline",
         "log/durable.py",
-        "            self.home.fail(error)\n        problem = ",
+        "            self.log_directory.fail(error)\n        problem = ",
         "            str(error)\n        problem = ",
         (f"{FAILING}::test_a_directory_that_fails_costs_its_own_partitions",),
     ),
     Mutation(
         "the same, on a disk that is full indeed",
-        "log/home.py",
+        "log/directory.py",
         "            self.online = False\n",
         "            self.online = True\n",
         (f"{CHAOS}/test_full_disk.py::test_full_disk_stops_only_its_own_partitions",),
@@ -915,8 +915,8 @@ TIME = (
     Mutation(
         "deleted topics go although the clock was set back",
         "log/manager.py",
-        "        trees = [(home, path) for moment, home, path in self._doomed if not now_ms < moment <= latest]\n",
-        "        trees = [(home, path) for moment, home, path in self._doomed if moment <= now_ms <= latest]\n",
+        "        trees = [(where, path) for moment, where, path in self._doomed if not now_ms < moment <= latest]\n",
+        "        trees = [(where, path) for moment, where, path in self._doomed if moment <= now_ms <= latest]\n",
         (f"{CLOCK}::test_upkeep_goes_on_after_the_clock_was_set_back",),
     ),
     Mutation(
@@ -993,7 +993,7 @@ METADATA_LOG = f"{UNIT}/broker/test_metadata_log.py"
 SHORTAGES = (
     Mutation(
         "a shortage of descriptors or memory is no broken disk",
-        "log/home.py",
+        "log/directory.py",
         "        if is_shortage(error):\n",
         "        if not error.args:\n",
         (
@@ -1077,14 +1077,14 @@ SHORTAGES = (
     Mutation(
         "a new log waits for the checkpoints that name an old one",
         "log/manager.py",
-        "        if any(topic_partition in home.named.get(name, ()) for name in _BELIEVED):\n",
-        "        if not home.online:\n",
+        "        if any(topic_partition in directory.named.get(name, ()) for name in _BELIEVED):\n",
+        "        if not directory.online:\n",
         (f"{SHORT}::test_new_partition_is_never_opened_beside_a_checkpoint_of_its_namesake[2]",),
     ),
     Mutation(
         "checkpoints that could not be written are written later",
         "log/manager.py",
-        "            for name in tuple(home.overdue):\n",
+        "            for name in tuple(directory.overdue):\n",
         "            for name in ():\n",
         (f"{SHORT}::test_checkpoints_are_written_later",),
     ),

@@ -9,7 +9,7 @@ import pytest
 from ottla.log import Files, Log, LogConfig, LogManager
 from ottla.log.checkpoints import CLEANER_OFFSETS, COPIES, read_offsets, write_offsets
 from ottla.log.cleaner import Cleaner
-from ottla.log.cleaning import CleanJob, CleanResult, clean
+from ottla.log.compaction import CleanJob, CleanResult, clean
 from ottla.records import decode_batch, encode_end_transaction_marker, iter_batches
 from tests.simulation.world.disk import Crash, SimulatedDisk
 from tests.storage.helpers import START, TOPIC_ID, TP, ManualClock, append, batch, open_at
@@ -90,7 +90,7 @@ class _Only:
         return [self.log]
 
     def checkpoint_cleaned(self, log: Log) -> None:
-        write_offsets(log.files, log.home.path, CLEANER_OFFSETS, {TP: log.cleaned_to}, copies=COPIES)
+        write_offsets(log.files, log.log_directory.path, CLEANER_OFFSETS, {TP: log.cleaned_to}, copies=COPIES)
 
 
 def tombstone(key: bytes | None, **options: object) -> bytearray:
@@ -398,7 +398,7 @@ def test_snapshots_of_producers_go_with_the_segments_they_belong_to(house: House
         kept = {f"{segment.base_offset:020d}.snapshot" for segment in house.log.segments}
         assert {path.name for path in Path(house.log.directory).glob("*.snapshot")} <= kept
     house.manager.abandon()
-    reopened = House(house.log.home.path).log
+    reopened = House(house.log.log_directory.path).log
     assert [producer.last_sequence for producer in reopened.active_producers()] == [119]
 
 

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from ottla.common.errors import KafkaError
-from ottla.log.cleaning import CleanJob, CleanResult, clean
+from ottla.log.compaction import CleanJob, CleanResult, clean
 from tests.storage.helpers import START, append, batch
 from tests.storage.test_cleaner import COMPACT, House, contents
 from tests.storage.test_failing_disk import FailingFiles
@@ -81,7 +81,7 @@ def test_a_worker_that_fails_costs_one_attempt(tmp_path: Path, fault: str) -> No
     house.cleaner._start_work = only_there  # type: ignore[assignment]
     assert house.cleaner.step(house.clock.now)
     assert not house.cleaner.step(house.clock.now), "it failed"
-    assert house.log.home.online
+    assert house.log.log_directory.online
     assert not list(tmp_path.glob("t-0/*.cleaned"))
     assert len(contents(house.log)) == 40, "as it was"
     assert append(house.log, batch(b"more", key=b"other")).first_offset == 40
@@ -109,7 +109,7 @@ def test_a_swap_that_fails_is_completed_or_undone_by_the_next_start(tmp_path: Pa
     assert house.cleaner.step(house.clock.now)
     files.fail(tmp_path, suffix, **faults)
     assert not house.cleaner.step(house.clock.now)
-    assert not house.log.home.online
+    assert not house.log.log_directory.online
     house.manager.abandon()
     files.heal()
     again = House(str(tmp_path), files, COMPACT)
@@ -132,7 +132,7 @@ def test_a_worker_that_cannot_be_started_is_no_end_of_compaction(tmp_path: Path)
 
     house.cleaner._start_work = no_memory
     assert not house.cleaner.step(house.clock.now)
-    assert house.log.home.online
+    assert house.log.log_directory.online
     house.cleaner._start_work = lambda job: Tried(job, files)
     assert not house.cleaner.step(house.clock.now + LEFT_ALONE_MS - 1)
     assert house.cleaner.step(house.clock.now + LEFT_ALONE_MS)

@@ -118,7 +118,7 @@ class Broker:
         for topic in ("a", "b"):
             await self.node.create(topic, **ROLLING)
             await self.produce(topic)
-        home = self.node.node.broker.partitions.get("a", 0).log.home.path
+        home = self.node.node.broker.partitions.get("a", 0).log.log_directory.path
         self.topics = ("a", "b") if home == str(self.directories[0]) else ("b", "a")
         return self
 
@@ -252,7 +252,7 @@ async def _offsets_fail(home: Path, faults: dict[str, int]) -> None:
     try:
         await broker.node.create("a", **ROLLING)  # in the first directory, so that the groups' log is in the second
         assert await broker.node.commit("g", "a", 1) == 0
-        assert broker.node.node.broker.partitions.get("__consumer_offsets", 0).log.home.path == str(
+        assert broker.node.node.broker.partitions.get("__consumer_offsets", 0).log.log_directory.path == str(
             broker.directories[1]
         )
         broker.files.fail(broker.directories[1], **faults)

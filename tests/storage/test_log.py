@@ -399,7 +399,7 @@ def test_a_flush_of_a_log_deleted_meanwhile_harms_no_other(tmp_path: Path) -> No
     log.abandon()
     Path(log.directory).rename(tmp_path / "elsewhere")
     assert log.flush() == 0
-    assert log.home.online
+    assert log.log_directory.online
 
 
 def test_the_descriptors_of_old_segments_are_bounded(tmp_path: Path) -> None:

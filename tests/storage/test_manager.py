@@ -43,13 +43,13 @@ def test_partitions_spread_over_the_directories_and_are_found_again(tmp_path: Pa
     logs = manager(tmp_path / "1", tmp_path / "2")
     for tp in (A, B, C):
         append(logs.create(tp, TOPIC_ID), batch(str(tp).encode()))
-    assert len({log.home.path for log in logs.all()}) == 2
+    assert len({log.log_directory.path for log in logs.all()}) == 2
     logs.get(B).high_watermark = 1
     logs.close(broker_epoch=5)
     assert (tmp_path / "1" / ".kafka_cleanshutdown").read_text() == '{"version":0,"brokerEpoch":5}'
     logs = manager(tmp_path / "1", tmp_path / "2")
     assert not (tmp_path / "1" / ".kafka_cleanshutdown").exists()
-    assert logs.homes()[0].broker_epoch == 5
+    assert logs.log_directories()[0].broker_epoch == 5
     for tp in (A, B, C):
         log = logs.get(tp)
         assert log is not None
@@ -99,15 +99,15 @@ def test_a_disk_that_fails_takes_only_its_logs_offline(tmp_path: Path) -> None:
         tmp_path / "1", tmp_path / "2", files=files, on_directory_failed=lambda info, error: failed.append(info)
     )
     first, second = logs.create(A, TOPIC_ID), logs.create(B, TOPIC_ID)
-    files.path = first.home.path
+    files.path = first.log_directory.path
     for _ in range(2):
         with pytest.raises(KafkaError) as info:
             append(first, batch(b"x"))
         assert info.value.code is ErrorCode.KAFKA_STORAGE_ERROR
     append(second, batch(b"x"))
-    assert [info.path for info in failed] == [first.home.path]
+    assert [info.path for info in failed] == [first.log_directory.path]
     assert [info.online for info in logs.directories()] == [False, True]
-    assert logs.create(C, TOPIC_ID).home.path == second.home.path
+    assert logs.create(C, TOPIC_ID).log_directory.path == second.log_directory.path
     logs.cleanup(START)
     logs.checkpoint()
     logs.close()

@@ -78,12 +78,12 @@ def test_file_that_vanishes_while_the_broker_runs_is_rebuilt(tmp_path: Path, pat
     assert remove(tmp_path, pattern)
     assert answers(log) == expected
     assert values(log)[: len(written)] != []
-    assert log.home.online
+    assert log.log_directory.online
     more = b"more" + bytes(100)
     for _ in range(30):
         append(log, batch(more), 2)
     log.flush()
-    assert log.home.online
+    assert log.log_directory.online
     log.high_watermark = log.log_end_offset
     expected = answers(log)
     log.close()
@@ -102,7 +102,7 @@ def test_file_that_vanishes_between_two_runs_is_rebuilt(tmp_path: Path, pattern:
     assert remove(tmp_path, pattern)
     again = open_at(str(tmp_path), config=SMALL, clean=clean, high_watermark=log.log_end_offset)
     assert answers(again) == expected
-    assert again.home.online
+    assert again.log_directory.online
 
 
 def test_index_that_vanishes_while_its_segment_is_appended_to_is_whole_when_it_is_sealed(tmp_path: Path) -> None:

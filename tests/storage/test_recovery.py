@@ -183,7 +183,7 @@ def test_an_index_that_points_out_of_its_segment_costs_no_record(tmp_path: Path,
         path.write_bytes(path.read_bytes()[:-4] + position.to_bytes(4, "big", signed=True))
     log = open_at(str(tmp_path), clean=True, recovery_point=6)
     read = [read_header(log.read(offset, 1, 6)).base_offset for offset in range(6)]
-    assert (read, log.home.online) == (list(range(6)), True)
+    assert (read, log.log_directory.online) == (list(range(6)), True)
 
 
 def test_an_index_that_was_not_synced_when_its_segment_was_rolled_is_not_believed(tmp_path: Path) -> None:
@@ -260,7 +260,7 @@ def test_a_failed_write_takes_the_directory_offline_and_leaves_no_half_batch(har
     with pytest.raises(KafkaError) as info:
         append(log, batch(b"lost"))
     assert info.value.code is ErrorCode.KAFKA_STORAGE_ERROR
-    assert not log.home.online
+    assert not log.log_directory.online
     disk.fail_writes = None
     with pytest.raises(KafkaError):
         append(log, batch(b"lost"))
@@ -304,7 +304,7 @@ def test_flush_without_descriptors_promises_nothing_and_is_retried() -> None:
     with pytest.raises(KafkaError) as info:
         log.flush()
     assert info.value.code is ErrorCode.KAFKA_STORAGE_ERROR
-    assert (log.flushed_offset, log.home.online, len(disk.descriptors)) == (0, True, held)
+    assert (log.flushed_offset, log.log_directory.online, len(disk.descriptors)) == (0, True, held)
     disk.left = 1 << 30
     assert log.flush() == log.log_end_offset
     # What is on disk now is all there after any crash, with its names.

@@ -106,7 +106,7 @@ def test_append_that_rolls_loses_and_doubles_nothing_wherever_it_fails(tmp_path:
 
     refused = sum(1 for _ in range(40) for _ in every_failure(files, write))
     assert refused > 10
-    assert log.home.online
+    assert log.log_directory.online
     assert values(log) == written
     log.flush()
     log.close()
@@ -167,7 +167,7 @@ def test_flush_is_retried_wherever_it_fails(tmp_path: Path, number: int) -> None
         assert log.flushed_offset == 0
         assert open_descriptors() <= before
     assert log.flushed_offset == 30
-    assert log.home.online
+    assert log.log_directory.online
 
 
 @pytest.mark.parametrize("number", SHORTAGES, ids=errno.errorcode.get)
@@ -184,7 +184,7 @@ def test_read_is_retried_wherever_it_fails(tmp_path: Path, number: int) -> None:
         found.clear()
     assert found == expected
     for _ in every_failure(files, lambda: log.offset_for_timestamp(0, log.log_end_offset)):
-        assert log.home.online
+        assert log.log_directory.online
 
 
 def test_failed_fsync_is_no_shortage(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -198,7 +198,7 @@ def test_failed_fsync_is_no_shortage(tmp_path: Path, monkeypatch: pytest.MonkeyP
     with pytest.raises(KafkaError) as caught:
         log.flush()
     assert not isinstance(caught.value, ShortageError)
-    assert not log.home.online
+    assert not log.log_directory.online
     assert not is_shortage(SyncError(errno.EMFILE, ""))
 
 
@@ -218,7 +218,7 @@ def test_partition_is_created_later_wherever_it_fails(tmp_path: Path, number: in
         assert open_descriptors() == before
     log = manager.create(T0, TOPIC_ID)
     append(log, batch(b"a"))
-    assert manager.homes()[0].online
+    assert manager.log_directories()[0].online
     manager.close()
     assert values(manager_at(tmp_path, Files()).create(T0, TOPIC_ID)) == [b"a"]
 
@@ -257,7 +257,7 @@ def test_checkpoints_are_written_later(tmp_path: Path) -> None:
     manager.checkpoint_cleaned(log)
     manager.checkpoint()
     manager.checkpoint_high_watermarks()
-    assert manager.homes()[0].online
+    assert manager.log_directories()[0].online
     files.heal()
     manager.checkpoint_recovery_points()
     for name in ("recovery-point", "log-start", "replication", "cleaner"):
@@ -281,7 +281,7 @@ def test_directory_of_a_deleted_partition_is_removed_later(tmp_path: Path, monke
     assert list(tmp_path.glob("t-0.*-delete"))
     manager.remove_deleted(clock.now)
     assert not list(tmp_path.glob("t-0.*-delete"))
-    assert manager.homes()[0].online
+    assert manager.log_directories()[0].online
 
 
 def test_start_without_descriptors_is_refused_and_the_next_one_has_everything(tmp_path: Path) -> None:
@@ -320,7 +320,7 @@ def test_cached_descriptors_are_closed_before_anything_fails(tmp_path: Path) -> 
     values(log)
     files.release_descriptor = open_files.release_descriptor
     limited(log, files, open_descriptors())
-    assert log.home.online
+    assert log.log_directory.online
 
 
 def limited(log: Log, files: Files, most: int) -> None:

@@ -130,7 +130,7 @@ def test_a_disk_that_fails_while_it_is_sent_is_offline(tmp_path: Path, files: Co
     with pytest.raises(KafkaError) as info:
         found.take(1000)
     assert info.value.code == ErrorCode.KAFKA_STORAGE_ERROR
-    assert not log.home.online
+    assert not log.log_directory.online
 
 
 def test_a_file_that_somebody_has_cut_is_no_good_data(tmp_path: Path, files: CountingFiles) -> None:

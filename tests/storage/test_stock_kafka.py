@@ -10,9 +10,8 @@ from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from ottla.common.ids import TopicPartition
-from ottla.log import Files, Home, Log, LogConfig, open_log
+from ottla.log import Files, Log, LogConfig, LogDirectory, Opening, open_log
 from ottla.log.checkpoints import RECOVERY_POINTS, read_offsets
-from ottla.log.recovery import Opening
 from ottla.records import Codec
 from tests.peers import kafka
 from tests.peers.cache import in_ci, missing_for_jvm
@@ -105,7 +104,9 @@ def open_stock(data: Path, topic: str) -> Log:
     tp = TopicPartition(topic, 0)
     point = read_offsets(Files(), str(data), RECOVERY_POINTS).get(tp, 0)
     opening = Opening(recovery_point=point)
-    return open_log(Home(str(data), Files()), f"{data}/{tp}", tp, LogConfig(), opening=opening, clock=ManualClock())
+    return open_log(
+        LogDirectory(str(data), Files()), f"{data}/{tp}", tp, LogConfig(), opening=opening, clock=ManualClock()
+    )
 
 
 def test_what_a_killed_stock_broker_wrote_is_opened_whole(killed: Path) -> None:

@@ -12,8 +12,8 @@ from ottla.broker.metadata_snapshots import SnapshotId, SnapshotWriter
 from ottla.common.errors import ErrorCode, KafkaError
 from ottla.common.ids import METADATA_TOPIC, METADATA_TOPIC_ID, TopicPartition
 from ottla.log.config import LogConfig
-from ottla.log.home import Home
-from ottla.log.recovery import Opening, open_log
+from ottla.log.directory import LogDirectory, Opening
+from ottla.log.recovery import open_log
 from ottla.metadata.features import KRAFT_VERSION, METADATA_VERSION, bootstrap_records
 from ottla.protocol import metadata_records as m
 from ottla.protocol.control_records import ControlType, KRaftVersionRecord, VotersRecord
@@ -39,7 +39,7 @@ def open_metadata_log(directory: str, files: Files, settings: MetadataLogSetting
         segment_bytes=settings.segment_bytes, segment_ms=settings.segment_ms, retention_ms=-1, retention_bytes=-1
     )
     return open_log(
-        Home(directory, files),
+        LogDirectory(directory, files),
         f"{directory}/{PARTITION}",
         PARTITION,
         config,

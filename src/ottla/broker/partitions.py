@@ -304,7 +304,7 @@ class Partitions:
         """Stop serving the partitions of a log directory that failed."""
         for partitions in self._by_topic.values():
             for index, partition in tuple(partitions.items()):
-                if partition.log.home.path == path:
+                if partition.log.log_directory.path == path:
                     del partitions[index]
                     partition.close(self._missing(*partition.topic_partition))
 

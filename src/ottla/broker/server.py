@@ -140,10 +140,10 @@ class Node:
             max_open_files=cached_segments(open_file_limit()),
         )
         logs.acquire()
-        lost = {home.path for home in logs.homes() if not home.online}
+        lost = {directory.path for directory in logs.log_directories() if not directory.online}
         cluster_id = identify(config, self.files, lost - {config.metadata_log_dir})
-        for home in (each for each in logs.homes() if each.online):
-            home.directory_id = _directory_id(self.files, home.path)
+        for directory in (each for each in logs.log_directories() if each.online):
+            directory.directory_id = _directory_id(self.files, directory.path)
         self._listeners.bind()
         self._metadata = metadata = MetadataShell.open(
             config.metadata_log_dir,
@@ -177,7 +177,8 @@ class Node:
         broker.controller_endpoints = self._listeners.advertised_controllers
         logs.load(cache(self._log_config), self._is_stray)
         missing = self._missing_directories()
-        broker.partitions.directory_is_missing = bool(missing) or not all(home.online for home in logs.homes())
+        offline = any(not directory.online for directory in logs.log_directories())
+        broker.partitions.directory_is_missing = bool(missing) or offline
         self._register(cluster_id, missing)
         metadata.subscribe(self._publish)
         if self._offsets_partitions():
@@ -210,7 +211,7 @@ class Node:
         assert self._logs is not None
         assert self._metadata is not None
         known = self._metadata.image.brokers.get(self.config.node_id)
-        present = {home.directory_id for home in self._logs.homes()}
+        present = {directory.directory_id for directory in self._logs.log_directories()}
         missing = sorted(set(known.directories) - present) if known is not None else []
         for directory_id in missing:
             logger.error(
@@ -223,7 +224,7 @@ class Node:
     def _register(self, cluster_id: str, missing: list[Uuid]) -> None:
         assert self._logs is not None
         assert self._metadata is not None
-        homes = [home for home in self._logs.homes() if home.online]
+        directories = [directory for directory in self._logs.log_directories() if directory.online]
         response = self._metadata.register(
             BrokerRegistrationRequest(
                 broker_id=self.config.node_id,
@@ -240,10 +241,10 @@ class Node:
                     for name, (low, high) in SUPPORTED_FEATURES.items()
                 ],
                 rack=self.config.rack,
-                log_dirs=[*(home.directory_id for home in homes), *missing],
-                previous_broker_epoch=homes[0].broker_epoch,
+                log_dirs=[*(directory.directory_id for directory in directories), *missing],
+                previous_broker_epoch=directories[0].broker_epoch,
             ),
-            clean_shutdown=all(home.was_clean for home in homes),
+            clean_shutdown=all(directory.was_clean for directory in directories),
         )
         if response.error_code:
             raise StorageError(f"The controller refused this broker with error {response.error_code}")
@@ -415,7 +416,7 @@ class Node:
             self._give_up(f"The directory {directory.path}, which holds the metadata log, failed: {error}")
             return
         self.broker.partitions.directory_failed(directory.path)
-        if not any(home.online for home in self.broker.logs.homes()):
+        if not any(each.online for each in self.broker.logs.log_directories()):
             self._give_up(f"The last log directory, {directory.path}, failed: {error}")
 
     def _give_up(self, problem: str) -> None:

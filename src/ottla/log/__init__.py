@@ -8,12 +8,11 @@ storage (meta.properties, the lock), manager.
 """
 
 from ottla.log.config import LogConfig
+from ottla.log.directory import LogDirectory, Opening
 from ottla.log.files import Files
-from ottla.log.home import Home
 from ottla.log.log import AppendInfo, Log
-from ottla.log.log_directory import LogDirectory
 from ottla.log.manager import DirectoryInfo, LogManager
-from ottla.log.recovery import Opening, open_log
+from ottla.log.recovery import open_log
 from ottla.log.storage import StorageError
 from ottla.log.txn_index import AbortedTransaction
 
@@ -22,7 +21,6 @@ __all__ = [
     "AppendInfo",
     "DirectoryInfo",
     "Files",
-    "Home",
     "Log",
     "LogConfig",
     "LogDirectory",

@@ -15,7 +15,7 @@ from collections.abc import Callable
 from typing import IO, NamedTuple, Protocol
 
 from ottla.common.errors import KafkaError
-from ottla.log.cleaning import BYTES_PER_KEY, CleanJob, CleanResult
+from ottla.log.compaction import BYTES_PER_KEY, CleanJob, CleanResult
 from ottla.log.index import CorruptIndexError
 from ottla.log.log import Log
 from ottla.log.manager import LogManager
@@ -177,7 +177,7 @@ class Cleaner:
         try:
             self._discard(running.log, sorted(running.sources))
         except OSError as error:
-            running.log.home.fail(error)
+            running.log.log_directory.fail(error)
 
     # Choosing
 
@@ -188,14 +188,14 @@ class Cleaner:
             if (
                 not log.config.compacts
                 or log.closed
-                or not log.home.online
+                or not log.log_directory.online
                 or 0 < self._failed.get(log.directory, now_ms) - now_ms <= _RETRY_MS  # beyond: the clock was set back
             ):
                 continue
             try:
                 candidate = self.assess(log, now_ms)
             except OSError as error:
-                log.home.fail(error)
+                log.log_directory.fail(error)
                 continue
             except (CorruptIndexError, TornSegmentError, KafkaError) as error:
                 self._leave_alone(log, str(error), now_ms)
@@ -274,7 +274,7 @@ class Cleaner:
             outcome = "it takes too long"
         self._running = None
         log = running.log
-        if log.closed or not log.home.online:
+        if log.closed or not log.log_directory.online:
             return False
         try:
             if isinstance(outcome, str):
@@ -288,7 +288,7 @@ class Cleaner:
             return self._swap(log, outcome, running)
         except OSError as error:
             # A swap that was cut short is completed or undone by the next start, whatever cut it short.
-            log.home.take_offline(error)
+            log.log_directory.take_offline(error)
             return False
 
     def _leave_alone(self, log: Log, problem: str, now_ms: int) -> None:
@@ -318,7 +318,7 @@ class Cleaner:
         log.cleaned_to = result.end_offset
         self.manager.checkpoint_cleaned(log)
         logger.info("%s", _summary(log, first_dirty, result))
-        return log.home.online
+        return log.log_directory.online
 
     def _discard(self, log: Log, bases: list[int]) -> None:
         for base in bases:

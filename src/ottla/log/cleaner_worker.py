@@ -8,7 +8,7 @@ import os
 import signal
 import sys
 
-from ottla.log.cleaning import CleanJob, clean
+from ottla.log.compaction import CleanJob, clean
 from ottla.log.files import Files
 
 _PR_SET_PDEATHSIG = 1

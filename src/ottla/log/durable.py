@@ -1,8 +1,9 @@
 """What a log is made of, and how it becomes durable: its state, `flush`, `close`, and what a failing disk means.
 
 Contract. `flush` may run in another thread than all the rest; `_lock` guards the descriptors and what waits for a
-flush. Offsets below `flushed_offset` are on disk. An OSError takes the whole directory offline (`Home.fail`), unless
-it is a shortage of descriptors or memory: that fails the operation with `ShortageError`, which changed nothing.
+flush. Offsets below `flushed_offset` are on disk. An OSError takes the whole directory offline
+(`LogDirectory.fail`), unless it is a shortage of descriptors or memory: that fails the operation with
+`ShortageError`, which changed nothing.
 """
 
 import threading
@@ -14,8 +15,8 @@ from ottla.common.ids import ZERO_UUID, TopicPartition, Uuid
 from ottla.common.shortage import ShortageError, is_shortage
 from ottla.log.checkpoints import write_topic_id
 from ottla.log.config import LogConfig
+from ottla.log.directory import LogDirectory
 from ottla.log.epochs import LeaderEpochs
-from ottla.log.home import Home
 from ottla.log.index import OffsetIndex, TimeIndex
 from ottla.log.open_files import OpenFiles
 from ottla.log.producers import ProducerEntry, Producers
@@ -30,7 +31,7 @@ class DurableLog:
 
     def __init__(
         self,
-        home: Home,
+        log_directory: LogDirectory,
         directory: str,
         topic_partition: TopicPartition,
         config: LogConfig,
@@ -49,8 +50,8 @@ class DurableLog:
         self.topic_partition = topic_partition
         self.topic_id = topic_id
         self.directory = directory
-        self.home = home
-        self.files = home.files
+        self.log_directory = log_directory
+        self.files = log_directory.files
         self.clock: Clock = clock or SystemClock()
         self.producers = producers
         self.epochs = epochs
@@ -175,7 +176,7 @@ class DurableLog:
         descriptor for it; a later flush does it all.
         """
         with self._flushing:
-            if not self.home.online:
+            if not self.log_directory.online:
                 self._offline()
             with self._lock:
                 if self.closed:
@@ -219,7 +220,7 @@ class DurableLog:
         self.epochs.write()
         if sync_directory:
             self.files.fsync_directory(self.directory)
-            self.files.fsync_directory(self.home.path)  # where the directory itself may be new
+            self.files.fsync_directory(self.log_directory.path)  # where the directory itself may be new
 
     def _sync_segment(self, segment: Segment) -> None:
         # One descriptor at a time: a log that rolls fast has hundreds of segments to sync.
@@ -256,7 +257,7 @@ class DurableLog:
 
     def finish(self) -> bool:
         """The first step of `close`: nothing more is appended. Whether a `flush` must follow before `abandon`."""
-        if self.home.online and not self.closed:
+        if self.log_directory.online and not self.closed:
             try:
                 self.producers.end_offset = self.log_end_offset
                 snapshot = self.producers.take_snapshot()
@@ -289,14 +290,14 @@ class DurableLog:
     def _offline(self) -> NoReturn:
         raise KafkaError(
             ErrorCode.KAFKA_STORAGE_ERROR,
-            f"{self.topic_partition} is in the log directory {self.home.path}, which is offline",
+            f"{self.topic_partition} is in the log directory {self.log_directory.path}, which is offline",
         )
 
     def _fail(self, error: OSError, doing: str) -> NoReturn:
         # One that was deleted meanwhile has its files elsewhere, which says nothing of the disk.
         if not self._is_closed():
-            self.home.fail(error)
-        problem = f"Cannot {doing} {self.topic_partition} in {self.home.path}: {error}"
+            self.log_directory.fail(error)
+        problem = f"Cannot {doing} {self.topic_partition} in {self.log_directory.path}: {error}"
         if is_shortage(error):
             raise ShortageError(problem) from error
         raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, problem) from error

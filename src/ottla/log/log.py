@@ -3,8 +3,8 @@
 Contract. One thread (the broker's loop) calls everything; `flush` alone may run in another thread meanwhile. What
 `append_as_leader` returned is in the operating system's hands, and on disk once `flushed_offset` has passed it:
 whoever promises more calls `flush` before the promise. `high_watermark` is set by the owner and bounds deletion and
-cleaning. An OSError takes the whole directory offline (`Home.fail`); its logs then raise KAFKA_STORAGE_ERROR. Only a
-shortage of descriptors or memory does not: it raises `ShortageError`, and the log is as it was.
+cleaning. An OSError takes the whole directory offline (`LogDirectory.fail`); its logs then raise KAFKA_STORAGE_ERROR.
+Only a shortage of descriptors or memory does not: it raises `ShortageError`, and the log is as it was.
 
 Duties of the owner: `flush` when `needs_flush` says so, `delete_old_segments` and `purge` now and then, `close`.
 """
@@ -25,7 +25,7 @@ from ottla.log.segment import INT32_MAX, HarmedSegmentError, Segment, TornSegmen
 from ottla.log.segmented import SegmentedLog, find_aborted
 from ottla.log.slices import FileSlice
 from ottla.log.txn_index import AbortedTransaction
-from ottla.records import HEADER_SIZE, BatchHeader, Buffer, check_crc, iter_batches, patch, read_header
+from ottla.records import HEADER_SIZE, BatchHeader, Buffer, check_crc, patch, read_header
 from ottla.records.batch import LOG_APPEND_TIME
 
 logger = logging.getLogger(__name__)
@@ -69,7 +69,7 @@ class Log(SegmentedLog):
         OUT_OF_ORDER_SEQUENCE_NUMBER, INVALID_PRODUCER_EPOCH, INVALID_TXN_STATE, TRANSACTION_COORDINATOR_FENCED,
         RECORD_LIST_TOO_LARGE, KAFKA_STORAGE_ERROR.
         """
-        if not self.home.online:
+        if not self.log_directory.online:
             self._offline()
         first = self.log_end_offset
         last = first + header.last_offset_delta
@@ -94,33 +94,6 @@ class Log(SegmentedLog):
             self._fail(error, "append to")
         stamped = header.max_timestamp if header.attributes & LOG_APPEND_TIME else -1
         return _new_tuple(AppendInfo, (first, last, stamped, self.log_start_offset, False))
-
-    def append_as_follower(self, buffer: memoryview | bytearray, now_ms: int) -> int:
-        """Append batches that have their offsets and epochs from a leader; the new log end offset.
-
-        Raises KafkaError(OFFSET_OUT_OF_RANGE) if they do not come after what is there, CORRUPT_MESSAGE.
-        """
-        if not self.home.online:
-            self._offline()
-        view = memoryview(buffer)
-        for position, header in iter_batches(view):
-            if header.base_offset < self.log_end_offset:
-                raise KafkaError(
-                    ErrorCode.OFFSET_OUT_OF_RANGE,
-                    f"A batch for {self.topic_partition} begins at {header.base_offset}, before the log's end"
-                    f" {self.log_end_offset}",
-                )
-            batch = view[position : position + header.size]
-            marker = read_marker(batch, 0) if header.is_control and header.producer_id >= 0 else None
-            try:
-                self._write(
-                    batch, header, header.base_offset, header.last_offset, now_ms, header.partition_leader_epoch
-                )
-                if header.producer_id >= 0:
-                    self._note_producer(header, marker, header.base_offset)
-            except OSError as error:
-                self._fail(error, "append to")
-        return self.log_end_offset
 
     def _check_producer(self, buffer: memoryview | bytearray, header: BatchHeader, origin: Origin) -> Marker | None:
         if not header.is_control:
@@ -180,7 +153,7 @@ class Log(SegmentedLog):
         except OSError as error:
             logger.warning("A partial batch stays at the end of %s until recovery: %s", segment.path(), error)
             if not self._is_closed():
-                self.home.take_offline(error)
+                self.log_directory.take_offline(error)
 
     def _note_producer(self, header: BatchHeader, marker: Marker | None, offset: int) -> None:
         if not header.is_control:
@@ -212,7 +185,7 @@ class Log(SegmentedLog):
         case with `min_one_batch`. Empty at the end of the log. Raises KafkaError(OFFSET_OUT_OF_RANGE,
         KAFKA_STORAGE_ERROR).
         """
-        if not self.home.online:
+        if not self.log_directory.online:
             self._offline()
         end = self.log_end_offset
         if offset > end or offset < self.log_start_offset:
@@ -366,7 +339,7 @@ class Log(SegmentedLog):
         return self._ask(lambda: collect_aborted(self._segments, self._bases, start, upper))
 
     def _ask(self, question: Callable[[], T]) -> T:
-        if not self.home.online:
+        if not self.log_directory.online:
             self._offline()
         repaired = set()
         while True:

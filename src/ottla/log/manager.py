@@ -6,8 +6,8 @@ one thread calls everything; `checkpoint` and `Log.flush` may run in another one
 take long and needs no answer (removing files).
 
 Duties of the owner, at the intervals of the settings: `cleanup`, `expire_producers`, `remove_deleted`,
-`checkpoint_recovery_points`, `checkpoint_log_starts` and `checkpoint_high_watermarks`; `flush` for logs in
-`logs_to_flush`, `close` at the end. Compaction is the `Cleaner`'s.
+`checkpoint_recovery_points`, `checkpoint_log_starts` and `checkpoint_high_watermarks`; `close` at the end.
+Compaction is the `Cleaner`'s.
 """
 
 import logging
@@ -31,12 +31,11 @@ from ottla.log.checkpoints import (
     read_topic_id,
 )
 from ottla.log.config import LogConfig
+from ottla.log.directory import LogDirectory, Opening
 from ottla.log.files import Files
-from ottla.log.home import Home
 from ottla.log.log import Log
-from ottla.log.log_directory import LogDirectory
 from ottla.log.open_files import MOST_OPEN, OpenFiles
-from ottla.log.recovery import Opening, create_log, open_log
+from ottla.log.recovery import create_log, open_log
 from ottla.log.segment import DELETED
 
 logger = logging.getLogger(__name__)
@@ -87,7 +86,7 @@ class LogManager:
         paths = list(dict.fromkeys(path.rstrip("/") or "/" for path in directories))
         if not paths:
             raise storage.StorageError("log.dirs names no directory")
-        self._homes = [LogDirectory(path, self.files, self._failed) for path in paths]
+        self._directories = [LogDirectory(path, self.files, self._failed) for path in paths]
         self._logs: dict[TopicPartition, Log] = {}
         # Directories of deleted partitions, with the moment to remove them.
         self._doomed: list[tuple[int, LogDirectory, str]] = []
@@ -104,12 +103,12 @@ class LogManager:
         if self._acquired:
             return
         self._acquired = True
-        for home in self._homes:
+        for directory in self._directories:
             try:
-                home.prepare()
+                directory.prepare()
             except OSError as error:
                 _refuse_shortage(error)
-                home.fail(error)
+                directory.fail(error)
 
     def load(
         self,
@@ -124,17 +123,17 @@ class LogManager:
         """
         self.acquire()
         started_ms = self.clock.monotonic_ms()
-        logger.info("Loading logs from log dirs %s", ", ".join(home.path for home in self._homes if home.online))
-        for home in self._homes:
-            if home.online:
+        logger.info("Loading logs from log dirs %s", ", ".join(each.path for each in self._directories if each.online))
+        for directory in self._directories:
+            if directory.online:
                 try:
-                    self._load_directory(home, config_for, is_stray)
+                    self._load_directory(directory, config_for, is_stray)
                 except OSError as error:
                     _refuse_shortage(error)
-                    home.fail(error)
+                    directory.fail(error)
         logger.info("Loaded %d logs in %dms", len(self._logs), self.clock.monotonic_ms() - started_ms)
         self._flush_found()
-        if not any(home.online for home in self._homes):
+        if not any(directory.online for directory in self._directories):
             raise storage.StorageError("None of the log directories can be used; see the lines above")
 
     def _flush_found(self) -> None:
@@ -147,22 +146,23 @@ class LogManager:
             except KafkaError as error:
                 logger.warning("%s cannot be served: %s", log.topic_partition, error)
 
-        self._flush_all([log for log in self._logs.values() if log.home.online and log.needs_flush(now_ms)], flush)
+        due = [log for log in self._logs.values() if log.log_directory.online and log.needs_flush(now_ms)]
+        self._flush_all(due, flush)
 
     def _load_directory(
         self,
-        home: LogDirectory,
+        directory: LogDirectory,
         config_for: Callable[[str], LogConfig] | None,
         is_stray: Callable[[TopicPartition, Uuid], bool] | None,
     ) -> None:
-        openings = home.openings()
-        names = ((name, f"{home.path}/{name}") for name in self.files.list(home.path))
-        found = [(path, tp) for name, path in names if (tp := self._partition_of(home, name, path)) is not None]
-        home.log_start_of_loading(len(found))
+        openings = directory.openings()
+        names = ((name, f"{directory.path}/{name}") for name in self.files.list(directory.path))
+        found = [(path, tp) for name, path in names if (tp := self._partition_of(directory, name, path)) is not None]
+        directory.log_start_of_loading(len(found))
         for count, (path, tp) in enumerate(found, 1):
             started_ms = self.clock.monotonic_ms()
             if is_stray is not None and is_stray(tp, read_topic_id(self.files, path)):
-                stray = f"{home.path}/{marked_name(tp, STRAY_SUFFIX)}"
+                stray = f"{directory.path}/{marked_name(tp, STRAY_SUFFIX)}"
                 logger.warning("Log in %s marked stray and renamed to %s", path, stray)
                 self.files.rename(path, stray)
                 continue
@@ -171,22 +171,22 @@ class LogManager:
                     f"{tp} is in two log directories, {self._logs[tp].directory} and {path}; remove one"
                 )
             config = config_for(tp.topic) if config_for else self.defaults
-            opening = openings.get(tp, Opening(home.was_clean))
-            log = open_log(home, path, tp, config, opening=opening, clock=self.clock, open_files=self.open_files)
+            opening = openings.get(tp, Opening(directory.was_clean))
+            log = open_log(directory, path, tp, config, opening=opening, clock=self.clock, open_files=self.open_files)
             self._logs[tp] = log
             logger.info(
                 "Completed load of %s with %d segments, local-log-start-offset %d and log-end-offset %d in %dms"
                 " (%d/%d completed in %s)",
                 log, len(log.segments), log.log_start_offset, log.log_end_offset,
-                self.clock.monotonic_ms() - started_ms, count, len(found), home.path,
+                self.clock.monotonic_ms() - started_ms, count, len(found), directory.path,
             )  # fmt: skip
 
-    def _partition_of(self, home: LogDirectory, name: str, path: str) -> TopicPartition | None:
+    def _partition_of(self, directory: LogDirectory, name: str, path: str) -> TopicPartition | None:
         if not self.files.is_directory(path):
             return None
         if marked := _MARKED_NAME.fullmatch(name):
             if marked["suffix"] == DELETE_SUFFIX:
-                self._doomed.append((self.clock.wall_ms() + self.defaults.file_delete_delay_ms, home, path))
+                self._doomed.append((self.clock.wall_ms() + self.defaults.file_delete_delay_ms, directory, path))
             elif marked["suffix"] == FUTURE_SUFFIX:
                 logger.warning("Skipping %s: moving partitions between directories is not supported", path)
             return None
@@ -235,21 +235,21 @@ class LogManager:
             if topic_id not in {ZERO_UUID, log.topic_id} and log.topic_id != ZERO_UUID:
                 raise KafkaError(ErrorCode.INCONSISTENT_TOPIC_ID, f"{log.directory} is of another topic's life")
             return log
-        home = self._emptiest_home()
+        directory = self._emptiest_directory()
         if not self.has_descriptor():
             raise ShortageError(f"Cannot create {topic_partition}: raise the limit of open files (ulimit -n)")
-        self._forget_namesake(home, topic_partition)
-        problem = f"Cannot create {topic_partition} in {home.path}"
-        if not home.online:
+        self._forget_namesake(directory, topic_partition)
+        problem = f"Cannot create {topic_partition} in {directory.path}"
+        if not directory.online:
             raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, problem)
-        if any(topic_partition in home.named.get(name, ()) for name in _BELIEVED):
+        if any(topic_partition in directory.named.get(name, ()) for name in _BELIEVED):
             raise ShortageError(f"{problem}: a checkpoint that names it could not be written")
-        directory = f"{home.path}/{topic_partition}"
-        open_it = open_log if self.files.exists(directory) else create_log
+        path = f"{directory.path}/{topic_partition}"
+        open_it = open_log if self.files.exists(path) else create_log
         try:
             log = open_it(
-                home,
                 directory,
+                path,
                 topic_partition,
                 config or self.defaults,
                 topic_id=topic_id,
@@ -257,26 +257,26 @@ class LogManager:
                 open_files=self.open_files,
             )
         except OSError as error:
-            home.fail(error)
+            directory.fail(error)
             if is_shortage(error):
                 raise ShortageError(f"{problem}: {error}") from error
             raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"{problem}: {error}") from error
         self._logs[topic_partition] = log
         properties = ", ".join(f"{name}={value}" for name, value in sorted((overrides or {}).items()))
-        logger.info("Created log for partition %s in %s with properties {%s}", topic_partition, directory, properties)
+        logger.info("Created log for partition %s in %s with properties {%s}", topic_partition, path, properties)
         return log
 
-    def _emptiest_home(self) -> LogDirectory:
-        homes = [home for home in self._homes if home.online]
-        if not homes:
+    def _emptiest_directory(self) -> LogDirectory:
+        directories = [directory for directory in self._directories if directory.online]
+        if not directories:
             raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, "No log directory is online")
-        if len(homes) == 1:
-            return homes[0]
-        counts = {id(home): 0 for home in homes}
+        if len(directories) == 1:
+            return directories[0]
+        counts = {id(directory): 0 for directory in directories}
         for log in self._logs.values():
-            if id(log.home) in counts:
-                counts[id(log.home)] += 1
-        return min(homes, key=lambda home: counts[id(home)])
+            if id(log.log_directory) in counts:
+                counts[id(log.log_directory)] += 1
+        return min(directories, key=lambda directory: counts[id(directory)])
 
     def delete(self, topic_partitions: Iterable[TopicPartition]) -> int:
         """Forget partitions, those that are there: directories are renamed now, and removed after file.delete.delay.ms.
@@ -284,7 +284,7 @@ class LogManager:
         How many there were. That the new names are on disk is waited for in the background: should a power cut bring an
         old name back, nobody knows its topic, and the next start sets it aside.
         """
-        homes: dict[int, LogDirectory] = {}
+        directories: dict[int, LogDirectory] = {}
         count = 0
         for topic_partition in topic_partitions:
             log = self._logs.pop(topic_partition, None)
@@ -292,73 +292,61 @@ class LogManager:
                 continue
             count += 1
             log.abandon()
-            home = self._home_of(log)
-            if home.online and self._set_aside(log, home):
-                homes[id(home)] = home
-        if homes:
-            self._in_background(lambda: self._sync_names(homes.values()))
+            directory = log.log_directory
+            if directory.online and self._set_aside(log, directory):
+                directories[id(directory)] = directory
+        if directories:
+            self._in_background(lambda: self._sync_names(directories.values()))
         return count
 
-    def _set_aside(self, log: Log, home: LogDirectory) -> bool:
-        path = f"{home.path}/{marked_name(log.topic_partition, DELETE_SUFFIX)}"
+    def _set_aside(self, log: Log, directory: LogDirectory) -> bool:
+        path = f"{directory.path}/{marked_name(log.topic_partition, DELETE_SUFFIX)}"
         try:
             self.files.rename(log.directory, path)
         except OSError as error:
-            home.fail(error)  # with its directory back, the next start sets it aside
+            directory.fail(error)  # with its directory back, the next start sets it aside
             return False
-        self._doomed.append((self.clock.wall_ms() + log.config.file_delete_delay_ms, home, path))
+        self._doomed.append((self.clock.wall_ms() + log.config.file_delete_delay_ms, directory, path))
         logger.info("Log for partition %s is renamed to %s and is scheduled for deletion", log.topic_partition, path)
         return True
 
-    def _sync_names(self, homes: Iterable[LogDirectory]) -> None:
-        for home in homes:
+    def _sync_names(self, directories: Iterable[LogDirectory]) -> None:
+        for directory in directories:
             try:
-                self.files.fsync_directory(home.path)
+                self.files.fsync_directory(directory.path)
             except OSError as error:
-                home.fail(error)
-
-    def _home_of(self, log: Log) -> LogDirectory:
-        return next(home for home in self._homes if home is log.home)
+                directory.fail(error)
 
     # Directories
 
     def directories(self) -> list[DirectoryInfo]:
         """All of log.dirs, offline ones too."""
-        return [self._info(home) for home in self._homes]
+        return [self._info(directory) for directory in self._directories]
 
-    def homes(self) -> list[LogDirectory]:
+    def log_directories(self) -> list[LogDirectory]:
         """The directories themselves, for the cleaner and for the metadata log."""
-        return list(self._homes)
+        return list(self._directories)
 
-    def _info(self, home: LogDirectory) -> DirectoryInfo:
+    def _info(self, directory: LogDirectory) -> DirectoryInfo:
         total = usable = -1
-        if home.online:
+        if directory.online:
             try:
-                total, usable = self.files.space(home.path)
+                total, usable = self.files.space(directory.path)
             except OSError as error:
-                home.fail(error)
-        return DirectoryInfo(home.path, home.directory_id, home.online, total, usable)
+                directory.fail(error)
+        return DirectoryInfo(directory.path, directory.directory_id, directory.online, total, usable)
 
-    def _failed(self, home: Home, error: OSError) -> None:
+    def _failed(self, directory: LogDirectory, error: OSError) -> None:
         if self._on_directory_failed is not None:
-            directory = next(h for h in self._homes if h is home)
-            self._on_directory_failed(DirectoryInfo(home.path, directory.directory_id, False, -1, -1), error)
+            self._on_directory_failed(DirectoryInfo(directory.path, directory.directory_id, False, -1, -1), error)
 
     # Upkeep
-
-    def logs_to_flush(self, now_ms: int) -> list[Log]:
-        """Logs with sealed segments that are not synced yet, or due by flush.ms: to be flushed in the background."""
-        return [
-            log
-            for log in self._logs.values()
-            if log.home.online and (log.has_unsynced_segments or log.needs_flush(now_ms))
-        ]
 
     def cleanup(self, now_ms: int) -> int:
         """Retention of every log, then `remove_deleted`; how many segments went."""
         count = 0
         for log in self.all():
-            if not log.home.online:
+            if not log.log_directory.online:
                 continue
             try:
                 count += log.delete_old_segments(now_ms)
@@ -375,12 +363,12 @@ class LogManager:
     def remove_deleted(self, now_ms: int) -> None:
         """Remove, in the background, the files and directories whose file.delete.delay.ms is over."""
         doomed = [
-            (self._home_of(log), paths)
+            (log.log_directory, paths)
             for log in self._logs.values()
-            if log.home.online and (paths := log.purge(now_ms))
+            if log.log_directory.online and (paths := log.purge(now_ms))
         ]
         latest = now_ms + max(self.defaults.file_delete_delay_ms, _LONGEST_DELAY_MS)  # beyond: the clock was set back
-        trees = [(home, path) for moment, home, path in self._doomed if not now_ms < moment <= latest]
+        trees = [(where, path) for moment, where, path in self._doomed if not now_ms < moment <= latest]
         self._doomed = [entry for entry in self._doomed if now_ms < entry[0] <= latest]
         while self._unremoved:
             trees.append(self._unremoved.popleft())
@@ -388,22 +376,22 @@ class LogManager:
             self._in_background(lambda: self._remove(doomed, trees))
 
     def _remove(self, doomed: list[tuple[LogDirectory, list[str]]], trees: list[tuple[LogDirectory, str]]) -> None:
-        for home, paths in doomed:
+        for directory, paths in doomed:
             try:
                 for path in paths:
                     self.files.unlink(path)
                     if path.endswith(_LOG_DELETED):
                         logger.info("Deleted log %s.", path)
             except OSError as error:
-                home.fail(error)
-        for home, path in trees:
+                directory.fail(error)
+        for directory, path in trees:
             try:
                 self.files.remove_tree(path)
                 logger.info("Deleted log for partition %s in %s.", path.rpartition("/")[2].rpartition(".")[0], path)
             except OSError as error:
-                home.fail(error)
+                directory.fail(error)
                 if is_shortage(error):
-                    self._unremoved.append((home, path))
+                    self._unremoved.append((directory, path))
 
     def checkpoint(self) -> None:
         """Write recovery points and log starts of every directory. May run in another thread."""
@@ -412,37 +400,37 @@ class LogManager:
 
     def checkpoint_recovery_points(self) -> None:
         """Write up to where each log is on disk for certain, and what is overdue. May run in another thread."""
-        self._checkpoint(RECOVERY_POINTS, self._homes)
-        for home in self._homes:
-            for name in tuple(home.overdue):
-                self._checkpoint(name, [home])
+        self._checkpoint(RECOVERY_POINTS, self._directories)
+        for directory in self._directories:
+            for name in tuple(directory.overdue):
+                self._checkpoint(name, [directory])
 
     def checkpoint_log_starts(self) -> None:
         """Write the log starts that the files' names do not tell. May run in another thread."""
-        self._checkpoint(LOG_STARTS, self._homes)
+        self._checkpoint(LOG_STARTS, self._directories)
 
     def checkpoint_high_watermarks(self) -> None:
         """Write the high watermarks of every directory. May run in another thread."""
-        self._checkpoint(HIGH_WATERMARKS, self._homes)
+        self._checkpoint(HIGH_WATERMARKS, self._directories)
 
     def checkpoint_cleaned(self, log: Log) -> None:
         """Write up to where each log in the directory of this one was compacted."""
-        self._checkpoint(CLEANER_OFFSETS, [self._home_of(log)])
+        self._checkpoint(CLEANER_OFFSETS, [log.log_directory])
 
-    def _checkpoint(self, name: str, homes: Iterable[LogDirectory]) -> None:
-        for home in homes:
-            home.write(name, partial(self._told, name, home))
+    def _checkpoint(self, name: str, directories: Iterable[LogDirectory]) -> None:
+        for directory in directories:
+            directory.write(name, partial(self._told, name, directory))
 
-    def _told(self, name: str, home: LogDirectory) -> dict[TopicPartition, int]:
+    def _told(self, name: str, directory: LogDirectory) -> dict[TopicPartition, int]:
         tell = _CHECKPOINTS[name]
-        told = ((log.topic_partition, tell(log)) for log in self.all() if log.home is home)
+        told = ((log.topic_partition, tell(log)) for log in self.all() if log.log_directory is directory)
         return {topic_partition: offset for topic_partition, offset in told if offset is not None}
 
-    def _forget_namesake(self, home: LogDirectory, topic_partition: TopicPartition) -> None:
+    def _forget_namesake(self, directory: LogDirectory, topic_partition: TopicPartition) -> None:
         """See that no checkpoint takes a new log for one of its name that was deleted: its records would be hidden."""
         for name in _BELIEVED:
-            if topic_partition in home.named.get(name, ()):
-                self._checkpoint(name, [home])
+            if topic_partition in directory.named.get(name, ()):
+                self._checkpoint(name, [directory])
 
     # The end
 
@@ -455,7 +443,7 @@ class LogManager:
                 return bool(step())
             except KafkaError as error:
                 logger.warning("Error while closing the log of %s: %s", log.topic_partition, error)
-                dirty.add(id(log.home))
+                dirty.add(id(log.log_directory))
                 return False
 
         logger.info("Shutting down.")
@@ -465,13 +453,13 @@ class LogManager:
             log.abandon()
         self.checkpoint()
         self.checkpoint_high_watermarks()
-        for home in self._homes:
-            if home.online and id(home) not in dirty:
+        for directory in self._directories:
+            if directory.online and id(directory) not in dirty:
                 try:
-                    storage.write_clean_shutdown(self.files, home.path, broker_epoch)
+                    storage.write_clean_shutdown(self.files, directory.path, broker_epoch)
                 except OSError as error:
-                    home.fail(error)
-            home.lock.release()
+                    directory.fail(error)
+            directory.lock.release()
         logger.info("Shutdown complete.")
 
     @staticmethod
@@ -490,8 +478,8 @@ class LogManager:
         """Close files and locks and write nothing: what a crash leaves."""
         for log in self.all():
             log.abandon()
-        for home in self._homes:
-            home.lock.release()
+        for directory in self._directories:
+            directory.lock.release()
 
 
 def _refuse_shortage(error: OSError) -> None:

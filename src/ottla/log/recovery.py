@@ -11,14 +11,13 @@ import logging
 
 from ottla.common.clock import Clock, SystemClock
 from ottla.common.errors import KafkaError
-from ottla.common.frozen import frozen
 from ottla.common.ids import ZERO_UUID, TopicPartition, Uuid
 from ottla.log.checkpoints import read_topic_id
 from ottla.log.config import LogConfig
+from ottla.log.directory import LogDirectory, Opening
 from ottla.log.epoch_check import settle_epochs
 from ottla.log.epochs import LeaderEpochs
 from ottla.log.files import Files
-from ottla.log.home import Home
 from ottla.log.index import CorruptIndexError, OffsetIndex, TimeIndex
 from ottla.log.log import Log
 from ottla.log.open_files import OpenFiles
@@ -41,23 +40,8 @@ _DIGITS = 20
 INT64_MAX = (1 << 63) - 1
 
 
-@frozen
-class Opening:
-    """What is known of a log before its directory is read; `recovery_point` counts after an unclean shutdown only.
-
-    Below `cleaned_to` the cleaner has left gaps between offsets. Above it, unless the log is one that is compacted (its
-    leader's gaps are in it then), every offset follows the one before, also from segment to segment.
-    """
-
-    clean: bool = False
-    recovery_point: int = 0
-    log_start_offset: int = 0
-    high_watermark: int = 0
-    cleaned_to: int = 0
-
-
 def open_log(
-    home: Home,
+    log_directory: LogDirectory,
     directory: str,
     topic_partition: TopicPartition,
     config: LogConfig,
@@ -74,16 +58,16 @@ def open_log(
     """
     clock = clock or SystemClock()
     opening = opening or Opening()
-    if not home.files.is_directory(directory):
-        home.files.make_directory(directory)
-    loader = _Loader(home.files, directory, topic_partition, config, opening, clock, open_files or OpenFiles())
+    if not log_directory.files.is_directory(directory):
+        log_directory.files.make_directory(directory)
+    loader = _Loader(log_directory.files, directory, topic_partition, config, opening, clock, open_files or OpenFiles())
     try:
         loader.load()
     except OSError:
         loader.close()
         raise
     log = Log(
-        home,
+        log_directory,
         directory,
         topic_partition,
         config,
@@ -93,7 +77,7 @@ def open_log(
         log_start_offset=loader.log_start_offset,
         log_end_offset=loader.end_offset,
         flushed_offset=loader.flushed_offset,
-        topic_id=read_topic_id(home.files, directory),
+        topic_id=read_topic_id(log_directory.files, directory),
         clock=clock,
         open_files=loader.open_files,
     )
@@ -108,7 +92,7 @@ def open_log(
 
 
 def create_log(
-    home: Home,
+    log_directory: LogDirectory,
     directory: str,
     topic_partition: TopicPartition,
     config: LogConfig,
@@ -118,11 +102,11 @@ def create_log(
     open_files: OpenFiles,
 ) -> Log:
     """An empty log in `directory`, which does not exist yet; as `open_log`, with few touches of the disk."""
-    files = home.files
+    files = log_directory.files
     files.make_directory(directory)
     producers = Producers(files, directory, config.producer_id_expiration_ms)
     log = Log(
-        home,
+        log_directory,
         directory,
         topic_partition,
         config,

@@ -112,7 +112,7 @@ class SegmentedLog(DurableLog):
         self.log_start_offset = offset
         logger.info(
             "[UnifiedLog partition=%s, dir=%s] Incremented log start offset to %d due to %s",
-            self.topic_partition, self.home.path, offset, reason,
+            self.topic_partition, self.log_directory.path, offset, reason,
         )  # fmt: skip
         self._high_watermark = max(self._high_watermark, offset)
         self.epochs.truncate_from_start(offset)
@@ -125,7 +125,7 @@ class SegmentedLog(DurableLog):
         Raises KafkaError(OFFSET_OUT_OF_RANGE) above the high watermark. Their space comes back with
         `delete_old_segments`.
         """
-        if not self.home.online:
+        if not self.log_directory.online:
             self._offline()
         if offset == -1:
             offset = self._high_watermark
@@ -142,7 +142,7 @@ class SegmentedLog(DurableLog):
         """Delete what retention and the log start allow; how many segments."""
         from ottla.log.retention import find_expired
 
-        if not self.home.online:
+        if not self.log_directory.online:
             self._offline()
         try:
             reasons = find_expired(
@@ -165,7 +165,7 @@ class SegmentedLog(DurableLog):
         for segment, reason in zip(doomed, reasons, strict=True):
             logger.info(
                 "[UnifiedLog partition=%s, dir=%s] Deleting segment %s due to %s",
-                self.topic_partition, self.home.path, segment, reason,
+                self.topic_partition, self.log_directory.path, segment, reason,
             )  # fmt: skip
         if count == len(self._segments):
             self.roll()
@@ -174,12 +174,15 @@ class SegmentedLog(DurableLog):
 
     def truncate_to(self, offset: int) -> bool:
         """Drop everything from `offset` on (the whole batch that holds it); whether that was anything."""
-        if not self.home.online:
+        if not self.log_directory.online:
             self._offline()
         if offset >= self.log_end_offset:
             return False
         logger.info(
-            "[UnifiedLog partition=%s, dir=%s] Truncating to offset %d", self.topic_partition, self.home.path, offset
+            "[UnifiedLog partition=%s, dir=%s] Truncating to offset %d",
+            self.topic_partition,
+            self.log_directory.path,
+            offset,
         )
         try:
             if offset < self._bases[0]:
@@ -188,7 +191,7 @@ class SegmentedLog(DurableLog):
                 self._truncate(offset)
         except OSError as error:
             # Whatever the error is, a truncation that was cut short is for the next start to finish.
-            self.home.take_offline(error)
+            self.log_directory.take_offline(error)
             self._fail(error, "truncate")
         return True
 
@@ -212,7 +215,7 @@ class SegmentedLog(DurableLog):
         """Drop everything and go on at `offset`."""
         logger.info(
             "[UnifiedLog partition=%s, dir=%s] Truncate and start at offset %d",
-            self.topic_partition, self.home.path, offset,
+            self.topic_partition, self.log_directory.path, offset,
         )  # fmt: skip
         self.remove_segments(list(self._segments))
         with self._lock:

@@ -111,7 +111,7 @@ def test_log_dirs_tell_sizes_of_what_was_asked_for(room: Room) -> None:
 
     def sizes(topics: Any) -> Any:
         (result,) = room.ask(DescribeLogDirsRequest(topics=topics)).results
-        assert (result.error_code, result.log_dir) == (0, room.partition("a").log.home.path)
+        assert (result.error_code, result.log_dir) == (0, room.partition("a").log.log_directory.path)
         assert result.total_bytes >= result.usable_bytes > 0
         return {(t.name, p.partition_index): p.partition_size for t in result.topics for p in t.partitions}
 
@@ -123,7 +123,7 @@ def test_log_dirs_tell_sizes_of_what_was_asked_for(room: Room) -> None:
 
 def test_failed_directory_is_named_and_its_partitions_are_not(room: Room) -> None:
     room.create("a")
-    room.partition("a").log.home.fail(OSError(5, "Input/output error"))
+    room.partition("a").log.log_directory.fail(OSError(5, "Input/output error"))
     (result,) = room.ask(DescribeLogDirsRequest(topics=None)).results
     assert (result.error_code, result.topics) == (ErrorCode.KAFKA_STORAGE_ERROR, [])
 

@@ -199,7 +199,7 @@ def test_delete_records_is_answered_when_the_start_is_on_disk(log: Room) -> None
     log.threads.held = True
     request = DeleteRecordsRequest([DeleteRecordsTopic("t", [DeleteRecordsPartition(0, 4)])])
     answer = log.start(request)
-    checkpoint = f"{log.partition('t').log.home.path}/log-start-offset-checkpoint"
+    checkpoint = f"{log.partition('t').log.log_directory.path}/log-start-offset-checkpoint"
     assert not answer.done
     log.threads.finish()
     assert answer.result().topics[0].partitions[0].low_watermark == 4

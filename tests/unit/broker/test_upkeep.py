@@ -93,7 +93,7 @@ def test_failed_directory_is_a_storage_error_for_those_who_wait_and_those_who_co
     room.threads.held = True
     waiting = room.produce(("t", {0: batch(b"a")}))
     partition = room.partition("t")
-    partition.log.home.fail(OSError(5, "Input/output error"))
+    partition.log.log_directory.fail(OSError(5, "Input/output error"))
 
     def code(answer: Any) -> int:
         return answer.responses[0].partition_responses[0].error_code

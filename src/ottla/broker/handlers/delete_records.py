@@ -45,9 +45,9 @@ def handle(broker: Broker, context: RequestContext, request: DeleteRecordsReques
 def _confirm(broker: Broker, topic: str, result: DeleteRecordsPartitionResult) -> None:
     """Nothing is promised of a directory that failed while the new start was written."""
     try:
-        home = broker.partitions.get(topic, result.partition_index).log.home
-        if not home.online:
-            raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"The log directory {home.path} is offline")
+        directory = broker.partitions.get(topic, result.partition_index).log.log_directory
+        if not directory.online:
+            raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"The log directory {directory.path} is offline")
     except KafkaError as error:
         if not result.error_code:
             result.error_code, result.low_watermark = error.code, -1

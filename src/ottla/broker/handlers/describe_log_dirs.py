@@ -37,7 +37,7 @@ def handle(broker: Broker, context: RequestContext, request: DescribeLogDirsRequ
         yield
         topic, index = partition.topic_partition
         if asked is None or (topic, index) in asked:
-            sizes[partition.log.home.path][topic].append(
+            sizes[partition.log.log_directory.path][topic].append(
                 DescribeLogDirsPartition(partition_index=index, partition_size=partition.log.size)
             )
     results = []

@@ -21,7 +21,7 @@ from tests.simulation.world.disk import Crash, SimulatedDisk
 from tests.storage.helpers import ManualClock, append
 from tests.storage.test_cleaner import Here
 
-SEEDS = int(os.environ.get("OTTLA_ANY_ORDER", "60"))
+SEEDS = int(os.environ.get("OTTLA_LOG_MODEL", "60"))
 LIVES = 5
 HOUR = 3_600_000
 KEPT_MS = 50 * HOUR

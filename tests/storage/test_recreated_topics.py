@@ -12,7 +12,7 @@ from ottla.common.errors import KafkaError
 from ottla.log import Files, Log, LogConfig, LogManager
 from ottla.log.checkpoints import read_offsets
 from ottla.log.cleaner import Cleaner
-from ottla.log.cleaning import CleanJob, CleanResult, clean
+from ottla.log.compaction import CleanJob, CleanResult, clean
 from ottla.protocol.messages.delete_records import DeleteRecordsPartition, DeleteRecordsRequest, DeleteRecordsTopic
 from ottla.protocol.messages.delete_topics import DeleteTopicsRequest
 from tests.simulation.world.broker import NodeOnDisk
@@ -210,7 +210,7 @@ async def _deleted_on_a_broken_disk(home: Path, *, known_before: bool) -> None:
     async with Broker(home) as broker:
         await broker.node.create("c", 6)
         served = broker.node.node.broker.partitions
-        homes = [served.get("c", i).log.home for i in range(6)]
+        homes = [served.get("c", i).log.log_directory for i in range(6)]
         broken = next(each for each in homes if each.path == str(broker.directories[1]))
         broker.files.fail(broker.directories[1], rename=errno.EIO)
         if known_before:

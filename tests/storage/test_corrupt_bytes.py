@@ -33,7 +33,7 @@ from tests.simulation.world.broker import NodeOnDisk
 from tests.storage.test_cleaner import Here
 from tests.unit.broker.room import HastyFiles, batch
 
-CASES = int(os.environ.get("OTTLA_HARMED_BYTES", "2"))
+CASES = int(os.environ.get("OTTLA_CORRUPT_BYTES", "2"))
 BATCHES = 24
 IN_BATCH = 2
 DELETED_TO = 5
