@@ -30,7 +30,17 @@ from ottla.common.named import NamedTuple
 from ottla.common.slices import Slices, result_of
 from ottla.coordinators.group.config import GroupConfig
 from ottla.coordinators.group.errors import error_response, from_append_error
-from ottla.coordinators.group.events import Append, Call, Effects, ListGroups, LogLine, Moment, Reply, TopicsDeleted
+from ottla.coordinators.group.events import (
+    Append,
+    Appended,
+    Call,
+    Effects,
+    ListGroups,
+    LogLine,
+    Moment,
+    Reply,
+    TopicsDeleted,
+)
 from ottla.coordinators.group.shard import GroupShard
 from ottla.records import Codec, encode_batch
 
@@ -42,8 +52,6 @@ logger = logging.getLogger(__name__)
 
 RELOAD_BACKOFF_MS = 1_000
 TOPIC_CREATION_TIMEOUT_MS = 10_000
-# A batch that need not be atomic is split, so that it stays below any size limit.
-SPLIT_RECORDS = 1_000
 _NO_TIMER = 1 << 62
 
 # A client may name a group with 32 KB: thousands of such names are not kept.
@@ -285,27 +293,19 @@ class GroupRuntime:
             self._park(runner, replies, now)
 
     def _append(self, runner: _Runner, append: Append, now: Moment) -> Effects:
-        records = append.records
-        if not append.atomic and len(records) > SPLIT_RECORDS:
-            effects: Effects = []
-            for start in range(0, len(records), SPLIT_RECORDS):
-                last = start + SPLIT_RECORDS >= len(records)
-                part = Append(records[start : start + SPLIT_RECORDS], append.then if last else None, atomic=True)
-                effects += self._append(runner, part, now)
-            return effects
-        batch = encode_batch([(now.wall_ms, key, value, []) for key, value in records], codec=self._codec)
+        batch = encode_batch([(now.wall_ms, key, value, []) for key, value in append.records], codec=self._codec)
         try:
             info = runner.partition.append(memoryview(batch), origin="coordinator")
         except KafkaError as error:
             logger.warning("Failed to write to %s-%d: %s", OFFSETS_TOPIC, runner.index, error)
-            return runner.shard.finish(append, -1, from_append_error(error.code), now)
+            return runner.shard.handle_appended(Appended(append.id, -1, from_append_error(error.code)), now)
         end = runner.appended_end = info.last_offset + 1
         durable = runner.partition.when_durable(end)
         if durable is None:
             runner.committed_end = end
         else:
             durable.on_done(partial(self._durable, runner, end))
-        return runner.shard.finish(append, info.first_offset, ErrorCode.NONE, now)
+        return runner.shard.handle_appended(Appended(append.id, info.first_offset), now)
 
     def _park(self, runner: _Runner, replies: list[Reply], now: Moment) -> None:
         deadline_ms = now.monotonic_ms + self._commit_timeout_ms

@@ -10,7 +10,7 @@ from collections import deque
 from typing import Any
 
 from ottla.common.errors import ErrorCode
-from ottla.coordinators.group import Append, Call, Effects, GroupConfig, GroupShard, LogLine, Moment, Reply
+from ottla.coordinators.group import Append, Appended, Call, Effects, GroupConfig, GroupShard, LogLine, Moment, Reply
 from ottla.protocol.messages.heartbeat import HeartbeatRequest
 from ottla.protocol.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol
 from ottla.protocol.messages.leave_group import LeaveGroupRequest, MemberIdentity
@@ -78,7 +78,7 @@ class GroupDriver:
         base = len(self.log)
         if self.append_error is ErrorCode.NONE:
             self.log.extend(append.records)
-        return self.shard.finish(append, base, self.append_error, self._now())
+        return self.shard.handle_appended(Appended(append.id, base, self.append_error), self._now())
 
     def advance(self, duration_ms: int) -> None:
         """Let time pass; timers elapse in their order."""

@@ -4,19 +4,22 @@ The caller's duties, in this order:
 
 1. Feed the partition's log through `GroupShard.replay` (and `end_transaction` for markers), then call `loaded`.
 2. For each request call `step`, for each elapsed timer `handle_timer`; obey the effects in their order.
-3. `Append`: append the records as one batch, then call `finish` with the outcome and obey what that returns too.
+3. `Append`: append the records as one batch, then pass the outcome to `handle_appended` as `Appended` and obey the
+   effects that it returns before any later effect.
 4. `Reply`: send it once everything appended to the shard so far is committed, not before.
 5. `LogLine`: write it to the broker's log.
 6. When the partition is lost, call `unload` and obey its effects, which append nothing; the shard is dead then.
 
-Reading order: `events`, `states`, `member`, `group`, `core`, `rebalance`, `join`, `sync`, `session`, `offsets`,
-`unserved`, `admin`, `expiry`, `shard`. KIP-62, KIP-134, KIP-345, KIP-394, KIP-496, KIP-800, KIP-814.
-Left out: the consumer protocol of KIP-848, share groups (KIP-932), streams groups (KIP-1071); `unserved` keeps them.
+Reading order: `events`, `follow_ups`, `states`, `member`, `group`, `core`, `rebalance`, `join`, `sync`, `session`,
+`offsets`, `unserved`, `admin`, `expiry`, `shard`. KIP-62, KIP-134, KIP-345, KIP-394, KIP-496, KIP-800, KIP-814.
+Not implemented: consumer groups of KIP-848, share groups (KIP-932) and streams groups (KIP-1071). `unserved` preserves
+their records.
 """
 
 from ottla.coordinators.group.config import GroupConfig
 from ottla.coordinators.group.events import (
     Append,
+    Appended,
     Call,
     DeleteGroup,
     DescribeGroup,
@@ -33,6 +36,7 @@ from ottla.coordinators.group.shard import GroupShard
 
 __all__ = [
     "Append",
+    "Appended",
     "Call",
     "DeleteGroup",
     "DescribeGroup",

@@ -17,7 +17,7 @@ from ottla.coordinators.group.events import (
     log_line,
 )
 from ottla.coordinators.group.group import Group
-from ottla.coordinators.group.offsets import MOST_TOMBSTONES, some_tombstones, write_then
+from ottla.coordinators.group.offsets import MOST_TOMBSTONES, some_tombstones
 from ottla.coordinators.group.rebalance import prepare_or_complete
 from ottla.coordinators.group.records import group_tombstone
 from ottla.coordinators.group.states import State
@@ -101,10 +101,10 @@ def delete(core: Core, call: Call, question: DeleteGroup, _now: Moment) -> Effec
         return [Reply(call, result)]
     records = some_tombstones(core, question.group_id)
     if len(records) == MOST_TOMBSTONES:
-        return write_then(call, records, None)
+        return core.reply_after_append(call, records, None)
     text = "The following groups were deleted: %s. The last %d of its offsets were removed."
     line = log_line(text, question.group_id, len(records))
-    return [line, *write_then(call, [*records, group_tombstone(question.group_id)], result)]
+    return [line, *core.reply_after_append(call, [*records, group_tombstone(question.group_id)], result)]
 
 
 def force_rebalance(core: Core, call: Call, order: ForceRebalance, now: Moment) -> Effects:

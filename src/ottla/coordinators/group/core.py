@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from ottla.common.errors import ErrorCode
 from ottla.coordinators.group.config import GroupConfig
-from ottla.coordinators.group.events import Call, Moment, Reply
+from ottla.coordinators.group.events import Append, Call, Effects, Moment, RecordBytes, Reply
+from ottla.coordinators.group.follow_ups import AnswerCall, FollowUp, InFlight
 from ottla.coordinators.group.group import Group
 from ottla.coordinators.group.member import Member
 from ottla.coordinators.group.offset_store import OffsetStore
@@ -20,12 +21,24 @@ if TYPE_CHECKING:
 
 # Before version 7 the name of the protocol may not be null.
 NULLABLE_PROTOCOL_NAME = 7
+# Larger sets of records that need not be atomic are split, so that each batch stays below any size limit.
+MOST_RECORDS_IN_BATCH = 1_000
 
 
 class Core:
     """State of one shard; `random_bytes(count)` makes member ids."""
 
-    __slots__ = ("config", "groups", "loaded_ms", "offsets", "random_bytes", "timers", "unserved")
+    __slots__ = (
+        "_next_append_id",
+        "config",
+        "groups",
+        "in_flight",
+        "loaded_ms",
+        "offsets",
+        "random_bytes",
+        "timers",
+        "unserved",
+    )
 
     def __init__(self, config: GroupConfig, random_bytes: Callable[[int], bytes]) -> None:
         self.config = config
@@ -37,6 +50,29 @@ class Core:
         self.loaded_ms = 0
         self.offsets = OffsetStore()
         self.timers = Timers()
+        # Appends whose outcome has not been reported, by their ids.
+        self.in_flight: dict[int, InFlight] = {}
+        self._next_append_id = 0
+
+    def append(self, records: Sequence[RecordBytes], follow_up: FollowUp | None = None) -> Append:
+        """Return the effect that appends `records` as one batch; `follow_up` is done when its outcome is known."""
+        append_id = self._next_append_id
+        self._next_append_id += 1
+        append = Append(append_id, tuple(records))
+        self.in_flight[append_id] = InFlight(append.records, follow_up)
+        return append
+
+    def append_split(self, records: Sequence[RecordBytes], follow_up: FollowUp | None = None) -> Effects:
+        """Like `append`, but in several batches if there are many records; `follow_up` belongs to the last batch."""
+        size = MOST_RECORDS_IN_BATCH
+        parts = [records[start : start + size] for start in range(0, len(records), size)]
+        return [self.append(part, follow_up if part is parts[-1] else None) for part in parts]
+
+    def reply_after_append(self, call: Call, records: Sequence[RecordBytes], response: object) -> Effects:
+        """Append `records`, then answer `call`: with `response`, or with the append's error."""
+        if not records:
+            return [Reply(call, response)]
+        return [self.append(records, AnswerCall(call, response))]
 
     def new_member_id(self, prefix: str) -> str:
         """`prefix` (the client's id, or the static member's) and a random UUID in its usual spelling."""

@@ -3,8 +3,19 @@
 from __future__ import annotations
 
 from ottla.common.errors import ErrorCode
-from ottla.coordinators.group.core import refuse_join, refuse_sync
-from ottla.coordinators.group.events import Call, DeleteGroup, DescribeGroup, FetchOffsets, ForceRebalance, ListGroups
+from ottla.coordinators.group.core import Core, refuse_join, refuse_sync
+from ottla.coordinators.group.events import (
+    Call,
+    DeleteGroup,
+    DescribeGroup,
+    Effects,
+    FetchOffsets,
+    ForceRebalance,
+    ListGroups,
+    Moment,
+    Reply,
+)
+from ottla.coordinators.group.follow_ups import AnswerCall
 from ottla.protocol.messages.delete_groups import DeletableGroupResult
 from ottla.protocol.messages.describe_groups import DescribedGroup
 from ottla.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
@@ -86,3 +97,9 @@ def error_response(call: Call, error: ErrorCode) -> object:
             return error
         case _:
             return None
+
+
+def answer_appended(_core: Core, follow_up: AnswerCall, error: ErrorCode, _now: Moment) -> Effects:
+    """Answer a call whose records were appended, or could not be."""
+    call, response = follow_up
+    return [Reply(call, response if error is ErrorCode.NONE else error_response(call, error))]

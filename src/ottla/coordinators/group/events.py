@@ -6,7 +6,6 @@ when it names several groups. Out: `Append`, `Reply` and `LogLine`.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import TypeAlias
 
 from ottla.common.errors import ErrorCode
@@ -110,15 +109,21 @@ class Reply:
 
 @frozen
 class Append:
-    """Records of (key, value or None for a tombstone) to append as one batch.
+    """Append the records as one batch, then report the outcome as `Appended` with the same id.
 
-    `then` is the shard's own continuation, run by `GroupShard.finish` after the records were replayed, or with the
-    error if the append failed. A batch that is not `atomic` may be split.
+    A record is a key and a value; the value None makes it a tombstone.
     """
 
+    id: int
     records: tuple[RecordBytes, ...]
-    then: Callable[[ErrorCode, Moment], Effects] | None = None
-    atomic: bool = True
+
+
+class Appended(NamedTuple):
+    """The outcome of an `Append`: the offset of its first record, or the error for which nothing was appended."""
+
+    append_id: int
+    base_offset: int
+    error: ErrorCode = ErrorCode.NONE
 
 
 class LogLine(NamedTuple):

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from ottla.coordinators.group.core import Core
-from ottla.coordinators.group.events import Append, Effects, Moment, RecordBytes, log_line
+from ottla.coordinators.group.events import Effects, Moment, RecordBytes, log_line
 from ottla.coordinators.group.group import Group
 from ottla.coordinators.group.offset_store import Committed
 from ottla.coordinators.group.records import group_tombstone, offset_tombstone
@@ -36,7 +36,7 @@ def expire(core: Core, now: Moment) -> Effects:
     if not records:
         return []
     line = log_line("Generated %d tombstone records while cleaning up group metadata.", len(records))
-    return [*lines, line, Append(tuple(records), atomic=False)]
+    return [*lines, line, *core.append_split(records)]
 
 
 def _expired(core: Core, group: Group, now: Moment) -> tuple[list[tuple[str, int]], bool]:

@@ -11,7 +11,8 @@ from dataclasses import replace
 
 from ottla.common.errors import ErrorCode
 from ottla.coordinators.group.core import Core, accept_join, refuse_join, refuse_sync
-from ottla.coordinators.group.events import Append, Call, Effects, Moment, log_line
+from ottla.coordinators.group.events import Call, Effects, Moment, log_line
+from ottla.coordinators.group.follow_ups import ReplaceStaticMember
 from ottla.coordinators.group.group import Group
 from ottla.coordinators.group.member import Member, Protocols, protocol_names
 from ottla.coordinators.group.rebalance import complete_if_all_joined, prepare, prepare_or_complete
@@ -221,24 +222,26 @@ def _replace_in_stable(
     leader = new_id if leader_before == old_id else leader_before
     record = group_record(group, members, leader, {m.member_id: m.assignment for m in members})
 
-    def written(error: ErrorCode, now: Moment) -> Effects:
-        if error is not ErrorCode.NONE:
-            return [refuse_join(call, error)]
-        core.forget_heartbeat(group, old_id)
-        group.update(member, protocols, rebalance_ms, session_ms)
-        group.refresh_subscription()
-        core.expect_heartbeat(group, member, now)
-        leads = group.leader == new_id
-        if call.api_version >= SKIP_ASSIGNMENT_SINCE:
-            return [accept_join(call, group, member, skip=leads)]
-        # It must not think that it leads, or it would assign where nobody asked: it is told its own former id.
-        return [accept_join(call, group, member, leader=leader_before)]
-
     line = log_line(
         "Static member which joins during Stable stage and doesn't affect the selected protocol will not trigger a"
         " rebalance."
     )
-    return [line, Append((record,), written)]
+    return [line, core.append((record,), ReplaceStaticMember(call, group, member, successor, old_id, leader_before))]
+
+
+def static_member_appended(core: Core, follow_up: ReplaceStaticMember, error: ErrorCode, now: Moment) -> Effects:
+    """Answer a static member that returned: the replayed record gave its place to the new member id."""
+    call, group, member, successor, old_id, leader_before = follow_up
+    if error is not ErrorCode.NONE:
+        return [refuse_join(call, error)]
+    core.forget_heartbeat(group, old_id)
+    group.update(member, successor.protocols, successor.rebalance_timeout_ms, successor.session_timeout_ms)
+    group.refresh_subscription()
+    core.expect_heartbeat(group, member, now)
+    if call.api_version >= SKIP_ASSIGNMENT_SINCE:
+        return [accept_join(call, group, member, skip=group.leader == successor.member_id)]
+    # Older versions cannot skip the assignment. The former leader id keeps the member from assigning partitions.
+    return [accept_join(call, group, member, leader=leader_before)]
 
 
 def _same_vote(group: Group, member: Member, protocols: Protocols) -> bool:

@@ -8,9 +8,8 @@ from itertools import chain, islice
 from ottla.common.errors import ErrorCode
 from ottla.common.ids import ZERO_UUID, Uuid
 from ottla.coordinators.group.core import Core
-from ottla.coordinators.group.errors import commit_response, error_response
+from ottla.coordinators.group.errors import commit_response
 from ottla.coordinators.group.events import (
-    Append,
     Call,
     Effects,
     FetchOffsets,
@@ -20,6 +19,7 @@ from ottla.coordinators.group.events import (
     TopicsDeleted,
     log_line,
 )
+from ottla.coordinators.group.follow_ups import AnswerCall
 from ottla.coordinators.group.group import Group
 from ottla.coordinators.group.offset_store import Committed
 from ottla.coordinators.group.records import offset_record, offset_tombstone
@@ -50,17 +50,6 @@ GROUP_ID_NOT_FOUND_SINCE = 9
 MOST_TOMBSTONES = 2_000
 
 
-def write_then(call: Call, records: list[RecordBytes], response: object, *, atomic: bool = True) -> Effects:
-    """Append, then answer; or answer with the error if nothing could be appended."""
-    if not records:
-        return [Reply(call, response)]
-
-    def written(error: ErrorCode, _now: Moment) -> Effects:
-        return [Reply(call, response if error is ErrorCode.NONE else error_response(call, error))]
-
-    return [Append(tuple(records), written, atomic)]
-
-
 def commit(core: Core, call: Call, request: OffsetCommitRequest, now: Moment) -> Effects:
     """Remember how far a group has read. Each commit of a member counts as a heartbeat."""
     group = core.groups.get(request.group_id)
@@ -89,7 +78,7 @@ def commit(core: Core, call: Call, request: OffsetCommitRequest, now: Moment) ->
                 )
                 records.append(offset_record(request.group_id, topic.name, partition.partition_index, committed))
         topics.append(OffsetCommitResponseTopic(name=topic.name, topic_id=topic.topic_id, partitions=rows))
-    return write_then(call, records, OffsetCommitResponse(topics=topics))
+    return core.reply_after_append(call, records, OffsetCommitResponse(topics=topics))
 
 
 def _check_commit(group: Group | None, call: Call, request: OffsetCommitRequest) -> ErrorCode:
@@ -188,7 +177,7 @@ def delete_from(core: Core, call: Call, request: OffsetDeleteRequest, group: Gro
             if not subscribed and _has_offset(core, group.group_id, topic.name, index):
                 records.append(offset_tombstone(group.group_id, topic.name, index))
         topics.append(OffsetDeleteResponseTopic(name=topic.name, partitions=rows))
-    return write_then(call, records, OffsetDeleteResponse(topics=topics))
+    return core.reply_after_append(call, records, OffsetDeleteResponse(topics=topics))
 
 
 def _has_offset(core: Core, group_id: str, topic: str, partition: int) -> bool:
@@ -212,12 +201,11 @@ def topics_deleted(core: Core, call: Call, event: TopicsDeleted, _now: Moment) -
         for index in core.offsets.of_group(group_id)[topic]
     )
     records = list(islice(tombstones, MOST_TOMBSTONES))
-    effects = write_then(call, records, len(records) == MOST_TOMBSTONES, atomic=False)
     if not records:
-        return effects
+        return [Reply(call, False)]
     names = ", ".join(sorted(event.names))
     line = log_line("Generated %d tombstone records while deleting offsets for topics [%s].", len(records), names)
-    return [line, *effects]
+    return [line, *core.append_split(records, AnswerCall(call, len(records) == MOST_TOMBSTONES))]
 
 
 def forget_gone(core: Core, topic_id: Callable[[str], Uuid | None]) -> Effects:
@@ -231,4 +219,4 @@ def forget_gone(core: Core, topic_id: Callable[[str], Uuid | None]) -> Effects:
                 for index, committed in by_partition.items()
                 if there is None or _is_of_another(committed, there)
             ]
-    return [Append(tuple(records), atomic=False)] if records else []
+    return core.append_split(records)

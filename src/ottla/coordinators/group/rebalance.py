@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from ottla.common.errors import ErrorCode
 from ottla.coordinators.group.core import Core, accept_join, refuse_join, refuse_sync
-from ottla.coordinators.group.events import Append, Effects, LogLine, Moment, log_line
+from ottla.coordinators.group.events import Effects, LogLine, Moment, log_line
 from ottla.coordinators.group.group import Group
 from ottla.coordinators.group.member import Member
 from ottla.coordinators.group.records import group_record
@@ -97,7 +97,7 @@ def complete_join(core: Core, group: Group, now: Moment) -> Effects:
     group.next_generation(now.wall_ms)
     if group.is_empty:
         line = log_line("Group %s with generation %d is now empty.", group.group_id, group.generation)
-        return [*effects, line, Append((group_record(group, (), None, {}),))]
+        return [*effects, line, core.append((group_record(group, (), None, {}),))]
     effects.append(
         log_line(
             "Stabilized group %s generation %d with %d members.", group.group_id, group.generation, len(group.members)

@@ -15,8 +15,9 @@ from ottla.common.ids import Uuid
 from ottla.coordinators.group import admin, expiry, offsets, session, unserved
 from ottla.coordinators.group.config import GroupConfig
 from ottla.coordinators.group.core import Core
+from ottla.coordinators.group.errors import answer_appended
 from ottla.coordinators.group.events import (
-    Append,
+    Appended,
     Call,
     DeleteGroup,
     DescribeGroup,
@@ -28,8 +29,9 @@ from ottla.coordinators.group.events import (
     TopicsDeleted,
     log_line,
 )
+from ottla.coordinators.group.follow_ups import AnswerCall, AnswerSyncs, JoinConvertedGroup, ReplaceStaticMember
 from ottla.coordinators.group.group import Group
-from ottla.coordinators.group.join import join
+from ottla.coordinators.group.join import join, static_member_appended
 from ottla.coordinators.group.offset_store import Committed
 from ottla.coordinators.group.rebalance import (
     fail_joins,
@@ -39,7 +41,7 @@ from ottla.coordinators.group.rebalance import (
     sync_timer_elapsed,
 )
 from ottla.coordinators.group.states import State
-from ottla.coordinators.group.sync import sync
+from ottla.coordinators.group.sync import assignment_appended, sync
 from ottla.coordinators.group.timers import Kind, TimerKey
 from ottla.protocol.group_records import (
     RECORD_TYPES,
@@ -69,6 +71,12 @@ _HANDLERS: dict[type, Callable[[Core, Call, Any, Moment], Effects]] = {
     DescribeGroup: admin.describe,
     DeleteGroup: admin.delete,
     ForceRebalance: admin.force_rebalance,
+}
+_FOLLOW_UPS: dict[type, Callable[[Core, Any, ErrorCode, Moment], Effects]] = {
+    AnswerCall: answer_appended,
+    AnswerSyncs: assignment_appended,
+    JoinConvertedGroup: unserved.conversion_appended,
+    ReplaceStaticMember: static_member_appended,
 }
 _KNOWN_RECORDS = {kind: RECORD_TYPES[kind] for kind in (0, 1, 2)}
 _EXPIRY: TimerKey = (Kind.EXPIRY, "", "")
@@ -111,17 +119,20 @@ class GroupShard:
         """Decide on one request."""
         core, handler = self._core, _HANDLERS[type(call.request)]
         if core.unserved:
-            effects = unserved.answer(core, call, now, lambda later: handler(core, call, call.request, later))
+            effects = unserved.answer(core, call, now)
             if effects is not None:
                 return effects
         return handler(core, call, call.request, now)
 
-    def finish(self, append: Append, base_offset: int, error: ErrorCode, now: Moment) -> Effects:
-        """The records of `append` are in the log from `base_offset` on, or were not taken for `error`."""
-        if error is ErrorCode.NONE:
-            for position, (key, value) in enumerate(append.records):
-                self.replay(key, value, base_offset + position, now=now)
-        return append.then(error, now) if append.then is not None else []
+    def handle_appended(self, event: Appended, now: Moment) -> Effects:
+        """Replay the records of an append that succeeded, then do what follows from its outcome."""
+        records, follow_up = self._core.in_flight.pop(event.append_id)
+        if event.error is ErrorCode.NONE:
+            for position, (key, value) in enumerate(records):
+                self.replay(key, value, event.base_offset + position, now=now)
+        if follow_up is None:
+            return []
+        return _FOLLOW_UPS[type(follow_up)](self._core, follow_up, event.error, now)
 
     # -- time --------------------------------------------------------------------------------------------------
 
@@ -272,6 +283,7 @@ class GroupShard:
 
     def validate(self) -> None:
         """Raise AssertionError if an invariant is broken."""
+        assert not self._core.in_flight, "the outcome of an append was not reported"
         timers = self._core.timers
         for group in self._core.groups.values():
             group.validate()

@@ -8,6 +8,7 @@ from __future__ import annotations
 from ottla.common.errors import ErrorCode
 from ottla.coordinators.group.core import Core, accept_sync, refuse_sync
 from ottla.coordinators.group.events import Append, Call, Effects, Moment, log_line
+from ottla.coordinators.group.follow_ups import AnswerSyncs
 from ottla.coordinators.group.group import Group
 from ottla.coordinators.group.rebalance import fail_syncs, prepare_or_complete, synced
 from ottla.coordinators.group.records import group_record
@@ -64,20 +65,22 @@ def _differs(theirs: str | None, ours: str | None) -> bool:
 
 
 def _assign(core: Core, group: Group, request: SyncGroupRequest) -> Append:
-    """Write what the leader decided; members it forgot get nothing."""
+    """Write the leader's assignment. A member that it does not mention gets an empty assignment."""
     assignments = {row.member_id: row.assignment for row in request.assignments}
     record = group_record(group, group.members.values(), group.leader, assignments)
+    return core.append((record,), AnswerSyncs(group, request.member_id))
 
-    def written(error: ErrorCode, now: Moment) -> Effects:
-        if error is not ErrorCode.NONE:
-            reason = f"Error {error.name} when storing group assignment during SyncGroup (member: {request.member_id})."
-            return [*fail_syncs(core, group, error, now), *prepare_or_complete(core, group, now, reason)]
-        effects: Effects = []
-        for member in group.members.values():
-            call, member.syncing = member.syncing, None
-            if call is not None:
-                effects.append(accept_sync(call, group, member.assignment))
-                core.expect_heartbeat(group, member, now)
-        return effects
 
-    return Append((record,), written)
+def assignment_appended(core: Core, follow_up: AnswerSyncs, error: ErrorCode, now: Moment) -> Effects:
+    """Answer the parked SyncGroups: the replayed record gave each member its assignment."""
+    group, leader_id = follow_up
+    if error is not ErrorCode.NONE:
+        reason = f"Error {error.name} when storing group assignment during SyncGroup (member: {leader_id})."
+        return [*fail_syncs(core, group, error, now), *prepare_or_complete(core, group, now, reason)]
+    effects: Effects = []
+    for member in group.members.values():
+        call, member.syncing = member.syncing, None
+        if call is not None:
+            effects.append(accept_sync(call, group, member.assignment))
+            core.expect_heartbeat(group, member, now)
+    return effects

@@ -10,13 +10,10 @@ one session timeout (45 s) after the log was loaded.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 from ottla.common.errors import ErrorCode
 from ottla.coordinators.group.core import Core, refuse_join
 from ottla.coordinators.group.errors import commit_response, error_response
 from ottla.coordinators.group.events import (
-    Append,
     Call,
     DeleteGroup,
     DescribeGroup,
@@ -26,13 +23,14 @@ from ottla.coordinators.group.events import (
     RecordBytes,
     Reply,
 )
+from ottla.coordinators.group.follow_ups import JoinConvertedGroup
 from ottla.coordinators.group.group import Group
+from ottla.coordinators.group.join import join
 from ottla.coordinators.group.offsets import (
     GROUP_ID_NOT_FOUND_SINCE,
     MOST_TOMBSTONES,
     delete_from,
     some_tombstones,
-    write_then,
 )
 from ottla.coordinators.group.states import State
 from ottla.protocol.messages.delete_groups import DeletableGroupResult
@@ -147,15 +145,12 @@ def list_groups(core: Core, now: Moment) -> list[ListedGroup]:
     ]
 
 
-def answer(core: Core, call: Call, now: Moment, proceed: Callable[[Moment], Effects]) -> Effects | None:
-    """What a request gets that names one of these groups; None if it is answered like one that names no group.
-
-    `proceed(now)` handles the request once the group is converted to a classic one.
-    """
+def answer(core: Core, call: Call, now: Moment) -> Effects | None:
+    """Answer a request that names one of these groups; None: handle it as if the group did not exist."""
     match call.request:
         case JoinGroupRequest() as request:
             group = core.unserved.get(request.group_id)
-            return None if group is None else _join(core, call, group, now, proceed)
+            return None if group is None else _join(core, call, request, group, now)
         case OffsetCommitRequest() as request:
             group = core.unserved.get(request.group_id)
             return None if group is None else _commit(core, call, request, group, now)
@@ -178,11 +173,7 @@ def answer(core: Core, call: Call, now: Moment, proceed: Callable[[Moment], Effe
             return None
 
 
-def _join(
-    core: Core, call: Call, group: UnservedGroup, now: Moment, proceed: Callable[[Moment], Effects]
-) -> Effects | None:
-    request = call.request
-    assert isinstance(request, JoinGroupRequest)
+def _join(core: Core, call: Call, request: JoinGroupRequest, group: UnservedGroup, now: Moment) -> Effects | None:
     if group.kind not in _CONVERTIBLE:
         return [refuse_join(call, ErrorCode.INCONSISTENT_GROUP_PROTOCOL)]
     if request.member_id or not request.protocols:
@@ -192,11 +183,15 @@ def _join(
     if group.is_alive(core, now):
         # Clients wait and retry on this error.
         return [refuse_join(call, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)]
+    return [core.append(group.tombstones(), JoinConvertedGroup(call, request))]
 
-    def converted(error: ErrorCode, later: Moment) -> Effects:
-        return proceed(later) if error is ErrorCode.NONE else [Reply(call, error_response(call, error))]
 
-    return [Append(tuple(group.tombstones()), converted)]
+def conversion_appended(core: Core, follow_up: JoinConvertedGroup, error: ErrorCode, now: Moment) -> Effects:
+    """Handle the JoinGroup again, now that the replayed tombstones deleted the group that it named."""
+    call, request = follow_up
+    if error is not ErrorCode.NONE:
+        return [Reply(call, error_response(call, error))]
+    return join(core, call, request, now)
 
 
 def _commit(core: Core, call: Call, request: OffsetCommitRequest, group: UnservedGroup, now: Moment) -> Effects | None:
@@ -250,5 +245,5 @@ def _delete(core: Core, call: Call, group: UnservedGroup, now: Moment) -> Effect
         return [Reply(call, result)]
     records = some_tombstones(core, group.group_id)
     if len(records) == MOST_TOMBSTONES:
-        return write_then(call, records, None)
-    return write_then(call, [*records, *group.tombstones()], result)
+        return core.reply_after_append(call, records, None)
+    return core.reply_after_append(call, [*records, *group.tombstones()], result)

@@ -1,0 +1,60 @@
+"""What a shard does once the outcome of an append is known, as data: one type for each kind of follow-up.
+
+`Core.append` stores the follow-up under the id of the `Append`; `GroupShard.handle_appended` takes it out again and
+calls the function that its table names for the type.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, TypeAlias
+
+from ottla.common.named import NamedTuple
+
+if TYPE_CHECKING:
+    from ottla.coordinators.group.events import Call, RecordBytes
+    from ottla.coordinators.group.group import Group
+    from ottla.coordinators.group.member import Member
+    from ottla.protocol.messages.join_group import JoinGroupRequest
+
+
+class AnswerCall(NamedTuple):
+    """Answer `call` with `response`, or with the append's error."""
+
+    call: Call
+    response: object
+
+
+class AnswerSyncs(NamedTuple):
+    """Answer the parked SyncGroups of `group`; the record holds the assignment that its leader sent."""
+
+    group: Group
+    leader_id: str
+
+
+class ReplaceStaticMember(NamedTuple):
+    """Answer the JoinGroup of a static member that returned to a Stable group."""
+
+    call: Call
+    group: Group
+    member: Member
+    successor: Member
+    """The member as it joins now: its new id, timeouts and protocols."""
+    old_id: str
+    leader_before: str | None
+
+
+class JoinConvertedGroup(NamedTuple):
+    """Handle a JoinGroup whose group was converted to a classic group by the appended tombstones."""
+
+    call: Call
+    request: JoinGroupRequest
+
+
+FollowUp: TypeAlias = AnswerCall | AnswerSyncs | ReplaceStaticMember | JoinConvertedGroup
+
+
+class InFlight(NamedTuple):
+    """The records of an append, replayed if it succeeds, and what follows from its outcome."""
+
+    records: tuple[RecordBytes, ...]
+    follow_up: FollowUp | None
