@@ -1,4 +1,4 @@
-"""Records that are waited for one by one: they go from the thread that waits, and everything else stays as it was."""
+"""Programs that wait for each record before they send the next one."""
 
 from __future__ import annotations
 
@@ -26,37 +26,36 @@ def send_singles(producer: Producer, topic: str, count: int = SINGLES) -> list[i
     return [producer.send(topic, b"%d" % i).result(WAIT_S).offset for i in range(count)]
 
 
-def is_direct(producer: Producer) -> bool:
-    return bool(producer._direct._lines)
-
-
 @pytest.mark.both
 @pytest.mark.parametrize("acks", [1, "all"])
-def test_singles_are_there_once_and_in_order(broker: RunningBroker, make_topic: MakeTopic, acks: object) -> None:
+def test_waited_records_are_written_once_in_order_over_one_connection(
+    broker: RunningBroker, make_topic: MakeTopic, acks: object
+) -> None:
     topic = make_topic()
     with Producer(bootstrap_servers=broker.bootstrap, acks=acks) as producer:
         assert send_singles(producer, topic, 100) == list(range(100))
-        assert is_direct(producer)
+        assert producer.metrics()["connection-creation-total"] == 1, "waiting needs no connection of its own"
     rows = read_back(broker.bootstrap, topic, 1, 100)[0]
     assert [record.value for _, record in rows] == [b"%d" % i for i in range(100)]
 
 
 @pytest.mark.both
-def test_what_nobody_waits_for_lingers_no_longer_than_always(broker: RunningBroker, make_topic: MakeTopic) -> None:
+def test_record_without_waiter_after_waited_records_is_sent_after_its_linger(
+    broker: RunningBroker, make_topic: MakeTopic
+) -> None:
     topic = make_topic()
     with Producer(bootstrap_servers=broker.bootstrap, linger_ms=50) as producer:
         for _ in range(3):
             send_singles(producer, topic)
-            assert is_direct(producer)
             done = threading.Event()
-            producer.send(topic, b"nobody waits", callback=lambda _, done=done: done.set())  # type: ignore[misc]
+            producer.send(topic, b"no waiter", callback=lambda _, done=done: done.set())  # type: ignore[misc]
             start = time.monotonic()
             assert done.wait(WAIT_S)
             assert time.monotonic() - start < 5
 
 
 @pytest.mark.both
-def test_singles_between_others_keep_the_order(broker: RunningBroker, make_topic: MakeTopic) -> None:
+def test_waited_records_between_others_keep_the_order(broker: RunningBroker, make_topic: MakeTopic) -> None:
     topic = make_topic()
     with Producer(bootstrap_servers=broker.bootstrap) as producer:
         send_singles(producer, topic, 10)
@@ -72,7 +71,7 @@ def test_singles_between_others_keep_the_order(broker: RunningBroker, make_topic
 
 
 @pytest.mark.both
-def test_threads_that_wait_share_a_producer(broker: RunningBroker, make_topic: MakeTopic) -> None:
+def test_threads_that_wait_can_share_a_producer(broker: RunningBroker, make_topic: MakeTopic) -> None:
     topic = make_topic(2)
     with Producer(bootstrap_servers=broker.bootstrap) as producer:
         send_singles(producer, topic, 5)
@@ -85,10 +84,9 @@ def test_threads_that_wait_share_a_producer(broker: RunningBroker, make_topic: M
     assert sum(len(rows) for rows in found.values()) == 405
 
 
-def test_a_broker_that_stops_for_a_while_gets_a_single_once(tmp_path: Path) -> None:
+def test_waited_record_is_written_once_if_its_broker_is_suspended(tmp_path: Path) -> None:
     with OttlaProcess(tmp_path) as broker, Producer(bootstrap_servers=broker.bootstrap, acks=1) as producer:
         send_singles(producer, "t")
-        assert is_direct(producer)
         os.kill(broker.pid, signal.SIGSTOP)
         go_on = threading.Timer(0.8, os.kill, (broker.pid, signal.SIGCONT))
         go_on.start()
@@ -101,7 +99,7 @@ def test_a_broker_that_stops_for_a_while_gets_a_single_once(tmp_path: Path) -> N
         assert [record.value for _, record in rows][SINGLES : SINGLES + 2] == [b"slow", b"behind it"]
 
 
-def test_a_broker_killed_between_singles_is_found_again(tmp_path: Path) -> None:
+def test_producer_reconnects_to_a_broker_killed_between_waited_records(tmp_path: Path) -> None:
     with OttlaProcess(tmp_path) as broker, Producer(bootstrap_servers=broker.bootstrap) as producer:
         assert send_singles(producer, "t") == list(range(SINGLES))
         broker.kill()

@@ -129,21 +129,15 @@ class World:
 
     def send(self, value: bytes, partition: int | None = 0, key: bytes | None = None) -> Delivery | None:
         delivery = self.core.append(self.topic, partition, key, value, (), self.now_ms, Delivery)
-        if not self.core.woken:
+        if self.core.needs_step:
             self.perform(self.core.step(self.now_ms))
         return delivery
 
-    def deliver_alone(self, delivery: Delivery) -> bool:
-        """What a thread that waits does: the batch goes over another connection, if it may."""
-        batch = delivery._batch
-        node = self.leader(self.topic, batch.queue.partition)
-        if batch.done or node is None or not self.core.may_go_alone(batch, node, self.now_ms):
-            return False
-        send = self.core.goes_alone(batch, node, self.now_ms)
-        self.sends.append(send)
-        self._transmit(send, arrival_ms=self.now_ms + self.random.randrange(1, 40))
-        self.core.validate()
-        return True
+    def wait_for(self, delivery: Delivery) -> None:
+        """What `result()` does: end the linger of the batch, and step."""
+        if delivery._batch.wait_with(lambda: None):
+            self.perform(self.core.step(self.now_ms))
+            self.core.validate()
 
     def run(self, for_ms: int = 10_000_000, until: Callable[[], bool] | None = None) -> None:
         """Let time pass, event by event."""
@@ -151,7 +145,7 @@ class World:
         while True:
             if until is not None and until():
                 return
-            if not self.core.woken:
+            if self.core.needs_step:
                 self.perform(self.core.step(self.now_ms))
                 continue
             timer = self.core.next_timer_ms()
@@ -213,7 +207,7 @@ class World:
         self.next_producer_id += 1
         return self.core.producer_id_given(self.next_producer_id, 0, self.now_ms)
 
-    def _transmit(self, send: Send, arrival_ms: int | None = None) -> None:
+    def _transmit(self, send: Send) -> None:
         chance = self.random.random
         rows = [
             (batch.queue.partition, len(batch.out), values_of(batch), batch.producer_id, batch.epoch,
@@ -225,9 +219,8 @@ class World:
         if send.node_id in self.down or chance() < self.lose_request:
             self.at(LATENCY_MS, lambda: self.core.lost(send.request_id, lost, self.now_ms))
             return
-        if arrival_ms is None:
-            arrival_ms = max(LATENCY_MS + self.now_ms, self._busy_until.get(send.node_id, 0))
-            self._busy_until[send.node_id] = arrival_ms
+        arrival_ms = max(LATENCY_MS + self.now_ms, self._busy_until.get(send.node_id, 0))
+        self._busy_until[send.node_id] = arrival_ms
         outcomes: dict[tuple[str, int], Outcome] = {}
 
         def arrive() -> list[Effect]:

@@ -82,37 +82,28 @@ def test_the_producer_id_is_asked_for_together_with_the_first_metadata() -> None
     assert world.now_ms - start == 3 * LATENCY_MS, "one wait for both, and one for the record"
 
 
-def test_a_batch_that_goes_alone_holds_back_what_follows_until_it_is_answered() -> None:
-    world = World()
+def test_waiting_for_each_record_sends_one_batch_per_record_without_linger() -> None:
+    world = World(linger_ms=60_000)
     world.learn()
-    first = world.send(b"first")
-    assert first is not None
-    world.run(until=first.done)
-    alone = world.send(b"alone")
-    assert alone is not None
-    assert world.deliver_alone(alone)
-    following = world.send(b"following")
-    assert following is not None
-    assert not world.deliver_alone(following)
-    assert following._batch.wait_with(lambda: None)
-    world.perform(world.core.step(world.now_ms))
-    assert world.sends[-1].batches == [alone._batch], "another connection may be quicker"
-    world.run(until=following.done)
-    assert alone.peek().offset == 1
-    assert following.peek().offset == 2
-    behind = [world.send(b"%d" % i) for i in range(2)]
-    assert behind[0] is not None
-    assert world.core.accumulator.used > 0
-    assert world.deliver_alone(behind[0]), "the batch is alone, though it has two records"
+    for number in range(5):
+        delivery = world.send(b"%d" % number)
+        assert delivery is not None
+        start = world.now_ms
+        world.wait_for(delivery)
+        world.run(until=delivery.done)
+        assert delivery.peek().offset == number
+        assert number == 0 or world.now_ms - start == 2 * LATENCY_MS
+    assert [len(send.batches) for send in world.sends] == [1] * 5
 
 
-def test_a_batch_goes_alone_only_where_nothing_waits_before_it() -> None:
+def test_record_that_is_waited_for_goes_behind_earlier_records_of_its_partition() -> None:
     world = World()
     world.id_latency_ms = 50
     world.learn()
     early = world.send(b"a")
     assert early is not None
-    assert not world.deliver_alone(early), "there is no producer id yet"
+    world.wait_for(early)
+    assert not world.sends, "there is no producer id yet"
     world.run(until=early.done)
     world.down.add(0)
     failing = world.send(b"b")
@@ -120,7 +111,7 @@ def test_a_batch_goes_alone_only_where_nothing_waits_before_it() -> None:
     world.run(for_ms=20)
     after = world.send(b"c")
     assert after is not None
-    assert not world.deliver_alone(after)
+    world.wait_for(after)
     world.down.clear()
     world.run(until=after.done)
     assert world.logs[0].values == [b"a", b"b", b"c"]
@@ -139,7 +130,7 @@ def test_linger_is_kept_and_a_waiter_ends_it() -> None:
     second = world.send(b"b")
     assert second is not None
     assert second._batch.wait_with(lambda: None)
-    world.core.woken = False
+    world.core.needs_step = True
     start = world.now_ms
     world.run(until=second.done)
     assert world.now_ms - start < 20
@@ -445,7 +436,7 @@ def test_acknowledged_once_and_in_order_whatever_happens(seed: int) -> None:
         assert delivery is not None
         deliveries.append((value, delivery))
         if random.random() < 0.2:
-            world.deliver_alone(delivery)
+            world.wait_for(delivery)
         if random.random() < 0.3:
             world.run(for_ms=random.randrange(1, 30))
         if random.random() < 0.03:
@@ -480,7 +471,7 @@ def test_with_timeouts_and_refusals_the_acknowledged_are_there_once_and_in_order
         assert delivery is not None
         deliveries.append((value, delivery))
         if random.random() < 0.2:
-            world.deliver_alone(delivery)
+            world.wait_for(delivery)
         if random.random() < 0.4:
             world.run(for_ms=random.randrange(1, 200))
         if random.random() < 0.02:

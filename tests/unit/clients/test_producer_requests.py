@@ -133,7 +133,7 @@ async def test_a_topic_made_anew_is_noticed_by_its_id() -> None:
 
 
 @on_a_loop
-async def test_the_thread_that_waits_notices_it_too() -> None:
+async def test_blocking_producer_notices_a_recreated_topic_by_its_id() -> None:
     script = Script(OLD)
     async with FakeBroker(script.answer) as broker:
         script.port = broker.port

@@ -143,7 +143,7 @@ def test_acknowledged_once_and_in_order_while_limits_change(seed: int) -> None:
         delivery = send(world, value, random.randrange(2))
         deliveries.append((value, delivery))
         if random.random() < 0.1:
-            world.deliver_alone(delivery)
+            world.wait_for(delivery)
         if random.random() < 0.1:
             world.run(for_ms=random.randrange(1, 30))
         if random.random() < 0.02:

@@ -7,7 +7,10 @@ from collections.abc import Callable
 import pytest
 
 from ottla.clients import ClientError, Producer
+from ottla.clients.errors import Closed
 from ottla.clients.producer.batch import COMPILED, Batch, BlockingDelivery, Delivery
+from ottla.clients.producer.sender import Sender
+from ottla.clients.producer.settings import read_settings
 from ottla.records.batch import HEADER_SIZE
 from ottla.records.kernels import append_record
 
@@ -47,23 +50,45 @@ def test_a_record_of_another_thread_does_not_get_into_a_batch_of_encoded_rows() 
     assert core.accumulator.used == 0
 
 
-def test_room_that_was_made_wakes_a_sender_though_another_began_to_wait_meanwhile() -> None:
+def test_freed_memory_wakes_every_sender_that_waits() -> None:
     world = World(linger_ms=1000, buffer_memory=200)
     world.learn()
     world.run(for_ms=100)
     core = world.core
     delivery = core.append("t", 0, None, b"x" * 120, (), 1, Delivery)
     assert delivery is not None
-    assert core.may_go_alone(delivery._batch, 0, world.now_ms)
-    send = core.goes_alone(delivery._batch, 0, world.now_ms)
+    world.wait_for(delivery)
     woken: list[str] = []
     assert core.append("t", 0, None, b"y" * 120, (), 1, Delivery) is None
     core.wait_for_change(lambda: woken.append("first"))
-    core.arrived_alone(send, 0, -1)  # by the thread that has the answer, before the loop steps
     assert core.append("unknown", 0, None, b"z", (), 1, Delivery) is None
     core.wait_for_change(lambda: woken.append("second"))
-    world.perform(core.step(world.now_ms))
-    assert woken[:1] == ["first"]
+    world.run(until=delivery.done)
+    assert woken == ["first", "second"]
+
+
+def test_wakes_before_a_turn_schedule_the_loop_once() -> None:
+    scheduled: list[Callable[[], None]] = []
+    options, settings = read_settings({"bootstrap.servers": "127.0.0.1:1"})
+    sender = Sender(options, settings, None, scheduled.append)
+    sender.obey = lambda effects: None  # type: ignore[method-assign,assignment] - without a loop
+    sender.wake()
+    sender.wake()
+    assert scheduled == [sender.turn]
+    sender.turn()
+    sender.wake()
+    assert scheduled == [sender.turn, sender.turn]
+
+
+def test_wake_that_fails_does_not_suppress_later_wakes() -> None:
+    def closed(_: Callable[[], None]) -> None:
+        raise Closed("The client was closed")
+
+    options, settings = read_settings({"bootstrap.servers": "127.0.0.1:1"})
+    sender = Sender(options, settings, None, closed)
+    for _ in range(2):
+        with pytest.raises(Closed):
+            sender.wake()
 
 
 def test_a_callback_cannot_close_its_producer_and_leaves_it_whole() -> None:

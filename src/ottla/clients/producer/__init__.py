@@ -1,8 +1,8 @@
 """Send records: `Producer` blocks, `AsyncProducer` is for asyncio; one core decides for both.
 
-Reading order: face (what users call), accumulator (a record into its batch, and its future; compiled if it can be),
-core (what happens to a batch), partition (order and sequences), sender (the core's I/O), direct (a single record that
-somebody waits for), requests, settings, serializers, columns (Arrow).
+Reading order: face (what users call), accumulator (a record into its batch, and its future; compiled if possible),
+core (what happens to a batch), partition (order and sequences), sender (the I/O of the core),
+requests, settings, serializers, columns (Arrow).
 """
 
 from ottla.clients.producer.batch import AppendedRange, RecordMetadata

@@ -67,8 +67,7 @@ class ProducerCore:
         self.settings = settings
         self._choose = choose
         self.shell = Shell()
-        self.late_ms: float = 0  # how long new batches have lingered before this `step`
-        self.woken = True  # False: something was appended that the shell has not looked at
+        self.needs_step = False  # True: the caller must call `step` soon
         self.accumulator = Accumulator(settings.batch_size, settings.buffer_memory)
         self.fatal: ClientError | None = None  # raised by every further append
         self._view = view
@@ -77,7 +76,6 @@ class ProducerCore:
         self._known = self.accumulator.known
         self._unfinished: dict[Batch, None] = {}  # in order of creation, so of deadline
         self._fresh: list[Batch] = []  # whose time runs from the next step
-        self._only: Batch | None = None  # all that the shell has not looked at, if it is one new batch
         self._active: dict[PartitionQueue, None] = {}  # those with waiting batches
         self._in_flight = InFlight(settings.max_in_flight)
         self._flushes = 0
@@ -85,7 +83,7 @@ class ProducerCore:
         self._timer_ms = FOREVER_MS
         self._waiting_senders: list[Callable[[], object]] = []
         self.retried = 0  # batches that were sent again
-        self._freed = False  # memory, since somebody began to wait for it
+        self._freed = False  # memory was released since the last step
         self._wish = MetadataWish(settings.metadata_max_age_ms, self._backoff_ms)
         self._id = ProducerIdWish()
 
@@ -142,12 +140,8 @@ class ProducerCore:
         self._unfinished[batch] = None
         self._fresh.append(batch)
         self._active[queue] = None
-        self._only = batch if self.woken else None
-        self.woken = False
+        self.needs_step = True
         return batch
-
-    def _call(self) -> None:
-        self._only, self.woken = None, False  # the shell is to `step` soon
 
     def append_encoded(self, topic: str, partition: int, body: Encoded) -> Batch | None:
         """A batch whose records are encoded already, after all that was appended before; None as for `append`."""
@@ -182,13 +176,12 @@ class ProducerCore:
             self._learn(topic)
         if topic not in self._wish.missing:
             self._wish.missing.add(topic)
-            self._call()
+            self.needs_step = True
 
     def wait_for_change(self, wake: Callable[[], object]) -> None:
         """Have `wake()` called when `append` may succeed that gave None."""
-        self._freed &= bool(self._waiting_senders)  # what was freed before counts only for those who waited already
         self._waiting_senders.append(wake)
-        self._call()
+        self.needs_step = True
 
     @property
     def metadata_version(self) -> int:
@@ -216,12 +209,12 @@ class ProducerCore:
 
     def step(self, now_ms: int) -> list[Effect]:
         """What is to be done now."""
-        self.woken = True
+        self.needs_step = False
         self._timer_ms = FOREVER_MS
         effects: list[Effect] = []
         fresh, self._fresh = self._fresh, []
         for batch in fresh:
-            batch.linger_until_ms = now_ms + max(0, self.settings.linger_ms - self.late_ms)
+            batch.linger_until_ms = now_ms + self.settings.linger_ms
             batch.deadline_ms = now_ms + self.settings.delivery_timeout_ms
         self._expire(now_ms, effects)
         # Asked for together with the first metadata: one wait instead of two.
@@ -233,6 +226,7 @@ class ProducerCore:
                     self._forget_in_flight(sends)
         self._ask_metadata(now_ms, effects)
         if self._freed:
+            self._freed = False
             effects += self._wake_senders()
         return effects
 
@@ -325,54 +319,6 @@ class ProducerCore:
                 self._active[queue] = None
         return [self._in_flight.send(node, batches) for node, batches in plans.items()]
 
-    def may_go_alone(self, batch: Batch, node: int, now_ms: int) -> bool:
-        """Whether the batch may be a request of its own to its leader `node` now; if so it is closed and numbered.
-
-        For a shell whose caller waits: `goes_alone` is called under the same hold of the lock, or nothing came of it.
-        """
-        queue = batch.queue
-        settings = self.settings
-        if (
-            settings.acks == 0
-            or (settings.idempotent and self._id.producer_id < 0)
-            or batch.callbacks
-            or queue.in_flight
-            or len(queue.waiting) != 1
-            or queue.waiting[0] is not batch
-            or queue.retry_at_ms > now_ms
-            or not self._is_free(node, now_ms)
-            or (batch.size >= queue.too_large and batch.count > 1)
-        ):
-            return False
-        queue.close_open()
-        return self._number(queue, batch)
-
-    def goes_alone(self, batch: Batch, node: int, now_ms: int) -> Send:
-        """The batch is on its way: answer with `arrived_alone`, `responded` or `lost`.
-
-        Until then nothing else of the partition is sent, so it may have gone over another connection than `step`'s.
-        """
-        queue = batch.queue
-        if batch in self._fresh:
-            self._fresh.remove(batch)
-            batch.deadline_ms = now_ms + self.settings.delivery_timeout_ms
-        if self._only is batch:
-            self.woken = True
-        queue.take()
-        queue.is_alone = True
-        del self._active[queue]
-        self._known[queue.topic].leave(queue)
-        return self._in_flight.send(node, [batch])
-
-    def arrived_alone(self, send: Send, base_offset: int, log_append_time_ms: int) -> None:
-        """The batch is acknowledged: `announce` it, and `step` if `woken` is false now."""
-        self._in_flight.take(send.request_id)
-        (batch,) = send.batches
-        batch.queue.in_flight.remove(batch)
-        self._judge(batch, Outcome(0, base_offset, log_append_time_ms), 0)
-        if self._active or self._waiting_senders:
-            self._call()
-
     def _is_free(self, node: int, now_ms: int) -> bool:
         free_at_ms = self._in_flight.free_at_ms(node, now_ms)
         if free_at_ms is not None and free_at_ms != now_ms:
@@ -383,7 +329,7 @@ class ProducerCore:
         if not self.settings.idempotent or queue.number(head, self._id.producer_id, self._id.epoch):
             return True
         self._id.producer_id = NO_ID  # used up: the next step asks for another
-        self._call()
+        self.needs_step = True
         self._at(0)
         return False
 
@@ -568,7 +514,7 @@ class ProducerCore:
     def begin_flush(self) -> list[Batch]:
         """Stop lingering until `end_flush`; the batches that are not announced yet."""
         self._flushes += 1
-        self._call()
+        self.needs_step = True
         return [*self.ended.unannounced(), *self._unfinished]
 
     def end_flush(self) -> None:

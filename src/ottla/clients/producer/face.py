@@ -31,14 +31,21 @@ from ottla.clients.producer.batch import (
     Headers,
     in_callback,
 )
-from ottla.clients.producer.direct import Direct
 from ottla.clients.producer.lifetime import open_producers, unacknowledged
 from ottla.clients.producer.metrics import metrics
 from ottla.clients.producer.partitioner import checked_partition, read_partitioner
-from ottla.clients.producer.sender import Sender
+from ottla.clients.producer.sender import CallSoon, Sender
 from ottla.clients.producer.serializers import as_bytes, serialize, serializer_for
 from ottla.clients.producer.settings import read_settings
-from ottla.clients.producer.waiting import AsyncBatches, AsyncDelivery, BlockingBatches, Waits, settle, wait, wait_async
+from ottla.clients.producer.waiting import (
+    AsyncBatches,
+    AsyncDelivery,
+    BlockingBatches,
+    BlockingWaits,
+    settle,
+    wait,
+    wait_async,
+)
 from ottla.clients.typed_settings import ProducerConfig
 from ottla.clients.values import as_timestamp_ms
 
@@ -81,14 +88,14 @@ class _Face(Generic[D]):
         self._value_serializer = serializer_for("value.serializer", options["value_serializer"])
         choose, self._partitioner = read_partitioner(options["partitioner"])
         self._choose = choose
-        self._sender = Sender(options, self._settings, choose)
-        self._direct_settings = {
-            "is_allowed": options["security_protocol"] == "PLAINTEXT",
-            "client_id": options["client_id"],
-        }
+        self._options = options
+        self._closed = False
+
+    def _start(self, call_soon: CallSoon) -> None:
+        """Create the core and the thing that runs it; `call_soon` has the producer's loop call a function."""
+        self._sender = Sender(self._options, self._settings, self._choose, call_soon)
         self._core = self._sender.core
         self._lock = self._sender.lock
-        self._closed = False
 
     def _append(
         self,
@@ -200,18 +207,13 @@ class Producer(Front, _Face[BlockingDelivery], Generic[K, V]):
     def __init__(self, config: Mapping[str, object] | None = None, /, **settings: Unpack[ProducerConfig]) -> None:
         super().__init__(config, **settings)
         self._driver = Driver("ottla-producer")
-        self._direct = Direct(self._sender, self._driver, **self._direct_settings)
-        # The core must not refer to the producer, or one that the program dropped would never be collected.
-        self._waits = Waits(self._sender, self._driver, self._direct)
+        self._start(self._driver.call_soon)
+        # The core must not refer to the producer, or a dropped producer would never be collected.
+        self._waits = BlockingWaits(self._sender, self._driver)
         self._core.shell.hurry = self._waits.hurry
         self._core.shell.wait = self._waits.wait
-        sender, direct = self._sender, self._direct
-
-        async def finish() -> None:
-            await sender.finish(unacknowledged())
-            direct.close()
-
-        self._dropped = when_dropped(self, sender.describe, self._driver, finish)
+        sender = self._sender
+        self._dropped = when_dropped(self, sender.describe, self._driver, lambda: sender.finish(unacknowledged()))
         self._accumulator = self._core.accumulator
         self._clock = time_ns
         open_producers.add(self)
@@ -256,8 +258,8 @@ class Producer(Front, _Face[BlockingDelivery], Generic[K, V]):
             delivery = self._append(topic, partition, key, value, headers, timestamp_ms, callback)
         if delivery is None:
             return self._append_in_time(topic, partition, key, value, headers, timestamp_ms, callback)
-        if not self._core.woken and not self._direct.watches():
-            self._waits.wake()
+        if self._core.needs_step:
+            self._sender.wake()
         return delivery
 
     def _append_in_time(self, topic: str, partition: int | None, *rest: Any) -> BlockingDelivery:
@@ -313,7 +315,7 @@ class Producer(Front, _Face[BlockingDelivery], Generic[K, V]):
         deadline = None if timeout_s is None else time.monotonic() + timeout_s
         with self._lock:
             batches = self._core.begin_flush()
-        self._waits.wake()
+        self._sender.wake()
         try:
             for batch in batches:
                 if not batch.announced:
@@ -342,7 +344,6 @@ class Producer(Front, _Face[BlockingDelivery], Generic[K, V]):
             try:
                 self._driver.run(self._sender.close(unacknowledged()))
             finally:
-                self._direct.close()
                 self._driver.close()
 
     def _wait_for_room(self, topic: str, partition: int | None, attempt: Callable[[], T | None]) -> T:
@@ -357,8 +358,8 @@ class Producer(Front, _Face[BlockingDelivery], Generic[K, V]):
                 if made is None:
                     self._refuse_if_hopeless(topic, partition, since)
                     self._core.wait_for_change(changed.release)
-            if not self._core.woken:
-                self._waits.wake()
+            if self._core.needs_step:
+                self._sender.wake()
             if made is not None:
                 return made
             if self._driver.is_current_thread:
@@ -389,7 +390,8 @@ class AsyncProducer(_Face[AsyncDelivery], Generic[K, V]):
 
     def __init__(self, config: Mapping[str, object] | None = None, /, **settings: Unpack[ProducerConfig]) -> None:
         super().__init__(config, **settings)
-        self._core.shell.hurry = self._sender.wake_here
+        self._start(lambda turn: asyncio.get_running_loop().call_soon(turn))
+        self._core.shell.hurry = self._sender.wake
         sender = self._sender
         self._dropped = when_dropped_async(
             self, sender.describe, lambda: sender.loop, lambda: sender.finish(unacknowledged())
@@ -455,7 +457,7 @@ class AsyncProducer(_Face[AsyncDelivery], Generic[K, V]):
         self._sender.check_loop()
         with self._lock:
             batches = self._core.begin_flush()
-        self._sender.wake_here()
+        self._sender.wake()
         try:
             async with asyncio.timeout(timeout_s):
                 for batch in batches:
@@ -492,8 +494,8 @@ class AsyncProducer(_Face[AsyncDelivery], Generic[K, V]):
                     self._refuse_if_hopeless(topic, partition, since)
                     changed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
                     self._core.wait_for_change(lambda changed=changed: settle(changed))  # type: ignore[misc]
-            if not self._core.woken:
-                self._sender.wake_here()
+            if self._core.needs_step:
+                self._sender.wake()
             if made is not None:
                 return made
             try:

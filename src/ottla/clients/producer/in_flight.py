@@ -28,8 +28,6 @@ class InFlight:
         """The request, which is not on its way any more."""
         send = self._sent.pop(request_id)
         self._counts[send.node_id] -= 1
-        for batch in send.batches:
-            batch.queue.is_alone = False
         return send
 
     def throttle(self, node: int, until_ms: int) -> None:

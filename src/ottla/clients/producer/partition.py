@@ -37,7 +37,6 @@ class PartitionQueue(Queue):
     __slots__ = (
         "epoch",
         "in_flight",
-        "is_alone",
         "is_known",
         "next_ordinal",
         "next_sequence",
@@ -52,7 +51,6 @@ class PartitionQueue(Queue):
         super().__init__(topic, partition, owner)
         self.waiting: deque[Batch] = deque()
         self.in_flight: list[Batch] = []  # ascends by ordinal
-        self.is_alone = False  # what is in flight is so by another connection: nothing may follow it yet
         self.is_known = False  # the broker has written something of this producer id: it checks what follows
         self.next_ordinal = 0
         self.retry_at_ms = 0
@@ -83,7 +81,7 @@ class PartitionQueue(Queue):
         """
         if not self.in_flight:
             return True
-        if self.is_alone or not (self.is_known or self.producer_id == -1):
+        if not (self.is_known or self.producer_id == -1):
             return False
         head = self.waiting[0]
         return not head.attempts and not self.renumber and head.ordinal - self.in_flight[0].ordinal < limit

@@ -1,7 +1,8 @@
 """The producer's shell: runs the core on one loop and does its I/O.
 
-`turn` and everything after it belong to the loop. Other threads take `lock` to call `core.append` and friends, and then
-have the loop call `turn` if `core.woken` is false. The lock is never held while something is encoded, sent or called.
+Only the loop's thread calls `turn` and the methods after it. Other threads hold `lock` while they call the core, and
+call `wake` afterwards if `core.needs_step` is set. The lock is never held while a batch is encoded or sent, or while a
+callback runs.
 """
 
 from __future__ import annotations
@@ -30,6 +31,8 @@ from ottla.protocol.messages.init_producer_id import InitProducerIdRequest, Init
 from ottla.protocol.messages.produce import ProduceRequest, ProduceResponse
 
 logger = logging.getLogger("ottla.clients.producer")
+
+CallSoon = Callable[[Callable[[], None]], object]
 
 NO_TRANSACTION_TIMEOUT_MS = 2**31 - 1
 ACKNOWLEDGED_BY_NOBODY = Outcome()
@@ -61,7 +64,13 @@ def now_ms() -> int:
 class Sender:
     """One producer's core, its lock, its cluster."""
 
-    def __init__(self, options: Mapping[str, Any], settings: ProducerSettings, choose: Choice | None = None) -> None:
+    def __init__(
+        self,
+        options: Mapping[str, Any],
+        settings: ProducerSettings,
+        choose: Choice | None,
+        call_soon: CallSoon,
+    ) -> None:
         self.settings = settings
         self.cluster = Cluster(options)
         self.core = ProducerCore(settings, self.cluster.view, Random(), choose)
@@ -78,6 +87,8 @@ class Sender:
         self._callbacks: set[asyncio.Task[None]] = set()
         self._reported_unheard = False
         self._begun = False
+        self._call_soon = call_soon
+        self._is_turn_scheduled = False
         self._timer: asyncio.TimerHandle | None = None
         self._timer_ms: int | None = None
 
@@ -105,13 +116,24 @@ class Sender:
                 "make a producer in each asyncio.run()"
             )
 
-    def wake_here(self) -> None:
-        """Have the running loop, which is the producer's, look what is to be done."""
-        self.core.woken = True
-        asyncio.get_running_loop().call_soon(self.turn)
+    def wake(self) -> None:
+        """Have the loop call `turn` soon. Any thread may call this, with or without the lock.
+
+        Calls between two turns are merged into one. `send().result()` calls this twice (a new batch, then its waiter):
+        the second call finds the turn scheduled and costs no system call. The order matters: a caller changes the state
+        before it reads `_is_turn_scheduled`, and `turn` clears that before it reads the state.
+        """
+        if not self._is_turn_scheduled:
+            self._is_turn_scheduled = True
+            try:
+                self._call_soon(self.turn)
+            except BaseException:
+                self._is_turn_scheduled = False
+                raise
 
     def turn(self) -> None:
-        """Look what is to be done, and do it."""
+        """Let the core step, and execute its effects."""
+        self._is_turn_scheduled = False
         if not self._begun:
             self._begun = True
             self.cluster.begin_statistics(lambda: (metrics(self.core), {}))

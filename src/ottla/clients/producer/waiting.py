@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any
 
 from ottla.clients.errors import ClientError, RequestTimedOut
 from ottla.clients.producer.batch import AppendedRange, Batch, Batches, Delivery, RecordMetadata
-from ottla.clients.producer.direct import PATIENCE_S, Direct
 
 if TYPE_CHECKING:
     from ottla.clients.driver import Driver
@@ -97,31 +96,23 @@ class AsyncBatches(Batches):
         return self.peek()
 
 
-class Waits:
-    """How a thread of the program waits for a batch of a blocking producer."""
+class BlockingWaits:
+    """Wakes the loop of a blocking producer, and lets threads of the program wait for a batch."""
 
-    def __init__(self, sender: Sender, driver: Driver, direct: Direct) -> None:
+    def __init__(self, sender: Sender, driver: Driver) -> None:
         self._sender = sender
         self._driver = driver
-        self._direct = direct
-
-    def wake(self) -> None:
-        """Have the loop look what is to be done."""
-        self._sender.core.woken = True
-        self._driver.call_soon(self._sender.turn)
 
     def hurry(self) -> None:
-        """End the linger of what is waited for."""
+        """End the linger of batches that a caller waits for. Raises Closed, and ClientError in a callback."""
         if self._driver.is_current_thread:
             raise ClientError("A callback must not wait for a delivery: it would wait for itself")
-        self.wake()
+        self._driver.check()
+        self._sender.wake()
 
     def wait(self, batch: Batch, timeout_s: float | None) -> None:
-        """Wait until the batch is announced. Raises RequestTimedOut, Closed, and ClientError in a callback."""
+        """Block until the batch is announced. Raises RequestTimedOut, Closed, and ClientError in a callback."""
         if self._driver.closed:
             self._driver.check_fork()
-        if not self._driver.is_current_thread and (timeout_s is None or timeout_s > PATIENCE_S):
-            self._driver.check()
-            self._direct.deliver(batch)
         if not batch.announced:
             wait(batch, timeout_s)
