@@ -7,6 +7,7 @@ import logging
 import os
 from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING
 
@@ -18,7 +19,6 @@ from ottla.broker.work import Later, Worker
 from ottla.common.clock import Clock
 from ottla.common.completion import Completion
 from ottla.common.errors import ErrorCode, KafkaError
-from ottla.common.frozen import frozen
 from ottla.common.ids import OFFSETS_TOPIC, Uuid
 from ottla.config import TopicResolver
 from ottla.metadata.features import SUPPORTED_FEATURES
@@ -66,7 +66,7 @@ class FlushThreads:
         self._executor.shutdown(wait=True)
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class OffsetsTopic:
     """How `__consumer_offsets` is created."""
 

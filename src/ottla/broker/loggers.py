@@ -7,10 +7,10 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Container, Sequence
+from typing import NamedTuple
 
 from ottla.broker.config_rules import is_integer
 from ottla.common.errors import ErrorCode, KafkaError
-from ottla.common.named import NamedTuple
 
 ROOT = "root"
 SET, DELETE = 0, 1

@@ -23,7 +23,8 @@ import logging
 import os
 from collections import deque
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, TypeVar
 
 from ottla.broker.metadata_batches import batches_of
 from ottla.broker.metadata_loading import load, write_synced
@@ -34,9 +35,7 @@ from ottla.broker.work import Worker
 from ottla.common.clock import Clock
 from ottla.common.completion import Completion
 from ottla.common.errors import ErrorCode, KafkaError
-from ottla.common.frozen import frozen
 from ottla.common.ids import ZERO_UUID, Uuid
-from ottla.common.named import NamedTuple
 from ottla.common.shortage import ShortageError
 from ottla.common.slices import Slices, finish
 from ottla.controller import ConfigRules, Controller, ControllerSettings, Outcome
@@ -73,7 +72,7 @@ LEADER_CHANGE_VERSION = 0
 _CONTROL = 0x20
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class VoterState:
     """One voter as the leader sees it; times are of the wall clock, -1 if unknown."""
 
@@ -84,7 +83,7 @@ class VoterState:
     last_caught_up_ms: int
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class QuorumDescription:
     """The quorum as the leader sees it."""
 

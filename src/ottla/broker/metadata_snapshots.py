@@ -12,9 +12,9 @@ import logging
 import re
 from collections.abc import Iterable, Mapping
 from itertools import islice
+from typing import NamedTuple
 
 from ottla.common.errors import ErrorCode, KafkaError
-from ottla.common.named import NamedTuple
 from ottla.log.files import Files
 from ottla.metadata.features import LATEST_METADATA_VERSION, METADATA_VERSION, METADATA_VERSION_NAMES
 from ottla.protocol.control_records import (

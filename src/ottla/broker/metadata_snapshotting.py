@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from ottla.broker import metadata_snapshots as snapshots
@@ -14,7 +15,6 @@ from ottla.broker.metadata_loading import Loaded
 from ottla.broker.metadata_snapshots import SnapshotId, SnapshotWriter
 from ottla.common.clock import Clock
 from ottla.common.completion import Completion
-from ottla.common.frozen import frozen
 from ottla.common.shortage import ShortageError
 from ottla.log.log import Log
 from ottla.metadata.features import record_version
@@ -31,7 +31,7 @@ _RETRY_MS = 60_000
 RunInThread = Callable[[Callable[[], None]], Completion[None]]
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class MetadataLogSettings:
     """Kafka's `metadata.log.*` and `metadata.max.*`; sizes in bytes, times in milliseconds, 0 for no interval."""
 

@@ -13,7 +13,7 @@ import logging
 import os
 from collections.abc import Callable, Collection
 from functools import cache
-from typing import TYPE_CHECKING, TypedDict
+from typing import TYPE_CHECKING, NamedTuple, TypedDict
 
 from ottla import __version__
 from ottla.broker.broker import Broker, FlushThreads
@@ -30,7 +30,6 @@ from ottla.broker.work import Worker
 from ottla.common.clock import Clock, SystemClock
 from ottla.common.completion import Completion
 from ottla.common.ids import OFFSETS_TOPIC, ZERO_UUID, TopicPartition, Uuid, uuid_to_text
-from ottla.common.named import NamedTuple
 from ottla.config import BrokerConfig
 from ottla.controller import ControllerSettings
 from ottla.log import DirectoryInfo, Files, LogConfig, LogManager, StorageError

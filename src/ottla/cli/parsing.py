@@ -7,10 +7,9 @@ each, and whose `run` is `run_verb`.
 import argparse
 import sys
 from collections.abc import Callable, Iterable, Mapping
-from typing import NoReturn
+from typing import NamedTuple, NoReturn
 
 from ottla.cli.terminal import Style, terminal_columns
-from ottla.common.named import NamedTuple
 
 # What whoever knows Kafka's tools may try where it has another form.
 _OF_KAFKAS_TOOLS = {

@@ -8,11 +8,11 @@ known never replaces it (KIP-320), unless the topic was made anew.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from typing import Final, NamedTuple
 
 from ottla.clients.errors import InvalidTopic
 from ottla.common.errors import ErrorCode
-from ottla.common.frozen import frozen
 from ottla.common.ids import ZERO_UUID, Uuid
 from ottla.protocol.messages.metadata import MetadataResponse, MetadataResponseTopic
 
@@ -31,7 +31,7 @@ def check_topics(names: Iterable[str]) -> None:
             raise InvalidTopic(f"{name!a} is not a topic name: {error}") from error
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class Node:
     """A broker and where it listens."""
 
@@ -41,7 +41,7 @@ class Node:
     rack: str | None = None
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class PartitionView:
     """One partition: `leader` is a node id, or -1 while there is none."""
 
@@ -63,7 +63,7 @@ class PartitionInfo(NamedTuple):
     offline: tuple[int, ...]
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class TopicView:
     """One topic; the partitions by index, in order."""
 
@@ -73,7 +73,7 @@ class TopicView:
     partitions: Mapping[int, PartitionView]
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class Backoff:
     """Waits that double from `initial_ms` to `max_ms`, each up to a fifth longer or shorter."""
 

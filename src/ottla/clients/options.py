@@ -8,10 +8,10 @@ Times and sizes have Kafka's units: `_ms` is milliseconds, memory is bytes.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, Final, Literal
 
 from ottla.clients.errors import ConfigurationError
-from ottla.common.frozen import frozen
 
 Kind = Literal["int", "float", "bool", "str", "list", "object"]
 
@@ -20,7 +20,7 @@ INT_MAX: Final = 2**31 - 1
 _TRUE, _FALSE = frozenset({"true", "1", "yes", "on"}), frozenset({"false", "0", "no", "off"})
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class Option:
     """One setting: Kafka's `name`, the type of its value, its default (or REQUIRED), and what it does.
 

@@ -8,10 +8,9 @@ import binascii
 import re
 from base64 import urlsafe_b64decode, urlsafe_b64encode
 from collections.abc import Iterable
-from typing import TypeAlias
+from typing import NamedTuple, TypeAlias
 
 from ottla.common.errors import ErrorCode, KafkaError
-from ottla.common.named import NamedTuple
 
 Uuid: TypeAlias = bytes
 

@@ -1,8 +1,7 @@
 """Addresses: `NAME://host:port` as `listeners` and `advertised.listeners` write them."""
 
 import re
-
-from ottla.common.named import NamedTuple
+from typing import NamedTuple
 
 _LISTENER = re.compile(r"([A-Za-z0-9_.-]+)://(?:\[([0-9A-Fa-f:.%]+)\]|([^:/\[\],]*)):(\d{1,5})")
 _ADDRESS = re.compile(r"(?:\[([0-9A-Fa-f:.%]+)\]|([^:/\[\],@]+)):(\d{1,5})")

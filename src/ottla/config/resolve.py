@@ -8,9 +8,9 @@ All functions are pure and cheap enough for a request, not for a record: keep th
 from collections.abc import Iterable, Mapping
 from enum import IntEnum
 from itertools import dropwhile
+from typing import NamedTuple
 
 from ottla.common.errors import ErrorCode, KafkaError
-from ottla.common.named import NamedTuple
 from ottla.config.broker import DEFAULT_VALUES, BrokerConfig, no_effect
 from ottla.config.checks import change_violation, conflict_of_lags, violation
 from ottla.config.settings import (

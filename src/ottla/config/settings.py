@@ -11,8 +11,9 @@ does with it, so that nothing is ignored in silence:
 `limits.py` what a row's validator means.
 """
 
+from typing import NamedTuple
+
 from ottla.common.errors import ErrorCode, KafkaError
-from ottla.common.named import NamedTuple
 from ottla.config import broker_rows, group_rows, security_rows, topic_rows
 from ottla.config.limits import invalid, refusal
 from ottla.config.values import TYPE_CODES, Value, convert

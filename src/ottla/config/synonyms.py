@@ -1,6 +1,7 @@
 """Which settings of a broker stand in for a topic's or a group's, the first that is set in a layer wins."""
 
-from ottla.common.named import NamedTuple
+from typing import NamedTuple
+
 from ottla.config.settings import GROUP_SETTINGS, TOPIC_SETTINGS
 
 

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Protocol
-
-from ottla.common.named import NamedTuple
+from typing import NamedTuple, Protocol
 
 
 class DescribedConfig(NamedTuple):

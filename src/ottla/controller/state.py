@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sized
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Generic, NoReturn, Protocol, TypeVar
 
 from ottla.common.errors import ErrorCode, KafkaError
-from ottla.common.frozen import frozen
 from ottla.controller.rules import ConfigRules
 from ottla.metadata.image import MetadataImage, PartitionImage
 from ottla.protocol.message import Message
@@ -33,7 +33,7 @@ class RandomSource(Protocol):
         ...
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class ControllerSettings:
     """What the node's own configuration says. `topic_policy` may raise POLICY_VIOLATION."""
 
@@ -84,7 +84,7 @@ class State:
         return topic
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class Outcome(Generic[R]):
     """What an operation wants appended, all or nothing, and what it answers once that is committed."""
 

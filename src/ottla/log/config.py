@@ -1,14 +1,13 @@
 """`LogConfig`: what one partition's log needs to know of its topic's configuration. Names and defaults are Kafka's."""
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
-
-from ottla.common.frozen import frozen
 
 _INT64_MAX = (1 << 63) - 1
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class LogConfig:
     """Sizes in bytes, times in milliseconds; -1 means no limit where Kafka has it so."""
 

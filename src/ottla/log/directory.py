@@ -9,8 +9,8 @@ import logging
 import threading
 from collections.abc import Callable, Mapping
 from collections.abc import Set as AbstractSet
+from dataclasses import dataclass
 
-from ottla.common.frozen import frozen
 from ottla.common.ids import ZERO_UUID, TopicPartition, Uuid
 from ottla.common.rate_limit import RateLimitedLog
 from ottla.common.shortage import is_shortage
@@ -35,7 +35,7 @@ _shortages = RateLimitedLog(logger, lines=1, period_s=10.0)
 _REBUILDABLE = (RECOVERY_POINTS, HIGH_WATERMARKS)
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class Opening:
     """What the checkpoints say about a log before its directory is read.
 

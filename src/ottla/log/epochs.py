@@ -8,8 +8,8 @@ is opened.
 
 import logging
 from itertools import pairwise
+from typing import NamedTuple
 
-from ottla.common.named import NamedTuple
 from ottla.log.checkpoints import LEADER_EPOCHS, CorruptCheckpointError, format_lines, read_lines
 from ottla.log.files import Files
 

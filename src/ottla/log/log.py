@@ -13,11 +13,10 @@ import logging
 from bisect import bisect_right
 from collections.abc import Callable
 from contextlib import suppress
-from typing import Literal, NoReturn, TypeVar
+from typing import Literal, NamedTuple, NoReturn, TypeVar
 from zlib import crc32
 
 from ottla.common.errors import ErrorCode, KafkaError
-from ottla.common.named import NamedTuple
 from ottla.log.index import CorruptIndexError
 from ottla.log.producers import CompletedTransaction, Marker, Producers, WrittenBatch, read_marker
 from ottla.log.repair import repair

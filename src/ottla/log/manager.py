@@ -15,11 +15,11 @@ import os
 import re
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
 from functools import partial
 
 from ottla.common.clock import Clock
 from ottla.common.errors import ErrorCode, KafkaError
-from ottla.common.frozen import frozen
 from ottla.common.ids import METADATA_TOPIC, ZERO_UUID, TopicPartition, Uuid
 from ottla.common.shortage import ShortageError, is_shortage
 from ottla.log import storage
@@ -51,7 +51,7 @@ _PARTITION_NAME = re.compile(r"(?P<topic>[a-zA-Z0-9._-]+)-(?P<partition>\d+)")
 _MARKED_NAME = re.compile(r".+-\d+\.[0-9a-f]{32}(?P<suffix>-delete|-stray|-future)")
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class DirectoryInfo:
     """A log directory as others see it. Sizes of the volume are -1 while it is offline."""
 

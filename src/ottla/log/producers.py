@@ -12,9 +12,9 @@ import struct
 from bisect import bisect_left
 from collections.abc import Mapping
 from struct import Struct
+from typing import NamedTuple
 
 from ottla.common.errors import ErrorCode, KafkaError
-from ottla.common.named import NamedTuple
 from ottla.log.files import Files
 from ottla.records import BatchHeader, Buffer, ControlType, decode_batch
 from ottla.records.batch import CONTROL

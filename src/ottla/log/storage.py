@@ -4,12 +4,12 @@ The lock is Kafka's own (a POSIX record lock on `.lock`), so that neither broker
 """
 
 import fcntl
+import json
 import os
 import re
+from typing import NamedTuple
 
 from ottla.common.ids import ZERO_UUID, Uuid, uuid_from_text, uuid_to_text
-from ottla.common.named import NamedTuple
-from ottla.common.numbers import numbers_in
 from ottla.log.files import Files
 from ottla.records.checksum import crc32c
 
@@ -156,9 +156,10 @@ def take_clean_shutdown(files: Files, directory: str) -> int | None:
     files.unlink(path)
     files.fsync_directory(directory)
     try:
-        return numbers_in(data.decode())["brokerEpoch"]
-    except (ValueError, KeyError):
+        broker_epoch = json.loads(data)["brokerEpoch"]
+    except (ValueError, KeyError, TypeError):
         return -1
+    return broker_epoch if isinstance(broker_epoch, int) else -1
 
 
 def write_clean_shutdown(files: Files, directory: str, broker_epoch: int) -> None:

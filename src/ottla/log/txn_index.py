@@ -5,8 +5,8 @@ that touch what it fetched, and skips their records itself (KIP-98).
 """
 
 from struct import Struct
+from typing import NamedTuple
 
-from ottla.common.named import NamedTuple
 from ottla.common.shortage import is_shortage
 from ottla.log.files import Files
 from ottla.log.index import CorruptIndexError

@@ -11,9 +11,9 @@ A record that contradicts the image (a partition of no topic) raises MetadataErr
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
-from ottla.common.frozen import replace
 from ottla.common.ids import DIRECTORY_UNASSIGNED, Uuid
 from ottla.metadata.features import METADATA_VERSION
 from ottla.metadata.image import (

@@ -7,12 +7,11 @@ change are the same objects in both images (`old.topics_by_name is new.topics_by
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass, field
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from ottla.common.frozen import frozen
 from ottla.common.ids import Uuid
-from ottla.common.named import NamedTuple
 
 if TYPE_CHECKING:
     from ottla.protocol.metadata_records import (
@@ -114,27 +113,31 @@ class BrokerImage(NamedTuple):
 _NOTHING: Mapping[Any, Any] = MappingProxyType({})
 
 
-@frozen
+def _empty() -> Mapping[Any, Any]:
+    return _NOTHING
+
+
+@dataclass(frozen=True, slots=True)
 class MetadataImage:
     """Everything, as of the record at `offset`, which was written in `epoch` (both -1 before the first)."""
 
     offset: int = NO_OFFSET
     epoch: int = -1
-    features: Mapping[str, int] = _NOTHING
-    brokers: Mapping[int, BrokerImage] = _NOTHING
-    controllers: Mapping[int, RegisterControllerRecord] = _NOTHING
-    topics_by_name: Mapping[str, TopicImage] = _NOTHING
-    topics_by_id: Mapping[Uuid, TopicImage] = _NOTHING
-    colliding_names: Mapping[str, str] = _NOTHING
+    features: Mapping[str, int] = field(default_factory=_empty)
+    brokers: Mapping[int, BrokerImage] = field(default_factory=_empty)
+    controllers: Mapping[int, RegisterControllerRecord] = field(default_factory=_empty)
+    topics_by_name: Mapping[str, TopicImage] = field(default_factory=_empty)
+    topics_by_id: Mapping[Uuid, TopicImage] = field(default_factory=_empty)
+    colliding_names: Mapping[str, str] = field(default_factory=_empty)
     """Names with '.' or '_', by what they are in metrics (all '_'): new names must not collide with these."""
-    configs: Mapping[tuple[int, str], Mapping[str, str]] = _NOTHING
+    configs: Mapping[tuple[int, str], Mapping[str, str]] = field(default_factory=_empty)
     """(kind, name) to settings; never an empty dict. The name "" of kind BROKER is the default of all brokers."""
-    client_quotas: Mapping[QuotaEntity, Mapping[str, float]] = _NOTHING
+    client_quotas: Mapping[QuotaEntity, Mapping[str, float]] = field(default_factory=_empty)
     producer_ids_next: int = 0
     """First producer id that nobody was given yet."""
-    acls: Mapping[Uuid, AccessControlEntryRecord] = _NOTHING
-    scram_credentials: Mapping[tuple[str, int], UserScramCredentialRecord] = _NOTHING
-    delegation_tokens: Mapping[str, DelegationTokenRecord] = _NOTHING
+    acls: Mapping[Uuid, AccessControlEntryRecord] = field(default_factory=_empty)
+    scram_credentials: Mapping[tuple[str, int], UserScramCredentialRecord] = field(default_factory=_empty)
+    delegation_tokens: Mapping[str, DelegationTokenRecord] = field(default_factory=_empty)
 
     @property
     def metadata_version(self) -> int:

@@ -2,8 +2,8 @@
 
 from collections.abc import Mapping
 from types import MappingProxyType
+from typing import NamedTuple
 
-from ottla.common.named import NamedTuple
 from ottla.config import BrokerConfig
 
 _UNLIMITED = 2**31 - 1

@@ -9,9 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from struct import Struct
-from typing import Any
+from typing import Any, NamedTuple
 
-from ottla.common.named import NamedTuple
 from ottla.protocol.compiler import COMPILED
 from ottla.protocol.message import API_VERSIONS, Message, has_tagged_head
 from ottla.protocol.registry import API

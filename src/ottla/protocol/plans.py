@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import sys
-from typing import Any
+from typing import Any, NamedTuple
 
-from ottla.common.named import NamedTuple
 from ottla.protocol.message import MISSING, Field, Struct, version_range
 
 FIXED = {

@@ -6,9 +6,8 @@ They say what can be read and written; what a broker serves is decided by its di
 
 import importlib
 import re
-from typing import Final
+from typing import Final, NamedTuple
 
-from ottla.common.named import NamedTuple
 from ottla.protocol.message import NEVER, Message
 
 

@@ -6,8 +6,8 @@ before they count, and what is sent last rests on all of it.
 
 from __future__ import annotations
 
-from ottla.common.frozen import frozen
-from ottla.common.named import NamedTuple
+from dataclasses import dataclass
+from typing import NamedTuple
 
 NOBODY = -1
 
@@ -34,7 +34,7 @@ class Election(NamedTuple):
 # -- events ----------------------------------------------------------------------------------------------------------
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class Started:
     """The node is up; `end` is where its log ends after recovery, `flushed_offset` up to where it is on disk."""
 
@@ -44,12 +44,12 @@ class Started:
     """(epoch, offset of its first record), ascending, as the log's epoch cache knows them."""
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class Ticked:
     """Time has passed; due at `RaftCore.deadline_ms` or earlier."""
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class Appended:
     """The log now ends at `end_offset`; the new records are of the current epoch, or were fetched from its leader."""
 
@@ -57,14 +57,14 @@ class Appended:
     epoch: int
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class Flushed:
     """Everything below `end_offset` is on disk."""
 
     end_offset: int
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class VoteRequest:
     """A candidate asks for a vote (KRaft's Vote)."""
 
@@ -73,7 +73,7 @@ class VoteRequest:
     end: LogEnd
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class VoteResponse:
     """The answer of one voter, in its epoch."""
 
@@ -83,7 +83,7 @@ class VoteResponse:
     leader_id: int = NOBODY
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class LeaderAnnounced:
     """A leader makes itself known (KRaft's BeginQuorumEpoch)."""
 
@@ -91,7 +91,7 @@ class LeaderAnnounced:
     epoch: int
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class FetchRequest:
     """A replica asks for what follows `end`, which it has on disk (KRaft's Fetch)."""
 
@@ -100,7 +100,7 @@ class FetchRequest:
     end: LogEnd
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class FetchResponse:
     """The leader's answer. The shell adds the records from `from_offset` on; none if `diverged` is set."""
 
@@ -119,21 +119,21 @@ Event = (
 # -- effects ---------------------------------------------------------------------------------------------------------
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class Persist:
     """Put the election on disk, before any later effect."""
 
     election: Election
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class Truncate:
     """Cut the log: it ends at `offset` from now on."""
 
     offset: int
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class AppendLeaderChange:
     """Append the control record that opens an epoch, then tell `Appended`."""
 
@@ -143,26 +143,26 @@ class AppendLeaderChange:
     granting_voters: tuple[int, ...]
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class AppendFetched:
     """Append the records that came with a FetchResponse, then tell `Appended` for each of their batches' ends."""
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class Flush:
     """Put the log on disk, at least up to `end_offset`, then tell `Flushed`. Never asked again before that."""
 
     end_offset: int
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class Commit:
     """Everything below `high_watermark` is agreed on: replay and publish it."""
 
     high_watermark: int
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class Send:
     """Send a message to another voter; it may be lost."""
 

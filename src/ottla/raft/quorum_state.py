@@ -5,9 +5,9 @@ Both versions are read: 1 is that of a quorum with kraft.version 1.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable
 
-from ottla.common.numbers import numbers_in
 from ottla.raft.events import Election
 
 FILE_NAME = "quorum-state"
@@ -24,11 +24,14 @@ def encode(election: Election, voters: Iterable[int]) -> str:
 
 
 def decode(text: str) -> Election:
-    """The election in the file's text; ValueError if it is not such a text."""
-    state = numbers_in(text)
+    """Parse the file's text; raises ValueError unless it is an object with the election's numbers."""
+    state = json.loads(text)
+    if not isinstance(state, dict):
+        raise ValueError(f"quorum-state is not an object: {text[:200]!r}")  # noqa: TRY004 - the text is wrong
+    numbers = {name: value for name, value in state.items() if isinstance(value, int)}
     try:
-        if state["data_version"] not in VERSIONS:
-            raise ValueError(f"quorum-state of data_version {state['data_version']}, known are {VERSIONS}")
-        return Election(state["leaderEpoch"], state["leaderId"], state["votedId"])
+        if numbers["data_version"] not in VERSIONS:
+            raise ValueError(f"quorum-state of data_version {numbers['data_version']}, known are {VERSIONS}")
+        return Election(numbers["leaderEpoch"], numbers["leaderId"], numbers["votedId"])
     except KeyError as error:
         raise ValueError(f"quorum-state lacks {error}: {text[:200]!r}") from error

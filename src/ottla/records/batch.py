@@ -12,10 +12,9 @@ int16, base sequence int32, record count int32, records. KIP-98, KIP-482, KIP-53
 from collections.abc import Iterator
 from enum import IntEnum
 from struct import Struct
-from typing import Final
+from typing import Final, NamedTuple
 
 from ottla.common.errors import ErrorCode, KafkaError
-from ottla.common.named import NamedTuple
 from ottla.records.checksum import crc32c
 
 Buffer = bytes | bytearray | memoryview

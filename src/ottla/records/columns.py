@@ -4,7 +4,7 @@ Numbers are in the machine's byte order. The ends of binary fields are int32 wit
 `data[ends[i]:ends[i + 1]]`; a validity bitmap has bit `i % 8` of byte `i // 8` set where field `i` is not null.
 """
 
-from ottla.common.named import NamedTuple
+from typing import NamedTuple
 
 
 class BinaryColumn(NamedTuple):

@@ -4,8 +4,9 @@ The caller checks the CRC (`batch.check_crc`) where it does not trust the source
 is records or a KafkaError: CORRUPT_MESSAGE for the batch and its compression, INVALID_RECORD for a record's structure.
 """
 
+from typing import NamedTuple
+
 from ottla.common.errors import ErrorCode, KafkaError
-from ottla.common.named import NamedTuple
 from ottla.records import kernels
 from ottla.records.batch import CODEC_MASK, HEADER_SIZE, BatchHeader, Buffer, read_header
 from ottla.records.codecs import MAX_DECOMPRESSED_SIZE, decompress

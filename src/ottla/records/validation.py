@@ -10,11 +10,11 @@ buffer or another codec gives a copy. KIP-32, KIP-98, KIP-110 (zstd), KIP-467 (r
 """
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from struct import Struct
 from typing import Final
 
 from ottla.common.errors import ErrorCode, KafkaError
-from ottla.common.frozen import frozen
 from ottla.records import kernels
 from ottla.records.batch import (
     CODEC_MASK,
@@ -70,7 +70,7 @@ class RecordError(KafkaError):
         self.record_errors = list(record_errors)
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class ProduceRules:
     """What a topic's settings say about a produced batch, by the names of the settings."""
 

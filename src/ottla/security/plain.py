@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from ottla.common.named import NamedTuple
+from typing import NamedTuple
+
 from ottla.security.mechanism import SaslError
 
 NAME = "PLAIN"

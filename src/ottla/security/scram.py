@@ -15,9 +15,8 @@ import hashlib
 import hmac
 import re
 from enum import Enum, auto
-from typing import Final
+from typing import Final, NamedTuple
 
-from ottla.common.named import NamedTuple
 from ottla.security.mechanism import SaslError
 
 MIN_ITERATIONS: Final = 4096

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -13,7 +14,6 @@ from ottla.broker import metadata_snapshots as snapshots
 from ottla.broker.metadata_batches import MAX_BATCH_BYTES
 from ottla.broker.metadata_log import MetadataLogSettings, MetadataShell
 from ottla.common.errors import ErrorCode, KafkaError
-from ottla.common.frozen import replace
 from ottla.common.shortage import ShortageError
 from ottla.controller import Outcome
 from ottla.log.files import Files

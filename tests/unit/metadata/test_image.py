@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ottla.common.frozen import replace
 from ottla.metadata.delta import MetadataDelta, MetadataError
 from ottla.metadata.features import bootstrap_records, record_version
 from ottla.metadata.image import EMPTY_IMAGE, TOPIC, MetadataImage

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
-from ottla.common.frozen import replace
 from ottla.metadata.delta import MetadataDelta, MetadataError
 from ottla.metadata.features import bootstrap_records, record_version
 from ottla.metadata.image import EMPTY_IMAGE, TOPIC, MetadataImage

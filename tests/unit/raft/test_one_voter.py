@@ -81,7 +81,19 @@ def test_the_vote_file_is_kafkas() -> None:
     assert quorum_state.decode(newer) == Election(9, -1, 2)
 
 
-@pytest.mark.parametrize("text", ["", "{}", "[]", '{"data_version":2}', '{"data_version":0,"leaderId":1}'])
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "{}",
+        "[]",
+        '{"data_version":2}',
+        '{"data_version":0,"leaderId":1}',
+        '{"data_version":0,"leaderId":1,"leaderEpoch":"3","votedId":1}',
+        '{"data_version":0,"leaderId":1,"leaderEpoch":3.5,"votedId":1}',
+        '{"data_version":0,"leaderId":1,"leaderEpoch":3,"votedId":1',
+    ],
+)
 def test_a_damaged_vote_file_is_an_error_not_a_fresh_start(text: str) -> None:
     with pytest.raises(ValueError, match=r"."):
         quorum_state.decode(text)

@@ -8,10 +8,9 @@ COORDINATOR_NOT_AVAILABLE. Share groups are not either: INVALID_REQUEST, as Kafk
 from __future__ import annotations
 
 from enum import IntEnum
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from ottla.common.errors import ErrorCode, KafkaError
-from ottla.common.named import NamedTuple
 from ottla.common.slices import Slices, result_of
 from ottla.protocol.elements import Elements
 from ottla.protocol.messages.find_coordinator import Coordinator, FindCoordinatorRequest, FindCoordinatorResponse

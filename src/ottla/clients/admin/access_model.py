@@ -6,8 +6,6 @@ from dataclasses import dataclass, field
 from enum import Enum, IntEnum
 from typing import Final, Self
 
-from ottla.common.frozen import frozen
-
 
 class _Known(IntEnum):
     @classmethod
@@ -72,7 +70,7 @@ ANYTHING: Final = "*"
 CLUSTER_NAME: Final = "kafka-cluster"
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class AclResource:
     """What an ACL is about: by name, by "*" for all, or with PREFIXED by how the name begins."""
 
@@ -101,7 +99,7 @@ class AclResource:
         return cls(AclResourceType.CLUSTER, CLUSTER_NAME)
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class Acl:
     """One rule: `principal` ("User:alice", "User:*") may, or may not, do `operation` from `host` ("*" for anywhere)."""
 
@@ -116,7 +114,7 @@ class Acl:
         return f"{self.permission.name} {self.principal} {self.operation.name} {what}"
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class AclFilter:
     """Rules that match all that is given; None and ANY match everything."""
 
@@ -140,7 +138,7 @@ class AclFilter:
 # -- SCRAM -----------------------------------------------------------------------------------------------------
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class ScramCredential:
     """That a user may log in by a mechanism ("SCRAM-SHA-256", "SCRAM-SHA-512"); the secret stays with the brokers."""
 
@@ -162,7 +160,7 @@ class ScramUpsertion:
     salt: bytes | None = field(default=None, repr=False)
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class ScramDeletion:
     """A user may not log in by a mechanism any more."""
 
@@ -180,7 +178,7 @@ class QuotaName(Enum):
     ANY = "any"
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class QuotaEntity:
     """Who has a quota: a user, a client id, both together, or an address. None: the quota is not about that."""
 

@@ -23,7 +23,6 @@ from typing import Any, Final, Generic, TypeAlias, TypeVar, cast
 from ottla.clients.cluster import Backoff, ClusterView
 from ottla.clients.errors import BrokerError, ClientError, ConnectionLost, RequestTimedOut, error_for
 from ottla.common.errors import ErrorCode
-from ottla.common.frozen import frozen
 from ottla.common.ids import TopicPartition
 from ottla.protocol.message import Message
 
@@ -73,7 +72,7 @@ _DONE_ALREADY: Final = frozenset(
 )
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class Call(Generic[K, V]):
     """One question about `keys` (None with Route.BROKERS: every broker).
 
@@ -109,7 +108,7 @@ class PartialFailure(ExceptionGroup[ClientError], ClientError):
         return failure
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class Outcome(Generic[K, V]):
     """How a call ended for each key: in one of the two."""
 
@@ -143,7 +142,7 @@ def several(name: str, given: Iterable[R]) -> list[R]:
     return list(given)
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class Send(Generic[K]):
     """A request for one broker (None: any)."""
 
@@ -152,7 +151,7 @@ class Send(Generic[K]):
     keys: tuple[K, ...]
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class Round(Generic[K]):
     """What to do now, in this order. `refresh` None: nothing to refresh."""
 

@@ -10,7 +10,6 @@ from dataclasses import dataclass, field
 from enum import Enum, IntEnum
 from typing import Self
 
-from ottla.common.frozen import frozen
 from ottla.common.ids import TopicPartition
 
 
@@ -118,7 +117,7 @@ class NewTopic:
     assignments: Mapping[int, Sequence[int]] | None = None
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class TopicCreated:
     """A topic as it was created; `topic_id` is "" and the numbers -1 where the broker is too old to tell."""
 
@@ -129,7 +128,7 @@ class TopicCreated:
     config: Mapping[str, str | None]
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class TopicListing:
     """One topic of the cluster."""
 
@@ -139,7 +138,7 @@ class TopicListing:
     partitions: int
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class PartitionDescription:
     """One partition: `leader` is None while there is none; the others are node ids."""
 
@@ -151,7 +150,7 @@ class PartitionDescription:
     offline_replicas: tuple[int, ...]
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class TopicDescription:
     """One topic with its partitions in order."""
 
@@ -166,7 +165,7 @@ class TopicDescription:
         return len(self.partitions[0].replicas) if self.partitions else 0
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class Reassignment:
     """A partition that is moving to other brokers."""
 
@@ -178,7 +177,7 @@ class Reassignment:
 # -- configuration ---------------------------------------------------------------------------------------------
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class ConfigResource:
     """What has a configuration: a topic or group by name, a broker by its id ("" for the default of all brokers)."""
 
@@ -204,7 +203,7 @@ class ConfigResource:
         return f"{self.type.name.lower()} {self.name or '(default)'}"
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class ConfigSynonym:
     """One of the settings that a value may come from."""
 
@@ -213,7 +212,7 @@ class ConfigSynonym:
     source: ConfigSource
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class ConfigEntry:
     """One setting. `value` is text, None if sensitive or not set. `synonyms` (if asked for): the strongest first."""
 
@@ -232,14 +231,14 @@ class ConfigEntry:
         return self.source is ConfigSource.DEFAULT
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class Append:
     """Add to a setting that is a list: `{"cleanup.policy": Append("compact")}`."""
 
     value: str
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class Subtract:
     """Take from a setting that is a list."""
 
@@ -249,7 +248,7 @@ class Subtract:
 # -- offsets ---------------------------------------------------------------------------------------------------
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class OffsetAt:
     """An answer to where in a partition: offset -1 if there is no such record; the timestamp (ms) may be -1."""
 
@@ -258,7 +257,7 @@ class OffsetAt:
     leader_epoch: int
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class GroupOffset:
     """What a group committed for a partition: the next offset to read."""
 
@@ -267,7 +266,7 @@ class GroupOffset:
     metadata: str = ""
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class PartitionLag:
     """How far a group is behind in a partition: `lag` is `end` - `committed`."""
 
@@ -283,7 +282,7 @@ class PartitionLag:
 # -- groups ----------------------------------------------------------------------------------------------------
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class GroupListing:
     """One group of the cluster. A broker too old to tell has state and type UNKNOWN."""
 
@@ -293,7 +292,7 @@ class GroupListing:
     type: GroupType
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class GroupMember:
     """One member. `topics` is what it subscribes to where that is told, `assignment` what it reads."""
 
@@ -305,7 +304,7 @@ class GroupMember:
     assignment: tuple[TopicPartition, ...]
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class GroupDescription:
     """One group and its members; `assignor` is "" while it is not chosen."""
 
@@ -320,7 +319,7 @@ class GroupDescription:
 # -- the cluster -----------------------------------------------------------------------------------------------
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class BrokerDescription:
     """One broker and where clients reach it."""
 
@@ -331,7 +330,7 @@ class BrokerDescription:
     is_fenced: bool
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class ClusterDescription:
     """The cluster; `controller` is the node id that clients may ask, None if there is none now."""
 
@@ -340,7 +339,7 @@ class ClusterDescription:
     brokers: tuple[BrokerDescription, ...]
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class ReplicaDescription:
     """One replica in a log directory: its bytes, and how far (in offsets) it is behind."""
 
@@ -349,7 +348,7 @@ class ReplicaDescription:
     is_future: bool
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class LogDirectory:
     """One log directory of a broker. `total_bytes`, `usable_bytes` are -1 where the broker is too old to tell."""
 
@@ -359,7 +358,7 @@ class LogDirectory:
     replicas: Mapping[TopicPartition, ReplicaDescription]
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class VersionRange:
     """Lowest and highest level of a feature."""
 
@@ -367,7 +366,7 @@ class VersionRange:
     highest: int
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class Features:
     """The cluster's features: `finalized` are in force (since `epoch`), `supported` what the asked broker could do."""
 
@@ -376,7 +375,7 @@ class Features:
     supported: Mapping[str, VersionRange]
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class QuorumReplica:
     """One replica of the metadata log; the times are ms since the epoch, -1 where not known."""
 
@@ -386,7 +385,7 @@ class QuorumReplica:
     last_caught_up_ms: int
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class Quorum:
     """The metadata quorum."""
 
@@ -397,7 +396,7 @@ class Quorum:
     observers: tuple[QuorumReplica, ...]
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class ProducerDescription:
     """A producer that wrote to a partition lately; `transaction_start_offset` is None outside a transaction."""
 

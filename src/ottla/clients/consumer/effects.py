@@ -7,9 +7,9 @@ consumer is closed before.
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
-from ottla.common.frozen import frozen
 from ottla.protocol.message import Message
 
 COORDINATOR = -2
@@ -18,7 +18,7 @@ COORDINATOR = -2
 Then = Callable[[Any, float], None]
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class Send:
     """Send a request in the newest common version, at most `max_version`."""
 
@@ -29,7 +29,7 @@ class Send:
     max_version: int | None = None
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class Refresh:
     """Bring the view of the cluster up to date for these topics, all if None. The outcome is None or a ClientError."""
 
@@ -37,7 +37,7 @@ class Refresh:
     then: Then
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class ForgetCoordinator:
     """The coordinator is another: look for it before the next request."""
 

@@ -7,9 +7,9 @@ fetch per broker is in flight at a time. `failed` starts over with a full reques
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 
 from ottla.common.errors import ErrorCode
-from ottla.common.frozen import frozen
 from ottla.common.ids import ZERO_UUID, TopicPartition, Uuid
 from ottla.protocol.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic, ForgottenTopic
 
@@ -17,7 +17,7 @@ LAST_EPOCH = 2**31 - 1
 NEWEST_WITH_NAMES = 12
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class Wanted:
     """What to ask for of one partition."""
 
@@ -27,7 +27,7 @@ class Wanted:
     leader_epoch: int
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class FetchLimits:
     """What is the same for every fetch; times in ms."""
 

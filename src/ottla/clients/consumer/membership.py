@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable
+from dataclasses import dataclass
 from enum import Enum
 from typing import Any, Literal
 
@@ -22,7 +23,6 @@ from ottla.clients.consumer.assignors import Assignor, Member
 from ottla.clients.consumer.effects import COORDINATOR, Effect, ForgetCoordinator, Refresh, Send
 from ottla.clients.errors import BrokerError, BrokerUnavailable, ClientError, InconsistentGroupProtocol, error_for
 from ottla.common.errors import ErrorCode
-from ottla.common.frozen import frozen
 from ottla.common.ids import TopicPartition, by_topic
 from ottla.protocol.consumer_protocol import (
     PROTOCOL_TYPE,
@@ -83,7 +83,7 @@ COORDINATOR_MOVED = frozenset({ErrorCode.NOT_COORDINATOR, ErrorCode.COORDINATOR_
 _BACKOFF = Backoff(100, 1_000)
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class GroupOptions:
     """How a member behaves; times in ms."""
 
@@ -102,7 +102,7 @@ class GroupOptions:
         return all(assignor.cooperative for assignor in self.assignors)
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class Duty:
     """What the user's side has to do now: tell the listener, after a commit if `revoked`."""
 

@@ -6,12 +6,12 @@ Newer versions than NEWEST_OFFSETS_BY_NAME of OffsetCommit and OffsetFetch name 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from ottla.clients.cluster import ClusterView
 from ottla.clients.errors import error_for
 from ottla.clients.values import as_offset
-from ottla.common.frozen import frozen
 from ottla.common.ids import TopicPartition, by_topic
 from ottla.protocol.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
 from ottla.protocol.messages.offset_commit import (
@@ -36,7 +36,7 @@ NEWEST_OFFSETS_BY_NAME = 9
 CONSUMER = -1
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class OffsetAndMetadata:
     """A position to commit: the offset of the next record to read, and a note."""
 
@@ -62,7 +62,7 @@ class GroupMetadata(NamedTuple):
     instance_id: str | None = None
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class Committer:
     """As whom to commit; the defaults are those of a consumer that is no member of the group."""
 

@@ -7,11 +7,11 @@ memory, and linger.ms alone decides how long a record waits; but full batches ar
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
 from ottla.clients.errors import ConfigurationError
 from ottla.clients.options import COMMON_OPTIONS, INT_MAX, Option, read_options
-from ottla.common.frozen import frozen
 from ottla.records.batch import Codec
 
 PRODUCER_OPTIONS = (
@@ -49,7 +49,7 @@ PRODUCER_OPTIONS = (
 )  # fmt: skip
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class ProducerSettings:
     """What the core and the sender go by; times in ms, sizes in bytes."""
 

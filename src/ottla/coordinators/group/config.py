@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-
-from ottla.common.frozen import frozen
+from dataclasses import dataclass
 
 MINUTE_MS = 60_000
 # The shortest wait of an empty group, which is prolonged while members come. Without it the first of a crowd is a
@@ -12,7 +11,7 @@ MINUTE_MS = 60_000
 LEAST_DELAY_MS = 20
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class GroupConfig:
     """Defaults are Kafka's; times in milliseconds, sizes in bytes."""
 

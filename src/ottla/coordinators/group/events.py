@@ -6,11 +6,10 @@ when it names several groups. Out: `Append`, `Reply` and `LogLine`.
 
 from __future__ import annotations
 
-from typing import TypeAlias
+from dataclasses import dataclass
+from typing import NamedTuple, TypeAlias
 
 from ottla.common.errors import ErrorCode
-from ottla.common.frozen import frozen
-from ottla.common.named import NamedTuple
 from ottla.protocol.messages.offset_fetch import OffsetFetchRequestGroup
 
 
@@ -21,7 +20,7 @@ class Moment(NamedTuple):
     wall_ms: int
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class FetchOffsets:
     """The committed offsets of one group; answered with an OffsetFetchResponseGroup.
 
@@ -34,14 +33,14 @@ class FetchOffsets:
     most: int | None = None
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class DescribeGroup:
     """One group and its members; answered with a DescribedGroup."""
 
     group_id: str
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class ListGroups:
     """The groups of this shard; answered with a list of ListedGroup."""
 
@@ -49,7 +48,7 @@ class ListGroups:
     types: frozenset[str] = frozenset()
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class DeleteGroup:
     """Delete one group with its offsets; answered with a DeletableGroupResult, or with None while offsets are left.
 
@@ -59,14 +58,14 @@ class DeleteGroup:
     group_id: str
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class ForceRebalance:
     """Have all members join again, as if one had come or gone; answered with an ErrorCode."""
 
     group_id: str
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class TopicsDeleted:
     """Topics were deleted: their offsets go too, a bounded number at a time. Answered with whether more are left."""
 
@@ -99,7 +98,7 @@ class Call:
 RecordBytes: TypeAlias = tuple[bytes, bytes | None]
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class Reply:
     """The answer to `call`."""
 
@@ -107,7 +106,7 @@ class Reply:
     response: object
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class Append:
     """Append the records as one batch, then report the outcome as `Appended` with the same id.
 

@@ -6,9 +6,7 @@ calls the function that its table names for the type.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, TypeAlias
-
-from ottla.common.named import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 if TYPE_CHECKING:
     from ottla.coordinators.group.events import Call, RecordBytes

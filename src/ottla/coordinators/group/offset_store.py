@@ -6,10 +6,9 @@ Changes only by `put`, `remove`, `put_pending` and `end_transaction`, which repl
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TypeAlias
+from typing import NamedTuple, TypeAlias
 
 from ottla.common.ids import ZERO_UUID, Uuid
-from ottla.common.named import NamedTuple
 
 
 class Committed(NamedTuple):

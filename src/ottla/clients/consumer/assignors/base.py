@@ -7,15 +7,15 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import ClassVar
 
-from ottla.common.frozen import frozen
 from ottla.common.ids import TopicPartition
 
 NO_GENERATION = -1
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class Member:
     """One member as the leader sees it. `owned` and `generation` are what its subscription claims."""
 
