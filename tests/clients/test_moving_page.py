@@ -49,7 +49,7 @@ def test_every_call_in_the_tables_exists(section: str) -> None:
 
 def test_the_table_of_settings_is_that_of_the_errors() -> None:
     rows = re.findall(
-        r"^\| `(.+?)` \| (.+?) \| (.+?) \| (.*?) ?\|$", SECTIONS["Settings with another name"], re.MULTILINE
+        r"^\| `(.+?)` \| (.+?) \| (.+?) \| (.*?) ?\|$", SECTIONS["Settings with other names"], re.MULTILINE
     )
     found = [Elsewhere(name, clients, here.strip("`-"), note) for name, clients, here, note in rows]
     assert found == list(foreign_settings.TABLE)
@@ -74,9 +74,9 @@ def test_a_setting_of_another_client_is_refused_with_its_name_here(row: Elsewher
 
 def test_the_table_of_defaults_has_the_values_of_each_client() -> None:
     """librdkafka does not tell its defaults; its column is from CONFIGURATION.md of version 2.16."""
-    assert "partition.assignment.strategy" in SECTIONS["Defaults that differ"]
+    assert "partition.assignment.strategy" in SECTIONS["Different defaults"]
     found = re.findall(
-        r"^\| `(.+?)` \| (.+?) \| (.+?) \| (.+?) \| (.+?) \|$", SECTIONS["Defaults that differ"], re.MULTILINE
+        r"^\| `(.+?)` \| (.+?) \| (.+?) \| (.+?) \| (.+?) \|$", SECTIONS["Different defaults"], re.MULTILINE
     )
     assert len(found) == 6
     ours = {option.name: option.default for option in (*PRODUCER_OPTIONS, *CONSUMER_OPTIONS)}
