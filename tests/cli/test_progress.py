@@ -18,7 +18,7 @@ from typing import Any
 import pytest
 
 from ottla.cli import bench
-from ottla.cli.dump import files
+from ottla.tools.dump import files
 from tests.clients.support import unique
 from tests.conftest import RunningBroker
 

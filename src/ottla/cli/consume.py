@@ -278,8 +278,8 @@ def _sinks(options: argparse.Namespace, bar: Progress) -> Callable[[bool], Sink]
     if options.json or options.json_value:
         if options.format is not None:
             raise Failure("--json and -f both say how records are written", exit_code=2)
-        from ottla.cli.formats.escaping import for_terminal
-        from ottla.cli.formats.json_lines import write_lines
+        from ottla.tools.formats.escaping import for_terminal
+        from ottla.tools.formats.json_lines import write_lines
 
         def as_json(records: Sequence[Record]) -> bytes:
             text = write_lines(records, inline=options.json_value)
@@ -287,15 +287,15 @@ def _sinks(options: argparse.Namespace, bar: Progress) -> Callable[[bool], Sink]
 
         return lambda _: sink(as_json)
     if on_terminal and options.format is None:
-        from ottla.cli.formats.pretty import PrettyWriter
+        from ottla.cli.record_printer import PrettyWriter
 
         def for_people(with_topic: bool) -> Sink:
             writer = PrettyWriter(Style.of(sys.stdout), with_topic=with_topic)
             return sink(lambda records: writer.lines(records).encode())
 
         return for_people
-    from ottla.cli.formats.record_writer import Writer, for_terminal_only
-    from ottla.cli.formats.template import parse_format
+    from ottla.cli.format_option import parse_format
+    from ottla.tools.formats.record_writer import Writer, for_terminal_only
 
     parts = parse_format(r"%v\n" if options.format is None else options.format)
     writer = Writer(for_terminal_only(parts) if on_terminal else parts, null=os.fsencode(options.null))

@@ -17,9 +17,9 @@ from ottla.cli.progress import Progress, output_is_a_file
 from ottla.cli.terminal import Failure, Style
 
 if TYPE_CHECKING:
-    from ottla.cli.dump.files import Found
-    from ottla.cli.dump.rows import Row
-    from ottla.cli.dump.segment import Depth
+    from ottla.tools.dump.files import Found
+    from ottla.tools.dump.rows import Row
+    from ottla.tools.dump.segment import Depth
 
 EXAMPLES = """
 ottla log dump data/orders-0        every batch and index entry
@@ -64,7 +64,7 @@ def _dump_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def _dump(options: argparse.Namespace) -> int:
-    from ottla.cli.dump.files import files_below
+    from ottla.tools.dump.files import files_below
 
     found: list[Found] = []
     for path in options.paths:
@@ -106,7 +106,7 @@ class _Dump:
     """Prints file after file and keeps count of what is wrong."""
 
     def __init__(self, options: argparse.Namespace, bar: Progress) -> None:
-        from ottla.cli.dump.printing import Printer
+        from ottla.cli.dump_printer import Printer
 
         self._options = options
         self._bar = bar
@@ -119,8 +119,8 @@ class _Dump:
 
     def file(self, found: Found, size: int) -> None:
         """Print one file of so many bytes."""
-        from ottla.cli.dump.files import dump_file
-        from ottla.cli.dump.rows import damage
+        from ottla.tools.dump.files import dump_file
+        from ottla.tools.dump.rows import damage
 
         if not self._options.json:
             self._write(self._printer.heading(str(found.path)))
@@ -140,9 +140,9 @@ class _Dump:
         self._bar.advance(max(0, size))
 
     def _depth(self, found: Found) -> Depth:
-        from ottla.cli.dump.files import topic_of
-        from ottla.cli.dump.record_text import TOPICS, meaning_for
-        from ottla.cli.dump.segment import Depth
+        from ottla.tools.dump.files import topic_of
+        from ottla.tools.dump.record_text import TOPICS, meaning_for
+        from ottla.tools.dump.segment import Depth
 
         kind = self._options.kind
         if kind is None:

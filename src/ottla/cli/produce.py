@@ -22,8 +22,8 @@ from ottla.cli.progress import Progress
 from ottla.cli.terminal import Failure, Style
 
 if TYPE_CHECKING:
-    from ottla.cli.formats.record_reader import BadRecord, NewRecord
     from ottla.clients import Producer
+    from ottla.tools.formats.record_reader import BadRecord, NewRecord
 
 EXAMPLES = r"""
 echo hello | ottla produce greetings --create     each line is a record
@@ -246,7 +246,7 @@ class _Sending:
 
     def all(self, records: Iterator[Numbered], rate: float | None, bar: Progress) -> None:
         """Send them; those that fail are told to the deliveries. Raises ClientError where going on makes no sense."""
-        from ottla.cli.formats.record_reader import BadRecord
+        from ottla.tools.formats.record_reader import BadRecord
 
         started_s = time.monotonic()
         deliveries = self._deliveries
@@ -266,8 +266,8 @@ class _Sending:
 
     def lines(self, inputs: Inputs, bar: Progress) -> None:
         """Send each line as a value: as `all`, for what most people do, and quicker."""
-        from ottla.cli.formats.record_reader import NewRecord
         from ottla.clients.errors import ClientError
+        from ottla.tools.formats.record_reader import NewRecord
 
         send, add, topic, key = self._producer.send, self._deliveries.add, self._topic, self._defaults.key
         wish = self._defaults.partition
@@ -326,8 +326,9 @@ class _Sending:
 
 def _records(options: argparse.Namespace, inputs: Inputs) -> Iterator[Numbered]:
     """The records of the input, each with where it is from. Raises Failure for options that contradict."""
-    from ottla.cli.formats.record_reader import NewRecord, Template
-    from ottla.cli.formats.template import FormatError, parse_format
+    from ottla.cli.format_option import parse_format
+    from ottla.tools.formats.record_reader import NewRecord, Template
+    from ottla.tools.formats.template import FormatError
 
     as_json = options.json or options.json_value
     ways = {"-f": options.format is not None, "--key-delimiter": options.key_delimiter, "--json": as_json,
@@ -356,8 +357,8 @@ def _records(options: argparse.Namespace, inputs: Inputs) -> Iterator[Numbered]:
 
 
 def _from_files(options: argparse.Namespace, inputs: Inputs, template: object) -> Iterator[Numbered]:
-    from ottla.cli.formats.json_lines import read_lines
-    from ottla.cli.formats.record_reader import Template, read_records
+    from ottla.tools.formats.json_lines import read_lines
+    from ottla.tools.formats.record_reader import Template, read_records
 
     for path in inputs.paths:
         prefix = "" if path == "-" else f"{path}: "
@@ -374,7 +375,7 @@ def _from_files(options: argparse.Namespace, inputs: Inputs, template: object) -
 
 
 def _whole_files(inputs: Inputs) -> Iterator[Numbered]:
-    from ottla.cli.formats.record_reader import NewRecord
+    from ottla.tools.formats.record_reader import NewRecord
 
     for number, path in enumerate(inputs.paths, 1):
         with inputs.open(path) as stream:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from ottla.cli.follow import newest
-from ottla.cli.formats.pretty import LONGEST, PrettyWriter
 from ottla.cli.offsets import Where, parse_moment, parse_partitions, parse_where
+from ottla.cli.record_printer import LONGEST, PrettyWriter
 from ottla.cli.terminal import Failure, Style
 from ottla.clients.consumer.record import make_record
 

@@ -7,12 +7,12 @@ from collections.abc import Iterator
 from pathlib import Path
 from struct import Struct
 
-from ottla.cli.dump.rows import Row, Rows, damage
-from ottla.cli.dump.segment import headers
 from ottla.log.files import Files
 from ottla.log.index import CorruptIndexError
 from ottla.log.txn_index import TxnIndex
 from ottla.records import BatchHeader
+from ottla.tools.dump.rows import Row, Rows, damage
+from ottla.tools.dump.segment import headers
 
 _OFFSET_ENTRY = Struct(">ii")
 _TIME_ENTRY = Struct(">qi")

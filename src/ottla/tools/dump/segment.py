@@ -10,11 +10,11 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from ottla.cli.dump.rows import Row, Rows, damage, warning
 from ottla.common.errors import KafkaError
 from ottla.records import BatchHeader, Codec, Record, check_crc, kernels, read_header
 from ottla.records.batch import CODEC_MASK, HEADER_SIZE, LOG_OVERHEAD
 from ottla.records.reader import decode_batch, payload
+from ottla.tools.dump.rows import Row, Rows, damage, warning
 
 LARGEST = 1 << 30
 """A batch above this is not opened: nobody can have written it."""
@@ -195,7 +195,7 @@ def _record_fields(record: Record, header: BatchHeader, meaning: Meaning | None)
     if header.base_sequence >= 0:
         fields["sequence"] = (header.base_sequence + record.offset - header.base_offset) & 0x7FFFFFFF
     if meaning is not None or header.is_control:
-        from ottla.cli.dump.record_text import control_meaning
+        from ottla.tools.dump.record_text import control_meaning
 
         fields["meaning"] = control_meaning(record) if header.is_control else meaning and meaning(record)
     return fields

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from ottla.cli.dump.rows import Row, Rows, damage
 from ottla.log import checkpoints, epoch_check, epochs
 from ottla.log.files import Files
 from ottla.log.producers import CorruptSnapshotError, decode_snapshot
+from ottla.tools.dump.rows import Row, Rows, damage
 
 _LARGEST = 256 << 20
 OFFSETS = frozenset(

@@ -7,9 +7,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-from ottla.cli.dump import small_files
-from ottla.cli.dump.rows import Rows
-from ottla.cli.dump.segment import Depth, dump_segment
+from ottla.tools.dump import small_files
+from ottla.tools.dump.rows import Rows
+from ottla.tools.dump.segment import Depth, dump_segment
 
 _NUMBERED = re.compile(
     r"(\d{20})\.(log|index|timeindex|txnindex|snapshot)(?:\.deleted|\.cleaned|\.swap)?|(\d{20})-(\d{10})\.checkpoint"
@@ -79,7 +79,7 @@ def _place(name: str) -> tuple[object, ...]:
 
 def dump_file(found: Found, depth: Depth, follows: int | None = None) -> Rows:
     """The rows of one file; indices are checked against their segment where `depth.verify`. Raises OSError."""
-    from ottla.cli.dump import indices
+    from ottla.tools.dump import indices
 
     path, kind, base_offset = found
     segment = path.with_name(re.sub(r"\.(index|timeindex)", ".log", path.name))

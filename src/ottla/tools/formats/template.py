@@ -22,8 +22,6 @@ import re
 import string
 from typing import NamedTuple
 
-from ottla.cli.terminal import Failure
-
 
 class FormatError(ValueError):
     """The format string is wrong; says where and what it may be."""
@@ -52,26 +50,6 @@ BYTE_ENCODINGS = ("hex", "base64", "escaped")
 NUMBER_ENCODINGS = tuple(f"{order}{bits}" for order in ("big", "little") for bits in (8, 16, 32, 64))
 _HEX = frozenset(string.hexdigits)
 _TOKEN = re.compile(r"[%\\]")
-
-
-def parse_format(text: str) -> tuple[Part, ...]:
-    """The parts of a format of a command line. Raises Failure with exit code 2."""
-    try:
-        parts = parse(text)
-    except FormatError as error:
-        raise Failure(str(error), exit_code=2) from error
-    if not any(isinstance(part, Field) for part in parts):
-        raise _no_fields(text)
-    return parts
-
-
-def _no_fields(text: str) -> Failure:
-    """The failure for a format by which all records would be the same text."""
-    if text.lower() in ("json", "jsonl", "ndjson"):
-        advice = "--json is the option for JSON lines."
-    else:
-        advice = r"It has the fields of a record, such as -f '%k=%v\n'; --json is the option for JSON lines."
-    return Failure(f"-f {text!r} has no field of a record", advice, exit_code=2)
 
 
 def parse(text: str, *, in_headers: bool = False) -> tuple[Part, ...]:

@@ -7,10 +7,10 @@ from collections.abc import Mapping
 from typing import Any
 
 from ottla.cli import units
-from ottla.cli.dump.rows import Row
-from ottla.cli.formats.escaping import escaped_text, for_terminal
-from ottla.cli.formats.record_writer import header_text
 from ottla.cli.terminal import Style
+from ottla.tools.dump.rows import Row
+from ottla.tools.formats.escaping import escaped_text, for_terminal
+from ottla.tools.formats.record_writer import header_text
 
 _BATCH_HEAD = (
     f"{'POSITION':>10}  {'OFFSETS':<17}  {'RECORDS':>7}  {'SIZE':>9}  {'CODEC':<6}  {'MAX TIMESTAMP':<23}  EPOCH"

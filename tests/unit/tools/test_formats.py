@@ -10,12 +10,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ottla.cli.formats.escaping import NotEscaped, escaped, escaped_text, for_terminal, unescaped
-from ottla.cli.formats.json_lines import read_lines, write_lines
-from ottla.cli.formats.record_reader import BadRecord, NewRecord, Template, read_records
-from ottla.cli.formats.record_writer import Writer, iso
-from ottla.cli.formats.template import FormatError, parse
 from ottla.clients.consumer.record import Record, make_record
+from ottla.tools.formats.escaping import NotEscaped, escaped, escaped_text, for_terminal, unescaped
+from ottla.tools.formats.json_lines import read_lines, write_lines
+from ottla.tools.formats.record_reader import BadRecord, NewRecord, Template, read_records
+from ottla.tools.formats.record_writer import Writer, iso
+from ottla.tools.formats.template import FormatError, parse
 
 names = st.text(st.characters(codec="utf-8"), max_size=8)
 maybe_bytes = st.none() | st.binary(max_size=20) | st.sampled_from([b"", b"\\N", b"a\tb", b"\n", "ä,=".encode()])

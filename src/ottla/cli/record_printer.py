@@ -8,9 +8,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from ottla.cli import units
-from ottla.cli.formats.escaping import escaped_text
-from ottla.cli.formats.record_writer import Readable, header_text
 from ottla.cli.terminal import Style
+from ottla.tools.formats.escaping import escaped_text
+from ottla.tools.formats.record_writer import Readable, header_text
 
 LONGEST = 1000
 

@@ -13,8 +13,8 @@ from itertools import groupby
 from operator import itemgetter
 from typing import Any, ClassVar, Protocol
 
-from ottla.cli.formats.escaping import NULL, escaped, visible
-from ottla.cli.formats.template import Field, Part
+from ottla.tools.formats.escaping import NULL, escaped, visible
+from ottla.tools.formats.template import Field, Part
 
 Put = Callable[["Readable"], bytes]
 

@@ -11,13 +11,13 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from ottla.cli.dump.files import Found, dump_file
-from ottla.cli.dump.rows import Row
-from ottla.cli.dump.segment import Depth
 from ottla.cli.main import main
 from ottla.log.epochs import EpochEntry, LeaderEpochs
 from ottla.log.files import Files
 from ottla.records import Codec, encode_batch, encode_end_transaction_marker, patch
+from ottla.tools.dump.files import Found, dump_file
+from ottla.tools.dump.rows import Row
+from ottla.tools.dump.segment import Depth
 
 START = 1_700_000_000_000
 NAME = f"{0:020}"

@@ -13,9 +13,9 @@ from collections.abc import Iterator, Sequence
 from datetime import datetime
 from typing import BinaryIO, NamedTuple
 
-from ottla.cli.formats.escaping import NULL, NotEscaped, unescaped
-from ottla.cli.formats.record_writer import delimiter_character, number_layout
-from ottla.cli.formats.template import Field, FormatError, Part
+from ottla.tools.formats.escaping import NULL, NotEscaped, unescaped
+from ottla.tools.formats.record_writer import delimiter_character, number_layout
+from ottla.tools.formats.template import Field, FormatError, Part
 
 MAX_RECORD = 256 << 20
 """No record is longer; a delimiter that does not come is looked for no further."""

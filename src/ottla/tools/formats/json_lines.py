@@ -16,8 +16,8 @@ from functools import lru_cache
 from json.encoder import encode_basestring  # quotes a str; in C
 from typing import Any, BinaryIO
 
-from ottla.cli.formats.record_reader import MAX_RECORD, BadRecord, NewRecord
-from ottla.cli.formats.record_writer import Readable
+from ottla.tools.formats.record_reader import MAX_RECORD, BadRecord, NewRecord
+from ottla.tools.formats.record_writer import Readable
 
 _KNOWN = frozenset(
     {"topic", "partition", "offset", "timestamp", "headers", "key", "key_base64", "value", "value_base64", "value_text"}
