@@ -143,7 +143,7 @@ def test_settings_take_units_where_they_are_amounts(word: str, value: str) -> No
     ("word", "units"), [("retention.ms=12x", "ms, s, min"), ("segment.bytes=1q", "KiB, MiB"), ("a.ms=1KiB", "ms, s")]
 )
 def test_a_unit_that_there_is_not_is_told(word: str, units: str) -> None:
-    with pytest.raises(Failure, match="is no unit") as caught:
+    with pytest.raises(Failure, match="is not a unit") as caught:
         values.assignments([word])
     assert units in caught.value.advice[0]
     assert caught.value.exit_code == 2
