@@ -834,7 +834,7 @@ DISKS = (
     Mutation(
         "one mistake in what is told of a commit does not hold up the metadata log",
         "broker/metadata_log.py",
-        "            _tell(listener, old, image)\n",
+        "            _notify(listener, old, image)\n",
         "            listener(old, image)\n",
         (f"{UNIT}/broker/test_metadata_log.py::test_a_mistake_of_who_is_told_of_a_commit_does_not_hold_up_the_log",),
     ),
@@ -858,7 +858,7 @@ GROUPS = (
     Mutation(
         "a bug in one group stops no clocks of others",
         "broker/group_runtime.py",
-        "        finally:  # a mistake of ours in one group must not stop the clocks of all others\n"
+        "        finally:  # an unhandled error in one group must not stop the timers of the others\n"
         "            self._arm_again(now)\n",
         "        except KeyError:\n            raise\n        self._arm_again(now)\n",
         (f"{UNIT}/coordinators/test_group_runtime.py::test_a_bug_in_one_group_does_not_stop_the_clocks_of_others",),
@@ -1210,7 +1210,7 @@ STOCK = (
     ),
     Mutation(
         "Kafka reads the leader change record",
-        "broker/metadata_log.py",
+        "broker/metadata_batches.py",
         "LEADER_CHANGE_VERSION = 0\n",
         "LEADER_CHANGE_VERSION = 1\n",
         (

@@ -1,14 +1,13 @@
-"""Runs the group coordinator's shards: one for each partition of `__consumer_offsets`.
+"""Runs the group coordinator's shards, one for each partition of `__consumer_offsets`.
 
-A request goes to its group's shard; what the shard wants written is appended to the partition, replayed, and answered
-once everything appended so far is committed, in order. If the partition is lost, or a commit fails, the shard is
-thrown away, whoever waits is told to look for the coordinator again, and the log is read anew on the next use.
+A request goes to the shard of its group. The runtime appends the records that the shard returns, reports the outcome,
+and sends the replies in order once everything appended so far is committed. If the partition is lost or a commit
+fails, the shard is discarded: waiting requests get NOT_COORDINATOR, and the next request loads the log again.
 
-A shard loads in slices, one for each turn of the loop, so that a long log does not hold up everybody else; until it
-has, its groups answer COORDINATOR_LOAD_IN_PROGRESS. One timer of the loop serves all shards; an idle coordinator has
-no work but the rare look for expired offsets.
+A shard loads in slices, one per event loop iteration, so that a long log does not delay other requests. Until it is
+loaded its groups answer COORDINATOR_LOAD_IN_PROGRESS. One event loop timer serves all shards.
 
-`submit` never fails: each error is a response. Single-threaded, on the loop's thread.
+`submit` never fails: each error is a response. Not thread safe: call it on the event loop's thread.
 """
 
 from __future__ import annotations
@@ -53,7 +52,7 @@ RELOAD_BACKOFF_MS = 1_000
 TOPIC_CREATION_TIMEOUT_MS = 10_000
 _NO_TIMER = 1 << 62
 
-# A client may name a group with 32 KB: thousands of such names are not kept.
+# A client may send a group id of 32 KB. Caching thousands of such ids would waste memory.
 LONGEST_CACHED = 256
 _cached_partition_of = lru_cache(maxsize=16_384)(group_partition)
 
@@ -67,7 +66,7 @@ class TimerHandle(Protocol):
     """What `loop.call_later` returns."""
 
     def cancel(self) -> None:
-        """Do not call."""
+        """Cancel the call."""
         ...
 
 
@@ -75,7 +74,7 @@ CallLater = Callable[[float, Callable[[], None]], TimerHandle]
 
 
 class _Waiting(NamedTuple):
-    """An answer that promises what is not committed yet."""
+    """A reply that must not be sent before everything below `end_offset` is committed."""
 
     end_offset: int
     deadline_ms: int
@@ -88,7 +87,7 @@ class _Runner:
     __slots__ = (
         "appended_end",
         "committed_end",
-        "gives_up",
+        "expires_replies",
         "index",
         "loading",
         "partition",
@@ -104,26 +103,27 @@ class _Runner:
         self.partition = partition
         self.shard = shard
         self.loading: Loading | None = Loading(partition.log, shard)
-        """None once the shard has read its log."""
+        """None once the shard is loaded."""
         self.retry_at_ms: int | None = None
-        """After a failed load: when to try again."""
+        """When to retry a load that failed; None if it did not fail."""
         self.scheduled_ms = 0
         self.started_ms: int | None = None
-        """When it began to load, on the steady clock."""
-        # Replies wait while committed_end < appended_end.
+        """When loading began, on the monotonic clock."""
+        # Replies are parked while committed_end < appended_end.
         self.appended_end = self.committed_end = partition.log.log_end_offset
         self.waiting: deque[_Waiting] = deque()
-        # Whether a timer looks after those who wait; it outlives them.
-        self.gives_up = False
+        # Whether a timer is set that expires parked replies. It may fire after they have been sent.
+        self.expires_replies = False
 
 
 class GroupRuntime:
     """The group coordinator of this node.
 
-    `find_partition(index)` returns the Partition of `__consumer_offsets` or raises KafkaError. `partition_count()` is
-    that of the topic, also of partitions which cannot be served now (it decides which of them holds a group), and 0
-    while there is no such topic. `create_topic()` creates it and completes once its partitions can be found.
-    `topic_id(name)` is that of any topic, None if there is none of that name.
+    - `find_partition(index)` returns the Partition of `__consumer_offsets`, or raises KafkaError.
+    - `partition_count()` returns the topic's number of partitions, 0 while the topic does not exist. It includes
+      partitions that cannot be served now, because it determines which partition holds a group.
+    - `create_topic()` creates the topic and completes once its partitions can be found.
+    - `topic_id(name)` returns the id of any topic, None if it does not exist.
     """
 
     def __init__(
@@ -159,22 +159,22 @@ class GroupRuntime:
         self._creating: Completion[None] | None = None
         self._closed = False
 
-    # -- life ------------------------------------------------------------------------------------------------------
+    # -- start and stop --------------------------------------------------------------------------------------------
 
     def start(self) -> None:
-        """Begin to load all partitions that exist, so that members which died with the last run time out."""
+        """Begin to load all existing partitions, so that members that died while the broker was down time out."""
         for index in range(self._partition_count()):
             self._runner(index)
 
     def close(self) -> None:
-        """Answer whoever waits with NOT_COORDINATOR and stop."""
+        """Answer waiting requests with NOT_COORDINATOR and stop."""
         self._closed = True
         for runner in tuple(self._runners.values()):
             self._unload(runner, ErrorCode.NOT_COORDINATOR)
         self._cancel_timer()
 
     def ensure_topic(self) -> Completion[None]:
-        """Completes when `__consumer_offsets` exists; fails with COORDINATOR_NOT_AVAILABLE (retriable) if it cannot."""
+        """Create `__consumer_offsets` if it does not exist; fails with COORDINATOR_NOT_AVAILABLE (retriable)."""
         if self._partition_count():
             return Completion.of(None)
         if self._creating is not None:
@@ -191,7 +191,7 @@ class GroupRuntime:
             try:
                 done.result()
             except KafkaError as error:
-                # Somebody else may have created it in the same moment.
+                # A client may have created the topic at the same time.
                 if error.code is not ErrorCode.TOPIC_ALREADY_EXISTS:
                     logger.warning("Auto topic creation failed for %s: %s", OFFSETS_TOPIC, error)
                     creating.fail(KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE, str(error)))
@@ -207,7 +207,7 @@ class GroupRuntime:
         return creating
 
     def partitions_changed(self) -> None:
-        """The metadata changed: let go of shards whose partition is gone."""
+        """Unload shards whose partition was closed by a metadata change."""
         for runner in tuple(self._runners.values()):
             if runner.partition.closed:
                 self._unload(runner, ErrorCode.NOT_COORDINATOR)
@@ -217,7 +217,7 @@ class GroupRuntime:
     def submit(
         self, group_id: str, request: object, *, api_version: int = 0, client_id: str = "", client_host: str = ""
     ) -> Completion[Any]:
-        """Hand `request` to the group's shard. Completes with its response, never fails."""
+        """Pass `request` to the group's shard; completes with the response and never fails."""
         completion: Completion[Any] = Completion()
         call = Call(request, api_version, client_id, client_host, completion)
         count = self._partition_count()
@@ -228,7 +228,7 @@ class GroupRuntime:
         return completion
 
     def list_groups(self, states: frozenset[str], types: frozenset[str]) -> Slices[tuple[ErrorCode, list[ListedGroup]]]:
-        """(error, groups) over all shards; an error of one, as while it loads, is the error of all."""
+        """Return (error, groups) over all shards. An error of one shard, e.g. while it loads, is the error of all."""
         question = ListGroups(states, types)
         groups: list[ListedGroup] = []
         for index in range(self._partition_count()):
@@ -240,7 +240,7 @@ class GroupRuntime:
         return ErrorCode.NONE, groups
 
     def topics_deleted(self, names: Iterable[str]) -> Slices[None]:
-        """Forget the offsets that groups committed to deleted topics; a shard that loads finds out by itself."""
+        """Delete the offsets of deleted topics. A shard that is loading compares its topics when it has loaded."""
         event = TopicsDeleted(frozenset(names))
         for index in range(self._partition_count()):
             is_left = True
@@ -270,7 +270,7 @@ class GroupRuntime:
     # -- effects ---------------------------------------------------------------------------------------------------
 
     def _run(self, runner: _Runner, effects: Effects, now: Moment) -> None:
-        """Obey effects. Answers go last: a client's next request may come in while one is being sent."""
+        """Execute effects. Replies go last: sending one may deliver the client's next request to the same shard."""
         replies: list[Reply] = []
         pending = deque(effects)
         while pending:
@@ -280,7 +280,7 @@ class GroupRuntime:
             elif isinstance(effect, LogLine):
                 self._log.line(runner.index, effect)
             else:
-                # What follows from an append comes before what the shard decided after it.
+                # The effects of an append's outcome precede the effects that the shard returned after the append.
                 pending.extendleft(reversed(self._append(runner, effect, now)))
         next_ms = runner.shard.next_timer_ms()
         if next_ms is not None and next_ms < self._timer_ms:
@@ -309,12 +309,12 @@ class GroupRuntime:
     def _park(self, runner: _Runner, replies: list[Reply], now: Moment) -> None:
         deadline_ms = now.monotonic_ms + self._commit_timeout_ms
         runner.waiting.extend(_Waiting(runner.appended_end, deadline_ms, reply) for reply in replies)
-        if not runner.gives_up:
-            self._give_up_later(runner, self._commit_timeout_ms)
+        if not runner.expires_replies:
+            self._expire_replies_later(runner, self._commit_timeout_ms)
 
-    def _give_up_later(self, runner: _Runner, delay_ms: int) -> None:
-        runner.gives_up = True
-        self._call_later(delay_ms / 1000, partial(self._give_up_waiting, runner))
+    def _expire_replies_later(self, runner: _Runner, delay_ms: int) -> None:
+        runner.expires_replies = True
+        self._call_later(delay_ms / 1000, partial(self._expire_replies, runner))
 
     def _durable(self, runner: _Runner, end: int, done: Completion[None]) -> None:
         try:
@@ -328,20 +328,20 @@ class GroupRuntime:
         while waiting and waiting[0].end_offset <= runner.committed_end:
             _send(waiting.popleft().reply)
 
-    def _give_up_waiting(self, runner: _Runner) -> None:
-        """What was not committed in time may be so later; the client must ask."""
+    def _expire_replies(self, runner: _Runner) -> None:
+        """Answer requests whose commit timed out. The records may still be committed later: the client must retry."""
         now_ms = self._clock.monotonic_ms()
         waiting = runner.waiting
         while waiting and waiting[0].deadline_ms <= now_ms:
             self._refuse(waiting.popleft().reply.call, ErrorCode.COORDINATOR_NOT_AVAILABLE)
-        runner.gives_up = False
+        runner.expires_replies = False
         if waiting:
-            self._give_up_later(runner, max(waiting[0].deadline_ms - now_ms, 1))
+            self._expire_replies_later(runner, max(waiting[0].deadline_ms - now_ms, 1))
 
     # -- loading and unloading ---------------------------------------------------------------------------------------
 
     def _runner(self, index: int) -> _Runner | ErrorCode:
-        """The shard, ready to serve, or the error that its groups get meanwhile."""
+        """Return the shard if it is loaded, otherwise the error for requests to its groups; begins to load it."""
         runner = self._runners.get(index)
         if runner is not None and runner.partition.closed:
             self._unload(runner, ErrorCode.NOT_COORDINATOR)
@@ -365,7 +365,7 @@ class GroupRuntime:
 
     def _load_later(self, runner: _Runner) -> None:
         if runner.loading is None or runner.loading.is_at_end:
-            self._load_slice(runner)  # an empty log is loaded at once, ahead of the long ones
+            self._load_slice(runner)  # an empty log needs no place in the queue
             return
         self._loading.append(runner)
         if len(self._loading) == 1:
@@ -380,7 +380,7 @@ class GroupRuntime:
             self._call_later(0, self._load_slices)
 
     def _load_slice(self, runner: _Runner) -> bool:
-        """Load a part of a shard; whether that is the end of it, for better or worse."""
+        """Load a part of a shard; returns True when loading has ended, also by an error."""
         loading = runner.loading
         if loading is None:
             return True
@@ -391,14 +391,14 @@ class GroupRuntime:
             if done:
                 self._loaded(runner, loading)
         except (KafkaError, ValueError) as error:  # DecodeError is a ValueError
-            logger.error(  # noqa: TRY400 - for a person; the trace says nothing more
+            logger.error(  # noqa: TRY400 - the message suffices; a traceback adds nothing
                 "Failed to load metadata from %s-%d at offset %d: %s",
                 OFFSETS_TOPIC,
                 runner.index,
                 loading.offset,
                 error,
             )
-        except Exception:  # an unhandled error in one shard must not keep the others from loading
+        except Exception:  # an unhandled error in one shard must not stop the others from loading
             logger.exception("Failed to load metadata from %s-%d", OFFSETS_TOPIC, runner.index)
         else:
             return done
@@ -413,7 +413,7 @@ class GroupRuntime:
         self._log.loaded(runner.partition, took_ms, started_ms - scheduled_ms, loading.records, loading.bytes)
         if shard.skipped_records:
             logger.warning(
-                "%s-%d has %d records of unknown types, which are kept and have no effect here",
+                "%s-%d has %d records of unknown types, which are retained and have no effect",
                 OFFSETS_TOPIC,
                 runner.index,
                 shard.skipped_records,
@@ -421,7 +421,7 @@ class GroupRuntime:
         if shard.unserved:
             kinds = Counter(group.kind for group in shard.unserved.values())
             logger.info(
-                "%s-%d has groups that are kept and not served here: %s",
+                "%s-%d has groups of unsupported types, which are retained: %s",
                 OFFSETS_TOPIC,
                 runner.index,
                 ", ".join(f"{count} {kind}" for kind, count in sorted(kinds.items())),
@@ -454,7 +454,7 @@ class GroupRuntime:
         self._timer = self._call_later(max(deadline_ms - now_ms, 0) / 1000, self._timer_elapsed)
 
     def clock_moved(self) -> None:
-        """The clock jumped: handle what has become due, and set the timer anew."""
+        """Handle the timers that are due after the clock jumped, and set the event loop timer again."""
         self._cancel_timer()
         self._timer_elapsed()
 
@@ -468,12 +468,12 @@ class GroupRuntime:
         now = self._now()
         try:
             self._handle_timers(now)
-        finally:  # a mistake of ours in one group must not stop the clocks of all others
+        finally:  # an unhandled error in one group must not stop the timers of the others
             self._arm_again(now)
 
     def _handle_timers(self, now: Moment) -> None:
         for runner in tuple(self._runners.values()):
-            # A reply may lead to a request that unloads a shard.
+            # Sending a reply may deliver a request that unloads the shard.
             while self._runners.get(runner.index) is runner:
                 next_ms = runner.shard.next_timer_ms()
                 if next_ms is None or next_ms > now.monotonic_ms:
@@ -483,7 +483,7 @@ class GroupRuntime:
     def _arm_again(self, now: Moment) -> None:
         deadlines = [ms for runner in self._runners.values() if (ms := runner.shard.next_timer_ms()) is not None]
         if deadlines and min(deadlines) < self._timer_ms:
-            # At least a millisecond: the loop's clock may be a little ahead of ours.
+            # Wait at least a millisecond, because the event loop's clock may be slightly ahead of ours.
             self._arm(max(min(deadlines), now.monotonic_ms + 1), now.monotonic_ms)
 
 

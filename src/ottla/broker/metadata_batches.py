@@ -1,4 +1,4 @@
-"""Metadata records in bytes, in the batches in which they are appended: one, or a metadata transaction (KIP-868)."""
+"""Encodes metadata records into batches: one batch, or a metadata transaction of several (KIP-868)."""
 
 from __future__ import annotations
 
@@ -8,16 +8,20 @@ from typing import TYPE_CHECKING
 from ottla.common.slices import Slices
 from ottla.metadata.features import LATEST_METADATA_VERSION, record_version
 from ottla.protocol import metadata_records as m
+from ottla.protocol.control_records import ControlType, LeaderChangeMessage, LeaderChangeVoter, encode_control_key
 from ottla.protocol.metadata_records import encode_metadata_record
 
 if TYPE_CHECKING:
     from ottla.protocol.message import Message
+    from ottla.raft import AppendLeaderChange
 
 MAX_BATCH_BYTES = 4 << 20
+# Kafka 4.3 writes and reads only this version, also with kraft.version 1. A later version would stop its start.
+LEADER_CHANGE_VERSION = 0
 
 
 def batches_of(records: list[Message], metadata_version: int) -> Slices[list[list[bytes]]]:
-    """The batches of an operation's records, which take effect together."""
+    """Encode an operation's records, which take effect together, into batches."""
     level = metadata_version
     if not level:  # the bootstrap records themselves
         levels = (record.feature_level for record in records if isinstance(record, m.FeatureLevelRecord))
@@ -28,7 +32,7 @@ def batches_of(records: list[Message], metadata_version: int) -> Slices[list[lis
         yield
     if sum(map(len, values)) <= MAX_BATCH_BYTES:
         return [values]
-    # Too much for one batch: a transaction keeps it whole.
+    # The records exceed one batch: a transaction makes them atomic.
     begin = encode_metadata_record(m.BeginTransactionRecord(name=None), 0)
     end = encode_metadata_record(m.EndTransactionRecord(), 0)
     return [[begin], *_parts(values), [end]]
@@ -44,3 +48,14 @@ def _parts(values: Iterable[bytes]) -> Iterator[list[bytes]]:
         part.append(value)
         size += len(value)
     yield part
+
+
+def leader_change_record(effect: AppendLeaderChange) -> tuple[bytes, bytes]:
+    """The control record (key, value) that opens a leader's epoch."""
+    message = LeaderChangeMessage(
+        version=LEADER_CHANGE_VERSION,
+        leader_id=effect.leader_id,
+        voters=[LeaderChangeVoter(voter) for voter in effect.voters],
+        granting_voters=[LeaderChangeVoter(voter) for voter in effect.granting_voters],
+    )
+    return encode_control_key(ControlType.LEADER_CHANGE), message.encode(LEADER_CHANGE_VERSION)

@@ -1,36 +1,38 @@
-"""The cluster's metadata on this node: the quorum's log on disk, the controller on top, the image for everyone.
+"""The cluster's metadata on this node: the quorum's log on disk, the controller that changes it, the published image.
 
     shell = MetadataShell.open(directory, node_id=..., cluster_id=..., rules=..., clock=...)   # loads, is elected
-    shell.register(request, clean_shutdown=...)                                   # this broker joins; now on disk
+    shell.register(request, clean_shutdown=...)                          # registers this broker, synced to disk
     shell.subscribe(listener); shell.submit(lambda controller: controller.create_topics(request)).on_done(...)
-    shell.tick()                                                  # now and then: snapshots, retention
+    shell.tick()                                                         # periodically: snapshots, retention
 
-A submitted operation is decided on the latest image; its records are one batch (or, if they are too many, a metadata
-transaction), appended at once. An fsync in a thread covers all that was appended before it; what is appended meanwhile
-waits for the next. Then the high watermark moves, the image is published, listeners run, completions complete, in this
-order. A disk that fails ends the shell: everything waiting fails with KAFKA_STORAGE_ERROR, and `on_failure` is called.
-A shortage of descriptors or memory ends nothing: an operation that could not be appended fails, a flush is retried by
-`tick`.
-A mistake in an operation fails that one alone; one of who is told of a commit is logged: the log goes on.
+The controller decides a submitted operation on its latest image. The operation's records are appended at once as one
+batch, or as a metadata transaction if they exceed a batch. An fsync in a thread covers everything appended before it
+began; later records wait for the next fsync. A commit then has four steps, in this order: the high watermark advances,
+the image is published, listeners run, completions complete.
 
-The directory is KRaft's: `__cluster_metadata-0` with segments, snapshots and `quorum-state` (kraft.version 0: one
-static voter), and `bootstrap.checkpoint` beside it. Records that say nothing (NoOp) are not written.
+- A failed disk ends the shell: all waiting operations fail with KAFKA_STORAGE_ERROR, and `on_failure` is called.
+- A shortage of descriptors or memory does not: the operation that could not be appended fails, and `tick` retries a
+  flush.
+- An unhandled error in an operation fails only that operation; one in a listener is logged.
+
+The directory has KRaft's format: `__cluster_metadata-0` with segments, snapshots and `quorum-state` (kraft.version 0,
+one static voter), and `bootstrap.checkpoint` beside it. NoOp records are not written.
 """
 
 from __future__ import annotations
 
 import logging
-import os
 from collections import deque
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, TypeVar
 
-from ottla.broker.metadata_batches import batches_of
+from ottla.broker.metadata_batches import batches_of, leader_change_record
 from ottla.broker.metadata_loading import load, write_synced
 from ottla.broker.metadata_opening import check_voters, first_records, open_metadata_log, read_election, write_election
 from ottla.broker.metadata_snapshotting import MetadataLogSettings, RunInThread, Snapshotter
 from ottla.broker.producer_ids import ProducerIds
+from ottla.broker.quorum_description import QuorumDescription, describe
+from ottla.broker.system_random import SystemRandom
 from ottla.broker.work import Worker
 from ottla.common.clock import Clock
 from ottla.common.completion import Completion
@@ -44,12 +46,6 @@ from ottla.log.files import Files
 from ottla.log.log import Log
 from ottla.metadata.image import MetadataImage
 from ottla.protocol import metadata_records as m
-from ottla.protocol.control_records import (
-    ControlType,
-    LeaderChangeMessage,
-    LeaderChangeVoter,
-    encode_control_key,
-)
 from ottla.protocol.message import Message
 from ottla.protocol.metadata_records import encode_metadata_record
 from ottla.raft import AppendLeaderChange, Commit, Effect, Flush, LogEnd, Persist, RaftCore
@@ -67,53 +63,20 @@ R = TypeVar("R")
 Listener = Callable[["MetadataImage | None", MetadataImage], None]
 Operation: TypeAlias = Callable[[Controller], "Outcome[R] | Slices[Outcome[R]]"]
 
-# Kafka 4.3 writes and reads no other, with kraft.version 1 as well: a later one stops its start.
-LEADER_CHANGE_VERSION = 0
 _CONTROL = 0x20
 
 
-@dataclass(frozen=True, slots=True)
-class VoterState:
-    """One voter as the leader sees it; times are of the wall clock, -1 if unknown."""
-
-    replica_id: int
-    directory_id: Uuid
-    log_end_offset: int
-    last_fetch_ms: int
-    last_caught_up_ms: int
-
-
-@dataclass(frozen=True, slots=True)
-class QuorumDescription:
-    """The quorum as the leader sees it."""
-
-    leader_id: int
-    leader_epoch: int
-    high_watermark: int
-    voters: tuple[VoterState, ...]
-
-
 class _Waiting(NamedTuple):
-    """Something appended, or asked, that is true once everything below `end_offset` is committed."""
+    """An operation's response, sent once everything below `end_offset` is committed and `image` is published."""
 
     end_offset: int
     image: MetadataImage
-    done: Callable[[], None]
-    failed: Callable[[KafkaError], None]
-
-
-class _SystemRandom:
-    """What is needed of `random.SystemRandom`, whose module takes a start a millisecond."""
-
-    def randbytes(self, n: int, /) -> bytes:
-        return os.urandom(n)
-
-    def randrange(self, stop: int, /) -> int:
-        return int.from_bytes(os.urandom(16), "big") % stop
+    completion: Completion[Any]
+    response: object
 
 
 class MetadataShell:
-    """The metadata log of this node. Everything is called on the broker's loop."""
+    """The metadata log of this node. Not thread safe: call it on the broker's event loop."""
 
     def __init__(
         self,
@@ -129,7 +92,7 @@ class MetadataShell:
         on_failure: Callable[[KafkaError], None] | None,
         worker: Worker | None,
     ) -> None:
-        """For `open`."""
+        """Use `open` instead."""
         self.node_id = node_id
         self.directory_id = directory_id
         self.log = log
@@ -141,7 +104,7 @@ class MetadataShell:
         self._listeners: list[Listener] = []
         self._waiting: deque[_Waiting] = deque()
         self._worker = Worker(clock) if worker is None else worker
-        # Operations to be decided, one after the other: each sees all that was decided before.
+        # Operations are decided one after the other, so that each sees the results of the previous ones.
         self._operations: deque[tuple[Operation[Any], Completion[Any]]] = deque()
         self._deciding = False
         self._failure: KafkaError | None = None
@@ -150,7 +113,7 @@ class MetadataShell:
         self._flushing_now = False
         self._retries_flush = False
         self._closed = False
-        self._noted = 0
+        self._noted_synced_offset = 0
         self._producer_ids = ProducerIds(self._allocate_producer_ids)
         loaded = load(log)
         self._controls = loaded.controls
@@ -179,14 +142,14 @@ class MetadataShell:
         on_failure: Callable[[KafkaError], None] | None = None,
         worker: Worker | None = None,
     ) -> MetadataShell:
-        """Load what is in `directory` (a log directory; the log is made in it if there is none) and become leader.
+        """Load the metadata log of the log directory `directory`, or create it, and become its leader.
 
-        Nothing is synced before `register` or the first `submit`; without `run_in_thread` each fsync blocks. Raises
-        OSError, and KafkaError if the metadata there is not for this node or this software.
+        Nothing is synced before `register` or the first `submit`. Without `run_in_thread` each fsync blocks. Raises
+        OSError, and KafkaError if the metadata belongs to another node or cannot be read by this version.
         """
         settings = settings or MetadataLogSettings()
         files = files or Files()
-        random = random or _SystemRandom()
+        random = random or SystemRandom()
         log = open_metadata_log(directory, files, settings, clock)
         controller = Controller(
             node_id=node_id, cluster_id=cluster_id, rules=rules, random=random, settings=controller_settings
@@ -208,7 +171,7 @@ class MetadataShell:
 
     def _start(self, directory: str) -> None:
         check_voters(self.log, self._controls, self.node_id)
-        # A snapshot may be all that is left: its epoch is over, too.
+        # If only a snapshot is left, the new epoch must be higher than the snapshot's.
         end = LogEnd(self.log.log_end_offset, max(self.log.latest_epoch, self.image.epoch))
         epochs = tuple((entry.epoch, entry.start_offset) for entry in self.log.epochs.entries)
         self._step(Started(end, min(self.log.flushed_offset, end.offset), epochs))
@@ -220,7 +183,7 @@ class MetadataShell:
             logger.info("Keeping %s at level %d in the metadata: level %d is served here", name, finalized, served)
 
     def register(self, request: BrokerRegistrationRequest, *, clean_shutdown: bool) -> BrokerRegistrationResponse:
-        """Register this node's own broker; blocks until that, and all before it, is on disk and in `image`."""
+        """Register this node's broker; blocks until all records so far are on disk and in `image`."""
         completion: Completion[BrokerRegistrationResponse] = Completion()
         finish(
             self._decide(
@@ -231,13 +194,13 @@ class MetadataShell:
         self._flush_now()
         return completion.result()
 
-    # -- what others use ---------------------------------------------------------------------------------------
+    # -- operations --------------------------------------------------------------------------------------------
 
     def submit(self, operation: Operation[R]) -> Completion[R]:
-        """Decide an operation on the latest metadata; done with its response once its records are committed.
+        """Decide an operation on the latest metadata; completes with its response once its records are committed.
 
-        A long one is decided in slices, and those submitted meanwhile wait for it. Fails with what the operation raises
-        (a KafkaError, or an unhandled error), with KAFKA_STORAGE_ERROR or NOT_CONTROLLER.
+        A long operation is decided in slices; operations submitted meanwhile wait for it. Fails with the operation's
+        exception, KAFKA_STORAGE_ERROR or NOT_CONTROLLER.
         """
         completion: Completion[R] = Completion()
         self._operations.append((operation, completion))
@@ -256,7 +219,7 @@ class MetadataShell:
             self._deciding = False
 
     def _decide(self, operation: Operation[R], completion: Completion[R]) -> Slices[None]:
-        # Held until the operation is in the image: a flush without a thread commits at once.
+        # Hold flushes until the operation is in the image, because a flush without a thread commits at once.
         self._flush_held = True
         try:
             self._check_leads()
@@ -268,20 +231,19 @@ class MetadataShell:
         except Exception as error:  # noqa: BLE001 - not swallowed: the caller gets it
             completion.fail(error)
         else:
-            response = outcome.response
-            self._wait(lambda: completion.complete(response), completion.fail)
+            self._complete_when_committed(completion, outcome.response)
 
     def _check_leads(self) -> None:
         self._check_open()
         if not self.raft.is_leader:
-            raise KafkaError(ErrorCode.NOT_CONTROLLER, "This node does not lead the metadata quorum")
+            raise KafkaError(ErrorCode.NOT_CONTROLLER, "This node is not the leader of the metadata quorum")
 
     def create_topics(self, request: CreateTopicsRequest) -> Completion[CreateTopicsResponse]:
-        """Create topics, for the broker itself."""
+        """Create internal topics, or topics that a client's request creates automatically."""
         return self.submit(lambda controller: controller.create_topics(request))
 
     def next_producer_id(self) -> Completion[int]:
-        """A producer id that was never given before."""
+        """Allocate a producer id; no id is returned twice, also after a restart."""
         return self._producer_ids.next_id()
 
     def _allocate_producer_ids(self) -> Completion[AllocateProducerIdsResponse]:
@@ -290,29 +252,18 @@ class MetadataShell:
         return self.submit(lambda controller: controller.allocate_producer_ids(self.node_id, epoch))
 
     def subscribe(self, listener: Listener) -> None:
-        """Call `listener(old, new)` for each committed image; at once with (None, the present one)."""
+        """Call `listener(old, new)` for each committed image, and `listener(None, image)` now."""
         self._listeners.append(listener)
         listener(None, self.image)
 
     def describe_quorum(self) -> QuorumDescription:
-        """Leader, epoch, high watermark, and how far each voter is."""
-        now_ms = self._clock.wall_ms()
-        voters = tuple(
-            VoterState(
-                voter,
-                self.directory_id if voter == self.node_id else ZERO_UUID,
-                self.log.log_end_offset,
-                now_ms,
-                now_ms,
-            )
-            for voter in sorted(self.raft.voters)
-        )
-        return QuorumDescription(self.raft.election.leader_id, self.raft.epoch, self.raft.high_watermark, voters)
+        """Return leader, epoch, high watermark, and the log end offset of each voter."""
+        return describe(self.raft, self.directory_id, self.log.log_end_offset, self._clock.wall_ms())
 
     def close(self) -> None:
-        """Sync what is appended, fail what is asked from now on, close the files.
+        """Flush, fail all later operations, and close the files.
 
-        A disk that fails here is told as at any other time: the other directories must be closed all the same.
+        A disk error is reported through `on_failure`, not raised: the caller still has to close other directories.
         """
         if self._closed:
             return
@@ -337,10 +288,10 @@ class MetadataShell:
     # -- appending ---------------------------------------------------------------------------------------------
 
     def _append(self, records: list[Message]) -> Slices[None]:
-        """Append an operation's records, all or nothing, and take them into the controller's image."""
+        """Append an operation's records atomically and apply them to the controller's image."""
         if records:
             yield from self._append_messages(records)
-            # Closed meanwhile, the records are in the log, and the next start reads them.
+            # If the shell was closed meanwhile, the records are in the log and the next start reads them.
             yield from self._controller.replay_in_slices(records, self.log.log_end_offset - 1, self.raft.epoch)
 
     def _append_messages(self, records: list[Message]) -> Slices[None]:
@@ -350,7 +301,7 @@ class MetadataShell:
         for left, values in zip(reversed(range(len(batches))), batches, strict=True):
             self._check_open()
             self._append_batch([(None, value) for value in values])
-            # What is too much for one batch is a transaction, from its first batch to its last (KIP-868).
+            # Records that exceed one batch are a transaction from the first batch to the last (KIP-868).
             self._in_transaction = left > 0
             yield
 
@@ -376,12 +327,12 @@ class MetadataShell:
         self._snapshots.appended(len(batch), now_ms)
         self._step(Appended(self.log.log_end_offset, self.raft.epoch))
 
-    def _wait(self, done: Callable[[], Any], failed: Callable[[KafkaError], Any]) -> None:
+    def _complete_when_committed(self, completion: Completion[R], response: R) -> None:
         end_offset = self.log.log_end_offset
         if end_offset <= self.raft.high_watermark and not self._waiting:
-            _tell(done)
+            _notify(completion.complete, response)
         else:
-            self._waiting.append(_Waiting(end_offset, self._controller.image, done, failed))
+            self._waiting.append(_Waiting(end_offset, self._controller.image, completion, response))
 
     # -- the quorum's effects ----------------------------------------------------------------------------------
 
@@ -393,7 +344,7 @@ class MetadataShell:
         if isinstance(effect, Persist):
             write_election(self.log, effect.election, self.raft.voters)
         elif isinstance(effect, AppendLeaderChange):
-            self._append_leader_change(effect)
+            self._append_batch([leader_change_record(effect)], _CONTROL)
         elif isinstance(effect, Flush):
             self._flush_due = True
             if not self._flush_held:
@@ -401,17 +352,7 @@ class MetadataShell:
         elif isinstance(effect, Commit):
             self._commit(effect.high_watermark)
         else:
-            raise TypeError(f"A quorum of one voter has no {effect}")
-
-    def _append_leader_change(self, effect: AppendLeaderChange) -> None:
-        message = LeaderChangeMessage(
-            version=LEADER_CHANGE_VERSION,
-            leader_id=effect.leader_id,
-            voters=[LeaderChangeVoter(voter) for voter in effect.voters],
-            granting_voters=[LeaderChangeVoter(voter) for voter in effect.granting_voters],
-        )
-        value = message.encode(LEADER_CHANGE_VERSION)
-        self._append_batch([(encode_control_key(ControlType.LEADER_CHANGE), value)], _CONTROL)
+            raise TypeError(f"Unexpected effect in a quorum of one voter: {effect}")
 
     def _release_flush(self) -> None:
         self._flush_held = False
@@ -419,7 +360,7 @@ class MetadataShell:
             self._flush()
 
     def _flush(self) -> None:
-        """Sync in a thread; the core asks for the next one only after this one was reported."""
+        """Sync in a thread. The core requests the next flush only after `Flushed` reported this one."""
         if self._run_in_thread is None:
             try:
                 self._flush_now()
@@ -442,7 +383,7 @@ class MetadataShell:
                 self._flush_later(error)
             except KafkaError as error:
                 self._fail(error)
-            except Exception as error:  # noqa: BLE001 - the quorum would wait for this flush for ever
+            except Exception as error:  # noqa: BLE001 - not swallowed: the quorum would wait forever
                 self._fail(KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"Cannot flush {self.log}: {error!r}"))
             else:
                 self._step(Flushed(target))
@@ -450,18 +391,18 @@ class MetadataShell:
         self._run_in_thread(self._flush_log).on_done(flushed)
 
     def _flush_later(self, error: ShortageError) -> None:
-        """Leave the flush to the next `tick`; what waits for it goes on waiting."""
-        logger.warning("The metadata log is flushed later: %s", error)
+        """Leave the flush to the next `tick`; operations that wait for it keep waiting."""
+        logger.warning("Postponing the flush of the metadata log: %s", error)
         self._flush_due = self._retries_flush = True
 
     def _flush_log(self) -> None:
         self.log.flush()
 
     def _flush_now(self) -> None:
-        """Sync on this thread, until nothing is left to sync."""
+        """Sync on this thread until everything appended is on disk."""
         self._flush_held = False
         if self._flushing_now:
-            return  # called by who was told of a commit: the loop below goes on
+            return  # A listener called this during a commit: the outer call's loop continues.
         self._flushing_now = True
         try:
             while self._flush_due or self.raft.flushed_offset < self.log.log_end_offset:
@@ -489,7 +430,7 @@ class MetadataShell:
         elif ready:
             self._publish(ready[-1].image)
         for item in ready:
-            _tell(item.done)
+            _notify(item.completion.complete, item.response)
 
     def _publish(self, image: MetadataImage) -> None:
         old = self.image
@@ -497,10 +438,10 @@ class MetadataShell:
             return
         self.image = image
         for listener in self._listeners:
-            _tell(listener, old, image)
+            _notify(listener, old, image)
 
     def _fail(self, error: KafkaError) -> None:
-        """The disk failed: what is appended may never be durable, so nothing more can be promised."""
+        """Stop after a disk failure: appended records may never become durable, so nothing more can be acknowledged."""
         if self._failure is not None:
             return
         self._failure = error
@@ -512,12 +453,12 @@ class MetadataShell:
     def _fail_waiting(self, error: KafkaError) -> None:
         waiting, self._waiting = self._waiting, deque()
         for item in waiting:
-            _tell(item.failed, error)
+            _notify(item.completion.fail, error)
 
     # -- snapshots ---------------------------------------------------------------------------------------------
 
     def tick(self) -> None:
-        """Work that can wait: begin or go on with a snapshot, let old ones and old segments go. Costs milliseconds."""
+        """Do deferrable work: write a part of a snapshot, delete old snapshots and segments. Takes milliseconds."""
         if self._failure is None and not self._closed:
             if self._retries_flush:
                 self._retries_flush = False
@@ -526,23 +467,23 @@ class MetadataShell:
             self._snapshots.tick(self.image)
 
     def _note_synced(self) -> None:
+        """Write the synced offset to a file, so that the next start detects a log that lost synced records."""
         offset = self.log.flushed_offset
-        if offset > self._noted:
+        if offset > self._noted_synced_offset:
             try:
                 write_synced(self._files, self.log.directory, offset)
-            except OSError as error:  # an older note is as true
+            except OSError as error:  # The older value is a valid lower bound.
                 logger.warning("Failed to write the synced offset of the metadata log: %s", error)
             else:
-                self._noted = offset
+                self._noted_synced_offset = offset
 
     def begin_snapshot(self) -> None:
-        """Begin a snapshot of the committed image; `tick` carries it on."""
+        """Begin a snapshot of the committed image; `tick` continues it."""
         self._snapshots.begin(self.image)
 
 
-def _tell(told: Callable[..., object], *what: object) -> None:
-    """A mistake of one keeps nobody else from being told, nor the log from its next flush, without which it stands."""
+def _notify(callback: Callable[..., object], *arguments: object) -> None:
     try:
-        told(*what)
-    except Exception:
+        callback(*arguments)
+    except Exception:  # a callback that raises must not stop the other callbacks or the next flush
         logger.exception("Unhandled error in a metadata listener")

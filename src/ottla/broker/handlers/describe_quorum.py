@@ -20,7 +20,7 @@ from ottla.protocol.messages.describe_quorum import (
 if TYPE_CHECKING:
     from ottla.broker.broker import Broker
     from ottla.broker.context import RequestContext
-    from ottla.broker.metadata_log import QuorumDescription
+    from ottla.broker.quorum_description import QuorumDescription
 
 
 def handle(broker: Broker, context: RequestContext, request: DescribeQuorumRequest) -> Slices[DescribeQuorumResponse]:
