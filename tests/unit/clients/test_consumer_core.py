@@ -17,8 +17,7 @@ from ottla.common.ids import TopicPartition
 from ottla.protocol.messages.fetch import FetchResponse
 from ottla.records import Codec, encode_batch, encode_end_transaction_marker, patch
 from ottla.records.column_kernels import whole_batches
-
-from .consumer_simulation import Simulated, World
+from tests.simulation.world.consumers import Simulated, World
 
 T0 = TopicPartition("t", 0)
 

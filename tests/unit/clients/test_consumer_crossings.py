@@ -32,8 +32,7 @@ from ottla.protocol.messages.offset_fetch import (
     OffsetFetchResponsePartitions,
     OffsetFetchResponseTopics,
 )
-
-from .consumer_simulation import Simulated, World
+from tests.simulation.world.consumers import Simulated, World
 
 T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)
 

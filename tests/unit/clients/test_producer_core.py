@@ -19,8 +19,7 @@ from ottla.clients.errors import (
 from ottla.clients.producer.batch import Delivery, RecordMetadata
 from ottla.clients.producer.events import Outcome
 from ottla.common.errors import ErrorCode
-
-from .producer_world import LATENCY_MS, World
+from tests.simulation.world.producers import LATENCY_MS, World
 
 SEEDS = range(int(os.environ.get("OTTLA_SEEDS", "30")))
 
@@ -385,7 +384,7 @@ def test_a_throttled_broker_is_left_alone_for_as_long_as_it_says() -> None:
     world.send(b"a")
     world.run(until=lambda: bool(world.sends))
     world.perform(world.core.responded(world.sends[0].request_id, {("t", 0): Outcome(0, 0)}, 700, world.now_ms))
-    world._events.clear()
+    world.clock.clear()
     start = world.now_ms
     world.send(b"b")
     world.run(until=lambda: len(world.sends) == 2)

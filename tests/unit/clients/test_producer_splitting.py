@@ -8,8 +8,8 @@ import pytest
 
 from ottla.clients.errors import ClientError, ConnectionLost, MessageTooLarge
 from ottla.clients.producer.batch import Batches, Delivery
+from tests.simulation.world.producers import World
 
-from .producer_world import World
 from .test_producer_core import error_of
 
 SEEDS = range(int(os.environ.get("OTTLA_SEEDS", "30")))

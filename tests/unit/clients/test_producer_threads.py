@@ -13,8 +13,7 @@ from ottla.clients.producer.sender import Sender
 from ottla.clients.producer.settings import read_settings
 from ottla.records.batch import HEADER_SIZE
 from ottla.records.kernels import append_record
-
-from .producer_world import World
+from tests.simulation.world.producers import World
 
 
 class Switches(list[Batch]):

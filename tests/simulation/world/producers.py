@@ -7,7 +7,6 @@ late enough for the client to give up, in which case the request may still arriv
 
 from __future__ import annotations
 
-import heapq
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from random import Random
@@ -20,6 +19,7 @@ from ottla.clients.producer.settings import ProducerSettings
 from ottla.common.errors import ErrorCode
 from ottla.common.ids import Uuid
 from ottla.records import Record, kernels
+from tests.simulation.world.clock import SimulatedClock
 
 LATENCY_MS = 3
 
@@ -81,7 +81,7 @@ class World:
     ) -> None:
         self.random = Random(seed)
         self.topic = topic
-        self.now_ms = 1000
+        self.clock = SimulatedClock(1000)
         self.nodes = nodes
         self.logs = {p: Log(leader=p % nodes) for p in range(partitions)}
         self.topic_errors: dict[str, int] = {}
@@ -98,8 +98,6 @@ class World:
         self.sends: list[Send] = []
         self.next_producer_id = 100
         self.metadata_requests = 0
-        self._events: list[tuple[int, int, Callable[[], list[Effect]]]] = []
-        self._order = 0
         self._busy_until: dict[int, int] = {}
         defaults: dict[str, object] = {"linger_ms": 5, "request_timeout_ms": 1000, "delivery_timeout_ms": 600_000}
         self.settings = ProducerSettings(**{**defaults, **settings})  # type: ignore[arg-type]
@@ -107,6 +105,10 @@ class World:
         self.announced: list[object] = []
         self._known_now = dict(self.known) if self.topic_exists else {}
         self._seen = False
+
+    @property
+    def now_ms(self) -> int:
+        return self.clock.now_ms
 
     # the view -----------------------------------------------------------------------------------------------------
 
@@ -149,15 +151,15 @@ class World:
                 self.perform(self.core.step(self.now_ms))
                 continue
             timer = self.core.next_timer_ms()
-            due = min((when for when in (timer, self._events[0][0] if self._events else None) if when is not None),
-                      default=None)  # fmt: skip
+            due = min((when for when in (timer, self.clock.next_ms()) if when is not None), default=None)
             if due is None or due > end:
                 assert until is None, "nothing happens any more, and it is not so yet"
-                self.now_ms = end
+                self.clock.advance_to(end)
                 return
-            self.now_ms = max(self.now_ms, due)
-            if self._events and self._events[0][0] <= self.now_ms:
-                self.perform(heapq.heappop(self._events)[2]())
+            self.clock.advance_to(due)
+            event = self.clock.take_due()
+            if event is not None:
+                event()
             else:
                 self.perform(self.core.step(self.now_ms))
             self.core.validate()
@@ -182,8 +184,7 @@ class World:
                     wake()
 
     def at(self, delay_ms: int, event: Callable[[], list[Effect]]) -> None:
-        self._order += 1
-        heapq.heappush(self._events, (self.now_ms + delay_ms, self._order, event))
+        self.clock.plan(delay_ms, lambda: self.perform(event()))
 
     def make_topic_anew(self, partitions: int = 1) -> None:
         """Delete the topic and create it again, of which the client knows nothing yet."""
