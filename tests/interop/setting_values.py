@@ -7,11 +7,10 @@ number parsers read differently. `Oracle` asks stock Kafka's own classes (tests/
 from __future__ import annotations
 
 import base64
-import re
 import subprocess
 from collections.abc import Iterable, Mapping, Sequence
 
-from ottla.config import Setting
+from ottla.config import ServerSetting
 from tests.peers.cache import HERE
 from tests.peers.kafka import java
 
@@ -26,14 +25,15 @@ ANY_TYPE = (
 )  # fmt: skip
 
 
-def attempts(setting: Setting) -> list[str]:
+def attempts(setting: ServerSetting) -> list[str]:
     """Values to try for a setting, each once: ANY_TYPE, the default and the neighbours of each number in the limits."""
     values = list(ANY_TYPE)
     if setting.default_text is not None:
         values.append(setting.default_text)
-    for number in re.findall(r"-?\d+", setting.validator):
-        values += [str(int(number) + step) for step in (-1, 0, 1)]
-    words = re.findall(r"[A-Za-z_]{3,}", setting.validator)
+    for limit in (setting.low, setting.high, setting.also):
+        if limit is not None:
+            values += [str(int(limit) + step) for step in (-1, 0, 1)]
+    words = list(setting.choices)
     for word in words:
         values += [word, word.upper(), word.lower(), f"{word},{word}"]
     values.append(",".join(words))

@@ -19,7 +19,7 @@ from ottla.config import (
     TOPIC_SETTINGS,
     BrokerConfig,
     ConfigError,
-    Setting,
+    ServerSetting,
     check_group,
     check_group_together,
     check_topic,
@@ -110,7 +110,7 @@ OTHER_WORDS = {
 class Attempt(NamedTuple):
     """A setting and a value tried for it, and what each broker said; None where it was accepted."""
 
-    setting: Setting
+    setting: ServerSetting
     text: str
     stock: str | None
     ours: str | None
@@ -172,7 +172,7 @@ def _of_group(settings: Mapping[str, str]) -> str | None:
     return _refusal(check)
 
 
-JUDGES: dict[str, tuple[dict[str, Setting], Callable[[Mapping[str, str]], str | None], int]] = {
+JUDGES: dict[str, tuple[dict[str, ServerSetting], Callable[[Mapping[str, str]], str | None], int]] = {
     "static": (BROKER_SETTINGS, _of_start, 19_000),
     "topic": (TOPIC_SETTINGS, _of_topic, 1_900),
     "group": (GROUP_SETTINGS, _of_group, 900),
@@ -276,7 +276,7 @@ class Changing(Asking):
         return answer.error_code, answer.error_message
 
 
-def _changes(setting: Setting, kind: int, *, cluster_wide: bool) -> list[str]:
+def _changes(setting: ServerSetting, kind: int, *, cluster_wide: bool) -> list[str]:
     values = attempts(setting)
     # What may not change is refused by its name; what all brokers share is judged as that of one broker.
     return values[:3] if kind == BROKER and (setting.update == "read-only" or cluster_wide) else values
@@ -299,7 +299,11 @@ def test_running_broker_refuses_the_changes_that_stock_refuses(brokers: Brokers)
                     for text in _changes(setting, kind, cluster_wide=not resource):
                         key = (kind, not resource, setting.name, text)
                         answers[broker][key] = connection.try_change(kind, resource, setting.name, text)
-    tables: dict[int, dict[str, Setting]] = {TOPIC: TOPIC_SETTINGS, GROUP: GROUP_SETTINGS, BROKER: BROKER_SETTINGS}
+    tables: dict[int, dict[str, ServerSetting]] = {
+        TOPIC: TOPIC_SETTINGS,
+        GROUP: GROUP_SETTINGS,
+        BROKER: BROKER_SETTINGS,
+    }
     _check(
         (
             Attempt(tables[kind][name], text, _as_text(answers[KAFKA][key]), _as_text(answers[OTTLA][key]))

@@ -8,12 +8,11 @@ Times and sizes have Kafka's units: `_ms` is milliseconds, memory is bytes.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, Final, Literal
+from dataclasses import dataclass, field
+from typing import Any, Final
 
 from ottla.clients.errors import ConfigurationError
-
-Kind = Literal["int", "float", "bool", "str", "list", "object"]
+from ottla.common.settings import Setting
 
 REQUIRED: Final[Any] = type("_Required", (), {"__repr__": lambda _: "REQUIRED"})()
 INT_MAX: Final = 2**31 - 1
@@ -21,36 +20,22 @@ _TRUE, _FALSE = frozenset({"true", "1", "yes", "on"}), frozenset({"false", "0", 
 
 
 @dataclass(frozen=True, slots=True)
-class Option:
-    """One setting: Kafka's `name`, the type of its value, its default (or REQUIRED), and what it does.
+class Option(Setting):
+    """One setting of a client. `default` may be REQUIRED.
 
-    "list" takes a sequence of strings or one string with commas, "object" anything (None where that is the default).
-    `python_name` is the keyword: dots become underscores. `aliases` are other clients' names for the same. What is
-    `secret` is not repeated in an error.
+    A "list" is a sequence of strings or one string with commas. An "object" is any value (None where that is the
+    default). A "password" never appears in an error message. `aliases` are other clients' names for the setting.
     """
 
-    name: str
-    kind: Kind
-    default: Any
-    doc: str
-    low: float | None = None
-    high: float | None = None
-    choices: tuple[str, ...] = ()
-    aliases: tuple[str, ...] = ()
-    secret: bool = False
-
-    @property
-    def python_name(self) -> str:
-        """The name as a keyword argument."""
-        return self.name.replace(".", "_")
+    aliases: tuple[str, ...] = field(default=(), kw_only=True)
 
     def read(self, value: object) -> Any:
-        """The value in its type, the default for None; raises ConfigurationError."""
+        """Return the value in its type, and the default for None; raises ConfigurationError."""
         if value is None and self.default is not REQUIRED:
             return self.default
         read = _READERS[self.kind](value)
         if read is None:
-            shown = f"a {type(value).__name__}" if self.secret else repr(value)
+            shown = f"a {type(value).__name__}" if self.sensitive else repr(value)
             raise ConfigurationError(f"{self.name} is {shown}; it must be {_KIND_TEXT[self.kind]}")
         if self.kind == "str" and self.choices:
             read = next((choice for choice in self.choices if choice.lower() == read.strip().lower()), read)
@@ -109,6 +94,7 @@ _READERS: Final[Mapping[str, Any]] = {
     "float": _read_float,
     "bool": _read_bool,
     "str": _read_str,
+    "password": _read_str,
     "list": _read_list,
     "object": lambda value: value,
 }
@@ -117,6 +103,7 @@ _KIND_TEXT: Final = {
     "float": "a number",
     "bool": "true or false",
     "str": "a string",
+    "password": "a string",
     "list": "a list of strings, or one string with commas",
     "object": "something other than None",
 }
@@ -139,7 +126,7 @@ SECURITY_OPTIONS: Final[tuple[Option, ...]] = (
     ),
     Option("ssl.truststore.certificates", "str", None, "The same as PEM text.", aliases=("ssl.ca.pem",)),
     Option("ssl.truststore.type", "str", "PEM", "The kind of that file: PEM only."),
-    Option("ssl.truststore.password", "str", None, "PEM files of certificates have none.", secret=True),
+    Option("ssl.truststore.password", "password", None, "PEM files of certificates have none."),
     Option("ssl.keystore.location", "str", None, "A PEM file with this client's private key and certificates."),
     Option(
         "ssl.keystore.certificate.chain",
@@ -148,12 +135,12 @@ SECURITY_OPTIONS: Final[tuple[Option, ...]] = (
         "This client's certificates as PEM text.",
         aliases=("ssl.certificate.pem",),
     ),
-    Option("ssl.keystore.key", "str", None, "Its private key as PEM text.", aliases=("ssl.key.pem",), secret=True),
+    Option("ssl.keystore.key", "password", None, "Its private key as PEM text.", aliases=("ssl.key.pem",)),
     Option("ssl.keystore.type", "str", "PEM", "The kind of that file: PEM only."),
-    Option("ssl.keystore.password", "str", None, "PEM files have ssl.key.password.", secret=True),
+    Option("ssl.keystore.password", "password", None, "PEM files have ssl.key.password."),
     Option("ssl.certificate.location", "str", None, "A PEM file with this client's certificates alone."),
     Option("ssl.key.location", "str", None, "A PEM file with its private key."),
-    Option("ssl.key.password", "str", None, "The password of the private key.", secret=True),
+    Option("ssl.key.password", "password", None, "The password of the private key."),
     Option(
         "ssl.endpoint.identification.algorithm",
         "str",
@@ -171,8 +158,8 @@ SECURITY_OPTIONS: Final[tuple[Option, ...]] = (
         aliases=("sasl.mechanisms",),
     ),
     Option("sasl.username", "str", None, "The user's name, for PLAIN and SCRAM."),
-    Option("sasl.password", "str", None, "The user's password.", secret=True),
-    Option("sasl.jaas.config", "str", None, "The same as a line of Kafka's Java clients.", secret=True),
+    Option("sasl.password", "password", None, "The user's password."),
+    Option("sasl.jaas.config", "password", None, "The same as a line of Kafka's Java clients."),
     Option(
         "sasl.oauth.token.provider",
         "object",
@@ -189,11 +176,10 @@ SECURITY_OPTIONS: Final[tuple[Option, ...]] = (
     ),
     Option(
         "sasl.oauthbearer.client.credentials.client.secret",
-        "str",
+        "password",
         None,
         "Its secret.",
         aliases=("sasl.oauthbearer.client.secret",),
-        secret=True,
     ),
     Option("sasl.oauthbearer.scope", "str", None, "The scope to ask for."),
     Option("sasl.oauthbearer.extensions", "list", (), "What goes beside the token: name=value, ... (KIP-342)."),

@@ -27,14 +27,8 @@ from ottla.config.resolve import (
     resolve_group,
     resolve_topic,
 )
-from ottla.config.settings import (
-    BROKER_SETTINGS,
-    GROUP_SETTINGS,
-    TOPIC_SETTINGS,
-    Setting,
-    format_value,
-    parse_value,
-)
+from ottla.config.server_setting import ServerSetting
+from ottla.config.settings import BROKER_SETTINGS, GROUP_SETTINGS, TOPIC_SETTINGS, parse_value
 from ottla.config.values import Value
 
 __all__ = [
@@ -49,7 +43,7 @@ __all__ = [
     "ConfigSynonym",
     "Listener",
     "Resolved",
-    "Setting",
+    "ServerSetting",
     "TopicResolver",
     "Value",
     "check_broker",
@@ -59,7 +53,6 @@ __all__ = [
     "check_names",
     "check_topic",
     "check_topic_together",
-    "format_value",
     "load_properties",
     "parse_address",
     "parse_properties",

@@ -13,7 +13,8 @@ from ottla.common.errors import KafkaError
 from ottla.config.checks import connections_per_ip, violation
 from ottla.config.defaults import OTTLA_DEFAULTS
 from ottla.config.listeners import Listener, parse_address, parse_listener
-from ottla.config.settings import BROKER_SETTINGS, TOPIC_SETTINGS, Setting, format_value, parse_value
+from ottla.config.server_setting import ServerSetting
+from ottla.config.settings import BROKER_SETTINGS, TOPIC_SETTINGS, parse_value
 from ottla.config.synonyms import TOPIC_SYNONYMS
 from ottla.config.unsupported import reason
 from ottla.config.values import Value, trim
@@ -309,13 +310,13 @@ def _check_encodable(name: str, text: str) -> None:
         raise ConfigError(f"{shown}: the name or the value is not text in UTF-8") from error
 
 
-def no_effect(setting: Setting, value: Value) -> str | None:
+def no_effect(setting: ServerSetting, value: Value) -> str | None:
     """One line if `value` asks for what is not there (status "refused") or does nothing here ("reported")."""
     if setting.status == "works" or value in (setting.default, DEFAULT_VALUES.get(setting.name)):
         return None
     if value in ("", ()) and not setting.default:
         return None
-    shown = "(hidden)" if setting.sensitive else format_value(setting, value)
+    shown = "(hidden)" if setting.sensitive else setting.format(value)
     if setting.status == "refused":
         return f"{setting.name}={shown} is not supported: {reason(setting.name)}. Its meaning: {setting.doc}"
     return f"{setting.name}={shown} has no effect here: {reason(setting.name)}. Its meaning in Kafka: {setting.doc}"

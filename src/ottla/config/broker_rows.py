@@ -1,540 +1,832 @@
-"""Settings of a broker, one row each: name, type, default, validator, importance, update mode, status; doc below.
+"""Table of a broker's settings: name, kind, default, description, importance, status, update mode, limits.
 
-Names, defaults and limits are those of Kafka 4.3. `settings.py` says what the columns mean; `defaults.py` names the
-few defaults that differ here.
+Names, defaults and limits are those of Kafka 4.3. `server_setting.py` defines the columns. `defaults.py` lists the few
+defaults that differ here.
 """
 
-ROWS = """\
-add.partitions.to.txn.retry.backoff.max.ms int 100 0.. high read-only reported
-    Longest pause before a transaction's partition check is tried again.
-add.partitions.to.txn.retry.backoff.ms int 20 1.. high read-only reported
-    First pause before a transaction's partition check is tried again.
-advertised.listeners list null non-empty high read-only works
-    Addresses that clients are told to connect to, where they differ from `listeners`.
-alter.config.policy.class.name class null - low read-only refused
-    Java class that may veto changes of settings.
-alter.log.dirs.replication.quota.window.num int 11 1.. low read-only reported
-    Samples kept for the quota on moves between log directories.
-alter.log.dirs.replication.quota.window.size.seconds int 1 1.. low read-only reported
-    Length of such a sample.
-auto.create.topics.enable boolean true - high read-only works
-    Whether a client's first question about an unknown topic creates it.
-auto.leader.rebalance.enable boolean true - high read-only reported
-    Whether leadership goes back to preferred replicas by itself; with one node it is always there.
-background.threads int 10 1.. high cluster-wide reported
-    Threads for background work in Kafka; here the event loop and a small pool do it.
-broker.heartbeat.interval.ms int 2000 - medium read-only reported
-    Pause between a broker's heartbeats to the controller.
-broker.id int -1 - high read-only works
-    Older name of `node.id`; both must agree where both are given.
-broker.rack string null - medium read-only works
-    Name of the rack, told to clients and used for placing replicas.
-broker.session.timeout.ms int 9000 - medium read-only reported
-    How long a broker may be silent before the controller fences it.
-client.quota.callback.class class null - low read-only refused
-    Java class that decides quotas.
-compression.gzip.level int -1 1..9|-1 medium cluster-wide works
-    Level for topics whose `compression.type` is gzip.
-compression.lz4.level int 9 1..17 medium cluster-wide works
-    Level for topics whose `compression.type` is lz4.
-compression.type string producer uncompressed|zstd|lz4|snappy|gzip|producer high cluster-wide works
-    Codec in which batches are kept; `producer` keeps what the producer chose.
-compression.zstd.level int 3 -131072..22 medium cluster-wide works
-    Level for topics whose `compression.type` is zstd.
-config.providers list "" - low cluster-wide refused
-    Names of Java classes that fill in variables in settings.
-connections.max.idle.ms long 600000 - medium read-only works
-    A connection that is silent for longer is closed; negative means never.
-controlled.shutdown.enable boolean true - medium read-only reported
-    Whether a stopping broker first hands its leadership over; with one node nobody can take it.
-controller.listener.names list null non-empty high read-only works
-    Listeners that serve the controller, for tools with `--bootstrap-controller`; they are not told to ordinary clients.
-controller.quorum.append.linger.ms int 25 0.. medium read-only reported
-    How long the metadata leader gathers records before it writes.
-controller.quorum.auto.join.enable boolean false - low read-only refused
-    Whether a new controller adds itself to the voters.
-controller.quorum.bootstrap.servers list "" - high read-only works
-    Where to ask for the quorum's leader; with one node only its own address makes sense.
-controller.quorum.election.backoff.max.ms int 1000 0.. high read-only reported
-    Longest random pause before another election.
-controller.quorum.election.timeout.ms int 1000 0.. high read-only reported
-    How long a candidate waits for votes.
-controller.quorum.fetch.max.bytes int 1048576 1.. low read-only reported
-    Bytes of metadata asked for in one fetch.
-controller.quorum.fetch.snapshot.max.bytes int 1048576 1.. low read-only reported
-    Bytes of a metadata snapshot asked for in one fetch.
-controller.quorum.fetch.timeout.ms int 2000 0.. high read-only reported
-    How long a voter does without its leader before it stands for election.
-controller.quorum.request.timeout.ms int 2000 0.. medium read-only reported
-    How long a voter waits for an answer.
-controller.quorum.retry.backoff.ms int 20 0.. low read-only reported
-    Pause before a quorum request is sent again.
-controller.quorum.voters list "" - high read-only works
-    Static voters as `id@host:port,...`; with one node only itself may be listed.
-controller.quota.window.num int 11 1.. low read-only reported
-    Samples kept for the quota on changes of topics.
-controller.quota.window.size.seconds int 1 1.. low read-only reported
-    Length of such a sample.
-controller.socket.timeout.ms int 30000 - medium read-only reported
-    Socket timeout towards the controller.
-cordoned.log.dirs list "" - medium per-broker reported
-    Log directories that take no new partitions.
-create.topic.policy.class.name class null - low read-only refused
-    Java class that may veto new topics.
-default.replication.factor int 1 - medium read-only works
-    Replicas of a topic created without a number.
-delete.records.purgatory.purge.interval.requests int 1 - medium read-only reported
-    Housekeeping of waiting requests in Kafka; here they leave at once.
-delete.topic.enable boolean true - high read-only works
-    Whether topics may be deleted.
-early.start.listeners list null - high read-only refused
-    Listeners that open before the authorizer is ready.
-fetch.max.bytes int 57671680 1024.. medium read-only works
-    Most bytes of records in one fetch response.
-fetch.purgatory.purge.interval.requests int 1000 - medium read-only reported
-    Housekeeping of waiting requests in Kafka; here they leave at once.
-follower.fetch.last.tiered.offset.enable boolean false - medium cluster-wide refused
-    Whether an empty follower starts from the end of tiered storage.
-follower.replication.throttled.rate long 9223372036854775807 0.. medium cluster-wide reported
-    Bytes a second that throttled followers fetch.
-group.consumer.assignment.interval.ms int 1000 0.. medium cluster-wide reported
-    Default pause between two assignments of a consumer group.
-group.consumer.assignors list uniform,range non-empty medium read-only reported
-    Assignors of the consumer protocol, the default first.
-group.consumer.heartbeat.interval.ms int 5000 1.. medium read-only reported
-    Default pause between a member's heartbeats of a consumer group.
-group.consumer.max.assignment.interval.ms int 15000 0.. medium read-only reported
-    Greatest pause between two assignments that a consumer group may be given.
-group.consumer.max.heartbeat.interval.ms int 15000 1.. medium read-only reported
-    Greatest pause between a member's heartbeats that a consumer group may be given.
-group.consumer.max.session.timeout.ms int 60000 1.. medium read-only reported
-    Greatest silence of a member that a consumer group may be given.
-group.consumer.max.size int 2147483647 1.. medium read-only reported
-    Most members of a consumer group.
-group.consumer.migration.policy string bidirectional any-case:DISABLED|DOWNGRADE|UPGRADE|BIDIRECTIONAL medium read-only reported
-    Whether groups may move between the classic and the consumer protocol.
-group.consumer.min.assignment.interval.ms int 0 0.. medium read-only reported
-    Least pause between two assignments that a consumer group may be given.
-group.consumer.min.heartbeat.interval.ms int 5000 1.. medium read-only reported
-    Least pause between a member's heartbeats that a consumer group may be given.
-group.consumer.min.session.timeout.ms int 45000 1.. medium read-only reported
-    Least silence of a member that a consumer group may be given.
-group.consumer.regex.refresh.interval.ms int 600000 10000.. medium read-only reported
-    How often subscriptions by pattern are evaluated again.
-group.consumer.session.timeout.ms int 45000 1.. medium read-only reported
-    Default silence of a member of a consumer group.
-group.coordinator.append.linger.ms int -1 -1.. medium read-only reported
-    How long the coordinator gathers records before it writes; here it writes once per turn of the loop.
-group.coordinator.background.threads int 2 1.. high read-only reported
-    Threads for the coordinator's background work.
-group.coordinator.cached.buffer.max.bytes int 1048588 524288.. medium cluster-wide reported
-    Largest write buffer that the coordinator keeps for reuse.
-group.coordinator.rebalance.protocols list classic,consumer,streams non-empty:consumer|classic|share|streams medium read-only reported
-    Group protocols that may be used; served now: classic.
-group.coordinator.threads int 4 1.. high read-only reported
-    Threads of the coordinator; here it runs on the event loop.
-group.initial.rebalance.delay.ms int 3000 - medium read-only works
-    How long an empty group waits for more members before its first rebalance, at least 20 ms.
-group.max.session.timeout.ms int 1800000 - medium read-only works
-    Longest session timeout that a classic member may ask for.
-group.max.size int 2147483647 1.. medium read-only works
-    Most members of a classic group.
-group.min.session.timeout.ms int 6000 - medium read-only works
-    Shortest session timeout that a classic member may ask for.
-group.share.assignment.interval.ms int 1000 0.. medium cluster-wide reported
-    Default pause between two assignments of a share group.
-group.share.assignors list simple non-empty medium read-only reported
-    Assignors of share groups.
-group.share.delivery.count.limit int 5 2..10 medium read-only reported
-    Default number of deliveries of a record of a share group.
-group.share.heartbeat.interval.ms int 5000 1.. medium read-only reported
-    Default pause between a member's heartbeats of a share group.
-group.share.max.assignment.interval.ms int 15000 0.. medium read-only reported
-    Greatest pause between two assignments that a share group may be given.
-group.share.max.delivery.count.limit int 10 5..25 medium read-only reported
-    Greatest number of deliveries of a record that a share group may be given.
-group.share.max.heartbeat.interval.ms int 15000 1.. medium read-only reported
-    Greatest pause between a member's heartbeats that a share group may be given.
-group.share.max.partition.max.record.locks int 4000 2000..10000 medium read-only reported
-    Greatest number of a partition's records in delivery that a share group may be given.
-group.share.max.record.lock.duration.ms int 60000 30000..3600000 medium read-only reported
-    Greatest time a record is reserved for its consumer that a share group may be given.
-group.share.max.session.timeout.ms int 60000 1.. medium read-only reported
-    Greatest silence of a member that a share group may be given.
-group.share.max.share.sessions int 2000 1.. medium read-only reported
-    Most share sessions at a time.
-group.share.max.size int 200 1..1000 medium read-only reported
-    Most members of a share group.
-group.share.min.assignment.interval.ms int 0 0.. medium read-only reported
-    Least pause between two assignments that a share group may be given.
-group.share.min.delivery.count.limit int 2 2..5 medium read-only reported
-    Least number of deliveries of a record that a share group may be given.
-group.share.min.heartbeat.interval.ms int 5000 1.. medium read-only reported
-    Least pause between a member's heartbeats that a share group may be given.
-group.share.min.partition.max.record.locks int 100 100..2000 medium read-only reported
-    Least number of a partition's records in delivery that a share group may be given.
-group.share.min.record.lock.duration.ms int 15000 1000..30000 medium read-only reported
-    Least time a record is reserved for its consumer that a share group may be given.
-group.share.min.session.timeout.ms int 45000 1.. medium read-only reported
-    Least silence of a member that a share group may be given.
-group.share.partition.max.record.locks int 2000 100..10000 medium read-only reported
-    Default number of a partition's records in delivery of a share group.
-group.share.record.lock.duration.ms int 30000 1000..3600000 medium read-only reported
-    Default time a record is reserved for its consumer of a share group.
-group.share.session.timeout.ms int 45000 1.. medium read-only reported
-    Default silence of a member of a share group.
-group.streams.assignment.interval.ms int 1000 0.. medium cluster-wide reported
-    Default pause between two assignments of a streams group.
-group.streams.heartbeat.interval.ms int 5000 1.. medium read-only reported
-    Default pause between a member's heartbeats of a streams group.
-group.streams.initial.rebalance.delay.ms int 3000 0.. medium read-only reported
-    Default wait of a new group for more members of a streams group.
-group.streams.max.assignment.interval.ms int 15000 0.. medium read-only reported
-    Greatest pause between two assignments that a streams group may be given.
-group.streams.max.heartbeat.interval.ms int 15000 1.. medium read-only reported
-    Greatest pause between a member's heartbeats that a streams group may be given.
-group.streams.max.session.timeout.ms int 60000 1.. medium read-only reported
-    Greatest silence of a member that a streams group may be given.
-group.streams.max.size int 2147483647 1.. medium read-only reported
-    Most members of a streams group.
-group.streams.max.standby.replicas int 2 0.. medium read-only reported
-    Greatest number of standby replicas per task that a streams group may be given.
-group.streams.min.assignment.interval.ms int 0 0.. medium read-only reported
-    Least pause between two assignments that a streams group may be given.
-group.streams.min.heartbeat.interval.ms int 5000 1.. medium read-only reported
-    Least pause between a member's heartbeats that a streams group may be given.
-group.streams.min.session.timeout.ms int 45000 1.. medium read-only reported
-    Least silence of a member that a streams group may be given.
-group.streams.num.standby.replicas int 0 0.. medium read-only reported
-    Default number of standby replicas per task of a streams group.
-group.streams.session.timeout.ms int 45000 1.. medium read-only reported
-    Default silence of a member of a streams group.
-initial.broker.registration.timeout.ms int 60000 - medium read-only reported
-    How long a starting broker tries to register.
-inter.broker.listener.name string null - medium read-only works
-    Listener that brokers use among themselves.
-kafka.metrics.polling.interval.secs int 10 1.. low read-only reported
-    How often Java metrics reporters are polled.
-kafka.metrics.reporters list "" - low read-only refused
-    Java classes of the older metrics reporters.
-leader.imbalance.check.interval.seconds long 300 1.. high read-only reported
-    How often leadership away from preferred replicas is looked for.
-leader.replication.throttled.rate long 9223372036854775807 0.. medium cluster-wide reported
-    Bytes a second that throttled leaders send to followers.
-listener.security.protocol.map string SASL_SSL:SASL_SSL,PLAINTEXT:PLAINTEXT,SSL:SSL,SASL_PLAINTEXT:SASL_PLAINTEXT - low per-broker works
-    Security protocol of each listener name; only PLAINTEXT is served. Changing it takes a restart.
-listeners list PLAINTEXT://:9092 non-empty high per-broker works
-    Addresses to listen on, as `NAME://host:port,...`; no host means every interface, port 0 a free one. One that other machines can reach earns a warning. Changing them takes a restart.
-log.cleaner.backoff.ms long 15000 0.. medium cluster-wide works
-    Pause of the cleaner when nothing is to be compacted.
-log.cleaner.dedupe.buffer.size long 134217728 - medium cluster-wide works
-    Memory for the cleaner's map of keys, in bytes.
-log.cleaner.delete.retention.ms long 86400000 0.. medium cluster-wide works
-    How long tombstones and transaction markers stay after compaction.
-log.cleaner.enable boolean true - medium read-only works
-    Whether logs are compacted at all.
-log.cleaner.io.buffer.load.factor double 0.9 - medium cluster-wide works
-    How full the cleaner's map may become.
-log.cleaner.io.buffer.size int 524288 0.. medium cluster-wide reported
-    Memory for the cleaner's reads and writes.
-log.cleaner.io.max.bytes.per.second double 1.7976931348623157E308 - medium cluster-wide reported
-    Most bytes a second that the cleaner reads and writes.
-log.cleaner.max.compaction.lag.ms long 9223372036854775807 1.. medium cluster-wide works
-    After how long a record must have been compacted.
-log.cleaner.min.cleanable.ratio double 0.5 0..1 medium cluster-wide works
-    Share of a log that must be uncompacted before it is compacted.
-log.cleaner.min.compaction.lag.ms long 0 0.. medium cluster-wide works
-    How long a record stays uncompacted at least.
-log.cleaner.threads int 1 0.. medium cluster-wide reported
-    Threads of the cleaner; here it is one.
-log.cleanup.policy list delete compact|delete medium cluster-wide works
-    What happens to old records: delete, compact, both; empty keeps them for ever.
-log.dir list /tmp/kafka-logs non-empty high read-only works
-    Log directory, used where `log.dirs` is not given.
-log.dir.failure.timeout.ms long 30000 1.. low read-only reported
-    How long a broker waits for the controller to hear of a failed directory.
-log.dirs list null non-empty high read-only works
-    Log directories, separated by commas.
-log.flush.interval.messages long 9223372036854775807 1.. high cluster-wide works
-    Records in a partition after which it is forced to disk.
-log.flush.interval.ms long null 0.. high cluster-wide works
-    Time after which a partition is forced to disk.
-log.flush.offset.checkpoint.interval.ms int 60000 0.. high read-only works
-    How often recovery points are written down.
-log.flush.scheduler.interval.ms long 9223372036854775807 0.. high read-only works
-    How often partitions due for a flush are looked for; stands in for `log.flush.interval.ms`.
-log.flush.start.offset.checkpoint.interval.ms int 60000 0.. high read-only works
-    How often log start offsets are written down.
-log.index.interval.bytes int 4096 0.. medium cluster-wide works
-    Bytes of records between two index entries.
-log.index.size.max.bytes int 10485760 4.. medium cluster-wide works
-    Largest size of an index file.
-log.initial.task.delay.ms long 30000 0.. low read-only works
-    Pause after start before housekeeping of logs begins.
-log.local.retention.bytes long -2 -2.. medium cluster-wide reported
-    Bytes kept on local disk beside tiered storage.
-log.local.retention.ms long -2 -2.. medium cluster-wide reported
-    Time kept on local disk beside tiered storage.
-log.message.timestamp.after.max.ms long 3600000 0.. medium cluster-wide works
-    How far ahead of the broker's clock a record's timestamp may be.
-log.message.timestamp.before.max.ms long 9223372036854775807 0.. medium cluster-wide works
-    How far behind the broker's clock a record's timestamp may be.
-log.message.timestamp.type string CreateTime CreateTime|LogAppendTime medium cluster-wide works
-    Whether a record keeps its producer's time or takes the time of its append.
-log.preallocate boolean false - medium cluster-wide reported
-    Whether segment files are allocated at full size.
-log.retention.bytes long -1 - high cluster-wide works
-    Bytes per partition beyond which old segments go; -1 keeps all.
-log.retention.check.interval.ms long 300000 1.. medium read-only works
-    How often old segments are looked for.
-log.retention.hours int 168 - high read-only works
-    Hours that records are kept; `log.retention.minutes` and `.ms` come first.
-log.retention.minutes int null - high read-only works
-    Minutes that records are kept; `log.retention.ms` comes first.
-log.retention.ms long null - high cluster-wide works
-    Milliseconds that records are kept; -1 keeps all.
-log.roll.hours int 168 1.. high read-only works
-    Hours after which a new segment begins; `log.roll.ms` comes first.
-log.roll.jitter.hours int 0 0.. high read-only works
-    Random hours taken off that time; `log.roll.jitter.ms` comes first.
-log.roll.jitter.ms long null - high cluster-wide works
-    Random milliseconds taken off that time.
-log.roll.ms long null - high cluster-wide works
-    Milliseconds after which a new segment begins.
-log.segment.bytes int 1073741824 1048576.. high cluster-wide works
-    Largest size of a segment file.
-log.segment.delete.delay.ms long 60000 0.. high cluster-wide works
-    How long a deleted file stays on disk under another name.
-max.connection.creation.rate int 2147483647 0.. medium cluster-wide works
-    New connections a second that are let in.
-max.connections int 2147483647 0.. medium cluster-wide works
-    Connections at a time. The limit of open files (ulimit -n) allows fewer if it is low: files for the logs are reserved.
-max.connections.per.ip int 2147483647 0.. medium cluster-wide works
-    Connections at a time from one address.
-max.connections.per.ip.overrides string "" - medium cluster-wide works
-    The same for single addresses, as `host:count,...`.
-max.incremental.fetch.session.cache.slots int 1000 0.. medium read-only works
-    Fetch sessions kept at a time.
-max.request.partition.size.limit int 2000 1.. medium read-only works
-    Most partitions in one answer to DescribeTopicPartitions.
-message.max.bytes int 1048588 0.. high cluster-wide works
-    Largest batch of records, after compression.
-metadata.log.dir string null - high read-only works
-    Directory of the metadata log; the first of `log.dirs` where not given.
-metadata.log.max.record.bytes.between.snapshots long 20971520 1.. high read-only works
-    Bytes of metadata after which a snapshot is taken.
-metadata.log.max.snapshot.interval.ms long 3600000 0.. high read-only works
-    Time after which a snapshot of the metadata is taken.
-metadata.log.segment.bytes int 1073741824 8388608.. high read-only works
-    Largest size of a segment of the metadata log.
-metadata.log.segment.ms long 604800000 - high read-only works
-    Time after which a new segment of the metadata log begins.
-metadata.max.idle.interval.ms int 500 0.. low read-only reported
-    How often an idle controller writes an empty record; one node needs none.
-metadata.max.retention.bytes long 104857600 - high read-only works
-    Bytes of metadata log and snapshots beyond which the oldest go.
-metadata.max.retention.ms long 604800000 - high read-only works
-    Age beyond which metadata log and snapshots go.
-metric.reporters list org.apache.kafka.common.metrics.JmxReporter - low cluster-wide reported
-    Java classes that report metrics.
-metrics.num.samples int 2 1.. low read-only reported
-    Samples kept per metric.
-metrics.recording.level string INFO - low read-only reported
-    How detailed metrics are.
-metrics.sample.window.ms long 30000 1.. low read-only reported
-    Length of a sample.
-min.insync.replicas int 1 1.. high cluster-wide works
-    Replicas that must be in sync for a write with acks=all.
-node.id int null 0.. high read-only works
-    Number of this node, unique in the cluster.
-num.io.threads int 8 1.. high cluster-wide reported
-    Threads that serve requests in Kafka; here one event loop does.
-num.network.threads int 3 1.. high cluster-wide reported
-    Threads that serve sockets in Kafka; here one event loop does.
-num.partitions int 1 1.. medium read-only works
-    Partitions of a topic created without a number.
-num.recovery.threads.per.data.dir int 2 1.. high cluster-wide reported
-    Threads per directory for recovery at start and flushing at the end.
-num.replica.alter.log.dirs.threads int null - high read-only reported
-    Threads that move replicas between directories.
-num.replica.fetchers int 1 1.. high cluster-wide reported
-    Fetchers per source broker.
-offset.metadata.max.bytes int 4096 - high read-only works
-    Longest text that may be committed beside an offset.
-offsets.commit.timeout.ms int 5000 1.. high read-only works
-    How long a commit of offsets may wait for its replicas.
-offsets.load.buffer.size int 5242880 1.. high read-only reported
-    Bytes read at a time when a group's log is loaded.
-offsets.retention.check.interval.ms long 600000 1.. high read-only works
-    How often expired offsets are looked for.
-offsets.retention.minutes int 10080 1.. high read-only works
-    How long offsets outlive the last member of their group.
-offsets.topic.compression.codec int 0 codec high read-only works
-    Codec of the offsets topic by number: 0 none, 1 gzip, 2 snappy, 3 lz4, 4 zstd.
-offsets.topic.num.partitions int 50 1.. high read-only works
-    Partitions of the offsets topic; fixed once the topic exists.
-offsets.topic.replication.factor short 3 1.. high read-only works
-    Replicas of the offsets topic.
-offsets.topic.segment.bytes int 104857600 1.. high read-only works
-    Segment size of the offsets topic, kept small for quick loading.
-process.roles list null non-empty:broker|controller high read-only works
-    Roles of this node; served now: broker and controller in one.
-producer.id.expiration.check.interval.ms int 600000 1.. low read-only works
-    How often forgotten producers are looked for.
-producer.id.expiration.ms int 86400000 1.. low cluster-wide works
-    How long an idle producer's sequence numbers are remembered.
-producer.purgatory.purge.interval.requests int 1000 - medium read-only reported
-    Housekeeping of waiting requests in Kafka; here they leave at once.
-queued.max.request.bytes long -1 - medium read-only works
-    Bytes of requests held at a time, over all connections; beyond it reading pauses. -1 means 512 MiB.
-queued.max.requests int 500 1.. high read-only reported
-    Requests waiting for a thread in Kafka; here a connection has one in progress.
-quota.window.num int 11 1.. low read-only reported
-    Samples kept for client quotas.
-quota.window.size.seconds int 1 1.. low read-only reported
-    Length of such a sample.
-remote.fetch.max.wait.ms int 500 1.. medium cluster-wide reported
-    Tiered storage, which is not there: fetch max wait ms.
-remote.list.offsets.request.timeout.ms long 30000 1.. medium cluster-wide reported
-    Tiered storage, which is not there: list offsets request timeout ms.
-remote.log.index.file.cache.total.size.bytes long 1073741824 1.. low cluster-wide reported
-    Tiered storage, which is not there: index file cache total size bytes.
-remote.log.manager.copier.thread.pool.size int 10 1.. medium cluster-wide reported
-    Tiered storage, which is not there: manager copier thread pool size.
-remote.log.manager.copy.max.bytes.per.second long 9223372036854775807 1.. medium cluster-wide reported
-    Tiered storage, which is not there: manager copy max bytes per second.
-remote.log.manager.copy.quota.window.num int 11 1.. medium read-only reported
-    Tiered storage, which is not there: manager copy quota window num.
-remote.log.manager.copy.quota.window.size.seconds int 1 1.. medium read-only reported
-    Tiered storage, which is not there: manager copy quota window size seconds.
-remote.log.manager.expiration.thread.pool.size int 10 1.. medium cluster-wide reported
-    Tiered storage, which is not there: manager expiration thread pool size.
-remote.log.manager.fetch.max.bytes.per.second long 9223372036854775807 1.. medium cluster-wide reported
-    Tiered storage, which is not there: manager fetch max bytes per second.
-remote.log.manager.fetch.quota.window.num int 11 1.. medium read-only reported
-    Tiered storage, which is not there: manager fetch quota window num.
-remote.log.manager.fetch.quota.window.size.seconds int 1 1.. medium read-only reported
-    Tiered storage, which is not there: manager fetch quota window size seconds.
-remote.log.manager.follower.thread.pool.size int 2 1.. medium cluster-wide reported
-    Tiered storage, which is not there: manager follower thread pool size.
-remote.log.manager.task.interval.ms long 30000 1.. low read-only reported
-    Tiered storage, which is not there: manager task interval ms.
-remote.log.manager.thread.pool.size int 2 1.. medium read-only reported
-    Tiered storage, which is not there: manager thread pool size.
-remote.log.metadata.custom.metadata.max.bytes int 128 0.. low read-only reported
-    Tiered storage, which is not there: metadata custom metadata max bytes.
-remote.log.metadata.manager.class.name string org.apache.kafka.server.log.remote.metadata.storage.TopicBasedRemoteLogMetadataManager non-empty medium read-only reported
-    Tiered storage, which is not there: metadata manager class name.
-remote.log.metadata.manager.class.path string null - medium read-only reported
-    Tiered storage, which is not there: metadata manager class path.
-remote.log.metadata.manager.impl.prefix string rlmm.config. non-empty medium read-only reported
-    Tiered storage, which is not there: metadata manager impl prefix.
-remote.log.metadata.manager.listener.name string null non-empty medium read-only reported
-    Tiered storage, which is not there: metadata manager listener name.
-remote.log.reader.max.pending.tasks int 100 1.. medium read-only reported
-    Tiered storage, which is not there: reader max pending tasks.
-remote.log.reader.threads int 10 1.. medium cluster-wide reported
-    Tiered storage, which is not there: reader threads.
-remote.log.storage.manager.class.name string null non-empty medium read-only refused
-    Java class that stores segments elsewhere.
-remote.log.storage.manager.class.path string null - medium read-only reported
-    Tiered storage, which is not there: storage manager class path.
-remote.log.storage.manager.impl.prefix string rsm.config. non-empty medium read-only reported
-    Tiered storage, which is not there: storage manager impl prefix.
-remote.log.storage.system.enable boolean false - medium read-only refused
-    Whether tiered storage is on.
-replica.alter.log.dirs.io.max.bytes.per.second long 9223372036854775807 0.. medium cluster-wide reported
-    Bytes a second moved between log directories.
-replica.fetch.backoff.ms int 1000 0.. medium read-only reported
-    Pause of a follower after an error.
-replica.fetch.max.bytes int 1048576 0.. medium read-only reported
-    Bytes per partition that a follower asks for.
-replica.fetch.min.bytes int 1 - high read-only reported
-    Bytes that a follower waits for.
-replica.fetch.response.max.bytes int 10485760 0.. medium read-only reported
-    Bytes per response that a follower asks for.
-replica.fetch.wait.max.ms int 500 - high read-only reported
-    How long a follower's fetch may wait.
-replica.high.watermark.checkpoint.interval.ms long 5000 - high read-only works
-    How often high watermarks are written down.
-replica.lag.time.max.ms long 30000 - high read-only reported
-    How long a follower may lag before it leaves the in-sync replicas.
-replica.selector.class string null - medium read-only refused
-    Java class that chooses the replica a consumer reads from.
-replica.socket.receive.buffer.bytes int 65536 - high read-only reported
-    Socket buffer of followers.
-replica.socket.timeout.ms int 30000 - high read-only reported
-    Socket timeout of followers.
-replication.quota.window.num int 11 1.. low read-only reported
-    Samples kept for replication quotas.
-replication.quota.window.size.seconds int 1 1.. low read-only reported
-    Length of such a sample.
-request.timeout.ms int 30000 - high read-only reported
-    How long a request to another node may take; there is no other node yet.
-server.max.startup.time.ms long 9223372036854775807 0.. medium read-only reported
-    How long a start may take.
-share.coordinator.append.linger.ms int -1 -1.. medium read-only reported
-    How long the share coordinator gathers records before it writes.
-share.coordinator.cached.buffer.max.bytes int 1048588 524288.. medium cluster-wide reported
-    Largest write buffer that the share coordinator keeps for reuse.
-share.coordinator.load.buffer.size int 5242880 1.. high read-only reported
-    Bytes read at a time when share state is loaded.
-share.coordinator.snapshot.update.records.per.snapshot int 500 0..500 medium read-only reported
-    Updates of share state between two snapshots.
-share.coordinator.state.topic.compression.codec int 0 codec high read-only reported
-    Codec of the share state topic by number.
-share.coordinator.state.topic.min.isr short 2 1.. high read-only reported
-    `min.insync.replicas` of the share state topic.
-share.coordinator.state.topic.num.partitions int 50 1.. high read-only reported
-    Partitions of the share state topic.
-share.coordinator.state.topic.replication.factor short 3 1.. high read-only reported
-    Replicas of the share state topic.
-share.coordinator.state.topic.segment.bytes int 104857600 1.. high read-only reported
-    Segment size of the share state topic.
-share.coordinator.threads int 1 1.. medium read-only reported
-    Threads of the share coordinator.
-share.coordinator.write.timeout.ms int 5000 1.. high read-only reported
-    How long a write of share state may wait for its replicas.
-share.fetch.purgatory.purge.interval.requests int 1000 - medium read-only reported
-    Housekeeping of waiting requests in Kafka; here they leave at once.
-socket.connection.setup.timeout.max.ms long 30000 - medium read-only reported
-    Longest wait for a connection to another node.
-socket.connection.setup.timeout.ms long 10000 - medium read-only reported
-    First wait for a connection to another node.
-socket.listen.backlog.size int 50 1.. medium read-only works
-    Connections that may wait to be accepted; 1,024 where not given.
-socket.receive.buffer.bytes int 102400 - high read-only works
-    Receive buffer of sockets in the kernel; left to the system where not given.
-socket.request.max.bytes int 104857600 1.. high read-only works
-    Largest request; a larger one ends the connection.
-socket.send.buffer.bytes int 102400 - high read-only works
-    Send buffer of sockets in the kernel; left to the system where not given.
-telemetry.max.bytes int 1048576 1.. low read-only reported
-    Largest push of client metrics.
-transaction.abort.timed.out.transaction.cleanup.interval.ms int 10000 1.. low read-only reported
-    How often overdue transactions are looked for.
-transaction.max.timeout.ms int 900000 1.. high read-only reported
-    Longest timeout that a transaction may ask for.
-transaction.partition.verification.enable boolean true - low cluster-wide reported
-    Whether a write is checked to belong to an open transaction.
-transaction.remove.expired.transaction.cleanup.interval.ms int 3600000 1.. low read-only reported
-    How often expired transactional ids are looked for.
-transaction.state.log.load.buffer.size int 5242880 1.. high read-only reported
-    Bytes read at a time when the transaction log is loaded.
-transaction.state.log.min.isr int 2 1.. high read-only reported
-    `min.insync.replicas` of the transaction topic.
-transaction.state.log.num.partitions int 50 1.. high read-only reported
-    Partitions of the transaction topic.
-transaction.state.log.replication.factor short 3 1.. high read-only reported
-    Replicas of the transaction topic.
-transaction.state.log.segment.bytes int 104857600 1.. high read-only reported
-    Segment size of the transaction topic.
-transaction.two.phase.commit.enable boolean false - low read-only refused
-    Whether transactions may be part of a two-phase commit elsewhere.
-transactional.id.expiration.ms int 604800000 1.. high read-only reported
-    How long an idle transactional id is remembered.
-unclean.leader.election.enable boolean false - high cluster-wide reported
-    Whether a replica out of sync may lead when nobody else can, losing records.
-unclean.leader.election.interval.ms long 300000 1.. medium read-only reported
-    How often partitions without a leader are looked at again.
-"""  # noqa: E501
+from ottla.config.server_setting import (
+    BOOLEAN,
+    CLASS,
+    CLUSTER_WIDE,
+    DOUBLE,
+    HIGH,
+    INT,
+    LIST,
+    LONG,
+    LOW,
+    MEDIUM,
+    PER_BROKER,
+    READ_ONLY,
+    REFUSED,
+    REPORTED,
+    SHORT,
+    STRING,
+    WORKS,
+    ServerSetting,
+)
+
+ROWS = (
+    ServerSetting("add.partitions.to.txn.retry.backoff.max.ms", INT, 100,
+        "Longest pause before a transaction's partition check is tried again.",
+        HIGH, REPORTED, READ_ONLY, low=0),
+    ServerSetting("add.partitions.to.txn.retry.backoff.ms", INT, 20,
+        "First pause before a transaction's partition check is tried again.",
+        HIGH, REPORTED, READ_ONLY, low=1),
+    ServerSetting("advertised.listeners", LIST, None,
+        "Addresses that clients are told to connect to, where they differ from `listeners`.",
+        HIGH, WORKS, READ_ONLY, non_empty=True),
+    ServerSetting("alter.config.policy.class.name", CLASS, None,
+        "Java class that may veto changes of settings.",
+        LOW, REFUSED, READ_ONLY),
+    ServerSetting("alter.log.dirs.replication.quota.window.num", INT, 11,
+        "Samples kept for the quota on moves between log directories.",
+        LOW, REPORTED, READ_ONLY, low=1),
+    ServerSetting("alter.log.dirs.replication.quota.window.size.seconds", INT, 1,
+        "Length of such a sample.",
+        LOW, REPORTED, READ_ONLY, low=1),
+    ServerSetting("auto.create.topics.enable", BOOLEAN, True,
+        "Whether a client's first question about an unknown topic creates it.",
+        HIGH, WORKS, READ_ONLY),
+    ServerSetting("auto.leader.rebalance.enable", BOOLEAN, True,
+        "Whether leadership goes back to preferred replicas by itself; with one node it is always there.",
+        HIGH, REPORTED, READ_ONLY),
+    ServerSetting("background.threads", INT, 10,
+        "Threads for background work in Kafka; here the event loop and a small pool do it.",
+        HIGH, REPORTED, CLUSTER_WIDE, low=1),
+    ServerSetting("broker.heartbeat.interval.ms", INT, 2000,
+        "Pause between a broker's heartbeats to the controller.",
+        MEDIUM, REPORTED, READ_ONLY),
+    ServerSetting("broker.id", INT, -1,
+        "Older name of `node.id`; both must agree where both are given.",
+        HIGH, WORKS, READ_ONLY),
+    ServerSetting("broker.rack", STRING, None,
+        "Name of the rack, told to clients and used for placing replicas.",
+        MEDIUM, WORKS, READ_ONLY),
+    ServerSetting("broker.session.timeout.ms", INT, 9000,
+        "How long a broker may be silent before the controller fences it.",
+        MEDIUM, REPORTED, READ_ONLY),
+    ServerSetting("client.quota.callback.class", CLASS, None,
+        "Java class that decides quotas.",
+        LOW, REFUSED, READ_ONLY),
+    ServerSetting("compression.gzip.level", INT, -1,
+        "Level for topics whose `compression.type` is gzip.",
+        MEDIUM, WORKS, CLUSTER_WIDE, low=1, high=9, also=-1),
+    ServerSetting("compression.lz4.level", INT, 9,
+        "Level for topics whose `compression.type` is lz4.",
+        MEDIUM, WORKS, CLUSTER_WIDE, low=1, high=17),
+    ServerSetting("compression.type", STRING, "producer",
+        "Codec in which batches are kept; `producer` keeps what the producer chose.",
+        HIGH, WORKS, CLUSTER_WIDE, choices=("uncompressed", "zstd", "lz4", "snappy", "gzip", "producer")),
+    ServerSetting("compression.zstd.level", INT, 3,
+        "Level for topics whose `compression.type` is zstd.",
+        MEDIUM, WORKS, CLUSTER_WIDE, low=-131_072, high=22),
+    ServerSetting("config.providers", LIST, (),
+        "Names of Java classes that fill in variables in settings.",
+        LOW, REFUSED, CLUSTER_WIDE),
+    ServerSetting("connections.max.idle.ms", LONG, 600_000,
+        "A connection that is silent for longer is closed; negative means never.",
+        MEDIUM, WORKS, READ_ONLY),
+    ServerSetting("controlled.shutdown.enable", BOOLEAN, True,
+        "Whether a stopping broker first hands its leadership over; with one node nobody can take it.",
+        MEDIUM, REPORTED, READ_ONLY),
+    ServerSetting("controller.listener.names", LIST, None,
+        "Listeners that serve the controller, for tools with `--bootstrap-controller`; they are not told to "
+            "ordinary clients.",
+        HIGH, WORKS, READ_ONLY, non_empty=True),
+    ServerSetting("controller.quorum.append.linger.ms", INT, 25,
+        "How long the metadata leader gathers records before it writes.",
+        MEDIUM, REPORTED, READ_ONLY, low=0),
+    ServerSetting("controller.quorum.auto.join.enable", BOOLEAN, False,
+        "Whether a new controller adds itself to the voters.",
+        LOW, REFUSED, READ_ONLY),
+    ServerSetting("controller.quorum.bootstrap.servers", LIST, (),
+        "Where to ask for the quorum's leader; with one node only its own address makes sense.",
+        HIGH, WORKS, READ_ONLY),
+    ServerSetting("controller.quorum.election.backoff.max.ms", INT, 1000,
+        "Longest random pause before another election.",
+        HIGH, REPORTED, READ_ONLY, low=0),
+    ServerSetting("controller.quorum.election.timeout.ms", INT, 1000,
+        "How long a candidate waits for votes.",
+        HIGH, REPORTED, READ_ONLY, low=0),
+    ServerSetting("controller.quorum.fetch.max.bytes", INT, 1_048_576,
+        "Bytes of metadata asked for in one fetch.",
+        LOW, REPORTED, READ_ONLY, low=1),
+    ServerSetting("controller.quorum.fetch.snapshot.max.bytes", INT, 1_048_576,
+        "Bytes of a metadata snapshot asked for in one fetch.",
+        LOW, REPORTED, READ_ONLY, low=1),
+    ServerSetting("controller.quorum.fetch.timeout.ms", INT, 2000,
+        "How long a voter does without its leader before it stands for election.",
+        HIGH, REPORTED, READ_ONLY, low=0),
+    ServerSetting("controller.quorum.request.timeout.ms", INT, 2000,
+        "How long a voter waits for an answer.",
+        MEDIUM, REPORTED, READ_ONLY, low=0),
+    ServerSetting("controller.quorum.retry.backoff.ms", INT, 20,
+        "Pause before a quorum request is sent again.",
+        LOW, REPORTED, READ_ONLY, low=0),
+    ServerSetting("controller.quorum.voters", LIST, (),
+        "Static voters as `id@host:port,...`; with one node only itself may be listed.",
+        HIGH, WORKS, READ_ONLY),
+    ServerSetting("controller.quota.window.num", INT, 11,
+        "Samples kept for the quota on changes of topics.",
+        LOW, REPORTED, READ_ONLY, low=1),
+    ServerSetting("controller.quota.window.size.seconds", INT, 1,
+        "Length of such a sample.",
+        LOW, REPORTED, READ_ONLY, low=1),
+    ServerSetting("controller.socket.timeout.ms", INT, 30_000,
+        "Socket timeout towards the controller.",
+        MEDIUM, REPORTED, READ_ONLY),
+    ServerSetting("cordoned.log.dirs", LIST, (),
+        "Log directories that take no new partitions.",
+        MEDIUM, REPORTED, PER_BROKER),
+    ServerSetting("create.topic.policy.class.name", CLASS, None,
+        "Java class that may veto new topics.",
+        LOW, REFUSED, READ_ONLY),
+    ServerSetting("default.replication.factor", INT, 1,
+        "Replicas of a topic created without a number.",
+        MEDIUM, WORKS, READ_ONLY),
+    ServerSetting("delete.records.purgatory.purge.interval.requests", INT, 1,
+        "Housekeeping of waiting requests in Kafka; here they leave at once.",
+        MEDIUM, REPORTED, READ_ONLY),
+    ServerSetting("delete.topic.enable", BOOLEAN, True,
+        "Whether topics may be deleted.",
+        HIGH, WORKS, READ_ONLY),
+    ServerSetting("early.start.listeners", LIST, None,
+        "Listeners that open before the authorizer is ready.",
+        HIGH, REFUSED, READ_ONLY),
+    ServerSetting("fetch.max.bytes", INT, 57_671_680,
+        "Most bytes of records in one fetch response.",
+        MEDIUM, WORKS, READ_ONLY, low=1024),
+    ServerSetting("fetch.purgatory.purge.interval.requests", INT, 1000,
+        "Housekeeping of waiting requests in Kafka; here they leave at once.",
+        MEDIUM, REPORTED, READ_ONLY),
+    ServerSetting("follower.fetch.last.tiered.offset.enable", BOOLEAN, False,
+        "Whether an empty follower starts from the end of tiered storage.",
+        MEDIUM, REFUSED, CLUSTER_WIDE),
+    ServerSetting("follower.replication.throttled.rate", LONG, 9_223_372_036_854_775_807,
+        "Bytes a second that throttled followers fetch.",
+        MEDIUM, REPORTED, CLUSTER_WIDE, low=0),
+    ServerSetting("group.consumer.assignment.interval.ms", INT, 1000,
+        "Default pause between two assignments of a consumer group.",
+        MEDIUM, REPORTED, CLUSTER_WIDE, low=0),
+    ServerSetting("group.consumer.assignors", LIST, ("uniform", "range"),
+        "Assignors of the consumer protocol, the default first.",
+        MEDIUM, REPORTED, READ_ONLY, non_empty=True),
+    ServerSetting("group.consumer.heartbeat.interval.ms", INT, 5000,
+        "Default pause between a member's heartbeats of a consumer group.",
+        MEDIUM, REPORTED, READ_ONLY, low=1),
+    ServerSetting("group.consumer.max.assignment.interval.ms", INT, 15_000,
+        "Greatest pause between two assignments that a consumer group may be given.",
+        MEDIUM, REPORTED, READ_ONLY, low=0),
+    ServerSetting("group.consumer.max.heartbeat.interval.ms", INT, 15_000,
+        "Greatest pause between a member's heartbeats that a consumer group may be given.",
+        MEDIUM, REPORTED, READ_ONLY, low=1),
+    ServerSetting("group.consumer.max.session.timeout.ms", INT, 60_000,
+        "Greatest silence of a member that a consumer group may be given.",
+        MEDIUM, REPORTED, READ_ONLY, low=1),
+    ServerSetting("group.consumer.max.size", INT, 2_147_483_647,
+        "Most members of a consumer group.",
+        MEDIUM, REPORTED, READ_ONLY, low=1),
+    ServerSetting("group.consumer.migration.policy", STRING, "bidirectional",
+        "Whether groups may move between the classic and the consumer protocol.",
+        MEDIUM, REPORTED, READ_ONLY, any_case=True, choices=("DISABLED", "DOWNGRADE", "UPGRADE", "BIDIRECTIONAL")),
+    ServerSetting("group.consumer.min.assignment.interval.ms", INT, 0,
+        "Least pause between two assignments that a consumer group may be given.",
+        MEDIUM, REPORTED, READ_ONLY, low=0),
+    ServerSetting("group.consumer.min.heartbeat.interval.ms", INT, 5000,
+        "Least pause between a member's heartbeats that a consumer group may be given.",
+        MEDIUM, REPORTED, READ_ONLY, low=1),
+    ServerSetting("group.consumer.min.session.timeout.ms", INT, 45_000,
+        "Least silence of a member that a consumer group may be given.",
+        MEDIUM, REPORTED, READ_ONLY, low=1),
+    ServerSetting("group.consumer.regex.refresh.interval.ms", INT, 600_000,
+        "How often subscriptions by pattern are evaluated again.",
+        MEDIUM, REPORTED, READ_ONLY, low=10_000),
+    ServerSetting("group.consumer.session.timeout.ms", INT, 45_000,
+        "Default silence of a member of a consumer group.",
+        MEDIUM, REPORTED, READ_ONLY, low=1),
+    ServerSetting("group.coordinator.append.linger.ms", INT, -1,
+        "How long the coordinator gathers records before it writes; here it writes once per turn of the loop.",
+        MEDIUM, REPORTED, READ_ONLY, low=-1),
+    ServerSetting("group.coordinator.background.threads", INT, 2,
+        "Threads for the coordinator's background work.",
+        HIGH, REPORTED, READ_ONLY, low=1),
+    ServerSetting("group.coordinator.cached.buffer.max.bytes", INT, 1_048_588,
+        "Largest write buffer that the coordinator keeps for reuse.",
+        MEDIUM, REPORTED, CLUSTER_WIDE, low=524_288),
+    ServerSetting("group.coordinator.rebalance.protocols", LIST, ("classic", "consumer", "streams"),
+        "Group protocols that may be used; served now: classic.",
+        MEDIUM, REPORTED, READ_ONLY, non_empty=True, choices=("consumer", "classic", "share", "streams")),
+    ServerSetting("group.coordinator.threads", INT, 4,
+        "Threads of the coordinator; here it runs on the event loop.",
+        HIGH, REPORTED, READ_ONLY, low=1),
+    ServerSetting("group.initial.rebalance.delay.ms", INT, 3000,
+        "How long an empty group waits for more members before its first rebalance, at least 20 ms.",
+        MEDIUM, WORKS, READ_ONLY),
+    ServerSetting("group.max.session.timeout.ms", INT, 1_800_000,
+        "Longest session timeout that a classic member may ask for.",
+        MEDIUM, WORKS, READ_ONLY),
+    ServerSetting("group.max.size", INT, 2_147_483_647,
+        "Most members of a classic group.",
+        MEDIUM, WORKS, READ_ONLY, low=1),
+    ServerSetting("group.min.session.timeout.ms", INT, 6000,
+        "Shortest session timeout that a classic member may ask for.",
+        MEDIUM, WORKS, READ_ONLY),
+    ServerSetting("group.share.assignment.interval.ms", INT, 1000,
+        "Default pause between two assignments of a share group.",
+        MEDIUM, REPORTED, CLUSTER_WIDE, low=0),
+    ServerSetting("group.share.assignors", LIST, ("simple",),
+        "Assignors of share groups.",
+        MEDIUM, REPORTED, READ_ONLY, non_empty=True),
+    ServerSetting("group.share.delivery.count.limit", INT, 5,
+        "Default number of deliveries of a record of a share group.",
+        MEDIUM, REPORTED, READ_ONLY, low=2, high=10),
+    ServerSetting("group.share.heartbeat.interval.ms", INT, 5000,
+        "Default pause between a member's heartbeats of a share group.",
+        MEDIUM, REPORTED, READ_ONLY, low=1),
+    ServerSetting("group.share.max.assignment.interval.ms", INT, 15_000,
+        "Greatest pause between two assignments that a share group may be given.",
+        MEDIUM, REPORTED, READ_ONLY, low=0),
+    ServerSetting("group.share.max.delivery.count.limit", INT, 10,
+        "Greatest number of deliveries of a record that a share group may be given.",
+        MEDIUM, REPORTED, READ_ONLY, low=5, high=25),
+    ServerSetting("group.share.max.heartbeat.interval.ms", INT, 15_000,
+        "Greatest pause between a member's heartbeats that a share group may be given.",
+        MEDIUM, REPORTED, READ_ONLY, low=1),
+    ServerSetting("group.share.max.partition.max.record.locks", INT, 4000,
+        "Greatest number of a partition's records in delivery that a share group may be given.",
+        MEDIUM, REPORTED, READ_ONLY, low=2000, high=10_000),
+    ServerSetting("group.share.max.record.lock.duration.ms", INT, 60_000,
+        "Greatest time a record is reserved for its consumer that a share group may be given.",
+        MEDIUM, REPORTED, READ_ONLY, low=30_000, high=3_600_000),
+    ServerSetting("group.share.max.session.timeout.ms", INT, 60_000,
+        "Greatest silence of a member that a share group may be given.",
+        MEDIUM, REPORTED, READ_ONLY, low=1),
+    ServerSetting("group.share.max.share.sessions", INT, 2000,
+        "Most share sessions at a time.",
+        MEDIUM, REPORTED, READ_ONLY, low=1),
+    ServerSetting("group.share.max.size", INT, 200,
+        "Most members of a share group.",
+        MEDIUM, REPORTED, READ_ONLY, low=1, high=1000),
+    ServerSetting("group.share.min.assignment.interval.ms", INT, 0,
+        "Least pause between two assignments that a share group may be given.",
+        MEDIUM, REPORTED, READ_ONLY, low=0),
+    ServerSetting("group.share.min.delivery.count.limit", INT, 2,
+        "Least number of deliveries of a record that a share group may be given.",
+        MEDIUM, REPORTED, READ_ONLY, low=2, high=5),
+    ServerSetting("group.share.min.heartbeat.interval.ms", INT, 5000,
+        "Least pause between a member's heartbeats that a share group may be given.",
+        MEDIUM, REPORTED, READ_ONLY, low=1),
+    ServerSetting("group.share.min.partition.max.record.locks", INT, 100,
+        "Least number of a partition's records in delivery that a share group may be given.",
+        MEDIUM, REPORTED, READ_ONLY, low=100, high=2000),
+    ServerSetting("group.share.min.record.lock.duration.ms", INT, 15_000,
+        "Least time a record is reserved for its consumer that a share group may be given.",
+        MEDIUM, REPORTED, READ_ONLY, low=1000, high=30_000),
+    ServerSetting("group.share.min.session.timeout.ms", INT, 45_000,
+        "Least silence of a member that a share group may be given.",
+        MEDIUM, REPORTED, READ_ONLY, low=1),
+    ServerSetting("group.share.partition.max.record.locks", INT, 2000,
+        "Default number of a partition's records in delivery of a share group.",
+        MEDIUM, REPORTED, READ_ONLY, low=100, high=10_000),
+    ServerSetting("group.share.record.lock.duration.ms", INT, 30_000,
+        "Default time a record is reserved for its consumer of a share group.",
+        MEDIUM, REPORTED, READ_ONLY, low=1000, high=3_600_000),
+    ServerSetting("group.share.session.timeout.ms", INT, 45_000,
+        "Default silence of a member of a share group.",
+        MEDIUM, REPORTED, READ_ONLY, low=1),
+    ServerSetting("group.streams.assignment.interval.ms", INT, 1000,
+        "Default pause between two assignments of a streams group.",
+        MEDIUM, REPORTED, CLUSTER_WIDE, low=0),
+    ServerSetting("group.streams.heartbeat.interval.ms", INT, 5000,
+        "Default pause between a member's heartbeats of a streams group.",
+        MEDIUM, REPORTED, READ_ONLY, low=1),
+    ServerSetting("group.streams.initial.rebalance.delay.ms", INT, 3000,
+        "Default wait of a new group for more members of a streams group.",
+        MEDIUM, REPORTED, READ_ONLY, low=0),
+    ServerSetting("group.streams.max.assignment.interval.ms", INT, 15_000,
+        "Greatest pause between two assignments that a streams group may be given.",
+        MEDIUM, REPORTED, READ_ONLY, low=0),
+    ServerSetting("group.streams.max.heartbeat.interval.ms", INT, 15_000,
+        "Greatest pause between a member's heartbeats that a streams group may be given.",
+        MEDIUM, REPORTED, READ_ONLY, low=1),
+    ServerSetting("group.streams.max.session.timeout.ms", INT, 60_000,
+        "Greatest silence of a member that a streams group may be given.",
+        MEDIUM, REPORTED, READ_ONLY, low=1),
+    ServerSetting("group.streams.max.size", INT, 2_147_483_647,
+        "Most members of a streams group.",
+        MEDIUM, REPORTED, READ_ONLY, low=1),
+    ServerSetting("group.streams.max.standby.replicas", INT, 2,
+        "Greatest number of standby replicas per task that a streams group may be given.",
+        MEDIUM, REPORTED, READ_ONLY, low=0),
+    ServerSetting("group.streams.min.assignment.interval.ms", INT, 0,
+        "Least pause between two assignments that a streams group may be given.",
+        MEDIUM, REPORTED, READ_ONLY, low=0),
+    ServerSetting("group.streams.min.heartbeat.interval.ms", INT, 5000,
+        "Least pause between a member's heartbeats that a streams group may be given.",
+        MEDIUM, REPORTED, READ_ONLY, low=1),
+    ServerSetting("group.streams.min.session.timeout.ms", INT, 45_000,
+        "Least silence of a member that a streams group may be given.",
+        MEDIUM, REPORTED, READ_ONLY, low=1),
+    ServerSetting("group.streams.num.standby.replicas", INT, 0,
+        "Default number of standby replicas per task of a streams group.",
+        MEDIUM, REPORTED, READ_ONLY, low=0),
+    ServerSetting("group.streams.session.timeout.ms", INT, 45_000,
+        "Default silence of a member of a streams group.",
+        MEDIUM, REPORTED, READ_ONLY, low=1),
+    ServerSetting("initial.broker.registration.timeout.ms", INT, 60_000,
+        "How long a starting broker tries to register.",
+        MEDIUM, REPORTED, READ_ONLY),
+    ServerSetting("inter.broker.listener.name", STRING, None,
+        "Listener that brokers use among themselves.",
+        MEDIUM, WORKS, READ_ONLY),
+    ServerSetting("kafka.metrics.polling.interval.secs", INT, 10,
+        "How often Java metrics reporters are polled.",
+        LOW, REPORTED, READ_ONLY, low=1),
+    ServerSetting("kafka.metrics.reporters", LIST, (),
+        "Java classes of the older metrics reporters.",
+        LOW, REFUSED, READ_ONLY),
+    ServerSetting("leader.imbalance.check.interval.seconds", LONG, 300,
+        "How often leadership away from preferred replicas is looked for.",
+        HIGH, REPORTED, READ_ONLY, low=1),
+    ServerSetting("leader.replication.throttled.rate", LONG, 9_223_372_036_854_775_807,
+        "Bytes a second that throttled leaders send to followers.",
+        MEDIUM, REPORTED, CLUSTER_WIDE, low=0),
+    ServerSetting("listener.security.protocol.map", STRING,
+        "SASL_SSL:SASL_SSL,PLAINTEXT:PLAINTEXT,SSL:SSL,SASL_PLAINTEXT:SASL_PLAINTEXT",
+        "Security protocol of each listener name; only PLAINTEXT is served. Changing it takes a restart.",
+        LOW, WORKS, PER_BROKER),
+    ServerSetting("listeners", LIST, ("PLAINTEXT://:9092",),
+        "Addresses to listen on, as `NAME://host:port,...`; no host means every interface, port 0 a free one. One "
+            "that other machines can reach earns a warning. Changing them takes a restart.",
+        HIGH, WORKS, PER_BROKER, non_empty=True),
+    ServerSetting("log.cleaner.backoff.ms", LONG, 15_000,
+        "Pause of the cleaner when nothing is to be compacted.",
+        MEDIUM, WORKS, CLUSTER_WIDE, low=0),
+    ServerSetting("log.cleaner.dedupe.buffer.size", LONG, 134_217_728,
+        "Memory for the cleaner's map of keys, in bytes.",
+        MEDIUM, WORKS, CLUSTER_WIDE),
+    ServerSetting("log.cleaner.delete.retention.ms", LONG, 86_400_000,
+        "How long tombstones and transaction markers stay after compaction.",
+        MEDIUM, WORKS, CLUSTER_WIDE, low=0),
+    ServerSetting("log.cleaner.enable", BOOLEAN, True,
+        "Whether logs are compacted at all.",
+        MEDIUM, WORKS, READ_ONLY),
+    ServerSetting("log.cleaner.io.buffer.load.factor", DOUBLE, 0.9,
+        "How full the cleaner's map may become.",
+        MEDIUM, WORKS, CLUSTER_WIDE),
+    ServerSetting("log.cleaner.io.buffer.size", INT, 524_288,
+        "Memory for the cleaner's reads and writes.",
+        MEDIUM, REPORTED, CLUSTER_WIDE, low=0),
+    ServerSetting("log.cleaner.io.max.bytes.per.second", DOUBLE, 1.7976931348623157e+308,
+        "Most bytes a second that the cleaner reads and writes.",
+        MEDIUM, REPORTED, CLUSTER_WIDE),
+    ServerSetting("log.cleaner.max.compaction.lag.ms", LONG, 9_223_372_036_854_775_807,
+        "After how long a record must have been compacted.",
+        MEDIUM, WORKS, CLUSTER_WIDE, low=1),
+    ServerSetting("log.cleaner.min.cleanable.ratio", DOUBLE, 0.5,
+        "Share of a log that must be uncompacted before it is compacted.",
+        MEDIUM, WORKS, CLUSTER_WIDE, low=0, high=1),
+    ServerSetting("log.cleaner.min.compaction.lag.ms", LONG, 0,
+        "How long a record stays uncompacted at least.",
+        MEDIUM, WORKS, CLUSTER_WIDE, low=0),
+    ServerSetting("log.cleaner.threads", INT, 1,
+        "Threads of the cleaner; here it is one.",
+        MEDIUM, REPORTED, CLUSTER_WIDE, low=0),
+    ServerSetting("log.cleanup.policy", LIST, ("delete",),
+        "What happens to old records: delete, compact, both; empty keeps them for ever.",
+        MEDIUM, WORKS, CLUSTER_WIDE, choices=("compact", "delete")),
+    ServerSetting("log.dir", LIST, ("/tmp/kafka-logs",),  # noqa: S108 - Kafka's default
+        "Log directory, used where `log.dirs` is not given.",
+        HIGH, WORKS, READ_ONLY, non_empty=True),
+    ServerSetting("log.dir.failure.timeout.ms", LONG, 30_000,
+        "How long a broker waits for the controller to hear of a failed directory.",
+        LOW, REPORTED, READ_ONLY, low=1),
+    ServerSetting("log.dirs", LIST, None,
+        "Log directories, separated by commas.",
+        HIGH, WORKS, READ_ONLY, non_empty=True),
+    ServerSetting("log.flush.interval.messages", LONG, 9_223_372_036_854_775_807,
+        "Records in a partition after which it is forced to disk.",
+        HIGH, WORKS, CLUSTER_WIDE, low=1),
+    ServerSetting("log.flush.interval.ms", LONG, None,
+        "Time after which a partition is forced to disk.",
+        HIGH, WORKS, CLUSTER_WIDE, low=0),
+    ServerSetting("log.flush.offset.checkpoint.interval.ms", INT, 60_000,
+        "How often recovery points are written down.",
+        HIGH, WORKS, READ_ONLY, low=0),
+    ServerSetting("log.flush.scheduler.interval.ms", LONG, 9_223_372_036_854_775_807,
+        "How often partitions due for a flush are looked for; stands in for `log.flush.interval.ms`.",
+        HIGH, WORKS, READ_ONLY, low=0),
+    ServerSetting("log.flush.start.offset.checkpoint.interval.ms", INT, 60_000,
+        "How often log start offsets are written down.",
+        HIGH, WORKS, READ_ONLY, low=0),
+    ServerSetting("log.index.interval.bytes", INT, 4096,
+        "Bytes of records between two index entries.",
+        MEDIUM, WORKS, CLUSTER_WIDE, low=0),
+    ServerSetting("log.index.size.max.bytes", INT, 10_485_760,
+        "Largest size of an index file.",
+        MEDIUM, WORKS, CLUSTER_WIDE, low=4),
+    ServerSetting("log.initial.task.delay.ms", LONG, 30_000,
+        "Pause after start before housekeeping of logs begins.",
+        LOW, WORKS, READ_ONLY, low=0),
+    ServerSetting("log.local.retention.bytes", LONG, -2,
+        "Bytes kept on local disk beside tiered storage.",
+        MEDIUM, REPORTED, CLUSTER_WIDE, low=-2),
+    ServerSetting("log.local.retention.ms", LONG, -2,
+        "Time kept on local disk beside tiered storage.",
+        MEDIUM, REPORTED, CLUSTER_WIDE, low=-2),
+    ServerSetting("log.message.timestamp.after.max.ms", LONG, 3_600_000,
+        "How far ahead of the broker's clock a record's timestamp may be.",
+        MEDIUM, WORKS, CLUSTER_WIDE, low=0),
+    ServerSetting("log.message.timestamp.before.max.ms", LONG, 9_223_372_036_854_775_807,
+        "How far behind the broker's clock a record's timestamp may be.",
+        MEDIUM, WORKS, CLUSTER_WIDE, low=0),
+    ServerSetting("log.message.timestamp.type", STRING, "CreateTime",
+        "Whether a record keeps its producer's time or takes the time of its append.",
+        MEDIUM, WORKS, CLUSTER_WIDE, choices=("CreateTime", "LogAppendTime")),
+    ServerSetting("log.preallocate", BOOLEAN, False,
+        "Whether segment files are allocated at full size.",
+        MEDIUM, REPORTED, CLUSTER_WIDE),
+    ServerSetting("log.retention.bytes", LONG, -1,
+        "Bytes per partition beyond which old segments go; -1 keeps all.",
+        HIGH, WORKS, CLUSTER_WIDE),
+    ServerSetting("log.retention.check.interval.ms", LONG, 300_000,
+        "How often old segments are looked for.",
+        MEDIUM, WORKS, READ_ONLY, low=1),
+    ServerSetting("log.retention.hours", INT, 168,
+        "Hours that records are kept; `log.retention.minutes` and `.ms` come first.",
+        HIGH, WORKS, READ_ONLY),
+    ServerSetting("log.retention.minutes", INT, None,
+        "Minutes that records are kept; `log.retention.ms` comes first.",
+        HIGH, WORKS, READ_ONLY),
+    ServerSetting("log.retention.ms", LONG, None,
+        "Milliseconds that records are kept; -1 keeps all.",
+        HIGH, WORKS, CLUSTER_WIDE),
+    ServerSetting("log.roll.hours", INT, 168,
+        "Hours after which a new segment begins; `log.roll.ms` comes first.",
+        HIGH, WORKS, READ_ONLY, low=1),
+    ServerSetting("log.roll.jitter.hours", INT, 0,
+        "Random hours taken off that time; `log.roll.jitter.ms` comes first.",
+        HIGH, WORKS, READ_ONLY, low=0),
+    ServerSetting("log.roll.jitter.ms", LONG, None,
+        "Random milliseconds taken off that time.",
+        HIGH, WORKS, CLUSTER_WIDE),
+    ServerSetting("log.roll.ms", LONG, None,
+        "Milliseconds after which a new segment begins.",
+        HIGH, WORKS, CLUSTER_WIDE),
+    ServerSetting("log.segment.bytes", INT, 1_073_741_824,
+        "Largest size of a segment file.",
+        HIGH, WORKS, CLUSTER_WIDE, low=1_048_576),
+    ServerSetting("log.segment.delete.delay.ms", LONG, 60_000,
+        "How long a deleted file stays on disk under another name.",
+        HIGH, WORKS, CLUSTER_WIDE, low=0),
+    ServerSetting("max.connection.creation.rate", INT, 2_147_483_647,
+        "New connections a second that are let in.",
+        MEDIUM, WORKS, CLUSTER_WIDE, low=0),
+    ServerSetting("max.connections", INT, 2_147_483_647,
+        "Connections at a time. The limit of open files (ulimit -n) allows fewer if it is low: files for the logs "
+            "are reserved.",
+        MEDIUM, WORKS, CLUSTER_WIDE, low=0),
+    ServerSetting("max.connections.per.ip", INT, 2_147_483_647,
+        "Connections at a time from one address.",
+        MEDIUM, WORKS, CLUSTER_WIDE, low=0),
+    ServerSetting("max.connections.per.ip.overrides", STRING, "",
+        "The same for single addresses, as `host:count,...`.",
+        MEDIUM, WORKS, CLUSTER_WIDE),
+    ServerSetting("max.incremental.fetch.session.cache.slots", INT, 1000,
+        "Fetch sessions kept at a time.",
+        MEDIUM, WORKS, READ_ONLY, low=0),
+    ServerSetting("max.request.partition.size.limit", INT, 2000,
+        "Most partitions in one answer to DescribeTopicPartitions.",
+        MEDIUM, WORKS, READ_ONLY, low=1),
+    ServerSetting("message.max.bytes", INT, 1_048_588,
+        "Largest batch of records, after compression.",
+        HIGH, WORKS, CLUSTER_WIDE, low=0),
+    ServerSetting("metadata.log.dir", STRING, None,
+        "Directory of the metadata log; the first of `log.dirs` where not given.",
+        HIGH, WORKS, READ_ONLY),
+    ServerSetting("metadata.log.max.record.bytes.between.snapshots", LONG, 20_971_520,
+        "Bytes of metadata after which a snapshot is taken.",
+        HIGH, WORKS, READ_ONLY, low=1),
+    ServerSetting("metadata.log.max.snapshot.interval.ms", LONG, 3_600_000,
+        "Time after which a snapshot of the metadata is taken.",
+        HIGH, WORKS, READ_ONLY, low=0),
+    ServerSetting("metadata.log.segment.bytes", INT, 1_073_741_824,
+        "Largest size of a segment of the metadata log.",
+        HIGH, WORKS, READ_ONLY, low=8_388_608),
+    ServerSetting("metadata.log.segment.ms", LONG, 604_800_000,
+        "Time after which a new segment of the metadata log begins.",
+        HIGH, WORKS, READ_ONLY),
+    ServerSetting("metadata.max.idle.interval.ms", INT, 500,
+        "How often an idle controller writes an empty record; one node needs none.",
+        LOW, REPORTED, READ_ONLY, low=0),
+    ServerSetting("metadata.max.retention.bytes", LONG, 104_857_600,
+        "Bytes of metadata log and snapshots beyond which the oldest go.",
+        HIGH, WORKS, READ_ONLY),
+    ServerSetting("metadata.max.retention.ms", LONG, 604_800_000,
+        "Age beyond which metadata log and snapshots go.",
+        HIGH, WORKS, READ_ONLY),
+    ServerSetting("metric.reporters", LIST, ("org.apache.kafka.common.metrics.JmxReporter",),
+        "Java classes that report metrics.",
+        LOW, REPORTED, CLUSTER_WIDE),
+    ServerSetting("metrics.num.samples", INT, 2,
+        "Samples kept per metric.",
+        LOW, REPORTED, READ_ONLY, low=1),
+    ServerSetting("metrics.recording.level", STRING, "INFO",
+        "How detailed metrics are.",
+        LOW, REPORTED, READ_ONLY),
+    ServerSetting("metrics.sample.window.ms", LONG, 30_000,
+        "Length of a sample.",
+        LOW, REPORTED, READ_ONLY, low=1),
+    ServerSetting("min.insync.replicas", INT, 1,
+        "Replicas that must be in sync for a write with acks=all.",
+        HIGH, WORKS, CLUSTER_WIDE, low=1),
+    ServerSetting("node.id", INT, None,
+        "Number of this node, unique in the cluster.",
+        HIGH, WORKS, READ_ONLY, low=0),
+    ServerSetting("num.io.threads", INT, 8,
+        "Threads that serve requests in Kafka; here one event loop does.",
+        HIGH, REPORTED, CLUSTER_WIDE, low=1),
+    ServerSetting("num.network.threads", INT, 3,
+        "Threads that serve sockets in Kafka; here one event loop does.",
+        HIGH, REPORTED, CLUSTER_WIDE, low=1),
+    ServerSetting("num.partitions", INT, 1,
+        "Partitions of a topic created without a number.",
+        MEDIUM, WORKS, READ_ONLY, low=1),
+    ServerSetting("num.recovery.threads.per.data.dir", INT, 2,
+        "Threads per directory for recovery at start and flushing at the end.",
+        HIGH, REPORTED, CLUSTER_WIDE, low=1),
+    ServerSetting("num.replica.alter.log.dirs.threads", INT, None,
+        "Threads that move replicas between directories.",
+        HIGH, REPORTED, READ_ONLY),
+    ServerSetting("num.replica.fetchers", INT, 1,
+        "Fetchers per source broker.",
+        HIGH, REPORTED, CLUSTER_WIDE, low=1),
+    ServerSetting("offset.metadata.max.bytes", INT, 4096,
+        "Longest text that may be committed beside an offset.",
+        HIGH, WORKS, READ_ONLY),
+    ServerSetting("offsets.commit.timeout.ms", INT, 5000,
+        "How long a commit of offsets may wait for its replicas.",
+        HIGH, WORKS, READ_ONLY, low=1),
+    ServerSetting("offsets.load.buffer.size", INT, 5_242_880,
+        "Bytes read at a time when a group's log is loaded.",
+        HIGH, REPORTED, READ_ONLY, low=1),
+    ServerSetting("offsets.retention.check.interval.ms", LONG, 600_000,
+        "How often expired offsets are looked for.",
+        HIGH, WORKS, READ_ONLY, low=1),
+    ServerSetting("offsets.retention.minutes", INT, 10_080,
+        "How long offsets outlive the last member of their group.",
+        HIGH, WORKS, READ_ONLY, low=1),
+    ServerSetting("offsets.topic.compression.codec", INT, 0,
+        "Codec of the offsets topic by number: 0 none, 1 gzip, 2 snappy, 3 lz4, 4 zstd.",
+        HIGH, WORKS, READ_ONLY, form="codec"),
+    ServerSetting("offsets.topic.num.partitions", INT, 50,
+        "Partitions of the offsets topic; fixed once the topic exists.",
+        HIGH, WORKS, READ_ONLY, low=1),
+    ServerSetting("offsets.topic.replication.factor", SHORT, 3,
+        "Replicas of the offsets topic.",
+        HIGH, WORKS, READ_ONLY, low=1),
+    ServerSetting("offsets.topic.segment.bytes", INT, 104_857_600,
+        "Segment size of the offsets topic, kept small for quick loading.",
+        HIGH, WORKS, READ_ONLY, low=1),
+    ServerSetting("process.roles", LIST, None,
+        "Roles of this node; served now: broker and controller in one.",
+        HIGH, WORKS, READ_ONLY, non_empty=True, choices=("broker", "controller")),
+    ServerSetting("producer.id.expiration.check.interval.ms", INT, 600_000,
+        "How often forgotten producers are looked for.",
+        LOW, WORKS, READ_ONLY, low=1),
+    ServerSetting("producer.id.expiration.ms", INT, 86_400_000,
+        "How long an idle producer's sequence numbers are remembered.",
+        LOW, WORKS, CLUSTER_WIDE, low=1),
+    ServerSetting("producer.purgatory.purge.interval.requests", INT, 1000,
+        "Housekeeping of waiting requests in Kafka; here they leave at once.",
+        MEDIUM, REPORTED, READ_ONLY),
+    ServerSetting("queued.max.request.bytes", LONG, -1,
+        "Bytes of requests held at a time, over all connections; beyond it reading pauses. -1 means 512 MiB.",
+        MEDIUM, WORKS, READ_ONLY),
+    ServerSetting("queued.max.requests", INT, 500,
+        "Requests waiting for a thread in Kafka; here a connection has one in progress.",
+        HIGH, REPORTED, READ_ONLY, low=1),
+    ServerSetting("quota.window.num", INT, 11,
+        "Samples kept for client quotas.",
+        LOW, REPORTED, READ_ONLY, low=1),
+    ServerSetting("quota.window.size.seconds", INT, 1,
+        "Length of such a sample.",
+        LOW, REPORTED, READ_ONLY, low=1),
+    ServerSetting("remote.fetch.max.wait.ms", INT, 500,
+        "Tiered storage, which is not there: fetch max wait ms.",
+        MEDIUM, REPORTED, CLUSTER_WIDE, low=1),
+    ServerSetting("remote.list.offsets.request.timeout.ms", LONG, 30_000,
+        "Tiered storage, which is not there: list offsets request timeout ms.",
+        MEDIUM, REPORTED, CLUSTER_WIDE, low=1),
+    ServerSetting("remote.log.index.file.cache.total.size.bytes", LONG, 1_073_741_824,
+        "Tiered storage, which is not there: index file cache total size bytes.",
+        LOW, REPORTED, CLUSTER_WIDE, low=1),
+    ServerSetting("remote.log.manager.copier.thread.pool.size", INT, 10,
+        "Tiered storage, which is not there: manager copier thread pool size.",
+        MEDIUM, REPORTED, CLUSTER_WIDE, low=1),
+    ServerSetting("remote.log.manager.copy.max.bytes.per.second", LONG, 9_223_372_036_854_775_807,
+        "Tiered storage, which is not there: manager copy max bytes per second.",
+        MEDIUM, REPORTED, CLUSTER_WIDE, low=1),
+    ServerSetting("remote.log.manager.copy.quota.window.num", INT, 11,
+        "Tiered storage, which is not there: manager copy quota window num.",
+        MEDIUM, REPORTED, READ_ONLY, low=1),
+    ServerSetting("remote.log.manager.copy.quota.window.size.seconds", INT, 1,
+        "Tiered storage, which is not there: manager copy quota window size seconds.",
+        MEDIUM, REPORTED, READ_ONLY, low=1),
+    ServerSetting("remote.log.manager.expiration.thread.pool.size", INT, 10,
+        "Tiered storage, which is not there: manager expiration thread pool size.",
+        MEDIUM, REPORTED, CLUSTER_WIDE, low=1),
+    ServerSetting("remote.log.manager.fetch.max.bytes.per.second", LONG, 9_223_372_036_854_775_807,
+        "Tiered storage, which is not there: manager fetch max bytes per second.",
+        MEDIUM, REPORTED, CLUSTER_WIDE, low=1),
+    ServerSetting("remote.log.manager.fetch.quota.window.num", INT, 11,
+        "Tiered storage, which is not there: manager fetch quota window num.",
+        MEDIUM, REPORTED, READ_ONLY, low=1),
+    ServerSetting("remote.log.manager.fetch.quota.window.size.seconds", INT, 1,
+        "Tiered storage, which is not there: manager fetch quota window size seconds.",
+        MEDIUM, REPORTED, READ_ONLY, low=1),
+    ServerSetting("remote.log.manager.follower.thread.pool.size", INT, 2,
+        "Tiered storage, which is not there: manager follower thread pool size.",
+        MEDIUM, REPORTED, CLUSTER_WIDE, low=1),
+    ServerSetting("remote.log.manager.task.interval.ms", LONG, 30_000,
+        "Tiered storage, which is not there: manager task interval ms.",
+        LOW, REPORTED, READ_ONLY, low=1),
+    ServerSetting("remote.log.manager.thread.pool.size", INT, 2,
+        "Tiered storage, which is not there: manager thread pool size.",
+        MEDIUM, REPORTED, READ_ONLY, low=1),
+    ServerSetting("remote.log.metadata.custom.metadata.max.bytes", INT, 128,
+        "Tiered storage, which is not there: metadata custom metadata max bytes.",
+        LOW, REPORTED, READ_ONLY, low=0),
+    ServerSetting("remote.log.metadata.manager.class.name", STRING,
+        "org.apache.kafka.server.log.remote.metadata.storage.TopicBasedRemoteLogMetadataManager",
+        "Tiered storage, which is not there: metadata manager class name.",
+        MEDIUM, REPORTED, READ_ONLY, non_empty=True),
+    ServerSetting("remote.log.metadata.manager.class.path", STRING, None,
+        "Tiered storage, which is not there: metadata manager class path.",
+        MEDIUM, REPORTED, READ_ONLY),
+    ServerSetting("remote.log.metadata.manager.impl.prefix", STRING, "rlmm.config.",
+        "Tiered storage, which is not there: metadata manager impl prefix.",
+        MEDIUM, REPORTED, READ_ONLY, non_empty=True),
+    ServerSetting("remote.log.metadata.manager.listener.name", STRING, None,
+        "Tiered storage, which is not there: metadata manager listener name.",
+        MEDIUM, REPORTED, READ_ONLY, non_empty=True),
+    ServerSetting("remote.log.reader.max.pending.tasks", INT, 100,
+        "Tiered storage, which is not there: reader max pending tasks.",
+        MEDIUM, REPORTED, READ_ONLY, low=1),
+    ServerSetting("remote.log.reader.threads", INT, 10,
+        "Tiered storage, which is not there: reader threads.",
+        MEDIUM, REPORTED, CLUSTER_WIDE, low=1),
+    ServerSetting("remote.log.storage.manager.class.name", STRING, None,
+        "Java class that stores segments elsewhere.",
+        MEDIUM, REFUSED, READ_ONLY, non_empty=True),
+    ServerSetting("remote.log.storage.manager.class.path", STRING, None,
+        "Tiered storage, which is not there: storage manager class path.",
+        MEDIUM, REPORTED, READ_ONLY),
+    ServerSetting("remote.log.storage.manager.impl.prefix", STRING, "rsm.config.",
+        "Tiered storage, which is not there: storage manager impl prefix.",
+        MEDIUM, REPORTED, READ_ONLY, non_empty=True),
+    ServerSetting("remote.log.storage.system.enable", BOOLEAN, False,
+        "Whether tiered storage is on.",
+        MEDIUM, REFUSED, READ_ONLY),
+    ServerSetting("replica.alter.log.dirs.io.max.bytes.per.second", LONG, 9_223_372_036_854_775_807,
+        "Bytes a second moved between log directories.",
+        MEDIUM, REPORTED, CLUSTER_WIDE, low=0),
+    ServerSetting("replica.fetch.backoff.ms", INT, 1000,
+        "Pause of a follower after an error.",
+        MEDIUM, REPORTED, READ_ONLY, low=0),
+    ServerSetting("replica.fetch.max.bytes", INT, 1_048_576,
+        "Bytes per partition that a follower asks for.",
+        MEDIUM, REPORTED, READ_ONLY, low=0),
+    ServerSetting("replica.fetch.min.bytes", INT, 1,
+        "Bytes that a follower waits for.",
+        HIGH, REPORTED, READ_ONLY),
+    ServerSetting("replica.fetch.response.max.bytes", INT, 10_485_760,
+        "Bytes per response that a follower asks for.",
+        MEDIUM, REPORTED, READ_ONLY, low=0),
+    ServerSetting("replica.fetch.wait.max.ms", INT, 500,
+        "How long a follower's fetch may wait.",
+        HIGH, REPORTED, READ_ONLY),
+    ServerSetting("replica.high.watermark.checkpoint.interval.ms", LONG, 5000,
+        "How often high watermarks are written down.",
+        HIGH, WORKS, READ_ONLY),
+    ServerSetting("replica.lag.time.max.ms", LONG, 30_000,
+        "How long a follower may lag before it leaves the in-sync replicas.",
+        HIGH, REPORTED, READ_ONLY),
+    ServerSetting("replica.selector.class", STRING, None,
+        "Java class that chooses the replica a consumer reads from.",
+        MEDIUM, REFUSED, READ_ONLY),
+    ServerSetting("replica.socket.receive.buffer.bytes", INT, 65_536,
+        "Socket buffer of followers.",
+        HIGH, REPORTED, READ_ONLY),
+    ServerSetting("replica.socket.timeout.ms", INT, 30_000,
+        "Socket timeout of followers.",
+        HIGH, REPORTED, READ_ONLY),
+    ServerSetting("replication.quota.window.num", INT, 11,
+        "Samples kept for replication quotas.",
+        LOW, REPORTED, READ_ONLY, low=1),
+    ServerSetting("replication.quota.window.size.seconds", INT, 1,
+        "Length of such a sample.",
+        LOW, REPORTED, READ_ONLY, low=1),
+    ServerSetting("request.timeout.ms", INT, 30_000,
+        "How long a request to another node may take; there is no other node yet.",
+        HIGH, REPORTED, READ_ONLY),
+    ServerSetting("server.max.startup.time.ms", LONG, 9_223_372_036_854_775_807,
+        "How long a start may take.",
+        MEDIUM, REPORTED, READ_ONLY, low=0),
+    ServerSetting("share.coordinator.append.linger.ms", INT, -1,
+        "How long the share coordinator gathers records before it writes.",
+        MEDIUM, REPORTED, READ_ONLY, low=-1),
+    ServerSetting("share.coordinator.cached.buffer.max.bytes", INT, 1_048_588,
+        "Largest write buffer that the share coordinator keeps for reuse.",
+        MEDIUM, REPORTED, CLUSTER_WIDE, low=524_288),
+    ServerSetting("share.coordinator.load.buffer.size", INT, 5_242_880,
+        "Bytes read at a time when share state is loaded.",
+        HIGH, REPORTED, READ_ONLY, low=1),
+    ServerSetting("share.coordinator.snapshot.update.records.per.snapshot", INT, 500,
+        "Updates of share state between two snapshots.",
+        MEDIUM, REPORTED, READ_ONLY, low=0, high=500),
+    ServerSetting("share.coordinator.state.topic.compression.codec", INT, 0,
+        "Codec of the share state topic by number.",
+        HIGH, REPORTED, READ_ONLY, form="codec"),
+    ServerSetting("share.coordinator.state.topic.min.isr", SHORT, 2,
+        "`min.insync.replicas` of the share state topic.",
+        HIGH, REPORTED, READ_ONLY, low=1),
+    ServerSetting("share.coordinator.state.topic.num.partitions", INT, 50,
+        "Partitions of the share state topic.",
+        HIGH, REPORTED, READ_ONLY, low=1),
+    ServerSetting("share.coordinator.state.topic.replication.factor", SHORT, 3,
+        "Replicas of the share state topic.",
+        HIGH, REPORTED, READ_ONLY, low=1),
+    ServerSetting("share.coordinator.state.topic.segment.bytes", INT, 104_857_600,
+        "Segment size of the share state topic.",
+        HIGH, REPORTED, READ_ONLY, low=1),
+    ServerSetting("share.coordinator.threads", INT, 1,
+        "Threads of the share coordinator.",
+        MEDIUM, REPORTED, READ_ONLY, low=1),
+    ServerSetting("share.coordinator.write.timeout.ms", INT, 5000,
+        "How long a write of share state may wait for its replicas.",
+        HIGH, REPORTED, READ_ONLY, low=1),
+    ServerSetting("share.fetch.purgatory.purge.interval.requests", INT, 1000,
+        "Housekeeping of waiting requests in Kafka; here they leave at once.",
+        MEDIUM, REPORTED, READ_ONLY),
+    ServerSetting("socket.connection.setup.timeout.max.ms", LONG, 30_000,
+        "Longest wait for a connection to another node.",
+        MEDIUM, REPORTED, READ_ONLY),
+    ServerSetting("socket.connection.setup.timeout.ms", LONG, 10_000,
+        "First wait for a connection to another node.",
+        MEDIUM, REPORTED, READ_ONLY),
+    ServerSetting("socket.listen.backlog.size", INT, 50,
+        "Connections that may wait to be accepted; 1,024 where not given.",
+        MEDIUM, WORKS, READ_ONLY, low=1),
+    ServerSetting("socket.receive.buffer.bytes", INT, 102_400,
+        "Receive buffer of sockets in the kernel; left to the system where not given.",
+        HIGH, WORKS, READ_ONLY),
+    ServerSetting("socket.request.max.bytes", INT, 104_857_600,
+        "Largest request; a larger one ends the connection.",
+        HIGH, WORKS, READ_ONLY, low=1),
+    ServerSetting("socket.send.buffer.bytes", INT, 102_400,
+        "Send buffer of sockets in the kernel; left to the system where not given.",
+        HIGH, WORKS, READ_ONLY),
+    ServerSetting("telemetry.max.bytes", INT, 1_048_576,
+        "Largest push of client metrics.",
+        LOW, REPORTED, READ_ONLY, low=1),
+    ServerSetting("transaction.abort.timed.out.transaction.cleanup.interval.ms", INT, 10_000,
+        "How often overdue transactions are looked for.",
+        LOW, REPORTED, READ_ONLY, low=1),
+    ServerSetting("transaction.max.timeout.ms", INT, 900_000,
+        "Longest timeout that a transaction may ask for.",
+        HIGH, REPORTED, READ_ONLY, low=1),
+    ServerSetting("transaction.partition.verification.enable", BOOLEAN, True,
+        "Whether a write is checked to belong to an open transaction.",
+        LOW, REPORTED, CLUSTER_WIDE),
+    ServerSetting("transaction.remove.expired.transaction.cleanup.interval.ms", INT, 3_600_000,
+        "How often expired transactional ids are looked for.",
+        LOW, REPORTED, READ_ONLY, low=1),
+    ServerSetting("transaction.state.log.load.buffer.size", INT, 5_242_880,
+        "Bytes read at a time when the transaction log is loaded.",
+        HIGH, REPORTED, READ_ONLY, low=1),
+    ServerSetting("transaction.state.log.min.isr", INT, 2,
+        "`min.insync.replicas` of the transaction topic.",
+        HIGH, REPORTED, READ_ONLY, low=1),
+    ServerSetting("transaction.state.log.num.partitions", INT, 50,
+        "Partitions of the transaction topic.",
+        HIGH, REPORTED, READ_ONLY, low=1),
+    ServerSetting("transaction.state.log.replication.factor", SHORT, 3,
+        "Replicas of the transaction topic.",
+        HIGH, REPORTED, READ_ONLY, low=1),
+    ServerSetting("transaction.state.log.segment.bytes", INT, 104_857_600,
+        "Segment size of the transaction topic.",
+        HIGH, REPORTED, READ_ONLY, low=1),
+    ServerSetting("transaction.two.phase.commit.enable", BOOLEAN, False,
+        "Whether transactions may be part of a two-phase commit elsewhere.",
+        LOW, REFUSED, READ_ONLY),
+    ServerSetting("transactional.id.expiration.ms", INT, 604_800_000,
+        "How long an idle transactional id is remembered.",
+        HIGH, REPORTED, READ_ONLY, low=1),
+    ServerSetting("unclean.leader.election.enable", BOOLEAN, False,
+        "Whether a replica out of sync may lead when nobody else can, losing records.",
+        HIGH, REPORTED, CLUSTER_WIDE),
+    ServerSetting("unclean.leader.election.interval.ms", LONG, 300_000,
+        "How often partitions without a leader are looked at again.",
+        MEDIUM, REPORTED, READ_ONLY, low=1),
+)  # fmt: skip

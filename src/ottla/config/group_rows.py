@@ -1,38 +1,57 @@
-"""Settings of a group, one row each, in the form of `broker_rows.py` without the update mode: all are dynamic."""
+"""Settings of a group, one row each, as in `broker_rows.py`. All can be changed while the broker runs."""
 
-ROWS = """\
-consumer.assignment.interval.ms int 1000 0.. medium reported
-    Pause between two assignments of a consumer group.
-consumer.heartbeat.interval.ms int 5000 1.. medium reported
-    Pause between heartbeats of a consumer group's members.
-consumer.session.timeout.ms int 45000 1.. medium reported
-    How long such a member may be silent.
-share.assignment.interval.ms int 1000 0.. medium reported
-    Pause between two assignments of a share group.
-share.auto.offset.reset string latest offset-reset medium reported
-    Where a share group starts: latest, earliest or by_duration:PnDTnHnMnS.
-share.delivery.count.limit int 5 2.. medium reported
-    How often a record is delivered at most.
-share.heartbeat.interval.ms int 5000 1.. medium reported
-    Pause between heartbeats of a share group's members.
-share.isolation.level string read_uncommitted read_committed|read_uncommitted medium reported
-    Whether a share group sees records of open transactions.
-share.partition.max.record.locks int 2000 100.. medium reported
-    Most records of a partition in delivery at a time.
-share.record.lock.duration.ms int 30000 1000.. medium reported
-    How long a delivered record is reserved for its consumer.
-share.renew.acknowledge.enable boolean true - medium reported
-    Whether a consumer may prolong that time.
-share.session.timeout.ms int 45000 1.. medium reported
-    How long a share group's member may be silent.
-streams.assignment.interval.ms int 1000 0.. medium reported
-    Pause between two assignments of a streams group.
-streams.heartbeat.interval.ms int 5000 1.. medium reported
-    Pause between heartbeats of a streams group's members.
-streams.initial.rebalance.delay.ms int 3000 0.. medium reported
-    How long a new streams group waits for more members.
-streams.num.standby.replicas int 0 0.. medium reported
-    Standby replicas per task.
-streams.session.timeout.ms int 45000 1.. medium reported
-    How long a streams group's member may be silent.
-"""
+from ottla.config.server_setting import BOOLEAN, INT, MEDIUM, REPORTED, STRING, ServerSetting
+
+ROWS = (
+    ServerSetting("consumer.assignment.interval.ms", INT, 1000,
+        "Pause between two assignments of a consumer group.",
+        MEDIUM, REPORTED, low=0),
+    ServerSetting("consumer.heartbeat.interval.ms", INT, 5000,
+        "Pause between heartbeats of a consumer group's members.",
+        MEDIUM, REPORTED, low=1),
+    ServerSetting("consumer.session.timeout.ms", INT, 45_000,
+        "How long such a member may be silent.",
+        MEDIUM, REPORTED, low=1),
+    ServerSetting("share.assignment.interval.ms", INT, 1000,
+        "Pause between two assignments of a share group.",
+        MEDIUM, REPORTED, low=0),
+    ServerSetting("share.auto.offset.reset", STRING, "latest",
+        "Where a share group starts: latest, earliest or by_duration:PnDTnHnMnS.",
+        MEDIUM, REPORTED, form="offset-reset"),
+    ServerSetting("share.delivery.count.limit", INT, 5,
+        "How often a record is delivered at most.",
+        MEDIUM, REPORTED, low=2),
+    ServerSetting("share.heartbeat.interval.ms", INT, 5000,
+        "Pause between heartbeats of a share group's members.",
+        MEDIUM, REPORTED, low=1),
+    ServerSetting("share.isolation.level", STRING, "read_uncommitted",
+        "Whether a share group sees records of open transactions.",
+        MEDIUM, REPORTED, choices=("read_committed", "read_uncommitted")),
+    ServerSetting("share.partition.max.record.locks", INT, 2000,
+        "Most records of a partition in delivery at a time.",
+        MEDIUM, REPORTED, low=100),
+    ServerSetting("share.record.lock.duration.ms", INT, 30_000,
+        "How long a delivered record is reserved for its consumer.",
+        MEDIUM, REPORTED, low=1000),
+    ServerSetting("share.renew.acknowledge.enable", BOOLEAN, True,
+        "Whether a consumer may prolong that time.",
+        MEDIUM, REPORTED),
+    ServerSetting("share.session.timeout.ms", INT, 45_000,
+        "How long a share group's member may be silent.",
+        MEDIUM, REPORTED, low=1),
+    ServerSetting("streams.assignment.interval.ms", INT, 1000,
+        "Pause between two assignments of a streams group.",
+        MEDIUM, REPORTED, low=0),
+    ServerSetting("streams.heartbeat.interval.ms", INT, 5000,
+        "Pause between heartbeats of a streams group's members.",
+        MEDIUM, REPORTED, low=1),
+    ServerSetting("streams.initial.rebalance.delay.ms", INT, 3000,
+        "How long a new streams group waits for more members.",
+        MEDIUM, REPORTED, low=0),
+    ServerSetting("streams.num.standby.replicas", INT, 0,
+        "Standby replicas per task.",
+        MEDIUM, REPORTED, low=0),
+    ServerSetting("streams.session.timeout.ms", INT, 45_000,
+        "How long a streams group's member may be silent.",
+        MEDIUM, REPORTED, low=1),
+)  # fmt: skip

@@ -13,16 +13,8 @@ from typing import NamedTuple
 from ottla.common.errors import ErrorCode, KafkaError
 from ottla.config.broker import DEFAULT_VALUES, BrokerConfig, no_effect
 from ottla.config.checks import change_violation, conflict_of_lags, violation
-from ottla.config.settings import (
-    BROKER_SETTINGS,
-    GROUP_SETTINGS,
-    PER_BROKER,
-    READ_ONLY,
-    TOPIC_SETTINGS,
-    Setting,
-    format_value,
-    parse_value,
-)
+from ottla.config.server_setting import PER_BROKER, READ_ONLY, ServerSetting
+from ottla.config.settings import BROKER_SETTINGS, GROUP_SETTINGS, TOPIC_SETTINGS, parse_value
 from ottla.config.synonyms import BROKER_FAMILIES, GROUP_SYNONYMS, TOPIC_SYNONYMS, BrokerSynonym
 from ottla.config.values import Value
 
@@ -52,7 +44,7 @@ class ConfigSynonym(NamedTuple):
 class Resolved(NamedTuple):
     """The value that holds; `text` is None for None and for what must not be shown. The strongest synonym is first."""
 
-    setting: Setting
+    setting: ServerSetting
     value: Value
     text: str | None
     source: ConfigSource
@@ -89,7 +81,7 @@ _PER_LISTENER = {
     "ssl.truststore.password",
     "ssl.truststore.type",
 }
-_DEFAULT_TEXTS = {name: format_value(BROKER_SETTINGS[name], value) for name, value in DEFAULT_VALUES.items()}
+_DEFAULT_TEXTS = {name: BROKER_SETTINGS[name].format(value) for name, value in DEFAULT_VALUES.items()}
 
 
 class _Layers(NamedTuple):
@@ -210,7 +202,7 @@ def resolve_broker_default(dynamic_default: Mapping[str, str]) -> dict[str, Reso
     return resolved
 
 
-def check_names(settings: Mapping[str, Setting], kind: str, names: Iterable[str]) -> None:
+def check_names(settings: Mapping[str, ServerSetting], kind: str, names: Iterable[str]) -> None:
     """Raise INVALID_CONFIG if one of `names` is not a setting of a `kind`."""
     for name in names:
         if name not in settings:
@@ -287,7 +279,7 @@ def check_group_together(resolved: Mapping[str, Resolved], broker: BrokerConfig)
             raise KafkaError(ErrorCode.INVALID_CONFIG, f"{names[0]} must be greater than {names[1]}")
 
 
-def _check(settings: Mapping[str, Setting], kind: str, name: str, text: str) -> str | None:
+def _check(settings: Mapping[str, ServerSetting], kind: str, name: str, text: str) -> str | None:
     check_names(settings, kind, (name,))
     setting = settings[name]
     problem = no_effect(setting, parse_value(setting, text))
@@ -300,7 +292,7 @@ def _check(settings: Mapping[str, Setting], kind: str, name: str, text: str) -> 
 
 
 def _resolve(
-    setting: Setting,
+    setting: ServerSetting,
     override: str | None,
     own: ConfigSource,
     layers: _Layers,
@@ -311,7 +303,7 @@ def _resolve(
     synonyms = list(dropwhile(lambda synonym: synonym.name != broker_synonyms[0].name, found))
     if override is not None:
         value = _parsed(setting, override)
-        synonyms.insert(0, ConfigSynonym(setting.name, format_value(setting, value), own))
+        synonyms.insert(0, ConfigSynonym(setting.name, setting.format(value), own))
         return _answer(setting, value, own, synonyms)
     if not found:
         return _answer(setting, setting.default, ConfigSource.DEFAULT, synonyms)
@@ -325,14 +317,14 @@ def _resolve(
     return _answer(setting, value, synonyms[0].source if synonyms else ConfigSource.DEFAULT, synonyms)
 
 
-def _answer(setting: Setting, value: Value, source: ConfigSource, synonyms: Iterable[ConfigSynonym]) -> Resolved:
+def _answer(setting: ServerSetting, value: Value, source: ConfigSource, synonyms: Iterable[ConfigSynonym]) -> Resolved:
     if setting.sensitive:
         hidden = tuple(synonym._replace(text=None) for synonym in synonyms)
         return Resolved(setting, value, None, source, hidden)
-    return Resolved(setting, value, format_value(setting, value), source, tuple(synonyms))
+    return Resolved(setting, value, setting.format(value), source, tuple(synonyms))
 
 
-def _parsed(setting: Setting, text: str | None) -> Value:
+def _parsed(setting: ServerSetting, text: str | None) -> Value:
     """The value of text that was checked when it was set; what an older version let in falls back to the default."""
     if text is None:
         return setting.default

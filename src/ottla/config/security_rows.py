@@ -1,168 +1,273 @@
-"""Settings of a broker that concern security, in the form of `broker_rows.py`. None of it is served yet."""
+"""Settings of a broker that concern security, as in `broker_rows.py`. None of them has an effect yet."""
 
-ROWS = """\
-authorizer.class.name string "" - low read-only refused
-    Java class that decides who may do what; empty means that everyone may do everything.
-connection.failed.authentication.delay.ms int 100 0.. low read-only reported
-    Pause before a connection that failed to authenticate is closed.
-connections.max.reauth.ms long 0 - medium read-only reported
-    After how long a SASL client must authenticate again.
-delegation.token.expiry.check.interval.ms long 3600000 1.. low read-only reported
-    How often expired delegation tokens are looked for.
-delegation.token.expiry.time.ms long 86400000 1.. medium read-only reported
-    After how long a delegation token must have been renewed.
-delegation.token.max.lifetime.ms long 604800000 1.. medium read-only reported
-    After how long a delegation token ends for good.
-delegation.token.secret.key password null - medium read-only refused
-    Key that signs delegation tokens; set, it turns them on.
-principal.builder.class class org.apache.kafka.common.security.authenticator.DefaultKafkaPrincipalBuilder - medium per-broker refused
-    Java class that names the user of a connection.
-sasl.client.callback.handler.class class null - medium read-only reported
-    SASL, which is not served: client callback handler class.
-sasl.enabled.mechanisms list GSSAPI - medium per-broker reported
-    SASL, which is not served: enabled mechanisms.
-sasl.jaas.config password null - medium per-broker reported
-    SASL, which is not served: jaas config.
-sasl.kerberos.kinit.cmd string /usr/bin/kinit - medium per-broker reported
-    SASL, which is not served: kerberos kinit cmd.
-sasl.kerberos.min.time.before.relogin long 60000 - medium per-broker reported
-    SASL, which is not served: kerberos min time before relogin.
-sasl.kerberos.principal.to.local.rules list DEFAULT - medium per-broker reported
-    SASL, which is not served: kerberos principal to local rules.
-sasl.kerberos.service.name string null - medium per-broker reported
-    SASL, which is not served: kerberos service name.
-sasl.kerberos.ticket.renew.jitter double 0.05 - medium per-broker reported
-    SASL, which is not served: kerberos ticket renew jitter.
-sasl.kerberos.ticket.renew.window.factor double 0.8 - medium per-broker reported
-    SASL, which is not served: kerberos ticket renew window factor.
-sasl.login.callback.handler.class class null - medium read-only reported
-    SASL, which is not served: login callback handler class.
-sasl.login.class class null - medium read-only reported
-    SASL, which is not served: login class.
-sasl.login.connect.timeout.ms int null - low read-only reported
-    SASL, which is not served: login connect timeout ms.
-sasl.login.read.timeout.ms int null - low read-only reported
-    SASL, which is not served: login read timeout ms.
-sasl.login.refresh.buffer.seconds short 300 - medium per-broker reported
-    SASL, which is not served: login refresh buffer seconds.
-sasl.login.refresh.min.period.seconds short 60 - medium per-broker reported
-    SASL, which is not served: login refresh min period seconds.
-sasl.login.refresh.window.factor double 0.8 - medium per-broker reported
-    SASL, which is not served: login refresh window factor.
-sasl.login.refresh.window.jitter double 0.05 - medium per-broker reported
-    SASL, which is not served: login refresh window jitter.
-sasl.login.retry.backoff.max.ms long 10000 - low read-only reported
-    SASL, which is not served: login retry backoff max ms.
-sasl.login.retry.backoff.ms long 100 - low read-only reported
-    SASL, which is not served: login retry backoff ms.
-sasl.mechanism.controller.protocol string GSSAPI - high read-only reported
-    SASL, which is not served: mechanism controller protocol.
-sasl.mechanism.inter.broker.protocol string GSSAPI - medium per-broker reported
-    SASL, which is not served: mechanism inter broker protocol.
-sasl.oauthbearer.assertion.algorithm string RS256 any-case:ES256|RS256 medium read-only reported
-    SASL, which is not served: oauthbearer assertion algorithm.
-sasl.oauthbearer.assertion.claim.aud string null - medium read-only reported
-    SASL, which is not served: oauthbearer assertion claim aud.
-sasl.oauthbearer.assertion.claim.exp.seconds int 300 0..86400 low read-only reported
-    SASL, which is not served: oauthbearer assertion claim exp seconds.
-sasl.oauthbearer.assertion.claim.iss string null - medium read-only reported
-    SASL, which is not served: oauthbearer assertion claim iss.
-sasl.oauthbearer.assertion.claim.jti.include boolean false - medium read-only reported
-    SASL, which is not served: oauthbearer assertion claim jti include.
-sasl.oauthbearer.assertion.claim.nbf.seconds int 60 0..3600 low read-only reported
-    SASL, which is not served: oauthbearer assertion claim nbf seconds.
-sasl.oauthbearer.assertion.claim.sub string null - medium read-only reported
-    SASL, which is not served: oauthbearer assertion claim sub.
-sasl.oauthbearer.assertion.file string null - medium read-only reported
-    SASL, which is not served: oauthbearer assertion file.
-sasl.oauthbearer.assertion.private.key.file string null - medium read-only reported
-    SASL, which is not served: oauthbearer assertion private key file.
-sasl.oauthbearer.assertion.private.key.passphrase password null - medium read-only reported
-    SASL, which is not served: oauthbearer assertion private key passphrase.
-sasl.oauthbearer.assertion.template.file string null - medium read-only reported
-    SASL, which is not served: oauthbearer assertion template file.
-sasl.oauthbearer.client.credentials.client.id string null - medium read-only reported
-    SASL, which is not served: oauthbearer client credentials client id.
-sasl.oauthbearer.client.credentials.client.secret password null - medium read-only reported
-    SASL, which is not served: oauthbearer client credentials client secret.
-sasl.oauthbearer.clock.skew.seconds int 30 - low read-only reported
-    SASL, which is not served: oauthbearer clock skew seconds.
-sasl.oauthbearer.expected.audience list "" - low read-only reported
-    SASL, which is not served: oauthbearer expected audience.
-sasl.oauthbearer.expected.issuer string null - low read-only reported
-    SASL, which is not served: oauthbearer expected issuer.
-sasl.oauthbearer.jwks.endpoint.refresh.ms long 3600000 - low read-only reported
-    SASL, which is not served: oauthbearer jwks endpoint refresh ms.
-sasl.oauthbearer.jwks.endpoint.retry.backoff.max.ms long 10000 - low read-only reported
-    SASL, which is not served: oauthbearer jwks endpoint retry backoff max ms.
-sasl.oauthbearer.jwks.endpoint.retry.backoff.ms long 100 - low read-only reported
-    SASL, which is not served: oauthbearer jwks endpoint retry backoff ms.
-sasl.oauthbearer.jwks.endpoint.url string null - medium read-only reported
-    SASL, which is not served: oauthbearer jwks endpoint url.
-sasl.oauthbearer.jwt.retriever.class class org.apache.kafka.common.security.oauthbearer.DefaultJwtRetriever - medium read-only reported
-    SASL, which is not served: oauthbearer jwt retriever class.
-sasl.oauthbearer.jwt.validator.class class org.apache.kafka.common.security.oauthbearer.DefaultJwtValidator - medium read-only reported
-    SASL, which is not served: oauthbearer jwt validator class.
-sasl.oauthbearer.scope string null - medium read-only reported
-    SASL, which is not served: oauthbearer scope.
-sasl.oauthbearer.scope.claim.name string scope - low read-only reported
-    SASL, which is not served: oauthbearer scope claim name.
-sasl.oauthbearer.sub.claim.name string sub - low read-only reported
-    SASL, which is not served: oauthbearer sub claim name.
-sasl.oauthbearer.token.endpoint.url string null - medium read-only reported
-    SASL, which is not served: oauthbearer token endpoint url.
-sasl.server.callback.handler.class class null - medium read-only reported
-    SASL, which is not served: server callback handler class.
-sasl.server.max.receive.size int 524288 - medium read-only reported
-    SASL, which is not served: server max receive size.
-security.inter.broker.protocol string PLAINTEXT PLAINTEXT|SSL|SASL_PLAINTEXT|SASL_SSL medium read-only refused
-    Security protocol among brokers; only PLAINTEXT is served.
-security.providers string null - low read-only refused
-    Java classes of security providers.
-ssl.allow.dn.changes boolean false - low read-only reported
-    TLS, which is not served: allow dn changes.
-ssl.allow.san.changes boolean false - low read-only reported
-    TLS, which is not served: allow san changes.
-ssl.cipher.suites list "" - medium per-broker reported
-    TLS, which is not served: cipher suites.
-ssl.client.auth string none required|requested|none medium per-broker reported
-    TLS, which is not served: client auth.
-ssl.enabled.protocols list TLSv1.2,TLSv1.3 - medium per-broker reported
-    TLS, which is not served: enabled protocols.
-ssl.endpoint.identification.algorithm string https - low per-broker reported
-    TLS, which is not served: endpoint identification algorithm.
-ssl.engine.factory.class class null - low per-broker reported
-    TLS, which is not served: engine factory class.
-ssl.key.password password null - medium per-broker reported
-    TLS, which is not served: key password.
-ssl.keymanager.algorithm string SunX509 - medium per-broker reported
-    TLS, which is not served: keymanager algorithm.
-ssl.keystore.certificate.chain password null - medium per-broker reported
-    TLS, which is not served: keystore certificate chain.
-ssl.keystore.key password null - medium per-broker reported
-    TLS, which is not served: keystore key.
-ssl.keystore.location string null - medium per-broker reported
-    TLS, which is not served: keystore location.
-ssl.keystore.password password null - medium per-broker reported
-    TLS, which is not served: keystore password.
-ssl.keystore.type string JKS - medium per-broker reported
-    TLS, which is not served: keystore type.
-ssl.principal.mapping.rules string DEFAULT - low read-only reported
-    TLS, which is not served: principal mapping rules.
-ssl.protocol string TLSv1.3 - medium per-broker reported
-    TLS, which is not served: protocol.
-ssl.provider string null - medium per-broker reported
-    TLS, which is not served: provider.
-ssl.secure.random.implementation string null - low per-broker reported
-    TLS, which is not served: secure random implementation.
-ssl.trustmanager.algorithm string PKIX - medium per-broker reported
-    TLS, which is not served: trustmanager algorithm.
-ssl.truststore.certificates password null - medium per-broker reported
-    TLS, which is not served: truststore certificates.
-ssl.truststore.location string null - medium per-broker reported
-    TLS, which is not served: truststore location.
-ssl.truststore.password password null - medium per-broker reported
-    TLS, which is not served: truststore password.
-ssl.truststore.type string JKS - medium per-broker reported
-    TLS, which is not served: truststore type.
-"""  # noqa: E501
+from ottla.config.server_setting import (
+    BOOLEAN,
+    CLASS,
+    DOUBLE,
+    HIGH,
+    INT,
+    LIST,
+    LONG,
+    LOW,
+    MEDIUM,
+    PASSWORD,
+    PER_BROKER,
+    READ_ONLY,
+    REFUSED,
+    REPORTED,
+    SHORT,
+    STRING,
+    ServerSetting,
+)
+
+ROWS = (
+    ServerSetting("authorizer.class.name", STRING, "",
+        "Java class that decides who may do what; empty means that everyone may do everything.",
+        LOW, REFUSED, READ_ONLY),
+    ServerSetting("connection.failed.authentication.delay.ms", INT, 100,
+        "Pause before a connection that failed to authenticate is closed.",
+        LOW, REPORTED, READ_ONLY, low=0),
+    ServerSetting("connections.max.reauth.ms", LONG, 0,
+        "After how long a SASL client must authenticate again.",
+        MEDIUM, REPORTED, READ_ONLY),
+    ServerSetting("delegation.token.expiry.check.interval.ms", LONG, 3_600_000,
+        "How often expired delegation tokens are looked for.",
+        LOW, REPORTED, READ_ONLY, low=1),
+    ServerSetting("delegation.token.expiry.time.ms", LONG, 86_400_000,
+        "After how long a delegation token must have been renewed.",
+        MEDIUM, REPORTED, READ_ONLY, low=1),
+    ServerSetting("delegation.token.max.lifetime.ms", LONG, 604_800_000,
+        "After how long a delegation token ends for good.",
+        MEDIUM, REPORTED, READ_ONLY, low=1),
+    ServerSetting("delegation.token.secret.key", PASSWORD, None,
+        "Key that signs delegation tokens; set, it turns them on.",
+        MEDIUM, REFUSED, READ_ONLY),
+    ServerSetting("principal.builder.class", CLASS,
+        "org.apache.kafka.common.security.authenticator.DefaultKafkaPrincipalBuilder",
+        "Java class that names the user of a connection.",
+        MEDIUM, REFUSED, PER_BROKER),
+    ServerSetting("sasl.client.callback.handler.class", CLASS, None,
+        "SASL, which is not served: client callback handler class.",
+        MEDIUM, REPORTED, READ_ONLY),
+    ServerSetting("sasl.enabled.mechanisms", LIST, ("GSSAPI",),
+        "SASL, which is not served: enabled mechanisms.",
+        MEDIUM, REPORTED, PER_BROKER),
+    ServerSetting("sasl.jaas.config", PASSWORD, None,
+        "SASL, which is not served: jaas config.",
+        MEDIUM, REPORTED, PER_BROKER),
+    ServerSetting("sasl.kerberos.kinit.cmd", STRING, "/usr/bin/kinit",
+        "SASL, which is not served: kerberos kinit cmd.",
+        MEDIUM, REPORTED, PER_BROKER),
+    ServerSetting("sasl.kerberos.min.time.before.relogin", LONG, 60_000,
+        "SASL, which is not served: kerberos min time before relogin.",
+        MEDIUM, REPORTED, PER_BROKER),
+    ServerSetting("sasl.kerberos.principal.to.local.rules", LIST, ("DEFAULT",),
+        "SASL, which is not served: kerberos principal to local rules.",
+        MEDIUM, REPORTED, PER_BROKER),
+    ServerSetting("sasl.kerberos.service.name", STRING, None,
+        "SASL, which is not served: kerberos service name.",
+        MEDIUM, REPORTED, PER_BROKER),
+    ServerSetting("sasl.kerberos.ticket.renew.jitter", DOUBLE, 0.05,
+        "SASL, which is not served: kerberos ticket renew jitter.",
+        MEDIUM, REPORTED, PER_BROKER),
+    ServerSetting("sasl.kerberos.ticket.renew.window.factor", DOUBLE, 0.8,
+        "SASL, which is not served: kerberos ticket renew window factor.",
+        MEDIUM, REPORTED, PER_BROKER),
+    ServerSetting("sasl.login.callback.handler.class", CLASS, None,
+        "SASL, which is not served: login callback handler class.",
+        MEDIUM, REPORTED, READ_ONLY),
+    ServerSetting("sasl.login.class", CLASS, None,
+        "SASL, which is not served: login class.",
+        MEDIUM, REPORTED, READ_ONLY),
+    ServerSetting("sasl.login.connect.timeout.ms", INT, None,
+        "SASL, which is not served: login connect timeout ms.",
+        LOW, REPORTED, READ_ONLY),
+    ServerSetting("sasl.login.read.timeout.ms", INT, None,
+        "SASL, which is not served: login read timeout ms.",
+        LOW, REPORTED, READ_ONLY),
+    ServerSetting("sasl.login.refresh.buffer.seconds", SHORT, 300,
+        "SASL, which is not served: login refresh buffer seconds.",
+        MEDIUM, REPORTED, PER_BROKER),
+    ServerSetting("sasl.login.refresh.min.period.seconds", SHORT, 60,
+        "SASL, which is not served: login refresh min period seconds.",
+        MEDIUM, REPORTED, PER_BROKER),
+    ServerSetting("sasl.login.refresh.window.factor", DOUBLE, 0.8,
+        "SASL, which is not served: login refresh window factor.",
+        MEDIUM, REPORTED, PER_BROKER),
+    ServerSetting("sasl.login.refresh.window.jitter", DOUBLE, 0.05,
+        "SASL, which is not served: login refresh window jitter.",
+        MEDIUM, REPORTED, PER_BROKER),
+    ServerSetting("sasl.login.retry.backoff.max.ms", LONG, 10_000,
+        "SASL, which is not served: login retry backoff max ms.",
+        LOW, REPORTED, READ_ONLY),
+    ServerSetting("sasl.login.retry.backoff.ms", LONG, 100,
+        "SASL, which is not served: login retry backoff ms.",
+        LOW, REPORTED, READ_ONLY),
+    ServerSetting("sasl.mechanism.controller.protocol", STRING, "GSSAPI",
+        "SASL, which is not served: mechanism controller protocol.",
+        HIGH, REPORTED, READ_ONLY),
+    ServerSetting("sasl.mechanism.inter.broker.protocol", STRING, "GSSAPI",
+        "SASL, which is not served: mechanism inter broker protocol.",
+        MEDIUM, REPORTED, PER_BROKER),
+    ServerSetting("sasl.oauthbearer.assertion.algorithm", STRING, "RS256",
+        "SASL, which is not served: oauthbearer assertion algorithm.",
+        MEDIUM, REPORTED, READ_ONLY, any_case=True, choices=("ES256", "RS256")),
+    ServerSetting("sasl.oauthbearer.assertion.claim.aud", STRING, None,
+        "SASL, which is not served: oauthbearer assertion claim aud.",
+        MEDIUM, REPORTED, READ_ONLY),
+    ServerSetting("sasl.oauthbearer.assertion.claim.exp.seconds", INT, 300,
+        "SASL, which is not served: oauthbearer assertion claim exp seconds.",
+        LOW, REPORTED, READ_ONLY, low=0, high=86_400),
+    ServerSetting("sasl.oauthbearer.assertion.claim.iss", STRING, None,
+        "SASL, which is not served: oauthbearer assertion claim iss.",
+        MEDIUM, REPORTED, READ_ONLY),
+    ServerSetting("sasl.oauthbearer.assertion.claim.jti.include", BOOLEAN, False,
+        "SASL, which is not served: oauthbearer assertion claim jti include.",
+        MEDIUM, REPORTED, READ_ONLY),
+    ServerSetting("sasl.oauthbearer.assertion.claim.nbf.seconds", INT, 60,
+        "SASL, which is not served: oauthbearer assertion claim nbf seconds.",
+        LOW, REPORTED, READ_ONLY, low=0, high=3600),
+    ServerSetting("sasl.oauthbearer.assertion.claim.sub", STRING, None,
+        "SASL, which is not served: oauthbearer assertion claim sub.",
+        MEDIUM, REPORTED, READ_ONLY),
+    ServerSetting("sasl.oauthbearer.assertion.file", STRING, None,
+        "SASL, which is not served: oauthbearer assertion file.",
+        MEDIUM, REPORTED, READ_ONLY),
+    ServerSetting("sasl.oauthbearer.assertion.private.key.file", STRING, None,
+        "SASL, which is not served: oauthbearer assertion private key file.",
+        MEDIUM, REPORTED, READ_ONLY),
+    ServerSetting("sasl.oauthbearer.assertion.private.key.passphrase", PASSWORD, None,
+        "SASL, which is not served: oauthbearer assertion private key passphrase.",
+        MEDIUM, REPORTED, READ_ONLY),
+    ServerSetting("sasl.oauthbearer.assertion.template.file", STRING, None,
+        "SASL, which is not served: oauthbearer assertion template file.",
+        MEDIUM, REPORTED, READ_ONLY),
+    ServerSetting("sasl.oauthbearer.client.credentials.client.id", STRING, None,
+        "SASL, which is not served: oauthbearer client credentials client id.",
+        MEDIUM, REPORTED, READ_ONLY),
+    ServerSetting("sasl.oauthbearer.client.credentials.client.secret", PASSWORD, None,
+        "SASL, which is not served: oauthbearer client credentials client secret.",
+        MEDIUM, REPORTED, READ_ONLY),
+    ServerSetting("sasl.oauthbearer.clock.skew.seconds", INT, 30,
+        "SASL, which is not served: oauthbearer clock skew seconds.",
+        LOW, REPORTED, READ_ONLY),
+    ServerSetting("sasl.oauthbearer.expected.audience", LIST, (),
+        "SASL, which is not served: oauthbearer expected audience.",
+        LOW, REPORTED, READ_ONLY),
+    ServerSetting("sasl.oauthbearer.expected.issuer", STRING, None,
+        "SASL, which is not served: oauthbearer expected issuer.",
+        LOW, REPORTED, READ_ONLY),
+    ServerSetting("sasl.oauthbearer.jwks.endpoint.refresh.ms", LONG, 3_600_000,
+        "SASL, which is not served: oauthbearer jwks endpoint refresh ms.",
+        LOW, REPORTED, READ_ONLY),
+    ServerSetting("sasl.oauthbearer.jwks.endpoint.retry.backoff.max.ms", LONG, 10_000,
+        "SASL, which is not served: oauthbearer jwks endpoint retry backoff max ms.",
+        LOW, REPORTED, READ_ONLY),
+    ServerSetting("sasl.oauthbearer.jwks.endpoint.retry.backoff.ms", LONG, 100,
+        "SASL, which is not served: oauthbearer jwks endpoint retry backoff ms.",
+        LOW, REPORTED, READ_ONLY),
+    ServerSetting("sasl.oauthbearer.jwks.endpoint.url", STRING, None,
+        "SASL, which is not served: oauthbearer jwks endpoint url.",
+        MEDIUM, REPORTED, READ_ONLY),
+    ServerSetting("sasl.oauthbearer.jwt.retriever.class", CLASS,
+        "org.apache.kafka.common.security.oauthbearer.DefaultJwtRetriever",
+        "SASL, which is not served: oauthbearer jwt retriever class.",
+        MEDIUM, REPORTED, READ_ONLY),
+    ServerSetting("sasl.oauthbearer.jwt.validator.class", CLASS,
+        "org.apache.kafka.common.security.oauthbearer.DefaultJwtValidator",
+        "SASL, which is not served: oauthbearer jwt validator class.",
+        MEDIUM, REPORTED, READ_ONLY),
+    ServerSetting("sasl.oauthbearer.scope", STRING, None,
+        "SASL, which is not served: oauthbearer scope.",
+        MEDIUM, REPORTED, READ_ONLY),
+    ServerSetting("sasl.oauthbearer.scope.claim.name", STRING, "scope",
+        "SASL, which is not served: oauthbearer scope claim name.",
+        LOW, REPORTED, READ_ONLY),
+    ServerSetting("sasl.oauthbearer.sub.claim.name", STRING, "sub",
+        "SASL, which is not served: oauthbearer sub claim name.",
+        LOW, REPORTED, READ_ONLY),
+    ServerSetting("sasl.oauthbearer.token.endpoint.url", STRING, None,
+        "SASL, which is not served: oauthbearer token endpoint url.",
+        MEDIUM, REPORTED, READ_ONLY),
+    ServerSetting("sasl.server.callback.handler.class", CLASS, None,
+        "SASL, which is not served: server callback handler class.",
+        MEDIUM, REPORTED, READ_ONLY),
+    ServerSetting("sasl.server.max.receive.size", INT, 524_288,
+        "SASL, which is not served: server max receive size.",
+        MEDIUM, REPORTED, READ_ONLY),
+    ServerSetting("security.inter.broker.protocol", STRING, "PLAINTEXT",
+        "Security protocol among brokers; only PLAINTEXT is served.",
+        MEDIUM, REFUSED, READ_ONLY, choices=("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")),
+    ServerSetting("security.providers", STRING, None,
+        "Java classes of security providers.",
+        LOW, REFUSED, READ_ONLY),
+    ServerSetting("ssl.allow.dn.changes", BOOLEAN, False,
+        "TLS, which is not served: allow dn changes.",
+        LOW, REPORTED, READ_ONLY),
+    ServerSetting("ssl.allow.san.changes", BOOLEAN, False,
+        "TLS, which is not served: allow san changes.",
+        LOW, REPORTED, READ_ONLY),
+    ServerSetting("ssl.cipher.suites", LIST, (),
+        "TLS, which is not served: cipher suites.",
+        MEDIUM, REPORTED, PER_BROKER),
+    ServerSetting("ssl.client.auth", STRING, "none",
+        "TLS, which is not served: client auth.",
+        MEDIUM, REPORTED, PER_BROKER, choices=("required", "requested", "none")),
+    ServerSetting("ssl.enabled.protocols", LIST, ("TLSv1.2", "TLSv1.3"),
+        "TLS, which is not served: enabled protocols.",
+        MEDIUM, REPORTED, PER_BROKER),
+    ServerSetting("ssl.endpoint.identification.algorithm", STRING, "https",
+        "TLS, which is not served: endpoint identification algorithm.",
+        LOW, REPORTED, PER_BROKER),
+    ServerSetting("ssl.engine.factory.class", CLASS, None,
+        "TLS, which is not served: engine factory class.",
+        LOW, REPORTED, PER_BROKER),
+    ServerSetting("ssl.key.password", PASSWORD, None,
+        "TLS, which is not served: key password.",
+        MEDIUM, REPORTED, PER_BROKER),
+    ServerSetting("ssl.keymanager.algorithm", STRING, "SunX509",
+        "TLS, which is not served: keymanager algorithm.",
+        MEDIUM, REPORTED, PER_BROKER),
+    ServerSetting("ssl.keystore.certificate.chain", PASSWORD, None,
+        "TLS, which is not served: keystore certificate chain.",
+        MEDIUM, REPORTED, PER_BROKER),
+    ServerSetting("ssl.keystore.key", PASSWORD, None,
+        "TLS, which is not served: keystore key.",
+        MEDIUM, REPORTED, PER_BROKER),
+    ServerSetting("ssl.keystore.location", STRING, None,
+        "TLS, which is not served: keystore location.",
+        MEDIUM, REPORTED, PER_BROKER),
+    ServerSetting("ssl.keystore.password", PASSWORD, None,
+        "TLS, which is not served: keystore password.",
+        MEDIUM, REPORTED, PER_BROKER),
+    ServerSetting("ssl.keystore.type", STRING, "JKS",
+        "TLS, which is not served: keystore type.",
+        MEDIUM, REPORTED, PER_BROKER),
+    ServerSetting("ssl.principal.mapping.rules", STRING, "DEFAULT",
+        "TLS, which is not served: principal mapping rules.",
+        LOW, REPORTED, READ_ONLY),
+    ServerSetting("ssl.protocol", STRING, "TLSv1.3",
+        "TLS, which is not served: protocol.",
+        MEDIUM, REPORTED, PER_BROKER),
+    ServerSetting("ssl.provider", STRING, None,
+        "TLS, which is not served: provider.",
+        MEDIUM, REPORTED, PER_BROKER),
+    ServerSetting("ssl.secure.random.implementation", STRING, None,
+        "TLS, which is not served: secure random implementation.",
+        LOW, REPORTED, PER_BROKER),
+    ServerSetting("ssl.trustmanager.algorithm", STRING, "PKIX",
+        "TLS, which is not served: trustmanager algorithm.",
+        MEDIUM, REPORTED, PER_BROKER),
+    ServerSetting("ssl.truststore.certificates", PASSWORD, None,
+        "TLS, which is not served: truststore certificates.",
+        MEDIUM, REPORTED, PER_BROKER),
+    ServerSetting("ssl.truststore.location", STRING, None,
+        "TLS, which is not served: truststore location.",
+        MEDIUM, REPORTED, PER_BROKER),
+    ServerSetting("ssl.truststore.password", PASSWORD, None,
+        "TLS, which is not served: truststore password.",
+        MEDIUM, REPORTED, PER_BROKER),
+    ServerSetting("ssl.truststore.type", STRING, "JKS",
+        "TLS, which is not served: truststore type.",
+        MEDIUM, REPORTED, PER_BROKER),
+)  # fmt: skip

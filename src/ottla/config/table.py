@@ -4,7 +4,8 @@ import sys
 from collections.abc import Iterable
 
 from ottla.config.defaults import OTTLA_DEFAULTS
-from ottla.config.settings import BROKER_SETTINGS, GROUP_SETTINGS, TOPIC_SETTINGS, Setting
+from ottla.config.server_setting import ServerSetting
+from ottla.config.settings import BROKER_SETTINGS, GROUP_SETTINGS, TOPIC_SETTINGS
 from ottla.config.synonyms import GROUP_SYNONYMS, TOPIC_SYNONYMS
 from ottla.config.unsupported import reason
 
@@ -40,17 +41,17 @@ def markdown() -> str:
         name: ", ".join(f"`{each.name}`" for each in broker_names) for name, broker_names in TOPIC_SYNONYMS.items()
     }
     parts += ["\n## Topics\n", *_table(TOPIC_SETTINGS.values(), "Broker's setting", synonyms)]
-    modes = {name: setting.update for name, setting in BROKER_SETTINGS.items()}
+    modes: dict[str, str] = {name: setting.update for name, setting in BROKER_SETTINGS.items()}
     parts += ["\n## Brokers\n", *_table(BROKER_SETTINGS.values(), "Change", modes)]
     groups = {name: f"`{broker_name}`" for name, broker_name in GROUP_SYNONYMS.items()}
     parts += ["\n## Groups\n", *_table(GROUP_SETTINGS.values(), "Broker's setting", groups)]
     return "\n".join(parts) + "\n"
 
 
-def _table(settings: Iterable[Setting], extra: str, values: dict[str, str]) -> list[str]:
+def _table(settings: Iterable[ServerSetting], extra: str, values: dict[str, str]) -> list[str]:
     rows = [f"| Setting | Type | Default | Allowed | {extra} | Here | Meaning |", "|---|---|---|---|---|---|---|"]
     for setting in settings:
-        allowed = _allowed(setting.validator)
+        allowed = _allowed(setting)
         here = setting.status if setting.status == "works" else f"{setting.status}: {reason(setting.name)}"
         rows.append(
             f"| `{setting.name}` | {setting.type} | {_code(setting.default_text)} | {allowed} "
@@ -59,10 +60,15 @@ def _table(settings: Iterable[Setting], extra: str, values: dict[str, str]) -> l
     return rows
 
 
-def _allowed(rule: str) -> str:
-    if rule in {"-", "codec"}:
-        return "" if rule == "-" else "0..4"
-    return rule.replace("non-empty:", "at least one of: ").replace("any-case:", "").replace("|", ", ")
+def _allowed(setting: ServerSetting) -> str:
+    if setting.form is not None:
+        return "0..4" if setting.form == "codec" else setting.form
+    if setting.choices:
+        return ("at least one of: " if setting.non_empty else "") + ", ".join(setting.choices)
+    if setting.low is not None:
+        also = "" if setting.also is None else f", {setting.also}"
+        return f"{setting.low}..{'' if setting.high is None else setting.high}{also}"
+    return "non-empty" if setting.non_empty else ""
 
 
 def _code(text: str | None) -> str:

@@ -1,70 +1,117 @@
-"""Settings of a topic, one row each, in the form of `broker_rows.py` without the update mode: all are dynamic."""
+"""Settings of a topic, one row each, as in `broker_rows.py`. All can be changed while the broker runs."""
 
-ROWS = """\
-cleanup.policy list delete compact|delete medium works
-    What happens to old records: delete, compact, both; empty keeps them for ever.
-compression.gzip.level int -1 1..9|-1 medium works
-    Level where `compression.type` is gzip; -1 is the codec's own default.
-compression.lz4.level int 9 1..17 medium works
-    Level where `compression.type` is lz4.
-compression.type string producer uncompressed|zstd|lz4|snappy|gzip|producer medium works
-    Codec in which batches are kept; `producer` keeps what the producer chose.
-compression.zstd.level int 3 -131072..22 medium works
-    Level where `compression.type` is zstd.
-delete.retention.ms long 86400000 0.. medium works
-    How long tombstones and transaction markers stay after compaction.
-file.delete.delay.ms long 60000 0.. medium works
-    How long a deleted file stays on disk under another name.
-flush.messages long 9223372036854775807 1.. medium works
-    Records after which the partition is forced to disk.
-flush.ms long 9223372036854775807 0.. medium works
-    Time after which the partition is forced to disk.
-follower.replication.throttled.replicas list "" throttled-replicas medium reported
-    Replicas whose followers are throttled, as `partition:broker,...` or `*`.
-index.interval.bytes int 4096 0.. medium works
-    Bytes of records between two index entries.
-leader.replication.throttled.replicas list "" throttled-replicas medium reported
-    Replicas whose leaders are throttled, as `partition:broker,...` or `*`.
-local.retention.bytes long -2 -2.. medium reported
-    Bytes kept on local disk beside tiered storage; -2 means `retention.bytes`.
-local.retention.ms long -2 -2.. medium reported
-    Time kept on local disk beside tiered storage; -2 means `retention.ms`.
-max.compaction.lag.ms long 9223372036854775807 1.. medium works
-    After how long a record must have been compacted.
-max.message.bytes int 1048588 0.. medium works
-    Largest batch of records, after compression.
-message.timestamp.after.max.ms long 3600000 0.. medium works
-    How far ahead of the broker's clock a record's timestamp may be.
-message.timestamp.before.max.ms long 9223372036854775807 0.. medium works
-    How far behind the broker's clock a record's timestamp may be.
-message.timestamp.type string CreateTime CreateTime|LogAppendTime medium works
-    Whether a record keeps its producer's time or takes the time of its append.
-min.cleanable.dirty.ratio double 0.5 0..1 medium works
-    Share of the log that must be uncompacted before it is compacted.
-min.compaction.lag.ms long 0 0.. medium works
-    How long a record stays uncompacted at least.
-min.insync.replicas int 1 1.. medium works
-    Replicas that must be in sync for a write with acks=all.
-preallocate boolean false - medium reported
-    Whether segment files are allocated at full size.
-remote.log.copy.disable boolean false - medium reported
-    Stops copying to tiered storage.
-remote.log.delete.on.disable boolean false - medium reported
-    Whether turning tiered storage off deletes what it holds.
-remote.storage.enable boolean false - medium refused
-    Whether the topic uses tiered storage.
-retention.bytes long -1 - medium works
-    Bytes per partition beyond which old segments go; -1 keeps all.
-retention.ms long 604800000 -1.. medium works
-    Age beyond which old segments go; -1 keeps all.
-segment.bytes int 1073741824 1048576.. medium works
-    Largest size of a segment file.
-segment.index.bytes int 10485760 4.. medium works
-    Largest size of an index file.
-segment.jitter.ms long 0 0.. medium works
-    Random time taken off `segment.ms`, so that segments do not roll all at once.
-segment.ms long 604800000 1.. medium works
-    Time after which a new segment begins.
-unclean.leader.election.enable boolean false - medium reported
-    Whether a replica out of sync may lead when nobody else can, losing records.
-"""
+from ottla.config.server_setting import (
+    BOOLEAN,
+    DOUBLE,
+    INT,
+    LIST,
+    LONG,
+    MEDIUM,
+    REFUSED,
+    REPORTED,
+    STRING,
+    WORKS,
+    ServerSetting,
+)
+
+ROWS = (
+    ServerSetting("cleanup.policy", LIST, ("delete",),
+        "What happens to old records: delete, compact, both; empty keeps them for ever.",
+        MEDIUM, WORKS, choices=("compact", "delete")),
+    ServerSetting("compression.gzip.level", INT, -1,
+        "Level where `compression.type` is gzip; -1 is the codec's own default.",
+        MEDIUM, WORKS, low=1, high=9, also=-1),
+    ServerSetting("compression.lz4.level", INT, 9,
+        "Level where `compression.type` is lz4.",
+        MEDIUM, WORKS, low=1, high=17),
+    ServerSetting("compression.type", STRING, "producer",
+        "Codec in which batches are kept; `producer` keeps what the producer chose.",
+        MEDIUM, WORKS, choices=("uncompressed", "zstd", "lz4", "snappy", "gzip", "producer")),
+    ServerSetting("compression.zstd.level", INT, 3,
+        "Level where `compression.type` is zstd.",
+        MEDIUM, WORKS, low=-131_072, high=22),
+    ServerSetting("delete.retention.ms", LONG, 86_400_000,
+        "How long tombstones and transaction markers stay after compaction.",
+        MEDIUM, WORKS, low=0),
+    ServerSetting("file.delete.delay.ms", LONG, 60_000,
+        "How long a deleted file stays on disk under another name.",
+        MEDIUM, WORKS, low=0),
+    ServerSetting("flush.messages", LONG, 9_223_372_036_854_775_807,
+        "Records after which the partition is forced to disk.",
+        MEDIUM, WORKS, low=1),
+    ServerSetting("flush.ms", LONG, 9_223_372_036_854_775_807,
+        "Time after which the partition is forced to disk.",
+        MEDIUM, WORKS, low=0),
+    ServerSetting("follower.replication.throttled.replicas", LIST, (),
+        "Replicas whose followers are throttled, as `partition:broker,...` or `*`.",
+        MEDIUM, REPORTED, form="throttled-replicas"),
+    ServerSetting("index.interval.bytes", INT, 4096,
+        "Bytes of records between two index entries.",
+        MEDIUM, WORKS, low=0),
+    ServerSetting("leader.replication.throttled.replicas", LIST, (),
+        "Replicas whose leaders are throttled, as `partition:broker,...` or `*`.",
+        MEDIUM, REPORTED, form="throttled-replicas"),
+    ServerSetting("local.retention.bytes", LONG, -2,
+        "Bytes kept on local disk beside tiered storage; -2 means `retention.bytes`.",
+        MEDIUM, REPORTED, low=-2),
+    ServerSetting("local.retention.ms", LONG, -2,
+        "Time kept on local disk beside tiered storage; -2 means `retention.ms`.",
+        MEDIUM, REPORTED, low=-2),
+    ServerSetting("max.compaction.lag.ms", LONG, 9_223_372_036_854_775_807,
+        "After how long a record must have been compacted.",
+        MEDIUM, WORKS, low=1),
+    ServerSetting("max.message.bytes", INT, 1_048_588,
+        "Largest batch of records, after compression.",
+        MEDIUM, WORKS, low=0),
+    ServerSetting("message.timestamp.after.max.ms", LONG, 3_600_000,
+        "How far ahead of the broker's clock a record's timestamp may be.",
+        MEDIUM, WORKS, low=0),
+    ServerSetting("message.timestamp.before.max.ms", LONG, 9_223_372_036_854_775_807,
+        "How far behind the broker's clock a record's timestamp may be.",
+        MEDIUM, WORKS, low=0),
+    ServerSetting("message.timestamp.type", STRING, "CreateTime",
+        "Whether a record keeps its producer's time or takes the time of its append.",
+        MEDIUM, WORKS, choices=("CreateTime", "LogAppendTime")),
+    ServerSetting("min.cleanable.dirty.ratio", DOUBLE, 0.5,
+        "Share of the log that must be uncompacted before it is compacted.",
+        MEDIUM, WORKS, low=0, high=1),
+    ServerSetting("min.compaction.lag.ms", LONG, 0,
+        "How long a record stays uncompacted at least.",
+        MEDIUM, WORKS, low=0),
+    ServerSetting("min.insync.replicas", INT, 1,
+        "Replicas that must be in sync for a write with acks=all.",
+        MEDIUM, WORKS, low=1),
+    ServerSetting("preallocate", BOOLEAN, False,
+        "Whether segment files are allocated at full size.",
+        MEDIUM, REPORTED),
+    ServerSetting("remote.log.copy.disable", BOOLEAN, False,
+        "Stops copying to tiered storage.",
+        MEDIUM, REPORTED),
+    ServerSetting("remote.log.delete.on.disable", BOOLEAN, False,
+        "Whether turning tiered storage off deletes what it holds.",
+        MEDIUM, REPORTED),
+    ServerSetting("remote.storage.enable", BOOLEAN, False,
+        "Whether the topic uses tiered storage.",
+        MEDIUM, REFUSED),
+    ServerSetting("retention.bytes", LONG, -1,
+        "Bytes per partition beyond which old segments go; -1 keeps all.",
+        MEDIUM, WORKS),
+    ServerSetting("retention.ms", LONG, 604_800_000,
+        "Age beyond which old segments go; -1 keeps all.",
+        MEDIUM, WORKS, low=-1),
+    ServerSetting("segment.bytes", INT, 1_073_741_824,
+        "Largest size of a segment file.",
+        MEDIUM, WORKS, low=1_048_576),
+    ServerSetting("segment.index.bytes", INT, 10_485_760,
+        "Largest size of an index file.",
+        MEDIUM, WORKS, low=4),
+    ServerSetting("segment.jitter.ms", LONG, 0,
+        "Random time taken off `segment.ms`, so that segments do not roll all at once.",
+        MEDIUM, WORKS, low=0),
+    ServerSetting("segment.ms", LONG, 604_800_000,
+        "Time after which a new segment begins.",
+        MEDIUM, WORKS, low=1),
+    ServerSetting("unclean.leader.election.enable", BOOLEAN, False,
+        "Whether a replica out of sync may lead when nobody else can, losing records.",
+        MEDIUM, REPORTED),
+)  # fmt: skip

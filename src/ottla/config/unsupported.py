@@ -74,7 +74,7 @@ _FAMILIES: tuple[tuple[tuple[str, ...], str], ...] = (
     (("log.preallocate", "preallocate"), "files grow as they are written"),
     (("server.max.startup.time.",), "a start takes as long as its recovery takes"),
 )
-_SECURITY = frozenset(line.split(" ", 1)[0] for line in security_rows.ROWS.splitlines()[::2])
+_SECURITY = frozenset(setting.name for setting in security_rows.ROWS)
 
 
 def reason(name: str) -> str:

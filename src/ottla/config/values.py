@@ -1,60 +1,52 @@
-"""Values of settings: their types, how text becomes a value, and back.
+"""Values of brokers', topics' and groups' settings: how text becomes a value, and back.
 
-Text is read as Kafka's `ConfigDef.parseType` reads it, that is by Java's parsers: blanks around it are dropped, a whole
-number may have a sign and the decimal digits of any script, a double may be hexadecimal or end in `d` or `f`. Python's
-own `nan`, `inf` and `1_000` are not numbers. One rule is stricter: the double `NaN` is refused, since no setting means
-anything by it and every comparison with it is false. One is weaker: a class needs a name that Java allows, but nothing
-here knows whether such a class exists.
+Text is parsed as Kafka's `ConfigDef.parseType` parses it, with the syntax of Java's parsers. Surrounding blanks are
+removed. A whole number may have a sign and the decimal digits of any script. A double may be hexadecimal or end in `d`
+or `f`. Python's own `nan`, `inf` and `1_000` are not numbers.
+
+One rule is stricter than Kafka's: the double `NaN` is rejected, because every comparison with it is false and no
+setting has a meaning for it. One rule is weaker: a class needs a name that Java allows, but its existence is not
+checked.
 """
 
 import re
 from typing import TypeAlias
 
+from ottla.common.settings import Kind
+
 Value: TypeAlias = bool | int | float | str | tuple[str, ...] | None
 
-# The numbers of DescribeConfigs (`ConfigType`).
-TYPE_CODES = {
-    "boolean": 1,
-    "string": 2,
-    "int": 3,
-    "short": 4,
-    "long": 5,
-    "double": 6,
-    "list": 7,
-    "class": 8,
-    "password": 9,
-}
 _BITS = {"short": 15, "int": 31, "long": 63}
-# Java's `String.trim` drops every character up to the blank, and no other.
+# Java's `String.trim` removes exactly the characters up to and including the blank.
 _BLANKS = "".join(map(chr, range(0x21)))
-# Python converts no more digits than this, and no number of 64 bits needs them.
+# Python refuses to convert more digits than this. A number of 64 bits never needs them.
 _MAX_DIGITS = 4300
-# Compiled by its first use, of which a start with default settings has none.
-# No digit may fit two parts of it, or a long value would take the square of its length.
+# Compiled by the first use: a start with default settings does not need it.
+# No digit may match two parts of the pattern, or the time for a long value would grow with the square of its length.
 _DOUBLE = (
     r"[+-]?(Infinity|((?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][+-]?[0-9]+)?"
     r"|0[xX](?:[0-9a-fA-F]+(?:\.[0-9a-fA-F]*)?|\.[0-9a-fA-F]+)[pP][+-]?[0-9]+)[fFdD]?)"
 )
-# What `\s` means to Java.
+# The characters that `\s` matches in Java.
 _SPACES = " \t\n\x0b\f\r"
 _CLASS = r"(?!\d)[\w$]+(\.[\w$]+)*"
 
 
 def trim(text: str) -> str:
-    """`text` without the characters that Java's `String.trim` removes at both ends."""
+    """Remove the characters at both ends that Java's `String.trim` removes."""
     return text.strip(_BLANKS)
 
 
-def convert(kind: str, text: str) -> Value:
-    """The value of `text`; raises ValueError in Kafka's words if it is not of the type."""
+def convert(kind: Kind, text: str) -> Value:
+    """Return the value of `text`; raises ValueError with Kafka's message if it is not of the kind."""
     trimmed = trim(text)
     if kind in _BITS:
         return _integer(kind, trimmed)
-    if kind == "boolean":
+    if kind == "bool":
         if trimmed.lower() not in {"true", "false"}:
             raise ValueError("Expected value to be either true or false")
         return trimmed.lower() == "true"
-    if kind == "double":
+    if kind == "float":
         return _double(trimmed)
     if kind == "list":
         return tuple(item.strip(_SPACES) for item in trimmed.split(",")) if trimmed else ()
@@ -63,22 +55,22 @@ def convert(kind: str, text: str) -> Value:
     return trimmed
 
 
-def format_value(kind: str, value: Value) -> str | None:
-    """Kafka's text form of a value of this type; None stays None."""
+def format_value(value: Value) -> str | None:
+    """Return Kafka's text form of a value; None stays None."""
     if value is None:
         return None
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, tuple):
         return ",".join(value)
-    if kind == "double":
-        return _java_double(float(value))
+    if isinstance(value, float):
+        return _java_double(value)
     return str(value)
 
 
 def _integer(kind: str, text: str) -> int:
     digits = text[1:] if text[:1] in {"+", "-"} else text
-    # Java looks at UTF-16 units, so that digits beyond the Basic Multilingual Plane are none.
+    # Java looks at UTF-16 units, so it does not accept digits beyond the Basic Multilingual Plane.
     if digits.isdecimal() and len(digits) <= _MAX_DIGITS and max(digits) < "\U00010000":
         value = int(text)
         if -(1 << _BITS[kind]) <= value < 1 << _BITS[kind]:
@@ -99,7 +91,7 @@ def _double(text: str) -> float:
 
 
 def _java_double(value: float) -> str:
-    """As Java's `Double.toString` writes it: `0.5`, `1.7976931348623157E308`, `Infinity`."""
+    """Format a float as Java's `Double.toString` does: `0.5`, `1.7976931348623157E308`, `Infinity`."""
     if value in {float("inf"), float("-inf")}:
         return "Infinity" if value > 0 else "-Infinity"
     if value == 0 or 1e-3 <= abs(value) < 1e7:

@@ -36,7 +36,15 @@ TABLES = {
     "ProducerConfig": ("Settings of `Producer` and `AsyncProducer`.", PRODUCER_OPTIONS, "AdminConfig"),
     "ConsumerConfig": ("Settings of `Consumer` and `AsyncConsumer`.", CONSUMER_OPTIONS, "AdminConfig"),
 }
-KINDS = {"int": "int", "float": "float", "bool": "bool", "str": "str", "list": "str | Sequence[str]", "object": "Any"}
+KINDS = {
+    "int": "int",
+    "float": "float",
+    "bool": "bool",
+    "str": "str",
+    "password": "str",
+    "list": "str | Sequence[str]",
+    "object": "Any",
+}
 
 
 def annotation(option: Option) -> str:

@@ -4,8 +4,10 @@ import time
 
 import pytest
 
+from ottla.clients.options import COMMON_OPTIONS
 from ottla.common.errors import ErrorCode, KafkaError
-from ottla.config import BROKER_SETTINGS, TOPIC_SETTINGS, check_group, check_topic, format_value, parse_value
+from ottla.common.settings import Setting
+from ottla.config import BROKER_SETTINGS, TOPIC_SETTINGS, check_group, check_topic, parse_value
 
 
 @pytest.mark.parametrize(
@@ -91,7 +93,7 @@ def test_share_group_may_not_start_at_nonsense(text: str) -> None:
     ],
 )
 def test_double_is_written_as_java_does(value: float, text: str) -> None:
-    assert format_value(BROKER_SETTINGS["log.cleaner.io.max.bytes.per.second"], value) == text
+    assert BROKER_SETTINGS["log.cleaner.io.max.bytes.per.second"].format(value) == text
 
 
 def test_long_values_are_judged_at_once() -> None:
@@ -109,3 +111,33 @@ def test_long_values_are_judged_at_once() -> None:
         assert len(str(caught.value)) < 3000
     # A tenth of it is usual; where digits could be read in two ways, it took minutes.
     assert time.process_time() - started < 2
+
+
+def test_settings_of_brokers_and_clients_are_one_kind_of_object() -> None:
+    for setting in (*BROKER_SETTINGS.values(), *TOPIC_SETTINGS.values(), *COMMON_OPTIONS):
+        assert isinstance(setting, Setting)
+        assert setting.python_name.isidentifier()
+    assert [each.name for each in COMMON_OPTIONS if each.sensitive] == [
+        "ssl.truststore.password",
+        "ssl.keystore.key",
+        "ssl.keystore.password",
+        "ssl.key.password",
+        "sasl.password",
+        "sasl.jaas.config",
+        "sasl.oauthbearer.client.credentials.client.secret",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "message"),
+    [
+        ("compression.gzip.level", "10", "Value must be between 1 and 9 or equal to -1"),
+        ("compression.lz4.level", "18", "Value must be no more than 17"),
+        ("segment.bytes", "1", "Value must be at least 1048576"),
+        ("compression.type", "GZIP", "String must be one of: uncompressed, zstd, lz4, snappy, gzip, producer"),
+    ],
+)
+def test_limit_is_reported_with_kafkas_message(name: str, text: str, message: str) -> None:
+    with pytest.raises(KafkaError) as caught:
+        parse_value(TOPIC_SETTINGS[name], text)
+    assert str(caught.value).endswith(f"Invalid value {text} for configuration {name}: {message}")

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from ottla.config import BROKER_SETTINGS, GROUP_SETTINGS, TOPIC_SETTINGS, Setting
+from ottla.config import BROKER_SETTINGS, GROUP_SETTINGS, TOPIC_SETTINGS, ServerSetting
 from ottla.config.synonyms import GROUP_SYNONYMS, TOPIC_SYNONYMS
 from ottla.config.unsupported import reason
 from ottla.log import LogConfig
@@ -65,7 +65,7 @@ def _broker_setting_is_read(name: str) -> bool:
     return name in _read_by_name() or any(_topic_setting_is_read(topic) for topic in followed)
 
 
-def _working(settings: dict[str, Setting]) -> list[str]:
+def _working(settings: dict[str, ServerSetting]) -> list[str]:
     return [name for name, setting in settings.items() if setting.status == "works"]
 
 

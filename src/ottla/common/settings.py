@@ -1,0 +1,43 @@
+"""What every setting is: a name, the kind of its values, a default, limits and a description.
+
+Every table of settings is a sequence of `Setting` objects of one of two classes:
+
+- `ottla.config.server_setting.ServerSetting` for brokers, topics and groups. Their values are text in Java's syntax.
+- `ottla.clients.options.Option` for clients, the command line and Spark's `kafka.*` options. Their values are Python
+  objects or text.
+
+A setting is data. Each package has one function that reads a value of its settings and reports a violated limit.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any, Literal, TypeAlias
+
+Kind: TypeAlias = Literal["bool", "short", "int", "long", "float", "str", "password", "class", "list", "object"]
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """One setting, by Kafka's `name`. Times are in milliseconds and sizes in bytes, as in Kafka.
+
+    `low` and `high` are inclusive limits of a number. `choices` are the allowed words, for a list those of each item.
+    """
+
+    name: str
+    kind: Kind
+    default: Any
+    doc: str
+    low: float | None = field(default=None, kw_only=True)
+    high: float | None = field(default=None, kw_only=True)
+    choices: tuple[str, ...] = field(default=(), kw_only=True)
+
+    @property
+    def python_name(self) -> str:
+        """The name as a keyword argument."""
+        return self.name.replace(".", "_")
+
+    @property
+    def sensitive(self) -> bool:
+        """Whether the value must never be shown."""
+        return self.kind == "password"
