@@ -1,7 +1,7 @@
-"""A whole broker on a disk that a test holds: metadata log, log directories, groups, as `Node` puts them together.
+"""A complete broker on a given disk: metadata log, log directories and groups, as `Node` composes them.
 
-Requests go through the wire format to its dispatcher. Blocking work is done at once, on the loop, so that the same
-seed does the same; a crash is `abandon`, and the next `NodeOnDisk` on what the disk has left.
+Requests are encoded, and passed to the broker's dispatcher without a socket. Blocking work runs on the event loop, so
+that a run depends on its seed only. To simulate a crash, call `abandon` and start another `NodeOnDisk` on the disk.
 """
 
 from __future__ import annotations
@@ -30,6 +30,7 @@ from ottla.protocol.messages.offset_commit import (
 from ottla.protocol.messages.offset_fetch import OffsetFetchRequest, OffsetFetchRequestGroup
 from ottla.records import check_crc, decode_batch, iter_batches
 from ottla.testing.clock import MovableClock
+from tests.simulation.world.disk import Crash, SimulatedDisk
 from tests.unit.broker.room import Connection, produce_request, received
 
 ANSWER_WITHIN_S = 10.0
@@ -45,7 +46,7 @@ SETTINGS = {
 
 
 class InlineThreads:
-    """Does the work on the loop, in its next turn: what came in meanwhile shares an fsync."""
+    """Runs work on the event loop, in its next iteration, so that requests of one iteration share an fsync."""
 
     def run(self, work: Callable[[], object]) -> Completion[None]:
         completion: Completion[None] = Completion()
@@ -66,13 +67,14 @@ class InlineThreads:
 
 
 class NodeOnDisk:
-    """One life of a broker."""
+    """A broker from one start to its end."""
 
-    def __init__(self, files: Files, *directories: Path, **settings: object) -> None:
+    def __init__(self, files: Files, *directories: Path, clock: Any = None, **settings: object) -> None:
         own: Mapping[str, str] = {name.replace("_", "."): str(value) for name, value in settings.items()}
         self.config = BrokerConfig({**SETTINGS, "log.dirs": ",".join(map(str, directories)), **own})
-        self.clock = MovableClock()
+        self.clock = clock or MovableClock()
         self.client = Connection()
+        self.files = files
         self.problem: BaseException | None = None
         self.stopping = asyncio.Event()
         self.node = Node(self.config, self.clock, self.stopping, files=files)
@@ -81,25 +83,27 @@ class NodeOnDisk:
         self.node._threads = self.node._metadata_threads = InlineThreads()  # type: ignore[assignment]
 
     async def start(self) -> None:
-        asyncio.get_running_loop().set_exception_handler(self._noted)
+        asyncio.get_running_loop().set_exception_handler(self._note_problem)
         await self.node.start()
         self.dispatch = Dispatcher(self.node.broker)
 
-    def _noted(self, _: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
-        # What the broker would log with a traceback: a crash of the disk, or a bug.
+    def _note_problem(self, _: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+        # The broker would log this exception with a traceback: a crash of the disk, or an unhandled error.
         self.problem = context.get("exception") or RuntimeError(str(context))
 
     def check(self) -> None:
-        """Raise what a callback of the loop raised."""
+        """Raise the exception of an event loop callback, or Crash if the disk has crashed meanwhile."""
         problem, self.problem = self.problem, None
         if problem is not None:
             raise problem
+        if isinstance(self.files, SimulatedDisk) and self.files.crashed:
+            raise Crash  # the broker caught the exception, as it does with unhandled errors
 
     async def stop(self) -> None:
         await self.node.close()
 
     async def abandon(self) -> None:
-        """Let go of files, locks and sockets as the system does for a dead process; nothing is written."""
+        """Release files, locks and sockets as the operating system does for a dead process; writes nothing."""
         node = self.node
         node._housekeeping.stop()
         if node.network is not None:
@@ -115,10 +119,10 @@ class NodeOnDisk:
         await asyncio.sleep(0)
 
     def chores(self) -> None:
-        """All that is done by the clock: checkpoints, retention, flushes, metadata snapshots."""
+        """Run periodic work now: checkpoints, retention, flushes, metadata snapshots."""
         self.node.clock_moved()
 
-    # -- asking ------------------------------------------------------------------------------------------------
+    # -- requests ----------------------------------------------------------------------------------------------
 
     async def ask(self, request: Any, version: int) -> Any:
         frame = memoryview(bytearray(b"".join(frames.encode_request(request, version, 77, "test"))))[4:]
@@ -149,17 +153,17 @@ class NodeOnDisk:
         deadline = time.monotonic() + ANSWER_WITHIN_S
         while not condition():
             self.check()
-            assert time.monotonic() < deadline, "in vain"
+            assert time.monotonic() < deadline, "the condition did not become true"
             await asyncio.sleep(0)
 
     async def produce(self, topic: str, data: bytes | bytearray, index: int = 0) -> tuple[int, int]:
-        """(error code, base offset)"""
+        """Append one batch; returns (error code, base offset)."""
         answer = await self.ask(produce_request((topic, {index: data})), 7)
         partition = answer.responses[0].partition_responses[0]
         return partition.error_code, partition.base_offset
 
     async def fetch(self, topic: str, offset: int, index: int = 0) -> tuple[int, int, bytes]:
-        """(error code, high watermark, batches)"""
+        """Fetch once; returns (error code, high watermark, batches)."""
         request = FetchRequest(
             max_wait_ms=0,
             min_bytes=0,
@@ -175,7 +179,7 @@ class NodeOnDisk:
         return partition.error_code, partition.high_watermark, bytes(partition.records or b"")
 
     async def read(self, topic: str, offset: int = 0, index: int = 0) -> tuple[dict[int, bytes | None], list[int]]:
-        """Offset to value of what a client that checks CRCs gets, and the first offsets of what it refuses."""
+        """Read to the end with CRC checks; returns the values by offset and the base offsets of rejected batches."""
         found: dict[int, bytes | None] = {}
         refused: list[int] = []
         while True:
@@ -192,10 +196,10 @@ class NodeOnDisk:
                 offset = header.next_offset
             if offset >= end:
                 return found, refused
-            assert offset > before, f"nothing at offset {offset} of {end}"
+            assert offset > before, f"no batch at offset {offset}, although the high watermark is {end}"
 
     async def commit(self, group: str, topic: str, offset: int, index: int = 0) -> int:
-        """The error code."""
+        """Commit an offset for a group without members; returns the error code."""
         partition = OffsetCommitRequestPartition(partition_index=index, committed_offset=offset)
         topics = [OffsetCommitRequestTopic(name=topic, partitions=[partition])]
         request = OffsetCommitRequest(group_id=group, topics=topics, generation_id_or_member_epoch=-1, member_id="")
@@ -210,6 +214,7 @@ class NodeOnDisk:
             found = (await self.ask(request, 8)).groups[0]
             if found.error_code not in (COORDINATOR_LOADS, 15, 16):
                 break
+            self.check()
             assert time.monotonic() < deadline
             await asyncio.sleep(0.001)
         assert found.error_code == 0, f"error {found.error_code}"
@@ -222,5 +227,6 @@ class NodeOnDisk:
             answer = await ask()
             if not coordinator[0].error_code and answer.topics[0].partitions[0].error_code not in (14, 15, 16):
                 return answer
+            self.check()
             assert time.monotonic() < deadline
             await asyncio.sleep(0.001)

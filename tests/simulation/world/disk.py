@@ -1,8 +1,12 @@
-"""`SimulatedDisk`: a `Files` in memory that forgets, at a crash, what was not synced, and fails when it is told to.
+"""`SimulatedDisk`: `Files` in memory that lose unsynced changes at a power cut, and fail on request.
 
-Of a file, any subset of the unsynced writes survives, each possibly torn; of a directory, a prefix of the changes since
-its last sync (a journaling file system keeps their order), and with the name of a folder all that is in it. A file is
-as long as the writes that survive need, or longer: then it ends in zeros, as where the size was written first.
+After a power cut:
+
+- of a file, any subset of the unsynced writes survives, each possibly torn;
+- of a directory, a prefix of the changes since its last sync survives, because a journaling file system keeps their
+  order; a folder's name survives together with its contents;
+- a file is as long as its surviving writes need, or longer. The excess is zeros, as on a file system that writes the
+  size first.
 """
 
 from __future__ import annotations
@@ -25,14 +29,14 @@ class Inode:
 
 @dataclass
 class Folder:
-    """`changes` since the last sync: names that were set to a file or a folder, or taken away."""
+    """`changes` since the last sync: names that were set to a file or a folder, or removed (None)."""
 
     names: dict[str, Inode | Folder] = field(default_factory=dict)
     synced: dict[str, Inode | Folder] = field(default_factory=dict)
     changes: list[dict[str, Inode | Folder | None]] = field(default_factory=list)
 
     def after_crash(self, chance: random.Random) -> dict[str, Inode | Folder]:
-        """The names that are there then."""
+        """Draw the names that survive."""
         names = dict(self.synced)
         for change in self.changes[: chance.randint(0, len(self.changes))]:
             for name, thing in change.items():
@@ -44,11 +48,11 @@ class Folder:
 
 
 class SimulatedDisk(Files):
-    """The folders of the first path that is made were there before: a crash does not take them."""
+    """The folders of the first created path count as durable: a power cut does not remove them."""
 
     def __init__(self, seed: int = 0) -> None:
         self.random = random.Random(seed)
-        # All of them by path; `roots` have no parent.
+        # All folders by path; `roots` have no parent.
         self.folders: dict[str, Folder] = {}
         self.roots: set[str] = set()
         self.descriptors: dict[int, Inode] = {}
@@ -57,18 +61,25 @@ class SimulatedDisk(Files):
         self.fail_syncs: int | None = None
         self.fail_reads: int | None = None
         self.writes_until_failure = 0
-        self.crash_after: int | None = None  # raises Crash at that many mutating calls from now
+        self.crash_after: int | None = None  # raises Crash after that many mutating calls
+        self.crashed = False
 
-    # Failing
+    # -- faults ----------------------------------------------------------------------------------------------------
 
     def _mutate(self) -> None:
         if self.crash_after is not None:
             if self.crash_after == 0:
+                self.crashed = True
                 raise Crash
             self.crash_after -= 1
 
+    def revive(self) -> SimulatedDisk:
+        """The disk after the process was killed: the operating system keeps all writes."""
+        self.crash_after, self.crashed = None, False
+        return self
+
     def crash(self) -> SimulatedDisk:
-        """The disk as the next start finds it."""
+        """Return the disk as the next start finds it after a power cut."""
         after = SimulatedDisk(self.random.randrange(1 << 30))
         after.roots = set(self.roots)
         survivors: dict[int, Inode] = {}
@@ -104,7 +115,7 @@ class SimulatedDisk(Files):
                 data[position : position + len(change)] = change
         return Inode(data, bytes(data))
 
-    # Files
+    # -- Files -----------------------------------------------------------------------------------------------------
 
     def _folder(self, path: str) -> tuple[Folder, str]:
         directory, _, name = path.rpartition("/")
@@ -183,7 +194,7 @@ class SimulatedDisk(Files):
         inode.changes.clear()
 
     def allocate(self, fd: int, position: int, size: int) -> None:
-        self._mutate()  # what is allocated has no content that a crash could take
+        self._mutate()  # allocated space has no content that could be lost
 
     def truncate(self, fd: int, size: int) -> None:
         self._mutate()
@@ -262,7 +273,7 @@ class SimulatedDisk(Files):
 
 
 class Crash(Exception):
-    """The process stops here."""
+    """The process ends at this call."""
 
 
 def _resize(data: bytearray, size: int) -> None:

@@ -23,7 +23,7 @@ class Network:
         self.loss = loss
         self.isolated: set[Hashable] = set()
         """Nodes that neither send nor receive."""
-        self._clock = clock
+        self.clock = clock
         self._random = random
         self._duplication = duplication
         self._latency_ms = latency_ms
@@ -46,4 +46,4 @@ class Network:
                 deliver()
 
         for _ in range(2 if self._random.random() < self._duplication else 1):
-            self._clock.plan(self.latency(), arrive)
+            self.clock.plan(self.latency(), arrive)
