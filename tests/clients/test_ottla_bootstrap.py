@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from ottla.clients import Admin, BrokerUnavailable, ClientError, Consumer, Producer, network
+from ottla.clients import Admin, BrokerUnavailable, ClientError, Consumer, Producer, reachability
 
 SHORT = {"request_timeout_ms": 1_000}
 TLS_ALERT = b"\x15\x03\x03\x00\x02\x02\x46"
@@ -100,7 +100,7 @@ def test_each_address_is_named_with_its_own_problem(answering: Callable[[bytes],
 def test_a_producer_that_waits_for_a_broker_says_so_within_seconds(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(network, "TOLD_AFTER_S", 0.3)
+    monkeypatch.setattr(reachability, "REPORT_AFTER_S", 0.3)
     with Producer(bootstrap_servers="127.0.0.1:1", max_block_ms=1_500) as producer, pytest.raises(ClientError):
         producer.send("t", b"v").result(10)
     told = [record.getMessage() for record in caplog.records if record.name == "ottla.clients.network"]

@@ -1,9 +1,20 @@
-"""A client's connections to one cluster: which broker to talk to, how to reach it, and when to try again.
+"""A client's connections to one cluster: request routing, retries and metadata refresh.
 
-`Cluster` belongs to the loop it is started on. It holds at most one connection per broker and purpose (a fetch that
-waits at a broker would hold up a heartbeat behind it, so who needs that asks for a connection of another purpose),
-keeps `view` fresh, and turns every failure of the network into the exceptions of `errors`. Every wait has a deadline.
-Some are long (a Producer's first send waits for a minute, as Kafka's does), so what goes wrong is logged after seconds.
+Routing. A `Cluster` holds at most one connection per broker and purpose. A broker answers the requests of a connection
+in order, so a waiting fetch would delay a heartbeat behind it: callers that cannot accept this pass another `purpose`.
+A request to a named broker uses its connection. A request to any broker uses the least busy open connection, and
+otherwise tries all known brokers in random order and then the bootstrap addresses. Each attempt gets an equal share of
+the remaining time, so that a silent broker leaves time for the others.
+
+Retries. `send` never retries: the caller decides what may be repeated. Connections are retried with an exponential
+backoff per broker (`reachability.py`). `refresh` and `coordinator` retry retriable errors until their deadline.
+
+Metadata. `view` is the latest known state of the cluster. Every failed or lost connection invalidates it, because a
+leader may have moved. Simultaneous equal refreshes share one request.
+
+A `Cluster` belongs to the event loop that it is started on. Every wait has a deadline. Network errors become the
+exceptions of `errors`. Some deadlines are long (the first send of a Producer waits for a minute, as in Kafka), so an
+outage is logged after `REPORT_AFTER_S`.
 """
 
 from __future__ import annotations
@@ -12,9 +23,9 @@ import asyncio
 import functools
 import logging
 import random
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 from ottla.clients.cluster import Backoff, ClusterView, Node
 from ottla.clients.errors import (
@@ -30,8 +41,8 @@ from ottla.clients.errors import (
     error_for,
 )
 from ottla.clients.events import Connected, Disconnected, Reporter, Statistics, StatisticsReported
-from ottla.clients.options import parse_servers
-from ottla.clients.security import read_security
+from ottla.clients.network_settings import NetworkSettings
+from ottla.clients.reachability import REPORT_AFTER_S, Reachability
 from ottla.network.client import (
     AuthenticationRefused,
     ClientConnection,
@@ -53,8 +64,6 @@ from ottla.protocol.wire import EncodeError
 logger = logging.getLogger(__name__)
 
 GROUP, TRANSACTION = 0, 1
-TOLD_AFTER_S = 3.0
-"""How long no broker may be reached before the log says so, once until one is."""
 GRACE_S = 0.25
 CLOSE_S = 0.5
 
@@ -66,7 +75,7 @@ class _Bootstrap(NamedTuple):
 
 @dataclass(slots=True)
 class _Totals:
-    """Counts of connections that ended, and how many were made."""
+    """The number of connections ever opened, and the traffic of the closed ones."""
 
     connections: int = 0
     requests: int = 0
@@ -79,23 +88,15 @@ class _Totals:
         self.received_bytes += connection.received_bytes
 
 
-class _Failure(NamedTuple):
-    """Failures in a row, when the broker may be tried again (loop time), and what the last one was."""
-
-    in_a_row: int
-    not_before_s: float
-    problem: str
+Target: TypeAlias = int | _Bootstrap
 
 
-_NO_FAILURE = _Failure(0, 0.0, "")
-
-
-def _node_id(target: int | _Bootstrap) -> int | None:
+def _node_id(target: Target) -> int | None:
     return target if isinstance(target, int) else None
 
 
 def client_error(error: BaseException) -> ClientError:
-    """The client's exception for one of the network's; a ClientError stays what it is."""
+    """Translate a network error into the client's exception; a ClientError is returned unchanged."""
     if isinstance(error, ClientError):
         return error
     if isinstance(error, NoAnswer):
@@ -114,53 +115,45 @@ def client_error(error: BaseException) -> ClientError:
         return ConnectionLost(str(error))
     if isinstance(error, TimeoutError):
         return RequestTimedOut(str(error) or "No answer in time")
-    if isinstance(error, EncodeError):  # a text of the caller's, with half of a surrogate pair, or far too long
+    if isinstance(error, EncodeError):  # a string with half of a surrogate pair, or one that is too long
         return ClientError(f"The request cannot be encoded: {error}")
-    raise TypeError(f"{error!r} is none of the network's") from error
+    raise TypeError(f"{error!r} is not a network error") from error
 
 
 class Cluster:
-    """Connections to the brokers of one cluster, and `view`: what is known of it.
+    """Connections to the brokers of one cluster, and `view`, the known state of the cluster."""
 
-    `options` are read settings (see `options.COMMON_OPTIONS`) by Pythonic name.
-    """
-
-    def __init__(self, options: Mapping[str, Any]) -> None:
-        self._options = options
-        self._bootstrap = [_Bootstrap(*server) for server in parse_servers(options["bootstrap_servers"])]
-        self._client_id: str = options["client_id"]
-        self._request_timeout_s: float = options["request_timeout_ms"] / 1000
-        self._connect_timeout_s: float = options["socket_connection_setup_timeout_ms"] / 1000
-        self._idle_s: float = options["connections_max_idle_ms"] / 1000
-        self._reconnect = Backoff(options["reconnect_backoff_ms"], options["reconnect_backoff_max_ms"])
-        self.retry = Backoff(options["retry_backoff_ms"], options["retry_backoff_max_ms"])
-        self.view = ClusterView(max_age_ms=options["metadata_max_age_ms"], backoff=self.retry)
-        self.reporter = Reporter(options["on_event"], options["client_id"])
+    def __init__(self, settings: NetworkSettings) -> None:
+        self._settings = settings
+        self._bootstrap = [_Bootstrap(*server) for server in settings.servers]
+        self._client_id = settings.client_id
+        self._request_timeout_s = settings.request_timeout_ms / 1000
+        self._idle_s = settings.connections_max_idle_ms / 1000
+        self.retry = Backoff(settings.retry_backoff_ms, settings.retry_backoff_max_ms)
+        self.view = ClusterView(max_age_ms=settings.metadata_max_age_ms, backoff=self.retry)
+        self.reporter = Reporter(settings.on_event, settings.client_id)
         self.closed = False
         self._totals = _Totals()
         self._statistics_timer: asyncio.TimerHandle | None = None
-        self._connections: dict[tuple[int | _Bootstrap, str], ClientConnection] = {}
-        self._connecting: dict[tuple[int | _Bootstrap, str], asyncio.Task[ClientConnection]] = {}
-        self._failures: dict[int | _Bootstrap, _Failure] = {}
+        self._connections: dict[tuple[Target, str], ClientConnection] = {}
+        self._connecting: dict[tuple[Target, str], asyncio.Task[ClientConnection]] = {}
+        reconnect = Backoff(settings.reconnect_backoff_ms, settings.reconnect_backoff_max_ms)
+        self._reachability: Reachability[Target] = Reachability(reconnect)
         self._coordinators: dict[tuple[int, str], int] = {}
         self._refreshes: dict[tuple[frozenset[str] | None, bool], asyncio.Task[None]] = {}
         self._random = random.Random()
-        # Since when no broker could be reached (loop time), and whether that was told.
-        self._out_of_reach_s: float | None = None
-        self._told = False
-        self._security = read_security(options)
 
-    # -- life --------------------------------------------------------------------------------------------------
+    # -- start and close ---------------------------------------------------------------------------------------
 
     async def start(self, timeout_s: float | None = None) -> None:
-        """Learn the brokers from any that answers, within `timeout_s` (request.timeout.ms).
+        """Request the list of brokers from any broker, within `timeout_s` (request.timeout.ms).
 
-        A broker that refuses is tried again until then. Raises BrokerUnavailable, at once if no address can ever work.
+        Retries until then. Raises BrokerUnavailable; it raises at once if no address can ever work.
         """
         await self.refresh((), timeout_s=timeout_s)
 
     async def close(self) -> None:
-        """Close every connection; what is in flight fails."""
+        """Close every connection; requests in flight fail."""
         self.closed = True
         if self._statistics_timer is not None:
             self._statistics_timer.cancel()
@@ -170,7 +163,7 @@ class Cluster:
         connections, self._connections = self._connections, {}
         for connection in connections.values():
             connection.close()
-        # TLS says goodbye to the broker, which takes a moment; a loop that ends before that complains.
+        # TLS sends a closing message. An event loop that ends before that logs a warning.
         await asyncio.gather(*(connection.wait_lost(CLOSE_S) for connection in connections.values()))
         if tasks:
             await asyncio.wait(tasks, timeout=1.0)
@@ -178,60 +171,57 @@ class Cluster:
     # -- connections -------------------------------------------------------------------------------------------
 
     def connected(self, node_id: int, purpose: str = "") -> ClientConnection | None:
-        """The connection to a broker if there is one at this moment; never waits."""
+        """Return the open connection to a broker, or None; never waits."""
         connection = self._connections.get((node_id, purpose))
         return None if connection is None or connection.closed or self._is_idle(connection) else connection
 
     async def connection(self, node_id: int, *, purpose: str = "", timeout_s: float | None = None) -> ClientConnection:
-        """A connection to the broker `node_id`; made, after the reconnect backoff, if there is none.
+        """Return a connection to the broker `node_id`, which is opened (after the reconnect backoff) if necessary.
 
         Raises BrokerUnavailable, RequestTimedOut after `timeout_s` (socket.connection.setup.timeout.ms), Closed.
         """
         if node_id not in self.view.nodes:
-            raise BrokerUnavailable(f"Broker {node_id} is not known to be part of the cluster (now)")
+            raise BrokerUnavailable(f"Broker {node_id} is not in the cluster's metadata")
         return await self._reach(node_id, purpose, timeout_s)
 
     async def any_connection(self, *, timeout_s: float | None = None) -> ClientConnection:
-        """A connection to whichever broker is easiest to reach, the least busy open one first.
+        """Return the least busy open connection, or open one to any known broker or bootstrap address.
 
-        All known brokers and then the bootstrap addresses are tried. Raises BrokerUnavailable naming each, and
-        AuthenticationFailed at once: what one broker does not believe the next will not either.
+        Raises BrokerUnavailable with the problem of each, and AuthenticationFailed at once: the other brokers would
+        reject the same credentials.
         """
         self._check_open()
         self._close_idle()
         open_now = [c for (_, purpose), c in self._connections.items() if not purpose and not c.closed]
         if open_now:
             return min(open_now, key=lambda connection: connection.in_flight)
-        known: list[int | _Bootstrap] = list(self.view.nodes)
+        known: list[Target] = list(self.view.nodes)
         self._random.shuffle(known)
         targets = [*known, *self._bootstrap]
         loop = asyncio.get_running_loop()
         deadline = None if timeout_s is None else loop.time() + timeout_s
         problems: list[ClientError] = []
         for tried, target in enumerate(targets):
-            # A broker that is silent must leave time for the others.
+            # A silent broker must leave time for the others.
             limit_s = None if deadline is None else max(0.001, deadline - loop.time()) / (len(targets) - tried)
             try:
                 return await self._reach(target, "", limit_s)
             except (BrokerUnavailable, RequestTimedOut, ConnectionLost) as error:
                 problems.append(error)
         text = "; ".join(dict.fromkeys(str(problem) for problem in problems))
-        self._tell(text, loop.time())
+        self._report_outage(text, loop.time())
         if all(isinstance(problem, TlsFailed) for problem in problems):
             raise TlsFailed(f"No broker can be reached: {text}")
         raise BrokerUnavailable(f"No broker can be reached: {text}", retriable=any(p.retriable for p in problems))
 
-    def _tell(self, text: str, now_s: float) -> None:
-        """Note that no broker was reached; the log has it once it lasts."""
-        if self._out_of_reach_s is None:
-            self._out_of_reach_s = now_s
-        waited_s = now_s - self._out_of_reach_s
-        if waited_s >= TOLD_AFTER_S and not self._told:
-            self._told = True
+    def _report_outage(self, text: str, now_s: float) -> None:
+        """Log and report once per outage that no broker is reachable."""
+        waited_s = self._reachability.unreachable(now_s)
+        if waited_s is not None:
             logger.warning("No broker can be reached for %.0f s, still trying: %s", waited_s, text)
             self.reporter.problem(BrokerUnavailable(f"No broker can be reached for {waited_s:.0f} s: {text}"))
 
-    async def _reach(self, target: int | _Bootstrap, purpose: str, timeout_s: float | None) -> ClientConnection:
+    async def _reach(self, target: Target, purpose: str, timeout_s: float | None) -> ClientConnection:
         self._check_open()
         key = (target, purpose)
         connection = self._connections.get(key)
@@ -245,11 +235,11 @@ class Cluster:
             self._connecting[key] = task
             task.add_done_callback(lambda done: self._connect_ended(key, done))
         try:
-            # Shielded: several may wait for one connection.
+            # Shielded, because several callers may wait for the same connection.
             async with asyncio.timeout(timeout_s):
                 return await asyncio.shield(task)
         except TimeoutError as error:
-            problem = self._failures.get(target, _NO_FAILURE).problem
+            problem = self._reachability.problem(target)
             why = f" ({problem})" if problem else ""
             raise RequestTimedOut(f"{self.name(target)}: no connection within {timeout_s:.3g} s{why}") from error
         except NetworkError as error:
@@ -259,15 +249,15 @@ class Cluster:
                 raise Closed("The client was closed") from None
             raise
 
-    def _connect_ended(self, key: tuple[int | _Bootstrap, str], task: asyncio.Task[ClientConnection]) -> None:
+    def _connect_ended(self, key: tuple[Target, str], task: asyncio.Task[ClientConnection]) -> None:
         if self._connecting.get(key) is task:
             del self._connecting[key]
         if not task.cancelled():
-            task.exception()  # whoever waits has it; nobody may wait any more
+            task.exception()  # retrieved, so that asyncio does not log it if no caller waits any more
 
-    async def _connect(self, target: int | _Bootstrap, purpose: str) -> ClientConnection:
+    async def _connect(self, target: Target, purpose: str) -> ClientConnection:
         loop = asyncio.get_running_loop()
-        await asyncio.sleep(max(0.0, self._failures.get(target, _NO_FAILURE).not_before_s - loop.time()))
+        await asyncio.sleep(self._reachability.delay_s(target, loop.time()))
         node = self.view.nodes.get(target) if isinstance(target, int) else target
         if node is None:
             raise ConnectFailed(f"Broker {target} left the cluster")
@@ -276,9 +266,9 @@ class Cluster:
                 node.host,
                 node.port,
                 client_id=self._client_id,
-                timeout_s=self._connect_timeout_s,
-                tls=self._security.tls,
-                sasl=self._security.sasl,
+                timeout_s=self._settings.connection_setup_timeout_ms / 1000,
+                tls=self._settings.security.tls,
+                sasl=self._settings.security.sasl,
             )
         except NetworkError as error:
             self._failed(target, loop.time(), str(error))
@@ -286,8 +276,7 @@ class Cluster:
         if self.closed:
             connection.close()
             raise ConnectionClosed("The client was closed")
-        self._failures.pop(target, None)
-        self._out_of_reach_s, self._told = None, False
+        self._reachability.succeeded(target)
         self._connections[target, purpose] = connection
         self._totals.connections += 1
         connection.on_close(lambda: self._totals.add(connection))
@@ -296,8 +285,8 @@ class Cluster:
         return connection
 
     def begin_statistics(self, collect: Callable[[], Statistics]) -> None:
-        """Report what `collect` returns every statistics.interval.ms, on the running loop, until `close`."""
-        interval_s = self._options["statistics_interval_ms"] / 1000
+        """Report the result of `collect` every statistics.interval.ms, on the running loop, until `close`."""
+        interval_s = self._settings.statistics_interval_ms / 1000
         if interval_s and self.reporter.is_wanted and not self.closed:
             loop = asyncio.get_running_loop()
             self._statistics_timer = loop.call_later(interval_s, self._report_statistics, collect)
@@ -308,7 +297,7 @@ class Cluster:
         self.begin_statistics(collect)
 
     def metrics(self) -> dict[str, float]:
-        """Counts of all connections, by the names that Kafka's clients give them."""
+        """Return the counts of all connections by the metric names of Kafka's clients."""
         open_now = [connection for connection in list(self._connections.values()) if not connection.closed]
         totals = replace(self._totals)
         for connection in open_now:
@@ -323,16 +312,16 @@ class Cluster:
         }
 
     def _is_idle(self, connection: ClientConnection) -> bool:
-        """Whether it was not used for so long that the broker may be about to close it (connections.max.idle.ms)."""
+        """Whether it was unused for connections.max.idle.ms, so that the broker may be about to close it."""
         return not connection.in_flight and 0 < self._idle_s < connection.loop_time() - connection.last_used
 
     def _close_idle(self) -> None:
         for key, connection in list(self._connections.items()):
             if self._is_idle(connection):
-                del self._connections[key]  # so that its end is no failure
+                del self._connections[key]  # so that `_lost` does not count a failure
                 connection.close()
 
-    def _lost(self, target: int | _Bootstrap, purpose: str, connection: ClientConnection) -> None:
+    def _lost(self, target: Target, purpose: str, connection: ClientConnection) -> None:
         if self._connections.get((target, purpose)) is not connection:
             return
         del self._connections[target, purpose]
@@ -341,17 +330,15 @@ class Cluster:
 
     @property
     def problems(self) -> str:
-        """Why brokers could not be reached when that was tried last; empty if they could. From any thread."""
-        return "; ".join(dict.fromkeys(row.problem for row in list(self._failures.values())))
+        """The last problem of each unreachable broker; empty if there is none. Callable from any thread."""
+        return self._reachability.problems()
 
-    def _failed(self, target: int | _Bootstrap, now_s: float, problem: str) -> None:
-        count = self._failures.get(target, _NO_FAILURE).in_a_row + 1
-        delay_ms = self._reconnect.delay_ms(count, self._random.random())
-        self._failures[target] = _Failure(count, now_s + delay_ms / 1000, problem)
+    def _failed(self, target: Target, now_s: float, problem: str) -> None:
+        self._reachability.failed(target, now_s, problem, self._random.random())
         self.view.invalidate()
 
-    def name(self, target: int | _Bootstrap) -> str:
-        """How a broker or address is named in messages."""
+    def name(self, target: Target) -> str:
+        """The name of a broker or address in messages."""
         node: Node | _Bootstrap | None = self.view.nodes.get(target) if isinstance(target, int) else target
         at = f"{node.host}:{node.port}" if node is not None else "?"
         return f"Broker {target} ({at})" if isinstance(target, int) else at
@@ -371,10 +358,10 @@ class Cluster:
         timeout_s: float | None = None,
         purpose: str = "",
     ) -> Any:
-        """The response of one broker (of any, if `node_id` is None); no retries.
+        """Send one request to a broker (any broker if `node_id` is None) and return its response. Does not retry.
 
-        `timeout_s` (request.timeout.ms) is for the whole call, the connecting included. Raises ConnectionLost,
-        RequestTimedOut, BrokerUnavailable, UnsupportedByBroker, Closed.
+        `timeout_s` (request.timeout.ms) includes the time to connect. Raises ConnectionLost, RequestTimedOut,
+        BrokerUnavailable, UnsupportedByBroker, Closed.
         """
         loop = asyncio.get_running_loop()
         deadline = loop.time() + (self._request_timeout_s if timeout_s is None else timeout_s)
@@ -392,10 +379,10 @@ class Cluster:
     async def refresh(
         self, topics: Iterable[str] | None = (), *, timeout_s: float | None = None, allow_auto_create: bool = False
     ) -> None:
-        """Bring `view` up to date: the brokers, and these topics (None: every topic).
+        """Update the brokers and these topics (None: every topic) in `view`.
 
-        Tried again until `timeout_s` (request.timeout.ms) while brokers cannot be reached; equal refreshes at the same
-        time are one. A topic that is not there is no error: see `view.topic_errors`.
+        Retries retriable errors until `timeout_s` (request.timeout.ms). Simultaneous equal refreshes share one request.
+        A missing topic is not an error: see `view.topic_errors`.
         """
         names = None if topics is None else frozenset(topics)
         key = (names, allow_auto_create)
@@ -407,7 +394,7 @@ class Cluster:
             self._refreshes[key] = task
             task.add_done_callback(lambda done: self._refresh_ended(key, done))
         try:
-            # A refresh of our own ends by itself, with the reason; another's may go on for longer.
+            # A refresh that this call started ends by itself with a reason. An earlier one may have a later deadline.
             async with asyncio.timeout(None if timeout_s is None else timeout_s + GRACE_S):
                 await asyncio.shield(task)
         except TimeoutError as error:
@@ -421,7 +408,7 @@ class Cluster:
         if self._refreshes.get(key) is task:
             del self._refreshes[key]
         if not task.cancelled():
-            task.exception()  # whoever waits has it; nobody may wait any more
+            task.exception()  # retrieved, so that asyncio does not log it if no caller waits any more
 
     async def _refresh(self, names: frozenset[str] | None, limit_s: float, allow_auto_create: bool) -> None:
         loop = asyncio.get_running_loop()
@@ -443,13 +430,13 @@ class Cluster:
                     raise
             else:
                 self.view.apply(response, loop.time() * 1000, is_complete=names is None)
-                self._recognise()
+                self._adopt_bootstrap_connections()
                 self._close_idle()
                 return
             await asyncio.sleep(delay_s)
 
-    def _recognise(self) -> None:
-        """A connection to an address that turns out to be a broker's is that broker's: no second one is made."""
+    def _adopt_bootstrap_connections(self) -> None:
+        """Use the connection to a bootstrap address for the broker with that address, instead of opening another."""
         for (target, purpose), connection in list(self._connections.items()):
             if purpose or not isinstance(target, _Bootstrap) or connection.closed:
                 continue
@@ -463,9 +450,9 @@ class Cluster:
     # -- coordinators ------------------------------------------------------------------------------------------
 
     async def coordinator(self, key: str, *, key_type: int = GROUP, timeout_s: float | None = None) -> int:
-        """The node id of the broker that coordinates a group (or a TRANSACTION's id), remembered.
+        """Return the node id of a group's coordinator (or of a transactional id's: TRANSACTION); it is cached.
 
-        Asked for again, with backoff, while the cluster has none. Raises BrokerError, or as `send`.
+        Retries with backoff while the cluster has no coordinator. Raises BrokerError and the errors of `send`.
         """
         known = self._coordinators.get((key_type, key))
         if known is not None and known in self.view.nodes:
@@ -475,7 +462,7 @@ class Cluster:
         request = FindCoordinatorRequest(key=key, key_type=key_type, coordinator_keys=[key])
         failures = 0
         begun_s = loop.time()
-        told = False
+        reported = False
         while True:
             left_s = max(0.001, deadline - loop.time())
             try:
@@ -485,9 +472,9 @@ class Cluster:
                 delay_s = self.retry.delay_ms(failures, self._random.random()) / 1000
                 if not error.retriable or loop.time() + delay_s >= deadline:
                     raise
-                if not told and loop.time() - begun_s > TOLD_AFTER_S:
-                    told = True
-                    logger.warning("No coordinator for %s for %.0f s, still trying: %s", key, TOLD_AFTER_S, error)
+                if not reported and loop.time() - begun_s > REPORT_AFTER_S:
+                    reported = True
+                    logger.warning("No coordinator for %s for %.0f s, still trying: %s", key, REPORT_AFTER_S, error)
                     self.reporter.problem(error)
             else:
                 self.view.add_node(node)
@@ -496,7 +483,7 @@ class Cluster:
             await asyncio.sleep(delay_s)
 
     def forget_coordinator(self, key: str, *, key_type: int = GROUP) -> None:
-        """The broker said that it is not the coordinator (any more): the next `coordinator` asks."""
+        """Drop the cached coordinator: the broker reported that it is not responsible."""
         self._coordinators.pop((key_type, key), None)
 
 

@@ -11,10 +11,11 @@ from typing import Any, Self
 
 import pytest
 
-from ottla.clients import network
+from ottla.clients import reachability
 from ottla.clients.driver import Driver
 from ottla.clients.errors import BrokerUnavailable, ClientError, Closed, ConnectionLost, RequestTimedOut, UnknownMember
 from ottla.clients.network import Cluster
+from ottla.clients.network_settings import read_network_settings
 from ottla.clients.options import COMMON_OPTIONS, read_options
 from ottla.protocol.frames import RequestHeader
 from ottla.protocol.message import Message
@@ -31,7 +32,7 @@ def run(story: Coroutine[Any, Any, None]) -> None:
 
 def cluster(*addresses: str, **settings: object) -> Cluster:
     given: dict[str, object] = {"bootstrap.servers": list(addresses), "reconnect.backoff.ms": 20, **settings}
-    return Cluster(read_options(COMMON_OPTIONS, given))
+    return Cluster(read_network_settings(read_options(COMMON_OPTIONS, given)))
 
 
 class Pair:
@@ -136,10 +137,10 @@ def test_all_brokers_down_names_each_address() -> None:
     run(story())
 
 
-def test_the_log_says_once_that_no_broker_can_be_reached_and_again_after_one_was(
+def test_unreachable_cluster_is_logged_once_per_outage(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(network, "TOLD_AFTER_S", 0.2)
+    monkeypatch.setattr(reachability, "REPORT_AFTER_S", 0.2)
 
     async def story() -> None:
         async with Pair() as pair:

@@ -10,6 +10,7 @@ from typing import Any, TypeVar
 from ottla.clients.admin.core import Call, Outcome, Plan, Progress, Round, Send
 from ottla.clients.errors import ClientError, RequestTimedOut
 from ottla.clients.network import Cluster, client_error
+from ottla.clients.network_settings import read_network_settings
 from ottla.network.client import NetworkError
 from ottla.protocol.wire import EncodeError
 
@@ -21,7 +22,7 @@ class Shell:
 
     def __init__(self, options: Mapping[str, Any]) -> None:
         self._options = options
-        self._cluster = Cluster(options)
+        self._cluster = Cluster(read_network_settings(options))
         self._random = random.Random()
         self._request_timeout_s: float = options["request_timeout_ms"] / 1000
         self._call_timeout_s: float = options["default_api_timeout_ms"] / 1000

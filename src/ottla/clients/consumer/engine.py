@@ -37,6 +37,7 @@ from ottla.clients.errors import (
 )
 from ottla.clients.events import Rebalanced, Statistics, Throttled
 from ottla.clients.network import Cluster, client_error
+from ottla.clients.network_settings import read_network_settings
 from ottla.common.errors import ErrorCode
 from ottla.common.ids import TopicPartition
 from ottla.network.client import NetworkError
@@ -65,7 +66,7 @@ class Engine:
 
     def __init__(self, options: Mapping[str, Any], notify: Callable[[], None]) -> None:
         self.options = options
-        self.cluster = Cluster(options)
+        self.cluster = Cluster(read_network_settings(options))
         self.core = ConsumerCore(options, self.cluster.view)
         self.lock = threading.RLock()
         self.closed = False

@@ -18,6 +18,7 @@ from typing import Any
 from ottla.clients.errors import ClientError, error_for
 from ottla.clients.events import Throttled
 from ottla.clients.network import Cluster, client_error
+from ottla.clients.network_settings import read_network_settings
 from ottla.clients.producer.batch import Batch, Delivery, call_back, in_callback
 from ottla.clients.producer.core import ProducerCore
 from ottla.clients.producer.events import AskProducerId, Effect, Finished, Outcome, RefreshMetadata, Send, Wake
@@ -72,7 +73,7 @@ class Sender:
         call_soon: CallSoon,
     ) -> None:
         self.settings = settings
-        self.cluster = Cluster(options)
+        self.cluster = Cluster(read_network_settings(options))
         self.core = ProducerCore(settings, self.cluster.view, Random(), choose)
         self.core.shell.add_callback = self._add_callback
         self.core.shell.run_coroutines = self._run_coroutines

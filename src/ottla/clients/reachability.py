@@ -1,0 +1,68 @@
+"""Which brokers could not be reached, and when to try each again. No I/O; times are arguments, in loop seconds."""
+
+from __future__ import annotations
+
+from typing import Final, Generic, NamedTuple, TypeVar
+
+from ottla.clients.cluster import Backoff
+
+T = TypeVar("T")
+
+REPORT_AFTER_S: Final = 3.0
+"""How long no broker may be reachable before the log says so."""
+
+
+class _Failure(NamedTuple):
+    """Consecutive failures, the earliest time of the next attempt, and the last problem."""
+
+    in_a_row: int
+    not_before_s: float
+    problem: str
+
+
+class Reachability(Generic[T]):
+    """The failures of each target (a broker or an address), with exponential backoff for each.
+
+    It also measures how long no target at all was reachable. `unreachable` returns that time once per outage.
+    """
+
+    def __init__(self, backoff: Backoff) -> None:
+        self._backoff = backoff
+        self._failures: dict[T, _Failure] = {}
+        self._unreachable_since_s: float | None = None
+        self._reported = False
+
+    def failed(self, target: T, now_s: float, problem: str, chance: float) -> None:
+        """Note a failed attempt or a lost connection."""
+        previous = self._failures.get(target)
+        count = 1 if previous is None else previous.in_a_row + 1
+        self._failures[target] = _Failure(count, now_s + self._backoff.delay_ms(count, chance) / 1000, problem)
+
+    def succeeded(self, target: T) -> None:
+        """Note a new connection: it ends the backoff of the target, and the outage."""
+        self._failures.pop(target, None)
+        self._unreachable_since_s, self._reported = None, False
+
+    def delay_s(self, target: T, now_s: float) -> float:
+        """How long to wait before the next attempt."""
+        failure = self._failures.get(target)
+        return 0.0 if failure is None else max(0.0, failure.not_before_s - now_s)
+
+    def problem(self, target: T) -> str:
+        """The last problem of a target; empty if it has none."""
+        failure = self._failures.get(target)
+        return "" if failure is None else failure.problem
+
+    def problems(self) -> str:
+        """The last problem of each unreachable target; empty if there is none. Callable from any thread."""
+        return "; ".join(dict.fromkeys(failure.problem for failure in list(self._failures.values())))
+
+    def unreachable(self, now_s: float) -> float | None:
+        """Note that no target was reachable. Returns the length of the outage when it is time to report it."""
+        if self._unreachable_since_s is None:
+            self._unreachable_since_s = now_s
+        waited_s = now_s - self._unreachable_since_s
+        if waited_s < REPORT_AFTER_S or self._reported:
+            return None
+        self._reported = True
+        return waited_s
