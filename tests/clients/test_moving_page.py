@@ -12,7 +12,7 @@ import kafka
 import pytest
 
 from ottla.clients import Admin, AsyncAdmin, AsyncConsumer, AsyncProducer, Consumer, Producer, foreign_settings
-from ottla.clients.consumer.options import CONSUMER_OPTIONS
+from ottla.clients.consumer.settings import CONSUMER_OPTIONS
 from ottla.clients.errors import ConfigurationError
 from ottla.clients.foreign_settings import Elsewhere
 from ottla.clients.producer.settings import PRODUCER_OPTIONS, read_settings

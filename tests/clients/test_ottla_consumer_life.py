@@ -70,7 +70,7 @@ def in_thread(work: Callable[[], object]) -> tuple[threading.Thread, list[object
 
 
 def polls(consumer: Consumer) -> bool:
-    return consumer._polls is not None
+    return consumer._turn_owner is not None
 
 
 class TestThreads:

@@ -167,7 +167,7 @@ def test_only_stored_offsets_are_committed(broker: RunningBroker, make_topic: Ma
         assert committed is not None
         assert committed.offset == 4
         consumer.store_offsets({tp: 6})
-        with pytest.raises(ValueError, match="beyond what was handed over"):
+        with pytest.raises(ValueError, match="beyond the records that poll has returned"):
             consumer.store_offsets({tp: 11})
         with pytest.raises(NotAssigned):
             consumer.store_offsets({(topic, 5): 1})  # type: ignore[dict-item]

@@ -98,7 +98,7 @@ def _options(kind: str) -> dict[str, Option]:
 
         rows = PRODUCER_OPTIONS
     elif kind == "consumer":
-        from ottla.clients.consumer.options import CONSUMER_OPTIONS
+        from ottla.clients.consumer.settings import CONSUMER_OPTIONS
 
         rows = CONSUMER_OPTIONS
     return {name: row for row in rows for name in (row.name, *row.aliases)}

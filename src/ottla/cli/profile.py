@@ -198,7 +198,7 @@ def _delete(options: argparse.Namespace) -> int:
 
 def _rows() -> dict[str, Any]:
     """Every setting that some client has, by its name."""
-    from ottla.clients.consumer.options import CONSUMER_OPTIONS
+    from ottla.clients.consumer.settings import CONSUMER_OPTIONS
     from ottla.clients.producer.settings import PRODUCER_OPTIONS
 
     rows: dict[str, Any] = {}

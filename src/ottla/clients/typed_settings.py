@@ -161,54 +161,54 @@ class ConsumerConfig(AdminConfig, total=False):
     """Settings of `Consumer` and `AsyncConsumer`."""
 
     group_id: str | None
-    """The group that shares the topics and keeps the positions; None: no group."""
+    """The group that shares the topics and stores committed offsets; None: no group."""
     group_instance_id: str | None
-    """Makes the member static: a restart within the session moves nothing."""
+    """Makes the member static: a restart within the session timeout causes no rebalance."""
     partition_assignment_strategy: Any
     """Assignors by name or as Assignor objects, the preferred first; all members need one in common."""
     session_timeout_ms: int
-    """Without a heartbeat for so long it is out."""
+    """A member without a heartbeat for so long is removed from its group."""
     heartbeat_interval_ms: int
     """How often a heartbeat is sent; at most a third of the session."""
     max_poll_interval_ms: int
     """A member that does not poll for so long leaves its group."""
     enable_auto_commit: bool
-    """Commit what earlier polls handed over, in the background."""
+    """Commit the positions after earlier polls in the background."""
     enable_auto_offset_store: bool
-    """Whether what earlier polls handed over counts as processed; false: only what store_offsets() was given."""
+    """Whether the records of earlier polls count as processed; false: only those given to store_offsets()."""
     auto_commit_interval_ms: int
-    """How often that is done."""
+    """The interval of automatic commits."""
     auto_offset_reset: Literal["earliest", "latest", "none"]
     """Where to begin without a committed offset."""
     isolation_level: Literal["read_uncommitted", "read_committed"]
-    """Whether records of open and aborted transactions are seen."""
+    """Whether records of open and aborted transactions are returned."""
     fetch_min_bytes: int
-    """A broker waits until it has so much, or fetch.max.wait.ms."""
+    """A broker waits for so many bytes, or until fetch.max.wait.ms."""
     fetch_max_wait_ms: int
     """How long a broker may wait for fetch.min.bytes."""
     fetch_max_bytes: int
-    """The most bytes of one fetch."""
+    """The maximum size of a fetch response."""
     max_partition_fetch_bytes: int
-    """The most bytes of one partition in one fetch."""
+    """The maximum size of one partition in a fetch."""
     max_poll_records: int
-    """The most records that one poll hands over."""
+    """The maximum number of records that one poll returns."""
     check_crcs: bool
     """Whether the checksum of each batch is verified."""
     client_rack: str
-    """Where this client is: a replica in the same rack may serve it (KIP-392)."""
+    """The rack of this client: a replica in the same rack may serve it (KIP-392)."""
     allow_auto_create_topics: bool
-    """Whether asking for a topic may create it."""
+    """Whether a request for a topic's metadata may create the topic."""
     exclude_internal_topics: bool
-    """Whether a pattern leaves out the cluster's own topics."""
+    """Whether a pattern excludes the cluster's internal topics."""
     key_deserializer: Any
     """A function of bytes, or a format: "string", "json", "int64", ..."""
     value_deserializer: Any
     """A function of bytes, or a format: "string", "json", "int64", ..."""
     on_deserialization_error: Literal["raise", "skip"]
-    """Whether poll raises DeserializationFailed, once, or logs the record and leaves it out."""
+    """Whether poll raises DeserializationFailed, once, or logs the record and skips it."""
     on_problem: Literal["log", "raise"]
     """Whether poll also raises, once, what the consumer retries: an unreachable broker, an unknown topic."""
     queued_max_bytes: int
-    """Fetched bytes that may wait to be polled."""
+    """The maximum number of fetched bytes that wait for a poll."""
     on_corrupt_records: Literal["raise", "skip"]
-    """Whether poll raises CorruptRecords or logs and goes on after the batch."""
+    """Whether poll raises CorruptRecords, or logs the corrupt batch and skips it."""

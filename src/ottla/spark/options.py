@@ -426,7 +426,7 @@ def read_sink_options(given: Mapping[str, str]) -> SinkOptions:
 
 
 def _consumer_rows() -> tuple[Option, ...]:
-    from ottla.clients.consumer.options import CONSUMER_OPTIONS
+    from ottla.clients.consumer.settings import CONSUMER_OPTIONS
 
     return CONSUMER_OPTIONS
 

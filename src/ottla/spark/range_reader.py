@@ -16,7 +16,8 @@ import pyarrow as pa  # type: ignore[import-untyped,unused-ignore]
 import pyarrow.compute as pc  # type: ignore[import-untyped,unused-ignore]
 
 from ottla.clients.consumer.arrow import binary_array, headers_array
-from ottla.clients.consumer.ranges import RangeReader, RangeSink, RecordsLost
+from ottla.clients.consumer.decoding import POLL_AGAIN
+from ottla.clients.consumer.ranges import RangeCollector, RangeReader, RecordsLost
 from ottla.clients.errors import CorruptRecords
 from ottla.records.column_kernels import repeat_texts
 from ottla.spark.client_pool import Kept
@@ -121,9 +122,9 @@ def read_range(
     with _readers.client(settings) as reader:
         while start < rng.end:
             try:
-                for sink in reader.read(*rng._replace(start=start), max_bytes_per_batch):
-                    start = sink.position
-                    batch = _to_arrow(sink, rng, schema)
+                for collector in reader.read(*rng._replace(start=start), max_bytes_per_batch):
+                    start = collector.position
+                    batch = _to_arrow(collector, rng, schema)
                     if batch.num_rows:
                         yield batch
                 break
@@ -154,12 +155,12 @@ def _after_corrupt(error: CorruptRecords, rng: OffsetRange, fail_on_data_loss: b
 
 
 def _reason(error: CorruptRecords) -> str:
-    return str(error).removesuffix("; polling again goes on after the batch")
+    return str(error).removesuffix(POLL_AGAIN)
 
 
-def _to_arrow(sink: RangeSink, rng: OffsetRange, schema: pa.Schema) -> pa.RecordBatch:
-    columns = sink.close()
-    assert columns is not None, "a sink without records"
+def _to_arrow(collector: RangeCollector, rng: OffsetRange, schema: pa.Schema) -> pa.RecordBatch:
+    columns = collector.close()
+    assert columns is not None, "a collector without records"
     rows = columns.rows
     offsets = pa.Array.from_buffers(pa.int64(), rows, [None, pa.py_buffer(columns.offsets)], 0)
     millis = pa.Array.from_buffers(pa.timestamp("ms", "UTC"), rows, [None, pa.py_buffer(columns.timestamps)], 0)

@@ -6,16 +6,18 @@ it; what may wait (a JoinGroup) is answered when the coordinator answers. `valid
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from ottla.clients.cluster import ClusterView
+from ottla.clients.consumer.collectors import RecordCollector
 from ottla.clients.consumer.core import ConsumerCore
 from ottla.clients.consumer.effects import COORDINATOR, Effect, Refresh, Send
-from ottla.clients.consumer.membership import Duty
-from ottla.clients.consumer.options import read_consumer_options
+from ottla.clients.consumer.member_states import Duty
 from ottla.clients.consumer.record import Record
-from ottla.clients.errors import ConnectionLost
+from ottla.clients.consumer.requests import OffsetAndMetadata
+from ottla.clients.consumer.settings import read_settings
+from ottla.clients.errors import ClientError, ConnectionLost
 from ottla.common.errors import ErrorCode
 from ottla.common.ids import TopicPartition
 from ottla.coordinators.group import Call, FetchOffsets, GroupConfig
@@ -125,8 +127,8 @@ class Simulated:
         self.world = world
         world.consumers.append(self)
         self.view = ClusterView()
-        self.options = read_consumer_options({"bootstrap_servers": "h:1", "auto_offset_reset": "earliest", **options})
-        self.core = ConsumerCore(self.options, self.view)
+        _, settings = read_settings({"bootstrap_servers": "h:1", "auto_offset_reset": "earliest", **options})
+        self.core = ConsumerCore(settings, self.view)
         self.story: list[tuple[str, list[int]]] = []
         self.listener: Callable[[Duty], None] | None = None
         self._waiting: list[tuple[Send, Call]] = []
@@ -134,7 +136,7 @@ class Simulated:
         self._pending: list[Effect] = []
 
     def owned(self) -> list[int]:
-        return [tp.partition for tp in self.core.positions.assigned()]
+        return [tp.partition for tp in self.core.fetch.positions.assigned()]
 
     def poll(self, limit: int = 500) -> list[Record]:
         """One poll that does not wait."""
@@ -148,22 +150,29 @@ class Simulated:
             else:
                 raise AssertionError("duties without end")
             self.core.raise_error()
-            return self.core.take(limit)
+            collector = RecordCollector(limit)
+            self.core.fill(collector)
+            return collector.records
         finally:
             self.core.end_poll(self.world.now_ms)
             self.core.validate()
 
     def do(self, duty: Duty) -> None:
         self.core.begin_duty(duty)
-        if duty.kind == "revoked" and self.core.commits_by_itself:
+        if duty.kind == "revoked" and self.core.auto_commits:
             offsets = self.core.processed()
             if offsets:
-                request = self.core.commit_request(offsets)
-                assert self.core.committed(request, self.world.coordinator.ask(request, 9)) is None
+                assert self.commit(offsets) is None
         self.story.append((duty.kind, [tp.partition for tp in duty.partitions]))
         if self.listener is not None:
             self.listener(duty)
         self.core.duty_done(duty, self.world.now_ms)
+
+    def commit(self, offsets: Mapping[TopicPartition, OffsetAndMetadata]) -> ClientError | None:
+        """Commit offsets; the coordinator responds at once."""
+        commits = self.core.required_commits()
+        request = commits.commit_request(offsets)
+        return commits.apply_commit(request, self.world.coordinator.ask(request, 9))
 
     def work(self) -> bool:
         """Send what is to be sent and take what is answered; False if there was nothing."""
@@ -171,7 +180,7 @@ class Simulated:
         for send, call in list(self._waiting):
             if call in self.world.coordinator.answers:
                 self._waiting.remove((send, call))
-                send.then(self.world.coordinator.answers[call], self.world.now_ms)
+                self.core.complete(send.id, self.world.coordinator.answers[call], self.world.now_ms)
                 busy = True
         for effect in self.core.advance(self.world.now_ms):
             busy |= self._obey(effect)
@@ -183,16 +192,16 @@ class Simulated:
         if isinstance(effect, Refresh):
             if not world.down:
                 self.view.apply(world.metadata(), now, is_complete=effect.topics is None)
-            effect.then(ConnectionLost("down") if world.down else None, now)
+            self.core.complete(effect.id, ConnectionLost("down") if world.down else None, now)
             return True
         if not isinstance(effect, Send):
             return False
         if world.down:
-            effect.then(ConnectionLost("down"), now)
+            self.core.complete(effect.id, ConnectionLost("down"), now)
             return True
         if isinstance(effect.request, OffsetFetchRequest):
             answer = world.coordinator.ask(FetchOffsets(effect.request.groups[0], require_stable=True), 9)
-            effect.then(OffsetFetchResponse(groups=[answer]), now)
+            self.core.complete(effect.id, OffsetFetchResponse(groups=[answer]), now)
             return True
         if effect.node == COORDINATOR:
             call = world.coordinator.send(effect.request, VERSIONS[effect.request.API_KEY])
@@ -201,9 +210,9 @@ class Simulated:
         if isinstance(effect.request, FetchRequest):
             world.fetches.append(effect.request)
             response = self._fetch(effect.request)
-            effect.then(response, now)
+            self.core.complete(effect.id, response, now)
             return bool(response.responses)  # that nothing is there must not count as work for ever
-        effect.then(world.answer_list_offsets(effect.request), now)  # type: ignore[arg-type]
+        self.core.complete(effect.id, world.answer_list_offsets(effect.request), now)  # type: ignore[arg-type]
         return True
 
     def _fetch(self, request: FetchRequest) -> FetchResponse:

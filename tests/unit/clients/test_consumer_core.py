@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import random
+import re
 
 import pytest
 
 from ottla.clients.consumer.decoding import Fetched
-from ottla.clients.consumer.fetching import FetchLimits, FetchSession, Wanted
-from ottla.clients.consumer.membership import MOVES, Duty, State
+from ottla.clients.consumer.fetch_session import FetchSession, WantedPartition
+from ottla.clients.consumer.member_states import MOVES, Duty, State
 from ottla.clients.consumer.record import Record, make_record, record_class
 from ottla.clients.consumer.requests import OffsetAndMetadata
+from ottla.clients.consumer.settings import read_settings
 from ottla.clients.errors import ClientError, CorruptRecords, OffsetOutOfRange, RebalanceInProgress
 from ottla.common.errors import ErrorCode
 from ottla.common.ids import TopicPartition
@@ -84,7 +86,7 @@ def test_heartbeats_keep_a_member_that_works_long_until_max_poll_interval() -> N
     world.run(15_000)
     assert one.core.membership.state is State.OUTSIDE  # type: ignore[union-attr]
     with pytest.raises(ClientError, match=r"max\.poll\.records"):
-        one.core.commit_request({})
+        one.core.required_commits().commit_request({})
     settle(world, one)
     assert ("lost", [0]) in one.story
     assert one.core.membership.generation > generation  # type: ignore[union-attr]
@@ -98,9 +100,9 @@ def test_member_that_the_coordinator_forgot_loses_its_partitions_and_joins_again
     world.down = True
     world.run(10_000)
     world.down = False
-    one.core.membership._gone(ErrorCode.UNKNOWN_MEMBER_ID)  # type: ignore[union-attr]
+    one.core.membership._handle_removal(ErrorCode.UNKNOWN_MEMBER_ID)  # type: ignore[union-attr]
     with pytest.raises(RebalanceInProgress):
-        one.core.commit_request({})
+        one.core.required_commits().commit_request({})
     settle(world, one, rounds=30)
     assert one.owned() == [0, 1]
     assert [kind for kind, _ in one.story] == ["assigned", "lost", "assigned"]
@@ -116,7 +118,7 @@ def test_member_that_is_thrown_out_while_a_rebalance_waits_for_its_poll_joins_ag
     assert membership is not None
     known_as = membership.member_id
     membership._move(State.PREPARING)
-    membership.member_lost(code, (membership.generation, membership.member_id))
+    membership.commit_refused(code, (membership.generation, membership.member_id))
     assert membership.member_id == (known_as if code == ErrorCode.ILLEGAL_GENERATION else "")
     settle(world, one)
     world.run(10_000)  # the group may wait for the member that it was
@@ -130,11 +132,11 @@ def test_a_late_answer_to_a_commit_of_an_older_generation_throws_nobody_out() ->
     one, two = Simulated(world, group_id="g"), Simulated(world, group_id="g")
     one.core.subscribe(["t"], None)
     settle(world, one)
-    late = one.core.commit_request({T0: OffsetAndMetadata(4)})
+    late = one.core.required_commits().commit_request({T0: OffsetAndMetadata(4)})
     two.core.subscribe(["t"], None)
     settle(world, one, two, rounds=40)
     before = list(one.story)
-    error = one.core.committed(late, world.coordinator.ask(late, 9))
+    error = one.core.required_commits().apply_commit(late, world.coordinator.ask(late, 9))
     assert error is not None
     assert error.code is ErrorCode.ILLEGAL_GENERATION  # type: ignore[attr-defined]
     settle(world, one, two)
@@ -158,13 +160,13 @@ def test_pattern_takes_topics_as_they_come_but_not_the_clusters_own() -> None:
     world = World({"ab": 1, "b": 1, "__consumer_offsets": 1})
     one = Simulated(world, group_id="g")
     one.view.max_age_ms = 1_000
-    one.core.subscribe(None, ".*b|__.*")
+    one.core.subscribe(None, re.compile(".*b|__.*"))
     settle(world, one)
-    assert one.core.topics == {"ab", "b"}
+    assert one.core.subscription.topics == {"ab", "b"}
     world.topics["cb"], world.ids["cb"] = 1, bytes(15) + b"\x09"
     world.run(2_000)
     settle(world, one)
-    assert [tp.topic for tp in one.core.positions.assigned()] == ["ab", "b", "cb"]
+    assert [tp.topic for tp in one.core.fetch.positions.assigned()] == ["ab", "b", "cb"]
 
 
 def test_auto_commit_commits_what_earlier_polls_handed_over() -> None:
@@ -175,10 +177,10 @@ def test_auto_commit_commits_what_earlier_polls_handed_over() -> None:
     settle(world, one)
     assert len(one.poll(4)) == 4
     world.run(1_000)
-    assert one.core._committed.get(T0, 0) == 0
+    assert (one.core.committed_offset(T0) or 0) == 0
     assert len(one.poll(4)) == 4
     world.run(1_000)
-    assert one.core._committed[T0] == 4
+    assert one.core.committed_offset(T0) == 4
 
 
 def test_lost_connection_loses_and_doubles_no_record() -> None:
@@ -207,9 +209,8 @@ def test_commit_or_seek_between_assign_and_the_first_poll_counts() -> None:
     for consumer in (commits, seeks):
         consumer.core.assign([T0])
         world.run(1_000)
-    request = commits.core.commit_request({T0: OffsetAndMetadata(4)})
-    assert commits.core.committed(request, world.coordinator.ask(request, 9)) is None
-    seeks.core.seek(T0, 7)
+    assert commits.commit({T0: OffsetAndMetadata(4)}) is None
+    seeks.core.fetch.seek(T0, 7)
     world.run(1_000)
     assert world.fetches == []
     for consumer, first in ((commits, 4), (seeks, 7)):
@@ -225,7 +226,7 @@ def test_listener_may_commit_before_a_position_is_looked_up() -> None:
 
     def listen(duty: Duty) -> None:
         world.run(1_000)
-        world.coordinator.ask(one.core.commit_request({T0: OffsetAndMetadata(6)}), 9)
+        world.coordinator.ask(one.core.required_commits().commit_request({T0: OffsetAndMetadata(6)}), 9)
 
     one.listener = listen
     one.core.subscribe(["t"], None)
@@ -240,7 +241,7 @@ def test_seek_makes_an_answer_on_its_way_nobodys() -> None:
     one.core.assign([T0])
     one.poll()
     world.run(500)
-    one.core.seek(T0, 7)
+    one.core.fetch.seek(T0, 7)
     world.run(10)
     assert [r.offset for r in one.poll()] == [7, 8, 9]
 
@@ -251,7 +252,7 @@ def test_offset_out_of_range_resets_or_raises() -> None:
     earliest, none = Simulated(world), Simulated(world, auto_offset_reset="none")
     for consumer in (earliest, none):
         consumer.core.assign([T0])
-        consumer.core.seek(T0, 50)
+        consumer.core.fetch.seek(T0, 50)
         consumer.poll()
     world.run(1_000)
     assert [r.offset for r in earliest.poll()] == [0, 1]
@@ -269,7 +270,7 @@ def test_full_buffer_asks_for_no_more() -> None:
     one.poll()
     for _ in range(30):
         world.run(10)
-    (state,) = one.core.positions
+    (state,) = one.core.fetch.positions
     assert 2_000 <= state.buffered_bytes < 4_200
     asked = len(world.fetches)
     world.run(1_000)
@@ -297,24 +298,24 @@ def test_corrupt_batch_is_fetched_again_then_raised_once_then_passed() -> None:
 
 
 def test_session_sends_what_changed() -> None:
-    session = FetchSession(FetchLimits())
+    session = FetchSession(read_settings({"bootstrap_servers": "h:1"})[1].fetch)
     topic_id = bytes(15) + b"\x01"
     a, b = TopicPartition("t", 0), TopicPartition("t", 1)
-    row = Wanted(topic_id, 0, 100, 0)
+    row = WantedPartition(topic_id, 0, 100, 0)
     first, newest = session.build({a: row, b: row}, 1000)
     assert (first.session_epoch, newest, len(first.topics[0].partitions)) == (0, None, 2)
-    assert session.answered(FetchResponse(session_id=5))
-    second, _ = session.build({a: row, b: Wanted(topic_id, 9, 100, 0)}, 1000)
+    assert session.apply(FetchResponse(session_id=5))
+    second, _ = session.build({a: row, b: WantedPartition(topic_id, 9, 100, 0)}, 1000)
     assert (second.session_id, second.session_epoch) == (5, 1)
     assert [(p.partition, p.fetch_offset) for t in second.topics for p in t.partitions] == [(1, 9)]
-    assert session.answered(FetchResponse(session_id=5))
+    assert session.apply(FetchResponse(session_id=5))
     third, _ = session.build({a: row}, 1000)
     assert third.topics == []
     assert [(t.topic_id, t.partitions) for t in third.forgotten_topics_data] == [(topic_id, [1])]
-    assert not session.answered(FetchResponse(error_code=ErrorCode.FETCH_SESSION_ID_NOT_FOUND))
+    assert not session.apply(FetchResponse(error_code=ErrorCode.FETCH_SESSION_ID_NOT_FOUND))
     fourth, _ = session.build({a: row}, 1000)
     assert (fourth.session_id, fourth.session_epoch, len(fourth.topics)) == (0, 0, 1)
-    by_name, newest = session.build({a: Wanted(bytes(16), 0, 100, 0)}, 1000)
+    by_name, newest = session.build({a: WantedPartition(bytes(16), 0, 100, 0)}, 1000)
     assert (by_name.session_epoch, newest) == (0, 12)
 
 

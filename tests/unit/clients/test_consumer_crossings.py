@@ -7,13 +7,13 @@ from typing import Any
 
 import pytest
 
+from ottla.clients.consumer.client import ConsumerClient
+from ottla.clients.consumer.collectors import RecordCollector
 from ottla.clients.consumer.decoding import Fetched
 from ottla.clients.consumer.effects import Effect, Send
-from ottla.clients.consumer.engine import Engine
-from ottla.clients.consumer.membership import State
-from ottla.clients.consumer.options import read_consumer_options
+from ottla.clients.consumer.member_states import State
 from ottla.clients.consumer.requests import OffsetAndMetadata
-from ottla.clients.consumer.sinks import RecordSink
+from ottla.clients.consumer.settings import read_settings
 from ottla.clients.errors import BrokerUnavailable, ConnectionLost, IllegalGeneration
 from ottla.common.errors import ErrorCode
 from ottla.common.ids import TopicPartition
@@ -96,7 +96,7 @@ def test_an_answer_to_a_heartbeat_that_crosses_a_join_asks_for_no_second_one() -
     membership._rejoin = True
     one.poll()
     only(one, JoinGroupRequest)
-    beat.then(HeartbeatResponse(error_code=ErrorCode.REBALANCE_IN_PROGRESS), world.now_ms)
+    one.core.complete(beat.id, HeartbeatResponse(error_code=ErrorCode.REBALANCE_IN_PROGRESS), world.now_ms)
     assert not membership._rejoin
 
 
@@ -113,11 +113,11 @@ def test_committed_offset_of_an_earlier_assignment_is_nobodys() -> None:
     one.core.begin_poll(world.now_ms)
     world.run(100)
     other = Simulated(world, group_id="g")
-    request = other.core.commit_request({T0: OffsetAndMetadata(6)})
+    request = other.core.required_commits().commit_request({T0: OffsetAndMetadata(6)})
     world.coordinator.ask(request, 9)
-    asked.then(committed_nothing(asked.request), world.now_ms)
+    one.core.complete(asked.id, committed_nothing(asked.request), world.now_ms)
     settle(world, one)
-    assert one.core.positions.of(T0).offset == 6
+    assert one.core.fetch.positions.of(T0).offset == 6
 
 
 def committed_nothing(request: OffsetFetchRequest) -> OffsetFetchResponse:
@@ -141,14 +141,14 @@ def test_memory_that_paused_partitions_hold_does_not_keep_others_from_being_read
     one.core.assign([T0, T1])
     one.poll(0)
     world.run(1_000)
-    one.core.pause([T0])
+    one.core.fetch.pause([T0])
     world.append("t", 1, b"v")
     seen: list[tuple[int, int]] = []
     for _ in range(5):
         world.run(500)
         seen += [(r.partition, r.offset) for r in one.poll()]
     assert seen == [(1, 0)]
-    one.core.resume([T0])
+    one.core.fetch.resume([T0])
     for _ in range(20):
         world.run(500)
         seen += [(r.partition, r.offset) for r in one.poll()]
@@ -163,7 +163,7 @@ def test_coordinator_whose_name_does_not_resolve_for_a_moment_is_asked_again() -
     membership._rejoin = True
     one.poll()
     join = only(one, JoinGroupRequest)
-    join.then(BrokerUnavailable("the name resolves to nothing", retriable=False), world.now_ms)
+    one.core.complete(join.id, BrokerUnavailable("the name resolves to nothing", retriable=False), world.now_ms)
     settle(world, one)
     assert membership.state is State.STABLE
     assert one.owned() == [0, 1]
@@ -174,17 +174,17 @@ def test_commit_that_is_tried_again_after_a_rebalance_leaves_out_what_is_another
     world = World({"t": 2})
     one = member(world, partition_assignment_strategy=strategy)
     offsets = {T0: OffsetAndMetadata(1), T1: OffsetAndMetadata(1)}
-    held = one.core.held(offsets)
-    assert one.core.commit_request(offsets, held).topics
+    held = one.core.required_commits().assignments(offsets)
+    assert one.core.required_commits().commit_request(offsets, held).topics
     two = Simulated(world, group_id="g", partition_assignment_strategy=strategy)
     two.core.subscribe(["t"], None)
     settle(world, one, two, rounds=60)
     assert len(one.owned()) == 1
     with pytest.raises(IllegalGeneration, match="not this consumer's any more"):
-        one.core.commit_request(offsets, held)
-    (mine,) = one.core.positions.assigned()
+        one.core.required_commits().commit_request(offsets, held)
+    (mine,) = one.core.fetch.positions.assigned()
     if strategy == "cooperative-sticky":  # it never was another's
-        assert one.core.commit_request({mine: offsets[mine]}, {mine: held[mine]}).topics
+        assert one.core.required_commits().commit_request({mine: offsets[mine]}, {mine: held[mine]}).topics
 
 
 class Counting(Simulated):
@@ -209,7 +209,7 @@ def test_position_that_does_not_move_is_committed_again_before_a_broker_forgets_
     assert 3 <= one.commits <= 6, "about every hour"
 
 
-class Interrupted(RecordSink):
+class Interrupted(RecordCollector):
     """Ctrl-C comes when it has taken so many times."""
 
     def __init__(self, after: int) -> None:
@@ -237,7 +237,7 @@ def test_what_an_interrupted_poll_had_taken_is_handed_over_by_the_next(after: in
     one.core.begin_poll(world.now_ms)
     with pytest.raises(KeyboardInterrupt):
         one.core.fill(Interrupted(after))
-    one.core.take_back()
+    one.core.fetch.delivery.revert_poll()
     one.core.end_poll(world.now_ms)
     one.core.validate()
     one.core.settle()
@@ -248,11 +248,10 @@ def test_what_an_interrupted_poll_had_taken_is_handed_over_by_the_next(after: in
     assert sorted(seen) == [(partition, offset) for partition in (0, 1) for offset in range(4)]
 
 
-class Slow(Engine):
-    """Its first commit is on its way for longer than the next; `arrived` are the offsets in the order of arrival."""
+class SlowCommits:
+    """Stands in for `EffectRunner.send`: the first commit takes longer than the next one."""
 
-    def __init__(self, options: dict[str, Any]) -> None:
-        super().__init__(options, lambda: None)
+    def __init__(self) -> None:
         self.sent: list[int] = []
         self.arrived: list[int] = []
 
@@ -261,7 +260,7 @@ class Slow(Engine):
     ) -> Any:
         if not isinstance(request, OffsetCommitRequest):
             await asyncio.sleep(0.01)
-            raise ConnectionLost(f"{node} answers commits only ({timeout_s}, {max_version})")
+            raise ConnectionLost(f"{node} responds only to commits ({timeout_s}, {max_version})")
         ((row,),) = [topic.partitions for topic in request.topics]
         self.sent.append(row.committed_offset)
         await asyncio.sleep(0.1 if len(self.sent) == 1 else 0)
@@ -270,21 +269,24 @@ class Slow(Engine):
         return OffsetCommitResponse(topics=rows)
 
 
-def test_automatic_commit_that_is_slow_does_not_undo_one_that_was_asked_for() -> None:
-    async def story() -> None:
-        options = {"bootstrap_servers": "127.0.0.1:1", "group_id": "g", "auto_commit_interval_ms": 100}
-        engine = Slow(read_consumer_options(options))
-        engine.start(asyncio.get_running_loop())
-        engine.change(lambda core: core.assign([T0]))
-        engine.change(lambda core: core.seek(T0, 5))
-        engine.begin_poll()
-        while not engine.sent:
-            await asyncio.sleep(0.01)
-        engine.change(lambda core: core.seek(T0, 9))
-        await engine.commit(({T0: OffsetAndMetadata(9)}, {}))
-        await asyncio.sleep(0.15)
-        await engine.close(1)
-        assert engine.arrived[:2] == [5, 9]
-        assert engine.arrived[-1] == 9
+def test_slow_automatic_commit_does_not_overwrite_a_later_explicit_commit(monkeypatch: pytest.MonkeyPatch) -> None:
+    commits = SlowCommits()
 
-    asyncio.run(asyncio.wait_for(story(), 10))
+    async def scenario() -> None:
+        options = {"bootstrap_servers": "127.0.0.1:1", "group_id": "g", "auto_commit_interval_ms": 100}
+        client = ConsumerClient(*read_settings(options), lambda: None)
+        monkeypatch.setattr(client.runner, "send", commits.send)
+        client.start(asyncio.get_running_loop())
+        client.change(lambda core: core.assign([T0]))
+        client.change(lambda core: core.fetch.seek(T0, 5))
+        client.begin_poll()
+        while not commits.sent:
+            await asyncio.sleep(0.01)
+        client.change(lambda core: core.fetch.seek(T0, 9))
+        await client.commit(({T0: OffsetAndMetadata(9)}, {}))
+        await asyncio.sleep(0.15)
+        await client.close(1)
+
+    asyncio.run(asyncio.wait_for(scenario(), 10))
+    assert commits.arrived[:2] == [5, 9]
+    assert commits.arrived[-1] == 9

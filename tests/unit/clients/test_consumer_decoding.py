@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 
 from ottla.clients.consumer.arrow import schema, to_arrow
+from ottla.clients.consumer.collectors import ColumnCollector, RecordCollector
 from ottla.clients.consumer.decoding import Fetched
-from ottla.clients.consumer.sinks import ColumnSink, RecordSink
 from ottla.clients.errors import CorruptRecords
 from ottla.common.ids import TopicPartition
 from ottla.records import (
@@ -30,7 +30,7 @@ Row = tuple[Any, ...]
 @pytest.fixture(params=["as built", "fallback"], autouse=True)
 def columns_kernel(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     if request.param == "fallback":
-        monkeypatch.setattr("ottla.clients.consumer.sinks.Columns", _decode_columns_fallback.Columns)
+        monkeypatch.setattr("ottla.clients.consumer.collectors.Columns", _decode_columns_fallback.Columns)
         monkeypatch.setattr("ottla.clients.consumer.arrow.repeat_texts", _decode_columns_fallback.repeat_texts)
 
 
@@ -78,25 +78,25 @@ def take_all(fetched: Fetched, chance: random.Random, kinds: str) -> tuple[list[
     errors = []
     while not fetched.exhausted:
         limit = chance.choice([1, 2, 5, 1000])
-        sink = RecordSink(limit) if chance.choice(kinds) == "r" else ColumnSink(limit)
-        sink.expect(fetched.size)
-        while not sink.full and not fetched.exhausted:
-            before = len(sink)
+        collector = RecordCollector(limit) if chance.choice(kinds) == "r" else ColumnCollector(limit)
+        collector.expect(fetched.size)
+        while not collector.is_full and not fetched.exhausted:
+            before = len(collector)
             try:
-                sink.take(fetched)
+                collector.take(fetched)
             except CorruptRecords as error:
-                assert len(sink) == before
+                assert len(collector) == before
                 errors.append((error.offset, str(error)))
-        got = sink.records if isinstance(sink, RecordSink) else arrow_rows(sink)
-        assert len(got) == len(sink) <= limit
+        got = collector.records if isinstance(collector, RecordCollector) else arrow_rows(collector)
+        assert len(got) == len(collector) <= limit
         rows += [tuple(row) for row in got]
         if got and not fetched.exhausted:
             assert fetched.next_offset > rows[-1][0]
     return rows, errors
 
 
-def arrow_rows(sink: ColumnSink) -> list[Row]:
-    batch = to_arrow(sink)
+def arrow_rows(collector: ColumnCollector) -> list[Row]:
+    batch = to_arrow(collector)
     batch.validate(full=True)
     assert batch.schema == schema()
     rows = []
@@ -150,12 +150,12 @@ def test_whatever_byte_of_a_batch_is_harmed_the_batches_around_it_are_read_and_i
 
 
 def test_columns_of_several_partitions_say_where_each_row_is_from() -> None:
-    sink = ColumnSink(100)
-    sink.expect(1000)
+    collector = ColumnCollector(100)
+    collector.expect(1000)
     for topic, partition, count in (("ä", 0, 3), ("ä", 1, 2), ("b", 0, 1)):
         log = encode_batch([(5, None, b"x", [])] * count)
-        sink.take(Fetched(TopicPartition(topic, partition), memoryview(log), 0))
-    batch = to_arrow(sink)
+        collector.take(Fetched(TopicPartition(topic, partition), memoryview(log), 0))
+    batch = to_arrow(collector)
     batch.validate(full=True)
     assert batch.column("topic").to_pylist() == 5 * ["ä"] + ["b"]
     assert batch.column("partition").to_pylist() == [0, 0, 0, 1, 1, 0]
@@ -163,27 +163,27 @@ def test_columns_of_several_partitions_say_where_each_row_is_from() -> None:
 
 
 def test_what_a_batch_decompresses_to_ends_a_poll(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("ottla.clients.consumer.sinks.ARROW_BYTES", 10_000)
+    monkeypatch.setattr("ottla.clients.consumer.collectors.ARROW_BYTES", 10_000)
     log = encode_batch([(5, None, bytes(1000), [])] * 100, codec=Codec.ZSTD)
     fetched = Fetched(TP, memoryview(log), 0)
     counts = []
     while not fetched.exhausted:
-        sink = ColumnSink(1000)
-        sink.expect(fetched.size)
-        while not sink.full and not fetched.exhausted:
-            sink.take(fetched)
-        counts.append(len(sink))
+        collector = ColumnCollector(1000)
+        collector.expect(fetched.size)
+        while not collector.is_full and not fetched.exhausted:
+            collector.take(fetched)
+        counts.append(len(collector))
     assert sum(counts) == 100
     assert set(counts[:-1]) == {9}
 
 
 def test_a_batch_keeps_its_memory_when_the_fetch_is_gone() -> None:
     log = bytearray(encode_batch([(5, b"key", b"value", [])] * 10))
-    sink = ColumnSink(100)
-    sink.expect(len(log))
-    sink.take(Fetched(TP, memoryview(log), 0))
-    batch = to_arrow(sink)
-    del sink
+    collector = ColumnCollector(100)
+    collector.expect(len(log))
+    collector.take(Fetched(TP, memoryview(log), 0))
+    batch = to_arrow(collector)
+    del collector
     log[:] = bytes(len(log))
     assert batch.column("value").to_pylist() == 10 * [b"value"]
 

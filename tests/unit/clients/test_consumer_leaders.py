@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 
 from ottla.clients.cluster import ClusterView
+from ottla.clients.consumer.collectors import RecordCollector
 from ottla.clients.consumer.core import ConsumerCore
-from ottla.clients.consumer.effects import Refresh, Send
-from ottla.clients.consumer.options import read_consumer_options
-from ottla.clients.consumer.record import Record
+from ottla.clients.consumer.effects import Outcome, Refresh, Send
+from ottla.clients.consumer.settings import read_settings
 from ottla.clients.errors import ConnectionLost, LogTruncated, UnsupportedByBroker
 from ottla.common.errors import ErrorCode
 from ottla.common.ids import TopicPartition
@@ -44,14 +44,14 @@ class Hand:
     def __init__(self, **options: object) -> None:
         self.now_ms = 0.0
         self.view = ClusterView()
-        settings = read_consumer_options({"bootstrap_servers": "h:1", "auto_offset_reset": "earliest", **options})
+        _, settings = read_settings({"bootstrap_servers": "h:1", "auto_offset_reset": "earliest", **options})
         self.core = ConsumerCore(settings, self.view)
         self.sent: list[Send] = []
         self.refreshed = 0
         self.leader, self.epoch = 1, 0
         self.lead(1, 0)
         self.core.assign([T0])
-        self.core.seek(T0, 0)
+        self.core.fetch.seek(T0, 0)
         self.poll()
 
     def lead(self, node: int, epoch: int) -> None:
@@ -68,18 +68,19 @@ class Hand:
                 elif isinstance(effect, Refresh):
                     self.refreshed += 1
                     self.lead(self.leader, self.epoch)
-                    effect.then(None, self.now_ms)
+                    self.core.complete(effect.id, None, self.now_ms)
             self.core.validate()
 
     def poll(self) -> list[int]:
         self.core.begin_poll(self.now_ms)
         try:
             self.core.raise_error()
-            records: list[Record] = self.core.take(500)
+            collector = RecordCollector(500)
+            self.core.fill(collector)
         finally:
             self.core.end_poll(self.now_ms)
         self.work()
-        return [record.offset for record in records]
+        return [record.offset for record in collector.records]
 
     def take_sent(self) -> Send:
         """The only request that is not answered yet."""
@@ -97,15 +98,20 @@ class Hand:
         assert isinstance(send.request, OffsetForLeaderEpochRequest)
         return send
 
+    def complete(self, send: Send, outcome: Outcome) -> None:
+        self.core.complete(send.id, outcome, self.now_ms)
+        self.work()
+
     def answer(self, send: Send, **row: object) -> None:
         data = PartitionData(partition_index=0, **row)  # type: ignore[arg-type]
         topic = FetchableTopicResponse(topic_id=T0_ID, partitions=[data])
-        send.then(FetchResponse(session_id=7, responses=[topic]), self.now_ms)
-        self.work()
+        self.complete(send, FetchResponse(session_id=7, responses=[topic]))
 
     def answer_check(self, send: Send, epoch: int, end: int, code: int = 0) -> None:
         row = EpochEndOffset(code, 0, epoch, end)
-        send.then(OffsetForLeaderEpochResponse(0, [OffsetForLeaderTopicResult("t", [row])]), self.now_ms)
+        self.core.complete(
+            send.id, OffsetForLeaderEpochResponse(0, [OffsetForLeaderTopicResult("t", [row])]), self.now_ms
+        )
         self.work()
 
     def read_five_of_epoch_0(self) -> Send:
@@ -150,7 +156,7 @@ def test_truncated_log_goes_on_where_it_parted_or_raises() -> None:
             raises.poll()
         error = raised.value
         assert (error.topic, error.partition, error.offset, error.diverged_at) == ("t", 0, 5, 3)
-    raises.core.seek(T0, 3)
+    raises.core.fetch.seek(T0, 3)
     raises.poll()
     assert raises.fetch().node == 2
 
@@ -172,10 +178,9 @@ def test_question_that_fails_is_asked_again_and_one_that_is_not_served_is_not() 
     hand.answer_check(hand.check(), -1, -1, ErrorCode.FENCED_LEADER_EPOCH)
     assert not hand.sent
     hand.work(200)
-    hand.check().then(ConnectionLost("gone"), hand.now_ms)
+    hand.complete(hand.check(), ConnectionLost("gone"))
     hand.work(200)
-    hand.check().then(UnsupportedByBroker("old"), hand.now_ms)
-    hand.work()
+    hand.complete(hand.check(), UnsupportedByBroker("old"))
     assert hand.fetch().node == 2
 
 
@@ -199,8 +204,7 @@ def test_refusal_that_names_the_new_leader_needs_no_metadata() -> None:
         ],
         node_endpoints=[NodeEndpoint(9, "host9", 9092)],
     )
-    fetch.then(response, hand.now_ms)
-    hand.work()
+    hand.complete(fetch, response)
     assert hand.fetch().node == 9
     assert (hand.view.nodes[9].host, hand.view.leader_epoch(*T0), hand.refreshed) == ("host9", 4, asked)
 
@@ -257,6 +261,6 @@ class TestRack:
         hand.answer(hand.fetch(), preferred_read_replica=2)
         follower = hand.fetch()
         assert follower.node == 2
-        follower.then(ConnectionLost("gone"), hand.now_ms)
+        hand.complete(follower, ConnectionLost("gone"))
         hand.work(200)
         assert hand.fetch().node == 1

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from ottla.clients.consumer.options import CONSUMER_OPTIONS
+from ottla.clients.consumer.settings import CONSUMER_OPTIONS
 from ottla.clients.options import COMMON_OPTIONS, Option
 from ottla.clients.producer.settings import PRODUCER_OPTIONS
 

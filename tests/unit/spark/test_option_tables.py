@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from pyspark.sql.datasource import CaseInsensitiveDict
 
-from ottla.clients.consumer.options import CONSUMER_OPTIONS
+from ottla.clients.consumer.settings import CONSUMER_OPTIONS
 from ottla.clients.producer.settings import PRODUCER_OPTIONS
 from ottla.common.ids import TopicPartition
 from ottla.spark.cluster import LOOK_EVERY_MS

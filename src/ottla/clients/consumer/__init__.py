@@ -1,8 +1,14 @@
-"""The consumer: cores that decide, an engine that waits for the network, an asyncio and a blocking face.
+"""The consumer: a core without I/O, a runner that carries out its effects, an asyncio and a blocking interface.
 
-Reading order: record, options; the cores without I/O: positions (where we read), fetching (what to ask whom),
-decoding (fetched bytes to records), requests (about offsets), reading (finds positions and fetches), membership (the
-group), assignors/; then core (all of them as one), engine (obeys the core's effects on an event loop), faces.
+Reading order:
+
+1. record, settings, effects: the values.
+2. The fetch core: positions, fetch_session, fetcher, offset_lookup, decoding, collectors, delivery; fetch_core joins
+   them. It knows nothing of groups.
+3. The group: assignors, group_protocol, member_states, membership; requests and commits.
+4. core: the fetch core, the group, topic_metadata and subscription together.
+5. effect_runner and queries (on an event loop), client, interface; blocking and asynchronous are the public classes.
+6. ranges and range_core: a reader of ranges for Spark, on the same fetch core and runner.
 """
 
 from ottla.clients.consumer.asynchronous import AsyncConsumer

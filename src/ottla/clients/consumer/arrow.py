@@ -1,7 +1,7 @@
-"""Columns as one Arrow batch: key, value, topic, partition, offset, timestamp (ms, UTC), headers.
+"""Converts columns to one Arrow batch: key, value, topic, partition, offset, timestamp (ms, UTC), headers.
 
-The batch takes over the memory that the records were decoded into. pyarrow is imported on first use; nothing here
-makes it look at a Python value, for which it would import pandas (a quarter of a second).
+The batch takes over the memory that the records were decoded into, without a copy. pyarrow is imported on first use.
+Nothing here converts a Python value to Arrow: for that, pyarrow would import pandas, which takes 0.25 s.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from array import array
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
-from ottla.clients.consumer.sinks import ColumnSink
+from ottla.clients.consumer.collectors import ColumnCollector
 from ottla.common.ids import TopicPartition
 from ottla.records.column_kernels import repeat_texts
 from ottla.records.columns import BinaryColumn, RecordColumns
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 @cache
 def schema() -> pa.Schema:
-    """The columns of `poll_arrow`."""
+    """Return the schema of `poll_arrow`."""
     import pyarrow as pa
 
     header = pa.struct([pa.field("key", pa.string(), nullable=False), pa.field("value", pa.binary())])
@@ -38,14 +38,14 @@ def schema() -> pa.Schema:
     )
 
 
-def to_arrow(sink: ColumnSink) -> pa.RecordBatch:
-    """One batch of `schema()` with a row for each record, in order; the sink is closed then."""
+def to_arrow(collector: ColumnCollector) -> pa.RecordBatch:
+    """Close the collector and return a batch of `schema()` with a row for each record, in order."""
     import pyarrow as pa
 
-    columns = sink.close()
+    columns = collector.close()
     if columns is None:
         return pa.RecordBatch.from_arrays([pa.nulls(0, field.type) for field in schema()], schema=schema())
-    return pa.RecordBatch.from_arrays(_arrays(columns, sink.runs), schema=schema())
+    return pa.RecordBatch.from_arrays(_arrays(columns, collector.runs), schema=schema())
 
 
 def _arrays(columns: RecordColumns, runs: list[tuple[TopicPartition, int]]) -> list[Any]:
@@ -66,7 +66,7 @@ def _arrays(columns: RecordColumns, runs: list[tuple[TopicPartition, int]]) -> l
 
 
 def binary_array(kind: Any, rows: int, column: BinaryColumn) -> Any:
-    """A column of strings or binary."""
+    """Return a column of strings or binary values."""
     import pyarrow as pa
 
     validity = pa.py_buffer(column.validity) if column.nulls else None
@@ -75,7 +75,7 @@ def binary_array(kind: Any, rows: int, column: BinaryColumn) -> Any:
 
 
 def headers_array(kind: Any, columns: RecordColumns) -> Any:
-    """The headers as lists of structs of a name and a value; `kind` is the type of that."""
+    """Return the headers as a column of type `kind`: lists of structs of a name and a value."""
     import pyarrow as pa
 
     pair = kind.value_type

@@ -1,8 +1,8 @@
-"""Fetched bytes to records or columns, batch by batch and only as far as a poll needs.
+"""Decodes fetched bytes to records or columns, batch by batch and only as far as a poll needs.
 
-`Fetched` is one partition's part of one fetch. Taking never hands over a record twice nor one that is not wanted: those
-before the wanted offset, control records, and with read_committed what was aborted. Bytes that are no batch, or whose
-checksum is wrong, raise CorruptRecords once; after that the batch counts as read. KIP-98, KIP-101.
+`Fetched` is one partition's part of one fetch response. It returns each record once, and skips records before the
+wanted offset, control records and, with read_committed, records of aborted transactions. A batch that cannot be read or
+whose checksum is wrong raises CorruptRecords once; after that the batch counts as read. KIP-98, KIP-101.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from __future__ import annotations
 import gc
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from ottla.clients.consumer.record import Record, TimestampType, record_class
 from ottla.clients.errors import CorruptRecords
@@ -20,24 +20,28 @@ from ottla.records import BatchHeader, Buffer, check_crc, kernels, read_header
 from ottla.records.column_kernels import Columns
 from ottla.records.reader import payload
 
-_ABORT = 0
+POLL_AGAIN: Final = "; poll again to continue after the batch"
+"""The end of the text of CorruptRecords."""
+_ABORT: Final = 0
 
 
 @contextmanager
-def without_collection() -> Iterator[None]:
-    """Do not look for cycles meanwhile: records are in none, and looking at them again and again costs more than
-    making them. For short work that waits for nothing."""
-    collects = gc.isenabled()
+def without_garbage_collection() -> Iterator[None]:
+    """Disable the collection of reference cycles, for short work that does not wait.
+
+    Records are in no cycles, but traversing them in each collection costs more than creating them.
+    """
+    was_enabled = gc.isenabled()
     gc.disable()
     try:
         yield
     finally:
-        if collects:
+        if was_enabled:
             gc.enable()
 
 
 class _Opened(NamedTuple):
-    """A batch that has something for the user: its checksum is right and it is decompressed."""
+    """A batch with records for the user. Its checksum was verified, and it is decompressed."""
 
     header: BatchHeader
     data: Buffer
@@ -45,7 +49,7 @@ class _Opened(NamedTuple):
     end: int
 
     def arguments(self) -> tuple[Buffer, int, int, int, int, int, int | None]:
-        """What a kernel asks to decode it."""
+        """Return the arguments of the kernels that decode it."""
         header = self.header
         append_time = header.max_timestamp if header.is_log_append_time else None
         return (
@@ -54,10 +58,10 @@ class _Opened(NamedTuple):
 
 
 class Fetched:
-    """What one fetch brought of one partition.
+    """The records of one partition in one fetch response.
 
-    Where it stands is `_position`, of the batch that is next or has been taken in part, and `next_offset`; `_opened`
-    and `_rows` only save doing what was done already. So records and columns may be taken in turn.
+    The state is `next_offset` and `_position`, the position of the next batch, or of the batch that was taken in part.
+    `_opened` and `_rows` cache work on that batch. So calls of `take` and `take_columns` may alternate.
     """
 
     __slots__ = ("_aborted", "_aborted_now", "_buffer", "_check", "_index", "_opened", "_position",
@@ -72,13 +76,13 @@ class Fetched:
         aborted: Sequence[tuple[int, int]] = (),
         check_crcs: bool = True,
     ) -> None:
-        """`buffer` holds whole batches; `aborted` are (producer id, first offset), empty unless read_committed."""
+        """`buffer` contains whole batches; `aborted` are (producer id, first offset), empty unless read_committed."""
         self.tp = tp
         self.size = len(buffer)
         self.next_offset = offset
-        """The offset that follows what was taken."""
+        """The offset after the records that were taken."""
         self.epoch = -1
-        """The leader epoch of the batch that was taken from last."""
+        """The leader epoch of the last batch that records were taken from."""
         self.exhausted = not buffer
         self._buffer = buffer
         self._position = 0
@@ -86,18 +90,18 @@ class Fetched:
         self._opened: _Opened | None = None
         self._rows: list[Record[Any, Any]] = []
         self._index = 0
-        self._aborted = sorted(aborted, key=lambda row: -row[1])  # the next one last
+        self._aborted = sorted(aborted, key=lambda row: -row[1])  # in reverse order: the next one is last
         self._aborted_now: set[int] = set()
 
     def take(self, limit: int) -> list[Record[Any, Any]]:
-        """Up to `limit` records, all of one batch; none if there are no more. Raises CorruptRecords."""
+        """Return up to `limit` records of one batch; none if there are no more. Raises CorruptRecords."""
         while self._index >= len(self._rows):
             opened = self._open()
             if opened is None:
                 return []
             self._rows, self._index = self._decoded(opened), 0
             if not self._rows:
-                self._pass(opened.header)
+                self._skip(opened.header)
         end = self._index + limit
         taken = self._rows if self._index == 0 and end >= len(self._rows) else self._rows[self._index : end]
         self._index += len(taken)
@@ -106,13 +110,13 @@ class Fetched:
         else:
             self._rows, self._index = [], 0
             assert self._opened is not None
-            self._pass(self._opened.header)
+            self._skip(self._opened.header)
         return taken
 
     def take_columns(self, columns: Columns) -> None:
-        """As much as fits into `columns` of one batch, or of a run of plain ones; nothing if there are no more.
+        """Append records of one batch to `columns`, or of a run of batches that need no special treatment.
 
-        Raises CorruptRecords, but never for a batch that it has taken from.
+        Appends nothing if there are no more. Raises CorruptRecords, but never after appending records of the batch.
         """
         self._rows, self._index = [], 0
         if self._opened is None and not self._aborted and not self._aborted_now:
@@ -130,14 +134,14 @@ class Fetched:
         try:
             next_offset_or_none = columns.add_records(*opened.arguments(), self.next_offset)
         except KafkaError as error:
-            raise self._given_up(opened.header, error) from error
+            raise self._skip_corrupt(opened.header, error) from error
         if next_offset_or_none is None:
-            self._pass(opened.header)
+            self._skip(opened.header)
         else:
             self.next_offset = next_offset_or_none
 
     def _open(self) -> _Opened | None:
-        """The batch at the position, or the first after it that has something for the user; None at the end."""
+        """Return the next batch with records for the user, from the position on; None at the end."""
         if self._opened is not None:
             return self._opened
         while self._position < len(self._buffer):
@@ -145,29 +149,29 @@ class Fetched:
             try:
                 header = read_header(self._buffer, position)
             except KafkaError as error:
-                # Without a header nobody knows where the next batch is.
+                # Without a header, the position of the next batch is unknown.
                 self._position = len(self._buffer)
                 self.exhausted = True
                 raise self._corrupt(self.next_offset, str(error)) from error
-            # One that begins at the position or after it has something, whatever it says of its last offset.
+            # A batch that begins at the wanted offset or later has wanted records, even if its last offset is corrupt.
             if header.next_offset > self.next_offset or header.base_offset >= self.next_offset:
                 self.epoch = header.partition_leader_epoch
                 if self._check and not check_crc(self._buffer, position, header.size):
-                    raise self._given_up(header, "its checksum is wrong", is_header_sound=False)
+                    raise self._skip_corrupt(header, "its checksum is wrong", is_header_sound=False)
                 if header.last_offset_delta < 0:
-                    raise self._given_up(header, "it ends before it begins", is_header_sound=False)
+                    raise self._skip_corrupt(header, "it ends before it begins", is_header_sound=False)
                 try:
-                    if not self._is_left_out(header, position):
+                    if not self._is_excluded(header, position):
                         self._opened = _Opened(header, *payload(self._buffer, position, header))
                         return self._opened
                 except KafkaError as error:
-                    raise self._given_up(header, error) from error
-            self._pass(header)
+                    raise self._skip_corrupt(header, error) from error
+            self._skip(header)
         self.exhausted = True
         return None
 
-    def _pass(self, header: BatchHeader) -> None:
-        """Go to the next batch."""
+    def _skip(self, header: BatchHeader) -> None:
+        """Continue with the next batch."""
         self._opened = None
         self._position += header.size
         self.next_offset = max(self.next_offset, header.next_offset)
@@ -178,7 +182,7 @@ class Fetched:
         try:
             rows: list[Record[Any, Any]] = kernels.decode_records(*opened.arguments(), self._class_of(opened.header))
         except KafkaError as error:
-            raise self._given_up(opened.header, error) from error
+            raise self._skip_corrupt(opened.header, error) from error
         if rows and rows[0].offset < wanted:
             rows = [row for row in rows if row.offset >= wanted]
         return rows
@@ -187,7 +191,7 @@ class Fetched:
         kind = TimestampType.LOG_APPEND_TIME if header.is_log_append_time else TimestampType.CREATE_TIME
         return record_class(self.tp.topic, self.tp.partition, header.partition_leader_epoch, kind)
 
-    def _is_left_out(self, header: BatchHeader, position: int) -> bool:
+    def _is_excluded(self, header: BatchHeader, position: int) -> bool:
         while self._aborted and self._aborted[-1][1] <= header.last_offset:
             self._aborted_now.add(self._aborted.pop()[0])
         if header.is_control:
@@ -201,13 +205,14 @@ class Fetched:
         key = rows[0].key if rows else None
         return key is not None and len(key) >= 4 and int.from_bytes(key[2:4], "big") == _ABORT
 
-    def _given_up(self, header: BatchHeader, why: object, is_header_sound: bool = True) -> CorruptRecords:
-        """The error of the batch at the position, which counts as read.
+    def _skip_corrupt(self, header: BatchHeader, why: object, is_header_sound: bool = True) -> CorruptRecords:
+        """Skip the corrupt batch at the position, and return its error.
 
-        Where it ends a harmed header may not know: the batch behind it does, if there is one.
+        A corrupt header may contain a wrong last offset. The base offset of the following batch, if there is one, tells
+        where the corrupt batch ends.
         """
         offset = max(self.next_offset, header.base_offset)
-        self._pass(header)
+        self._skip(header)
         if not is_header_sound and not self.exhausted:
             follows = int.from_bytes(self._buffer[self._position : self._position + 8], "big", signed=True)
             self.next_offset = max(offset + 1, follows)
@@ -219,6 +224,6 @@ class Fetched:
 
     def _corrupt(self, offset: int, why: str) -> CorruptRecords:
         return CorruptRecords(
-            f"{self.tp} at offset {offset}: {why}; polling again goes on after the batch",
+            f"{self.tp} at offset {offset}: {why}{POLL_AGAIN}",
             topic=self.tp.topic, partition=self.tp.partition, offset=offset,
         )  # fmt: skip

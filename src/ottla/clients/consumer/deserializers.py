@@ -1,7 +1,7 @@
-"""From bytes to values: functions of the user's, or ours by name. None (a tombstone, no key) stays None.
+"""Deserializes keys and values with functions of the user's, or with our formats by name. None stays None.
 
-A record that cannot be read never stands in the way of the next: `apply` says which it is, and what follows it is
-handed over by a later call, or at once if such records are left out.
+A record that cannot be deserialized does not block the records after it. `apply` returns its error; the caller returns
+the records after it in a later poll. With `skip`, such a record is logged and skipped.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ Deserializer = Callable[[bytes], Any] | Call
 
 
 def deserializer(value: object, name: str) -> Deserializer | None:
-    """The function that a setting names; None leaves bytes as they are. Raises ConfigurationError."""
+    """Return the function of a setting; None leaves bytes unchanged. Raises ConfigurationError."""
     if value is None or value == "bytes":
         return None
     return format_named(name, value).deserialize if isinstance(value, str) else as_call(name, value)
 
 
 class Deserializers:
-    """The key's and the value's. `skip`: a record that cannot be read is logged and left out."""
+    """The deserializers of keys and values. `skip`: a record that cannot be deserialized is logged and skipped."""
 
     def __init__(self, key: Deserializer | None, value: Deserializer | None, *, skip: bool = False) -> None:
         self._key = key
@@ -35,27 +35,27 @@ class Deserializers:
         self.active = key is not None or value is not None
 
     def apply(self, records: list[Record[Any, Any]]) -> tuple[list[Record[Any, Any]], DeserializationFailed | None]:
-        """The records with their values made, as far as that goes, and what stopped it."""
+        """Return the deserialized records up to the first failure, and the error of that failure."""
         made: list[Record[Any, Any]] = []
         for record in records:
             offset, timestamp, key, value, headers = record
             what = "key"
             try:
                 if self._key is not None and key is not None:
-                    key = _made(self._key, key, record)
+                    key = _call(self._key, key, record)
                 what = "value"
                 if self._value is not None and value is not None:
-                    value = _made(self._value, value, record)
-            except Exception as error:  # noqa: BLE001 - whatever a user's function raises goes to the user
+                    value = _call(self._value, value, record)
+            except Exception as error:  # noqa: BLE001 - a user's function may raise anything; the user gets it
                 if not self._skip:
                     return made, _failed(record, what, error)
-                logger.error("Skipped: %s", _text(record, what, error))  # noqa: TRY400 - one line each
+                logger.error("Skipped: %s", _text(record, what, error))  # noqa: TRY400 - one line per record
                 continue
             made.append(type(record)(offset, timestamp, key, value, headers))
         return made, None
 
 
-def _made(function: Deserializer, data: bytes, record: Record) -> Any:
+def _call(function: Deserializer, data: bytes, record: Record) -> Any:
     return function(data, record.topic, record.headers) if type(function) is Call else function(data)
 
 
@@ -65,7 +65,7 @@ def _text(record: Record, what: str, error: Exception) -> str:
 
 def _failed(record: Record, what: str, error: Exception) -> DeserializationFailed:
     failed = DeserializationFailed(
-        f"{_text(record, what, error)}; polling again goes on after it",
+        f"{_text(record, what, error)}; poll again to continue after it",
         topic=record.topic, partition=record.partition, offset=record.offset,
     )  # fmt: skip
     failed.record = record

@@ -1,41 +1,51 @@
-"""A member of a classic group as a state machine: no I/O, no clock; what to send comes out, answers go in.
+"""One member of a classic consumer group as a state machine. It does no I/O and reads no clock.
 
-`MOVES` is the table. PREPARING and ADOPTING wait for the user: only `duty` (called from poll) takes partitions away or
-hands them over, so that no record is processed by two members and a commit comes before the partition goes. Everything
-else goes on between polls, heartbeats above all. KIP-62, KIP-345, KIP-394, KIP-429, KIP-792.
+`MOVES` (member_states.py) is the table of legal transitions:
 
     OUTSIDE -> PREPARING -> JOINING -> [ASSIGNING ->] SYNCING -> ADOPTING -> STABLE -> PREPARING ...
 
-The caller: `advance` after every event and at `next_timer_ms`, obey its effects in order; `duty` in each poll until it
-is None, do what it says, then `duty_done`; `polling(True/False)` around each poll.
+PREPARING and ADOPTING wait for the user's poll: only a `Duty`, which `duty` returns within poll, takes partitions away
+or adds them. So no record is processed by two members, and the positions are committed before a partition is revoked.
+All other states progress between polls; above all, heartbeats continue while the user processes records.
+
+Eager and cooperative assignors differ in what is revoked:
+
+- Eager: PREPARING revokes all partitions. The member joins without partitions, and ADOPTING assigns all new ones.
+- Cooperative (KIP-429): PREPARING revokes only partitions of topics that are not subscribed any more. After the
+  assignment, ADOPTING revokes the partitions that the member lost. If there were any, the member joins again, so that
+  the leader can assign them to their new owner: a partition that moves needs two rebalances.
+
+A member that the coordinator removed loses its partitions without a commit (`Duty.kind` "lost"), because another
+member may own them already.
+
+The caller calls `advance` after every event and at `next_timer_ms`; `duty` in each poll until it returns None, and
+`duty_done` after carrying out each duty; and `polling(True)` and `polling(False)` around each poll.
+KIP-62, KIP-345, KIP-394, KIP-429, KIP-792.
 """
 
 from __future__ import annotations
 
 import logging
 from collections.abc import Iterable
-from dataclasses import dataclass
-from enum import Enum
-from typing import Any, Literal
+from typing import Final, NamedTuple
 
-from ottla.clients.cluster import Backoff, ClusterView
+from ottla.clients.cluster import ClusterView
 from ottla.clients.consumer.assignors import Assignor, Member
-from ottla.clients.consumer.effects import COORDINATOR, Effect, ForgetCoordinator, Refresh, Send
+from ottla.clients.consumer.effects import COORDINATOR, EffectId, Outbox, Outcome, Owner, earliest
+from ottla.clients.consumer.group_protocol import (
+    assignment_bytes,
+    decode_member,
+    decode_partitions,
+    subscription_bytes,
+)
+from ottla.clients.consumer.member_states import MOVES, Duty, State
+from ottla.clients.consumer.requests import COORDINATOR_MOVED
+from ottla.clients.consumer.settings import GroupSettings
 from ottla.clients.errors import BrokerError, BrokerUnavailable, ClientError, InconsistentGroupProtocol, error_for
 from ottla.common.errors import ErrorCode
-from ottla.common.ids import TopicPartition, by_topic
-from ottla.protocol.consumer_protocol import (
-    PROTOCOL_TYPE,
-    ConsumerProtocolAssignment,
-    ConsumerProtocolAssignmentTopicPartition,
-    ConsumerProtocolSubscription,
-    ConsumerProtocolSubscriptionTopicPartition,
-    decode_assignment,
-    decode_subscription,
-    encode_assignment,
-    encode_subscription,
-)
-from ottla.protocol.messages.heartbeat import HeartbeatRequest
+from ottla.common.ids import TopicPartition
+from ottla.protocol.consumer_protocol import PROTOCOL_TYPE
+from ottla.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 from ottla.protocol.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol, JoinGroupResponse
 from ottla.protocol.messages.leave_group import LeaveGroupRequest, MemberIdentity
 from ottla.protocol.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment, SyncGroupResponse
@@ -43,78 +53,30 @@ from ottla.protocol.wire import DecodeError
 
 logger = logging.getLogger("ottla.clients.consumer")
 
-SUBSCRIPTION_VERSION = 3
-ASSIGNMENT_VERSION = 0
-JOIN_GRACE_MS = 5_000
-NO_GENERATION = -1
+JOIN_GRACE_MS: Final = 5_000
+"""The coordinator may take the rebalance timeout to respond to JoinGroup; this is for the network."""
+NO_GENERATION: Final = -1
 
 
-class State(Enum):
-    """Where the member stands."""
-
-    OUTSIDE = "no member, or not any more"
-    PREPARING = "wants to join, and waits for the user's poll to give up partitions first"
-    JOINING = "JoinGroup is under way"
-    ASSIGNING = "leads the group, and needs metadata to assign"
-    SYNCING = "SyncGroup is under way"
-    ADOPTING = "has an assignment, and waits for the user's poll to take it over"
-    STABLE = "reads"
-    FAILED = "cannot be a member; polls raise why"
-
-    __hash__ = object.__hash__
+_HEARTBEAT_STATES: Final = frozenset({State.PREPARING, State.ASSIGNING, State.SYNCING, State.ADOPTING, State.STABLE})
+_REBALANCING: Final = frozenset({State.JOINING, State.ASSIGNING, State.SYNCING, State.ADOPTING})
+_NOT_A_MEMBER: Final = frozenset({ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.ILLEGAL_GENERATION})
 
 
-MOVES: dict[State, frozenset[State]] = {
-    State.OUTSIDE: frozenset({State.PREPARING, State.FAILED}),
-    State.PREPARING: frozenset({State.JOINING, State.OUTSIDE, State.FAILED}),
-    State.JOINING: frozenset({State.ASSIGNING, State.SYNCING, State.PREPARING, State.OUTSIDE, State.FAILED}),
-    State.ASSIGNING: frozenset({State.SYNCING, State.PREPARING, State.OUTSIDE, State.FAILED}),
-    State.SYNCING: frozenset({State.ADOPTING, State.JOINING, State.PREPARING, State.OUTSIDE, State.FAILED}),
-    State.ADOPTING: frozenset({State.STABLE, State.PREPARING, State.OUTSIDE, State.FAILED}),
-    State.STABLE: frozenset({State.PREPARING, State.OUTSIDE, State.FAILED}),
-    State.FAILED: frozenset({State.OUTSIDE}),
-}
-_BEATS = frozenset({State.PREPARING, State.ASSIGNING, State.SYNCING, State.ADOPTING, State.STABLE})
-_ON_THE_WAY = frozenset({State.JOINING, State.ASSIGNING, State.SYNCING, State.ADOPTING})
-_MEMBER_GONE = frozenset({ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.ILLEGAL_GENERATION})
-COORDINATOR_MOVED = frozenset({ErrorCode.NOT_COORDINATOR, ErrorCode.COORDINATOR_NOT_AVAILABLE})
+class _Heartbeat(NamedTuple):
+    """A heartbeat in flight, and the member that it was sent for."""
 
-
-_BACKOFF = Backoff(100, 1_000)
-
-
-@dataclass(frozen=True, slots=True)
-class GroupOptions:
-    """How a member behaves; times in ms."""
-
-    group_id: str
-    assignors: tuple[Assignor, ...]
-    instance_id: str | None = None
-    session_timeout_ms: int = 45_000
-    heartbeat_interval_ms: int = 3_000
-    max_poll_interval_ms: int = 300_000
-    rack: str = ""
-    backoff: Backoff = _BACKOFF
-
-    @property
-    def cooperative(self) -> bool:
-        """Whether partitions are kept during a rebalance: only if every assignor that may be chosen can do that."""
-        return all(assignor.cooperative for assignor in self.assignors)
-
-
-@dataclass(frozen=True, slots=True)
-class Duty:
-    """What the user's side has to do now: tell the listener, after a commit if `revoked`."""
-
-    kind: Literal["assigned", "revoked", "lost"]
-    partitions: tuple[TopicPartition, ...]
+    id: EffectId
+    generation: int
+    member_id: str
 
 
 class Membership:
     """One member of one group."""
 
-    def __init__(self, options: GroupOptions) -> None:
-        self.options = options
+    def __init__(self, settings: GroupSettings, outbox: Outbox) -> None:
+        self.settings = settings
+        self._outbox = outbox
         self.state = State.OUTSIDE
         self.member_id = ""
         self.generation = NO_GENERATION
@@ -122,12 +84,12 @@ class Membership:
         self.owned: frozenset[TopicPartition] = frozenset()
         self.error: ClientError | None = None
         self.kicked: str | None = None
-        """Why the member left the group by itself; None again once it has rejoined."""
+        """Why the member left the group without the user's request; None after it has joined again."""
         self._assigned: frozenset[TopicPartition] = frozenset()
-        # The last assignment and its generation: what a sticky member claims.
+        # The last assignment and its generation, which a sticky member claims when it joins again.
         self._last_assignment: tuple[tuple[TopicPartition, ...], int] = ((), NO_GENERATION)
-        self._in_flight = False
-        self._epoch = 0  # of the questions: an answer to an older one is nobody's
+        # JoinGroup, SyncGroup or a metadata refresh in flight. The outcome of any other id is ignored.
+        self._in_flight: EffectId | None = None
         self._not_before_ms = 0.0
         self._failures = 0
         self._rejoin = False
@@ -138,33 +100,31 @@ class Membership:
         self._leads = False
         self._counts: dict[str, int] = {}
         self._refreshed = False
-        self._beating = False
-        self._next_beat_ms = 0.0
+        self._heartbeat: _Heartbeat | None = None
+        self._next_heartbeat_ms = 0.0
         self._polling = False
         self._polled_ms: float | None = None
-        self._effects: list[Effect] = []
 
     # -- the user's side ---------------------------------------------------------------------------------------
 
     def subscribe(self, topics: Iterable[str]) -> None:
-        """Want these topics; a change makes the group rebalance at the next poll."""
+        """Subscribe to these topics. A change causes a rebalance at the next poll."""
         new = frozenset(topics)
         if new != self.topics:
             self.topics = new
             self._rejoin = True
 
-    def polling(self, value: bool, now_ms: float) -> None:
-        """The user is in poll, or leaves it."""
-        self._polling = value
+    def polling(self, is_polling: bool, now_ms: float) -> None:
+        """Note the begin or the end of a poll, for max.poll.interval.ms."""
+        self._polling = is_polling
         self._polled_ms = now_ms
 
     def duty(self) -> Duty | None:
-        """What must be done before this poll can hand over records; None if nothing."""
+        """Return what this poll must do before it may return records; None if there is nothing."""
         if self.state is State.STABLE and self._rejoin:
             self._move(State.PREPARING)
-        if not self.topics and self.state in _ON_THE_WAY:  # else it became a member that nobody polls for
-            self._epoch += 1
-            self._in_flight = False
+        if not self.topics and self.state in _REBALANCING:  # unsubscribed: do not become a member
+            self._in_flight = None
             self._move(State.PREPARING)
         if self.state is State.OUTSIDE and (self.topics or self.owned):
             self._move(State.PREPARING)
@@ -173,28 +133,27 @@ class Membership:
             if duty is None and self.topics:
                 self._move(State.JOINING)
             elif duty is None:
-                self._effects += self._leaving("unsubscribed")
+                self._send_leave("unsubscribed")
                 self._reset()
                 self._move(State.OUTSIDE)
             return duty
         if self.state is State.ADOPTING:
-            gone = self.owned - self._assigned
-            if gone:
-                return Duty("revoked", tuple(sorted(gone)))
+            revoked = self.owned - self._assigned
+            if revoked:
+                return Duty("revoked", tuple(sorted(revoked)))
             return Duty("assigned", tuple(sorted(self._assigned - self.owned)))
         return None
 
     def _duty_before_joining(self) -> Duty | None:
-        if self._lost:
-            leaving, kind = self.owned, "lost"
-        elif self.options.cooperative:
-            leaving, kind = frozenset(tp for tp in self.owned if tp.topic not in self.topics), "revoked"
-        else:
-            leaving, kind = self.owned, "revoked"
-        return Duty(kind, tuple(sorted(leaving))) if leaving else None  # type: ignore[arg-type]
+        revoked = self.owned
+        if self.settings.cooperative and not self._lost:
+            revoked = frozenset(tp for tp in self.owned if tp.topic not in self.topics)
+        if not revoked:
+            return None
+        return Duty("lost" if self._lost else "revoked", tuple(sorted(revoked)))
 
     def duty_done(self, duty: Duty, now_ms: float) -> None:
-        """The listener was told."""
+        """Take note that the listener was called."""
         if duty.kind != "assigned":
             self.owned -= frozenset(duty.partitions)
             if self.state is State.ADOPTING:
@@ -203,157 +162,170 @@ class Membership:
                 self._lost = False
             return
         if self.state is not State.ADOPTING:
-            return  # the group moved on while the listener ran
+            return  # the group began another rebalance while the listener ran
         self.owned |= frozenset(duty.partitions)
         self._move(State.STABLE)
         self.kicked = None
         if self._revoked:
-            # What was given up can go to its new owner in the next round only.
+            # The next rebalance assigns the revoked partitions to their new owners.
             self._revoked = False
             self._rejoin = True
-        self._next_beat_ms = min(self._next_beat_ms, now_ms + self.options.heartbeat_interval_ms)
+        self._next_heartbeat_ms = min(self._next_heartbeat_ms, now_ms + self.settings.heartbeat_interval_ms)
 
-    def leave(self) -> list[Effect]:
-        """Stop being a member, as close and unsubscribe do; a static member only falls silent, its place is kept."""
-        effects = self._leaving("the consumer is being closed")
+    def leave(self) -> None:
+        """Leave the group because the consumer is closed. A static member sends nothing, so it keeps its place."""
+        self._send_leave("the consumer is being closed")
         self._reset()
         self.owned = self._assigned = frozenset()
         if self.state is not State.OUTSIDE:
             self._move(State.OUTSIDE)
-        return effects
 
-    def member_lost(self, code: int, asked_by: tuple[int, str]) -> None:
-        """The answer to a commit says that the member is out or that the group goes on without it.
+    def commit_refused(self, code: int, sent_as: tuple[int, str]) -> None:
+        """Handle the error of a commit that was sent as (generation, member id).
 
-        `asked_by`: generation and member id of the request; who has joined again since is not meant.
+        An error about an earlier membership is ignored: the member has joined again since.
         """
-        if asked_by != (self.generation, self.member_id):
+        if sent_as != (self.generation, self.member_id):
             return
-        if code in _MEMBER_GONE and self.state in (State.STABLE, State.ADOPTING, State.PREPARING):
-            self._gone(code)
+        if code in _NOT_A_MEMBER and self.state in (State.STABLE, State.ADOPTING, State.PREPARING):
+            self._handle_removal(code)
 
     def led_topics(self) -> frozenset[str]:
-        """The topics of the whole group if this member leads it: it watches their partitions."""
+        """Return the topics of the whole group if this member leads it: the leader watches their partitions."""
         return frozenset(self._counts) if self._leads else frozenset()
+
+    @property
+    def needs_poll(self) -> bool:
+        """Whether the member makes no progress until the user polls."""
+        return self.state in (State.PREPARING, State.ADOPTING, State.FAILED) or (
+            self.state is State.OUTSIDE and bool(self.topics)
+        )
 
     # -- events ------------------------------------------------------------------------------------------------
 
-    def advance(self, now_ms: float, view: ClusterView) -> list[Effect]:
-        """Everything that is to be sent now."""
+    def advance(self, now_ms: float, view: ClusterView) -> None:
+        """Issue the requests that are due."""
         self._check_poll_interval(now_ms)
         if self._leads and self.state is State.STABLE and self._counts != self._count(view, self._counts):
-            logger.info("Group %s: partitions were added or topics came or went", self.options.group_id)
+            logger.info("Group %s: the partitions of subscribed topics changed, rebalancing", self.settings.group_id)
             self._rejoin = True
-        if self.state is State.JOINING and not self._in_flight and now_ms >= self._not_before_ms:
-            self._join()
-        if self.state is State.ASSIGNING and not self._in_flight:
+        if self.state is State.JOINING and self._in_flight is None and now_ms >= self._not_before_ms:
+            self._send_join()
+        if self.state is State.ASSIGNING and self._in_flight is None:
             self._assign(view)
-        if (
-            self.state in _BEATS
-            and self.generation != NO_GENERATION
-            and not self._beating
-            and now_ms >= self._next_beat_ms
-        ):
-            self._beat(now_ms)
-        effects, self._effects = self._effects, []
-        return effects
+        if self._sends_heartbeats and now_ms >= self._next_heartbeat_ms:
+            self._send_heartbeat(now_ms)
+
+    def complete(self, effect_id: EffectId, outcome: Outcome, now_ms: float) -> None:
+        """Take the outcome of a request or of a metadata refresh."""
+        heartbeat = self._heartbeat
+        if heartbeat is not None and effect_id == heartbeat.id:
+            self._heartbeat = None
+            if (heartbeat.generation, heartbeat.member_id) == (self.generation, self.member_id):
+                self._complete_heartbeat(outcome, now_ms)
+            return
+        if effect_id != self._in_flight:
+            return
+        self._in_flight = None
+        if self.state is State.JOINING:
+            self._complete_join(outcome, now_ms)
+        elif self.state is State.SYNCING:
+            self._complete_sync(outcome, now_ms)
+        elif self.state is State.ASSIGNING:
+            self._refreshed = True
 
     def next_timer_ms(self) -> float | None:
         """When to call `advance` at the latest, if nothing happens."""
-        times = []
-        if self.state is State.JOINING and not self._in_flight:
-            times.append(self._not_before_ms)
-        if self.state in _BEATS and self.generation != NO_GENERATION and not self._beating:
-            times.append(self._next_beat_ms)
-        if self._is_member() and not self._polling and self._polled_ms is not None:
-            times.append(self._polled_ms + self.options.max_poll_interval_ms)
-        return min(times, default=None)
+        join_ms = heartbeat_ms = poll_ms = None
+        if self.state is State.JOINING and self._in_flight is None:
+            join_ms = self._not_before_ms
+        if self._sends_heartbeats:
+            heartbeat_ms = self._next_heartbeat_ms
+        if self._is_member and not self._polling and self._polled_ms is not None:
+            poll_ms = self._polled_ms + self.settings.max_poll_interval_ms
+        return earliest(join_ms, heartbeat_ms, poll_ms)
 
+    @property
     def _is_member(self) -> bool:
         return self.state not in (State.OUTSIDE, State.FAILED) and bool(self.member_id)
 
+    @property
+    def _sends_heartbeats(self) -> bool:
+        """Whether to send a heartbeat when it is due."""
+        return self.state in _HEARTBEAT_STATES and self.generation != NO_GENERATION and self._heartbeat is None
+
     def _check_poll_interval(self, now_ms: float) -> None:
-        if self._polling or self._polled_ms is None or not self._is_member():
+        if self._polling or self._polled_ms is None or not self._is_member:
             return
-        late_ms = now_ms - self._polled_ms
-        if late_ms < self.options.max_poll_interval_ms:
+        idle_ms = now_ms - self._polled_ms
+        if idle_ms < self.settings.max_poll_interval_ms:
             return
         self.kicked = (
-            f"no poll for {late_ms / 1000:.1f} s, more than max.poll.interval.ms "
-            f"({self.options.max_poll_interval_ms}): the member left its group. Poll more often, take fewer records at "
-            "a time (max.poll.records), or raise max.poll.interval.ms"
+            f"no poll for {idle_ms / 1000:.1f} s, more than max.poll.interval.ms "
+            f"({self.settings.max_poll_interval_ms}): the member left its group. Poll more often, take fewer records "
+            "at a time (max.poll.records), or raise max.poll.interval.ms"
         )
-        logger.warning("Group %s: %s", self.options.group_id, self.kicked)
-        self._effects += self._leaving("max.poll.interval.ms has passed")
+        logger.warning("Group %s: %s", self.settings.group_id, self.kicked)
+        self._send_leave("max.poll.interval.ms has passed")
         self._reset()
         self._lost = bool(self.owned)
         self._move(State.OUTSIDE)
 
     # -- joining -----------------------------------------------------------------------------------------------
 
-    def _join(self) -> None:
-        options = self.options
+    def _send_join(self) -> None:
+        settings = self.settings
         self._rejoin = False
-        self._in_flight = True
-        self._epoch += 1
-        epoch = self._epoch
         request = JoinGroupRequest(
-            group_id=options.group_id,
-            session_timeout_ms=options.session_timeout_ms,
-            rebalance_timeout_ms=options.max_poll_interval_ms,
+            group_id=settings.group_id,
+            session_timeout_ms=settings.session_timeout_ms,
+            rebalance_timeout_ms=settings.max_poll_interval_ms,
             member_id=self.member_id,
-            group_instance_id=options.instance_id,
+            group_instance_id=settings.instance_id,
             protocol_type=PROTOCOL_TYPE,
             protocols=[
-                JoinGroupRequestProtocol(name=a.name, metadata=self._subscription(a)) for a in options.assignors
+                JoinGroupRequestProtocol(name=a.name, metadata=self._subscription(a)) for a in settings.assignors
             ],
         )
-
-        def then(outcome: Any, now_ms: float) -> None:
-            if epoch == self._epoch:
-                self._joined(outcome, now_ms)
-
-        timeout_ms = options.max_poll_interval_ms + JOIN_GRACE_MS
-        self._effects.append(Send(COORDINATOR, request, then, timeout_ms))
+        timeout_ms = settings.max_poll_interval_ms + JOIN_GRACE_MS
+        self._in_flight = self._outbox.send(Owner.MEMBERSHIP, COORDINATOR, request, timeout_ms=timeout_ms)
 
     def _subscription(self, assignor: Assignor) -> bytes:
-        subscription = ConsumerProtocolSubscription(
-            topics=sorted(self.topics),
+        return subscription_bytes(
+            self.topics,
+            self.owned,
             user_data=assignor.user_data(*self._last_assignment),
-            owned_partitions=[
-                ConsumerProtocolSubscriptionTopicPartition(topic=topic, partitions=partitions)
-                for topic, partitions in by_topic(sorted(self.owned)).items()
-            ],
-            generation_id=self._last_assignment[1],
-            rack_id=self.options.rack or None,
+            generation=self._last_assignment[1],
+            rack=self.settings.rack or None,
         )
-        return encode_subscription(subscription, SUBSCRIPTION_VERSION)
 
-    def _joined(self, outcome: JoinGroupResponse | ClientError, now_ms: float) -> None:
-        self._in_flight = False
+    def _complete_join(self, outcome: Outcome, now_ms: float) -> None:
         if isinstance(outcome, ClientError):
-            self._retry(outcome, now_ms)
+            self._retry_join(outcome, now_ms)
             return
+        assert isinstance(outcome, JoinGroupResponse)
         code = outcome.error_code
-        if code == ErrorCode.MEMBER_ID_REQUIRED:
+        if code == ErrorCode.MEMBER_ID_REQUIRED:  # KIP-394: join again with the id from the response
             self.member_id = outcome.member_id
             return
-        if code in _MEMBER_GONE:
-            self._gone(code)
+        if code in _NOT_A_MEMBER:
+            self._handle_removal(code)
             return
         if code:
-            self._retry(error_for(code), now_ms)
+            self._retry_join(error_for(code), now_ms)
             return
         self._failures = 0
         self.member_id, self.generation = outcome.member_id, outcome.generation_id
         self._protocol = outcome.protocol_name or ""
-        self._next_beat_ms = now_ms + self.options.heartbeat_interval_ms
+        self._next_heartbeat_ms = now_ms + self.settings.heartbeat_interval_ms
         self._leads = outcome.leader == outcome.member_id
         if not self._leads or outcome.skip_assignment:
-            self._sync({})
+            self._send_sync({})
             return
         try:
-            self._members = [_member(row.member_id, row.group_instance_id, row.metadata) for row in outcome.members]
+            self._members = [
+                decode_member(row.member_id, row.group_instance_id, row.metadata) for row in outcome.members
+            ]
         except DecodeError as error:
             self._fail(InconsistentGroupProtocol(f"A member's subscription cannot be read: {error}"))
             return
@@ -361,19 +333,12 @@ class Membership:
         self._move(State.ASSIGNING)
 
     def _assign(self, view: ClusterView) -> None:
+        """As the leader, compute the assignment of every member; refresh the metadata first if a topic is unknown."""
         topics = frozenset(topic for member in self._members for topic in member.topics)
         if not self._refreshed and any(topic not in view.topics for topic in topics):
-            self._in_flight = True
-            epoch = self._epoch
-
-            def then(_outcome: ClientError | None, _now_ms: float) -> None:
-                if epoch == self._epoch:
-                    self._in_flight = False
-                    self._refreshed = True
-
-            self._effects.append(Refresh(topics, then))
+            self._in_flight = self._outbox.refresh(Owner.MEMBERSHIP, topics)
             return
-        assignor = next((a for a in self.options.assignors if a.name == self._protocol), None)
+        assignor = next((a for a in self.settings.assignors if a.name == self._protocol), None)
         if assignor is None:
             self._fail(
                 InconsistentGroupProtocol(f"The group chose {self._protocol!r}, which this member did not offer")
@@ -381,112 +346,108 @@ class Membership:
             return
         self._counts = self._count(view, topics)
         counts = {topic: count for topic, count in self._counts.items() if count}
-        self._sync({m: _encode(partitions) for m, partitions in assignor.assign(counts, self._members).items()})
+        assignment = assignor.assign(counts, self._members)
+        self._send_sync({member_id: assignment_bytes(partitions) for member_id, partitions in assignment.items()})
 
     @staticmethod
     def _count(view: ClusterView, topics: Iterable[str]) -> dict[str, int]:
         return {topic: len(view.partitions(topic) or ()) for topic in topics}
 
-    def _sync(self, assignments: dict[str, bytes]) -> None:
+    def _send_sync(self, assignments: dict[str, bytes]) -> None:
         self._move(State.SYNCING)
-        self._in_flight = True
-        epoch = self._epoch
         request = SyncGroupRequest(
-            group_id=self.options.group_id,
+            group_id=self.settings.group_id,
             generation_id=self.generation,
             member_id=self.member_id,
-            group_instance_id=self.options.instance_id,
+            group_instance_id=self.settings.instance_id,
             protocol_type=PROTOCOL_TYPE,
             protocol_name=self._protocol,
             assignments=[SyncGroupRequestAssignment(member_id=m, assignment=a) for m, a in assignments.items()],
         )
+        timeout_ms = self.settings.max_poll_interval_ms + JOIN_GRACE_MS
+        self._in_flight = self._outbox.send(Owner.MEMBERSHIP, COORDINATOR, request, timeout_ms=timeout_ms)
 
-        def then(outcome: Any, now_ms: float) -> None:
-            if epoch == self._epoch:
-                self._synced(outcome, now_ms)
-
-        self._effects.append(Send(COORDINATOR, request, then, self.options.max_poll_interval_ms + JOIN_GRACE_MS))
-
-    def _synced(self, outcome: SyncGroupResponse | ClientError, now_ms: float) -> None:
-        self._in_flight = False
-        if isinstance(outcome, ClientError) or outcome.error_code:
-            error = outcome if isinstance(outcome, ClientError) else error_for(outcome.error_code)
-            if isinstance(error, BrokerError) and error.code in _MEMBER_GONE:
-                self._gone(error.code)
+    def _complete_sync(self, outcome: Outcome, now_ms: float) -> None:
+        if isinstance(outcome, SyncGroupResponse) and outcome.error_code:
+            outcome = error_for(outcome.error_code)
+        if isinstance(outcome, ClientError):
+            code = outcome.code if isinstance(outcome, BrokerError) else None
+            if code in _NOT_A_MEMBER:
+                self._handle_removal(code)
                 return
             self._move(State.JOINING)
-            if not (isinstance(error, BrokerError) and error.code == ErrorCode.REBALANCE_IN_PROGRESS):
-                self._retry(error, now_ms)
+            if code != ErrorCode.REBALANCE_IN_PROGRESS:
+                self._retry_join(outcome, now_ms)
             return
+        assert isinstance(outcome, SyncGroupResponse)
         try:
-            rows = decode_assignment(outcome.assignment).assigned_partitions if outcome.assignment else []
+            self._assigned = decode_partitions(outcome.assignment)
         except DecodeError as error:
             self._fail(InconsistentGroupProtocol(f"The assignment cannot be read: {error}"))
             return
-        self._assigned = frozenset(TopicPartition(row.topic, p) for row in rows for p in row.partitions)
         self._last_assignment = (tuple(sorted(self._assigned)), self.generation)
         self._revoked = False
         self._move(State.ADOPTING)
 
-    def _retry(self, error: ClientError, now_ms: float) -> None:
-        """In JOINING: join again after a while, or give up if that cannot help."""
-        self._in_flight = False
+    def _retry_join(self, error: ClientError, now_ms: float) -> None:
+        """In JOINING: join again after a backoff, or fail if a retry cannot help."""
         code = error.code if isinstance(error, BrokerError) else None
         if code is None or code in COORDINATOR_MOVED:
-            self._effects.append(ForgetCoordinator())
-        # A name that does not resolve now, or a stranger at the address, is no end for one that was a member.
-        passes = error.retriable or isinstance(error, BrokerUnavailable) or code == ErrorCode.REBALANCE_IN_PROGRESS
-        if not passes:
+            self._outbox.forget_coordinator()
+        # BrokerUnavailable is retried even if it is not retriable elsewhere: the group existed a moment ago, so a name
+        # that does not resolve or an address that does not speak Kafka is likely temporary.
+        is_temporary = (
+            error.retriable or isinstance(error, BrokerUnavailable) or code == ErrorCode.REBALANCE_IN_PROGRESS
+        )
+        if not is_temporary:
             self._fail(error)
             return
         self._failures += 1
-        self._not_before_ms = now_ms + self.options.backoff.delay_ms(self._failures, 0.5)
+        self._not_before_ms = now_ms + self.settings.backoff.delay_ms(self._failures, 0.5)
 
-    # -- staying -----------------------------------------------------------------------------------------------
+    # -- heartbeats and leaving --------------------------------------------------------------------------------
 
-    def _beat(self, now_ms: float) -> None:
-        self._beating = True
-        self._next_beat_ms = now_ms + self.options.heartbeat_interval_ms
-        generation, member_id = self.generation, self.member_id
+    def _send_heartbeat(self, now_ms: float) -> None:
+        self._next_heartbeat_ms = now_ms + self.settings.heartbeat_interval_ms
         request = HeartbeatRequest(
-            group_id=self.options.group_id,
-            generation_id=generation,
-            member_id=member_id,
-            group_instance_id=self.options.instance_id,
+            group_id=self.settings.group_id,
+            generation_id=self.generation,
+            member_id=self.member_id,
+            group_instance_id=self.settings.instance_id,
         )
+        timeout_ms = self.settings.session_timeout_ms
+        effect_id = self._outbox.send(Owner.MEMBERSHIP, COORDINATOR, request, timeout_ms=timeout_ms)
+        self._heartbeat = _Heartbeat(effect_id, self.generation, self.member_id)
 
-        def then(outcome: Any, now_ms: float) -> None:
-            self._beating = False
-            if (generation, member_id) == (self.generation, self.member_id):
-                self._beaten(outcome, now_ms)
-
-        self._effects.append(Send(COORDINATOR, request, then, self.options.session_timeout_ms))
-
-    def _beaten(self, outcome: Any, now_ms: float) -> None:
+    def _complete_heartbeat(self, outcome: Outcome, now_ms: float) -> None:
         if isinstance(outcome, ClientError):
-            self._effects.append(ForgetCoordinator())
-            self._next_beat_ms = now_ms + self.options.backoff.initial_ms
+            self._find_coordinator_again(now_ms)
             return
+        assert isinstance(outcome, HeartbeatResponse)
         code = outcome.error_code
         if code == ErrorCode.REBALANCE_IN_PROGRESS:
-            if self.state is not State.JOINING:  # that was sent after the heartbeat, and is what it asks for
+            if self.state is not State.JOINING:  # in JOINING, a newer JoinGroup already answers this request
                 self._rejoin = True
             if self.state is State.STABLE:
                 self._move(State.PREPARING)
-        elif code in _MEMBER_GONE:
-            self._gone(code)
+        elif code in _NOT_A_MEMBER:
+            self._handle_removal(code)
         elif code in COORDINATOR_MOVED or (code and error_for(code).retriable):
-            self._effects.append(ForgetCoordinator())
-            self._next_beat_ms = now_ms + self.options.backoff.initial_ms
+            self._find_coordinator_again(now_ms)
         elif code:
             self._fail(error_for(code))
 
-    def _gone(self, code: int) -> None:
-        """The group went on without this member: what it had may be another's already.
+    def _find_coordinator_again(self, now_ms: float) -> None:
+        self._outbox.forget_coordinator()
+        self._next_heartbeat_ms = now_ms + self.settings.backoff.initial_ms
 
-        Who is only of an old generation is still known by its id; with another one the group would wait for both.
+    def _handle_removal(self, code: int) -> None:
+        """Handle the group's removal of this member: its partitions may belong to another member already.
+
+        After ILLEGAL_GENERATION the coordinator still knows the member by its id. With a new id, the group would wait
+        for both members.
         """
-        logger.info("Group %s: this member is not in it any more, joins again", self.options.group_id)
+        logger.info("Group %s: this member was removed from the group, joining again", self.settings.group_id)
         member_id = self.member_id if code == ErrorCode.ILLEGAL_GENERATION else ""
         self._reset()
         self.member_id = member_id
@@ -496,12 +457,12 @@ class Membership:
 
     def _fail(self, error: ClientError) -> None:
         self.error = error
+        self._in_flight = None
         self._lost = bool(self.owned)
         self._move(State.FAILED)
 
     def _reset(self) -> None:
-        self._epoch += 1
-        self._in_flight = False
+        self._in_flight = None
         self._not_before_ms = 0.0
         self.member_id = ""
         self.generation = NO_GENERATION
@@ -509,16 +470,16 @@ class Membership:
         self._leads = False
         self._rejoin = False
 
-    def _leaving(self, reason: str) -> list[Effect]:
-        # Also after an error that ended it all: the others should not have to wait for its session to run out.
-        if self.state is State.OUTSIDE or not self.member_id or self.options.instance_id is not None:
-            return []
+    def _send_leave(self, reason: str) -> None:
+        # A failed member leaves too, so that the other members need not wait for its session timeout.
+        if self.state is State.OUTSIDE or not self.member_id or self.settings.instance_id is not None:
+            return
         request = LeaveGroupRequest(
-            group_id=self.options.group_id,
+            group_id=self.settings.group_id,
             member_id=self.member_id,
             members=[MemberIdentity(member_id=self.member_id, reason=reason)],
         )
-        return [Send(COORDINATOR, request, lambda _outcome, _now_ms: None)]
+        self._outbox.send(Owner.MEMBERSHIP, COORDINATOR, request)
 
     def _move(self, state: State) -> None:
         assert state in MOVES[self.state], f"{self.state.name} -> {state.name}"
@@ -530,21 +491,7 @@ class Membership:
             assert self.member_id
             assert self.generation >= 0
         if self.state is State.STABLE and not self._rejoin:
-            assert self.owned == self._assigned, f"owns {self.owned}, was given {self._assigned}"
-        if self.state in (State.JOINING, State.ASSIGNING, State.SYNCING) and not self.options.cooperative:
-            assert not self.owned, "an eager member joins with empty hands"
+            assert self.owned == self._assigned, f"owns {self.owned}, was assigned {self._assigned}"
+        if self.state in (State.JOINING, State.ASSIGNING, State.SYNCING) and not self.settings.cooperative:
+            assert not self.owned, "an eager member joins without partitions"
         assert (self.state is State.FAILED) == (self.error is not None)
-
-
-def _member(member_id: str, instance_id: str | None, metadata: bytes) -> Member:
-    row = decode_subscription(metadata)
-    owned = tuple(TopicPartition(o.topic, p) for o in row.owned_partitions for p in o.partitions)
-    return Member(member_id, tuple(row.topics), instance_id, owned, row.generation_id, row.user_data)
-
-
-def _encode(partitions: Iterable[TopicPartition]) -> bytes:
-    rows = [
-        ConsumerProtocolAssignmentTopicPartition(topic=topic, partitions=ps)
-        for topic, ps in by_topic(sorted(partitions)).items()
-    ]
-    return encode_assignment(ConsumerProtocolAssignment(assigned_partitions=rows), ASSIGNMENT_VERSION)

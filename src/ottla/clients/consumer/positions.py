@@ -1,77 +1,86 @@
-"""Where a consumer reads: one `PartitionState` for each partition that it has.
+"""The position of each assigned partition.
 
-Three offsets of one partition, in order: `processed` (handed over by earlier polls: what auto-commit commits),
-`offset` (the next to hand over), `fetch_offset` (the next to fetch; what lies between is buffered).
-Phases: COMMITTED -> RESET -> FETCH; `seek` leads to FETCH from anywhere, a reset to RESET. Nothing is looked up before
-the user asks (`wanted`), so that what he commits or seeks after an assignment counts. `version` grows whenever the
-offset is set from outside, so that an answer to an older question is known as such.
+A partition has three offsets, in this order:
+
+- `processed`: everything below it was processed; an automatic commit commits it.
+- `offset`: the next record that a poll returns.
+- `fetch_offset`: the next record to fetch. The records between `offset` and `fetch_offset` are buffered.
+
+Phases: UNKNOWN -> RESET -> FETCH. `seek` leads to FETCH from every phase, and `reset` leads to RESET. No position is
+looked up before the user asks for records (`wanted`), so that a commit or seek after the assignment takes effect.
+
+`version` grows whenever the position is set from outside. A request stores the version that it asked for, and its
+response is ignored if the version has changed since.
 """
 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from enum import Enum
+from typing import Final
 
 from ottla.clients.consumer.decoding import Fetched
 from ottla.clients.errors import ClientError, NotAssigned
 from ottla.common.ids import TopicPartition
 
-NO_END = 2**63 - 1
+NO_END: Final = 2**63 - 1
 
 
 class Phase(Enum):
     """What is known of a partition's position."""
 
-    COMMITTED = "asks the group for its committed offset"
-    RESET = "asks the leader for the offset of a timestamp"
-    FETCH = "has a position"
+    UNKNOWN = "no position yet: a committed offset or auto.offset.reset will give one"
+    RESET = "the leader is to look up the offset of a timestamp"
+    FETCH = "the position is known"
 
     __hash__ = object.__hash__
 
 
 class PartitionState:
-    """One partition that the consumer has."""
+    """One assigned partition."""
 
-    __slots__ = ("asking", "buffered", "buffered_bytes", "checked_epoch", "epoch", "error", "fetch_offset",
-                 "high_watermark", "last_stable_offset", "log_start_offset", "not_before_ms", "offset",
-                 "paused", "phase", "preferred", "preferred_until_ms", "processed", "refetched_at",
-                 "reset_timestamp", "settled", "tp", "until", "version", "wanted")  # fmt: skip
+    __slots__ = ("buffered", "buffered_bytes", "checked_epoch", "end", "epoch", "error", "fetch_offset",
+                 "high_watermark", "last_stable_offset", "log_start_offset", "lookup_in_flight", "not_before_ms",
+                 "offset", "paused", "phase", "preferred", "preferred_until_ms", "processed", "refetched_at",
+                 "reset_timestamp", "settled", "tp", "version", "wanted")  # fmt: skip
 
     def __init__(self, tp: TopicPartition) -> None:
         self.tp = tp
-        self.phase = Phase.COMMITTED
+        self.phase = Phase.UNKNOWN
         self.offset = self.fetch_offset = -1
-        self.until = NO_END
-        """The offset from which on nothing is fetched."""
+        self.end = NO_END
+        """Nothing is fetched from this offset on."""
         self.epoch = -1
-        """The leader epoch of the record before `offset`, -1 if it is not known."""
+        """The leader epoch of the record before `offset`; -1 if unknown."""
         self.checked_epoch = -1
-        """The leader whose log is known to hold that record."""
+        """The epoch of the newest leader whose log is known to contain that record."""
         self.processed: int | None = None
-        """What auto-commit commits; None before there is a position."""
+        """None while there is no position."""
         self.settled: int | None = None
-        """The offset after what earlier polls handed over."""
+        """The offset after the records of earlier polls."""
         self.version = 0
         self.paused = False
         self.wanted = False
-        """Whether the user asked for it since it was assigned; not looked at before: he may seek or commit first."""
-        self.asking = False
-        """Whether a question about the position is in flight."""
+        """Whether the user has asked for records or the position since the assignment."""
+        self.lookup_in_flight = False
         self.not_before_ms = 0.0
+        """No request for this partition is sent before this time."""
         self.reset_timestamp = -1
         self.error: ClientError | None = None
-        """Why there is no position; every poll raises it until somebody seeks."""
+        """Why there is no position. Every poll raises it until the user seeks."""
         self.buffered: deque[Fetched] = deque()
         self.buffered_bytes = 0
         self.high_watermark = self.last_stable_offset = self.log_start_offset = -1
         self.preferred = -1
+        """The replica that the leader prefers for this client; -1 is the leader (KIP-392)."""
         self.preferred_until_ms = 0.0
         self.refetched_at = -1
+        """The offset of a corrupt batch that was fetched a second time."""
 
     def seek(self, offset: int, epoch: int = -1) -> None:
-        """Read from `offset` on; what is buffered is dropped."""
-        self._forget()
+        """Read from `offset` on; the buffer is dropped."""
+        self._invalidate()
         self.phase = Phase.FETCH
         self.offset = self.fetch_offset = offset
         self.epoch = epoch
@@ -80,34 +89,32 @@ class PartitionState:
 
     def reset(self, timestamp: int) -> None:
         """Read from the first record that is not older than `timestamp` (-1: the end, -2: the beginning)."""
-        self._forget()
+        self._invalidate()
         self.phase = Phase.RESET
         self.reset_timestamp = timestamp
 
-    def ask_committed(self) -> None:
-        """Read from where the group is."""
-        self._forget()
-        self.phase = Phase.COMMITTED
-
     def must_check(self, leader_epoch: int) -> bool:
-        """Whether a leader of this epoch may not have what was read: no leader cuts its own epoch (KIP-320)."""
+        """Whether the log of a leader of this epoch may lack records that were read (KIP-320).
+
+        A leader never truncates the records of its own epoch.
+        """
         return -1 < self.epoch < leader_epoch and self.checked_epoch < leader_epoch
 
-    def restart(self) -> None:
-        """Fetch again from `offset` on; what is on its way is nobody's."""
+    def refetch(self) -> None:
+        """Fetch again from `offset` on; responses in flight are ignored."""
         self.version += 1
         self.drop_buffer()
 
-    def _forget(self) -> None:
+    def _invalidate(self) -> None:
         self.version += 1
-        self.asking = False
+        self.lookup_in_flight = False
         self.not_before_ms = 0.0
         self.error = None
         self.refetched_at = -1
         self.drop_buffer()
 
     def drop_buffer(self) -> int:
-        """Forget what was fetched and not handed over: it will be fetched again. The bytes that are free now."""
+        """Drop the buffered records, which are then fetched again. Returns the number of bytes freed."""
         freed = self.buffered_bytes
         self.buffered.clear()
         self.buffered_bytes = 0
@@ -115,39 +122,40 @@ class PartitionState:
         return freed
 
     @property
-    def fetchable(self) -> bool:
-        """Whether more of it may be asked for."""
+    def is_fetchable(self) -> bool:
+        """Whether the next fetch may include this partition."""
         return (
             self.phase is Phase.FETCH
-            and self.fetch_offset < self.until
+            and self.fetch_offset < self.end
             and self.wanted
             and not self.paused
+            and not self.lookup_in_flight
             and self.error is None
         )
 
-    def lag(self, isolation: int) -> int | None:
-        """Records between the position and the end as the last fetch showed it; None before that.
+    def lag(self, isolation_level: int) -> int | None:
+        """The number of records between the position and the end of the log at the last fetch; None before a fetch.
 
-        For `isolation` 1 (read_committed) the end is the last stable offset: nothing beyond it is handed over.
+        With isolation level 1 (read_committed) the end is the last stable offset.
         """
-        end = self.last_stable_offset if isolation and self.last_stable_offset >= 0 else self.high_watermark
+        end = self.last_stable_offset if isolation_level and self.last_stable_offset >= 0 else self.high_watermark
         return None if self.phase is not Phase.FETCH or end < 0 else max(0, end - self.offset)
 
     def validate(self) -> None:
         """Raise AssertionError if the offsets contradict each other."""
         if self.phase is Phase.FETCH:
             assert 0 <= self.offset <= self.fetch_offset, f"{self.tp}: {self.offset} > {self.fetch_offset}"
-            assert self.processed is None or self.processed <= self.offset, f"{self.tp}: processed what is to come"
-        assert self.buffered_bytes == sum(f.size for f in self.buffered), f"{self.tp}: bytes miscounted"
+            assert self.processed is None or self.processed <= self.offset, f"{self.tp}: processed is ahead of offset"
+        assert self.buffered_bytes == sum(f.size for f in self.buffered), f"{self.tp}: buffered_bytes is wrong"
 
 
 class Positions:
-    """The partitions that the consumer has."""
+    """The assigned partitions. Iteration is in the order in which polls take records from them."""
 
     def __init__(self) -> None:
         self._states: dict[TopicPartition, PartitionState] = {}
-        self._unwanted = False
-        self._births = 0
+        self._all_wanted = True
+        self._created = 0
 
     def __iter__(self) -> Iterator[PartitionState]:
         return iter(self._states.values())
@@ -159,47 +167,68 @@ class Positions:
         return tp in self._states
 
     def get(self, tp: TopicPartition) -> PartitionState | None:
-        """The state of a partition, None if the consumer does not have it."""
+        """The state of a partition; None if it is not assigned."""
         return self._states.get(tp)
 
     def of(self, tp: TopicPartition) -> PartitionState:
-        """The state of a partition; raises NotAssigned."""
+        """The state of a partition. Raises NotAssigned."""
         state = self._states.get(TopicPartition(*tp))
         if state is None:
             raise NotAssigned(f"{TopicPartition(*tp)} is not assigned to this consumer")
         return state
 
     def assigned(self) -> list[TopicPartition]:
-        """The partitions, sorted."""
+        """The assigned partitions, sorted."""
         return sorted(self._states)
 
+    @property
+    def buffered_bytes(self) -> int:
+        """The number of fetched bytes that wait for a poll."""
+        return sum([state.buffered_bytes for state in self._states.values()])
+
     def want(self) -> bool:
-        """The user asks for all of them; False if he did before."""
-        if not self._unwanted:
+        """Mark all partitions as wanted. Returns False if they were."""
+        if self._all_wanted:
             return False
-        self._unwanted = False
+        self._all_wanted = True
         for state in self._states.values():
             state.wanted = True
         return True
 
     def move_to_end(self, tp: TopicPartition) -> None:
-        """Let the others come first when they are gone through."""
+        """Make the next poll take records from the other partitions first."""
         state = self._states.pop(tp, None)
         if state is not None:
             self._states[tp] = state
 
-    def _made(self, tp: TopicPartition) -> PartitionState:
-        """One that no question was asked about that is still under way from when the partition was here before."""
-        state = PartitionState(tp)
-        self._births += 1
-        state.version = self._births << 32
-        return state
-
     def replace(self, partitions: Iterable[TopicPartition]) -> None:
-        """Have exactly these; one that stays keeps its position and buffer."""
+        """Set the assigned partitions. A partition that stays assigned keeps its position and buffer."""
         old = self._states
-        self._states = {tp: old.get(tp) or self._made(tp) for tp in sorted(partitions)}
-        self._unwanted = not all(state.wanted for state in self)
+        self._states = {tp: old.get(tp) or self._create(tp) for tp in sorted(partitions)}
+        self._all_wanted = all(state.wanted for state in self)
         for tp, state in old.items():
             if tp not in self._states:
-                state.version += 1  # answers that are still under way belong to nobody
+                state.version += 1
+
+    def _create(self, tp: TopicPartition) -> PartitionState:
+        """Create a state whose version differs from all versions of earlier assignments of the same partition."""
+        state = PartitionState(tp)
+        self._created += 1
+        state.version = self._created << 32
+        return state
+
+    @staticmethod
+    def begin_lookup(states: Iterable[PartitionState]) -> dict[TopicPartition, int]:
+        """Mark a lookup as in flight for each state, and return the versions for `end_lookup`."""
+        versions = {}
+        for state in states:
+            state.lookup_in_flight = True
+            versions[state.tp] = state.version
+        return versions
+
+    def end_lookup(self, versions: Mapping[TopicPartition, int]) -> dict[TopicPartition, PartitionState]:
+        """Return the partitions whose position has not been set since `begin_lookup`."""
+        current = {tp: s for tp, version in versions.items() if (s := self.get(tp)) and s.version == version}
+        for state in current.values():
+            state.lookup_in_flight = False
+        return current

@@ -1,17 +1,19 @@
-"""The requests about offsets that a consumer sends, and what their answers say: objects in, objects out.
+"""Builds the consumer's requests about offsets, and reads their responses.
 
-Newer versions than NEWEST_OFFSETS_BY_NAME of OffsetCommit and OffsetFetch name topics by id only: not to be used here.
+OffsetCommit and OffsetFetch must not be sent in a version newer than NEWEST_OFFSETS_BY_NAME: those versions name topics
+by id only.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from ottla.clients.cluster import ClusterView
 from ottla.clients.errors import error_for
 from ottla.clients.values import as_offset
+from ottla.common.errors import ErrorCode
 from ottla.common.ids import TopicPartition, by_topic
 from ottla.protocol.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
 from ottla.protocol.messages.offset_commit import (
@@ -32,20 +34,23 @@ from ottla.protocol.messages.offset_for_leader_epoch import (
     OffsetForLeaderTopic,
 )
 
-NEWEST_OFFSETS_BY_NAME = 9
-CONSUMER = -1
+NEWEST_OFFSETS_BY_NAME: Final = 9
+CONSUMER: Final = -1
+"""The replica id of a client."""
+COORDINATOR_MOVED: Final = frozenset({ErrorCode.NOT_COORDINATOR, ErrorCode.COORDINATOR_NOT_AVAILABLE})
+"""After these errors, the coordinator is looked up again."""
 
 
 @dataclass(frozen=True, slots=True)
 class OffsetAndMetadata:
-    """A position to commit: the offset of the next record to read, and a note."""
+    """A position to commit: the offset of the next record to read, and a string of the user's."""
 
     offset: int
     leader_epoch: int = -1
     metadata: str = ""
 
     def checked(self) -> OffsetAndMetadata:
-        """The same with plain ints. Raises ValueError, TypeError for what no broker takes."""
+        """Return the same with plain ints. Raises ValueError or TypeError for values that no broker accepts."""
         if not isinstance(self.metadata, str):
             raise TypeError(f"The metadata of an offset must be a str, not {self.metadata!r}")
         if self.leader_epoch == -1:
@@ -54,7 +59,7 @@ class OffsetAndMetadata:
 
 
 class GroupMetadata(NamedTuple):
-    """A consumer's place in its group: generation -1 and an empty member id while it is not a member."""
+    """A consumer's membership: generation -1 and an empty member id while it is not a member of its group."""
 
     group_id: str
     generation: int = -1
@@ -62,18 +67,8 @@ class GroupMetadata(NamedTuple):
     instance_id: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Committer:
-    """As whom to commit; the defaults are those of a consumer that is no member of the group."""
-
-    group_id: str
-    generation: int = -1
-    member_id: str = ""
-    instance_id: str | None = None
-
-
-def commit_request(by: Committer, offsets: Mapping[TopicPartition, OffsetAndMetadata]) -> OffsetCommitRequest:
-    """The request that commits."""
+def commit_request(by: GroupMetadata, offsets: Mapping[TopicPartition, OffsetAndMetadata]) -> OffsetCommitRequest:
+    """Build the request that commits these offsets."""
     topics: dict[str, list[OffsetCommitRequestPartition]] = {}
     for tp, row in offsets.items():
         topics.setdefault(tp[0], []).append(
@@ -94,7 +89,7 @@ def commit_request(by: Committer, offsets: Mapping[TopicPartition, OffsetAndMeta
 
 
 def offset_fetch_request(group_id: str, partitions: Iterable[TopicPartition]) -> OffsetFetchRequest:
-    """The request for the group's committed offsets."""
+    """Build the request for the committed offsets of these partitions."""
     topics = by_topic(partitions)
     return OffsetFetchRequest(
         group_id=group_id,
@@ -110,7 +105,7 @@ def offset_fetch_request(group_id: str, partitions: Iterable[TopicPartition]) ->
 
 
 def read_offsets(response: OffsetFetchResponse) -> dict[TopicPartition, OffsetAndMetadata]:
-    """The committed offsets, without the partitions that have none. Raises BrokerError."""
+    """Return the committed offsets, without the partitions that have none. Raises BrokerError."""
     topics: list[Any] = list(response.topics)
     codes = [response.error_code]
     for group in response.groups:
@@ -132,7 +127,7 @@ def read_offsets(response: OffsetFetchResponse) -> dict[TopicPartition, OffsetAn
 def list_offsets_request(
     wanted: Mapping[TopicPartition, int], view: ClusterView, isolation: int, timeout_ms: int
 ) -> ListOffsetsRequest:
-    """The request for the offsets of timestamps, to one leader."""
+    """Build the request for the offsets of timestamps, to one leader."""
     topics: dict[str, list[ListOffsetsPartition]] = {}
     for tp, timestamp in wanted.items():
         epoch = view.leader_epoch(*tp)
@@ -147,7 +142,7 @@ def list_offsets_request(
 
 
 def epoch_ends_request(epochs: Mapping[TopicPartition, int], view: ClusterView) -> OffsetForLeaderEpochRequest:
-    """The request for where these leader epochs ended, to one leader (KIP-320)."""
+    """Build the request for the offsets where these leader epochs end, to one leader (KIP-320)."""
     topics: dict[str, list[OffsetForLeaderPartition]] = {}
     for tp, epoch in epochs.items():
         row = OffsetForLeaderPartition(tp.partition, view.leader_epoch(*tp), epoch)

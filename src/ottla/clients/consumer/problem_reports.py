@@ -1,6 +1,7 @@
-"""What keeps a consumer from reading although no call failed: each is logged once, at once, until it is over.
+"""Reports problems that prevent a consumer from reading although no call fails.
 
-The consumer goes on trying. By the setting `on.problem=raise` the next poll raises it too.
+A problem has a subject: the coordinator, a broker, a topic or a partition. It is logged once when it begins and once
+when it ends. The consumer keeps retrying meanwhile. With the setting `on.problem=raise` the next poll also raises it.
 """
 
 from __future__ import annotations
@@ -14,16 +15,16 @@ from ottla.clients.events import Reporter
 logger = logging.getLogger("ottla.clients.consumer")
 
 
-class Problems:
-    """Problems by their subject (the coordinator, a broker, a topic). Belongs to the loop."""
+class ProblemReports:
+    """The open problems by subject. Used on the event loop only."""
 
     def __init__(self, reporter: Reporter, raise_later: Callable[[ClientError], None] | None) -> None:
         self._reporter = reporter
         self._raise_later = raise_later
         self._open: set[str] = set()
 
-    def begins(self, subject: str, error: ClientError) -> None:
-        """Report a problem, unless one with this subject is open."""
+    def begin(self, subject: str, error: ClientError) -> None:
+        """Report a problem, unless a problem with this subject is open."""
         if subject in self._open:
             return
         self._open.add(subject)
@@ -32,17 +33,17 @@ class Problems:
         if self._raise_later is not None:
             self._raise_later(error)
 
-    def ends(self, subject: str) -> None:
-        """The problem with this subject is over, if there was one."""
+    def end(self, subject: str) -> None:
+        """Close the problem with this subject, if one is open."""
         if subject in self._open:
             self._open.discard(subject)
             logger.info("%s: works again", subject)
 
     def unreachable(self, subject: str, error: ClientError) -> None:
-        """A request to a broker had no response. What no retry can change is raised by polls, and not reported here."""
+        """Report that a request to a broker failed. An error that no retry can fix is not reported: polls raise it."""
         if isinstance(error, BrokerError):
             if error.retriable:
-                self.begins(subject, error_for(error.code, f"{subject} is not available: {error}"))
+                self.begin(subject, error_for(error.code, f"{subject} is not available: {error}"))
         elif error.retriable or isinstance(error, BrokerUnavailable):
             advice = "If the address is wrong, correct that broker's advertised.listeners"
-            self.begins(subject, BrokerUnavailable(f"{subject} cannot be reached: {error}. {advice}"))
+            self.begin(subject, BrokerUnavailable(f"{subject} cannot be reached: {error}. {advice}"))

@@ -1,0 +1,269 @@
+"""A consumer on the network: what the asyncio and the blocking interface share below their way of waiting.
+
+`ConsumerClient` joins the core, the runner that carries out its effects, and the queries. Methods that are not
+coroutines may be called from any thread; coroutines run on the runner's loop.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, TypeVar
+
+from ottla.clients.consumer.collectors import Collector
+from ottla.clients.consumer.commits import Assignments
+from ottla.clients.consumer.core import ConsumerCore
+from ottla.clients.consumer.effect_runner import EffectRunner, now_ms
+from ottla.clients.consumer.effects import COORDINATOR
+from ottla.clients.consumer.member_states import Duty
+from ottla.clients.consumer.metrics import metrics, partition_metrics
+from ottla.clients.consumer.positions import Phase
+from ottla.clients.consumer.queries import Queries, retry
+from ottla.clients.consumer.requests import (
+    COORDINATOR_MOVED,
+    NEWEST_OFFSETS_BY_NAME,
+    OffsetAndMetadata,
+    read_offsets,
+)
+from ottla.clients.consumer.settings import ConsumerSettings
+from ottla.clients.errors import BrokerError, ClientError, Closed, NotSubscribed, RequestTimedOut
+from ottla.clients.events import Rebalanced, Statistics
+from ottla.clients.network import Cluster
+from ottla.clients.network_settings import read_network_settings
+from ottla.common.ids import TopicPartition
+from ottla.protocol.message import Message
+
+logger = logging.getLogger("ottla.clients.consumer")
+R = TypeVar("R")
+CommitPlan = tuple[Mapping[TopicPartition, OffsetAndMetadata], Assignments]
+"""The offsets to commit, and the assignments at the time when they were chosen."""
+
+
+class ConsumerClient:
+    """One consumer. `notify` is called in any thread when a poll may be able to make progress."""
+
+    def __init__(self, options: Mapping[str, Any], settings: ConsumerSettings, notify: Callable[[], None]) -> None:
+        cluster = Cluster(read_network_settings(options))
+        self._settings = settings
+        self._api_timeout_s = settings.api_timeout_ms / 1000
+        self._reporter = cluster.reporter
+        self.core = ConsumerCore(settings, cluster.view)
+        self.runner = EffectRunner(cluster, self.core, settings, notify)
+        self.queries = Queries(self.runner, self.core.fetch, self._api_timeout_s)
+        self._commits: set[asyncio.Task[None]] = set()
+
+    def start(self, loop: asyncio.AbstractEventLoop) -> None:
+        """Run on `loop` from now on."""
+        loop.call_soon(self.runner.cluster.begin_statistics, self._statistics)
+        self.runner.start(loop)
+
+    @property
+    def closed(self) -> bool:
+        """Whether `close` was called."""
+        return self.runner.closed
+
+    def describe(self) -> str:
+        """Return the name of this consumer for warnings."""
+        group = self._settings.group_id
+        return "consumer" if group is None else f"consumer of group {group}"
+
+    def _statistics(self) -> Statistics:
+        with self.runner.lock:
+            return metrics(self.core.fetch), partition_metrics(self.core)
+
+    def metrics(self) -> dict[str, float]:
+        """Return the counts of records, bytes and connections; from any thread."""
+        return {**self.runner.cluster.metrics(), **self._statistics()[0]}
+
+    # -- polling, in any thread --------------------------------------------------------------------------------
+
+    def begin_poll(self) -> None:
+        """Begin a poll. Raises NotSubscribed, Closed."""
+        if self.closed:
+            raise Closed("The consumer was closed")
+        with self.runner.lock:
+            if not self.core.subscription.is_set:
+                raise NotSubscribed("This consumer reads nothing: subscribe() to topics or assign() partitions first")
+            self.core.begin_poll(now_ms())
+        self._wake_if_needed()
+
+    def step(self, collector: Collector | None) -> Duty | None:
+        """Return the duty that this poll must do next, or fill `collector`, if one is given, with buffered records.
+
+        If there is no duty and the collector stays empty, the poll must wait. Raises the error that prevents the poll
+        from returning records.
+        """
+        core = self.core
+        try:
+            with self.runner.lock:
+                duty = core.duty()
+                if duty is not None:
+                    core.begin_duty(duty)
+                else:
+                    core.raise_error()
+                    if collector is not None:
+                        core.fill(collector)
+                return duty
+        finally:
+            self._wake_if_needed()
+
+    def duty_done(self, duty: Duty) -> None:
+        """End a duty: the listener was called."""
+        with self.runner.lock:
+            self.core.duty_done(duty, now_ms())
+            member = self.core.group_metadata()
+        self.runner.wake()
+        names = ", ".join(map(str, duty.partitions)) or "none"
+        logger.info("Group %s, generation %d: partitions %s: %s", member.group_id, member.generation, duty.kind, names)
+        self._reporter.report(
+            Rebalanced(
+                self._reporter.client_id, duty.kind, member.group_id, member.member_id, member.generation,
+                duty.partitions,
+            )
+        )  # fmt: skip
+
+    def end_poll(self) -> None:
+        """End a poll."""
+        with self.runner.lock:
+            self.core.end_poll(now_ms())
+
+    def _wake_if_needed(self) -> None:
+        if self.core.outbox.needs_advance:
+            self.runner.wake()
+
+    def change(self, work: Callable[[ConsumerCore], R]) -> R:
+        """Call `work` with the core under its lock, and carry out the resulting effects soon. Raises Closed."""
+        return self.runner.change(work)
+
+    # -- commits, on the loop ----------------------------------------------------------------------------------
+
+    async def commit(self, plan: CommitPlan | None, timeout_s: float | None = None) -> None:
+        """Commit offsets; None: those after the records of earlier polls, where they are not committed yet.
+
+        Commits are sent one at a time, in the order of the calls, so that an older position never replaces a newer one.
+        """
+        limit_s = self._api_timeout_s if timeout_s is None else timeout_s
+        deadline = time.monotonic() + limit_s
+        turn = self.runner.commit_turn
+        try:
+            async with asyncio.timeout(limit_s):
+                await turn.acquire()
+        except TimeoutError as error:
+            raise RequestTimedOut(f"An earlier commit is not done within {limit_s:g} s") from error
+        try:
+            await self._commit(plan, max(0.0, deadline - time.monotonic()))
+        finally:
+            turn.release()
+            self.runner.wake()
+
+    def commit_later(self, plan: CommitPlan, callback: Callable[[ClientError | None], Any] | None) -> None:
+        """Commit in the background, and call `callback` with None or the error; on the loop."""
+        task = self.runner.spawn(self._commit_and_call(plan, callback))
+        self._commits.add(task)
+        task.add_done_callback(self._commits.discard)
+
+    async def _commit_and_call(self, plan: CommitPlan, callback: Callable[[ClientError | None], Any] | None) -> None:
+        problem: ClientError | None = None
+        try:
+            await self.commit(plan)
+        except ClientError as error:
+            problem = error
+        if callback is None:
+            if problem is not None:
+                logger.warning("Commit failed: %s", problem)
+            return
+        try:
+            callback(problem)
+        except Exception:  # a user's function may raise anything, and the loop must go on
+            logger.exception("The callback of a commit failed")
+
+    async def _commit(self, plan: CommitPlan | None, timeout_s: float) -> None:
+        runner = self.runner
+        if plan is None:
+            with runner.lock:
+                processed = self.core.processed()
+                plan = processed, self.core.required_commits().assignments(processed) if processed else {}
+        offsets, assignments = plan
+        if not offsets:
+            return
+        commits = self.core.required_commits()
+
+        async def attempt() -> None:
+            with runner.lock:
+                request = commits.commit_request(offsets, assignments)
+            response = await self._send_to_coordinator(request)
+            with runner.lock:
+                error = commits.apply_commit(request, response)
+            self._raise_commit_error(error)
+
+        await retry(attempt, self._settings.fetch.backoff, timeout_s)
+
+    async def committed(
+        self, partitions: Iterable[TopicPartition], timeout_s: float | None = None
+    ) -> dict[TopicPartition, OffsetAndMetadata | None]:
+        """Return the group's committed offsets; None for a partition without."""
+        wanted = [TopicPartition(*tp) for tp in partitions]
+        commits = self.core.required_commits()
+
+        async def attempt() -> dict[TopicPartition, OffsetAndMetadata | None]:
+            response = await self._send_to_coordinator(commits.offset_fetch_request(wanted))
+            try:
+                found = read_offsets(response)
+            except BrokerError as error:
+                self._raise_commit_error(error)
+                raise
+            return {tp: found.get(tp) for tp in wanted}
+
+        limit_s = self._api_timeout_s if timeout_s is None else timeout_s
+        return await retry(attempt, self._settings.fetch.backoff, limit_s)
+
+    async def _send_to_coordinator(self, request: Message) -> Any:
+        try:
+            return await self.runner.send(COORDINATOR, request, max_version=NEWEST_OFFSETS_BY_NAME)
+        except ClientError as error:
+            if not isinstance(error, BrokerError):
+                self._forget_coordinator()
+            raise
+
+    def _raise_commit_error(self, error: ClientError | None) -> None:
+        if isinstance(error, BrokerError) and error.code in COORDINATOR_MOVED:
+            self._forget_coordinator()
+        if error is not None:
+            raise error
+
+    def _forget_coordinator(self) -> None:
+        self.runner.cluster.forget_coordinator(self._settings.group_id or "")
+
+    # -- position and close, on the loop -----------------------------------------------------------------------
+
+    async def position(self, tp: TopicPartition, timeout_s: float | None = None) -> int:
+        """Return the offset of the next record; waits until it is known. Raises NotAssigned."""
+        limit_s = self._api_timeout_s if timeout_s is None else timeout_s
+        advanced = self.runner.advanced
+        self.change(lambda core: core.fetch.want())
+        try:
+            async with asyncio.timeout(limit_s):
+                while True:
+                    with self.runner.lock:
+                        state = self.core.fetch.positions.of(tp)
+                        if state.error is not None:
+                            raise state.error
+                        if state.phase is Phase.FETCH:
+                            return state.offset
+                    advanced.clear()
+                    await advanced.wait()
+        except TimeoutError as error:
+            raise RequestTimedOut(f"The position of {tp} was not found within {limit_s:g} s") from error
+
+    async def close(self, timeout_s: float) -> None:
+        """Wait for the commits in flight, leave the group, and close the connections.
+
+        Does not raise if a broker does not respond.
+        """
+        if self.closed:
+            return
+        if self._commits:
+            await asyncio.wait(self._commits, timeout=timeout_s / 2)
+        await self.runner.close(ConsumerCore.leave, timeout_s)

@@ -1,0 +1,158 @@
+"""Moves buffered records into the result of a poll, and tracks which records earlier polls returned.
+
+`fill` walks the partitions in order until the result is full. It drains one partition before it begins the next, so
+that the records of a partition stay together. The last partition it took from then moves to the end of the order, so
+that a fast partition does not starve the others. A poll costs O(assigned partitions + records returned).
+
+The records of a poll count as settled when the next poll begins (`settle`), not when they are returned: a program that
+crashes while it works on them reads them again.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable
+from typing import Any
+
+from ottla.clients.consumer.collectors import Collector
+from ottla.clients.consumer.decoding import Fetched, without_garbage_collection
+from ottla.clients.consumer.effects import Outbox
+from ottla.clients.consumer.positions import PartitionState, Phase, Positions
+from ottla.clients.consumer.record import Record
+from ottla.clients.errors import CorruptRecords
+from ottla.common.ids import TopicPartition
+
+logger = logging.getLogger("ottla.clients.consumer")
+
+
+class Delivery:
+    """The records that polls return. With `skip_corrupt`, a corrupt batch is logged and skipped."""
+
+    def __init__(self, positions: Positions, outbox: Outbox, *, skip_corrupt: bool) -> None:
+        self._positions = positions
+        self._outbox = outbox
+        self._skip_corrupt = skip_corrupt
+        self._unsettled: set[TopicPartition] = set()
+        self.records_consumed = self.bytes_consumed = 0
+
+    @property
+    def is_ready(self) -> bool:
+        """Whether `fill` would return records or raise an error."""
+        return any((s.buffered or s.error) and not s.paused for s in self._positions)
+
+    # -- filling ------------------------------------------------------------------------------------------------
+
+    def fill(self, collector: Collector) -> None:
+        """Move buffered records to `collector` and advance the positions.
+
+        Raises CorruptRecords or the error of a position, but only if the collector is empty. Otherwise the error of a
+        position stays, and CorruptRecords becomes the error of the next poll.
+        """
+        collector.expect(self._positions.buffered_bytes)
+        with without_garbage_collection():
+            self._fill(collector)
+        self.records_consumed += len(collector)
+
+    def _fill(self, collector: Collector) -> None:
+        last: TopicPartition | None = None
+        for state in self._positions:
+            if state.paused:
+                continue
+            if state.error is not None:
+                if len(collector):
+                    break
+                raise state.error
+            if state.buffered:
+                count = len(collector)
+                try:
+                    self._fill_from(state, collector)
+                except CorruptRecords as error:
+                    if not len(collector):
+                        raise
+                    self._outbox.poll_error = error
+                if len(collector) > count:
+                    last = state.tp
+                if collector.is_full or self._outbox.poll_error is not None:
+                    break
+        if last is not None:
+            self._positions.move_to_end(last)
+
+    def _fill_from(self, state: PartitionState, collector: Collector) -> None:
+        while state.buffered and not collector.is_full:
+            fetched = state.buffered[0]
+            try:
+                collector.take(fetched)
+            except CorruptRecords as error:
+                self._handle_corrupt(state, fetched, error)
+                continue
+            state.offset = fetched.next_offset
+            if fetched.epoch >= 0:
+                state.epoch = fetched.epoch
+            self._unsettled.add(state.tp)
+            if fetched.exhausted:
+                self._remove_exhausted(state)
+
+    def _remove_exhausted(self, state: PartitionState) -> None:
+        size = state.buffered.popleft().size
+        self.bytes_consumed += size
+        state.buffered_bytes -= size
+        self._outbox.needs_advance = True
+
+    def _handle_corrupt(self, state: PartitionState, fetched: Fetched, error: CorruptRecords) -> None:
+        """Fetch a corrupt batch a second time, in case the network corrupted it, and then skip it.
+
+        Raises the error when the batch is skipped, unless `skip_corrupt` is set.
+        """
+        if state.refetched_at != error.offset:
+            processed, settled = state.processed, state.settled
+            state.seek(state.offset)
+            state.refetched_at, state.processed, state.settled = error.offset, processed, settled
+            self._outbox.needs_advance = True
+            return
+        state.offset = fetched.next_offset
+        if fetched.exhausted:
+            self._remove_exhausted(state)
+        if not self._skip_corrupt:
+            raise error
+        logger.error("Skipped: %s", error)
+
+    # -- progress -----------------------------------------------------------------------------------------------
+
+    def settle(self, *, as_processed: bool = True) -> None:
+        """Settle all records returned so far; `as_processed`: they also count as processed."""
+        for tp in self._unsettled:
+            state = self._positions.get(tp)
+            if state is not None and state.phase is Phase.FETCH:
+                state.settled = state.offset
+                if as_processed:
+                    state.processed = state.offset
+        self._unsettled.clear()
+
+    def forget_unassigned(self) -> None:
+        """Forget the partitions that are not assigned any more."""
+        self._unsettled = {tp for tp in self._unsettled if tp in self._positions}
+
+    def give_back(self, records: Iterable[Record[Any, Any]]) -> None:
+        """Return these records again in a later poll: the last poll returned them, but the user has not seen them."""
+        first_offsets: dict[TopicPartition, int] = {}
+        for record in records:
+            first_offsets.setdefault(record.topic_partition, record.offset)
+        for tp, offset in first_offsets.items():
+            state = self._positions.get(tp)
+            if state is not None:
+                processed, settled = state.processed, state.settled
+                state.seek(offset)
+                state.processed = None if processed is None else min(processed, offset)
+                state.settled = None if settled is None else min(settled, offset)
+        self._outbox.needs_advance = True
+
+    def revert_poll(self) -> None:
+        """Return to the settled positions: an exception interrupted the poll, wherever it was."""
+        for state in self._positions:
+            if state.phase is Phase.FETCH and state.settled is not None:
+                processed = state.processed
+                state.seek(state.settled)
+                state.processed = processed
+            else:
+                state.drop_buffer()
+        self._outbox.needs_advance = True

@@ -1,0 +1,354 @@
+"""The part of `Consumer` and `AsyncConsumer` that does not wait.
+
+`AsyncConsumer` waits on the caller's event loop, and `Consumer` in the caller's thread.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import threading
+from collections import deque
+from collections.abc import Callable, Iterable, Mapping
+from datetime import datetime
+from typing import Any, Final, Generic
+
+from ottla.clients.consumer.client import CommitPlan, ConsumerClient
+from ottla.clients.consumer.core import ConsumerCore
+from ottla.clients.consumer.deserializers import Deserializers, deserializer
+from ottla.clients.consumer.member_states import Duty
+from ottla.clients.consumer.record import K, Record, V
+from ottla.clients.consumer.requests import GroupMetadata, OffsetAndMetadata
+from ottla.clients.consumer.settings import EARLIEST, LATEST, read_settings
+from ottla.clients.errors import ClientError, Closed, ConcurrentUse, ConfigurationError, NotAssigned, Wakeup
+from ottla.clients.options import merged
+from ottla.clients.values import as_timestamp_ms
+from ottla.common.ids import TopicPartition
+
+CLOSE_S: Final = 10.0
+"""How long close may take."""
+REVOKE_COMMIT_S: Final = 5.0
+"""How long a commit before a partition is revoked may take."""
+ARROW_RECORDS: Final = 65_536
+Listener = Callable[[list[TopicPartition]], Any]
+Offsets = Mapping[TopicPartition, int | OffsetAndMetadata]
+
+
+class ConsumerInterface(Generic[K, V]):
+    """The methods of both consumers that do not wait. Use `Consumer` or `AsyncConsumer`."""
+
+    def __init__(
+        self, settings: Mapping[str, object] | None, given: Mapping[str, object], notify: Callable[[], None]
+    ) -> None:
+        self._notify = notify
+        options, self._settings = read_settings(merged(settings, given))
+        self._deserializers = Deserializers(
+            deserializer(options["key_deserializer"], "key.deserializer"),
+            deserializer(options["value_deserializer"], "value.deserializer"),
+            skip=self._settings.skip_deserialization_errors,
+        )
+        # The client must not refer to this object, or a consumer that the program dropped would never be collected.
+        self._client = ConsumerClient(options, self._settings, notify)
+        self._listeners: dict[str, Listener] = {}
+        # Records that an iteration has polled and not yielded yet.
+        self._pending: deque[Record[K, V]] = deque()
+        # Held during a poll or close. Only close waits for it.
+        self._turn = threading.Lock()
+        self._turn_owner: object = None
+        self._closing = False
+        self._woken = False
+        self._pid = os.getpid()
+
+    def _caller(self) -> object:
+        """Identify the caller: the thread or the task."""
+        raise NotImplementedError
+
+    def _begin(self) -> None:
+        """Begin a poll. Raises ConcurrentUse, Closed, or ClientError in a forked child."""
+        # A forked child would read the records that the parent has buffered a second time.
+        if self._pid != os.getpid():
+            raise ClientError("This consumer was made before a fork: make one in each process")
+        if self._closing:
+            raise Closed("The consumer was closed")
+        if not self._turn.acquire(blocking=False):
+            raise ConcurrentUse("A poll of this consumer is under way, in another thread or around this listener")
+        self._turn_owner = self._caller()
+
+    def _done(self) -> None:
+        self._turn_owner = None
+        self._turn.release()
+
+    def _begin_close(self) -> bool:
+        """Make a poll that is under way end. Returns False if the consumer is closed already."""
+        if self._client.closed:
+            return False
+        if self._turn_owner is not None and self._turn_owner == self._caller():
+            raise ConcurrentUse("A listener cannot close its consumer: leave the loop that polls, then close")
+        self._closing = True
+        self._notify()
+        return True
+
+    def wakeup(self) -> None:
+        """End the current poll, or else the next one, with Wakeup.
+
+        May be called from any thread or signal handler; for AsyncConsumer, from its own thread. A poll that has records
+        may return them first; nothing is lost.
+        """
+        self._woken = True
+        self._notify()
+
+    def _raise_wakeup(self) -> None:
+        if self._woken:
+            self._woken = False
+            raise Wakeup("The poll was ended by wakeup()")
+
+    # -- what to read --------------------------------------------------------------------------------------------
+
+    def subscribe(
+        self,
+        topics: str | Iterable[str] | None = None,
+        *,
+        pattern: str | re.Pattern[str] | None = None,
+        on_assigned: Listener | None = None,
+        on_revoked: Listener | None = None,
+        on_lost: Listener | None = None,
+    ) -> None:
+        """Share topics with the group: these, or all topics whose whole name matches `pattern`, now or later.
+
+        Later polls assign and revoke partitions and call the listeners. `on_assigned` gets the new partitions.
+        `on_revoked` gets the partitions that are about to be revoked; it may still commit their offsets. `on_lost`
+        (default: `on_revoked`) gets the partitions that may belong to another member already. Replaces the previous
+        subscription. Raises ConfigurationError without group.id, or after `assign`.
+        """
+        if (topics is None) == (pattern is None):
+            raise ConfigurationError("subscribe takes either topics or a pattern")
+        wanted = [topics] if isinstance(topics, str) else None if topics is None else list(topics)
+        compiled = _compile(pattern)
+        listeners = {"assigned": on_assigned, "revoked": on_revoked, "lost": on_lost or on_revoked}
+        self._client.change(lambda core: core.subscribe(wanted, compiled))
+        self._listeners = {kind: listener for kind, listener in listeners.items() if listener is not None}
+
+    def assign(self, partitions: Iterable[TopicPartition | tuple[str, int]]) -> None:
+        """Read exactly these partitions, even if other consumers read them too; replaces the previous assignment.
+
+        With a group.id, reading starts at the committed offsets. Raises ConfigurationError after `subscribe`.
+        """
+        wanted = [_partition(tp) for tp in partitions]
+        self._client.change(lambda core: core.assign(wanted))
+        self._drop_pending({record.topic_partition for record in self._pending}.difference(wanted))
+
+    def incremental_assign(self, partitions: Iterable[TopicPartition | tuple[str, int]]) -> None:
+        """Read these partitions too; the others keep their positions. Otherwise as `assign`."""
+        self.assign([*self.assignment(), *(_partition(tp) for tp in partitions)])
+
+    def incremental_unassign(self, partitions: Iterable[TopicPartition | tuple[str, int]]) -> None:
+        """Stop reading these partitions; the others keep their positions. Raises NotAssigned."""
+        removed = {_partition(tp) for tp in partitions}
+        assigned = self.assignment()
+        for tp in removed.difference(assigned):
+            raise NotAssigned(f"{tp} is not assigned to this consumer")
+        self.assign([tp for tp in assigned if tp not in removed])
+
+    def assignment(self) -> list[TopicPartition]:
+        """Return the assigned partitions, sorted."""
+        return self._client.change(lambda core: core.fetch.positions.assigned())
+
+    def subscription(self) -> list[str]:
+        """Return the subscribed topics, sorted; with a pattern, the topics that match it."""
+        return self._client.change(
+            lambda core: sorted(core.subscription.topics) if core.subscription.is_group_managed else []
+        )
+
+    # -- where to read -------------------------------------------------------------------------------------------
+
+    def seek(self, partition: TopicPartition | tuple[str, int], offset: int | OffsetAndMetadata) -> None:
+        """Start the next poll of `partition` at `offset`. Buffered records are dropped; nothing is committed.
+
+        With an OffsetAndMetadata that has a leader epoch, the consumer checks whether the log was truncated since.
+        Raises NotAssigned (not retriable) if the partition is not assigned to this consumer.
+        """
+        tp = TopicPartition(*partition)
+        row = (offset if isinstance(offset, OffsetAndMetadata) else OffsetAndMetadata(offset)).checked()
+        self._drop_pending([tp])
+        self._client.change(lambda core: core.fetch.seek(tp, row.offset, row.leader_epoch))
+
+    def seek_to_beginning(self, partitions: Iterable[TopicPartition | tuple[str, int]] | None = None) -> None:
+        """Start the next poll of these partitions (None: all assigned) at the first record. Raises NotAssigned."""
+        self._reset(partitions, EARLIEST)
+
+    def seek_to_end(self, partitions: Iterable[TopicPartition | tuple[str, int]] | None = None) -> None:
+        """Start the next poll of these partitions (None: all assigned) after the last record. Raises NotAssigned."""
+        self._reset(partitions, LATEST)
+
+    def seek_to_timestamp(
+        self, timestamp_ms: int | datetime, partitions: Iterable[TopicPartition | tuple[str, int]] | None = None
+    ) -> None:
+        """Start at the first record whose timestamp (ms since the epoch, or a datetime) is not less.
+
+        Without such a record, start at the end.
+        """
+        self._reset(partitions, as_timestamp_ms(timestamp_ms))
+
+    def _reset(self, partitions: Iterable[TopicPartition | tuple[str, int]] | None, timestamp: int) -> None:
+        tps = self.assignment() if partitions is None else [TopicPartition(*tp) for tp in partitions]
+        self._drop_pending(tps)
+
+        def reset(core: ConsumerCore) -> None:
+            for tp in tps:
+                core.fetch.reset(tp, timestamp)
+
+        self._client.change(reset)
+
+    def pause(self, partitions: Iterable[TopicPartition | tuple[str, int]]) -> None:
+        """Return no records of these partitions until `resume`. They keep their positions. Raises NotAssigned."""
+        tps = [TopicPartition(*tp) for tp in partitions]
+        self._client.change(lambda core: core.fetch.pause(tps))
+        dropped = [record for record in self._pending if record.topic_partition in tps]
+        self._drop_pending(tps)
+        self._client.change(lambda core: core.fetch.delivery.give_back(dropped))
+
+    def resume(self, partitions: Iterable[TopicPartition | tuple[str, int]]) -> None:
+        """Return records of these partitions again. Raises NotAssigned."""
+        tps = [TopicPartition(*tp) for tp in partitions]
+        self._client.change(lambda core: core.fetch.resume(tps))
+
+    def paused(self) -> list[TopicPartition]:
+        """Return the paused partitions, sorted."""
+        return self._client.change(lambda core: sorted(state.tp for state in core.fetch.positions if state.paused))
+
+    def lag(self, partition: TopicPartition | tuple[str, int]) -> int | None:
+        """Return the number of records between the position and the end at the last fetch; None before a fetch.
+
+        With read_committed the end is the last stable offset. Raises NotAssigned.
+        """
+
+        def lag(core: ConsumerCore) -> int | None:
+            core.fetch.want()
+            state = core.fetch.positions.of(TopicPartition(*partition))
+            return state.lag(core.fetch.settings.isolation_level)
+
+        return self._client.change(lag)
+
+    def store_offsets(self, records: Record[K, V] | Iterable[Record[K, V]] | Offsets) -> None:
+        """Count these records as processed: automatic commits, and `commit` without offsets, commit what follows them.
+
+        Takes one record, several, or offsets of the next records to read by partition. Needs
+        enable.auto.offset.store=false. Raises NotAssigned, or ValueError for an offset that poll has not returned yet.
+        """
+        offsets = _offsets_after(records)
+        self._client.change(lambda core: core.store(offsets))
+
+    def group_metadata(self) -> GroupMetadata:
+        """Return the group, generation, member id and instance id of this consumer."""
+        return self._client.change(lambda core: core.group_metadata())
+
+    @property
+    def member_id(self) -> str:
+        """The member id that the group assigned to this consumer; empty while it is not a member."""
+        return self.group_metadata().member_id
+
+    def metrics(self) -> dict[str, float]:
+        """Return counts of records, bytes and connections by the names of Kafka's consumer; `-total` only grows."""
+        return self._client.metrics()
+
+    # -- for the subclasses --------------------------------------------------------------------------------------
+
+    def _drop_pending(self, partitions: Iterable[TopicPartition]) -> None:
+        if self._pending:
+            dropped = set(partitions)
+            self._pending = deque(r for r in self._pending if r.topic_partition not in dropped)
+
+    def _give_back_pending(self) -> None:
+        """Return the pending records of an iteration in a later poll."""
+        if self._pending:
+            self._client.change(lambda core: core.fetch.delivery.give_back(self._pending))
+            self._pending.clear()
+
+    def _take_pending(self) -> list[Record[K, V]]:
+        records, self._pending = list(self._pending), deque()
+        return records
+
+    def _deserialized(self, records: list[Record[K, V]]) -> list[Record[K, V]]:
+        """Return the records with deserialized keys and values.
+
+        If a record cannot be deserialized, the records after it are returned by a later poll. So is the record itself
+        if records precede it; otherwise its error is raised.
+        """
+        if not self._deserializers.active or not records:
+            return records
+        made, failed = self._deserializers.apply(records)
+        if failed is None:
+            return made
+        first = len(made) if made else 1
+        self._client.change(lambda core: core.fetch.delivery.give_back(records[first:]))
+        if not made:
+            raise failed
+        return made
+
+    def _commit_plan(self, offsets: Offsets | None) -> CommitPlan:
+        given = None if offsets is None else _checked(offsets)
+
+        def plan(core: ConsumerCore) -> CommitPlan:
+            chosen = core.returned(self._pending) if given is None else given
+            return chosen, {} if core.commits is None else core.commits.assignments(chosen)
+
+        return self._client.change(plan)
+
+    def _last_duty(self) -> Duty | None:
+        """Return the duty of a consumer that is closed: to revoke what it owns."""
+
+        def last_duty(core: ConsumerCore) -> Duty | None:
+            member = core.membership
+            if member is None or not member.owned:
+                return None
+            return Duty("revoked" if member.generation >= 0 else "lost", tuple(sorted(member.owned)))
+
+        return self._client.change(last_duty)
+
+    def _settle(self) -> None:
+        """Count all returned records as processed, except the pending records of an iteration."""
+
+        def settle(core: ConsumerCore) -> None:
+            core.fetch.delivery.give_back(self._pending)
+            core.settle()
+
+        self._client.change(settle)
+        self._pending.clear()
+
+
+def _checked(offsets: Mapping[Any, int | OffsetAndMetadata]) -> dict[TopicPartition, OffsetAndMetadata]:
+    return {
+        TopicPartition(*tp): (row if isinstance(row, OffsetAndMetadata) else OffsetAndMetadata(row)).checked()
+        for tp, row in offsets.items()
+    }
+
+
+def _offsets_after(records: Any) -> dict[TopicPartition, OffsetAndMetadata]:
+    """Return the offset after the last of these records by partition; or the given offsets, checked."""
+    if isinstance(records, Mapping):
+        return _checked({_partition(tp): row for tp, row in records.items()})
+    found: dict[TopicPartition, OffsetAndMetadata] = {}
+    for record in [records] if isinstance(records, Record) else records:
+        known = found.get(record.topic_partition)
+        if known is None or record.offset >= known.offset:
+            found[record.topic_partition] = OffsetAndMetadata(record.offset + 1, record.leader_epoch)
+    return found
+
+
+def timestamps_by_partition(given: Mapping[Any, Any]) -> dict[TopicPartition, int]:
+    """Check timestamps to look up, by partition. Raises ValueError, TypeError."""
+    return {_partition(tp): as_timestamp_ms(timestamp) for tp, timestamp in given.items()}
+
+
+def _partition(given: Any) -> TopicPartition:
+    """Check a partition. Raises TypeError for a topic's name alone, which would be split into its letters."""
+    if not isinstance(given, str) and len(given) == 2 and not isinstance(given[1], str):
+        return TopicPartition(*given)
+    raise TypeError(f"A partition is a TopicPartition or (topic, number), not {given!r}")
+
+
+def _compile(pattern: str | re.Pattern[str] | None) -> re.Pattern[str] | None:
+    try:
+        return None if pattern is None else re.compile(pattern)
+    except re.error as error:
+        raise ConfigurationError(f"{pattern!r} is not a regular expression: {error}") from error
