@@ -60,7 +60,7 @@ class Asked(server.Node):
             "queue of the threads": self._threads._executor._work_queue.qsize(),
             "connections": len(self.network.connections),
             "answers to come": sum(each._pending is not None for each in self.network.connections),
-            "not written to": sum(each._write_paused_tick is not None for each in self.network.connections),
+            "not written to": sum(each._writes.is_paused for each in self.network.connections),
             "partitions": {
                 f"{each.topic_partition}": [each.high_watermark, each.log.log_end_offset, len(each._waiting)]
                 for each in self.broker.partitions

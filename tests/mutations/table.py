@@ -37,15 +37,15 @@ FALLBACK = (("OTTLA_KERNELS", "fallback"),)
 WIRE = (
     Mutation(
         "half-received frames share a bounded memory",
-        "network/server.py",
-        "        if self.has_room(more_bytes) or self._exempt is connection:\n            return True\n        if",
-        "        return True\n        if",
+        "network/receive_memory.py",
+        "        if not self.fits(size - len(buffer)) and self._exempt is not owner:\n",
+        "        if size < 0:\n",
         (f"{SERVER}::test_half_received_frames_share_a_bounded_memory_and_all_get_through",),
     ),
     Mutation(
-        "the same, seen from outside",
-        "network/server.py",
-        "        return self.buffered_bytes + more_bytes <= self.limits.max_buffered_bytes\n",
+        "half-received frames share a bounded memory, measured on the process",
+        "network/receive_memory.py",
+        "        return self.used_bytes + more_bytes <= self.max_used_bytes\n",
         "        return True\n",
         (f"{HOSTILE}::test_half_frames_slow_senders_and_clients_that_never_read",),
     ),
@@ -57,19 +57,19 @@ WIRE = (
         (f"{UNIT}/broker/test_metadata.py::test_who_declines_creation_does_not_answer_for_who_wants_it",),
     ),
     Mutation(
-        "who waits for memory is asked in turn",
-        "network/server.py",
-        "        while waiting:\n"
-        "            connection = waiting.popleft()\n"
-        "            connection.memory_available()\n"
-        "            if waiting and waiting[-1] is connection:\n",
-        "        for _ in range(len(waiting)):\n"
-        "            waiting.popleft().memory_available()\n"
+        "a release of memory wakes only the connections that it serves",
+        "network/receive_memory.py",
+        "        while waiters:\n"
+        "            waiter = waiters.popleft()\n"
+        "            waiter.memory_available()\n"
+        "            if waiters and waiters[-1] is waiter:\n",
+        "        for _ in range(len(waiters)):\n"
+        "            waiters.popleft().memory_available()\n"
         "            if False:\n",
         (f"{SERVER}::test_thousands_that_wait_for_memory_cost_their_number_not_its_square",),
     ),
     Mutation(
-        "a size that is only claimed takes no memory",
+        "a claimed frame size allocates no memory",
         "network/buffers.py",
         "    return min(needed, max(trusted, 2 * received))\n",
         "    return needed\n",
@@ -90,17 +90,17 @@ WIRE = (
         (f"{UNIT}/network/test_buffers.py::test_pool_returns_what_was_not_needed_since_the_last_trim",),
     ),
     Mutation(
-        "a frame has a greatest size",
-        "network/connection.py",
-        "                if not 0 <= size <= largest:\n",
-        "                if size < 0:\n",
+        "a frame has a largest size",
+        "network/frame_reader.py",
+        "        if not 0 <= size <= largest:\n",
+        "        if size < 0:\n",
         (f"{SERVER}::test_impossible_size_closes_the_connection_and_nobody_elses",),
     ),
     Mutation(
-        "who does not read his answers is not read from",
+        "requests of a client that does not read its responses are not handled",
         "network/connection.py",
-        "        self._write_paused_tick = self._server.tick\n        self._unsent",
-        "        self._unsent",
+        "        self._writes.pause(self._server.tick, unsent_bytes)\n",
+        "        self._writes.stalled_ticks(self._server.tick, unsent_bytes)\n",
         (f"{HOSTILE}::test_more_requests_in_flight_than_anybody_reads",),
     ),
     Mutation(
@@ -118,31 +118,31 @@ WIRE = (
         ("tests/storage/test_slices.py::test_it_is_read_to_its_end_whatever_becomes_of_its_segment",),
     ),
     Mutation(
-        "who never reads his answers is closed",
+        "a client that never reads its responses is disconnected",
         "network/connection.py",
-        "if tick - self._write_paused_tick > slow_ticks else None",
-        "if tick < self._write_paused_tick else None",
+        "if stalled_ticks > slow_ticks else None",
+        "if stalled_ticks < 0 else None",
         (f"{SERVER}::test_client_that_reads_nothing_holds_little_memory_and_is_closed",),
     ),
     Mutation(
-        "while a request is in progress little is read ahead",
-        "network/connection.py",
-        "            if self._filled == len(buffer):\n                self._pause_reading()\n            return\n",
-        "            if self._filled < len(buffer):\n                return\n",
+        "read-ahead is bounded while a request is in progress",
+        "network/frame_reader.py",
+        "        if not may_grow:\n            return self._end < len(buffer)\n",
+        "        if not may_grow and self._end < len(buffer):\n            return True\n",
         (f"{SERVER}::test_long_wait_stops_reading_beyond_the_read_ahead",),
     ),
     Mutation(
-        "a turn of one connection ends",
+        "one connection handles a bounded number of frames at a time",
         "network/connection.py",
         "                left -= 1\n",
         "                left -= 0\n",
         (f"{SERVER}::test_thousands_of_frames_in_one_read_do_not_keep_others_waiting",),
     ),
     Mutation(
-        "overload: all who pipeline share a turn of the loop",
+        "overload: connections that pipeline share an event loop iteration",
         "network/connection.py",
-        "        turn = left = server.frames_per_turn if self._round != server.round else self._left\n",
-        "        turn = left = 1 << 40\n",
+        "        quota = server.quota.per_connection if self._quota_round != server.quota.round else self._quota_left",
+        "        quota = 1 << 40",
         (
             f"{SERVER}::test_a_hundred_that_pipeline_share_a_turn_of_the_loop",
             f"{OVERLOAD}::test_twice_of_what_it_can_carry_slows_everybody_down_and_loses_nothing",
@@ -157,10 +157,10 @@ WIRE = (
         (f"{HOSTILE}::test_five_thousand_connections_and_a_storm",),
     ),
     Mutation(
-        "a bad request is no bug: one line, without a traceback",
+        "a bad request is logged as one line, without a traceback",
         "network/connection.py",
-        "        except (KafkaError, DecodeError) as error:\n            self._write(answers)\n",
-        "        except KeyError as error:\n            self._write(answers)\n",
+        "        if isinstance(error, (KafkaError, DecodeError)) or (",
+        "        if isinstance(error, KeyError) or (",
         (f"{HOSTILE}::test_spoilt_frames_of_every_api",),
     ),
     Mutation(
@@ -945,24 +945,24 @@ TIME = (
 LONG = (
     Mutation(
         "overload: large requests wait in the clients' sockets",
-        "network/server.py",
-        "        return self.buffered_bytes + more_bytes <= self.limits.max_buffered_bytes\n",
+        "network/receive_memory.py",
+        "        return self.used_bytes + more_bytes <= self.max_used_bytes\n",
         "        return True\n",
         (f"{OVERLOAD}::test_more_large_requests_than_it_can_carry_slow_down_and_are_forgotten",),
     ),
     Mutation(
-        "overload: who had his turn waits for the next, and his requests with him",
+        "overload: a connection with unhandled frames is not read from",
         "network/connection.py",
-        "                self._pause_reading()\n                asyncio.get_running_loop().call_soon(self._go_on)\n",
-        "                asyncio.get_running_loop().call_soon(self._go_on)\n",
+        "            self._pause_reading()\n            asyncio.get_running_loop().call_soon(self._go_on)\n",
+        "            asyncio.get_running_loop().call_soon(self._go_on)\n",
         (f"{OVERLOAD}::test_twice_of_what_it_can_carry_slows_everybody_down_and_loses_nothing",),
     ),
     Mutation(
-        "overload: nobody's next turn is later than another's",
+        "overload: all connections go on in the next iteration",
         "network/connection.py",
-        "                self._pause_reading()\n                asyncio.get_running_loop().call_soon(self._go_on)\n",
-        "                self._pause_reading()\n"
-        "                asyncio.get_running_loop().call_later(self.remote_port % 16 / 10, self._go_on)\n",
+        "            self._pause_reading()\n            asyncio.get_running_loop().call_soon(self._go_on)\n",
+        "            self._pause_reading()\n"
+        "            asyncio.get_running_loop().call_later(self.remote_port % 16 / 10, self._go_on)\n",
         (f"{OVERLOAD}::test_twice_of_what_it_can_carry_slows_everybody_down_and_loses_nothing",),
     ),
     Mutation(

@@ -37,6 +37,11 @@ class Completion(Generic[T]):
         completion.fail(error)
         return completion
 
+    @property
+    def error(self) -> Exception | None:
+        """The error that it failed with, if it failed."""
+        return self._error
+
     def complete(self, value: T) -> bool:
         """Set the value and run the callbacks; False if it was done before."""
         if self.done:

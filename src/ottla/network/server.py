@@ -1,31 +1,25 @@
-"""All listeners and connections of one broker, and what they may take of it together."""
+"""All listeners and connections of one broker, and their common limits."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
 import socket
-from collections import Counter, deque
+from collections import Counter
 from collections.abc import Callable
 
 from ottla.common.rate_limit import RateLimitedLog
 from ottla.network.acceptor import Acceptor
-from ottla.network.buffers import BufferPool
-from ottla.network.connection import SCRATCH_BYTES, SMALL_READ_BYTES, Connection, Dispatch
+from ottla.network.connection import Connection, Dispatch
 from ottla.network.descriptors import open_file_limit
+from ottla.network.frame_quota import FrameQuota
+from ottla.network.frame_reader import PIPELINE_BUFFER_BYTES
 from ottla.network.limits import Limits
+from ottla.network.receive_memory import SCRATCH_BYTES, ReceiveMemory
 
 logger = logging.getLogger(__name__)
 
 MOST_CREATION_DELAY_S = 10.0
-# Then it is the turn of others: one read can hold ten thousand small requests.
-FRAMES_PER_TURN = 200
-# Of all who pipeline, in one turn of the loop: some 60 ms of work. A heartbeat waits that long, and not for 200
-# requests of each of hundreds of connections.
-FRAMES_PER_ROUND = 2000
-LEAST_FRAMES_PER_TURN = 8
-# If there are more of them, they read less at a time: what is not handled soon is better left in the client's socket.
-CROWD = 8
 
 
 class Server:
@@ -35,24 +29,17 @@ class Server:
 
     def __init__(self, dispatch: Dispatch, limits: Limits | None = None) -> None:
         self.dispatch = dispatch
-        self.limits = limits or Limits()
+        self._limits = limits or Limits()
+        self.memory = ReceiveMemory(self._limits)
+        self.quota = FrameQuota()
         self.connections: set[Connection] = set()
         self.opening: set[Connection] = set()
         """Accepted, and not admitted yet."""
-        # One for all connections: a read is handled before the next one.
-        self.scratch = self._whole_scratch = memoryview(bytearray(SCRATCH_BYTES))
-        self.round = 1
-        """A turn of the loop in which some connection had several frames handled."""
-        self.frames_per_turn = FRAMES_PER_TURN
-        self._turns = self._frames = 0
-        self.buffers = BufferPool()
-        self.buffered_bytes = 0
         self.tick = 0
+        """Counts the sweeps: the time by which connections become idle."""
         self.draining = False
-        """Stopping: what is in progress is answered, nothing else is begun."""
+        """Stopping: requests in progress are answered, others are not handled."""
         self._next_creation_s = 0.0
-        self._exempt: Connection | None = None
-        self._waiting_for_memory: deque[Connection] = deque()
         self._per_ip: Counter[str] = Counter()
         self._acceptors: list[Acceptor] = []
         self._sweeper: asyncio.TimerHandle | None = None
@@ -61,10 +48,20 @@ class Server:
         self.reserved_descriptors: Callable[[int], int] = lambda _limit: 0
         """How many of a limit of open files connections must leave to others."""
         self.release_descriptor: Callable[[], bool] = lambda: False
-        """Closes a file that is only cached; whether there was one."""
+        """Closes a cached file; returns whether there was one."""
+
+    @property
+    def limits(self) -> Limits:
+        """The limits now; they may be replaced while the server runs."""
+        return self._limits
+
+    @limits.setter
+    def limits(self, limits: Limits) -> None:
+        self._limits = limits
+        self.memory.set_limits(limits)
 
     def listen(self, listener: str, sock: socket.socket, dispatch: Dispatch | None = None) -> None:
-        """Accept connections on a bound socket as those of `listener`; `dispatch` is theirs, if it is another one."""
+        """Accept connections of `listener` on a bound socket; `dispatch` replaces the server's for them."""
         acceptor = Acceptor(self, listener, sock, dispatch)
         self._acceptors.append(acceptor)
         acceptor.start(self.limits.backlog)
@@ -72,14 +69,14 @@ class Server:
             self._sweep()
 
     def stop_listening(self, listener: str) -> None:
-        """Close the sockets of `listener`; its connections stay."""
+        """Close the sockets of `listener`; its connections stay open."""
         for acceptor in self._acceptors:
             if acceptor.listener == listener:
                 acceptor.close()
         self._acceptors = [each for each in self._acceptors if each.listener != listener]
 
     async def close(self, within_s: float) -> None:
-        """Stop accepting, give requests in progress `within_s` to be answered, close all connections."""
+        """Stop accepting, wait up to `within_s` for requests in progress, close all connections."""
         self.draining = True
         for acceptor in self._acceptors:
             acceptor.close()
@@ -88,7 +85,7 @@ class Server:
         loop = asyncio.get_running_loop()
         deadline = loop.time() + within_s
         while self.connections and loop.time() < deadline:
-            for connection in tuple(self.connections):  # also those that were accepted at the last moment
+            for connection in tuple(self.connections):  # a copy: others are accepted meanwhile
                 if not connection.is_busy:
                     connection.close()
             await asyncio.sleep(0.005)
@@ -100,7 +97,7 @@ class Server:
     # -- limits ------------------------------------------------------------------------------------------------
 
     def admit(self, connection: Connection) -> str | None:
-        """Count the connection in; why it may not stay, if it may not."""
+        """Count the connection; the reason why it must be closed, if a limit is exceeded."""
         host, limits = connection.remote_host, self.limits
         self.opening.discard(connection)
         self.connections.add(connection)
@@ -118,7 +115,7 @@ class Server:
         return len(self.connections) + len(self.opening)
 
     def has_descriptor(self) -> bool:
-        """Whether one more connection may take a descriptor; if not, a log line says what to do."""
+        """Whether one more connection may use a descriptor; if not, log what to do about it."""
         limit, taken = open_file_limit(), self.connection_count
         allowed = limit - self.reserved_descriptors(limit)
         if taken < allowed:
@@ -133,98 +130,59 @@ class Server:
         return False
 
     def note_shortage(self, error: OSError) -> None:
-        """A connection could not be accepted for want of descriptors or memory."""
+        """Log that a connection could not be accepted for lack of descriptors or memory."""
         self._shortages.warning("Connections cannot be accepted for a while: %s", error)
 
     def creation_delay_s(self) -> float:
-        """How long a new connection must wait before it is opened, so that no more than the allowed rate come in.
+        """How long a new connection must wait before it is opened, so that the rate stays below its limit.
 
-        One that will be refused waits for nothing.
+        A connection that will be rejected does not wait.
         """
         if self.connection_count > self.limits.max_connections:
             return 0.0
         rate = self.limits.max_connection_creation_rate
         now_s = asyncio.get_running_loop().time()
-        # A second's worth may come at once.
+        # The connections of one second may come in a burst.
         self._next_creation_s = max(self._next_creation_s, now_s - 1.0) + 1.0 / max(rate, 1)
         return min(self._next_creation_s - now_s, MOST_CREATION_DELAY_S)
 
     def forget(self, connection: Connection) -> None:
-        """The connection is gone."""
+        """Remove a connection that is lost."""
         if connection in self.connections:
             self.connections.remove(connection)
             self._per_ip[connection.remote_host] -= 1
             if not self._per_ip[connection.remote_host]:
                 del self._per_ip[connection.remote_host]
-        if self._exempt is connection:
-            self._exempt = None
-            self._wake_waiting()
+        self.memory.forget(connection)
 
-    def has_room(self, more_bytes: int) -> bool:
-        """Whether buffers may grow that much without waiting."""
-        return self.buffered_bytes + more_bytes <= self.limits.max_buffered_bytes
+    def use_quota(self, frames: int, *, is_first: bool) -> int:
+        """Count frames that a connection handled in the current round; returns the round."""
+        if self.quota.is_untouched:
+            asyncio.get_running_loop().call_soon(self._next_round)
+        self.quota.use(frames, is_first=is_first)
+        return self.quota.round
 
-    def may_buffer(self, connection: Connection, more_bytes: int) -> bool:
-        """Whether the connection may hold that much more of a frame; if not, it is told later.
-
-        Past the limit one connection at a time may go on, so that those which wait for each other get through.
-        """
-        if self.has_room(more_bytes) or self._exempt is connection:
-            return True
-        if self._exempt is None:
-            self._exempt = connection
-            return True
-        self._waiting_for_memory.append(connection)
-        return False
-
-    def release(self, connection: Connection, size: int) -> None:
-        """The connection has let go of its buffer."""
-        self.buffered_bytes -= size
-        if self._exempt is connection:
-            self._exempt = None
-        if self._waiting_for_memory:
-            self._wake_waiting()
-
-    def took_turn(self, frames: int, *, again: bool) -> int:
-        """A connection had several frames handled, perhaps again in this round; the round that it is in."""
-        if not self._turns:
-            asyncio.get_running_loop().call_soon(self._begin_round)
-        self._turns += not again
-        self._frames += frames
-        if self._frames > FRAMES_PER_ROUND:  # there are more of them than in the last one
-            self.frames_per_turn = LEAST_FRAMES_PER_TURN
-        return self.round
-
-    def _begin_round(self) -> None:
-        turns, self._turns, self._frames = self._turns, 0, 0
-        self.round += 1
-        self.frames_per_turn = max(min(FRAMES_PER_ROUND // turns, FRAMES_PER_TURN), LEAST_FRAMES_PER_TURN)
-        self.scratch = self._whole_scratch[:SMALL_READ_BYTES] if turns > CROWD else self._whole_scratch
-
-    def _wake_waiting(self) -> None:
-        waiting = self._waiting_for_memory
-        while waiting:
-            connection = waiting.popleft()
-            connection.memory_available()
-            if waiting and waiting[-1] is connection:
-                # There is no room for it yet: nor for those behind it, of which there may be thousands.
-                waiting.rotate(1)
-                return
+    def _next_round(self) -> None:
+        self.quota.next_round()
+        self.memory.limit_scratch(PIPELINE_BUFFER_BYTES if self.quota.is_crowded else SCRATCH_BYTES)
 
     def _sweep(self) -> None:
-        """Close what is idle or does not read: one timer for all, a connection only notes the tick of its last read."""
+        """Close connections that are idle or do not read their responses.
+
+        One timer serves all connections: each only notes the tick of its last read.
+        """
         shortest_ms = min(
             (ms for ms in (self.limits.max_idle_ms, self.limits.slow_reader_ms) if ms > 0), default=60_000
         )
         interval_ms = min(max(shortest_ms / self.TICKS_PER_IDLE_TIME, 50), 5_000)
         self.tick += 1
-        self.buffers.trim()
+        self.memory.trim()
         idle_ticks = round(self.limits.max_idle_ms / interval_ms)
         slow_ticks = round(self.limits.slow_reader_ms / interval_ms)
         for connection in tuple(self.connections):
             problem = connection.expired(self.tick, idle_ticks, slow_ticks)
             if problem == "idle":
-                logger.debug("Closing the idle connection from %s:%d", connection.remote_host, connection.remote_port)
+                logger.debug("Closing idle connection from %s:%d", connection.remote_host, connection.remote_port)
                 connection.close()
             elif problem:
                 self.complain(connection, problem)
@@ -232,11 +190,11 @@ class Server:
         self._sweeper = asyncio.get_running_loop().call_later(interval_ms / 1000, self._sweep)
 
     def reject(self, connection: Connection, problem: str) -> None:
-        """One log line about a connection beyond a limit, as Kafka has it; a few of them a second at most."""
+        """Log that a connection exceeds a limit, in Kafka's words; at most a few lines per second."""
         self._log.info("Rejected connection from %s, %s.", connection.remote_host, problem)
 
     def complain(self, connection: Connection, problem: str) -> None:
-        """One log line about a client; a few of them a second at most."""
+        """Log why a client's connection is closed; at most a few lines per second."""
         self._log.warning(
             "Closing socket for %s:%d because of error: %s", connection.remote_host, connection.remote_port, problem
         )

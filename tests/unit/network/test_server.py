@@ -197,7 +197,7 @@ def test_who_sends_more_than_a_request_is_read_from_in_more_than_kilobytes(run: 
                 for _ in range(many):
                     assert await client.receive() == b"many"
                 (connection,) = broker.server.connections
-                await until(lambda: broker.server.buffered_bytes)
+                await until(lambda: broker.server.memory.used_bytes)
                 assert least <= len(connection.get_buffer(-1)) <= most
                 client.writer.close()
                 await until(lambda: not broker.server.connections)
@@ -220,7 +220,7 @@ def test_large_frames_arrive_whole_amid_small_ones(run: Run, size: int) -> None:
                 assert await client.receive() == struct.pack(">iBB", size, 1, 2)
                 assert await client.receive() == struct.pack(">iBB", 1, 7, 7)
             # What is left in memory is nothing but the pool.
-            assert broker.server.buffered_bytes == 0
+            assert broker.server.memory.used_bytes == 0
 
     run(story())
 
@@ -271,9 +271,9 @@ def test_claimed_size_takes_no_memory_until_bytes_arrive(run: Run) -> None:
             clients = [await broker.connect() for _ in range(10)]
             for client in clients:
                 await client.send(struct.pack(">i", 100 << 20) + b"x")
-            await until(lambda: broker.server.buffered_bytes)
+            await until(lambda: broker.server.memory.used_bytes)
             await asyncio.sleep(0.05)
-            assert broker.server.buffered_bytes <= 10 * (4 << 10)
+            assert broker.server.memory.used_bytes <= 10 * (4 << 10)
 
     run(story())
 
@@ -339,7 +339,7 @@ def test_long_wait_stops_reading_beyond_the_read_ahead(run: Run) -> None:
             await client.send(framed(b"wait"))
             flood = asyncio.ensure_future(client.send(framed(bytes(1000)) * 20_000))
             await asyncio.sleep(0.2)
-            assert broker.server.buffered_bytes <= 512 * 1024
+            assert broker.server.memory.used_bytes <= 512 * 1024
             later.complete([framed(b"at last")])
             assert await client.receive() == b"at last"
             for _ in range(20_000):
@@ -673,7 +673,7 @@ def test_half_received_frames_share_a_bounded_memory_and_all_get_through(run: Ru
             async def watch() -> None:
                 nonlocal most
                 while True:
-                    most = max(most, broker.server.buffered_bytes)
+                    most = max(most, broker.server.memory.used_bytes)
                     await asyncio.sleep(0)
 
             watcher = asyncio.ensure_future(watch())
@@ -705,13 +705,13 @@ def test_thousands_that_wait_for_memory_cost_their_number_not_its_square(
             clients = [await broker.connect() for _ in range(200)]
             for client in clients:
                 client.writer.write(framed(bytes(3 << 20))[: 100 << 10])
-            waiting = broker.server._waiting_for_memory
-            await until(lambda: len(waiting) > 150)
+            memory = broker.server.memory
+            await until(lambda: memory.waiter_count > 150)
             for client in clients:
                 client.writer.transport.abort()
             await until(lambda: not broker.server.connections)
-            assert broker.server.buffered_bytes == 0
-            assert not waiting
+            assert broker.server.memory.used_bytes == 0
+            assert not memory.waiter_count
 
     run(story())
     assert told < 1000, f"{told} times"
@@ -837,7 +837,7 @@ def test_storm_of_connections_leaves_nothing_behind(run: Run) -> None:
         async with serving() as broker:
             await asyncio.gather(*(one(broker, number) for number in range(300)))
             await until(lambda: not broker.server.connections)
-            assert broker.server.buffered_bytes == 0
+            assert broker.server.memory.used_bytes == 0
 
     run(story())
 
