@@ -1,8 +1,9 @@
-"""A real broker in tests: the pytest plugin (`plugin`), and the same without pytest; a group coordinator by hand.
+"""A real broker in tests, with pytest (`plugin`) or without; and a group coordinator for simulations.
 
-Reading order: view (what a test has), faults and rules (what it lets go wrong), interceptor and error_answers (how
-the broker does it), control (what it is asked), running and process (where it runs). `groups` is for simulations.
-Names are imported on first use: the plugin is loaded into every pytest of whoever installed Ottla.
+Reading order: `view` (the API for tests), `faults` and `rules` (injected faults), `interceptor` and `error_responses`
+(how the broker applies them), `control` (operations on the broker), `running` and `process` (the thread or process of
+the broker). `groups` is for simulations. Names are imported on first use, since every pytest run of an environment with
+Ottla loads the plugin.
 """
 
 from __future__ import annotations

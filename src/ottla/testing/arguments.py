@@ -1,7 +1,7 @@
-"""Wrong arguments of the helpers: errors that say what was meant, raised where the test calls.
+"""Checks of the helpers' arguments: errors that suggest the correct name, raised at the caller's line.
 
-`checked` is a decorator for a class: unknown keyword arguments of its public methods are reported with the argument
-that was probably meant, and errors that a test can cause are raised without the frames of the plugin.
+`checked` is a class decorator. An unknown keyword argument of a public method raises a TypeError with the most similar
+name, and errors that a test can cause are raised without the plugin's frames.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from ottla.testing.waiting import NotInTime
 
 C = TypeVar("C", bound=type)
 TAKES_MORE = 0x08
-"""The flag of code with `**keywords`."""
+"""The flag of code objects with `**keywords` (CO_VARKEYWORDS)."""
 EXPECTED = (KafkaError, BrokerError, NotInTime, ValueError)
 
 
@@ -44,7 +44,7 @@ def _checked(function: FunctionType) -> Callable[..., Any]:
         except EXPECTED as error:
             if calls_back:
                 raise
-            # The frames below are those of the broker's thread and of the call to it.
+            # The traceback contains only frames of the broker's thread and of the call to it.
             raise error.with_traceback(None)  # noqa: B904 - it is the same exception
 
     calls_back = "predicate" in known
@@ -52,7 +52,7 @@ def _checked(function: FunctionType) -> Callable[..., Any]:
 
 
 def check(helper: str, given: Iterable[str], known: Iterable[str]) -> None:
-    """Raise TypeError for the first name that is not known, with the one that was probably meant."""
+    """Raise TypeError for the first unknown name, with the most similar known one."""
     __tracebackhide__ = True
     names = list(known)
     for name in given:
@@ -61,7 +61,7 @@ def check(helper: str, given: Iterable[str], known: Iterable[str]) -> None:
 
 
 def check_topic_configs(configs: Iterable[str], arguments: Iterable[str]) -> None:
-    """Check the keywords of `topic()` that are not its arguments: topic configs by Kafka's names, with _ or dots."""
+    """Check the topic configs among the keywords of `topic()`: Kafka's names, with underscores or dots."""
     __tracebackhide__ = True
     from ottla.config import TOPIC_SETTINGS
     from ottla.config.synonyms import TOPIC_SYNONYMS

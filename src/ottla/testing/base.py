@@ -1,4 +1,4 @@
-"""What both ways of running a broker share: their error, and how long they wait."""
+"""The error and the timeouts of both ways to run a broker, in a thread and in a process."""
 
 from __future__ import annotations
 

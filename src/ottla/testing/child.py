@@ -1,4 +1,4 @@
-"""The process behind `ProcessBroker`: answers questions from the socket whose descriptor it is given, until that ends.
+"""The process of a `ProcessBroker`: executes requests from an inherited socket until the other end closes it.
 
 python -m ottla.testing.child FD
 """
@@ -44,7 +44,7 @@ def main() -> int:
     except EOFError:
         return 0
     finally:
-        # What is left is gone with the process; nobody is there any more to see it end well.
+        # The parent has closed the socket, so a clean shutdown has no use; the process releases everything.
         os._exit(0)
 
 
@@ -53,7 +53,7 @@ def _portable(error: Exception) -> Any:
         return error.code, error.message
     try:
         return pickle.loads(pickle.dumps(error))  # noqa: S301 - our own
-    except Exception:  # noqa: BLE001 - whatever it is, it cannot be sent
+    except Exception:  # noqa: BLE001 - pickling may raise anything; the error is sent as text instead
         return BrokerError(f"{type(error).__name__}: {error}")
 
 

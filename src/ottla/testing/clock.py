@@ -1,6 +1,6 @@
-"""The broker's clock in tests: the machine's, moved by as much as a test says.
+"""The broker's clock in tests: the machine's clock plus an offset that the test sets.
 
-The wall clock may be moved both ways, as real ones are; the steady clock goes only forward.
+The wall clock can move in both directions, like real ones. The monotonic clock only moves forward.
 """
 
 from __future__ import annotations
@@ -17,18 +17,18 @@ class MovableClock:
         self.steady_ahead_ms = 0
 
     def wall_ms(self) -> int:
-        """Milliseconds since the Unix epoch, as the broker is to believe."""
+        """Milliseconds since the Unix epoch, including the offset."""
         return self._machine.wall_ms() + self.wall_ahead_ms
 
     def monotonic_ms(self) -> int:
-        """Milliseconds since some fixed moment; never goes back."""
+        """Milliseconds since an arbitrary fixed point in time; never decreases."""
         return self._machine.monotonic_ms() + self.steady_ahead_ms
 
     def advance(self, milliseconds: int) -> None:
-        """Move it; back only the wall."""
+        """Move both clocks; negative values only move the wall clock."""
         self.wall_ahead_ms += milliseconds
         self.steady_ahead_ms += max(milliseconds, 0)
 
     def reset(self) -> None:
-        """The wall clock is right again; what has passed on the steady one has passed."""
+        """Set the wall clock to the machine's. The monotonic clock keeps its offset."""
         self.wall_ahead_ms = 0

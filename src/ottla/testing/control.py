@@ -1,6 +1,7 @@
-"""What tests ask of a running broker, on its loop: a method for each question, plain data in and out.
+"""Operations of tests on a running broker, executed on its event loop, with plain data as arguments and results.
 
-A method may return a `Completion`. Nothing here goes over the network: it is not counted, and no fault hits it.
+A method may return a `Completion`. No method uses the network, so these operations are not counted as requests, and
+faults do not affect them.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ Sent = tuple[int | None, int | None, bytes | None, bytes | None, list[tuple[str,
 
 
 class Saved(NamedTuple):
-    """What outlives the process of a broker."""
+    """The state that survives the process of a broker."""
 
     rules: dict[int, Rule]
     requests: Counter[tuple[str, str | None]]
@@ -41,7 +42,7 @@ class Saved(NamedTuple):
 
 
 class Control:
-    """The loop's end. It outlives a restart of the node."""
+    """The operations. One object serves a broker across restarts of its node."""
 
     def __init__(self) -> None:
         self.clock = MovableClock()
@@ -57,7 +58,7 @@ class Control:
     # -- topics and records ------------------------------------------------------------------------------------
 
     def create_topic(self, name: str, partitions: int, configs: Mapping[str, str]) -> Completion[None]:
-        """Create it; fails with the KafkaError that CreateTopics would answer."""
+        """Create a topic; fails with the KafkaError of CreateTopics."""
         from ottla.protocol.messages.create_topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
 
         request = CreateTopicsRequest(
@@ -79,29 +80,31 @@ class Control:
         return self._node().broker.metadata.create_topics(request).then(check)
 
     def topics(self) -> list[str]:
-        """All but the internal ones."""
+        """All topics except internal ones."""
         return [name for name in self._node().broker.metadata.image.topics_by_name if name not in INTERNAL_TOPICS]
 
     def delete_topics(self, names: list[str]) -> Completion[Any]:
-        """Those that are there; in the background."""
+        """Delete the existing ones of these topics, in the background."""
         from ottla.protocol.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
 
         request = DeleteTopicsRequest(topics=[DeleteTopicState(name=name) for name in names])
         return self._node().broker.metadata.submit(lambda controller: controller.delete_topics(request, 6))
 
     def partitions(self, topic: str) -> int:
-        """How many it has; 0 if there is no such topic."""
+        """The number of partitions; 0 if the topic does not exist."""
         image = self._node().broker.metadata.image.topics_by_name.get(topic)
         return 0 if image is None else len(image.partitions)
 
     def produce(self, topic: str, records: list[Sent]) -> list[tuple[int, int]]:
-        """Append them; (partition, offset) of each. Without a partition a key decides, or else they go round."""
+        """Append records and return (partition, offset) of each. Default partition: by key, else round robin."""
         from ottla.records import encode_batch
         from ottla.records.murmur2 import partition_for_key
 
         count = self.partitions(topic)
         if not count:
-            raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"There is no topic {topic!r}: make it with topic()")
+            raise KafkaError(
+                ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"There is no topic {topic!r}: create it with topic()"
+            )
         now_ms = self.clock.wall_ms()
         by_partition: dict[int, list[tuple[int, Any]]] = {}
         for position, (partition, timestamp, key, value, headers) in enumerate(records):
@@ -121,7 +124,7 @@ class Control:
         return self._node().broker.partitions.get(topic, index)
 
     def records(self, topic: str, positions: Mapping[int, int]) -> list[Record]:
-        """What is in the log, each partition from its position on (else from its start), by partition and offset."""
+        """The records of each partition from its position (default: its start), ordered by partition and offset."""
         found: list[Record] = []
         for index in range(self.partitions(topic)):
             partition = self._partition(topic, index)
@@ -140,7 +143,7 @@ class Control:
         return {index: self._partition(topic, index).high_watermark for index in range(self.partitions(topic))}
 
     def corrupt_on_disk(self, topic: str, index: int, offset: int | None) -> int:
-        """Change a byte in the file, in the batch that holds `offset` (default: the first); its base offset."""
+        """Change a byte of the batch with `offset` (default: the first) in the file, and return its base offset."""
         log = self._partition(topic, index).log
         wanted = log.log_start_offset if offset is None else offset
         for segment in log.segments:
@@ -158,18 +161,18 @@ class Control:
     # -- groups ------------------------------------------------------------------------------------------------
 
     def groups(self) -> Completion[Any]:
-        """(error, rows) of all groups."""
+        """List all groups: (error, rows)."""
         broker = self._node().broker
         return broker.worker.submit(broker.groups.list_groups(frozenset(), frozenset()))
 
     def delete_group(self, name: str) -> Completion[Any]:
-        """Delete a group that has no members."""
+        """Delete a group without members."""
         from ottla.coordinators.group import DeleteGroup
 
         return self._node().broker.groups.submit(name, DeleteGroup(name))
 
     def group(self, name: str) -> Completion[Any]:
-        """Its state, members, and committed positions with the ends of their partitions."""
+        """The group's state, members, and committed offsets with the ends of their partitions."""
         from ottla.broker.answers import gather
         from ottla.coordinators.group import DescribeGroup, FetchOffsets
         from ottla.protocol.messages.offset_fetch import OffsetFetchRequestGroup
@@ -192,7 +195,7 @@ class Control:
         return gather([described, offsets], merge)
 
     def rebalance(self, name: str) -> Completion[Any]:
-        """Have its members join again; an ErrorCode."""
+        """Make the group's members rejoin; returns an ErrorCode."""
         from ottla.coordinators.group.events import ForceRebalance
 
         return self._node().broker.groups.submit(name, ForceRebalance(name))
@@ -200,77 +203,77 @@ class Control:
     # -- listeners of tests ------------------------------------------------------------------------------------
 
     async def open_listener(self, name: str) -> str:
-        """Listen on one more port, whose connections and group members are known by it; HOST:PORT for clients."""
+        """Open a port that identifies its connections and group members; returns HOST:PORT."""
         return await self.listeners.open(self._node(), name)
 
     async def reopen_listeners(self) -> None:
-        """Open those that the node had before it was restarted."""
+        """Open the listeners that the node had before its restart."""
         await self.listeners.reopen(self._node())
 
     async def unclosed(self, name: str) -> list[Unclosed]:
-        """The listener's clients that are connected or still are members of groups."""
+        """The listener's clients that are connected, or are members of groups."""
         return await self.listeners.unclosed(self._node(), name)
 
     async def close_listener(self, name: str) -> None:
-        """Close it with its connections, and remove its group members."""
+        """Close the listener and its connections, and remove its group members."""
         await self.listeners.close(self._node(), name)
 
     def forget_listener(self, name: str) -> None:
-        """Do not open it at the next start."""
+        """Do not open the listener at the next start."""
         self.listeners.forget(name)
 
     # -- faults ------------------------------------------------------------------------------------------------
 
     def add_rule(self, number: int, rule: Rule) -> None:
-        """Let it happen from now on."""
+        """Start to apply a rule."""
         self.interceptor.add(number, rule)
 
     def remove_rule(self, number: int) -> Rule | None:
-        """No more of it; what it was in the end."""
+        """Stop applying a rule, and return its final state."""
         rule = self.interceptor.rules.get(number)
         self.interceptor.remove(number)
         return rule.copy() if rule is not None else None
 
     def rule(self, number: int) -> Rule | None:
-        """What it has hit so far."""
+        """The rule with its hits so far."""
         rule = self.interceptor.rules.get(number)
         return rule.copy() if rule is not None else None
 
     def drop_connections(self, client_id: str | None) -> int:
-        """Close those of a client, or all; how many."""
+        """Close the connections of one client, or all, and return their number."""
         return self._node().drop_connections(
             lambda connection: client_id is None or connection.state.get(CLIENT_ID) == client_id
         )
 
     def requests(self) -> Counter[tuple[str, str | None]]:
-        """How often each API was asked for, by (API, client id)."""
+        """The number of requests by (API, client id)."""
         return Counter(self.interceptor.requests)
 
     def advance_clock(self, milliseconds: int) -> None:
-        """Move the clock, and do what has become due."""
+        """Move the clock, and run due timers."""
         self.clock.advance(milliseconds)
         if self.node is not None:
             self.node.clock_moved()
 
     def reset_clock(self) -> None:
-        """The wall clock is right again."""
+        """Set the wall clock to the machine's."""
         self.clock.reset()
 
     def now_ms(self) -> int:
         """The broker's wall clock."""
         return self.clock.wall_ms()
 
-    # -- what outlives a process -------------------------------------------------------------------------------
+    # -- state across processes ----------------------------------------------------------------------------------
 
     def save(self) -> Saved:
-        """Rules, counts, listeners, and how far the clock is ahead."""
+        """Rules, counts, listeners and the offsets of the clock."""
         interceptor, clock = self.interceptor, self.clock
         return Saved(
             interceptor.rules, interceptor.requests, self.listeners, clock.wall_ahead_ms, clock.steady_ahead_ms
         )
 
     def restore(self, saved: Saved) -> None:
-        """Take over what `save` gave."""
+        """Restore the state that `save` returned."""
         self.interceptor.requests, self.clock.wall_ahead_ms = saved.requests, saved.wall_ahead_ms
         self.clock.steady_ahead_ms = saved.steady_ahead_ms
         self.listeners = self.interceptor.listeners = saved.listeners

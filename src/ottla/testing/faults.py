@@ -1,7 +1,7 @@
-"""Injected faults: what a test lets go wrong, and what it hit.
+"""Injected faults, and the requests that they hit.
 
-Each fault lasts until its test ends, or its `with` block, or `lift()`. One that hits nothing is reported: a test that
-believes it saw a fault and did not is worse than none.
+A fault lasts until the end of its test or `with` block, or until `lift()`. A fault that hit no request is reported,
+since its test did not test what it claims.
 """
 
 from __future__ import annotations
@@ -24,24 +24,24 @@ _numbers = count(1)
 
 
 class Asked(Protocol):
-    """What is needed of a broker here."""
+    """The operations of a broker that faults use."""
 
     def call(self, name: str, /, *arguments: object) -> object:
-        """Ask its `Control`."""
+        """Call a method of its `Control`."""
         ...
 
     def pause(self) -> None:
-        """Let it stand still."""
+        """Stop the broker like SIGSTOP."""
         ...
 
     def resume(self) -> None:
-        """Let it go on."""
+        """Continue after `pause`."""
         ...
 
 
 @checked
 class Fault:
-    """One injected fault; a context manager that lifts it at its end."""
+    """One injected fault; as a context manager, it is lifted at the end of the block."""
 
     def __init__(self, what: str, *, may_miss: bool = False, now: list[Hit] | None = None) -> None:
         self._what = what
@@ -50,19 +50,19 @@ class Fault:
 
     @property
     def hits(self) -> list[Hit]:
-        """What it has hit so far, the first hundred."""
+        """The first hundred hits."""
         return self._now
 
     @property
     def count(self) -> int:
-        """How often it has hit."""
+        """The number of hits."""
         return len(self._now)
 
     def lift(self) -> None:
-        """No more of it."""
+        """End the fault."""
 
     def wait(self, times: int = 1, timeout_s: float = WAIT_S) -> None:
-        """Wait until it has hit that often; fails with NotInTime."""
+        """Wait for that many hits. Raises NotInTime."""
         wait_until(lambda: self.count >= times, timeout_s, what=f"{self} to hit {times} times; it hit {self.count}")
 
     def __enter__(self) -> Self:
@@ -77,7 +77,7 @@ class Fault:
         return self._what
 
     def report(self) -> str:
-        """For the failure report: what was injected and what it hit."""
+        """The fault and its hits, for the failure report."""
         hits = self.hits
         if self._now:
             return f"{self}: at +{hits[0].after_s:.3f} s, {hits[0].about}" + (
@@ -89,7 +89,7 @@ class Fault:
 
 
 class RuleFault(Fault):
-    """A fault that waits in the broker for requests."""
+    """A fault that applies a rule to requests."""
 
     def __init__(self, broker: Asked, rule: Rule, *, may_miss: bool) -> None:
         super().__init__(str(rule), may_miss=may_miss)
@@ -104,23 +104,23 @@ class RuleFault(Fault):
             try:
                 rule = self._broker.call("rule", self._number)
             except BrokerError:
-                return self._last  # paused: as it was when it was last looked at
+                return self._last  # paused: the last known state
             if isinstance(rule, Rule):
                 self._last = rule
         return self._last
 
     @property
     def hits(self) -> list[Hit]:
-        """What it has hit so far, the first hundred."""
+        """The first hundred hits."""
         return self._look().hits
 
     @property
     def count(self) -> int:
-        """How often it has hit."""
+        """The number of hits."""
         return self._look().count
 
     def lift(self) -> None:
-        """No more of it."""
+        """End the fault."""
         if self._lifted:
             return
         rule = self._broker.call("remove_rule", self._number)
@@ -130,7 +130,7 @@ class RuleFault(Fault):
 
 
 class PauseFault(Fault):
-    """A broker that stands still."""
+    """A stopped broker."""
 
     def __init__(self, broker: Asked, began: Callable[[str], list[Hit]]) -> None:
         broker.pause()
@@ -138,16 +138,16 @@ class PauseFault(Fault):
         self._broker = broker
 
     def lift(self) -> None:
-        """It goes on."""
+        """Continue the broker."""
         self._broker.resume()
 
 
 @checked
 class Faults:
-    """What can go wrong. Names of APIs and errors are Kafka's; case and underscores in API names do not matter.
+    """Injects faults. APIs and errors have Kafka's names; case and underscores in API names do not matter.
 
-    `times` is how many requests it hits (None: all, as long as it lasts), `client_id` whose, `topic` and `partition`
-    which part of them. `may_miss=True` says that it is well if it hits nothing.
+    `times` limits the number of requests (None: no limit), `client_id` the clients, `topic` and `partition` the part of
+    a request. `may_miss=True` allows a fault without hits.
     """
 
     def __init__(self, broker: Asked) -> None:
@@ -188,7 +188,7 @@ class Faults:
         client_id: str | None = None,
         may_miss: bool = False,
     ) -> Fault:
-        """Answer these requests with Kafka's error, where that API's answers have it; nothing of them takes effect.
+        """Return Kafka's error for these requests, in the field where the API has it; they take no effect.
 
         With `topic` and `partition` only that part fails: the other partitions of the same request are served.
         """
@@ -208,7 +208,7 @@ class Faults:
         client_id: str | None = None,
         may_miss: bool = False,
     ) -> Fault:
-        """Handle these requests only after `seconds`; what the connection sends behind them waits as well."""
+        """Handle these requests after `seconds`; later requests of the connection wait, too."""
         rule = Rule(Kind.DELAY, checked_apis(api), times, topic, partition, client_id=client_id, seconds=seconds)
         return self._inject(rule, may_miss=may_miss)
 
@@ -223,9 +223,10 @@ class Faults:
         client_id: str | None = None,
         may_miss: bool = False,
     ) -> Fault:
-        """These requests take effect, and their answer is lost: the connection dies, or (`close=False`) stays silent.
+        """Execute these requests, but lose their responses: close the connection, or stay silent with `close=False`.
 
-        A client cannot know whether it was heard: who sends a produce again without idempotence doubles it.
+        The client cannot know whether the request took effect. A producer that retries without idempotence creates a
+        duplicate.
         """
         rule = Rule(Kind.SWALLOW, checked_apis(api), times, topic, partition, client_id=client_id, close=close)
         return self._inject(rule, may_miss=may_miss)
@@ -240,19 +241,19 @@ class Faults:
         client_id: str | None = None,
         may_miss: bool = False,
     ) -> Fault:
-        """Close the connection that such a request (default: any) comes in on; it takes no effect."""
+        """Close the connection of such a request (default: any request), which takes no effect."""
         rule = Rule(Kind.DISCONNECT, checked_apis(api), times, topic, partition, client_id=client_id)
         return self._inject(rule, may_miss=may_miss)
 
     def drop_connections(self, client_id: str | None = None, *, may_miss: bool = False) -> Fault:
-        """Close all connections now, or those of one client. It hits nothing if there are none."""
+        """Close all connections now, or those of one client. Without connections it has no hits."""
         dropped = self._broker.call("drop_connections", client_id)
         whose = f"client_id={client_id!r}" if client_id is not None else ""
         assert isinstance(dropped, int)
         return self._done(f"drop_connections({whose})", ["a connection"] * dropped, may_miss=may_miss)
 
     def move_leader(self, topic: str, partition: int | None = None, *, times: int | None = 1) -> Fault:
-        """For that many requests the leader seems to be elsewhere: NOT_LEADER_OR_FOLLOWER, until they look again."""
+        """Return NOT_LEADER_OR_FOLLOWER for that many requests, as if the leader had moved."""
         return self.fail(LEADER_APIS, ErrorCode.NOT_LEADER_OR_FOLLOWER, times=times, topic=topic, partition=partition)
 
     def corrupt(
@@ -265,10 +266,10 @@ class Faults:
         on_disk: bool = False,
         may_miss: bool = False,
     ) -> Fault:
-        """Change a byte of the batch that holds `offset` (default: the first one asked for) on its way to consumers.
+        """Change a byte of the batch with `offset` (default: the first one requested) in fetch responses.
 
-        As often as it is fetched, unless `times` says otherwise: with 1 a consumer that asks again gets it whole.
-        `on_disk` changes it in the broker's file, and for good.
+        The default applies to every fetch; with `times=1` a second fetch returns the correct batch. `on_disk` changes
+        the broker's file permanently.
         """
         if on_disk:
             base = self._broker.call("corrupt_on_disk", topic, partition, offset)
@@ -279,33 +280,33 @@ class Faults:
     # -- groups and the whole broker -----------------------------------------------------------------------------
 
     def rebalance(self, group: str) -> Fault:
-        """Have all members of a group join again, now. Raises ValueError if it has none."""
+        """Make all members of a group rejoin. Raises ValueError if the group has no members."""
         code = self._broker.call("rebalance", group)
         if code:
             raise ValueError(f"The group {group!r} has no members to rebalance")
         return self._done(f"rebalance({group!r})", [f"the group {group!r}"])
 
     def pause(self) -> Fault:
-        """Let the broker stand still, as SIGSTOP would; `lift()`, or the end of the block, lets it go on."""
+        """Stop the broker like SIGSTOP, until `lift()` or the end of the block."""
         fault = PauseFault(self._broker, self._now)
         self.injected.append(fault)
         return fault
 
     def noted(self, what: str) -> None:
-        """Have a restart, a kill or a moved clock in the report."""
+        """Add a restart, a kill or a clock change to the report."""
         self._done(what, ["the broker"])
 
     # -- the end of a test ---------------------------------------------------------------------------------------
 
     def end(self) -> None:
-        """Lift all of them."""
+        """Lift all faults."""
         for fault in self.injected:
             fault.lift()
 
     def missed(self) -> list[Fault]:
-        """Those that hit nothing and should have."""
+        """Faults without hits, except those with `may_miss`."""
         return [fault for fault in self.injected if not fault.may_miss and not fault.count]
 
     def report(self) -> str:
-        """All of them, for the failure report; empty if there were none."""
+        """All faults, for the failure report; empty if there are none."""
         return "\n".join(fault.report() for fault in self.injected)

@@ -1,6 +1,6 @@
-"""A group coordinator's shard without a broker: an in-memory log, a clock that is moved by hand, answers by call.
+"""A group coordinator's shard without a broker: an in-memory log, a manual clock, and responses by call.
 
-`validate` runs after every event, so that a test which breaks an invariant fails where it does.
+`validate` runs after every event, so that a test fails at the event that breaks an invariant.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ class GroupDriver:
         self.config = config or GroupConfig()
         self.now_ms = 0
         self.wall_ahead_ms = 0
-        """By how much the wall clock was set."""
+        """The change of the wall clock."""
         self.log: list[tuple[bytes, bytes | None]] = []
         self.append_error = ErrorCode.NONE
         """If set, appends fail with it."""
@@ -43,13 +43,13 @@ class GroupDriver:
         return Moment(self.now_ms, WALL_START_MS + self.now_ms + self.wall_ahead_ms)
 
     def send(self, request: object, version: int = 9, client_id: str = "client") -> Call:
-        """Send one request; its answer is in `answers`, at once or later."""
+        """Send one request; its response appears in `answers`, immediately or later."""
         call = Call(request, version, client_id, "/127.0.0.1")
         self.obey(self.shard.step(call, self._now()))
         return call
 
     def ask(self, request: object, version: int = 9, client_id: str = "client") -> Any:
-        """Send one request that is answered at once."""
+        """Send one request that is answered immediately, and return the response."""
         call = self.send(request, version, client_id)
         return self.answers[call]
 
@@ -59,7 +59,7 @@ class GroupDriver:
         self.shard.validate()
 
     def unload(self, error: ErrorCode) -> None:
-        """The partition is lost; the shard is dead then."""
+        """Unload the partition; the shard is dead afterwards."""
         self._obey(self.shard.unload(error, self._now()))
 
     def _obey(self, effects: Effects) -> None:
@@ -81,7 +81,7 @@ class GroupDriver:
         return self.shard.handle_appended(Appended(append.id, base, self.append_error), self._now())
 
     def advance(self, duration_ms: int) -> None:
-        """Let time pass; timers elapse in their order."""
+        """Advance the time; timers run in their order."""
         end_ms = self.now_ms + duration_ms
         while True:
             next_ms = self.shard.next_timer_ms()
@@ -92,20 +92,20 @@ class GroupDriver:
         self.now_ms = end_ms
 
     def replayed(self) -> GroupShard:
-        """Another shard that has read the log."""
+        """A new shard that has replayed the log."""
         shard = self._new_shard()
         for offset, (key, value) in enumerate(self.log):
             shard.replay(key, value, offset)
         return shard
 
     def restart(self) -> None:
-        """The coordinator dies and comes back: parked requests are lost, the log is read anew."""
+        """Restart the coordinator: waiting requests are lost, and the log is replayed."""
         self.shard = self.replayed()
         self.obey(self.shard.loaded(self._now()))
 
 
 class Joiner:
-    """One client of a group, as far as the coordinator sees it."""
+    """One client of a group, from the coordinator's point of view."""
 
     def __init__(
         self,
@@ -133,7 +133,7 @@ class Joiner:
         self.generation = -1
 
     def join_request(self) -> JoinGroupRequest:
-        """The JoinGroup it would send now."""
+        """The client's next JoinGroup request."""
         return JoinGroupRequest(
             group_id=self.group_id,
             session_timeout_ms=self.session_timeout_ms,
@@ -145,7 +145,7 @@ class Joiner:
         )
 
     def join(self) -> Call:
-        """Send JoinGroup; if an id is handed out, come back with it."""
+        """Send JoinGroup; if the response assigns a member id, send it again with the id."""
         call = self.driver.send(self.join_request(), self.version, self.client_id)
         answer = self.driver.answers.get(call)
         if answer is not None and answer.error_code == ErrorCode.MEMBER_ID_REQUIRED:
@@ -154,14 +154,14 @@ class Joiner:
         return call
 
     def joined(self, call: Call) -> Any:
-        """The answer to a JoinGroup, taken note of."""
+        """The response to a JoinGroup; stores its member id and generation."""
         answer = self.driver.answers[call]
         if answer.error_code == ErrorCode.NONE:
             self.member_id, self.generation = answer.member_id, answer.generation_id
         return answer
 
     def sync(self, assignments: dict[str, bytes] | None = None) -> Call:
-        """Send SyncGroup; a leader brings the assignment."""
+        """Send SyncGroup; a leader passes the assignment."""
         rows = [SyncGroupRequestAssignment(member_id=m, assignment=a) for m, a in (assignments or {}).items()]
         request = SyncGroupRequest(
             group_id=self.group_id,

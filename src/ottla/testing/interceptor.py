@@ -1,7 +1,7 @@
-"""Between the network and the dispatcher: counts requests, and lets happen to them what the rules say.
+"""Sits between the network and the dispatcher: counts requests, and applies rules to them.
 
-A request without a rule goes straight on. Runs on the broker's loop; the first rule that matches decides, except that a
-delayed request meets the other rules afterwards.
+A request without a matching rule goes to the dispatcher. The first matching rule decides; a delayed request goes
+through the remaining rules afterwards. Runs on the broker's event loop.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from ottla.common.unread import joined
 from ottla.protocol import frames, registry
 from ottla.protocol.wire import DecodeError
 from ottla.records import iter_batches
-from ottla.testing import error_answers
+from ottla.testing import error_responses
 from ottla.testing.listeners import CLIENT_ID, Listeners
 from ottla.testing.rules import Hit, Kind, Rule
 
@@ -31,7 +31,7 @@ T = TypeVar("T")
 NO_ACKS = 0
 METADATA_ERROR_SINCE = 13
 NO_SESSION = 0
-# A request which cannot be answered by a row of its own tells of the session, not of a partition.
+# These errors belong to the whole fetch session, not to a partition.
 SESSION_ERRORS = frozenset(
     {
         ErrorCode.FETCH_SESSION_ID_NOT_FOUND,
@@ -42,7 +42,7 @@ SESSION_ERRORS = frozenset(
 
 
 class Interceptor:
-    """One broker's rules and counts; they outlive a restart of it."""
+    """The rules and counts of one broker, across its restarts."""
 
     def __init__(self, listeners: Listeners) -> None:
         self.listeners = listeners
@@ -54,17 +54,17 @@ class Interceptor:
         self._broker: Callable[[], Broker]
 
     def attach(self, dispatcher: Dispatcher, broker: Callable[[], Broker]) -> Interceptor:
-        """Stand before this dispatcher."""
+        """Set the dispatcher that receives the requests."""
         self._dispatch, self._broker = dispatcher, broker
         return self
 
     def add(self, number: int, rule: Rule) -> None:
-        """From now on."""
+        """Start to apply a rule."""
         self.rules[number] = rule
         self.began_s[number] = time.monotonic()
 
     def remove(self, number: int) -> None:
-        """No more of it; connections that wait for a swallowed answer are closed."""
+        """Stop to apply a rule; close connections that wait for a swallowed response."""
         self.rules.pop(number, None)
         self.began_s.pop(number, None)
         for connection in self._withheld.pop(number, ()):
@@ -73,7 +73,7 @@ class Interceptor:
     # -- one request -------------------------------------------------------------------------------------------
 
     def __call__(self, connection: Connection, frame: memoryview) -> Frames | Completion[Frames]:
-        """What the network calls instead of the dispatcher."""
+        """Handle one frame; the network calls this instead of the dispatcher."""
         header, _ = frames.decode_request_header(frame)
         info = registry.API.get(header.api_key)
         if info is None:
@@ -87,11 +87,11 @@ class Interceptor:
         return self._act(_Request(connection, header, info.name, frame), list(self.rules))
 
     def _membership(self, request: _Request) -> Frames | Completion[Frames]:
-        """Handle a JoinGroup or SyncGroup, and note which listener the member came through."""
+        """Handle a JoinGroup or SyncGroup, and record the listener of the member."""
         try:
             message = request.message
         except DecodeError:
-            return self._dispatch(request.connection, request.frame)  # which says what is wrong with it
+            return self._dispatch(request.connection, request.frame)  # which reports the error
         listeners, listener = self.listeners, request.connection.listener
         group_id, member_id = message.group_id, message.member_id
         listeners.joining(listener, group_id, member_id)
@@ -120,7 +120,7 @@ class Interceptor:
                     continue
                 answer: Frames | Completion[Frames] = _ACTIONS[rule.kind](self, number, rule, request)
             except DecodeError:
-                break  # the dispatcher says what is wrong with it
+                break  # the dispatcher reports the error
             if answer is not _NOT_MEANT:
                 return answer
         return self._dispatch(request.connection, request.frame)
@@ -157,7 +157,7 @@ class Interceptor:
             found.append((name, index))
             return False
 
-        error_answers.failed(message, request.version, ErrorCode.NONE, note, self._topic_of_id)
+        error_responses.failed(message, request.version, ErrorCode.NONE, note, self._topic_of_id)
         return found
 
     def _topic_of_id(self, topic_id: bytes) -> str | None:
@@ -205,7 +205,7 @@ class Interceptor:
             request.connection.abort()
 
         _then(answer, end, end)
-        # An answer that is still to come would find the connection closed.
+        # A later response would find the connection closed.
         return answer if isinstance(answer, Completion) else None
 
     def _fail(self, number: int, rule: Rule, request: _Request) -> Any:
@@ -214,19 +214,21 @@ class Interceptor:
         if request.api in {"Metadata", "DescribeTopicPartitions"}:
             return self._fail_metadata(number, rule, request)
         message: Any = request.message
-        answer, rest, about = error_answers.failed(message, request.version, rule.error, rule.wants, self._topic_of_id)
+        answer, rest, about = error_responses.failed(
+            message, request.version, rule.error, rule.wants, self._topic_of_id
+        )
         if answer is None:
             return _NOT_MEANT
         self._hit(number, request, ", ".join(about))
         unanswered = request.api == "Produce" and message.acks == NO_ACKS
         if unanswered:
-            request.connection.close()  # the only way to say it
+            request.connection.close()  # acks=0 has no other way to report an error
         if rest is None:
             return None if unanswered else request.encode(answer)
         of_rest = self._dispatch(request.connection, request.frame_of(rest))
         if unanswered:
             return None
-        return request.changed(of_rest, lambda told: error_answers.merged(request.api, request.version, answer, told))
+        return request.changed(of_rest, lambda told: error_responses.merged(request.api, request.version, answer, told))
 
     def _fail_metadata(self, number: int, rule: Rule, request: _Request) -> Any:
         about = self._about(request, rule)
@@ -253,7 +255,7 @@ class Interceptor:
     # -- fetching ----------------------------------------------------------------------------------------------
 
     def _fetched(self, request: _Request) -> list[tuple[str | bytes, int]]:
-        """What a Fetch is about: what it names, and what its session remembers."""
+        """The partitions of a Fetch: those of the request and those of its session."""
         message: Any = request.message
         session = self._broker().fetch_sessions.peek(message.session_id)
         keys: dict[tuple[str | bytes, int], None] = dict.fromkeys(session.partitions if session is not None else ())
@@ -279,7 +281,7 @@ class Interceptor:
             for topic, index in failing:
                 row = _row_of_fetch(told, topic)
                 row.partitions = [part for part in row.partitions if part.partition_index != index]
-                part_class = error_answers.element_class(type(row), "partitions")
+                part_class = error_responses.element_class(type(row), "partitions")
                 row.partitions.append(
                     part_class(partition_index=index, error_code=int(rule.error), high_watermark=-1, records=b"")
                 )
@@ -288,7 +290,7 @@ class Interceptor:
         return request.changed(self._dispatch(request.connection, request.frame_of(message)), change)
 
     def _corrupt(self, number: int, rule: Rule, request: _Request) -> Any:
-        """The answer to a Fetch, with a bit changed in the batch that is meant."""
+        """The response to a Fetch, with a changed byte in the matching batch."""
 
         def change(told: Any) -> Any:
             for topic in told.responses:
@@ -306,7 +308,7 @@ class Interceptor:
 
 
 def corrupted(records: Any, offset: int | None) -> tuple[bytes, int | None]:
-    """The batches with the last byte of one changed, and its base offset: the one that holds `offset`, or the first."""
+    """Change the last byte of the batch with `offset` (default: the first); returns the batches and its base offset."""
     data = bytearray(records)
     try:
         for position, header in iter_batches(data):
@@ -314,7 +316,7 @@ def corrupted(records: Any, offset: int | None) -> tuple[bytes, int | None]:
                 data[position + header.size - 1] ^= 0xFF
                 return bytes(data), header.base_offset
     except KafkaError:
-        pass  # an incomplete batch at the end, as answers may have
+        pass  # a response may end with an incomplete batch
     return bytes(data), None
 
 
@@ -322,14 +324,14 @@ def _row_of_fetch(told: Any, topic: str | bytes) -> Any:
     for row in told.responses:
         if topic in (row.topic, row.topic_id):
             return row
-    row_class = error_answers.element_class(type(told), "responses")
+    row_class = error_responses.element_class(type(told), "responses")
     row = row_class(topic=topic) if isinstance(topic, str) else row_class(topic_id=topic)
     told.responses.append(row)
     return row
 
 
 class _Request:
-    """One request, decoded when somebody looks into it."""
+    """One request, decoded at the first access to its message."""
 
     def __init__(self, connection: Connection, header: frames.RequestHeader, api: str, frame: memoryview) -> None:
         self.connection = connection
@@ -344,7 +346,7 @@ class _Request:
 
     @property
     def message(self) -> Any:
-        """The body. Raises DecodeError, also for versions that are not known."""
+        """The body. Raises DecodeError, also for unknown versions."""
         if self._message is None:
             if not registry.API[self.header.api_key].supports(self.version):
                 raise DecodeError(f"{self.api} has no version {self.version}")
@@ -359,16 +361,16 @@ class _Request:
         return _Request(self.connection, self.header, self.api, memoryview(bytearray(self.frame)))
 
     def frame_of(self, message: Any) -> memoryview:
-        """A frame as if the client had sent this message."""
+        """The frame of this message with the request's header."""
         _, version, correlation_id, client_id = self.header
         return memoryview(bytearray(b"".join(frames.encode_request(message, version, correlation_id, client_id))))[4:]
 
     def encode(self, answer: Any) -> list[Any]:
-        """The frame of an answer."""
+        """The frame of a response."""
         return frames.encode_response(self.header, answer)
 
     def changed(self, answer: Frames | Completion[Frames], change: Callable[[Any], Any]) -> Any:
-        """The broker's answer with something changed, now or when it comes."""
+        """The broker's response after `change`, immediately or when it is complete."""
 
         def apply(sent: Sequence[Any] | None) -> Any:
             if sent is None:

@@ -1,7 +1,7 @@
-"""What one test may do with a broker, for as long as the test runs.
+"""A test's access to a broker, for as long as the test runs.
 
-Everything that the helpers of a test ask of its broker goes through a `Lease`. When the test is over it refuses: a
-thread or a variable that outlives its test must not act on a broker that other tests use by then.
+All helpers of a test use its broker through a `Lease`, which rejects calls after the test. A thread or variable that
+outlives its test must not act on a broker that other tests use.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ if TYPE_CHECKING:
     from ottla.testing.running import ThreadBroker
 
 __tracebackhide__ = True
-# Clients that were closed, or are closed in the background when they are dropped, have this long to disconnect.
+# The time for clients to disconnect that were closed, or that close in the background after they were dropped.
 DISCONNECT_S = 0.5
 _PAUSE_S = 0.002
 _numbers = count(1)
 
 
 class Lease:
-    """A broker for one test. With `own_port` its clients connect to a port that no other test has."""
+    """A broker for one test. With `own_port` its clients connect to a port of this test."""
 
     def __init__(self, broker: ThreadBroker | ProcessBroker, test: str, *, own_port: bool) -> None:
         self._broker = broker
@@ -44,7 +44,7 @@ class Lease:
 
     @property
     def bootstrap(self) -> str:
-        """HOST:PORT; the test's own port is opened when it is first needed."""
+        """HOST:PORT. The test's own port opens at the first use."""
         broker = self._allowed("bootstrap")
         if self._listener is None:
             return broker.bootstrap
@@ -55,41 +55,41 @@ class Lease:
 
     @property
     def data(self) -> str:
-        """The directory that holds its logs."""
+        """The broker's log directory."""
         return self._allowed("data").data
 
     @property
     def running(self) -> bool:
-        """Whether it was started and not stopped."""
+        """Whether the broker is running."""
         return self._allowed("running").running
 
     def call(self, name: str, *arguments: Any) -> Any:
-        """Ask its `Control`."""
+        """Call a method of the broker's `Control`."""
         return self._allowed(name).call(name, *arguments)
 
-    # The port must be known before the broker is unable to open one.
+    # The test's port must open before the broker stops and can no longer open one.
 
     def pause(self) -> None:
-        """Let it stand still."""
+        """Stop the broker like SIGSTOP."""
         self._know_port()
         self._allowed("pause").pause()
 
     def resume(self) -> None:
-        """Let it go on."""
+        """Continue after `pause`."""
         self._allowed("resume").resume()
 
     def stop(self) -> None:
-        """Stop it cleanly."""
+        """Stop the broker cleanly."""
         self._know_port()
         self._allowed("stop").stop()
 
     def kill(self) -> None:
-        """Stop it as SIGKILL would."""
+        """Stop the broker like SIGKILL."""
         self._know_port()
         self._allowed("kill").kill()
 
     def start(self) -> None:
-        """Start it again."""
+        """Start the broker again."""
         self._allowed("start").start()
 
     def _know_port(self) -> None:
@@ -100,9 +100,9 @@ class Lease:
     # -- the end of a test -------------------------------------------------------------------------------------
 
     def close_port(self, *, wait: bool = True) -> list[Unclosed]:
-        """Close the test's port with all connections, remove its group members; the clients that were still open.
+        """Close the test's port and its connections, remove its group members, and return the open clients.
 
-        Without `wait` also those that are about to disconnect.
+        Without `wait` the result includes clients that are about to disconnect.
         """
         listener, broker = self._listener, self._broker
         if listener is None or self._bootstrap is None:
@@ -122,5 +122,5 @@ class Lease:
         return unclosed
 
     def end(self) -> None:
-        """Refuse everything from now on."""
+        """Reject all later calls."""
         self._over = True

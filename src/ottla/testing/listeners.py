@@ -1,7 +1,7 @@
-"""The listeners of single tests on a broker that tests share.
+"""Listeners for single tests on a shared broker. All methods run on the broker's event loop.
 
-Each test connects to a port of its own. So the broker knows which connections and group members belong to which test,
-whatever client made them, and a client that outlives its test cannot reconnect. Runs on the broker's loop.
+Each test connects to its own port. The port tells the broker which connections and group members belong to which test,
+for any client, and a client that outlives its test cannot reconnect.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ LOADING_S = 5.0
 
 
 class Unclosed(NamedTuple):
-    """A client that a test left open: its connections, and the groups in which it still is a member."""
+    """A client that a test left open, with its connections and group memberships."""
 
     client_id: str
     software: str
-    """Its library, if it sent the name with ApiVersions; else empty."""
+    """The name of its library from ApiVersions, or empty."""
     connections: int
     groups: tuple[str, ...]
 
@@ -39,10 +39,10 @@ class Listeners:
 
     def __init__(self) -> None:
         self.ports: dict[str, int] = {}
-        # By (group, member id), also of the broker's own listener: those are members that a test must not remove.
+        # Listeners by (group, member id), also the broker's own listener: a test must not remove its members.
         self.members: dict[tuple[str, str], str] = {}
         self.groups: dict[str, set[str]] = {}
-        # (group, member id) by listener, of members that completed a join.
+        # By listener: (group, member id) of members that completed a join.
         self.assigned: dict[str, set[tuple[str, str]]] = {}
 
     # -- listening ---------------------------------------------------------------------------------------------
@@ -62,7 +62,7 @@ class Listeners:
         return f"{host}:{self.ports[name]}"
 
     async def reopen(self, node: Node) -> None:
-        """Open those that a node had before it was restarted."""
+        """Open the listeners that a node had before its restart."""
         for name in self.ports.keys() - node.broker.unregistered_endpoints.keys():
             await self.open(node, name)
 
@@ -72,7 +72,7 @@ class Listeners:
 
         _network(node).stop_listening(name)
         node.broker.unregistered_endpoints.pop(name, None)
-        # Connections first: a member that is removed while it is connected would join again.
+        # Connections first: a removed member would rejoin while it is connected.
         node.drop_connections(lambda connection: connection.listener == name)
         members = {member for member, owner in self.members.items() if owner == name}
         members |= {(group_id, member.member_id) for group_id, member in await self._members(node, name)}
@@ -153,7 +153,7 @@ def _network(node: Node) -> Server:
 
 
 async def _ask(node: Node, group_id: str, question: object) -> Any:
-    """The coordinator's answer, also while it still loads the groups after a restart."""
+    """The coordinator's response; waits while the coordinator loads groups after a restart."""
     deadline_s = time.monotonic() + LOADING_S
     while True:
         answer = await completed(node.broker.groups.submit(group_id, question, api_version=LEAVE_GROUP_VERSION))

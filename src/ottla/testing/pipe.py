@@ -1,6 +1,6 @@
-"""Questions and answers between the tests and a broker beside them: pickled, with their length before them.
+"""Messages between the tests and a broker process: pickled, with a length prefix.
 
-Both ends are ours. `multiprocessing.connection` does the same and takes a tenth of the broker's start to import.
+`multiprocessing.connection` does the same, but its import takes a tenth of the broker's start time.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ class Pipe:
         self._socket = sock
 
     def send(self, message: Any) -> None:
-        """Raises OSError if the other end is gone."""
+        """Send a message. Raises OSError if the other end is closed."""
         data = pickle.dumps(message)
         self._socket.sendall(_LENGTH.pack(len(data)) + data)
 
     def receive(self, timeout_s: float | None = None) -> Any:
-        """Wait for the next message. Raises TimeoutError, and EOFError or OSError if the other end is gone."""
+        """Wait for the next message. Raises TimeoutError, and EOFError or OSError if the other end is closed."""
         self._socket.settimeout(timeout_s)
         (length,) = _LENGTH.unpack(self._exactly(_LENGTH.size))
         return pickle.loads(self._exactly(length))  # noqa: S301 - our own process
@@ -40,5 +40,5 @@ class Pipe:
         return bytes(data)
 
     def close(self) -> None:
-        """The other end sees its end."""
+        """Close this end; the other end receives EOFError."""
         self._socket.close()

@@ -1,6 +1,7 @@
-"""The pytest plugin: `def test_x(ottla)` has a real broker, in milliseconds.
+"""The pytest plugin: `def test_x(ottla)` has a real broker within milliseconds.
 
-Loaded into every pytest of whoever installed Ottla, so it imports nothing of it before a fixture is used.
+Every pytest run of an environment with Ottla loads this module. It therefore imports other modules of Ottla only when a
+fixture is used.
 """
 
 from __future__ import annotations
@@ -29,10 +30,10 @@ class UnclosedClientWarning(pytest.PytestWarning):
 
 
 class _AsTheyAre:
-    """Finds Ottla's modules before pytest does.
+    """Finds Ottla's modules before pytest's import hook does.
 
-    Pytest compiles all modules of a distribution with a plugin anew, for the sake of their `assert`s: half a second
-    that a broker's start would take longer.
+    Pytest rewrites the `assert` statements of all modules of a distribution with a plugin. That would add half a second
+    to the start of a broker.
     """
 
     @staticmethod
@@ -43,7 +44,7 @@ class _AsTheyAre:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_load_initial_conftests() -> None:
-    """Before anybody imports anything of Ottla."""
+    """Install the finder before any module of Ottla is imported."""
     if _AsTheyAre not in sys.meta_path:
         sys.meta_path.insert(0, _AsTheyAre)
 
@@ -54,7 +55,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_unconfigure() -> None:
-    """Leave nothing behind."""
+    """Remove the finder."""
     if _AsTheyAre in sys.meta_path:
         sys.meta_path.remove(_AsTheyAre)
 
@@ -91,7 +92,7 @@ def _option(config: pytest.Config, name: str, ini: str) -> str:
 
 
 def _check_names(names: Iterable[str]) -> None:
-    """Raise UsageError for a slip of the pen. A broker only warns of it, where a test does not look."""
+    """Raise UsageError for misspelt settings. A broker only logs a warning, which tests do not show."""
     from ottla.config import BROKER_SETTINGS
     from ottla.config.broker import suggest
 
@@ -121,7 +122,7 @@ def _make(config: pytest.Config, properties: Mapping[str, object]) -> ThreadBrok
 
 @pytest.fixture(scope="session")
 def ottla_session_broker(request: pytest.FixtureRequest) -> Iterator[ThreadBroker | ProcessBroker]:
-    """The broker behind `ottla`, for fixtures of a wider scope: `.bootstrap`. One for each pytest-xdist worker."""
+    """The broker of the fixture `ottla`, for fixtures with a wider scope. One for each pytest-xdist worker."""
     broker = _make(request.config, {})
     try:
         broker.start()
@@ -138,7 +139,7 @@ def ottla(request: pytest.FixtureRequest, ottla_session_broker: ThreadBroker | P
 
 @pytest.fixture
 def ottla_broker(request: pytest.FixtureRequest) -> Iterator[Callable[..., Ottla]]:
-    """`ottla_broker(**{"message.max.bytes": 1000})`: a fresh broker with settings of its own, for this test alone."""
+    """`ottla_broker(**{"message.max.bytes": 1000})`: a new broker with its own settings, only for this test."""
     brokers: list[ThreadBroker | ProcessBroker] = []
     views: list[Iterator[Ottla]] = []
 
@@ -170,7 +171,7 @@ def _view(
     request.node.stash.setdefault(_views, []).append(view)
     yield view
     failed = request.node.stash.get(_failed, False)
-    # The traceback of a failed test keeps its clients alive: nothing to wait for, and nothing to report.
+    # The traceback of a failed test references its clients, so they are not reported.
     unclosed = view.end(keep=keep, wait=not failed)
     if failed:
         return
@@ -182,7 +183,7 @@ def _view(
     missed = view.faults.missed()
     if missed:
         message = "Injected faults that hit nothing:\n" + "\n".join(f"  {fault}" for fault in missed)
-        advice = "\nThe test did not see them. Where that is well, say may_miss=True"
+        advice = "\nThe test did not exercise them. If that is intended, pass may_miss=True"
         policy = _option(request.config, "ottla_missed_faults", "ottla_missed_faults")
         problems += _report(request, policy, pytest.PytestWarning(message), advice)
     if problems:
@@ -190,7 +191,7 @@ def _view(
 
 
 def _report(request: pytest.FixtureRequest, policy: str, warning: pytest.PytestWarning, advice: str = "") -> list[str]:
-    """Warn at the test, or return what it fails with: also where the filters make an error of the warning."""
+    """Warn at the test, or return the failure's message. A filter may turn the warning into an error."""
     if policy == _WARN:
         try:
             request.node.warn(warning)
@@ -212,12 +213,12 @@ def pytest_runtest_makereport(
     item: pytest.Item,
     call: pytest.CallInfo[None],  # noqa: ARG001 - pytest's names
 ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
-    """Say in the report of a failed test which faults were injected, and what they hit."""
+    """Add the injected faults and their hits to the report of a failed test."""
     report = yield
     views = item.stash.get(_views, None)
     if views and report.failed:
         item.stash[_failed] = True
-        told = "\n".join(text for view in views if (text := view.faults.report()))
-        if told:
-            report.sections.append(("ottla: injected faults", told))
+        reported = "\n".join(text for view in views if (text := view.faults.report()))
+        if reported:
+            report.sections.append(("ottla: injected faults", reported))
     return report

@@ -1,6 +1,6 @@
-"""A broker beside the tests: the same as in a thread, in a process of its own that is asked over a socket pair.
+"""A broker in a separate process, controlled over a socket pair; otherwise like `ThreadBroker`.
 
-It ends with the tests, however these end: the child stops when its end of the pair is closed.
+The process ends with the tests, even if they are killed: it stops when the other end of the pair is closed.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ START_TIMEOUT_S = 30.0
 
 
 class ProcessBroker:
-    """A broker in a process of its own, with the methods of `ThreadBroker`."""
+    """A broker in a separate process, with the methods of `ThreadBroker`."""
 
     kind = "process"
 
@@ -37,28 +37,28 @@ class ProcessBroker:
         self._process: subprocess.Popen[bytes] | None = None
         self._pipe: Pipe | None = None
         self._asking = threading.Lock()
-        # Faults and counts of a broker that was stopped; None before the first start.
+        # Faults and counts of a stopped broker; None before the first start.
         self._saved: Any = None
 
     @property
     def running(self) -> bool:
-        """Whether it was started and not stopped."""
+        """Whether the broker is running."""
         return self._process is not None
 
     @property
     def data(self) -> str:
-        """The directory that holds its logs."""
+        """The log directory."""
         return os.path.join(self._directory, "data")
 
     @property
     def pid(self) -> int:
-        """Its process id. Raises BrokerError if it does not run."""
+        """The process id. Raises BrokerError if the broker is stopped."""
         if self._process is None:
             raise BrokerError("The broker does not run")
         return self._process.pid
 
     def start(self) -> None:
-        """Start it, on the data and the port that it had before; returns when it serves. Raises BrokerError."""
+        """Start the broker with its previous data and port, and wait until it serves. Raises BrokerError."""
         if self.running:
             return
         ours, theirs = socket.socketpair()
@@ -85,7 +85,7 @@ class ProcessBroker:
     def _ask(self, timeout_s: float, *question: Any) -> Any:
         assert self._pipe is not None
         try:
-            with self._asking:  # threads of a test must not get each other's answers
+            with self._asking:  # one request at a time: responses carry no id
                 self._pipe.send(question)
                 failed, answer = self._pipe.receive(timeout_s)
         except TimeoutError as error:
@@ -101,7 +101,7 @@ class ProcessBroker:
             return log.read()[-4000:].decode(errors="replace")
 
     def stop(self) -> None:
-        """Stop it cleanly: requests are answered, logs synced."""
+        """Stop the broker cleanly: pending requests are answered, logs are synced."""
         if self.running:
             self.resume()
             self._saved = self.call("save")
@@ -109,7 +109,7 @@ class ProcessBroker:
             self._end(signal.SIGTERM)
 
     def kill(self) -> None:
-        """SIGKILL: nothing is answered, nothing synced; the next start recovers the logs."""
+        """Kill the process with SIGKILL. The next start recovers the logs."""
         if self.running:
             self.resume()
             self._saved = self.call("save")
@@ -132,7 +132,7 @@ class ProcessBroker:
             pipe.close()
 
     def close(self) -> None:
-        """Stop it, and delete its data."""
+        """Stop the broker, and delete its data."""
         try:
             self._end(signal.SIGKILL)
         finally:
@@ -140,18 +140,18 @@ class ProcessBroker:
                 shutil.rmtree(self._directory, ignore_errors=True)
 
     def pause(self) -> None:
-        """SIGSTOP: connections stay, nothing is read or answered."""
+        """Send SIGSTOP: connections stay open, without any I/O."""
         os.kill(self.pid, signal.SIGSTOP)
         self.paused = True
 
     def resume(self) -> None:
-        """SIGCONT."""
+        """Send SIGCONT."""
         if self.paused:
             os.kill(self.pid, signal.SIGCONT)
             self.paused = False
 
     def call(self, name: str, *arguments: Any) -> Any:
-        """What `Control` answers; raises what it raises, and BrokerError if the broker does not run or answer."""
+        """Call a method of `Control`. Raises its errors, and BrokerError if the broker does not respond."""
         if self.paused:
             raise BrokerError(f"The broker is paused: it cannot answer {name!r} before resume()")
         if not self.running:
@@ -161,7 +161,7 @@ class ProcessBroker:
         return self._ask(CALL_TIMEOUT_S, "call", name, *arguments)
 
     def _ask_saved(self, name: str, arguments: tuple[Any, ...]) -> Any:
-        """While no process runs, what it left behind is asked here."""
+        """Call a method on the saved state while no process is running."""
         from ottla.testing.running import ThreadBroker
 
         stand_in = ThreadBroker(directory=self._directory)

@@ -1,4 +1,4 @@
-"""A record as tests see it: everything about it in one tuple, bytes as they are in the log."""
+"""A record for tests: a tuple with all of its fields, with the bytes of the log."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 
 class Record(NamedTuple):
-    """One record. `timestamp` is in ms since the epoch; key and value are the bytes that a client sent, or None."""
+    """One record. `timestamp` is in ms since the epoch; key and value are bytes or None."""
 
     topic: str
     partition: int
@@ -19,10 +19,10 @@ class Record(NamedTuple):
 
     @property
     def text(self) -> str:
-        """The value as UTF-8; empty if it has none."""
+        """The value as UTF-8; empty for a null value."""
         return (self.value or b"").decode()
 
     @property
     def json(self) -> Any:
-        """The value as JSON; None if it has none."""
+        """The value as JSON; None for a null value."""
         return None if self.value is None else json.loads(self.value)

@@ -1,4 +1,4 @@
-"""What is to go wrong, and with which requests: plain data, so that it can be sent to a broker beside the tests."""
+"""Rules of injected faults: the fault and the requests it applies to. Plain data, which can be sent to a process."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from ottla.protocol.registry import API
 
 MOST_HITS_KEPT = 100
 API_BY_NAME = {info.name.lower(): info for info in API.values()}
-# Requests that name topics, so that a fault can be for one of them.
+# Requests with topics, for which a fault can be limited to one of them.
 TOPIC_APIS = frozenset(
     {
         "Produce",
@@ -31,7 +31,7 @@ TOPIC_APIS = frozenset(
 
 
 class Kind(Enum):
-    """What a rule does to a request."""
+    """The effect of a rule on a request."""
 
     FAIL = "fail"
     DELAY = "delay"
@@ -41,7 +41,7 @@ class Kind(Enum):
 
 
 class Hit(NamedTuple):
-    """One request that a fault met: seconds since the fault was injected, API, client id, and which of its topics."""
+    """A request that a fault hit: seconds since the injection, API, client id, and the part of the request."""
 
     after_s: float
     api: str
@@ -55,7 +55,7 @@ class Hit(NamedTuple):
 
 @dataclass(slots=True)
 class Rule:
-    """One fault. `apis` empty is every API; `times` None is as often as there is something to hit."""
+    """One fault. Empty `apis` means every API; `times` of None means no limit."""
 
     kind: Kind
     apis: tuple[str, ...]
@@ -72,11 +72,11 @@ class Rule:
 
     @property
     def spent(self) -> bool:
-        """Whether it has hit as often as it may."""
+        """Whether the limit of hits is reached."""
         return self.times is not None and self.count >= self.times
 
     def matches(self, api: str, client_id: str | None) -> bool:
-        """Whether such a request may be hit, as far as its header tells."""
+        """Whether the rule may apply to a request with this header."""
         return (
             not self.spent
             and (not self.apis or api in self.apis)
@@ -84,19 +84,19 @@ class Rule:
         )
 
     def wants(self, topic: str | None, partition: int | None) -> bool:
-        """Whether this part of a request is meant; a partition of None stands for all of the topic's."""
+        """Whether the rule applies to this part of a request; a partition of None means all of the topic."""
         return (self.topic is None or topic == self.topic) and (
             self.partition is None or partition is None or partition == self.partition
         )
 
     def hit(self, hit: Hit) -> None:
-        """Count it; the first hundred are kept."""
+        """Count a hit; the first hundred are stored."""
         self.count += 1
         if len(self.hits) < MOST_HITS_KEPT:
             self.hits.append(hit)
 
     def copy(self) -> Rule:
-        """As it is now."""
+        """A copy of the current state."""
         return replace(self, hits=list(self.hits))
 
     def __str__(self) -> str:
@@ -115,7 +115,7 @@ class Rule:
 
 
 def checked_apis(names: str | tuple[str, ...] | list[str]) -> tuple[str, ...]:
-    """API names as Kafka spells them; raises ValueError with those that are similar."""
+    """API names in Kafka's spelling. Raises ValueError with similar names."""
     found = []
     for name in (names,) if isinstance(names, str) else names:
         info = API_BY_NAME.get(name.lower().replace("_", ""))
@@ -130,7 +130,7 @@ def checked_apis(names: str | tuple[str, ...] | list[str]) -> tuple[str, ...]:
 
 
 def checked_error(error: str | int | ErrorCode) -> ErrorCode:
-    """An error code by its name in Kafka, or its number; raises ValueError."""
+    """An error code from Kafka's name or number. Raises ValueError."""
     if isinstance(error, int):
         return ErrorCode(error)
     name = error.upper()

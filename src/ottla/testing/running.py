@@ -1,7 +1,7 @@
-"""A broker in this process: a `Node` on a loop of its own in a thread of its own.
+"""A broker in this process: a `Node` with its own event loop in its own thread.
 
-It behaves to clients as one beside it does; what a test asks of it goes through `call`, onto its loop, with a deadline.
-The data is in a directory of its own, which a restart finds again; the port stays, too.
+Clients see no difference to a separate process. Operations of tests go through `call` to the event loop, with a
+deadline. The broker has its own data directory. A restart keeps the directory and the port.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 R = TypeVar("R")
 LONGEST_PAUSE_S = 60.0
-# One partition for groups: fifty logs take longer to make than most tests take. Members are not waited for.
+# One partition for groups: creating fifty logs takes longer than most tests.
 DEFAULTS = {
     "group.initial.rebalance.delay.ms": "0",
     "offsets.topic.num.partitions": "1",
@@ -44,7 +44,7 @@ def _text(value: object) -> str:
 
 
 class ThreadBroker:
-    """A broker in this process. `bootstrap` is HOST:PORT once it was started."""
+    """A broker in this process. `bootstrap` is HOST:PORT after the start."""
 
     kind = "thread"
 
@@ -61,25 +61,25 @@ class ThreadBroker:
         self._thread: threading.Thread | None = None
         self._gate: threading.Event | None = None
 
-    # -- life --------------------------------------------------------------------------------------------------
+    # -- start and stop ------------------------------------------------------------------------------------------
 
     @property
     def running(self) -> bool:
-        """Whether it was started and not stopped."""
+        """Whether the broker is running."""
         return self._thread is not None
 
     @property
     def paused(self) -> bool:
-        """Whether it stands still."""
+        """Whether the broker is paused."""
         return self._gate is not None
 
     @property
     def data(self) -> str:
-        """The directory that holds its logs."""
+        """The log directory."""
         return os.path.join(self._directory, "data")
 
     def start(self) -> None:
-        """Start it, on the data and the port that it had before; returns when it serves. Raises BrokerError."""
+        """Start the broker with its previous data and port, and wait until it serves. Raises BrokerError."""
         if self.running:
             return
         started = threading.Event()
@@ -130,11 +130,11 @@ class ThreadBroker:
         self._port, self.bootstrap = bootstrap.port, str(bootstrap)
 
     def stop(self) -> None:
-        """Stop it as SIGTERM would: requests are answered, logs synced."""
+        """Stop the broker like SIGTERM: pending requests are answered, logs are synced."""
         self._end(clean=True)
 
     def kill(self) -> None:
-        """Stop it as SIGKILL would: nothing is answered, nothing synced; the next start recovers the logs."""
+        """Stop the broker like SIGKILL, without responses or syncs. The next start recovers the logs."""
         self._end(clean=False)
 
     def _end(self, *, clean: bool) -> None:
@@ -161,17 +161,17 @@ class ThreadBroker:
                 raise BrokerError(f"The broker's thread did not end within {STOP_TIMEOUT_S:g} s")
 
     def close(self) -> None:
-        """Stop it, and delete its data."""
+        """Stop the broker, and delete its data."""
         try:
             self._end(clean=False)
         finally:
             if self._owns_directory:
                 shutil.rmtree(self._directory, ignore_errors=True)
 
-    # -- standing still ----------------------------------------------------------------------------------------
+    # -- pausing -------------------------------------------------------------------------------------------------
 
     def pause(self) -> None:
-        """Let it stand still, as SIGSTOP would: connections stay, nothing is read or answered. At most a minute."""
+        """Block the event loop like SIGSTOP, for at most a minute: connections stay open, without any I/O."""
         if self.paused:
             return
         loop = self._require_loop()
@@ -184,18 +184,18 @@ class ThreadBroker:
 
         loop.call_soon_threadsafe(stand)
         if not stands.wait(CALL_TIMEOUT_S):
-            raise BrokerError("The broker's loop does not get round to standing still")
+            raise BrokerError("The broker's event loop did not pause")
 
     def resume(self) -> None:
-        """Let it go on."""
+        """Continue after `pause`."""
         gate, self._gate = self._gate, None
         if gate is not None:
             gate.set()
 
-    # -- asking ------------------------------------------------------------------------------------------------
+    # -- operations ----------------------------------------------------------------------------------------------
 
     def call(self, name: str, *arguments: Any) -> Any:
-        """What `Control` answers; raises what it raises, and BrokerError if the broker does not run or answer."""
+        """Call a method of `Control`. Raises its errors, and BrokerError if the broker does not respond."""
         if self.paused:
             raise BrokerError(f"The broker is paused: it cannot answer {name!r} before resume()")
         if not self.running:
@@ -220,7 +220,7 @@ class ThreadBroker:
             raise BrokerError(f"The broker did not answer within {timeout_s:g} s") from error
 
 
-# What can be asked while no broker runs: it is about the faults, not about the broker.
+# Operations that need no running broker: they concern faults, counts and the clock.
 _WITHOUT_NODE = frozenset(
     {
         "add_rule",
@@ -245,7 +245,7 @@ async def _answer(control: Control, name: str, arguments: tuple[Any, ...]) -> An
 
 
 async def _finish() -> None:
-    """End what still runs on the loop, so that nothing is left open."""
+    """Cancel the remaining tasks of the event loop."""
     tasks = asyncio.all_tasks() - {asyncio.current_task()}
     for task in tasks:
         task.cancel()

@@ -1,4 +1,4 @@
-"""What a test is told about clients that it left open: which they are, and how to close them."""
+"""The report about clients that a test left open: the clients, and how to close them."""
 
 from __future__ import annotations
 

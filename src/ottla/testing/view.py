@@ -1,6 +1,6 @@
-"""`Ottla`: what a test has of its broker. Topics of its own, helpers around records and groups, faults, counts.
+"""`Ottla`: the API of the broker for tests: topics, helpers for records and groups, faults, request counts.
 
-The helpers do not go over the network: they are quick, no fault hits them, and they are not counted as requests.
+The helpers do not use the network: they are fast, faults do not affect them, and they do not count as requests.
 """
 
 from __future__ import annotations
@@ -35,18 +35,18 @@ _LONGEST_NAME = 100
 
 
 class GroupState(NamedTuple):
-    """A group at one moment. `state` is Kafka's word (Stable, Empty, Dead...), members are (id, client id, host)."""
+    """A group at one moment. `state` is Kafka's name (Stable, Empty, Dead...), members are (id, client id, host)."""
 
     state: str
     members: list[tuple[str, str, str]]
     positions: dict[TopicPartition, int]
-    """Committed: the offset of the next record to read."""
+    """Committed offsets: of the next record to read."""
     lags: dict[TopicPartition, int]
-    """Records behind the committed positions."""
+    """The number of records after each committed offset."""
 
     @property
     def lag(self) -> int:
-        """Of all partitions together."""
+        """The sum over all partitions."""
         return sum(self.lags.values())
 
 
@@ -59,12 +59,12 @@ class Requests:
         self._before: Counter[tuple[str, str | None]] = broker.call("requests")
 
     def all(self) -> Counter[tuple[str, str | None]]:
-        """By (API, client id)."""
+        """The counts by (API, client id)."""
         now: Counter[tuple[str, str | None]] = self._broker.call("requests")
         return now - self._before
 
     def count(self, api: str | None = None, *, client_id: str | None = None) -> int:
-        """How many, of one API or all, of one client or all. Raises ValueError for an API that Kafka does not have."""
+        """The number of requests of one or all APIs and clients. Raises ValueError for an unknown API."""
         from ottla.testing.rules import checked_apis
 
         name = checked_apis(api)[0] if api is not None else None
@@ -78,26 +78,26 @@ class Requests:
         return self.count(api)
 
     def clear(self) -> None:
-        """Count from now on."""
+        """Restart counting."""
         self._before = self._broker.call("requests")
 
 
 @checked
 class Clock:
-    """The broker's clock: for retention, session timeouts, timestamps of the broker's own."""
+    """The broker's clock: for retention, session timeouts, and the broker's timestamps."""
 
     def __init__(self, broker: Lease, faults: Faults) -> None:
         self._broker = broker
         self._faults = faults
 
     def advance(self, seconds: float = 0.0, *, minutes: float = 0.0, hours: float = 0.0, days: float = 0.0) -> None:
-        """Move it, and do what has become due: members time out, old segments go. Back only the wall clock."""
+        """Move the clock and run due timers: members expire, retention deletes. Negative: only the wall clock moves."""
         milliseconds = round((seconds + 60 * minutes + 3600 * hours + 86400 * days) * 1000)
         self._broker.call("advance_clock", milliseconds)
         self._faults.noted(f"clock.advance({milliseconds / 1000:g} s)")
 
     def now_ms(self) -> int:
-        """What the broker believes: ms since the epoch."""
+        """The broker's wall clock: ms since the epoch."""
         now: int = self._broker.call("now_ms")
         return now
 
@@ -126,15 +126,15 @@ class Ottla:
 
     @property
     def data(self) -> str:
-        """The directory that holds its logs, as Kafka lays them out."""
+        """The log directory, in Kafka's layout."""
         return self._broker.data
 
     # -- topics and records ------------------------------------------------------------------------------------
 
     def topic(self, name: str | None = None, partitions: int = 1, **configs: object) -> str:
-        """A new topic's name; without `name` one that no other test uses. Configs by Kafka's names, _ for dots.
+        """Create a topic and return its name; by default a unique one. Configs have Kafka's names, with _ for dots.
 
-        It goes when the test ends, as do those that the test's clients made.
+        The topic is deleted at the end of the test, as are topics that the test's clients create.
         """
         check_topic_configs(configs, ("name", "partitions"))
         name = name or f"{self._name}-{uuid.uuid4().hex[:8]}"
@@ -154,9 +154,9 @@ class Ottla:
         timestamp: int | None = None,
         headers: Headers = (),  # type: ignore[assignment]
     ) -> list[tuple[int, int]]:
-        """Append records: values, (key, value) pairs, or Records. (partition, offset) of each; all are acknowledged.
+        """Append values, (key, value) pairs, or Records, and return (partition, offset) of each.
 
-        Without `partition` a key decides as in all clients, and records without one go to each partition in turn.
+        Without `partition`, keys are hashed (murmur2), and records without a key alternate between the partitions.
         `timestamp` is in ms since the epoch. Raises KafkaError.
         """
         pairs = list(headers.items() if isinstance(headers, Mapping) else headers)
@@ -172,12 +172,12 @@ class Ottla:
         return places
 
     def records(self, topic: str, partition: int | None = None) -> list[Record]:
-        """What is in the log now, by partition and offset; empty for a topic that does not exist."""
+        """All records of the log, ordered by partition and offset; empty if the topic does not exist."""
         found: list[Record] = self._broker.call("records", topic, {})
         return found if partition is None else [record for record in found if record.partition == partition]
 
     def consume(self, topic: str, n: int = 1, timeout_s: float = WAIT_S) -> list[Record]:
-        """The next `n` records that this test has not consumed yet; NotInTime if they do not come."""
+        """The next `n` records that this test has not consumed yet. Raises NotInTime."""
         positions = self._consumed.setdefault(topic, {})
         found: list[Record] = []
 
@@ -192,13 +192,13 @@ class Ottla:
         return found[:n]
 
     def wait_until(self, predicate: Callable[[], T], timeout_s: float = WAIT_S, *, what: str | None = None) -> T:
-        """Ask until the answer is true, and return it; NotInTime after `timeout_s` seconds."""
+        """Call the predicate until its result is true, and return it. Raises NotInTime after `timeout_s` seconds."""
         return wait_until(predicate, timeout_s, what=what)
 
     # -- groups ------------------------------------------------------------------------------------------------
 
     def group(self, name: str) -> GroupState:
-        """Its state, members, committed positions and lag; state Dead if there is no such group."""
+        """The group's state, members, committed offsets and lag. A group that does not exist has the state Dead."""
         state, members, positions = self._broker.call("group", name)
         return GroupState(
             state,
@@ -210,7 +210,7 @@ class Ottla:
     def wait_for_lag(self, group: str, lag: int = 0, timeout_s: float = WAIT_S, *, topic: str | None = None) -> None:
         """Wait until the group has committed all but `lag` records, of one topic or of all that it commits to.
 
-        With `topic` a partition without a commit counts with all its records; else a group must have committed once.
+        With `topic`, all records of a partition without a commit count. Otherwise the group must have committed once.
         """
         last: GroupState | None = None
 
@@ -232,40 +232,40 @@ class Ottla:
     # -- the broker --------------------------------------------------------------------------------------------
 
     def pause(self) -> None:
-        """Let it stand still, as SIGSTOP would; `resume()`. `faults.pause()` does the same for a block."""
+        """Stop the broker like SIGSTOP until `resume()`. `faults.pause()` does the same for a block."""
         self.faults.pause()
 
     def resume(self) -> None:
-        """Let it go on."""
+        """Continue after `pause`."""
         self._broker.resume()
 
     def stop(self) -> None:
-        """Stop it cleanly; `start()` finds data and port again."""
+        """Stop the broker cleanly. `start()` uses the same data and port."""
         self._broker.stop()
         self.faults.noted("stop()")
 
     def kill(self) -> None:
-        """Stop it as SIGKILL would: nothing is answered, nothing synced. `start()` finds data and port again."""
+        """Stop the broker like SIGKILL, without responses or syncs. `start()` uses the same data and port."""
         self._broker.kill()
         self.faults.noted("kill()")
 
     def start(self) -> None:
-        """Start it again."""
+        """Start the broker again."""
         self._broker.start()
 
     def restart(self) -> None:
-        """Stop it cleanly and start it, on the same data and port."""
+        """Stop the broker cleanly and start it with the same data and port."""
         self.stop()
         self.start()
 
     # -- the end of a test -------------------------------------------------------------------------------------
 
     def end(self, *, keep: bool = False, wait: bool = True) -> list[Unclosed]:
-        """Lift the faults, close the test's port, delete what the test made, and refuse everything from now on.
+        """Lift the faults, close the test's port, delete its topics and groups, and reject all later calls.
 
-        Topics and groups are deleted, unless the broker ends with the test (`keep`). Closing the port closes its
-        connections and removes its members from their groups. Returns the clients that were open, after a moment for
-        those that are about to disconnect (`wait`).
+        With `keep`, topics and groups are not deleted, since the broker ends with the test. Closing the port closes its
+        connections and removes its members from their groups. Returns the open clients, after a short wait for clients
+        that are about to disconnect (`wait`).
         """
         broker = self._broker
         try:
@@ -276,7 +276,7 @@ class Ottla:
                 self._delete_made()
         finally:
             broker.end()
-        # After a fault a client may have tried in vain to leave its group.
+        # A fault may have prevented a client from leaving its group.
         return [each for each in unclosed if each.connections or not self.faults.injected]
 
     def _delete_made(self) -> None:

@@ -1,4 +1,4 @@
-"""Waiting in tests: always with a deadline, and with what was waited for in the message."""
+"""Waiting in tests, with a deadline and a description of the condition in the message."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ _LONGEST_PAUSE_S = 0.02
 
 
 class NotInTime(AssertionError):
-    """What should have happened did not happen before its deadline."""
+    """A condition did not become true before its deadline."""
 
 
 def wait_until(
     predicate: Callable[[], T], timeout_s: float = WAIT_S, *, what: str | Callable[[], str] | None = None
 ) -> T:
-    """Ask until the answer is true, and return it; NotInTime after `timeout_s` seconds."""
+    """Call the predicate until its result is true, and return it. Raises NotInTime after `timeout_s` seconds."""
     deadline = time.monotonic() + timeout_s
     pause_s = _FIRST_PAUSE_S
     while not (answer := predicate()):

@@ -9,7 +9,7 @@ import pytest
 from ottla.broker.served import SERVED
 from ottla.common.errors import ErrorCode
 from ottla.protocol import registry
-from ottla.testing.error_answers import element_class, failed, merged, rows_of
+from ottla.testing.error_responses import element_class, failed, merged, rows_of
 
 NAMES = {key: registry.API[key].name for key in SERVED}
 # These are answered by changing the broker's own answer.

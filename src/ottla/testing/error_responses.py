@@ -1,7 +1,7 @@
-"""The answer that says that a request failed, with the error where that API's answers have it.
+"""Error responses for requests, with the error in the field where each API has it.
 
-`failed` splits a request: what is to fail is answered here, the rest of it is still to be asked of the broker, and
-`merged` puts both answers together. So one partition of a Produce can fail while the others are appended.
+`failed` splits a request into a response for the failing part and a request for the rest, which the broker executes.
+`merged` joins both responses. One partition of a Produce can therefore fail while the others are appended.
 """
 
 from __future__ import annotations
@@ -21,10 +21,11 @@ Wants = Callable[[str | None, int | None], bool]
 
 
 class Rows(NamedTuple):
-    """Where a request lists what it asks for, and where its answer has the outcome of each.
+    """The lists of a request and of its response whose elements correspond.
 
-    `request` and `response` are the lists; `name` the field in both that tells rows apart, "" where the request has a
-    list of plain names. The four behind are the same one level deeper; an index "" in the request is a plain number.
+    `request` and `response` are the names of the lists. `key` is the field that identifies an element in both; it is ""
+    if the request has a list of plain names. The last four fields are the same one level deeper; a `part` of "" means
+    plain numbers.
     """
 
     request: str
@@ -53,18 +54,18 @@ ROWS: dict[str, Rows] = {
     "DescribeGroups": Rows("groups", "groups", "", "group_id"),
     "DeleteGroups": Rows("groups_names", "results", "", "group_id"),
 }
-# Before the first of these versions, and from it on, the rows are elsewhere.
+# Versions below the number use the first rows, later ones the second.
 VERSIONED: dict[str, tuple[int, Rows | None, Rows | None]] = {
     "DeleteTopics": (6, Rows("topic_names", "responses", "", "name"), Rows("topics", "responses")),
     "FindCoordinator": (4, None, Rows("coordinator_keys", "coordinators", "", "key")),
     "OffsetFetch": (8, None, Rows("groups", "groups", "group_id")),
 }
-# The zero of these means something else.
+# Zero is a valid value of these fields.
 _NOTHING = {"base_offset": -1, "low_watermark": -1, "node_id": -1, "port": -1}
 
 
 def rows_of(api: str, version: int) -> Rows | None:
-    """Where this API has its rows; None if there is one outcome for the whole request."""
+    """The rows of this API; None if a request has a single outcome."""
     if api in VERSIONED:
         since, before, after = VERSIONED[api]
         return after if version >= since else before
@@ -74,7 +75,7 @@ def rows_of(api: str, version: int) -> Rows | None:
 def failed(
     request: Message, version: int, code: ErrorCode, wants: Wants, name_of: Callable[[bytes], str | None]
 ) -> tuple[Any, Any, list[str]]:
-    """(answer for what fails or None, request for the rest or None, what fails in words)."""
+    """(response for the failing part or None, request for the rest or None, descriptions of the failing parts)."""
     info = registry.API[request.API_KEY]
     rows = rows_of(info.name, version)
     answer: Any = registry.response_class(request.API_KEY)()
@@ -102,7 +103,7 @@ def failed(
 
 
 def merged(api: str, version: int, answer: Any, of_rest: Any) -> Any:
-    """The answer to the rest of a request, with the rows of `answer` added."""
+    """The response to the rest of a request, with the rows of `answer` added."""
     rows = rows_of(api, version)
     assert rows is not None
     key = rows.response_key or rows.key
@@ -155,7 +156,7 @@ def _put_error(row: Any, code: ErrorCode) -> None:
 
 
 def _old_offset_fetch(api: str, request: Any, answer: Any, version: int, code: ErrorCode) -> None:
-    """Before its version 2 the error of the whole is told for each partition."""
+    """OffsetFetch below version 2 has no error for the whole request, only one for each partition."""
     if api != "OffsetFetch" or version >= 2:
         return
     for row in request.topics or ():
