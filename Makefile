@@ -7,7 +7,7 @@ install = @trap : INT; \
 	{ python=$$($(SHELL) tools/find-python.sh $(PYTHON)) && "$$python" tools/environment.py $(1) $(PYTHON); } $(OR_INTERRUPT)
 
 .DEFAULT_GOAL := help
-.PHONY: help demo-environment dev-environment run test check format simulate chaos fuzz mutations corpus bench peers docs clean
+.PHONY: help demo-environment dev-environment run test check format simulate scenarios chaos fuzz mutations corpus bench peers docs clean
 
 help: ## Show this list
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -39,6 +39,9 @@ format: dev-environment ## Format the code
 
 simulate: dev-environment ## Run the deterministic simulations longer: make simulate SEEDS=1000
 	@OTTLA_SEEDS=$(or $(SEEDS),200) $(BIN)/python -m pytest tests/simulation $(PYTEST)
+
+scenarios: dev-environment ## Write the effects of this code into tests/scenarios/*.txt, to be reviewed as a diff
+	@$(BIN)/python -m tests.scenarios --write
 
 chaos: dev-environment ## Kill, cut the power, harm files and live for long: make chaos MINUTES=30
 	@OTTLA_CHAOS_MINUTES=$(or $(MINUTES),10) OTTLA_CHAOS_SEED=$(or $(SEED),$(shell date +%s)) OTTLA_POWER_CUTS=300 OTTLA_CORRUPT_BYTES=40 $(BIN)/python -m pytest tests/chaos tests/storage/test_power_cut.py tests/storage/test_topic_lifecycle.py tests/storage/test_corrupt_bytes.py tests/storage/test_failing_disk.py -rP $(PYTEST)
