@@ -9,6 +9,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING, NamedTuple
 
 from ottla.cli.terminal import Failure
+from ottla.common.units import UNITS_MS
 
 if TYPE_CHECKING:
     from ottla.clients import Consumer
@@ -16,7 +17,6 @@ if TYPE_CHECKING:
 
 _DURATION = re.compile(r"-((?:\d+(?:\.\d+)?(?:ms|s|m|min|h|d|w))+)")
 _AMOUNT = re.compile(r"(\d+(?:\.\d+)?)(ms|s|min|m|h|d|w)")
-_UNIT_MS = {"ms": 1, "s": 1000, "m": 60_000, "min": 60_000, "h": 3_600_000, "d": 86_400_000, "w": 604_800_000}
 _MOST_SECONDS = 10**11
 MAX_OFFSET = 2**63 - 1
 _FORMS = "beginning, end, N, +N (after the beginning), -N (before the end), or @WHEN"
@@ -49,7 +49,7 @@ def parse_moment(text: str, now_ms: int | None = None) -> int:
     now = time.time_ns() // 1_000_000 if now_ms is None else now_ms
     ago = _DURATION.fullmatch(text)
     if ago:
-        return max(0, now - round(sum(float(n) * _UNIT_MS[unit] for n, unit in _AMOUNT.findall(ago[1]))))
+        return max(0, now - round(sum(float(n) * UNITS_MS[unit] for n, unit in _AMOUNT.findall(ago[1]))))
     if text.isascii() and text.isdigit() and len(text) not in (8, 4):  # 8 digits are a date, 20260131
         number = int(text)
         if number <= MAX_OFFSET:

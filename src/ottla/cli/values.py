@@ -3,14 +3,10 @@
 Settings in milliseconds take `7d`, `12h`, `30min`, `45s`, those in bytes `512MiB`, `1GiB` (and `1g`, as 1,024 cubed).
 """
 
-import re
 from collections.abc import Iterable
 
-from ottla.cli import units
 from ottla.cli.terminal import Failure
-
-_BYTES = {"b": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30, "t": 1 << 40}
-_AMOUNT = re.compile(r"(\d+(?:\.\d+)?)\s*([A-Za-z]+)")
+from ottla.common import units
 
 
 def assignments(words: Iterable[str]) -> dict[str, str]:
@@ -26,19 +22,16 @@ def assignments(words: Iterable[str]) -> dict[str, str]:
 
 def broker_value(name: str, value: str) -> str:
     """The value as the broker takes it: `retention.ms` of `7d` is 604800000; raises Failure for an unknown unit."""
-    amount = _AMOUNT.fullmatch(value.strip())
+    amount = units.parse_amount(value)
     if amount is None:
         return value
-    count, unit = float(amount[1]), amount[2].lower()
-    if is_time(name) and unit in units.UNITS_MS:
-        return str(round(count * units.UNITS_MS[unit]))
-    if is_size(name):
-        factor = _BYTES.get(unit.removesuffix("ib").removesuffix("b") or "b")
-        if factor is not None:
-            return str(round(count * factor))
+    count, unit = amount
+    factor = units.UNITS_MS.get(unit) if is_time(name) else units.size_factor(unit) if is_size(name) else None
+    if factor is not None:
+        return str(round(count * factor))
     if is_time(name) or is_size(name):
         names = "ms, s, min, h, d or w" if is_time(name) else "B, KiB, MiB, GiB or TiB"
-        raise Failure(f"{name}={value}: {amount[2]!r} is not a unit of it", f"It may be {names}.", exit_code=2)
+        raise Failure(f"{name}={value}: {unit!r} is not a unit of it", f"It may be {names}.", exit_code=2)
     return value
 
 

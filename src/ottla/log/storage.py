@@ -10,6 +10,7 @@ import re
 from typing import NamedTuple
 
 from ottla.common.ids import ZERO_UUID, Uuid, uuid_from_text, uuid_to_text
+from ottla.config.properties import parse_properties
 from ottla.log.files import Files
 from ottla.records.checksum import crc32c
 
@@ -40,7 +41,10 @@ def read_meta(files: Files, directory: str) -> MetaProperties | None:
     if not files.exists(path):
         return None
     content = files.read(path)
-    values = parse_properties(content.decode("utf-8", "replace"))
+    try:
+        values = {name: value.strip() for name, value in parse_properties(content.decode("utf-8", "replace")).items()}
+    except ValueError as error:
+        raise StorageError(f"{path} is damaged: {error}") from error
     if values.get("version") not in {"0", "1"}:
         raise StorageError(f"{path} has version {values.get('version')!r}; this program reads 1 (and 0)")
     node_id = values.get("node.id", values.get("broker.id", "-1"))
@@ -68,18 +72,6 @@ def write_meta(files: Files, directory: str, meta: MetaProperties) -> None:
     lines.append(f"node.id={meta.node_id}")
     text = ("\n".join(lines) + "\n").encode()
     files.write_atomically(f"{directory}/{META_PROPERTIES}", text + _CHECKSUM + b"%08x\n" % crc32c(text))
-
-
-def parse_properties(text: str) -> dict[str, str]:
-    """Java's properties, as far as Kafka writes them: comments, `key=value`, backslash before a special character."""
-    values = {}
-    for line in text.splitlines():
-        stripped = line.strip()
-        if not stripped or stripped[0] in "#!":
-            continue
-        name, _, value = stripped.partition("=")
-        values[name.strip().replace("\\", "")] = value.strip().replace("\\", "")
-    return values
 
 
 def format_directory(

@@ -17,6 +17,7 @@ from typing import Any, Final, Literal, TypeAlias
 from ottla.clients.errors import ConfigurationError
 from ottla.clients.options import Option, read_options
 from ottla.common.ids import TopicPartition
+from ottla.common.units import UNITS_MS
 from ottla.spark.names import ENDING, FORMAT_NAMES, FORMATS, STARTING, STRATEGIES, Side, check_names, with_effect
 from ottla.spark.names import OptionError as OptionError  # noqa: PLC0414 - others take it from here
 from ottla.spark.offsets import EARLIEST, LATEST, Positions, PositionsError, positions
@@ -128,7 +129,6 @@ class SinkOptions:
 # -- reading them --------------------------------------------------------------------------------------------------
 
 _DURATION: Final = re.compile(r"\s*(\d+)\s*(us|ms|s|m|min|h|d)?\s*")
-_DURATION_MS: Final = {"us": 0.001, "ms": 1, "s": 1000, "m": 60_000, "min": 60_000, "h": 3_600_000, "d": 86_400_000}
 
 
 class _Given:
@@ -174,7 +174,7 @@ class _Given:
         found = _DURATION.fullmatch(text.lower())
         if found is None:
             raise OptionError(f"{name} is {text!r}; it must be a time such as 500ms, 30s, 15m or 1h")
-        return int(int(found[1]) * _DURATION_MS[found[2] or "ms"])
+        return int(int(found[1]) * (0.001 if found[2] == "us" else UNITS_MS[found[2] or "ms"]))
 
     def choice(self, name: str, choices: Iterable[str], default: str) -> str:
         text = self.text(name)

@@ -1,0 +1,64 @@
+"""Durations and sizes as text, and back. Durations are in milliseconds, sizes in bytes."""
+
+import re
+from typing import Final
+
+UNITS_MS: Final = {"ms": 1, "s": 1000, "m": 60_000, "min": 60_000, "h": 3_600_000, "d": 86_400_000, "w": 604_800_000}
+_SIZE_NAMES: Final = ("B", "KiB", "MiB", "GiB", "TiB", "PiB")
+_SIZES: Final = {"b": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30, "t": 1 << 40}
+_AMOUNT = re.compile(r"(\d+(?:\.\d+)?)\s*([A-Za-z]+)")
+_ISO_DURATION = re.compile(r"P(?:([\d.]+)W)?(?:([\d.]+)D)?(?:T(?:([\d.]+)H)?(?:([\d.]+)M)?(?:([\d.]+)S)?)?", re.ASCII)
+
+
+def parse_amount(text: str) -> tuple[float, str] | None:
+    """Split `1.5 GiB` into the number and its unit in lower case; None if the text has another form."""
+    amount = _AMOUNT.fullmatch(text.strip())
+    return None if amount is None else (float(amount[1]), amount[2].lower())
+
+
+def size_factor(unit: str) -> int | None:
+    """Return the bytes of a unit: `k`, `kb` and `kib` are 1,024. None for an unknown unit."""
+    return _SIZES.get(unit.lower().removesuffix("ib").removesuffix("b") or "b")
+
+
+def parse_duration(text: str) -> int:
+    """Return the milliseconds of `90s`, `1h30min`, `7d` or ISO 8601's `PT1H30M`, `P7D`; raises ValueError."""
+    iso = _ISO_DURATION.fullmatch(text.strip().upper())
+    if iso is not None and any(iso.groups()):
+        parts = zip(iso.groups(), ("w", "d", "h", "m", "s"), strict=True)
+        return round(sum(float(number) * UNITS_MS[unit] for number, unit in parts if number))
+    amounts = _AMOUNT.findall(text)
+    if not amounts or "".join(number + unit for number, unit in amounts) != text.replace(" ", ""):
+        raise ValueError(f"{text!r} is not a duration: write it as 90s, 1h30min, 7d or PT1H30M")
+    try:
+        return round(sum(float(number) * UNITS_MS[unit.lower()] for number, unit in amounts))
+    except KeyError as error:
+        raise ValueError(
+            f"{text!r} is not a duration: the unit {error.args[0]!r} is none of {', '.join(UNITS_MS)}"
+        ) from None
+
+
+def size(count: int | None) -> str:
+    """Format bytes as `512 B` or `1.4 MiB`; "-" for None and for negative numbers."""
+    if count is None or count < 0:
+        return "-"
+    amount, unit = float(count), 0
+    while amount >= 1023.95 and unit < len(_SIZE_NAMES) - 1:
+        amount, unit = amount / 1024, unit + 1
+    return f"{count} B" if unit == 0 else f"{amount:.1f} {_SIZE_NAMES[unit]}"
+
+
+def duration(milliseconds: float | None) -> str:
+    """Format milliseconds as `250 ms`, `4.2 s`, `3 min 20 s`, `5 h 2 min` or `7 d`; "-" for None."""
+    if milliseconds is None:
+        return "-"
+    if milliseconds < 1000:
+        return f"{milliseconds:g} ms" if float(milliseconds).is_integer() else f"{milliseconds:.1f} ms"
+    seconds = milliseconds / 1000
+    if seconds < 60:
+        return f"{seconds:.1f}".removesuffix(".0") + " s"
+    for unit, length, below, small in (("min", 60, "s", 1), ("h", 3600, "min", 60), ("d", 86_400, "h", 3600)):
+        if seconds < length * (60 if unit == "min" else 24) or unit == "d":
+            whole, rest = divmod(int(seconds), length)
+            return f"{whole} {unit}" + (f" {rest // small} {below}" if rest // small else "")
+    raise AssertionError("days are the last unit")
