@@ -1,19 +1,18 @@
 """`-X`, `-b` and what else says how a command talks to the cluster, for every command that takes them.
 
-The commands are those of the parser: one that is new needs a row in `WORDS`, or these tests fail.
+The commands are those of `ottla --help`: a new one needs a row in `WORDS`, or these tests fail.
 """
 
 from __future__ import annotations
 
-import argparse
 from pathlib import Path
 
 import pytest
 
-from ottla.cli.connect import client_settings
-from ottla.cli.main import COMMANDS, parser_for
-from ottla.cli.settings import broker_config
+from ottla.cli.broker_settings import broker_config
+from ottla.cli.connect import GivenSettings, client_settings
 
+from .commands import all_commands, options_of
 from .conftest import Run
 
 # What each command needs to succeed; TOPIC has records, GROUP has committed for it.
@@ -47,15 +46,12 @@ OWN = {"producer": "linger.ms=1", "consumer": "fetch.min.bytes=1"}
 
 def takers() -> dict[str, tuple[str, ...]]:
     """The commands that take -X for clients, with the kinds of these; with none where it is for a broker."""
-    found = {}
-    for name in COMMANDS:
-        (commands,) = (a for a in parser_for(name)._actions if isinstance(a, argparse._SubParsersAction))
-        command = commands.choices[name]
-        verbs = [a for a in command._actions if isinstance(a, argparse._SubParsersAction)]
-        parsers = {f"{name} {row.dest}": v.choices[row.dest] for v in verbs for row in v._choices_actions}
-        for path, parser in (parsers or {name: command}).items():
-            if "-X" in parser._option_string_actions:
-                found[path] = parser.get_default("client_kinds") or ()
+    found: dict[str, tuple[str, ...]] = {}
+    for path, command in all_commands():
+        for parameter in command.params:
+            if "-X" in parameter.opts:
+                made = parameter.process_value(command.make_context("ottla", [], resilient_parsing=True), ("a=b",))
+                found[path] = made.kinds if isinstance(made, GivenSettings) else ()
     return found
 
 
@@ -73,7 +69,7 @@ def test_every_command_with_settings_is_tested() -> None:
 
 @pytest.mark.parametrize("path", [path for path, kinds in TAKERS.items() if not kinds])
 def test_other_commands_take_settings_of_a_broker(path: str) -> None:
-    options = parser_for(path).parse_args([path, "--data", "/tmp", "-X", "node.id=7", "-X", "num.partitions=3"])
+    options = options_of(path, "--data", "/tmp", "-X", "node.id=7", "-X", "num.partitions=3")
     config = broker_config(options)
     assert (config.node_id, config.int("num.partitions")) == (7, 3)
 
@@ -159,7 +155,7 @@ def test_files_and_profiles_are_shared_by_clients_of_all_kinds(ottla: Run, topic
 )
 def test_server_without_a_port_has_the_default_one(given: str, wanted: str, monkeypatch: pytest.MonkeyPatch) -> None:
     def servers(*words: str) -> object:
-        return client_settings(parser_for("topic").parse_args(["topic", "list", *words]))["bootstrap.servers"]
+        return client_settings(options_of("topic", "list", *words))["bootstrap.servers"]
 
     assert servers("-b", given) == wanted
     assert servers("-X", f"bootstrap.servers={given}") == wanted

@@ -6,7 +6,6 @@ made. Only the address differs: 127.0.0.1:9092 stands for the broker of the test
 
 from __future__ import annotations
 
-import argparse
 import contextlib
 import importlib.util
 import io
@@ -22,8 +21,11 @@ from pathlib import Path
 
 import pytest
 
-from ottla.cli.main import COMMANDS, main, parser_for
+from ottla.cli.main import main
+from ottla.cli.root import ROOT
 from tests.ottla_process import OttlaProcess
+
+from .commands import all_commands, help_page
 
 README = Path(__file__).parents[2] / "README.md"
 SHELLS = ("zsh", "fish")
@@ -97,15 +99,9 @@ def examples_of(text: str) -> list[str]:
 def help_texts(monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[str, str]]:
     """Each command with its --help, those of its verbs below it."""
     monkeypatch.setenv("COLUMNS", "100")
-    yield "", parser_for(None).format_help()
-    for name in COMMANDS:
-        for action in parser_for(name)._actions:
-            if isinstance(action, argparse._SubParsersAction):
-                command = action.choices[name]
-                yield name, command.format_help()
-                for inner in command._actions:
-                    if isinstance(inner, argparse._SubParsersAction):
-                        yield from ((name, inner.choices[row.dest].format_help()) for row in inner._choices_actions)
+    yield "", help_page("", ROOT)
+    for path, command in all_commands():
+        yield path.split()[0], help_page(path, command)
 
 
 def banner(fresh: OttlaProcess) -> list[str]:
@@ -145,6 +141,7 @@ def test_first_example_works_on_a_fresh_broker(
     Shell(fresh).run(first)
 
 
+@pytest.mark.timeout(300)  # more than a hundred processes, one after another
 def test_all_examples_work_in_their_order_as_printed(
     fresh: OttlaProcess, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import io
 import json
 import os
@@ -22,13 +21,15 @@ from pathlib import Path
 import pytest
 
 from ottla.cli import units, values
+from ottla.cli.commands import Options
 from ottla.cli.connect import client_settings
-from ottla.cli.main import COMMANDS, parser_for
 from ottla.cli.output import Column, Output, number, one_line, size
+from ottla.cli.root import SUMMARIES
 from ottla.cli.terminal import Failure
 from tests.clients.support import unique
 from tests.conftest import RunningBroker
 
+from .commands import all_commands, help_page, options_of
 from .conftest import Run
 
 OTTLA = [sys.executable, "-m", "ottla.cli.main"]
@@ -44,7 +45,7 @@ def table(stream: io.StringIO, *, as_json: bool = False) -> str:
         {"name": "a", "records": 1_234_567, "size": 5_000_000, "more": [1, 2]},
         {"name": "much-longer", "records": None, "size": 12, "more": []},
     ]
-    output = Output(argparse.Namespace(json=as_json), stream)
+    output = Output(Options(json=as_json), stream)
     assert output.table([Column("name", narrow=True), number("records"), size("size")], rows) == 2
     return stream.getvalue()
 
@@ -153,7 +154,7 @@ def test_a_unit_that_there_is_not_is_told(word: str, units: str) -> None:
 
 
 def settings(*words: str, kind: str = "admin") -> dict[str, object]:
-    found = client_settings(parser_for("topic").parse_args(["topic", "list", *words]), kind)
+    found = client_settings(options_of("topic", "list", *words), kind)
     found.pop("client.id")
     return found
 
@@ -313,39 +314,26 @@ def test_a_watch_ends_with_ctrl_c(broker: RunningBroker, ottla: Run, group: str)
 # -- help and completion -----------------------------------------------------------------------------------------
 
 
-def parsers() -> list[tuple[str, argparse.ArgumentParser]]:
-    found: list[tuple[str, argparse.ArgumentParser]] = []
-    for name in COMMANDS:
-        for action in parser_for(name)._actions:
-            if isinstance(action, argparse._SubParsersAction):
-                command = action.choices[name]
-                found.append((name, command))
-                for inner in command._actions:
-                    if isinstance(inner, argparse._SubParsersAction):
-                        found += [(f"{name} {row.dest}", inner.choices[row.dest]) for row in inner._choices_actions]
-    return found
-
-
-@pytest.mark.parametrize("name", [name for name in COMMANDS if name != "version"])
+@pytest.mark.parametrize("name", [name for name in SUMMARIES if name != "version"])
 def test_every_help_has_examples_that_can_be_parsed(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", "80")
-    for path, parser in parsers():
+    for path, command in all_commands():
         if path.split()[0] != name:
             continue
-        text = parser.format_help()
+        text = help_page(path, command)
         assert "examples:" in text, path
         assert [line for line in text.splitlines() if len(line) > 80] == [], path
         for line in text.partition("examples:\n")[2].splitlines():
             words = re.match(r"  ottla ([^|<>]*?)(?:  .*| [|<>].*)?$", line)
             if words and "$(" not in line:
-                parser_for(words[1].split()[0]).parse_args(shlex.split(words[1]))
+                options_of(*shlex.split(words[1]))
 
 
 def test_the_help_is_quick_and_imports_little() -> None:
     code = (
         "import sys, contextlib, io\nfrom ottla.cli.main import main\n"
-        "with contextlib.redirect_stdout(io.StringIO()), contextlib.suppress(SystemExit): main(['--help'])\n"
-        "print([m for m in sys.modules if m in ('asyncio', 'dataclasses', 'json', 'tomllib', 'ottla.clients')])"
+        "with contextlib.redirect_stdout(io.StringIO()): main(['--help'])\n"
+        "print([m for m in sys.modules if m in ('asyncio', 'json', 'rich', 'ottla.clients', 'ottla.config')])"
     )
     answer = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=30)
     assert answer.stdout.strip() == "[]"
@@ -366,7 +354,7 @@ complete_line() {
     read -ra COMP_WORDS <<<"$1"
     [[ $1 == *" " ]] && COMP_WORDS+=("")
     COMP_CWORD=$((${#COMP_WORDS[@]} - 1))
-    _ottla
+    _ottla_completion ottla
     printf '%s ' "${COMPREPLY[@]}"
 }
 complete_line "$LINE"
@@ -409,12 +397,36 @@ def test_bash_completes(line: str, words: list[str], broker: RunningBroker, ottl
     assert ended.stdout.split() == [word.format(**names) for word in words]
 
 
+def test_bash_completes_an_address_that_bash_has_split(broker: RunningBroker, topic: str) -> None:
+    """Bash splits words at colons: `-b`, `127.0.0.1`, `:`, `9092`."""
+    host, _, port = broker.bootstrap.rpartition(":")
+    words = ["ottla", "topic", "describe", "-b", host, ":", port, topic[:-3]]
+    environment = {
+        **os.environ,
+        "_OTTLA_COMPLETE": "bash_complete",
+        "COMP_WORDS": "\n".join(words),
+        "COMP_CWORD": str(len(words) - 1),
+    }
+    ended = subprocess.run(OTTLA, env=environment, capture_output=True, text=True, timeout=30, check=True)
+    assert ended.stdout.split() == [f"plain,{topic}"]
+
+
+def test_completion_of_names_is_silent_without_a_cluster(monkeypatch: pytest.MonkeyPatch, plain: Run) -> None:
+    for name, value in (
+        ("_OTTLA_COMPLETE", "zsh_complete"),
+        ("COMP_WORDS", "ottla topic describe -b 127.0.0.1:1 x"),
+        ("COMP_CWORD", "5"),
+    ):
+        monkeypatch.setenv(name, value)
+    answer = plain()
+    assert (answer.code, answer.out.strip(), answer.err) == (0, "", "")
+
+
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
-def test_completion_scripts_are_valid_and_know_every_command(shell: str, plain: Run) -> None:
+def test_completion_scripts_are_valid(shell: str, plain: Run) -> None:
     answer = plain("completion", shell)
     assert answer.code == 0
-    for path, _ in parsers():
-        assert path in answer.out
+    assert f"_OTTLA_COMPLETE={shell}_complete" in answer.out
     if shutil.which(shell):
         subprocess.run([shell, "-n"], input=answer.out, text=True, check=True, timeout=30)
 

@@ -224,10 +224,10 @@ def test_a_mistyped_group_is_answered_with_the_one_that_is_meant(ottla: Run, gro
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (["reset", "g"], "one of the arguments --to-earliest"),
+        (["reset", "g"], "one of --to-earliest, --to-latest"),
         (["reset", "--to-earliest"], "which group?"),
         (["reset", "a", "b", "--to-earliest"], "one group at a time"),
-        (["reset", "g", "--to-earliest", "--to-latest"], "not allowed with"),
+        (["reset", "g", "--to-earliest", "--to-latest"], "--to-earliest and --to-latest exclude each other"),
         (["reset", "g", "--to-earliest", "--execute", "--dry-run"], "give one"),
         (["reset", "g", "--to-datetime", "yesterday-ish"], "yesterday-ish"),
         (["reset", "g", "--by-duration", "long"], "no duration"),

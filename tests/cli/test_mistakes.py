@@ -56,7 +56,7 @@ def closing_port() -> Iterator[str]:
         ("topic list --command-config .", 2, "the file . cannot be read: Is a directory", ""),
         ("topic list --profile nope", 2, "there is no profile 'nope'", "ottla profile list"),
         ("consume TOPIC -p 9", 1, "has no partition 9; it has 0 to 2", ""),
-        ("consume TOPIC --producer-property a=b", 2, "it takes no '--producer-property'; it is -X", "--help"),
+        ("consume TOPIC --producer-property a=b", 2, "unknown option --producer-property: use -X NAME=VALUE", "--help"),
     ],
 )
 def test_mistake_is_named_with_the_next_step(

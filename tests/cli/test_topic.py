@@ -175,7 +175,7 @@ def test_an_unknown_setting_of_a_new_topic_too(ottla: Run) -> None:
         (["--create", "--topic", "x"], "`ottla topic create`"),
         (["create"], "which topic?"),
         (["create", "x", "--partitions", "0"], "--partitions is 0"),
-        (["create", "x", "--partitions", "many"], "invalid int value"),
+        (["create", "x", "--partitions", "many"], "'many' is not a valid integer"),
         (["create", "x", "--config", "retention.ms"], "not of the form NAME=VALUE"),
         (["create", "x", "-p", "2", "--replica-assignment", "1,1"], "--replica-assignment already says"),
         (["alter", "x"], "nothing to alter"),

@@ -5,18 +5,18 @@ Figures are of this machine, this network and these settings together; the CPU t
 
 from __future__ import annotations
 
-import argparse
 import random
 import time
 from array import array
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from ottla.cli.connect import add_connection_arguments, client_settings
-from ottla.cli.consume import whole
-from ottla.cli.output import Column, Output, add_output_arguments, plain
-from ottla.cli.parsing import Verb, add_verbs, run_verb
-from ottla.cli.produce import add_sending_arguments, existing_topics, sending_settings
+import click
+
+from ottla.cli.commands import Argument, Command, Group, Option, Options
+from ottla.cli.connect import client_settings, connection_options
+from ottla.cli.output import Column, Output, output_options, plain
+from ottla.cli.produce import existing_topics, sending_options, sending_settings
 from ottla.cli.progress import Progress
 from ottla.cli.terminal import Failure
 
@@ -48,52 +48,37 @@ _PERCENTILES = (50.0, 95.0, 99.0, 99.9)
 _PATTERNS = 512
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """The verbs of `ottla bench`."""
-    add_verbs(
-        parser,
-        {
-            "produce": Verb(_produce, _produce_arguments, "send records, as fast as it goes or at a rate",
-                            examples=_PRODUCE_EXAMPLES),
-            "consume": Verb(_consume, _consume_arguments, "read what is there, as fast as it goes",
-                            examples=_CONSUME_EXAMPLES),
-            "e2e": Verb(_e2e, _e2e_arguments, "send one record at a time and wait until it is read",
-                        examples=_E2E_EXAMPLES),
-        },
-    )  # fmt: skip
+_PRODUCE_PARAMETERS = [
+    Argument("topic", "TOPIC"),
+    Option("--records", type=click.IntRange(min=0), default=1000000, metavar="N", show_default=True, help=""),
+    Option("--size", type=click.IntRange(min=0), default=100, metavar="BYTES", show_default=True, help="of a value"),
+    Option("--keys", type=click.IntRange(min=0), default=0, metavar="N", help="so many different keys; default: none"),
+    *sending_options(),
+    *output_options(),
+    *connection_options("producer"),
+]
 
 
-run = run_verb
+_CONSUME_PARAMETERS = [
+    Argument("topic", "TOPIC"),
+    Option("--records", type=click.IntRange(min=0), metavar="N", help="end after so many; default: all that is there"),
+    Option("--arrow", is_flag=True, help="read Arrow batches (needs pyarrow)"),
+    *output_options(),
+    *connection_options("consumer"),
+]
 
 
-def _produce_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("topic", metavar="TOPIC")
-    parser.add_argument("--records", type=whole, default=1_000_000, metavar="N", help="default: %(default)s")
-    parser.add_argument("--size", type=whole, default=100, metavar="BYTES", help="of a value; default: %(default)s")
-    parser.add_argument("--keys", type=whole, default=0, metavar="N", help="so many different keys; default: none")
-    add_sending_arguments(parser)
-    add_output_arguments(parser)
-    add_connection_arguments(parser, "producer")
+_E2E_PARAMETERS = [
+    Argument("topic", "TOPIC"),
+    Option("--records", type=click.IntRange(min=0), default=1000, metavar="N", show_default=True, help=""),
+    Option("--size", type=click.IntRange(min=0), default=100, metavar="BYTES", show_default=True, help="of a value"),
+    *sending_options(with_rate=False),
+    *output_options(),
+    *connection_options("producer", "consumer"),
+]
 
 
-def _consume_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("topic", metavar="TOPIC")
-    parser.add_argument("--records", type=whole, metavar="N", help="end after so many; default: all that is there")
-    parser.add_argument("--arrow", action="store_true", help="read Arrow batches (needs pyarrow)")
-    add_output_arguments(parser)
-    add_connection_arguments(parser, "consumer")
-
-
-def _e2e_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("topic", metavar="TOPIC")
-    parser.add_argument("--records", type=whole, default=1_000, metavar="N", help="default: %(default)s")
-    parser.add_argument("--size", type=whole, default=100, metavar="BYTES", help="of a value; default: %(default)s")
-    add_sending_arguments(parser, with_rate=False)
-    add_output_arguments(parser)
-    add_connection_arguments(parser, "producer", "consumer")
-
-
-def _produce(options: argparse.Namespace) -> int:
+def _produce(options: Options) -> int:
     from ottla.clients import Producer
 
     if not options.create:
@@ -157,7 +142,7 @@ class _Sent:
         """How many records were acknowledged: exact if all have ended, else by those that were timed."""
         return self.count - self.failed if all_ended else min(self.count, len(self._latencies) * self._every)
 
-    def run(self, producer: Any, options: argparse.Namespace, values: Sequence[bytes], bar: Progress) -> None:
+    def run(self, producer: Any, options: Options, values: Sequence[bytes], bar: Progress) -> None:
         every = self._every = max(1, options.records // _SAMPLES)
         send, topic, rate, clock = producer.send, options.topic, options.rate, time.perf_counter
         keys = [b"key-%d" % number for number in range(options.keys)]
@@ -190,7 +175,7 @@ class _Sent:
         return done
 
 
-def _consume(options: argparse.Namespace) -> int:
+def _consume(options: Options) -> int:
     existing_topics(options)
     with _reader(options) as consumer:
         tps = _assign(consumer, options.topic)
@@ -253,7 +238,7 @@ def _arrow_poll(consumer: Consumer) -> Any:
     return poll
 
 
-def _e2e(options: argparse.Namespace) -> int:
+def _e2e(options: Options) -> int:
     from ottla.clients import Producer
 
     if options.create is False:
@@ -276,7 +261,7 @@ def _e2e(options: argparse.Namespace) -> int:
 def _pass_on(
     producer: Producer,
     consumer: Consumer,
-    options: argparse.Namespace,
+    options: Options,
     values: Sequence[bytes],
     partition: int,
     latencies: array[float],
@@ -300,7 +285,7 @@ def _await(consumer: Consumer, value: bytes) -> None:
     raise Failure("a record that was acknowledged could not be read within 30 s", "Does somebody else use the topic?")
 
 
-def _reader(options: argparse.Namespace) -> Consumer:
+def _reader(options: Options) -> Consumer:
     from ottla.clients import Consumer
 
     settings = client_settings(options, "consumer")
@@ -325,13 +310,11 @@ def _values(size: int) -> list[bytes]:
     return [bytes(chance.choices(letters, k=size)) for _ in range(_PATTERNS)]
 
 
-def _bar(options: argparse.Namespace, total: int) -> Progress:
+def _bar(options: Options, total: int) -> Progress:
     return Progress("records", total=total, shown=not options.json)
 
 
-def _report(
-    options: argparse.Namespace, run: _Run, records: int, size: int, latencies: Sequence[float], **more: object
-) -> None:
+def _report(options: Options, run: _Run, records: int, size: int, latencies: Sequence[float], **more: object) -> None:
     took_s, cpu_s = run.took_s, run.cpu_s
     row: dict[str, Any] = {
         "records": records,
@@ -376,3 +359,20 @@ def _shown(name: str, value: float) -> str:
     if name in ("seconds", "cpu_seconds"):
         return f"{value:,.3f} s"
     return f"{value:,}"
+
+
+COMMAND = Group(
+    __doc__,
+    {
+        "produce": Command(
+            _produce, _PRODUCE_PARAMETERS, "send records, as fast as it goes or at a rate", examples=_PRODUCE_EXAMPLES
+        ),
+        "consume": Command(
+            _consume, _CONSUME_PARAMETERS, "read what is there, as fast as it goes", examples=_CONSUME_EXAMPLES
+        ),
+        "e2e": Command(
+            _e2e, _E2E_PARAMETERS, "send one record at a time and wait until it is read", examples=_E2E_EXAMPLES
+        ),
+    },
+    EXAMPLES,
+)

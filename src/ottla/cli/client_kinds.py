@@ -6,7 +6,7 @@ one command, so that a setting that this command cannot use is an error with exi
 
 from collections.abc import Iterable, Mapping, Sequence
 
-from ottla.cli.parsing import nearest
+from ottla.cli.suggestions import nearest
 from ottla.cli.terminal import Failure
 from ottla.clients.options import COMMON_OPTIONS, Option, unknown_setting
 

@@ -1,11 +1,11 @@
 """Show the cluster: its id and controller, brokers, features, the metadata quorum, log directories."""
 
-import argparse
 from typing import TYPE_CHECKING, Any
 
 from ottla.cli import units
-from ottla.cli.connect import add_connection_arguments, open_admin
-from ottla.cli.output import Column, Output, add_output_arguments, moment, number, size
+from ottla.cli.commands import Choice, Command, Option, Options
+from ottla.cli.connect import connection_options, open_admin
+from ottla.cli.output import Column, Output, moment, number, output_options, size
 
 if TYPE_CHECKING:
     from ottla.clients.admin import Admin
@@ -19,16 +19,14 @@ ottla cluster --only log-dirs
 _PARTS = ("brokers", "features", "quorum", "log-dirs")
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """The options of `ottla cluster`."""
-    parser.add_argument(
-        "--only", choices=_PARTS, metavar="PART", action="append", help=f"one part: {', '.join(_PARTS)}"
-    )
-    add_output_arguments(parser)
-    add_connection_arguments(parser)
+_PARAMETERS = [
+    Option("--only", multiple=True, type=Choice(_PARTS), metavar="PART", help=f"one part: {', '.join(_PARTS)}"),
+    *output_options(),
+    *connection_options(),
+]
 
 
-def run(options: argparse.Namespace) -> int:
+def run(options: Options) -> int:
     """Ask and show."""
     output = Output(options)
     with open_admin(options) as admin:
@@ -224,3 +222,6 @@ _SHOW = {
     "quorum": _show_quorum,
     "log-dirs": _show_directories,
 }
+
+
+COMMAND = Command(run, _PARAMETERS, description=__doc__, examples=EXAMPLES)

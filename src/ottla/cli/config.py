@@ -5,16 +5,18 @@ plurals are understood. NAME is a topic's or group's name, a broker's node id, o
 clients, addresses) share.
 """
 
-import argparse
 import time
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
+import click
+
 from ottla.cli import config_quota, values
-from ottla.cli.connect import add_connection_arguments, open_admin
+from ottla.cli.commands import Argument, Command, Group, Option, Options
+from ottla.cli.connect import connection_options, open_admin
 from ottla.cli.names import missing
-from ottla.cli.output import Column, Output, add_output_arguments
-from ottla.cli.parsing import Verb, add_verbs, nearest, run_verb
+from ottla.cli.output import Column, Output, output_options
+from ottla.cli.suggestions import nearest
 from ottla.cli.terminal import Failure
 
 if TYPE_CHECKING:
@@ -32,100 +34,61 @@ KINDS = ("topic", "broker", "group", "broker-logger", "client-metrics")
 _ANY_BROKER = ("default", "")
 _HEARD_S = 2.0  # until what was changed is shown as it was all the same
 
-run = run_verb
+
+def _kinds(_: click.Context, __: click.Parameter, incomplete: str) -> list[str]:
+    return [kind for kind in (*KINDS, *config_quota.KINDS) if kind.startswith(incomplete)]
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """The verbs of `ottla config`."""
-    add_verbs(
-        parser,
-        {
-            "list": Verb(
-                _list,
-                _list_arguments,
-                "list what was set, and where",
-                examples="""
-                ottla config list topic                 every topic with settings of its own
-                ottla config list topic orders          what was set for it
-                ottla config list topic orders --all    with the defaults
-                ottla config list broker default
-                """,
-                names=("ls",),
-            ),
-            "get": Verb(
-                _get,
-                _get_arguments,
-                "print values of settings",
-                description="Print values of settings: the bare value if one is asked for, else NAME=VALUE lines.",
-                examples="""
-                ottla config get topic orders retention.ms
-                ottla config get broker 1 log.dirs num.partitions
-                """,
-            ),
-            "set": Verb(
-                _set,
-                _set_arguments,
-                "change settings",
-                description="Change settings. += and -= add to and take from a list.",
-                examples="""
-                ottla config set topic orders retention.ms=7d max.message.bytes=4MiB
-                ottla config set topic orders cleanup.policy+=compact
-                ottla config set broker default log.cleaner.threads=2 --dry-run
-                ottla config set group billing consumer.session.timeout.ms=50s
-                """,
-            ),
-            "unset": Verb(
-                _unset,
-                _unset_arguments,
-                "take settings back to their defaults",
-                examples="ottla config unset topic orders retention.ms",
-            ),
-        },
-    )
+def _common(*, name: bool = True) -> list[click.Parameter]:
+    """The kind and the name of what has settings."""
+    return [
+        Argument("kind", "KIND", shell_complete=_kinds, help="topic, broker, group, user, client, ip, ..."),
+        Argument("name", "NAME", required=name, help="its name or node id; `default` for all brokers"),
+    ]
 
 
-def _common(parser: argparse.ArgumentParser, *, name: bool = True) -> None:
-    parser.add_argument("kind", metavar="KIND", help="topic, broker, group, user, client, ip, ...")
-    parser.add_argument(
-        "name", metavar="NAME", nargs=None if name else "?", help="its name or node id; `default` for all brokers"
-    )
+def _tail() -> list[click.Parameter]:
+    """The options that every verb takes."""
+    return [
+        *output_options(),
+        *connection_options(),
+    ]
 
 
-def _tail(parser: argparse.ArgumentParser) -> None:
-    add_output_arguments(parser)
-    add_connection_arguments(parser)
+_LIST_PARAMETERS = [
+    *_common(name=False),
+    Option("-a", "--all", is_flag=True, help="settings at their defaults too"),
+    *_tail(),
+]
 
 
-def _list_arguments(parser: argparse.ArgumentParser) -> None:
-    _common(parser, name=False)
-    parser.add_argument("-a", "--all", action="store_true", help="settings at their defaults too")
-    _tail(parser)
+_GET_PARAMETERS = [
+    *_common(),
+    Argument("settings", "SETTING", nargs=-1, required=True, help="names of settings"),
+    *_tail(),
+]
 
 
-def _get_arguments(parser: argparse.ArgumentParser) -> None:
-    _common(parser)
-    parser.add_argument("settings", metavar="SETTING", nargs="+", help="names of settings")
-    _tail(parser)
+_SET_PARAMETERS = [
+    *_common(),
+    Argument("changes", "SETTING=VALUE", nargs=-1, required=True, help="what to set; 7d, 1GiB are understood"),
+    Option("--dry-run", is_flag=True, help="let the broker check it, change nothing"),
+    *_tail(),
+]
 
 
-def _set_arguments(parser: argparse.ArgumentParser) -> None:
-    _common(parser)
-    parser.add_argument("changes", metavar="SETTING=VALUE", nargs="+", help="what to set; 7d, 1GiB are understood")
-    parser.add_argument("--dry-run", action="store_true", help="let the broker check it, change nothing")
-    _tail(parser)
-
-
-def _unset_arguments(parser: argparse.ArgumentParser) -> None:
-    _common(parser)
-    parser.add_argument("settings", metavar="SETTING", nargs="+", help="names of settings")
-    parser.add_argument("--dry-run", action="store_true", help="let the broker check it, change nothing")
-    _tail(parser)
+_UNSET_PARAMETERS = [
+    *_common(),
+    Argument("settings", "SETTING", nargs=-1, required=True, help="names of settings"),
+    Option("--dry-run", is_flag=True, help="let the broker check it, change nothing"),
+    *_tail(),
+]
 
 
 # -- reading -----------------------------------------------------------------------------------------------------
 
 
-def _list(options: argparse.Namespace) -> int:
+def _list(options: Options) -> int:
     if quota := config_quota.kind_of(options.kind):
         return config_quota.show(options, quota)
     output = Output(options)
@@ -165,7 +128,7 @@ def _list_resources(admin: "Admin", output: Output, kind: Any, *, everything: bo
     return 0
 
 
-def _get(options: argparse.Namespace) -> int:
+def _get(options: Options) -> int:
     if quota := config_quota.kind_of(options.kind):
         return config_quota.show(options, quota)
     output = Output(options)
@@ -244,7 +207,7 @@ def _own_source(resource: "ConfigResource") -> "ConfigSource | None":
 # -- changing ----------------------------------------------------------------------------------------------------
 
 
-def _set(options: argparse.Namespace) -> int:
+def _set(options: Options) -> int:
     from ottla.clients.admin import Append, Subtract
 
     changes: dict[str, object] = {}
@@ -257,11 +220,11 @@ def _set(options: argparse.Namespace) -> int:
     return _change(options, changes)
 
 
-def _unset(options: argparse.Namespace) -> int:
+def _unset(options: Options) -> int:
     return _change(options, dict.fromkeys(options.settings))
 
 
-def _change(options: argparse.Namespace, changes: Mapping[str, object]) -> int:
+def _change(options: Options, changes: Mapping[str, object]) -> int:
     if quota := config_quota.kind_of(options.kind):
         return config_quota.change(options, quota, changes)
     output = Output(options)
@@ -383,7 +346,7 @@ def _kind_name(resource: "ConfigResource") -> str:
     return resource.type.name.lower().replace("_", "-")
 
 
-def _resource(admin: "Admin", options: argparse.Namespace) -> "ConfigResource":
+def _resource(admin: "Admin", options: Options) -> "ConfigResource":
     from ottla.clients.admin import ConfigResource, ResourceType
 
     kind, name = _type(options.kind), options.name
@@ -399,3 +362,51 @@ def _resource(admin: "Admin", options: argparse.Namespace) -> "ConfigResource":
         if name not in known:
             raise Failure(*missing(name, known, "topic"))
     return ConfigResource(kind, name)
+
+
+COMMAND = Group(
+    __doc__,
+    {
+        "list": Command(
+            _list,
+            _LIST_PARAMETERS,
+            "list what was set, and where",
+            examples="""
+                ottla config list topic                 every topic with settings of its own
+                ottla config list topic orders          what was set for it
+                ottla config list topic orders --all    with the defaults
+                ottla config list broker default
+                """,
+            aliases=("ls",),
+        ),
+        "get": Command(
+            _get,
+            _GET_PARAMETERS,
+            "print values of settings",
+            description="Print values of settings: the bare value if one is asked for, else NAME=VALUE lines.",
+            examples="""
+                ottla config get topic orders retention.ms
+                ottla config get broker 1 log.dirs num.partitions
+                """,
+        ),
+        "set": Command(
+            _set,
+            _SET_PARAMETERS,
+            "change settings",
+            description="Change settings. += and -= add to and take from a list.",
+            examples="""
+                ottla config set topic orders retention.ms=7d max.message.bytes=4MiB
+                ottla config set topic orders cleanup.policy+=compact
+                ottla config set broker default log.cleaner.threads=2 --dry-run
+                ottla config set group billing consumer.session.timeout.ms=50s
+                """,
+        ),
+        "unset": Command(
+            _unset,
+            _UNSET_PARAMETERS,
+            "take settings back to their defaults",
+            examples="ottla config unset topic orders retention.ms",
+        ),
+    },
+    EXAMPLES,
+)

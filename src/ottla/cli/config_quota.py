@@ -1,13 +1,13 @@
 """Quotas of users, client ids and addresses in `ottla config`: settings of KIND user, client, ip."""
 
-import argparse
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from ottla.cli import values
+from ottla.cli.commands import Options
 from ottla.cli.connect import open_admin
 from ottla.cli.output import Column, Output
-from ottla.cli.parsing import nearest
+from ottla.cli.suggestions import nearest
 from ottla.cli.terminal import Failure
 
 if TYPE_CHECKING:
@@ -29,7 +29,7 @@ def kind_of(word: str) -> str | None:
     return single if single in KINDS else None
 
 
-def show(options: argparse.Namespace, kind: str) -> int:
+def show(options: Options, kind: str) -> int:
     """`config list` and `config get`."""
     output = Output(options)
     wanted = list(getattr(options, "settings", ()))
@@ -54,7 +54,7 @@ def show(options: argparse.Namespace, kind: str) -> int:
     return 0
 
 
-def change(options: argparse.Namespace, kind: str, changes: Mapping[str, object]) -> int:
+def change(options: Options, kind: str, changes: Mapping[str, object]) -> int:
     """`config set` and `config unset`: None takes a quota away."""
     output = Output(options)
     _check(changes)

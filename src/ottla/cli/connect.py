@@ -4,12 +4,14 @@ The stronger wins: `-X`, then `-b`, then the `--command-config` file, then the p
 then $OTTLA_BOOTSTRAP, then the profile in use (`ottla profile use`), then 127.0.0.1:9092.
 """
 
-import argparse
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
+import click
+
+from ottla.cli.commands import Option, Options, section
 from ottla.cli.terminal import Failure, warn_of_clients
 
 if TYPE_CHECKING:
@@ -18,39 +20,52 @@ if TYPE_CHECKING:
 DEFAULT_PORT = 9092
 DEFAULT_BOOTSTRAP = f"127.0.0.1:{DEFAULT_PORT}"
 REFUSED_S, SILENT_S = 2.0, 15.0
+_SECTION = "Connection"
 _DEFINITE = ("refused", "TLS handshake", "at the first request")  # of a connection's problem: time will not change it
 
 
-def add_connection_arguments(parser: argparse.ArgumentParser, *kinds: str) -> None:
-    """The options that say which cluster, and how to talk to it.
+class GivenSettings(NamedTuple):
+    """The words of `-X NAME=VALUE`, and the kinds of clients whose settings these may be."""
+
+    words: tuple[str, ...]
+    kinds: tuple[str, ...]
+
+
+def connection_options(*kinds: str) -> list[click.Parameter]:
+    """The options that say which cluster a command talks to, and how.
 
     `kinds` are the clients that the command uses besides an admin client: "producer", "consumer". `-X` takes the
     settings of these, and no others.
     """
-    group = parser.add_argument_group("connection")
-    group.add_argument(
-        "-b",
-        "--bootstrap-server",
-        metavar="HOST:PORT,..",
-        help=f"some brokers (without a port: {DEFAULT_PORT}); default: $OTTLA_BOOTSTRAP, the profile's, or "
-        f"{DEFAULT_BOOTSTRAP}",
-    )
-    group.add_argument("--profile", metavar="NAME", help="a cluster from `ottla profile`; default: $OTTLA_PROFILE")
-    group.add_argument("--command-config", metavar="FILE", help="a properties file with settings of Kafka's clients")
-    group.add_argument(
-        "-X",
-        dest="client_settings",
-        metavar="NAME=VALUE",
-        action="append",
-        default=[],
-        help=f"a setting of the {kinds[0] if kinds else 'admin client'}, by Kafka's name; may be repeated"
-        if len(kinds) < 2
-        else f"a setting of the {' or '.join(kinds)}, by Kafka's name; may be repeated",
-    )
-    parser.set_defaults(client_kinds=kinds or ("admin",))
+
+    def given(_: click.Context, __: click.Parameter, words: tuple[str, ...]) -> GivenSettings:
+        return GivenSettings(words, kinds or ("admin",))
+
+    return [
+        *section(
+            _SECTION,
+            Option(
+                "-b",
+                "--bootstrap-server",
+                metavar="HOST:PORT,..",
+                help=f"some brokers (without a port: {DEFAULT_PORT}); default: $OTTLA_BOOTSTRAP, the profile's, or "
+                f"{DEFAULT_BOOTSTRAP}",
+            ),
+            Option("--profile", metavar="PROFILE", help="a cluster from `ottla profile`; default: $OTTLA_PROFILE"),
+            Option("--command-config", metavar="FILE", help="a properties file with settings of Kafka's clients"),
+            Option(
+                "-X",
+                "client_settings",
+                multiple=True,
+                callback=given,
+                metavar="NAME=VALUE",
+                help=f"a setting of the {' or '.join(kinds) or 'admin client'}, by Kafka's name; may be repeated",
+            ),
+        ),
+    ]
 
 
-def client_settings(options: argparse.Namespace, kind: str = "admin") -> dict[str, object]:
+def client_settings(options: Options, kind: str = "admin") -> dict[str, object]:
     """The settings for a client of this `kind`, by Kafka's names; raises Failure with exit code 2 if one is wrong.
 
     `kind` is "admin", "producer" or "consumer". A file or profile is shared by all commands: its settings of other
@@ -67,7 +82,7 @@ def client_settings(options: argparse.Namespace, kind: str = "admin") -> dict[st
         if not options.bootstrap_server.strip(" ,"):
             raise Failure("-b is empty", "It names brokers: -b HOST:PORT,...", exit_code=2)
         settings["bootstrap.servers"] = options.bootstrap_server
-    settings.update(client_kinds.given(options.client_settings, options.client_kinds, kind))
+    settings.update(client_kinds.given(options.client_settings.words, options.client_settings.kinds, kind))
     settings.setdefault("bootstrap.servers", DEFAULT_BOOTSTRAP)
     settings["bootstrap.servers"] = _with_ports(settings["bootstrap.servers"])
     settings.setdefault("client.id", f"ottla-cli-{os.getpid()}")
@@ -93,7 +108,7 @@ def _with_port(server: str) -> str:
 
 
 @contextmanager
-def open_admin(options: argparse.Namespace) -> Iterator["Admin"]:
+def open_admin(options: Options) -> Iterator["Admin"]:
     """An admin client of that cluster, connected; raises what its calls raise.
 
     Brokers that are slow get 15 seconds. Where nothing listens, or something that does not speak the protocol, 2 do.
@@ -118,16 +133,16 @@ def open_admin(options: argparse.Namespace) -> Iterator["Admin"]:
         admin.close()
 
 
-def _of_profile(options: argparse.Namespace) -> dict[str, object]:
-    from ottla.cli import profiles
+def _of_profile(options: Options) -> dict[str, object]:
+    from ottla.cli import profile_file
 
     name = options.profile or os.environ.get("OTTLA_PROFILE")
     if name:
-        return profiles.settings_of(name)
+        return profile_file.settings_of(name)
     bootstrap = os.environ.get("OTTLA_BOOTSTRAP")
     if bootstrap:
         return {"bootstrap.servers": bootstrap}
-    return profiles.settings_in_use()
+    return profile_file.settings_in_use()
 
 
 def settings_of_file(path: str) -> dict[str, str]:

@@ -6,7 +6,6 @@ are laid out for people; elsewhere the default is the value and a line break.
 
 from __future__ import annotations
 
-import argparse
 import os
 import re
 import sys
@@ -14,7 +13,10 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from ottla.cli.connect import add_connection_arguments, client_settings, open_admin
+import click
+
+from ottla.cli.commands import Argument, Choice, Command, Option, Options, section
+from ottla.cli.connect import client_settings, connection_options, open_admin
 from ottla.cli.names import choose, is_pattern, missing
 from ottla.cli.progress import Progress, output_is_a_file
 from ottla.cli.terminal import Failure, Style
@@ -38,71 +40,71 @@ ottla consume orders -e --json | ottla produce copy --json -p any --create
 SOON_S = 0.5
 """A broker that has not answered by then is looked at more closely: perhaps there is none."""
 
-FORMAT_HELP = r"""how a record is written: %%t topic %%p partition %%o offset %%T timestamp %%k key %%v value
-(or %%s) %%h headers %%K %%V sizes %%H number of headers; %%k{hex} {base64} {escaped} %%T{iso} {strftime[..]}
-%%o{big32} and others; \n \t \xNN; default: %%v\n"""
+FORMAT_HELP = r"""how a record is written: %t topic %p partition %o offset %T timestamp %k key %v value
+(or %s) %h headers %K %V sizes %H number of headers; %k{hex} {base64} {escaped} %T{iso} {strftime[..]}
+%o{big32} and others; \n \t \xNN; default: %v\n"""
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """The options of `ottla consume`."""
-    add_topic_arguments(parser)
-    parser.add_argument(
-        "-o", "--offset", default=None, metavar="WHERE",
-        help="beginning (default), end, N, +N after the beginning, -N before the end of each partition, or @WHEN: "
-        "@2026-01-31T12:00, @1769860800000, @-1h",
-    )  # fmt: skip
-    parser.add_argument("-n", "--count", type=whole, metavar="N", help="end after so many records")
-    parser.add_argument("--last", type=whole, metavar="N", help="begin with the last N of all partitions together")
-    parser.add_argument("--group", "-g", metavar="GROUP", help="join this group, begin at its position, and commit")
-    add_reading_arguments(parser)
-
-
-def add_topic_arguments(parser: argparse.ArgumentParser) -> None:
+def topic_parameters() -> list[click.Parameter]:
     """Which topics and partitions."""
-    parser.add_argument("topics", nargs="+", metavar="TOPIC", help="topics; * ? [abc] are wildcards (quote them)")
-    parser.add_argument("-r", "--regex", action="store_true", help="the topics are regular expressions of whole names")
-    parser.add_argument(
-        "-p", "--partition", action="append", default=[], metavar="P,..", help="only these partitions: 0,2,4-6"
-    )
+    return [
+        Argument("topics", "TOPIC", nargs=-1, required=True, help="topics; * ? [abc] are wildcards (quote them)"),
+        Option("-r", "--regex", is_flag=True, help="the topics are regular expressions of whole names"),
+        Option("-p", "--partition", multiple=True, metavar="P,..", help="only these partitions: 0,2,4-6"),
+    ]
 
 
-def add_reading_arguments(parser: argparse.ArgumentParser) -> None:
+def reading_options() -> list[click.Parameter]:
     """What consume and tail share: where to end, what to show, and how."""
-    parser.add_argument("-e", "--exit-at-end", action="store_true", help="end where the topics ended at the start")
-    parser.add_argument("--until", metavar="WHEN", help="only records older than that moment, which ends it")
-    parser.add_argument("--grep", metavar="REGEX", help="only records whose value or key matches")
-    parser.add_argument(
-        "--isolation", choices=("read_uncommitted", "read_committed"), default=None,
-        help="whether records of open and aborted transactions are shown; default: read_uncommitted",
-    )  # fmt: skip
-    group = parser.add_argument_group("output")
-    group.add_argument("-f", "--format", metavar="FORMAT", help=FORMAT_HELP)
-    group.add_argument("--null", metavar="TEXT", default="", help="what -f writes for a null key or value")
-    group.add_argument("--json", "-J", action="store_true", help="a JSON object per line; not UTF-8: value_base64")
-    group.add_argument("--json-value", action="store_true", help="the same, with values that are JSON as they are")
-    add_connection_arguments(parser, "consumer")
+    return [
+        Option("-e", "--exit-at-end", is_flag=True, help="end where the topics ended at the start"),
+        Option("--until", metavar="WHEN", help="only records older than that moment, which ends it"),
+        Option("--grep", metavar="REGEX", help="only records whose value or key matches"),
+        Option(
+            "--isolation",
+            type=Choice(("read_uncommitted", "read_committed")),
+            help="whether records of open and aborted transactions are shown; default: read_uncommitted",
+        ),
+        *section(
+            "Output",
+            Option("-f", "--format", metavar="FORMAT", help=FORMAT_HELP),
+            Option("--null", metavar="TEXT", default="", help="what -f writes for a null key or value"),
+            Option("--json", "-J", is_flag=True, help="a JSON object per line; not UTF-8: value_base64"),
+            Option("--json-value", is_flag=True, help="the same, with values that are JSON as they are"),
+        ),
+        *connection_options("consumer"),
+    ]
 
 
-def whole(text: str) -> int:
-    """A number from 0 on, for argparse."""
-    if not (text.isascii() and text.isdigit()):
-        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number")
-    return int(text)
+_PARAMETERS = [
+    *topic_parameters(),
+    Option(
+        "-o",
+        "--offset",
+        metavar="WHERE",
+        help="beginning (default), end, N, +N after the beginning, -N before the end of each partition, or "
+        "@WHEN: @2026-01-31T12:00, @1769860800000, @-1h",
+    ),
+    Option("-n", "--count", type=click.IntRange(min=0), metavar="N", help="end after so many records"),
+    Option("--last", type=click.IntRange(min=0), metavar="N", help="begin with the last N of all partitions together"),
+    Option("--group", "-g", metavar="GROUP", help="join this group, begin at its position, and commit"),
+    *reading_options(),
+]
 
 
-def run(options: argparse.Namespace) -> int:
+def run(options: Options) -> int:
     """Read and print."""
     _check(options)
     return read(options, offset=options.offset or "beginning", last=options.last, count=options.count)
 
 
-def _check(options: argparse.Namespace) -> None:
+def _check(options: Options) -> None:
     if options.last is not None and options.offset is not None:
         raise Failure("--last and -o both say where to begin", exit_code=2)
     if not options.group:
         return
     for name in ("partition", "last", "until"):
-        if getattr(options, name) not in (None, [], False):
+        if getattr(options, name) not in (None, ()):
             raise Failure(
                 f"--{name.replace('_', '-')} does not go with --group: the group decides who reads what from where",
                 exit_code=2,
@@ -115,7 +117,7 @@ def _check(options: argparse.Namespace) -> None:
         )
 
 
-def read(options: argparse.Namespace, *, offset: str, last: int | None, count: int | None) -> int:
+def read(options: Options, *, offset: str, last: int | None, count: int | None) -> int:
     """What consume and tail do: read from `offset`, or the last so many, and print. The exit code."""
     from ottla.cli.follow import Follower, Limits, stopping_on_interrupt
     from ottla.cli.offsets import offsets_at, parse_moment, parse_partitions, parse_where, start_offsets
@@ -170,7 +172,7 @@ def _show_last(
 
 
 def _in_group(
-    consumer: Consumer, options: argparse.Namespace, sink_for: Callable[[bool], Sink], limits: Limits, bar: Progress
+    consumer: Consumer, options: Options, sink_for: Callable[[bool], Sink], limits: Limits, bar: Progress
 ) -> int:
     from ottla.cli.follow import Follower, stopping_on_interrupt
 
@@ -192,7 +194,7 @@ def _in_group(
     return 130 if stopping.asked else 1 if follower.corrupt else 0
 
 
-def _consumer(options: argparse.Namespace, place: str) -> Consumer:
+def _consumer(options: Options, place: str) -> Consumer:
     settings = client_settings(options, "consumer")
     group = getattr(options, "group", None)
     if group:
@@ -209,7 +211,7 @@ def _consumer(options: argparse.Namespace, place: str) -> Consumer:
     return Consumer(settings)
 
 
-def _topics(consumer: Consumer, options: argparse.Namespace) -> dict[str, list[int]]:
+def _topics(consumer: Consumer, options: Options) -> dict[str, list[int]]:
     """The topics and their partitions; where nothing listens, a person is told soon."""
     from ottla.clients.errors import BrokerUnavailable, RequestTimedOut
 
@@ -220,7 +222,7 @@ def _topics(consumer: Consumer, options: argparse.Namespace) -> dict[str, list[i
             return consumer.topics()
 
 
-def _partitions(consumer: Consumer, options: argparse.Namespace, wanted: Sequence[int]) -> list[TopicPartition]:
+def _partitions(consumer: Consumer, options: Options, wanted: Sequence[int]) -> list[TopicPartition]:
     """The partitions to read; raises Failure for a topic or partition that is not there."""
     from ottla.clients.errors import UnknownTopicOrPartition
     from ottla.common.ids import TopicPartition
@@ -242,7 +244,7 @@ def _partitions(consumer: Consumer, options: argparse.Namespace, wanted: Sequenc
     return chosen
 
 
-def _there(consumer: Consumer, options: argparse.Namespace, wanted: Sequence[int]) -> list[TopicPartition]:
+def _there(consumer: Consumer, options: Options, wanted: Sequence[int]) -> list[TopicPartition]:
     """As `_partitions`, later on: what is not there any more is the consumer's to tell."""
     try:
         return _partitions(consumer, options, wanted)
@@ -261,7 +263,7 @@ def _compiled(text: str, what: str) -> re.Pattern[str]:
         raise Failure(f"{what}: {text!r} is not a regular expression: {error}", exit_code=2) from error
 
 
-def _sinks(options: argparse.Namespace, bar: Progress) -> Callable[[bool], Sink]:
+def _sinks(options: Options, bar: Progress) -> Callable[[bool], Sink]:
     """What makes the sink, once it is known whether there are several topics; raises Failure for a wrong format."""
     out = sys.stdout.buffer
     on_terminal = sys.stdout.isatty()
@@ -300,3 +302,6 @@ def _sinks(options: argparse.Namespace, bar: Progress) -> Callable[[bool], Sink]
     parts = parse_format(r"%v\n" if options.format is None else options.format)
     writer = Writer(for_terminal_only(parts) if on_terminal else parts, null=os.fsencode(options.null))
     return lambda _: sink(writer.lines)
+
+
+COMMAND = Command(run, _PARAMETERS, description=__doc__, examples=EXAMPLES)

@@ -4,9 +4,9 @@
 error, unless --ignore-formatted is given.
 """
 
-import argparse
-
-from ottla.cli import settings
+from ottla.cli import broker_settings
+from ottla.cli.broker_options import BROKER_OPTIONS
+from ottla.cli.commands import Command, Option, Options
 from ottla.cli.storage import check_cluster_id, directories_of, format_one, random_uuid
 from ottla.common.ids import uuid_to_text
 
@@ -16,18 +16,16 @@ ottla format --data ./second --node-id 2 --cluster-id MkU3OEVBNTcwNTJENDM2Qk
 """
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """The options of `ottla format`."""
-    settings.add_arguments(parser)
-    parser.add_argument("--cluster-id", metavar="ID", help="22 characters of base64; default: a random one")
-    parser.add_argument(
-        "--ignore-formatted", action="store_true", help="pass over directories of this cluster and node"
-    )
+_PARAMETERS = [
+    *BROKER_OPTIONS,
+    Option("--cluster-id", metavar="ID", help="22 characters of base64; default: a random one"),
+    Option("--ignore-formatted", is_flag=True, help="pass over directories of this cluster and node"),
+]
 
 
-def run(options: argparse.Namespace) -> int:
+def run(options: Options) -> int:
     """Format every directory of the settings."""
-    config = settings.broker_config(options)
+    config = broker_settings.broker_config(options)
     cluster_id = check_cluster_id(options.cluster_id) if options.cluster_id else uuid_to_text(random_uuid())
     for directory in directories_of(config):
         meta = format_one(directory, cluster_id, config.node_id, ignore_formatted=options.ignore_formatted)
@@ -35,3 +33,6 @@ def run(options: argparse.Namespace) -> int:
             f"{directory}: cluster {meta.cluster_id}, node {meta.node_id}, directory {uuid_to_text(meta.directory_id)}"
         )
     return 0
+
+
+COMMAND = Command(run, _PARAMETERS, description=__doc__, examples=EXAMPLES)

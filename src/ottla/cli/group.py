@@ -1,14 +1,14 @@
 """List and describe consumer groups, show how far they are behind, reset and delete what they committed."""
 
-import argparse
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from ottla.cli import group_lag, group_reset, units
-from ottla.cli.connect import add_connection_arguments, open_admin
-from ottla.cli.names import add_name_arguments, choose, confirmed, enumerated, existing_groups, names_of
-from ottla.cli.output import Column, Output, add_output_arguments, number
-from ottla.cli.parsing import Verb, add_verbs, nearest, run_verb
+from ottla.cli.commands import Command, Group, Option, Options
+from ottla.cli.connect import connection_options, open_admin
+from ottla.cli.names import choose, confirmed, enumerated, existing_groups, name_parameters, names_of
+from ottla.cli.output import Column, Output, number, output_options
+from ottla.cli.suggestions import nearest
 from ottla.cli.terminal import Failure
 
 if TYPE_CHECKING:
@@ -22,71 +22,22 @@ ottla group describe billing
 ottla group reset billing --to-earliest --topic orders
 """
 
-run = run_verb
-
-
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """The verbs of `ottla group`."""
-    add_verbs(
-        parser,
-        {
-            "list": Verb(
-                _list,
-                _list_arguments,
-                "list groups",
-                examples="""
-                ottla group list
-                ottla group list --state Empty --long     with members and lag
-                ottla group list 'bill*' --quiet
-                """,
-                names=("ls",),
-            ),
-            "describe": Verb(
-                _describe,
-                _describe_arguments,
-                "show members, what each reads, and offsets",
-                examples="""
-                ottla group describe billing
-                ottla group describe billing --members
-                """,
-            ),
-            "lag": group_lag.VERB,
-            "reset": group_reset.VERB,
-            "delete": Verb(
-                _delete,
-                _delete_arguments,
-                "delete groups, or what they committed for a topic",
-                description="Delete groups with what they committed; with --topic only what they committed for it.\n"
-                "A group that has members stays. At a terminal it asks first.",
-                examples="""
-                ottla group delete billing --topic orders       its offsets for a topic
-                ottla group delete billing
-                ottla group delete 'test-*' --if-exists --yes
-                """,
-                names=("rm",),
-            ),
-        },
-    )
-
 
 # -- list --------------------------------------------------------------------------------------------------------
 
 
-def _list_arguments(parser: argparse.ArgumentParser) -> None:
-    add_name_arguments(parser, "group", optional=True)
-    parser.add_argument(
-        "--state", metavar="STATE", action="append", default=[], help="only in this state: Stable, Empty, ..."
-    )
-    parser.add_argument(
-        "--type", metavar="TYPE", action="append", default=[], help="only of this type: classic, consumer, ..."
-    )
-    parser.add_argument("-l", "--long", action="store_true", help="with members, partitions and lag")
-    parser.add_argument("-q", "--quiet", action="store_true", help="names only, one a line")
-    add_output_arguments(parser)
-    add_connection_arguments(parser)
+_LIST_PARAMETERS = [
+    *name_parameters("group", optional=True),
+    Option("--state", multiple=True, metavar="STATE", help="only in this state: Stable, Empty, ..."),
+    Option("--type", multiple=True, metavar="TYPE", help="only of this type: classic, consumer, ..."),
+    Option("-l", "--long", is_flag=True, help="with members, partitions and lag"),
+    Option("-q", "--quiet", is_flag=True, help="names only, one a line"),
+    *output_options(),
+    *connection_options(),
+]
 
 
-def _list(options: argparse.Namespace) -> int:
+def _list(options: Options) -> int:
     from ottla.clients.admin import GroupState, GroupType
 
     output = Output(options)
@@ -138,17 +89,18 @@ def _members_of(kind: Any, words: Iterable[str]) -> list[Any]:
 # -- describe ----------------------------------------------------------------------------------------------------
 
 
-def _describe_arguments(parser: argparse.ArgumentParser) -> None:
-    add_name_arguments(parser, "group", optional=True)
-    parser.add_argument("--members", action="store_true", help="members only")
-    parser.add_argument("--offsets", action="store_true", help="offsets and lag only")
-    parser.add_argument("--state", action="store_true", help="the state only")
-    parser.add_argument("--all-groups", action="store_true", help=argparse.SUPPRESS)
-    add_output_arguments(parser)
-    add_connection_arguments(parser)
+_DESCRIBE_PARAMETERS = [
+    *name_parameters("group", optional=True),
+    Option("--members", is_flag=True, help="members only"),
+    Option("--offsets", is_flag=True, help="offsets and lag only"),
+    Option("--state", is_flag=True, help="the state only"),
+    Option("--all-groups", is_flag=True, hidden=True),
+    *output_options(),
+    *connection_options(),
+]
 
 
-def _describe(options: argparse.Namespace) -> int:
+def _describe(options: Options) -> int:
     output = Output(options)
     everything = not (options.members or options.offsets or options.state)
     with open_admin(options) as admin:
@@ -211,16 +163,17 @@ def _ranges(by_topic: dict[str, list[int]]) -> str:
 # -- delete ------------------------------------------------------------------------------------------------------
 
 
-def _delete_arguments(parser: argparse.ArgumentParser) -> None:
-    add_name_arguments(parser, "group")
-    parser.add_argument("--topic", metavar="TOPIC", action="append", default=[], help="only what it committed for it")
-    parser.add_argument("--if-exists", action="store_true", help="pass over groups that are not there")
-    parser.add_argument("-y", "--yes", action="store_true", help="do not ask")
-    add_output_arguments(parser)
-    add_connection_arguments(parser)
+_DELETE_PARAMETERS = [
+    *name_parameters("group"),
+    Option("--topic", multiple=True, metavar="TOPIC", help="only what it committed for it"),
+    Option("--if-exists", is_flag=True, help="pass over groups that are not there"),
+    Option("-y", "--yes", is_flag=True, help="do not ask"),
+    *output_options(),
+    *connection_options(),
+]
 
 
-def _delete(options: argparse.Namespace) -> int:
+def _delete(options: Options) -> int:
     from ottla.clients.admin import PartialFailure
 
     output = Output(options)
@@ -261,3 +214,46 @@ def _committed(admin: "Admin", group: str, topics: Sequence[str]) -> "list[Topic
             known = sorted({partition.topic for partition in committed})
             raise Failure(f"{group} committed nothing for {topic!r}", f"It did for {enumerated(known) or 'no topic'}.")
     return [partition for partition in committed if partition.topic in topics]
+
+
+COMMAND = Group(
+    __doc__,
+    {
+        "list": Command(
+            _list,
+            _LIST_PARAMETERS,
+            "list groups",
+            examples="""
+                ottla group list
+                ottla group list --state Empty --long     with members and lag
+                ottla group list 'bill*' --quiet
+                """,
+            aliases=("ls",),
+        ),
+        "describe": Command(
+            _describe,
+            _DESCRIBE_PARAMETERS,
+            "show members, what each reads, and offsets",
+            examples="""
+                ottla group describe billing
+                ottla group describe billing --members
+                """,
+        ),
+        "lag": group_lag.COMMAND,
+        "reset": group_reset.COMMAND,
+        "delete": Command(
+            _delete,
+            _DELETE_PARAMETERS,
+            "delete groups, or what they committed for a topic",
+            description="Delete groups with what they committed; with --topic only what they committed for it.\n"
+            "A group that has members stays. At a terminal it asks first.",
+            examples="""
+                ottla group delete billing --topic orders       its offsets for a topic
+                ottla group delete billing
+                ottla group delete 'test-*' --if-exists --yes
+                """,
+            aliases=("rm",),
+        ),
+    },
+    EXAMPLES,
+)

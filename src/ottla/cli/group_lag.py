@@ -3,16 +3,15 @@
 A partition that a member has but that the group committed nothing for is shown without lag.
 """
 
-import argparse
 import time
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ottla.cli import units
-from ottla.cli.connect import add_connection_arguments, open_admin
-from ottla.cli.names import add_name_arguments, existing_groups
-from ottla.cli.output import Column, Output, add_output_arguments, number, one_line
-from ottla.cli.parsing import Verb
+from ottla.cli.commands import Command, Option, Options
+from ottla.cli.connect import connection_options, open_admin
+from ottla.cli.names import existing_groups, name_parameters
+from ottla.cli.output import Column, Output, number, one_line, output_options
 from ottla.cli.terminal import Failure
 
 if TYPE_CHECKING:
@@ -38,20 +37,19 @@ class Look(NamedTuple):
         }
 
 
-def _arguments(parser: argparse.ArgumentParser) -> None:
-    add_name_arguments(parser, "group", optional=True)
-    parser.add_argument("-t", "--total", action="store_true", help="one row per group")
-    parser.add_argument("--by-topic", action="store_true", help="one row per topic")
-    parser.add_argument("-w", "--watch", action="store_true", help="look again and again, until Ctrl-C")
-    parser.add_argument("--interval", type=float, default=2.0, metavar="SECONDS", help="how often; default: 2")
-    parser.add_argument(
-        "--fail-above", type=int, metavar="N", help="exit code 1 if a group is more than N records behind"
-    )
-    add_output_arguments(parser)
-    add_connection_arguments(parser)
+_PARAMETERS = [
+    *name_parameters("group", optional=True),
+    Option("-t", "--total", is_flag=True, help="one row per group"),
+    Option("--by-topic", is_flag=True, help="one row per topic"),
+    Option("-w", "--watch", is_flag=True, help="look again and again, until Ctrl-C"),
+    Option("--interval", type=float, default=2.0, metavar="SECONDS", help="how often; default: 2"),
+    Option("--fail-above", type=int, metavar="N", help="exit code 1 if a group is more than N records behind"),
+    *output_options(),
+    *connection_options(),
+]
 
 
-def _lag(options: argparse.Namespace) -> int:
+def _lag(options: Options) -> int:
     output = Output(options)
     if options.interval < 0.1:
         raise Failure(f"--interval is {options.interval:g}; it must be at least 0.1 seconds", exit_code=2)
@@ -72,9 +70,9 @@ def _lag(options: argparse.Namespace) -> int:
             time.sleep(options.interval)
 
 
-VERB = Verb(
+COMMAND = Command(
     _lag,
-    _arguments,
+    _PARAMETERS,
     "show how far groups are behind",
     description=f"Show how far groups are behind: {__doc__.partition(': ')[2]}",
     examples="""
@@ -152,7 +150,7 @@ def state_colour(state: str) -> str | None:
 LAG = Column("lag", right=True, show=units.count, colour=lambda lag: "yellow" if lag else None)
 
 
-def _show(output: Output, looks: Sequence[Look], options: argparse.Namespace) -> None:
+def _show(output: Output, looks: Sequence[Look], options: Options) -> None:
     if options.total:
         columns_of = [Column("group", narrow=True), Column("state", colour=state_colour)]
         columns_of += [number("member_count", "MEMBERS"), number("partition_count", "PARTITIONS"), LAG]

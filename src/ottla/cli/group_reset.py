@@ -4,17 +4,17 @@ The group must have no members: stop its consumers first. Without --topic every 
 A moment without a time zone is local (for Kafka's tool it is UTC); offsets beyond a partition's ends become its ends.
 """
 
-import argparse
 import sys
 import time
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ottla.cli import units
-from ottla.cli.connect import add_connection_arguments, open_admin
+from ottla.cli.commands import Argument, Command, Option, Options, require_one, section, usage_error
+from ottla.cli.connect import connection_options, open_admin
 from ottla.cli.names import missing
-from ottla.cli.output import Column, Output, add_output_arguments, number
-from ottla.cli.parsing import Verb, nearest
+from ottla.cli.output import Column, Output, number, output_options
+from ottla.cli.suggestions import nearest
 from ottla.cli.terminal import Failure
 
 if TYPE_CHECKING:
@@ -30,32 +30,44 @@ class Places(NamedTuple):
     latest: int
 
 
-def _arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("names", metavar="GROUP", nargs="*", help="the group")
-    parser.add_argument("--group", dest="more_names", action="append", default=[], help=argparse.SUPPRESS)
-    parser.add_argument(
-        "--topic", metavar="TOPIC[:0,1]", action="append", default=[], help="a topic, or some of its partitions"
-    )
-    parser.add_argument("--all-topics", action="store_true", help="every topic that it committed for; the default")
-    to = parser.add_argument_group("where to").add_mutually_exclusive_group(required=True)
-    to.add_argument("--to-earliest", action="store_true", help="the first record that there is")
-    to.add_argument("--to-latest", action="store_true", help="behind the last record: what is written from now on")
-    to.add_argument("--to-current", action="store_true", help="where it is; latest where nothing is committed")
-    to.add_argument("--to-offset", type=int, metavar="N", help="this offset")
-    to.add_argument("--shift-by", type=int, metavar="N", help="so many records on, or back with a minus")
-    to.add_argument("--to-datetime", metavar="TIME", help="the first record since then: 2026-01-31T12:00, now-1h")
-    to.add_argument("--by-duration", metavar="DURATION", help="the first record since so long ago: 1h30min, PT1H30M")
-    to.add_argument("--from-file", metavar="FILE", help="lines of topic,partition,offset; - is standard input")
-    parser.add_argument("--execute", action="store_true", help="do it")
-    parser.add_argument("--dry-run", action="store_true", help="only show what would change; the default")
-    parser.add_argument("--export", action="store_true", help="print lines for --from-file; changes nothing")
-    add_output_arguments(parser)
-    add_connection_arguments(parser)
+_TARGETS = (
+    "--to-earliest",
+    "--to-latest",
+    "--to-current",
+    "--to-offset",
+    "--shift-by",
+    "--to-datetime",
+    "--by-duration",
+    "--from-file",
+)
+_PARAMETERS = [
+    Argument("names", "GROUP", nargs=-1, help="the group"),
+    Option("--group", "more_names", multiple=True, hidden=True),
+    Option("--topic", multiple=True, metavar="TOPIC[:0,1]", help="a topic, or some of its partitions"),
+    Option("--all-topics", is_flag=True, help="every topic that it committed for; the default"),
+    *section(
+        "Where to",
+        Option("--to-earliest", is_flag=True, help="the first record that there is"),
+        Option("--to-latest", is_flag=True, help="behind the last record: what is written from now on"),
+        Option("--to-current", is_flag=True, help="where it is; latest where nothing is committed"),
+        Option("--to-offset", type=int, metavar="N", help="this offset"),
+        Option("--shift-by", type=int, metavar="N", help="so many records on, or back with a minus"),
+        Option("--to-datetime", metavar="TIME", help="the first record since then: 2026-01-31T12:00, now-1h"),
+        Option("--by-duration", metavar="DURATION", help="the first record since so long ago: 1h30min, PT1H30M"),
+        Option("--from-file", metavar="FILE", help="lines of topic,partition,offset; - is standard input"),
+    ),
+    Option("--execute", is_flag=True, help="do it"),
+    Option("--dry-run", is_flag=True, help="only show what would change; the default"),
+    Option("--export", is_flag=True, help="print lines for --from-file; changes nothing"),
+    *output_options(),
+    *connection_options(),
+]
 
 
-def _reset(options: argparse.Namespace) -> int:
+def _reset(options: Options) -> int:
     from ottla.clients.admin import GroupOffset
 
+    require_one(options, *_TARGETS)
     output = Output(options)
     group = _group_of(options)
     if options.execute and (options.dry_run or options.export):
@@ -93,9 +105,9 @@ def _reset(options: argparse.Namespace) -> int:
     return 0
 
 
-VERB = Verb(
+COMMAND = Command(
     _reset,
-    _arguments,
+    _PARAMETERS,
     "move a group to other offsets",
     description=__doc__,
     examples="""
@@ -110,15 +122,14 @@ VERB = Verb(
 )
 
 
-def _group_of(options: argparse.Namespace) -> str:
+def _group_of(options: Options) -> str:
     names = [*options.names, *options.more_names]
     if len(names) != 1:
-        problem = f"one group at a time, not {len(names)}" if names else "which group?"
-        raise Failure(problem, "`ottla group reset --help` has examples.", exit_code=2)
+        raise usage_error(f"one group at a time, not {len(names)}" if names else "which group?")
     return str(names[0])
 
 
-def _moment_of(options: argparse.Namespace) -> int | None:
+def _moment_of(options: Options) -> int | None:
     if options.to_datetime:
         from ottla.cli.offsets import parse_moment
 
@@ -132,9 +143,7 @@ def _moment_of(options: argparse.Namespace) -> int | None:
         raise Failure(str(error), exit_code=2) from error
 
 
-def _move(
-    options: argparse.Namespace, given: "Mapping[TopicPartition, int] | None"
-) -> "Callable[[TopicPartition, Places], int]":
+def _move(options: Options, given: "Mapping[TopicPartition, int] | None") -> "Callable[[TopicPartition, Places], int]":
     """From a partition to the offset that is asked for, before it is held within the log."""
     if given is not None:
         return lambda partition, _: given[partition]

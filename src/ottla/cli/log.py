@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import base64
 import json
 import sys
@@ -11,8 +10,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ottla.cli import units
-from ottla.cli.output import add_output_arguments
-from ottla.cli.parsing import Verb, add_verbs, run_verb
+from ottla.cli.commands import Argument, Choice, Command, Group, Option, Options
+from ottla.cli.output import output_options
 from ottla.cli.progress import Progress, output_is_a_file
 from ottla.cli.terminal import Failure, Style
 
@@ -33,37 +32,28 @@ ottla log dump data --verify             exit code 1 if something is damaged
 ottla log dump data/__consumer_offsets-12 --deep      offsets and groups
 ottla log dump data/__cluster_metadata-0 --deep --json | jq .record
 """
+_DUMP_DESCRIPTION = """\
+Show segments, indices, snapshots and checkpoints.
+
+Files that a running broker writes may end in a batch that is not whole yet, which reads as damage.
+"""
 _KINDS = ("data", "metadata", "offsets", "transactions")
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """The verbs of `ottla log`."""
-    description = (
-        "Show segments, indices, snapshots and checkpoints.\n\nFiles that a running broker writes may end in a batch "
-        "that is not whole yet, which reads as damage."
-    )
-    add_verbs(
-        parser, {"dump": Verb(_dump, _dump_arguments, "show and check files of a log", description, DUMP_EXAMPLES)}
-    )
-
-
-run = run_verb
-
-
-def _dump_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "paths", nargs="+", metavar="FILE|DIR", help="files, directories of partitions, data directories"
-    )
-    parser.add_argument("--deep", action="store_true", help="show the records of each batch")
-    parser.add_argument(
-        "--verify", action="store_true",
+_DUMP_PARAMETERS = [
+    Argument("paths", "FILE|DIR", nargs=-1, required=True, help="files, directories of partitions, data directories"),
+    Option("--deep", is_flag=True, help="show the records of each batch"),
+    Option(
+        "--verify",
+        is_flag=True,
         help="check checksums, records, offsets and indices; without --deep shows only totals and what is wrong",
-    )  # fmt: skip
-    parser.add_argument("--as", dest="kind", choices=_KINDS, help="what records are; default: by the directory's name")
-    add_output_arguments(parser)
+    ),
+    Option("--as", "kind", type=Choice(_KINDS), help="what records are; default: by the directory's name"),
+    *output_options(),
+]
 
 
-def _dump(options: argparse.Namespace) -> int:
+def _dump(options: Options) -> int:
     from ottla.tools.dump.files import files_below
 
     found: list[Found] = []
@@ -90,7 +80,7 @@ def _dump(options: argparse.Namespace) -> int:
     return dump.end()
 
 
-def _shows_progress(options: argparse.Namespace) -> bool:
+def _shows_progress(options: Options) -> bool:
     """Whether batches are not shown on a terminal, where they would be progress themselves."""
     return (options.verify and not options.deep and sys.stdout.isatty()) or output_is_a_file()
 
@@ -105,7 +95,7 @@ def _size(path: Path) -> int:
 class _Dump:
     """Prints file after file and keeps count of what is wrong."""
 
-    def __init__(self, options: argparse.Namespace, bar: Progress) -> None:
+    def __init__(self, options: Options, bar: Progress) -> None:
         from ottla.cli.dump_printer import Printer
 
         self._options = options
@@ -190,3 +180,10 @@ def _plain(fields: Mapping[str, Any]) -> dict[str, Any]:
         else:
             made[name] = value
     return made
+
+
+COMMAND = Group(
+    __doc__,
+    {"dump": Command(_dump, _DUMP_PARAMETERS, "show and check files of a log", _DUMP_DESCRIPTION, DUMP_EXAMPLES)},
+    EXAMPLES,
+)

@@ -1,12 +1,14 @@
 """Names of topics and groups as people give them: exact, with wildcards, or as regular expressions."""
 
-import argparse
 import re
 import sys
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
-from ottla.cli.parsing import nearest
+import click
+
+from ottla.cli.commands import Argument, Option, Options, usage_error
+from ottla.cli.suggestions import nearest
 from ottla.cli.terminal import Failure
 
 if TYPE_CHECKING:
@@ -15,23 +17,25 @@ if TYPE_CHECKING:
 _WILD = re.compile(r"[*?\[]")
 
 
-def add_name_arguments(parser: argparse.ArgumentParser, noun: str, *, optional: bool = False) -> None:
+def name_parameters(noun: str, *, optional: bool = False) -> list[click.Parameter]:
     """The names that a verb is about; Kafka's tools have them as an option, which is understood too."""
-    parser.add_argument(
-        "names",
-        metavar=noun.upper(),
-        nargs="*",
-        help=f"{noun}s; * ? [abc] are wildcards (quote them){'; default: all' if optional else ''}",
-    )
-    parser.add_argument("--regex", action="store_true", help="the names are regular expressions of whole names")
-    parser.add_argument(f"--{noun}", dest="more_names", action="append", default=[], help=argparse.SUPPRESS)
+    return [
+        Argument(
+            "names",
+            noun.upper(),
+            nargs=-1,
+            help=f"{noun}s; * ? [abc] are wildcards (quote them){('; default: all' if optional else '')}",
+        ),
+        Option("--regex", is_flag=True, help="the names are regular expressions of whole names"),
+        Option(f"--{noun}", "more_names", multiple=True, hidden=True),
+    ]
 
 
-def names_of(options: argparse.Namespace, noun: str, *, optional: bool = False) -> list[str]:
+def names_of(options: Options, noun: str, *, optional: bool = False) -> list[str]:
     """The names as they were given; raises Failure where there are none and must be some."""
     names = [*options.names, *options.more_names]
     if not names and not optional:
-        raise Failure(f"which {noun}?", f"`ottla {options.command} {options.verb} --help` has examples.", exit_code=2)
+        raise usage_error(f"which {noun}?")
     return names
 
 
@@ -102,9 +106,7 @@ def _matching(name: str, known: Iterable[str], *, regex: bool) -> list[str]:
     return [each for each in known if fnmatchcase(each, name)]
 
 
-def existing_groups(
-    admin: "Admin", options: argparse.Namespace, *, optional: bool = False, missing_ok: bool = False
-) -> list[str]:
+def existing_groups(admin: "Admin", options: Options, *, optional: bool = False, missing_ok: bool = False) -> list[str]:
     """The groups that are meant; all if none is named and `optional`."""
     wanted = names_of(options, "group", optional=optional)
     known = [group.group_id for group in admin.list_groups()]

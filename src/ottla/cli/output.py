@@ -4,13 +4,15 @@ People's remarks, warnings and progress go to standard error, so that standard o
 A column's heading is for people, its key is the JSON key; times in JSON are milliseconds, sizes bytes.
 """
 
-import argparse
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, NamedTuple, TextIO
 
+import click
+
 from ottla.cli import units
+from ottla.cli.commands import Option, Options, section
 from ottla.cli.progress import Progress
 from ottla.cli.terminal import Style, terminal_columns
 
@@ -81,16 +83,20 @@ def one_line(text: str) -> str:
     return "".join(c if c.isprintable() else c.encode("unicode_escape").decode("ascii") for c in text)
 
 
-def add_output_arguments(parser: argparse.ArgumentParser) -> None:
+def output_options() -> list[click.Parameter]:
     """The option `--json`."""
-    group = parser.add_argument_group("output")
-    group.add_argument("--json", action="store_true", help="JSON, one object per line, for programs")
+    return [
+        *section(
+            "Output",
+            Option("--json", is_flag=True, help="JSON, one object per line, for programs"),
+        ),
+    ]
 
 
 class Output:
     """Prints the results of one command. `json`: whether a program reads them."""
 
-    def __init__(self, options: argparse.Namespace, stream: TextIO | None = None) -> None:
+    def __init__(self, options: Options, stream: TextIO | None = None) -> None:
         self.json: bool = getattr(options, "json", False)
         self.stream = sys.stdout if stream is None else stream
         self.style = Style.of(self.stream)

@@ -6,15 +6,16 @@ to standard error, -v prints where each record is.
 
 from __future__ import annotations
 
-import argparse
 import os
 import sys
 import time
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
-from ottla.cli.connect import add_connection_arguments, client_settings, open_admin
-from ottla.cli.consume import whole
+import click
+
+from ottla.cli.commands import Argument, Choice, Command, Option, Options, section
+from ottla.cli.connect import client_settings, connection_options, open_admin
 from ottla.cli.deliveries import Deliveries, reason
 from ottla.cli.inputs import Inputs
 from ottla.cli.names import missing
@@ -42,50 +43,7 @@ _LINES = 256
 Numbered = tuple[str, int, "NewRecord | BadRecord"]
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """The options of `ottla produce`."""
-    parser.add_argument("topic", metavar="TOPIC", help="where to; - is each record's own: %%t, or topic in JSON")
-    parser.add_argument("files", nargs="*", default=[], metavar="FILE", help="read these instead of standard input")
-    what = parser.add_argument_group("what a record is")
-    what.add_argument(
-        "-f", "--format", metavar="FORMAT",
-        help=r"%%k key %%v value (or %%s) %%h headers %%p partition %%T timestamp %%t topic %%o passed over %%K %%V "
-        r"sizes %%H number of headers; %%k{hex} {base64} {escaped}; \n \t \xNN; default: %%v\n",
-    )  # fmt: skip
-    what.add_argument("-K", "--key-delimiter", metavar="TEXT", help="what stands between key and value of a line")
-    what.add_argument("--null", metavar="TEXT", help="a key or value that is exactly this is null")
-    what.add_argument("-J", "--json", action="store_true", help="JSON lines: key value headers partition timestamp")
-    what.add_argument("--json-value", action="store_true", help="the same, and every value is JSON as it stands there")
-    what.add_argument("--file", action="append", default=[], metavar="FILE", help="this file is one value")
-    what.add_argument("--tombstone", action="store_true", help="one record without a value, for --key")
-    every = parser.add_argument_group("for every record that does not say it itself")
-    every.add_argument("-k", "--key", metavar="KEY", help="the key")
-    every.add_argument("--timestamp", metavar="WHEN", help="2026-01-31T12:00, ms since 1970, -1h; default: now")
-    every.add_argument("-H", "--header", action="append", default=[], metavar="NAME=VALUE", help="one more header")
-    every.add_argument(
-        "-p", "--partition", type=_partition, metavar="N",
-        help="the partition, whatever the record says; `any` leaves it to the key",
-    )  # fmt: skip
-    how = add_sending_arguments(parser)
-    how.add_argument("-v", "--verbose", action="store_true", help="print topic, partition and offset of each record")
-    how.add_argument("-q", "--quiet", action="store_true", help="no summary")
-    add_connection_arguments(parser, "producer")
-
-
-def add_sending_arguments(
-    parser: argparse.ArgumentParser, *, with_rate: bool = True
-) -> argparse._ArgumentGroup:  # argparse has no other name for it
-    """How records are sent; `bench` has these too."""
-    how = parser.add_argument_group("how")
-    how.add_argument("-z", "--compression", choices=_CODECS, help="compress the batches")
-    how.add_argument("--acks", choices=("0", "1", "all"), help="who must have it before it counts; default: all")
-    if with_rate:
-        how.add_argument("--rate", type=_rate, metavar="N", help="at most so many records in a second")
-    how.add_argument("--create", action="store_true", help="let the broker make a topic that is not there")
-    return how
-
-
-def sending_settings(options: argparse.Namespace) -> dict[str, object]:
+def sending_settings(options: Options) -> dict[str, object]:
     """The producer's settings that these options ask for."""
     settings = client_settings(options, "producer")
     settings["allow.auto.create.topics"] = options.create
@@ -96,7 +54,11 @@ def sending_settings(options: argparse.Namespace) -> dict[str, object]:
 
 
 def _partition(text: str) -> int:
-    return -1 if text == "any" else whole(text)
+    if text == "any":
+        return -1
+    if not (text.isascii() and text.isdigit()):
+        raise click.BadParameter(f"{text!r} is neither a partition nor `any`")
+    return int(text)
 
 
 def _rate(text: str) -> float:
@@ -105,11 +67,67 @@ def _rate(text: str) -> float:
     except ValueError:
         rate = 0.0
     if not 0 < rate < float("inf"):
-        raise argparse.ArgumentTypeError(f"{text!r} is not a number above 0")
+        raise click.BadParameter(f"{text!r} is not a number above 0")
     return rate
 
 
-def run(options: argparse.Namespace) -> int:
+def sending_options(*, with_rate: bool = True) -> list[click.Parameter]:
+    """The options of `produce` and `bench` that say how records are sent."""
+    rate = Option("--rate", type=_rate, metavar="N", help="at most so many records in a second")
+    return [
+        *section(
+            "How",
+            Option("-z", "--compression", type=Choice(_CODECS), help="compress the batches"),
+            Option("--acks", type=Choice(("0", "1", "all")), help="which replicas must have a record; default: all"),
+            *([rate] if with_rate else []),
+            Option("--create", is_flag=True, help="let the broker create a missing topic"),
+        )
+    ]
+
+
+_PARAMETERS = [
+    Argument("topic", "TOPIC", help="where to; - is each record's own: %t, or topic in JSON"),
+    Argument("files", "FILE", nargs=-1, help="read these instead of standard input"),
+    *section(
+        "What a record is",
+        Option(
+            "-f",
+            "--format",
+            metavar="FORMAT",
+            help="%k key %v value (or %s) %h headers %p partition %T timestamp %t topic %o passed over %K %V "
+            "sizes %H number of headers; %k{hex} {base64} {escaped}; \\n \\t \\xNN; default: %v\\n",
+        ),
+        Option("-K", "--key-delimiter", metavar="TEXT", help="what stands between key and value of a line"),
+        Option("--null", metavar="TEXT", help="a key or value that is exactly this is null"),
+        Option("-J", "--json", is_flag=True, help="JSON lines: key value headers partition timestamp"),
+        Option("--json-value", is_flag=True, help="the same, and every value is JSON as it stands there"),
+        Option("--file", multiple=True, metavar="FILE", help="this file is one value"),
+        Option("--tombstone", is_flag=True, help="one record without a value, for --key"),
+    ),
+    *section(
+        "For every record that does not say it itself",
+        Option("-k", "--key", metavar="KEY", help="the key"),
+        Option("--timestamp", metavar="WHEN", help="2026-01-31T12:00, ms since 1970, -1h; default: now"),
+        Option("-H", "--header", multiple=True, metavar="NAME=VALUE", help="one more header"),
+        Option(
+            "-p",
+            "--partition",
+            type=_partition,
+            metavar="N",
+            help="the partition, whatever the record says; `any` leaves it to the key",
+        ),
+    ),
+    *sending_options(),
+    *section(
+        "How",
+        Option("-v", "--verbose", is_flag=True, help="print topic, partition and offset of each record"),
+        Option("-q", "--quiet", is_flag=True, help="no summary"),
+    ),
+    *connection_options("producer"),
+]
+
+
+def run(options: Options) -> int:
     """Send everything and wait for it."""
     inputs = Inputs(options.file or options.files or ["-"])
     records = _records(options, inputs)
@@ -167,7 +185,7 @@ def _send(producer: Producer, deliveries: Deliveries, send: Callable[[], None]) 
     return ended
 
 
-def _is_plain(options: argparse.Namespace, defaults: _Defaults) -> bool:
+def _is_plain(options: Options, defaults: _Defaults) -> bool:
     """Whether each line is a value and there is nothing else to it."""
     special = (
         options.format is not None,
@@ -184,17 +202,17 @@ def _is_plain(options: argparse.Namespace, defaults: _Defaults) -> bool:
     )
 
 
-def _shows_progress(options: argparse.Namespace) -> bool:
+def _shows_progress(options: Options) -> bool:
     return not (options.verbose or options.quiet or _reads_a_terminal(options))
 
 
-def _reads_a_terminal(options: argparse.Namespace) -> bool:
+def _reads_a_terminal(options: Options) -> bool:
     """Whether somebody sits there and is to write the records."""
     elsewhere = options.files or options.file or options.tombstone
     return not elsewhere and sys.stdin.isatty() and sys.stderr.isatty()
 
 
-def existing_topics(options: argparse.Namespace) -> set[str]:
+def existing_topics(options: Options) -> set[str]:
     """The topics that there are; raises Failure if the one that is meant is none of them."""
     with open_admin(options) as admin:
         known = {topic.name for topic in admin.list_topics(include_internal=True)}
@@ -209,7 +227,7 @@ def existing_topics(options: argparse.Namespace) -> set[str]:
 class _Defaults:
     """What the options say about every record."""
 
-    def __init__(self, options: argparse.Namespace) -> None:
+    def __init__(self, options: Options) -> None:
         from ottla.cli.offsets import parse_moment
 
         self.key = None if options.key is None else os.fsencode(options.key)
@@ -324,7 +342,7 @@ class _Sending:
         self._deliveries.add(source, number, delivery)
 
 
-def _records(options: argparse.Namespace, inputs: Inputs) -> Iterator[Numbered]:
+def _records(options: Options, inputs: Inputs) -> Iterator[Numbered]:
     """The records of the input, each with where it is from. Raises Failure for options that contradict."""
     from ottla.cli.format_option import parse_format
     from ottla.tools.formats.record_reader import NewRecord, Template
@@ -356,7 +374,7 @@ def _records(options: argparse.Namespace, inputs: Inputs) -> Iterator[Numbered]:
     return _from_files(options, inputs, template)
 
 
-def _from_files(options: argparse.Namespace, inputs: Inputs, template: object) -> Iterator[Numbered]:
+def _from_files(options: Options, inputs: Inputs, template: object) -> Iterator[Numbered]:
     from ottla.tools.formats.json_lines import read_lines
     from ottla.tools.formats.record_reader import Template, read_records
 
@@ -380,3 +398,6 @@ def _whole_files(inputs: Inputs) -> Iterator[Numbered]:
     for number, path in enumerate(inputs.paths, 1):
         with inputs.open(path) as stream:
             yield f"{path}: file ", number, NewRecord(value=stream.read())
+
+
+COMMAND = Command(run, _PARAMETERS, description=__doc__, examples=EXAMPLES)

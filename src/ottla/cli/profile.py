@@ -4,14 +4,16 @@
 are Kafka's client settings; passwords are never printed.
 """
 
-import argparse
 import sys
 from typing import Any
 
-from ottla.cli import profiles
+import click
+
+from ottla.cli import profile_file
+from ottla.cli.commands import Argument, Command, Group, Option, Options
 from ottla.cli.names import confirmed
-from ottla.cli.output import Column, Output, add_output_arguments
-from ottla.cli.parsing import Verb, add_verbs, nearest, run_verb
+from ottla.cli.output import Column, Output, output_options
+from ottla.cli.suggestions import nearest
 from ottla.cli.terminal import Failure
 
 EXAMPLES = """
@@ -20,90 +22,49 @@ ottla profile use local
 ottla topic list --profile local
 """
 
-run = run_verb
+
+def _name(**settings: Any) -> list[click.Parameter]:
+    """The name of a profile."""
+    return [
+        Argument("name", "PROFILE", **settings, help="the profile"),
+    ]
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """The verbs of `ottla profile`."""
-    add_verbs(
-        parser,
-        {
-            "list": Verb(_list, _list_arguments, "list profiles", examples="ottla profile list", names=("ls",)),
-            "show": Verb(
-                _show,
-                _show_arguments,
-                "show a profile's settings",
-                description="Show a profile's settings, those that are secret hidden.",
-                examples="ottla profile show local",
-            ),
-            "set": Verb(
-                _set,
-                _set_arguments,
-                "create a profile or change its settings",
-                description="Create a profile or change its settings. The value - is asked for, or read from standard\n"
-                "input: a password on a command line is seen by others and kept by the shell.",
-                examples="""
-                ottla profile set prod bootstrap.servers=broker1:9092,broker2:9092
-                ottla profile set prod security.protocol=SASL_SSL
-                ottla profile set prod sasl.mechanism=SCRAM-SHA-512 sasl.username=ann
-                ottla profile set prod sasl.password=-
-                ottla profile set prod --unset client.id
-                """,
-            ),
-            "use": Verb(
-                _use,
-                _use_arguments,
-                "make a profile the one that is used",
-                examples="""
-                ottla profile use prod
-                ottla profile use --none
-                """,
-            ),
-            "delete": Verb(
-                _delete,
-                _delete_arguments,
-                "delete a profile",
-                examples="ottla profile delete prod --yes",
-                names=("rm",),
-            ),
-        },
-    )
+_LIST_PARAMETERS = [
+    Option("-q", "--quiet", is_flag=True, help="names only, one a line"),
+    *output_options(),
+]
 
 
-def _name(parser: argparse.ArgumentParser, **settings: Any) -> None:
-    parser.add_argument("name", metavar="PROFILE", help="the profile", **settings)
+_SHOW_PARAMETERS = [
+    *_name(required=False),
+    *output_options(),
+]
 
 
-def _list_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("-q", "--quiet", action="store_true", help="names only, one a line")
-    add_output_arguments(parser)
+_SET_PARAMETERS = [
+    *_name(),
+    Argument("changes", "SETTING=VALUE", nargs=-1, help="settings of Kafka's clients"),
+    Option("--unset", multiple=True, metavar="SETTING", help="take a setting out"),
+    Option("--from-file", metavar="FILE", help="take the settings of a properties file"),
+]
 
 
-def _show_arguments(parser: argparse.ArgumentParser) -> None:
-    _name(parser, nargs="?")
-    add_output_arguments(parser)
+_USE_PARAMETERS = [
+    *_name(required=False),
+    Option("--none", is_flag=True, help="use none"),
+]
 
 
-def _set_arguments(parser: argparse.ArgumentParser) -> None:
-    _name(parser)
-    parser.add_argument("changes", metavar="SETTING=VALUE", nargs="*", help="settings of Kafka's clients")
-    parser.add_argument("--unset", metavar="SETTING", action="append", default=[], help="take a setting out")
-    parser.add_argument("--from-file", metavar="FILE", help="take the settings of a properties file")
+_DELETE_PARAMETERS = [
+    *_name(),
+    Option("-y", "--yes", is_flag=True, help="do not ask"),
+]
 
 
-def _use_arguments(parser: argparse.ArgumentParser) -> None:
-    _name(parser, nargs="?")
-    parser.add_argument("--none", action="store_true", help="use none")
-
-
-def _delete_arguments(parser: argparse.ArgumentParser) -> None:
-    _name(parser)
-    parser.add_argument("-y", "--yes", action="store_true", help="do not ask")
-
-
-def _list(options: argparse.Namespace) -> int:
+def _list(options: Options) -> int:
     output = Output(options)
-    document = profiles.load()
+    document = profile_file.load()
     rows = [
         {
             "profile": name,
@@ -111,7 +72,7 @@ def _list(options: argparse.Namespace) -> int:
             "bootstrap_servers": _text(settings.get("bootstrap.servers")),
             "security_protocol": settings.get("security.protocol", "PLAINTEXT"),
         }
-        for name, settings in ((name, profiles.flat(table)) for name, table in document.get("profiles", {}).items())
+        for name, settings in ((name, profile_file.flat(table)) for name, table in document.get("profiles", {}).items())
     ]
     if options.quiet and not output.json:
         for row in rows:
@@ -130,15 +91,15 @@ def _list(options: argparse.Namespace) -> int:
     return 0
 
 
-def _show(options: argparse.Namespace) -> int:
+def _show(options: Options) -> int:
     output = Output(options)
-    name = options.name or profiles.load().get("current")
+    name = options.name or profile_file.load().get("current")
     if not name:
         raise Failure("no profile is in use", "`ottla profile list` shows the profiles that there are.", exit_code=2)
     secret = _secrets()
     shown = {
-        setting: "(hidden)" if setting in secret or profiles.looks_secret(setting) else _text(value)
-        for setting, value in sorted(profiles.settings_of(name).items())
+        setting: "(hidden)" if setting in secret or profile_file.looks_secret(setting) else _text(value)
+        for setting, value in sorted(profile_file.settings_of(name).items())
     }
     if output.json:
         output.object({"profile": name, "settings": shown})
@@ -148,7 +109,7 @@ def _show(options: argparse.Namespace) -> int:
     return 0
 
 
-def _set(options: argparse.Namespace) -> int:
+def _set(options: Options) -> int:
     if not options.name.strip() or options.name.startswith("-"):
         raise Failure(f"a profile cannot be called {options.name!r}", exit_code=2)
     changes: dict[str, object] = dict.fromkeys(options.unset)
@@ -163,8 +124,8 @@ def _set(options: argparse.Namespace) -> int:
         changes[name.strip()] = _asked_for(name.strip()) if value == "-" else value
     if not changes:
         raise Failure("nothing to set", "`ottla profile set --help` has examples.", exit_code=2)
-    document = profiles.load()
-    settings = profiles.flat(document.get("profiles", {}).get(options.name, {}))
+    document = profile_file.load()
+    settings = profile_file.flat(document.get("profiles", {}).get(options.name, {}))
     for name, value in ((name.replace("_", "."), value) for name, value in changes.items()):
         if value is None:
             settings.pop(name, None)
@@ -172,26 +133,26 @@ def _set(options: argparse.Namespace) -> int:
             _check(name, value)
             settings[name] = value
     is_new = options.name not in document.get("profiles", {})
-    profiles.store(options.name, settings)
-    print(f"{options.name}: {'created' if is_new else 'changed'} in {profiles.path()}")
+    profile_file.store(options.name, settings)
+    print(f"{options.name}: {'created' if is_new else 'changed'} in {profile_file.path()}")
     return 0
 
 
-def _use(options: argparse.Namespace) -> int:
+def _use(options: Options) -> int:
     if bool(options.name) == options.none:
         raise Failure("name one profile, or give --none", exit_code=2)
     if options.name:
-        profiles.settings_of(options.name)
-    profiles.use(options.name)
+        profile_file.settings_of(options.name)
+    profile_file.use(options.name)
     print(f"{options.name}: in use" if options.name else "no profile is in use")
     return 0
 
 
-def _delete(options: argparse.Namespace) -> int:
-    profiles.settings_of(options.name)
+def _delete(options: Options) -> int:
+    profile_file.settings_of(options.name)
     if not confirmed(f"Delete the profile {options.name}?", yes=options.yes):
         raise Failure("nothing was deleted", "--yes deletes without a question.")
-    profiles.store(options.name, None)
+    profile_file.store(options.name, None)
     print(f"{options.name}: deleted")
     return 0
 
@@ -234,3 +195,49 @@ def _asked_for(name: str) -> str:
 
 def _text(value: object) -> str | None:
     return ",".join(map(str, value)) if isinstance(value, list) else None if value is None else str(value)
+
+
+COMMAND = Group(
+    __doc__,
+    {
+        "list": Command(_list, _LIST_PARAMETERS, "list profiles", examples="ottla profile list", aliases=("ls",)),
+        "show": Command(
+            _show,
+            _SHOW_PARAMETERS,
+            "show a profile's settings",
+            description="Show a profile's settings, those that are secret hidden.",
+            examples="ottla profile show local",
+        ),
+        "set": Command(
+            _set,
+            _SET_PARAMETERS,
+            "create a profile or change its settings",
+            description="Create a profile or change its settings. The value - is asked for, or read from standard\n"
+            "input: a password on a command line is seen by others and kept by the shell.",
+            examples="""
+                ottla profile set prod bootstrap.servers=broker1:9092,broker2:9092
+                ottla profile set prod security.protocol=SASL_SSL
+                ottla profile set prod sasl.mechanism=SCRAM-SHA-512 sasl.username=ann
+                ottla profile set prod sasl.password=-
+                ottla profile set prod --unset client.id
+                """,
+        ),
+        "use": Command(
+            _use,
+            _USE_PARAMETERS,
+            "make a profile the one that is used",
+            examples="""
+                ottla profile use prod
+                ottla profile use --none
+                """,
+        ),
+        "delete": Command(
+            _delete,
+            _DELETE_PARAMETERS,
+            "delete a profile",
+            examples="ottla profile delete prod --yes",
+            aliases=("rm",),
+        ),
+    },
+    EXAMPLES,
+)

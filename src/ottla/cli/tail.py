@@ -3,9 +3,10 @@
 The last 10 of all partitions together are shown first, in the order of their timestamps; -n 0 shows new ones only.
 """
 
-import argparse
+import click
 
-from ottla.cli.consume import add_reading_arguments, add_topic_arguments, read, whole
+from ottla.cli.commands import Command, Option, Options
+from ottla.cli.consume import read, reading_options, topic_parameters
 
 EXAMPLES = r"""
 ottla tail orders                        the last 10 records, then what comes
@@ -16,16 +17,25 @@ ottla tail orders --json | jq .value     for programs
 """
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """The options of `ottla tail`."""
-    add_topic_arguments(parser)
-    parser.add_argument(
-        "-n", "--last", type=whole, default=10, metavar="N", help="how many to show first; default: %(default)s"
-    )
-    parser.add_argument("--count", type=whole, metavar="N", help="end after so many records")
-    add_reading_arguments(parser)
+_PARAMETERS = [
+    *topic_parameters(),
+    Option(
+        "-n",
+        "--last",
+        type=click.IntRange(min=0),
+        default=10,
+        metavar="N",
+        show_default=True,
+        help="how many to show first",
+    ),
+    Option("--count", type=click.IntRange(min=0), metavar="N", help="end after so many records"),
+    *reading_options(),
+]
 
 
-def run(options: argparse.Namespace) -> int:
+def run(options: Options) -> int:
     """Read and print."""
     return read(options, offset="end", last=options.last, count=options.count)
+
+
+COMMAND = Command(run, _PARAMETERS, description=__doc__, examples=EXAMPLES)

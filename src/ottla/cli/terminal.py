@@ -16,13 +16,14 @@ NOT_COMPILED = "plain Python, which is slower: the install found no C compiler, 
 
 
 class Failure(Exception):
-    """A command that cannot go on: `problem` in one line, then what to do about it."""
+    """The end of a command that failed: `problem` in one line, then lines with the next step."""
 
-    def __init__(self, problem: str, *advice: str, exit_code: int = 1) -> None:
+    def __init__(self, problem: str, *advice: str, exit_code: int = 1, command: str = "ottla") -> None:
         super().__init__(problem)
         self.problem = problem
         self.advice = advice
         self.exit_code = exit_code
+        self.command = command
 
 
 class Style:

@@ -1,15 +1,15 @@
 """Create, list, describe, alter and delete topics."""
 
-import argparse
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from ottla.cli import topic_describe, units, values
-from ottla.cli.connect import add_connection_arguments, open_admin
-from ottla.cli.names import add_name_arguments, choose, confirmed, enumerated, names_of
-from ottla.cli.output import Column, Output, add_output_arguments, number, size
-from ottla.cli.parsing import Verb, add_verbs, nearest, run_verb
+from ottla.cli.commands import Argument, Command, Group, Option, Options, require_one
+from ottla.cli.connect import connection_options, open_admin
+from ottla.cli.names import choose, confirmed, enumerated, name_parameters, names_of
+from ottla.cli.output import Column, Output, number, output_options, size
+from ottla.cli.suggestions import nearest
 from ottla.cli.terminal import Failure
 
 if TYPE_CHECKING:
@@ -24,99 +24,31 @@ ottla topic delete payments --yes
 
 _DELETED_AT_ONCE = 50
 
-run = run_verb
-
-
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """The verbs of `ottla topic`."""
-    add_verbs(
-        parser,
-        {
-            "create": Verb(
-                _create,
-                _create_arguments,
-                "create topics",
-                examples="""
-                ottla topic create logs-web
-                ottla topic create logs-app logs-db --partitions 6
-                ottla topic create events -c retention.ms=7d -c max.message.bytes=4MiB
-                ottla topic create users --config cleanup.policy=compact --if-not-exists
-                """,
-            ),
-            "list": Verb(
-                _list,
-                _list_arguments,
-                "list topics",
-                examples="""
-                ottla topic list
-                ottla topic list 'logs-*' --long       with records and bytes
-                ottla topic list --json | jq -r .topic
-                """,
-                names=("ls",),
-            ),
-            "describe": topic_describe.VERB,
-            "alter": Verb(
-                _alter,
-                _alter_arguments,
-                "change topics' settings or their number of partitions",
-                examples="""
-                ottla topic alter orders --config retention.ms=30d
-                ottla topic alter 'logs-*' --delete-config retention.ms --dry-run
-                ottla topic alter orders --partitions 12
-                """,
-            ),
-            "delete": Verb(
-                _delete,
-                _delete_arguments,
-                "delete topics with their records",
-                description="Delete topics with their records. At a terminal it asks first.",
-                examples="""
-                ottla topic delete logs-web
-                ottla topic delete 'logs-*' --yes
-                ottla topic delete maybe-there --if-exists
-                """,
-                names=("rm",),
-            ),
-            "add-partitions": Verb(
-                _add_partitions,
-                _add_partitions_arguments,
-                "give topics more partitions",
-                description="Give topics more partitions. Keys are spread over all partitions from then on: later\n"
-                "records of a key may be in another partition than its earlier ones.",
-                examples="""
-                ottla topic add-partitions orders --by 6
-                ottla topic add-partitions orders --to 24
-                """,
-            ),
-        },
-    )
-
 
 # -- create ------------------------------------------------------------------------------------------------------
 
 
-def _create_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("names", metavar="TOPIC", nargs="*", help="names of topics")
-    parser.add_argument("--topic", dest="more_names", action="append", default=[], help=argparse.SUPPRESS)
-    parser.add_argument("-p", "--partitions", type=int, metavar="N", help="default: the broker's num.partitions")
-    parser.add_argument(
+_CREATE_PARAMETERS = [
+    Argument("names", "TOPIC", nargs=-1, help="names of topics"),
+    Option("--topic", "more_names", multiple=True, hidden=True),
+    Option("-p", "--partitions", type=int, metavar="N", help="default: the broker's num.partitions"),
+    Option(
         "-r", "--replication-factor", type=int, metavar="N", help="default: the broker's default.replication.factor"
-    )
-    parser.add_argument(
-        "-c", "--config", dest="configs", metavar="NAME=VALUE", action="append", default=[], help="a topic's setting"
-    )
-    parser.add_argument(
+    ),
+    Option("-c", "--config", "configs", multiple=True, metavar="NAME=VALUE", help="a topic's setting"),
+    Option(
         "--replica-assignment",
         metavar="ID:ID,..",
         help="node ids of each partition's replicas, the leader's first: 1:2,2:3 is two partitions",
-    )
-    parser.add_argument("--if-not-exists", action="store_true", help="pass over topics that exist")
-    parser.add_argument("--dry-run", action="store_true", help="let the broker check it, create nothing")
-    add_output_arguments(parser)
-    add_connection_arguments(parser)
+    ),
+    Option("--if-not-exists", is_flag=True, help="pass over topics that exist"),
+    Option("--dry-run", is_flag=True, help="let the broker check it, create nothing"),
+    *output_options(),
+    *connection_options(),
+]
 
 
-def _create(options: argparse.Namespace) -> int:
+def _create(options: Options) -> int:
     from ottla.clients.admin import NewTopic, PartialFailure
     from ottla.clients.errors import InvalidConfig, TopicAlreadyExists
 
@@ -187,17 +119,18 @@ def _assignments(text: str) -> dict[int, list[int]]:
 # -- list --------------------------------------------------------------------------------------------------------
 
 
-def _list_arguments(parser: argparse.ArgumentParser) -> None:
-    add_name_arguments(parser, "topic", optional=True)
-    parser.add_argument("-l", "--long", action="store_true", help="with replicas, records, bytes, cleanup policy")
-    parser.add_argument("-q", "--quiet", action="store_true", help="names only, one a line")
-    parser.add_argument("--internal", action="store_true", help="Kafka's own topics too")
-    parser.add_argument("--exclude-internal", action="store_true", help=argparse.SUPPRESS)
-    add_output_arguments(parser)
-    add_connection_arguments(parser)
+_LIST_PARAMETERS = [
+    *name_parameters("topic", optional=True),
+    Option("-l", "--long", is_flag=True, help="with replicas, records, bytes, cleanup policy"),
+    Option("-q", "--quiet", is_flag=True, help="names only, one a line"),
+    Option("--internal", is_flag=True, help="Kafka's own topics too"),
+    Option("--exclude-internal", is_flag=True, hidden=True),
+    *output_options(),
+    *connection_options(),
+]
 
 
-def _list(options: argparse.Namespace) -> int:
+def _list(options: Options) -> int:
     output = Output(options)
     with open_admin(options) as admin:
         listed = {topic.name: topic for topic in admin.list_topics(include_internal=True)}
@@ -239,22 +172,19 @@ def _list(options: argparse.Namespace) -> int:
 # -- alter -------------------------------------------------------------------------------------------------------
 
 
-def _alter_arguments(parser: argparse.ArgumentParser) -> None:
-    add_name_arguments(parser, "topic")
-    parser.add_argument(
-        "-c", "--config", dest="configs", metavar="NAME=VALUE", action="append", default=[], help="set a setting"
-    )
-    parser.add_argument(
-        "--delete-config", metavar="NAME", action="append", default=[], help="back to the broker's default"
-    )
-    parser.add_argument("-p", "--partitions", type=int, metavar="N", help="so many partitions in all")
-    parser.add_argument("--if-exists", action="store_true", help="pass over topics that are not there")
-    parser.add_argument("--dry-run", action="store_true", help="let the broker check it, change nothing")
-    add_output_arguments(parser)
-    add_connection_arguments(parser)
+_ALTER_PARAMETERS = [
+    *name_parameters("topic"),
+    Option("-c", "--config", "configs", multiple=True, metavar="NAME=VALUE", help="set a setting"),
+    Option("--delete-config", multiple=True, metavar="NAME", help="back to the broker's default"),
+    Option("-p", "--partitions", type=int, metavar="N", help="so many partitions in all"),
+    Option("--if-exists", is_flag=True, help="pass over topics that are not there"),
+    Option("--dry-run", is_flag=True, help="let the broker check it, change nothing"),
+    *output_options(),
+    *connection_options(),
+]
 
 
-def _alter(options: argparse.Namespace) -> int:
+def _alter(options: Options) -> int:
     from ottla.cli.config import change
     from ottla.clients.admin import ConfigResource
 
@@ -276,18 +206,19 @@ def _alter(options: argparse.Namespace) -> int:
 # -- add-partitions ----------------------------------------------------------------------------------------------
 
 
-def _add_partitions_arguments(parser: argparse.ArgumentParser) -> None:
-    add_name_arguments(parser, "topic")
-    how = parser.add_mutually_exclusive_group(required=True)
-    how.add_argument("--by", type=int, metavar="N", help="so many more")
-    how.add_argument("--to", "--partitions", type=int, metavar="N", help="so many in all")
-    parser.add_argument("--if-exists", action="store_true", help="pass over topics that are not there")
-    parser.add_argument("--dry-run", action="store_true", help="let the broker check it, change nothing")
-    add_output_arguments(parser)
-    add_connection_arguments(parser)
+_ADD_PARTITIONS_PARAMETERS = [
+    *name_parameters("topic"),
+    Option("--by", type=int, metavar="N", help="so many more"),
+    Option("--to", "--partitions", "to", type=int, metavar="N", help="so many in all"),
+    Option("--if-exists", is_flag=True, help="pass over topics that are not there"),
+    Option("--dry-run", is_flag=True, help="let the broker check it, change nothing"),
+    *output_options(),
+    *connection_options(),
+]
 
 
-def _add_partitions(options: argparse.Namespace) -> int:
+def _add_partitions(options: Options) -> int:
+    require_one(options, "--by", "--to")
     output = Output(options)
     if options.by is not None and options.by < 1:
         raise Failure(f"--by is {options.by}; it must be at least 1", exit_code=2)
@@ -324,16 +255,17 @@ def _grow(admin: "Admin", output: Output, wanted: Mapping[str, int], *, dry_run:
 # -- delete ------------------------------------------------------------------------------------------------------
 
 
-def _delete_arguments(parser: argparse.ArgumentParser) -> None:
-    add_name_arguments(parser, "topic")
-    parser.add_argument("--if-exists", action="store_true", help="pass over topics that are not there")
-    parser.add_argument("-y", "--yes", action="store_true", help="do not ask")
-    parser.add_argument("--dry-run", action="store_true", help="say what would be deleted, delete nothing")
-    add_output_arguments(parser)
-    add_connection_arguments(parser)
+_DELETE_PARAMETERS = [
+    *name_parameters("topic"),
+    Option("--if-exists", is_flag=True, help="pass over topics that are not there"),
+    Option("-y", "--yes", is_flag=True, help="do not ask"),
+    Option("--dry-run", is_flag=True, help="say what would be deleted, delete nothing"),
+    *output_options(),
+    *connection_options(),
+]
 
 
-def _delete(options: argparse.Namespace) -> int:
+def _delete(options: Options) -> int:
     from ottla.clients.admin import PartialFailure
     from ottla.clients.errors import ClientError
 
@@ -368,8 +300,72 @@ def _delete(options: argparse.Namespace) -> int:
     return 0
 
 
-def _existing(admin: "Admin", options: argparse.Namespace, wanted: Sequence[str]) -> list[str]:
+def _existing(admin: "Admin", options: Options, wanted: Sequence[str]) -> list[str]:
     """The topics that are meant; Kafka's own only by their exact names."""
     listed = admin.list_topics(include_internal=True)
     known = [topic.name for topic in listed if not topic.is_internal or topic.name in wanted]
     return choose(wanted, known, "topic", regex=options.regex, missing_ok=options.if_exists)
+
+
+COMMAND = Group(
+    __doc__,
+    {
+        "create": Command(
+            _create,
+            _CREATE_PARAMETERS,
+            "create topics",
+            examples="""
+                ottla topic create logs-web
+                ottla topic create logs-app logs-db --partitions 6
+                ottla topic create events -c retention.ms=7d -c max.message.bytes=4MiB
+                ottla topic create users --config cleanup.policy=compact --if-not-exists
+                """,
+        ),
+        "list": Command(
+            _list,
+            _LIST_PARAMETERS,
+            "list topics",
+            examples="""
+                ottla topic list
+                ottla topic list 'logs-*' --long       with records and bytes
+                ottla topic list --json | jq -r .topic
+                """,
+            aliases=("ls",),
+        ),
+        "describe": topic_describe.COMMAND,
+        "alter": Command(
+            _alter,
+            _ALTER_PARAMETERS,
+            "change topics' settings or their number of partitions",
+            examples="""
+                ottla topic alter orders --config retention.ms=30d
+                ottla topic alter 'logs-*' --delete-config retention.ms --dry-run
+                ottla topic alter orders --partitions 12
+                """,
+        ),
+        "delete": Command(
+            _delete,
+            _DELETE_PARAMETERS,
+            "delete topics with their records",
+            description="Delete topics with their records. At a terminal it asks first.",
+            examples="""
+                ottla topic delete logs-web
+                ottla topic delete 'logs-*' --yes
+                ottla topic delete maybe-there --if-exists
+                """,
+            aliases=("rm",),
+        ),
+        "add-partitions": Command(
+            _add_partitions,
+            _ADD_PARTITIONS_PARAMETERS,
+            "give topics more partitions",
+            description="Give topics more partitions. Keys are spread over all partitions from then on: later\n"
+            "records of a key may be in another partition than its earlier ones.",
+            examples="""
+                ottla topic add-partitions orders --by 6
+                ottla topic add-partitions orders --to 24
+                """,
+        ),
+    },
+    EXAMPLES,
+)

@@ -3,15 +3,14 @@
 Numbers of records are those of offsets from the earliest to the latest; compaction and transactions leave gaps.
 """
 
-import argparse
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ottla.cli import units, values
-from ottla.cli.connect import add_connection_arguments, open_admin
-from ottla.cli.names import add_name_arguments, choose, names_of
-from ottla.cli.output import Column, Output, add_output_arguments, number, size
-from ottla.cli.parsing import Verb
+from ottla.cli.commands import Command, Option, Options
+from ottla.cli.connect import connection_options, open_admin
+from ottla.cli.names import choose, name_parameters, names_of
+from ottla.cli.output import Column, Output, number, output_options, size
 
 if TYPE_CHECKING:
     from ottla.clients.admin import Admin, ConfigEntry, TopicDescription
@@ -55,18 +54,21 @@ class Facts(NamedTuple):
         return {name: entry.value for name, entry in self.configs.items() if entry.source is ConfigSource.TOPIC}
 
 
-def _arguments(parser: argparse.ArgumentParser) -> None:
-    add_name_arguments(parser, "topic", optional=True)
-    for name, text in _FILTERS.items():
-        parser.add_argument(f"--{name.replace('_', '-')}", action="store_true", help=f"only partitions {text}")
-    parser.add_argument("--topics-with-overrides", action="store_true", help="only topics with settings of their own")
-    parser.add_argument("--if-exists", action="store_true", help="pass over topics that are not there")
-    parser.add_argument("--internal", action="store_true", help="with all topics: Kafka's own too")
-    add_output_arguments(parser)
-    add_connection_arguments(parser)
+_PARAMETERS = [
+    *name_parameters("topic", optional=True),
+    *(
+        Option(f"--{name.replace('_', '-')}", is_flag=True, help=f"only partitions {text}")
+        for name, text in _FILTERS.items()
+    ),
+    Option("--topics-with-overrides", is_flag=True, help="only topics with settings of their own"),
+    Option("--if-exists", is_flag=True, help="pass over topics that are not there"),
+    Option("--internal", is_flag=True, help="with all topics: Kafka's own too"),
+    *output_options(),
+    *connection_options(),
+]
 
 
-def _describe(options: argparse.Namespace) -> int:
+def _describe(options: Options) -> int:
     output = Output(options)
     with open_admin(options) as admin:
         wanted = names_of(options, "topic", optional=True)
@@ -99,9 +101,9 @@ def _describe(options: argparse.Namespace) -> int:
     return 0
 
 
-VERB = Verb(
+COMMAND = Command(
     _describe,
-    _arguments,
+    _PARAMETERS,
     "show partitions, leaders, replicas, offsets, bytes, settings",
     description="Show where a topic's partitions are, what is in them, how the topic is set up; all topics if none is\n"
     "named. Numbers of records are counted from the earliest to the latest offset: compaction and transactions leave\n"

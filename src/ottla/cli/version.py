@@ -1,20 +1,16 @@
 """Show the versions of Ottla and of what it runs on."""
 
-import argparse
 import platform
 from importlib import metadata
 
 from ottla import __version__
+from ottla.cli.commands import Command, Options
 from ottla.cli.terminal import NOT_COMPILED
 
 KAFKA = "4.3"
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """None."""
-
-
-def run(options: argparse.Namespace) -> int:  # noqa: ARG001 - every command takes its options
+def run(options: Options) -> int:  # noqa: ARG001 - every command takes its options
     """Print them, one a line."""
     print(f"ottla {__version__} (protocol and settings of Apache Kafka {KAFKA})")
     print(f"python {platform.python_version()} on {platform.system()} {platform.machine()}")
@@ -27,3 +23,6 @@ def run(options: argparse.Namespace) -> int:  # noqa: ARG001 - every command tak
 
     print("kernels are compiled" if COMPILED else f"kernels are {NOT_COMPILED}")
     return 0
+
+
+COMMAND = Command(run, (), description=__doc__)

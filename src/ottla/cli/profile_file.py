@@ -45,7 +45,7 @@ def settings_of(name: str) -> dict[str, object]:
     """The client settings of a profile. Raises Failure if there is none of that name."""
     found = load().get("profiles", {})
     if name not in found:
-        from ottla.cli.parsing import nearest
+        from ottla.cli.suggestions import nearest
 
         near = nearest(name, found)
         advice = f"Did you mean {near}?" if near else "`ottla profile list` shows the profiles that there are."

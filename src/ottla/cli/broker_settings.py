@@ -1,6 +1,6 @@
 """From command line and file to a `BrokerConfig`: the later source wins, `-X` over options over `--config`."""
 
-import argparse
+from types import SimpleNamespace
 
 from ottla.cli.storage import default_data_directory, known_node_id
 from ottla.cli.terminal import Failure
@@ -19,26 +19,7 @@ _LISTENER_SETTINGS = (
 LOOPBACK = "127.0.0.1"
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """The options that decide about a broker's settings."""
-    parser.add_argument(
-        "--data",
-        metavar="DIR",
-        help="the directory of its data; default: $OTTLA_DATA, or ~/.local/share/ottla. Several: -X log.dirs=a,b",
-    )
-    parser.add_argument("--config", metavar="FILE", help="a Kafka server.properties to start from")
-    parser.add_argument(
-        "-X",
-        dest="overrides",
-        metavar="NAME=VALUE",
-        action="append",
-        default=[],
-        help="one setting, by Kafka's name; may be repeated",
-    )
-    parser.add_argument("--node-id", metavar="N", help="this node's number (node.id); default: 1")
-
-
-def broker_config(options: argparse.Namespace) -> BrokerConfig:
+def broker_config(options: SimpleNamespace) -> BrokerConfig:
     """The settings asked for; raises Failure with exit code 2 where they cannot be served."""
     properties = _from_file(options.config) if options.config else {}
     listen = getattr(options, "listen", None)

@@ -1,0 +1,229 @@
+"""Commands on top of click: examples below the help, options in sections, and suggestions for typing errors.
+
+A command is `Command(run, parameters, summary)`: `run` receives the values of the parameters as the attributes of one
+object and returns the exit code. A command with verbs (`ottla topic create`) is a `Group` of commands.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from types import SimpleNamespace
+from typing import Any
+
+import click
+
+from ottla.cli.suggestions import nearest
+
+Options = SimpleNamespace
+"""The values of a command's parameters, by name."""
+
+CONTEXT_SETTINGS = {"help_option_names": ["-h", "--help"], "max_content_width": 120}
+_OPTIONS = "Options"
+# Options of Kafka's own tools that have another form here.
+_KAFKA_OPTIONS = {
+    "--topic": "pass the topic name as an argument",
+    "--from-beginning": "`consume` starts at the beginning; -o names another start",
+    "--max-messages": "use -n",
+    "--timeout-ms": "-e ends where the topic ends",
+    "--producer-property": "use -X NAME=VALUE",
+    "--consumer-property": "use -X NAME=VALUE",
+    "--command-property": "use -X NAME=VALUE",
+}
+
+
+class Option(click.Option):
+    """An option. `section` is the heading under which the help lists it."""
+
+    section = _OPTIONS
+
+    def __init__(self, *names: str, metavar: str | None = None, **attributes: Any) -> None:
+        super().__init__(names, metavar=metavar, shell_complete=_completion(metavar, attributes), **attributes)
+
+
+def section(heading: str, *options: Option) -> tuple[Option, ...]:
+    """Give options a heading of their own in the help."""
+    for option in options:
+        option.section = heading
+    return options
+
+
+class Argument(click.Argument):
+    """An argument with a help text."""
+
+    def __init__(self, name: str, metavar: str, help: str = "", **attributes: Any) -> None:  # noqa: A002 - click's name
+        nargs, required = attributes.get("nargs", 1), attributes.get("required", attributes.get("nargs", 1) > 0)
+        shown = (metavar if required else f"[{metavar}]") + ("..." if nargs != 1 else "")
+        complete = _completion(metavar, attributes)
+        super().__init__([name], metavar=shown, shell_complete=complete, **{"required": required, **attributes})
+        self.help = help
+
+
+Parameters = Sequence[click.Parameter]
+
+
+def _completion(metavar: str | None, attributes: dict[str, Any]) -> Any:
+    """How a shell completes the value: by its metavar, unless its type says it."""
+    given = attributes.pop("shell_complete", None)
+    if given is not None or metavar is None or isinstance(attributes.get("type"), click.ParamType):
+        return given
+
+    def complete(context: click.Context, parameter: click.Parameter, incomplete: str) -> Any:
+        del parameter
+        from ottla.cli.completion import values  # only while a shell completes
+
+        return values(metavar, context, incomplete)
+
+    return complete
+
+
+class Choice(click.Choice[str]):
+    """One of some words."""
+
+    def get_invalid_choice_message(self, value: Any, ctx: click.Context | None) -> str:
+        del ctx
+        near = nearest(str(value), self.choices)
+        text = f"{value!r} is not one of {', '.join(self.choices)}"
+        return f"{text}; did you mean {near}?" if near else text
+
+
+class _Page(click.Command):
+    """Help pages and errors that all commands share."""
+
+    examples = ""
+
+    def format_help(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        self.format_usage(ctx, formatter)
+        self.format_help_text(ctx, formatter)
+        for heading, rows in self.sections(ctx).items():
+            with formatter.section(heading):
+                formatter.write_dl(rows, col_max=26)
+        if self.examples:
+            formatter.write("\nexamples:\n")
+            formatter.write("".join(f"  {line.strip()}\n" for line in self.examples.strip().splitlines()))
+
+    def sections(self, ctx: click.Context) -> dict[str, list[tuple[str, str]]]:
+        """The headings of the help page, each with its rows."""
+        return self.options_by_section(ctx)
+
+    def options_by_section(self, ctx: click.Context) -> dict[str, list[tuple[str, str]]]:
+        """The parameters of each heading with their help texts."""
+        sections: dict[str, list[tuple[str, str]]] = {}
+        for parameter in self.get_params(ctx):
+            if isinstance(parameter, Argument):
+                sections.setdefault("Arguments", []).append((parameter.metavar or "", parameter.help or ""))
+            elif row := parameter.get_help_record(ctx):
+                sections.setdefault(getattr(parameter, "section", _OPTIONS), []).append(row)
+        options = sections.pop(_OPTIONS, [])
+        arguments = sections.pop("Arguments", [])
+        first = {"Arguments": arguments, _OPTIONS: options}
+        return {heading: rows for heading, rows in (first | sections).items() if rows}
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        try:
+            return super().parse_args(ctx, args)
+        except click.NoSuchOption as error:
+            known = [name for parameter in self.get_params(ctx) for name in parameter.opts if name.startswith("--")]
+            near = nearest(error.option_name, known)
+            hint = f"; did you mean {near}?" if near else ""
+            if not near and error.option_name in _KAFKA_OPTIONS:
+                hint = f": {_KAFKA_OPTIONS[error.option_name]}"
+            raise click.UsageError(f"unknown option {error.option_name}{hint}", ctx) from None
+
+
+class Command(_Page):
+    """One command: `run` gets the options and returns the exit code."""
+
+    def __init__(
+        self,
+        run: Callable[[Options], int],
+        parameters: Parameters,
+        summary: str = "",
+        description: str | None = None,
+        examples: str = "",
+        aliases: tuple[str, ...] = (),
+    ) -> None:
+        """`aliases` are other names that people try."""
+        super().__init__(
+            None,
+            params=list(parameters),
+            callback=lambda **values: run(Options(**values)),
+            help=description or f"{summary[:1].upper()}{summary[1:]}.",
+            short_help=summary,
+            context_settings=CONTEXT_SETTINGS,
+        )
+        self.examples = examples
+        self.aliases = aliases
+
+
+class Group(click.Group, _Page):
+    """A command with verbs."""
+
+    def __init__(
+        self,
+        description: str | None,
+        verbs: Mapping[str, Command],
+        examples: str,
+        parameters: Parameters = (),
+        metavar: str = "VERB",
+    ) -> None:
+        super().__init__(
+            None,
+            params=list(parameters),
+            commands=dict(verbs),
+            help=description,
+            no_args_is_help=False,
+            context_settings=CONTEXT_SETTINGS,
+            subcommand_metavar=f"{metavar} ...",
+            options_metavar="",
+        )
+        self.examples = examples
+        self._aliases = {alias: verb for verb in verbs.values() for alias in verb.aliases}
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        del ctx
+        return list(self.commands)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        del ctx
+        return self.commands.get(cmd_name) or self._aliases.get(cmd_name)
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        names = self.list_commands(ctx)
+        if args[0] not in names and self.get_command(ctx, args[0]) is None and not ctx.resilient_parsing:
+            near = nearest(args[0], names)
+            raise click.UsageError(
+                f"unknown command {args[0]!r}; "
+                + (f"did you mean {near}?" if near else f"there are {', '.join(names)}"),
+                ctx,
+            )
+        return super().resolve_command(ctx, args)
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        names = self.list_commands(ctx)
+        if not args and not ctx.resilient_parsing:
+            raise click.UsageError(f"which verb? There are {', '.join(names)}", ctx)
+        first = args[0] if args else ""
+        if first.startswith("--") and first[2:] in names and not any(first in each.opts for each in self.params):
+            raise click.UsageError(
+                f"unknown option {first}: a verb has no dashes, `{ctx.command_path} {first[2:]}`", ctx
+            )
+        return super().parse_args(ctx, args)
+
+    def sections(self, ctx: click.Context) -> dict[str, list[tuple[str, str]]]:
+        verbs = [(name, verb.get_short_help_str(200)) for name, verb in self.commands.items()]
+        return {"Verbs": verbs, **self.options_by_section(ctx)}
+
+
+def require_one(options: Options, *names: str) -> None:
+    """Raise a usage error unless exactly one of the options `names` was given."""
+    given = [name for name in names if getattr(options, name[2:].replace("-", "_")) not in (None, False)]
+    if len(given) != 1:
+        problem = f"{given[0]} and {given[1]} exclude each other" if given else f"one of {', '.join(names)} is required"
+        raise click.UsageError(problem, click.get_current_context())
+
+
+def usage_error(problem: str) -> click.UsageError:
+    """An error in how the running command was called."""
+    return click.UsageError(problem, click.get_current_context())

@@ -1,0 +1,121 @@
+"""The command `ottla` as click sees it. A subcommand's module is imported only when that command is chosen.
+
+A module of a command has a `COMMAND`, and a row here.
+"""
+
+from __future__ import annotations
+
+import importlib
+import os
+from collections.abc import Sequence
+
+import click
+from click.shell_completion import CompletionItem
+
+from ottla import __version__
+from ottla.cli.commands import Group, Option
+from ottla.cli.terminal import Failure
+
+# Heading -> name -> one line for --help. The name is that of the module, too.
+GROUPS: dict[str, dict[str, str]] = {
+    "A broker of your own": {
+        "up": "start a broker here and now",
+        "format": "give a data directory its cluster and node",
+    },
+    "Records": {
+        "produce": "send records: lines, files, JSON",
+        "consume": "print records from anywhere to anywhere",
+        "tail": "show the last records, then what comes",
+        "log": "read segments, indices and checkpoints without a broker",
+        "bench": "measure producing, consuming and the way through",
+    },
+    "Topics and groups": {
+        "topic": "create, list, describe, alter and delete topics",
+        "group": "list, describe, reset and delete groups, show their lag",
+        "config": "show and change settings of topics, brokers, groups",
+        "cluster": "show brokers, features, quorum, log directories",
+    },
+    "This command": {
+        "profile": "keep the addresses and settings of several clusters",
+        "completion": "print what makes bash, zsh or fish complete `ottla`",
+        "version": "show the versions of Ottla and of what it runs on",
+    },
+}
+SUMMARIES = {name: summary for rows in GROUPS.values() for name, summary in rows.items()}
+
+EXAMPLES = """
+ottla up                                      a broker on 127.0.0.1:9092
+ottla topic create orders --partitions 6
+echo hello | ottla produce orders
+ottla tail orders                             Ctrl-C ends it
+ottla topic describe orders
+ottla consume orders -e --group billing
+ottla group lag billing --watch
+ottla group reset billing --to-datetime now-1h
+ottla topic list -b 127.0.0.1:9092 --json | jq -r .topic
+"""
+
+
+class Root(Group):
+    """All commands, under their headings."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        del ctx
+        return list(SUMMARIES)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        del ctx
+        return command(cmd_name) if cmd_name in SUMMARIES else None
+
+    def sections(self, ctx: click.Context) -> dict[str, list[tuple[str, str]]]:
+        rows = {heading: list(rows.items()) for heading, rows in GROUPS.items()}
+        return rows | self.options_by_section(ctx)
+
+    def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
+        del ctx
+        return [CompletionItem(name, help=text) for name, text in SUMMARIES.items() if name.startswith(incomplete)]
+
+
+def command(name: str) -> click.Command:
+    """Import the command of this name."""
+    found = importlib.import_module(f"ottla.cli.{name}").COMMAND
+    assert isinstance(found, click.Command)
+    return found
+
+
+def _show_version(ctx: click.Context, _: click.Parameter, wanted: bool) -> None:
+    if wanted and not ctx.resilient_parsing:
+        click.echo(f"ottla {__version__}")
+        ctx.exit()
+
+
+ROOT = Root(
+    "A Kafka-compatible broker that is light to start, and the tools for it and for any Kafka.\n\n"
+    "`ottla COMMAND --help` tells more. Every command works with any Kafka.",
+    {},
+    EXAMPLES,
+    [Option("--version", is_flag=True, is_eager=True, expose_value=False, callback=_show_version, help="the version")],
+    "COMMAND",
+)
+
+
+def run(words: Sequence[str]) -> int:
+    """Run the command that the words name; returns the exit code. Raises Failure for words that it does not take."""
+    instruction = os.environ.get("_OTTLA_COMPLETE")
+    if instruction:
+        from ottla.cli.completion import complete
+
+        return complete(ROOT, instruction)
+    try:
+        if not words:
+            click.echo(ROOT.get_help(click.Context(ROOT, info_name="ottla")))
+            return 2
+        with ROOT.make_context("ottla", list(words)) as context:
+            return int(ROOT.invoke(context))
+    except click.exceptions.Exit as ended:
+        return ended.exit_code
+    except click.UsageError as error:
+        path = error.ctx.command_path if error.ctx else "ottla"
+        raise Failure(
+            error.format_message(), f"`{path} --help` shows what it takes.", exit_code=2, command=path
+        ) from None

@@ -1,0 +1,166 @@
+"""A broker in the foreground: it starts, announces itself, and stops at a signal.
+
+Its first line on standard output is `bootstrap=HOST:PORT`, as soon as clients can connect. This module and what it
+imports know nothing of click, whose import takes a third of the time in which a broker starts.
+"""
+
+import asyncio
+import errno
+import gc
+import logging
+import os
+import resource
+import signal
+import sys
+from collections.abc import Callable, Sequence
+from types import SimpleNamespace
+from typing import TYPE_CHECKING
+
+from ottla.cli import broker_settings
+from ottla.cli.storage import directories_of, unusable
+from ottla.cli.terminal import NOT_COMPILED, Failure, Style, start_logging
+from ottla.common.errors import KafkaError
+from ottla.config import BrokerConfig
+from ottla.log.storage import StorageError
+from ottla.network.sockets import ListenError
+
+if TYPE_CHECKING:
+    from ottla.broker.server import Bootstrap
+
+logger = logging.getLogger("ottla.up")
+
+_STOPPING_SIGNALS = (signal.SIGINT, signal.SIGTERM)
+# Signals so close to each other are one: `timeout` sends two, a shell and `make` pass on what the terminal sent to all.
+_ONE_WISH_S = 0.5
+_GC_THRESHOLDS = (20_000, 10, 50)
+LOG_LEVELS = ("debug", "info", "warning", "error")
+_PLAIN_OPTIONS = ("--data", "--config", "--node-id", "--listen", "--log-level")
+
+
+def plain_options(words: Sequence[str]) -> SimpleNamespace | None:
+    """Parse the words after `ottla up`; None if they need click: for help, for an error, for another spelling."""
+    options = SimpleNamespace(data=None, config=None, node_id=None, listen=None, log_level="info", overrides=())
+    rest = iter(words)
+    for word in rest:
+        name, separator, value = word.partition("=")
+        if not separator:
+            value = next(rest, "-")
+        if value.startswith("-"):
+            return None
+        if word == "-X":
+            options.overrides += (value,)
+        elif name in _PLAIN_OPTIONS:
+            setattr(options, name[2:].replace("-", "_"), value)
+        else:
+            return None
+    return options if options.log_level in LOG_LEVELS else None
+
+
+def run(options: SimpleNamespace) -> int:
+    """Serve until a signal."""
+    gc.disable()  # what a start creates stays; see `_announce`
+    start_logging(options.log_level)
+    config = broker_settings.broker_config(options)
+    for warning in config.warnings:
+        logger.warning("%s", warning)
+    _raise_file_limit()
+    with asyncio.Runner(loop_factory=_loop_factory()) as runner:
+        try:
+            runner.run(_serve(config))
+        except (StorageError, KafkaError) as error:
+            raise Failure(str(error)) from error
+        except OSError as error:
+            raise _explain(config, error) from error
+    return 0
+
+
+async def _serve(config: BrokerConfig) -> None:
+    from ottla.broker.server import serve
+    from ottla.records.kernels import COMPILED
+
+    if not COMPILED:
+        logger.warning("The record kernels are %s", NOT_COMPILED)
+    stop = asyncio.Event()
+    loop = asyncio.get_running_loop()
+
+    asked_s = 0.0
+
+    def stop_on(signal_number: signal.Signals) -> None:
+        nonlocal asked_s
+        if stop.is_set():
+            if loop.time() - asked_s < _ONE_WISH_S:
+                return
+            logger.warning("Stopping at once: %s came a second time", signal_number.name)
+            os._exit(128 + signal_number)
+        logger.info("Stopping: %s", signal_number.name)
+        asked_s = loop.time()
+        stop.set()
+
+    for signal_number in _STOPPING_SIGNALS:
+        loop.add_signal_handler(signal_number, stop_on, signal_number)
+    await serve(config, lambda bootstrap: _announce(config, bootstrap), stop)
+    for signal_number in _STOPPING_SIGNALS:  # what still comes must not make a failure of it
+        loop.remove_signal_handler(signal_number)
+        signal.signal(signal_number, signal.SIG_IGN)
+    logger.info("Stopped cleanly")
+
+
+def _announce(config: BrokerConfig, bootstrap: "Bootstrap") -> None:
+    """The line that scripts wait for, then what a person may want to know."""
+    # Looking through code and partitions for garbage would find none, again and again.
+    gc.freeze()
+    # Requests leave few cycles behind. With Python's own thresholds (700, 10, 10) the collector looks through a large
+    # answer while it is made, which takes as long as making it, and no slice of the work can interrupt that.
+    gc.set_threshold(*_GC_THRESHOLDS)
+    gc.enable()
+    style = Style.of(sys.stdout)
+    lines = [
+        f"bootstrap={bootstrap}",
+        "",
+        f"  {style.green('Ottla is up.')} Any Kafka client can connect to {style.bold(str(bootstrap))}",
+        "",
+        f"  {style.dim('data')}     {', '.join(map(os.path.abspath, directories_of(config)))}",
+        f"  {style.dim('write')}    echo hello | ottla produce greetings --create -b {bootstrap}",
+        f"  {style.dim('read')}     ottla tail greetings -b {bootstrap}",
+        f"  {style.dim('topics')}   ottla topic list -b {bootstrap}",
+        f"  {style.dim('stop')}     Ctrl-C",
+        "",
+    ]
+    try:
+        print("\n".join(lines), flush=True)
+    except BrokenPipeError:
+        # Whoever waited for the first line has it and left; the interpreter flushes standard output once more at exit.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
+    try:
+        import uvloop
+    except ImportError:
+        logger.warning("uvloop is not installed: the broker runs on asyncio's own, slower loop")
+        return None
+    return uvloop.new_event_loop
+
+
+def _raise_file_limit() -> None:
+    """Segments and connections are open files; the usual soft limit of 1,024 is for `select`."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = 1 << 20 if hard == resource.RLIM_INFINITY else min(hard, 1 << 20)
+    if soft != resource.RLIM_INFINITY and soft < wanted:
+        try:
+            resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
+        except (OSError, ValueError) as error:
+            logger.warning("At most %d files can be open: %s", soft, error)
+
+
+def _explain(config: BrokerConfig, error: OSError) -> Failure:
+    if isinstance(error, ListenError):
+        if error.errno == errno.EADDRINUSE:
+            advice = "Stop what listens there, or choose another port: --listen 127.0.0.1:9093 (0 picks a free one)."
+            return Failure(f"{error.listener.host or 'every interface'}:{error.listener.port} is in use", advice)
+        return Failure(str(error.strerror), "Choose another address with --listen HOST:PORT.")
+    if error.filename:
+        for directory in directories_of(config):
+            if str(error.filename).startswith(directory):
+                return unusable(directory, error)
+    return Failure(str(error))
