@@ -105,7 +105,7 @@ WIRE = (
     ),
     Mutation(
         "what is asked for stays in its file until it is sent",
-        "log/log.py",
+        "log/segment_list.py",
         "UNREAD_BYTES = 64 * 1024\n",
         "UNREAD_BYTES = 1 << 40\n",
         (f"{HOSTILE}::test_clients_that_ask_for_much_and_read_none_of_it",),
@@ -313,8 +313,8 @@ ON_DISK = (
     Mutation(
         "a cleaning of a log that was cut meanwhile is thrown away",
         "log/cleaner.py",
-        "            if log.truncations != running.truncations:\n",
-        "            if log.truncations < 0:\n",
+        "            if log.segments.unsynced.truncations != running.truncations:\n",
+        "            if running.truncations < 0:\n",
         (f"{STORAGE}/test_cleaner.py::test_a_log_that_changed_meanwhile_is_left_as_it_is",),
     ),
     Mutation(
@@ -423,8 +423,8 @@ ON_DISK = (
     ),
     Mutation(
         "who asks about a topic that is deleted takes no directory offline",
-        "log/durable.py",
-        "        if not self._is_closed():\n            self.log_directory.fail(error)\n",
+        "log/context.py",
+        "        if not self.closed:\n            self.log_directory.fail(error)\n",
         "        self.log_directory.fail(error)\n",
         (f"{STORAGE}/test_recreated_topics.py::test_who_asks_about_a_deleted_topic_takes_no_directory_with_it",),
     ),
@@ -447,8 +447,8 @@ ON_DISK = (
     Mutation(
         "the segment that is harmed is mended, not the empty one before it",
         "log/log.py",
-        "        i = self._holder(offset)\n",
-        "        i = max(bisect_right(self._bases, offset) - 1, 0)\n",
+        "        i = segments.index_of_read(offset)\n",
+        "        i = segments.index_at(offset)\n",
         (f"{HARMED}[cleaned segment of old-stopped]",),
         MANY_BYTES,
     ),
@@ -462,7 +462,7 @@ ON_DISK = (
     ),
     Mutation(
         "a producer snapshot has a checksum",
-        "log/producers.py",
+        "log/producer_snapshot.py",
         "    if crc != crc32c(data[_CRC_START:]):\n",
         "    if not data:\n",
         (f"{HARMED}[newest producer snapshot-stopped]",),
@@ -477,9 +477,9 @@ ON_DISK = (
     ),
     Mutation(
         "what was recovered is synced with the next flush",
-        "log/durable.py",
-        "            paths = [*named, *(segment.path() for segment in sealed if segment.evictable)]\n",
-        "            paths = [*named]\n",
+        "log/durability.py",
+        "            paths = [*small, *(segment.path() for segment in sealed if segment.evictable)]\n",
+        "            paths = [*small]\n",
         (
             f"{STORAGE}/test_recovery.py::test_more_segments_are_recovered_than_files_may_be_open_and_the_next_flush_keeps_them",
         ),
@@ -526,8 +526,9 @@ ON_DISK = (
     ),
     Mutation(
         "bytes are served as they are on disk",
-        "log/log.py",
+        "log/segment_list.py",
         "        data = segment.read(position, stop)\n",
+        "        from ottla.records import iter_batches\n"
         "        from ottla.records.checksum import crc32c\n\n"
         "        whole = bytearray(segment.read(position, stop))\n"
         "        for at, header in iter_batches(whole):\n"
@@ -584,7 +585,7 @@ CRASHES = (
     Mutation(
         "and so are the producers in it",
         "log/segment_recovery.py",
-        "                self.producers.wrote(header, header.base_offset)\n",
+        "                self.producers.record(header, None, header.base_offset, None)\n",
         "                pass\n",
         (f"{STORAGE}/test_recovery.py::test_leader_epochs_and_producers_come_back_from_the_batches",),
     ),
@@ -604,7 +605,7 @@ CRASHES = (
     ),
     Mutation(
         "a producer's last five batches are known after a start",
-        "log/producers.py",
+        "log/producer_snapshot.py",
         "        rows += [_row(e, batch, batch.timestamp, -1) for batch in e.batches[:-1]]\n",
         "",
         (f"{STORAGE}/test_producer_retries.py::test_five_batches_are_known_wherever_the_log_rolled",),
@@ -654,7 +655,7 @@ CRASHES = (
     Mutation(
         "an answer waits for the flush that the topic asks for",
         "broker/partition.py",
-        "            if not self.log.needs_flush(now_ms) and not self.log.is_ahead_of_disk:\n",
+        "            if not self.log.needs_flush(now_ms) and not self.log.durability.is_ahead_of_disk:\n",
         "            if now_ms:\n",
         (
             f"{UNIT}/broker/test_flush_before_ack.py::test_power_failure_takes_nothing_that_was_acknowledged",
@@ -678,15 +679,15 @@ CRASHES = (
     ),
     Mutation(
         "names of new files are synced with them",
-        "log/durable.py",
+        "log/durability.py",
         "        if sync_directory:\n",
         "        if not sync_directory:\n",
         (f"{STORAGE}/test_recovery.py::test_what_was_flushed_survives_any_crash_once_and_in_order",),
     ),
     Mutation(
         "names of new partitions are synced with them",
-        "log/durable.py",
-        "            self.files.fsync_directory(self.log_directory.path)  # where the directory itself may be new\n",
+        "log/durability.py",
+        "            files.fsync_directory(context.log_directory.path)  # the partition's directory may be new\n",
         "",
         (
             f"{STORAGE}/test_recovery.py::test_what_was_flushed_survives_any_crash_once_and_in_order",
@@ -753,7 +754,7 @@ DISKS = (
     ),
     Mutation(
         "an error of the disk takes its directory offline",
-        "log/durable.py",
+        "log/context.py",
         "            self.log_directory.fail(error)\n        problem = ",
         "            str(error)\n        problem = ",
         (f"{FAILING}::test_a_directory_that_fails_costs_its_own_partitions",),
@@ -767,7 +768,7 @@ DISKS = (
     ),
     Mutation(
         "half a batch on a full disk is cut off",
-        "log/log.py",
+        "log/segment_list.py",
         "            self._cut_partial_write(segment)\n            raise\n",
         "            raise\n",
         (f"{STORAGE}/test_recovery.py::test_a_failed_write_takes_the_directory_offline_and_leaves_no_half_batch",),
@@ -806,7 +807,7 @@ DISKS = (
     Mutation(
         "a disk that cannot be read goes offline",
         "log/log.py",
-        "            self._repair(offset, error)\n        except OSError as error:\n            self._fail(",
+        "            self._repair(offset, error)\n        except OSError as error:\n            self._context.fail(",
         "            self._repair(offset, error)\n        except OSError as error:\n            str(",
         (f"{FAILING}::test_a_disk_that_cannot_be_read_costs_its_own_partitions",),
     ),
@@ -882,9 +883,9 @@ TIME = (
     ),
     Mutation(
         "flushes go on after the clock was set back",
-        "log/durable.py",
-        "not 0 <= now_ms - self._flushed_ms < config.flush_ms",
-        "now_ms - self._flushed_ms >= config.flush_ms",
+        "log/durability.py",
+        "not 0 <= now_ms - self._flushed_ms < self._flush_ms",
+        "now_ms - self._flushed_ms >= self._flush_ms",
         (f"{CLOCK}::test_retention_and_flushes_go_on",),
     ),
     Mutation(
@@ -907,9 +908,9 @@ TIME = (
     ),
     Mutation(
         "deleted files go although the clock was set back",
-        "log/segmented.py",
-        "        due = [path for moment, path in self._doomed if not now_ms < moment <= latest]\n",
-        "        due = [path for moment, path in self._doomed if moment <= now_ms <= latest]\n",
+        "log/segment_list.py",
+        "        due = [path for moment, path in self.deletions if not now_ms < moment <= latest]\n",
+        "        due = [path for moment, path in self.deletions if moment <= now_ms <= latest]\n",
         (f"{CLOCK}::test_upkeep_goes_on_after_the_clock_was_set_back",),
     ),
     Mutation(
@@ -981,9 +982,9 @@ LONG = (
     ),
     Mutation(
         "descriptors of deleted logs are closed",
-        "log/durable.py",
-        "            self.closed = True\n            for segment in self._segments:\n",
-        "            self.closed = True\n            for segment in ():\n",
+        "log/segment_list.py",
+        "            self._context.closed = True\n            for segment in self._segments:\n",
+        "            self._context.closed = True\n            for segment in ():\n",
         (f"{CHAOS}/test_long_run.py::test_memory_descriptors_tasks_and_threads_stay_flat",),
     ),
 )
@@ -1053,24 +1054,24 @@ SHORTAGES = (
     ),
     Mutation(
         "a segment is written out before the next one begins",
-        "log/segmented.py",
+        "log/segment_list.py",
         "        old.write_out()\n"
-        "        new = Segment.create(self.files, self.directory, offset, self.open_files, now_ms)\n",
-        "        new = Segment.create(self.files, self.directory, offset, self.open_files, now_ms)\n"
+        "        new = Segment.create(context.files, context.path, offset, context.open_files, now_ms)\n",
+        "        new = Segment.create(context.files, context.path, offset, context.open_files, now_ms)\n"
         "        old.write_out()\n",
         (f"{SHORT}::test_log_goes_on_in_its_segment_after_a_roll_that_failed[4]",),
     ),
     Mutation(
         "a flush that found no descriptors is done in full by the next one",
-        "log/durable.py",
-        "                    self._directory_changed = self._directory_changed or sync_directory\n",
+        "log/durability.py",
+        "            unsynced.directory_changed = unsynced.directory_changed or sync_directory\n",
         "",
         (f"{STORAGE}/test_recovery.py::test_flush_without_descriptors_promises_nothing_and_is_retried",),
     ),
     Mutation(
         "a log that rolls faster than its disk syncs takes no more descriptors",
         "broker/partition.py",
-        " and not self.log.is_ahead_of_disk:\n",
+        " and not self.log.durability.is_ahead_of_disk:\n",
         ":\n",
         (f"{FLUSH}::test_log_that_rolls_faster_than_its_disk_syncs_waits_before_it_takes_every_descriptor",),
     ),
@@ -1145,16 +1146,16 @@ SHORTAGES = (
     ),
     Mutation(
         "an index of aborted transactions that vanished is written again",
-        "log/durable.py",
-        "                    segment.txn_index.restore()\n",
-        "                    pass\n",
+        "log/segment_list.py",
+        "            segment.txn_index.restore()\n",
+        "            pass\n",
         (f"{MISSING}::test_file_that_vanishes_while_the_broker_runs_is_rebuilt[*.txnindex]",),
     ),
     Mutation(
         "leader epochs whose file vanished are found in the batches",
         "log/epoch_check.py",
-        "    if not epochs.harmed:\n",
-        "    if not epochs.entries:\n        return\n    if not epochs.harmed:\n",
+        "    if not epochs.is_corrupt:\n",
+        "    if not epochs.entries:\n        return\n    if not epochs.is_corrupt:\n",
         (f"{MISSING}::test_file_that_vanishes_between_two_runs_is_rebuilt[leader-epoch-checkpoint-stopped]",),
     ),
 )

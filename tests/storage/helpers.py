@@ -1,7 +1,7 @@
 """Short words for the storage tests: a clock that is set, batches, a log on any disk, reading it all."""
 
 from ottla.common.ids import TopicPartition
-from ottla.log import Files, Log, LogConfig, LogDirectory, Opening, open_log
+from ottla.log import Files, Log, LogConfig, LogContext, LogDirectory, Opening, open_log
 from ottla.log.log import AppendInfo
 from ottla.log.open_files import OpenFiles
 from ottla.records import decode_batch, encode_batch, iter_batches, read_header
@@ -46,14 +46,10 @@ def open_at(
     files = files or Files()
     files.make_directory(path)
     return open_log(
-        LogDirectory(path, files),
-        f"{path}/{TP}",
-        TP,
+        LogContext(LogDirectory(path, files), TP, clock=clock or ManualClock(), open_files=open_files),
         config or LogConfig(),
         opening=Opening(**opening),  # type: ignore[arg-type]
         topic_id=TOPIC_ID,
-        clock=clock or ManualClock(),
-        open_files=open_files,
     )
 
 

@@ -90,7 +90,7 @@ class _Only:
         return [self.log]
 
     def checkpoint_cleaned(self, log: Log) -> None:
-        write_offsets(log.files, log.log_directory.path, CLEANER_OFFSETS, {TP: log.cleaned_to}, copies=COPIES)
+        write_offsets(log.files, log.log_directory.path, CLEANER_OFFSETS, {TP: log.segments.cleaned_to}, copies=COPIES)
 
 
 def tombstone(key: bytes | None, **options: object) -> bytearray:

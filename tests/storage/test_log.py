@@ -9,7 +9,7 @@ import pytest
 
 from ottla.common.errors import ErrorCode, KafkaError
 from ottla.log import Files, Log, LogConfig
-from ottla.log.producers import decode_snapshot
+from ottla.log.producer_snapshot import decode_snapshot
 from ottla.records import encode_end_transaction_marker, iter_batches
 from tests.storage.helpers import START, ManualClock, append, batch, open_at, records, values
 
@@ -317,9 +317,9 @@ def test_deleted_records_are_gone_at_once_and_their_segments_with_the_next_clean
     assert log.delete_old_segments(START) == 3
     assert log.segments[0].base_offset <= 11
     assert [path for path in Path(log.directory).iterdir() if path.name.endswith(".log.deleted")]
-    assert log.purge(START) == []
+    assert log.segments.take_due_deletions(START) == []
     clock.now += 60_000
-    for path in log.purge(clock.now):
+    for path in log.segments.take_due_deletions(clock.now):
         Files().unlink(path)
     assert not [path for path in Path(log.directory).iterdir() if path.name.endswith(".deleted")]
     assert log.delete_records_before(-1) == 15
@@ -355,7 +355,7 @@ def test_truncation_leaves_what_was_before(tmp_path: Path, offset: int) -> None:
         append(log, sequenced(i, b"%02d" % i + b"a" * 40), epoch=i // 4)
     assert log.truncate_to(offset)
     assert records(log) == [(i, b"%02d" % i + b"a" * 40) for i in range(offset)]
-    assert log.latest_epoch == ((offset - 1) // 4 if offset else -1)
+    assert log.epochs.latest == ((offset - 1) // 4 if offset else -1)
     if offset:
         assert append(log, sequenced(offset - 1, b"x")).duplicate
     append(log, sequenced(offset, b"new"))
@@ -389,7 +389,7 @@ def test_a_flush_in_another_thread_does_not_disturb_appends(tmp_path: Path) -> N
                 flushes.append(threads.submit(log.flush))
         assert all(0 < flush.result(20) <= 400 for flush in flushes)
     assert log.flush() == 400
-    assert not log.has_unsynced_segments
+    assert not log.durability.has_unsynced_segments
     assert values(log) == [b"%d" % i for i in range(400)]
 
 

@@ -304,7 +304,7 @@ class Story:
 
     def look_at_files(self, log: Log) -> None:
         bases = {f"{segment.base_offset:020d}" for segment in log.segments}
-        doomed = {path for _, path in log._doomed}
+        doomed = {path for _, path in log.segments.deletions}
         for name in self.disk.list(log.directory):
             stem, _, kind = name.partition(".")
             known = stem in bases or kind in {"snapshot", "metadata"} or stem == "leader-epoch-checkpoint"

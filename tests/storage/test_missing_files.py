@@ -112,7 +112,7 @@ def test_index_that_vanishes_while_its_segment_is_appended_to_is_whole_when_it_i
         append(log, batch(b"%04d" % number, timestamp=START + number))
         if number == 1300:
             assert remove(tmp_path, "*.index") == remove(tmp_path, "*.timeindex") == 1
-    sealed = log.active_segment
+    sealed = log.segments.active
     log.roll()
     # The first batch has no entry: nothing was unindexed before it.
     assert sealed.offset_index.entries == 1499
@@ -151,5 +151,5 @@ def test_segments_that_were_recovered_are_not_read_again_for_their_epochs(tmp_pa
     assert not list(tmp_path.glob(f"t-0/{LEADER_EPOCHS}")), "it is written by the first flush"
     files = CountingFiles()
     again = open_at(str(tmp_path), files, config=config)
-    assert again.latest_epoch == 2
+    assert again.epochs.latest == 2
     assert files.read_bytes < 1.5 * again.size

@@ -38,7 +38,7 @@ def test_a_tail_torn_at_any_byte_is_cut_to_whole_batches(tmp_path: Path) -> None
         log = open_at(str(root))
         whole = length // size
         assert values(log) == [b"%03d" % i for i in range(whole)]
-        assert log.active_segment.size == whole * size
+        assert log.segments.active.size == whole * size
         append(log, batch(b"next", producer_id=1, producer_epoch=0, base_sequence=whole))
         assert values(log)[whole:] == [b"next"]
         log.abandon()
@@ -266,7 +266,7 @@ def test_a_failed_write_takes_the_directory_offline_and_leaves_no_half_batch(har
         append(log, batch(b"lost"))
     with pytest.raises(KafkaError):
         log.read(0, 100, 3)
-    assert disk.size(log.active_segment.path()) == log.active_segment.size
+    assert disk.size(log.segments.active.path()) == log.segments.active.size
     log = open_at("/d", disk)
     assert values(log) == [b"000", b"001", b"002"]
 

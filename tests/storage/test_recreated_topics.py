@@ -121,7 +121,7 @@ def test_compaction_begins_at_the_start_of_the_new_one(tmp_path: Path) -> None:
     logs = manager(tmp_path, COMPACT)
     reopened = logs.get(TP)
     assert reopened is not None
-    assert reopened.cleaned_to == 0
+    assert reopened.segments.cleaned_to == 0
     logs.abandon()
 
 

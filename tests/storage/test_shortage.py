@@ -252,7 +252,7 @@ def test_checkpoints_are_written_later(tmp_path: Path) -> None:
     log = manager.create(T0, TOPIC_ID)
     append(log, batch(b"a"))
     log.flush()
-    log.cleaned_to = 1
+    log.segments.cleaned_to = 1
     files.fail(0)
     manager.checkpoint_cleaned(log)
     manager.checkpoint()

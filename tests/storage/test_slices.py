@@ -100,7 +100,7 @@ def test_it_is_read_to_its_end_whatever_becomes_of_its_segment(tmp_path: Path, f
     elif fate == "deleted":
         log.delete_records_before(10)
         log.delete_old_segments(START)
-        for path in log.purge(START + log.config.file_delete_delay_ms):
+        for path in log.segments.take_due_deletions(START + log.config.file_delete_delay_ms):
             files.unlink(path)
         assert not Path(log.directory, f"{0:020d}.log").exists()
     else:

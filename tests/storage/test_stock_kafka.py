@@ -10,7 +10,7 @@ from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from ottla.common.ids import TopicPartition
-from ottla.log import Files, Log, LogConfig, LogDirectory, Opening, open_log
+from ottla.log import Files, Log, LogConfig, LogContext, LogDirectory, Opening, open_log
 from ottla.log.checkpoints import RECOVERY_POINTS, read_offsets
 from ottla.records import Codec
 from tests.peers import kafka
@@ -104,9 +104,8 @@ def open_stock(data: Path, topic: str) -> Log:
     tp = TopicPartition(topic, 0)
     point = read_offsets(Files(), str(data), RECOVERY_POINTS).get(tp, 0)
     opening = Opening(recovery_point=point)
-    return open_log(
-        LogDirectory(str(data), Files()), f"{data}/{tp}", tp, LogConfig(), opening=opening, clock=ManualClock()
-    )
+    context = LogContext(LogDirectory(str(data), Files()), tp, clock=ManualClock())
+    return open_log(context, LogConfig(), opening=opening)
 
 
 def test_what_a_killed_stock_broker_wrote_is_opened_whole(killed: Path) -> None:
@@ -115,7 +114,7 @@ def test_what_a_killed_stock_broker_wrote_is_opened_whole(killed: Path) -> None:
     log = open_stock(killed, "plain")
     assert (log.log_start_offset, log.log_end_offset) == (0, 2500)
     assert len(log.segments) == 3
-    assert log.latest_epoch == 0
+    assert log.epochs.latest == 0
     assert log.topic_id != bytes(16)
     assert log.offset_for_timestamp(START + 1234, 2500) == (START + 1234, 1234, 0)
     assert [producer.last_offset for producer in log.active_producers()] == [2499]

@@ -67,5 +67,5 @@ def test_readers_keep_their_descriptors_and_none_is_added(tmp_path: Path) -> Non
     read = log.segments[2]
     log.read(read.base_offset, 1, log.log_end_offset)
     assert log.learn_timestamps(len(log.segments))
-    assert [segment for segment in log.segments if segment.fd >= 0] == [read, log.active_segment]
+    assert [segment for segment in log.segments if segment.fd >= 0] == [read, log.segments.active]
     check(log, written)

@@ -172,7 +172,7 @@ class MetadataShell:
     def _start(self, directory: str) -> None:
         check_voters(self.log, self._controls, self.node_id)
         # If only a snapshot is left, the new epoch must be higher than the snapshot's.
-        end = LogEnd(self.log.log_end_offset, max(self.log.latest_epoch, self.image.epoch))
+        end = LogEnd(self.log.log_end_offset, max(self.log.epochs.latest, self.image.epoch))
         epochs = tuple((entry.epoch, entry.start_offset) for entry in self.log.epochs.entries)
         self._step(Started(end, min(self.log.flushed_offset, end.offset), epochs))
         if self._in_transaction:

@@ -12,6 +12,7 @@ from ottla.broker.metadata_snapshots import SnapshotId, SnapshotWriter
 from ottla.common.errors import ErrorCode, KafkaError
 from ottla.common.ids import METADATA_TOPIC, METADATA_TOPIC_ID, TopicPartition
 from ottla.log.config import LogConfig
+from ottla.log.context import LogContext
 from ottla.log.directory import LogDirectory, Opening
 from ottla.log.recovery import open_log
 from ottla.metadata.features import KRAFT_VERSION, METADATA_VERSION, bootstrap_records
@@ -39,13 +40,10 @@ def open_metadata_log(directory: str, files: Files, settings: MetadataLogSetting
         segment_bytes=settings.segment_bytes, segment_ms=settings.segment_ms, retention_ms=-1, retention_bytes=-1
     )
     return open_log(
-        LogDirectory(directory, files),
-        f"{directory}/{PARTITION}",
-        PARTITION,
+        LogContext(LogDirectory(directory, files), PARTITION, clock=clock),
         config,
         opening=Opening(recovery_point=read_synced(files, f"{directory}/{PARTITION}")),
         topic_id=METADATA_TOPIC_ID,
-        clock=clock,
     )
 
 

@@ -86,7 +86,7 @@ class Snapshotter:
             self._continue(self._writer)
         elif not self._saving and self._is_due(image):
             self.begin(image)
-        due = self._log.purge(self._clock.wall_ms())
+        due = self._log.segments.take_due_deletions(self._clock.wall_ms())
         if due:
             self._remove(due)
 

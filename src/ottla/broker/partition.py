@@ -24,7 +24,7 @@ from ottla.records.batch import TRANSACTIONAL
 
 if TYPE_CHECKING:
     from ottla.log import AppendInfo, Log
-    from ottla.log.log import Origin
+    from ottla.log.producer_state import Origin
 
 READ_COMMITTED = 1
 ACKS_ALL = -1
@@ -141,7 +141,7 @@ class Partition:
         info = self.log.append_as_leader(batch, header, self.leader_epoch, now_ms, origin)
         if not info.duplicate:
             self._untold_bytes += len(batch)
-            if not self.log.needs_flush(now_ms) and not self.log.is_ahead_of_disk:
+            if not self.log.needs_flush(now_ms) and not self.log.durability.is_ahead_of_disk:
                 # Also while a flush runs: that one is of a rolled segment, and nobody waits for it.
                 self._advance(self.log.log_end_offset)
             elif not self._flushing:
@@ -159,7 +159,7 @@ class Partition:
     def flush_if_due(self, now_ms: int) -> None:
         """Start a flush if `flush.ms` has passed, or a rolled segment was never synced; for the housekeeping."""
         log = self.log
-        if not (self._flushing or self.closed) and (log.has_unsynced_segments or log.needs_flush(now_ms)):
+        if not (self._flushing or self.closed) and (log.durability.has_unsynced_segments or log.needs_flush(now_ms)):
             self._start_flush()
 
     def _start_flush(self) -> None:
@@ -226,7 +226,7 @@ class Partition:
             return -1, -1
         if epoch == self.leader_epoch:
             return epoch, log.log_end_offset
-        latest = log.latest_epoch
+        latest = log.epochs.latest
         if epoch > latest:
             return (latest if latest >= 0 else epoch), log.log_end_offset
         return log.offset_for_leader_epoch(epoch)

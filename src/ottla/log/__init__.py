@@ -8,6 +8,7 @@ storage (meta.properties, the lock), manager.
 """
 
 from ottla.log.config import LogConfig
+from ottla.log.context import LogContext
 from ottla.log.directory import LogDirectory, Opening
 from ottla.log.files import Files
 from ottla.log.log import AppendInfo, Log
@@ -23,6 +24,7 @@ __all__ = [
     "Files",
     "Log",
     "LogConfig",
+    "LogContext",
     "LogDirectory",
     "LogManager",
     "Opening",

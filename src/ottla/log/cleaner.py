@@ -210,7 +210,7 @@ class Cleaner:
         segments = log.segments
         # From the first segment's start, not the log's: that one may be forgotten in a crash, and then a tombstone that
         # was seen without the records before it would go, and leave them.
-        first_dirty = log.cleaned_to
+        first_dirty = log.segments.cleaned_to
         if not segments[0].base_offset <= first_dirty <= log.log_end_offset:
             first_dirty = segments[0].base_offset
         # What is not on disk yet may be lost by a power cut, and must not have taken what it supersedes with it.
@@ -262,7 +262,7 @@ class Cleaner:
             {segment.base_offset: segment for segment in sources},
             candidate.first_dirty,
             now_ms,
-            log.truncations,
+            log.segments.unsynced.truncations,
         )
 
     def _finish(self, running: _Running, now_ms: int) -> bool:
@@ -281,7 +281,7 @@ class Cleaner:
                 self._leave_alone(log, outcome, now_ms)
                 self._discard(log, sorted(running.sources))
                 return False
-            if log.truncations != running.truncations:
+            if log.segments.unsynced.truncations != running.truncations:
                 # What superseded the records that are gone now may be gone itself.
                 self._discard(log, sorted(running.sources))
                 return False
@@ -313,9 +313,9 @@ class Cleaner:
             new = Segment(log.files, log.directory, group[0], log.open_files, size=size, suffix=CLEANED)
             new.change_suffix(SWAP)
             logger.info("Cleaner 0: Swapping in cleaned segment %s for segment(s) %s in log %s", new, old, log)
-            log.adopt_segments([new], old)
+            log.replace_segments(old, [new])
             pending.remove(group[0])
-        log.cleaned_to = result.end_offset
+        log.segments.cleaned_to = result.end_offset
         self.manager.checkpoint_cleaned(log)
         logger.info("%s", _summary(log, first_dirty, result))
         return log.log_directory.online

@@ -16,8 +16,8 @@ from ottla.common.clock import SystemClock
 from ottla.common.errors import ErrorCode, KafkaError
 from ottla.log.files import Files
 from ottla.log.open_files import OpenFiles
-from ottla.log.producers import read_marker
 from ottla.log.segment import CLEANED, INT32_MAX, SUFFIXES, Segment, file_name
+from ottla.log.transaction_marker import read_marker
 from ottla.log.txn_index import AbortedTransaction
 from ottla.records import BatchHeader, Buffer, check_crc, decode_keys, encode_empty_batch, read_header
 from ottla.records.compaction import retain

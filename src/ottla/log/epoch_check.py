@@ -26,7 +26,7 @@ DIGITS = 20
 
 def settle_epochs(epochs: LeaderEpochs, segments: list[Segment], log_start: int, log_end: int) -> None:
     """Make `epochs` agree with the batches of `segments`, whose offsets are in [log_start, log_end)."""
-    if not epochs.harmed:
+    if not epochs.is_corrupt:
         try:
             problem = _disagreement(epochs, segments, log_start, log_end)
         except (CorruptIndexError, TornSegmentError, KafkaError) as error:

@@ -1,9 +1,8 @@
-"""The leader epochs of a partition and where each began (`leader-epoch-checkpoint`). KIP-101, KIP-279.
+"""The leader epochs of a partition and the offset where each began (`leader-epoch-checkpoint`). KIP-101, KIP-279.
 
-Followers and consumers ask where an epoch ended to find out whether their log diverged. Changes are kept in memory
-and written by `write`, which the log's flush calls before the recovery point moves: recovery finds the rest in the
-batches themselves. The file is what Kafka writes, to the byte; `epoch_check` compares it with the batches when the log
-is opened.
+Followers and consumers query where an epoch ended to find out whether their log diverged. Changes stay in memory until
+`write`, which the log's flush calls before the recovery point moves: recovery reads later epochs from the batches. The
+file is byte for byte what Kafka writes; `epoch_check` compares it with the batches when the log is opened.
 """
 
 import logging
@@ -26,29 +25,33 @@ class EpochEntry(NamedTuple):
 def read_entries(files: Files, path: str) -> list[tuple[int, int]]:
     """The entries of a checkpoint. Raises CorruptCheckpointError or ValueError.
 
-    Ottla 0.1 wrote each entry twice; such a file is read as if it had each once.
+    Ottla 0.1 wrote each entry twice; the copies are ignored.
     """
     entries = [(int(epoch), int(start)) for epoch, start in read_lines(files, path, 2)]
     return entries[::2] if entries[::2] == entries[1::2] else entries
 
 
 class LeaderEpochs:
-    """Entries rise in both fields."""
+    """The entries, which rise in both fields; `latest` is the newest epoch, -1 without an entry."""
 
-    __slots__ = ("_dirty", "_entries", "directory", "files", "harmed")
+    __slots__ = ("_dirty", "_entries", "directory", "files", "is_corrupt", "latest")
 
     def __init__(self, files: Files, directory: str, entries: list[EpochEntry] | None = None) -> None:
         self.files = files
         self.directory = directory
-        self._entries = entries or []
+        self._replace(entries or [])
+        self.is_corrupt = False
+        """Whether the checkpoint file is corrupt, so that the epochs must be read from the batches."""
+
+    def _replace(self, entries: list[EpochEntry]) -> None:
+        self._entries = entries
+        self.latest = entries[-1].epoch if entries else -1
+        # Whether the entries differ from the file.
         self._dirty = True
-        """There was no file."""
-        self.harmed = False
-        """The file is corrupt: the entries are to be read from the batches."""
 
     @classmethod
     def load(cls, files: Files, directory: str) -> "LeaderEpochs":
-        """From the checkpoint; empty without one."""
+        """Read the checkpoint; empty if the file is missing."""
         path = f"{directory}/{LEADER_EPOCHS}"
         epochs = cls(files, directory)
         try:
@@ -57,7 +60,7 @@ class LeaderEpochs:
                 raise CorruptCheckpointError(f"The entries in {path} do not rise")
         except (ValueError, CorruptCheckpointError) as error:
             logger.warning("Rebuilding the leader epochs of %s from its batches: %s", directory, error)
-            epochs._dirty = epochs.harmed = True
+            epochs.is_corrupt = True
             return epochs
         for epoch, start in entries:
             epochs.assign(epoch, start)
@@ -66,27 +69,21 @@ class LeaderEpochs:
 
     @property
     def entries(self) -> tuple[EpochEntry, ...]:
-        """All of them, oldest first."""
+        """All entries, oldest first."""
         return tuple(self._entries)
 
-    @property
-    def latest(self) -> int:
-        """The newest epoch, -1 without one."""
-        return self._entries[-1].epoch if self._entries else -1
-
     def assign(self, epoch: int, start_offset: int) -> None:
-        """A batch of `epoch` begins at `start_offset`; entries that contradict it go."""
+        """Record that `epoch` has a batch at `start_offset`; entries that contradict it are removed."""
         if epoch < 0 or start_offset < 0:
             return
         last = self._entries[-1] if self._entries else None
         if last is not None and epoch == last.epoch and start_offset >= last.start_offset:
             return
-        kept = [e for e in self._entries if e.epoch < epoch and e.start_offset < start_offset]
-        self._entries = [*kept, EpochEntry(epoch, start_offset)]
-        self._dirty = True
+        consistent = [e for e in self._entries if e.epoch < epoch and e.start_offset < start_offset]
+        self._replace([*consistent, EpochEntry(epoch, start_offset)])
 
     def end_of(self, epoch: int, log_end_offset: int) -> tuple[int, int]:
-        """The greatest epoch not above `epoch`, and where it ended; (-1, -1) if that cannot be said."""
+        """The greatest epoch not above `epoch`, and the offset where it ended; (-1, -1) if unknown."""
         entries = self._entries
         if epoch < 0 or not entries:
             return -1, -1
@@ -103,30 +100,25 @@ class LeaderEpochs:
         return next((e.epoch for e in reversed(self._entries) if e.start_offset <= offset), -1)
 
     def truncate_from_end(self, offset: int) -> None:
-        """The log ends at `offset` now."""
-        kept = [e for e in self._entries if e.start_offset < offset]
-        if len(kept) < len(self._entries):
-            self._entries = kept
-            self._dirty = True
+        """Remove epochs that start at or after the log's new end."""
+        remaining = [e for e in self._entries if e.start_offset < offset]
+        if len(remaining) < len(self._entries):
+            self._replace(remaining)
 
     def truncate_from_start(self, offset: int) -> None:
-        """The log starts at `offset` now: the epoch that holds it begins there."""
+        """Remove epochs before the log's new start; the epoch that holds the start begins there."""
         before = [e for e in self._entries if e.start_offset <= offset]
         if before and before[-1].start_offset < offset:
-            rest = self._entries[len(before) :]
-            self._entries = [EpochEntry(before[-1].epoch, offset), *rest]
-            self._dirty = True
+            self._replace([EpochEntry(before[-1].epoch, offset), *self._entries[len(before) :]])
         elif len(before) > 1:
-            self._entries = self._entries[len(before) - 1 :]
-            self._dirty = True
+            self._replace(self._entries[len(before) - 1 :])
 
     def clear(self) -> None:
-        """Forget all."""
-        self._entries = []
-        self._dirty = True
+        """Remove all entries."""
+        self._replace([])
 
     def write(self) -> None:
-        """Write the checkpoint durably if it has changed. May run in another thread than the changes."""
+        """Write the checkpoint durably if it changed. May run in another thread than the changes."""
         if self._dirty:
             self._dirty = False
             lines = [f"{e.epoch} {e.start_offset}" for e in self._entries]

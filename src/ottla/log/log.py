@@ -1,45 +1,55 @@
-"""`Log`: one partition's batches on disk, appended to at the end, read anywhere, cut at both ends.
+"""`Log`: the batches of one partition on disk. Appends go to the end, reads go anywhere, both ends can be cut.
 
-Contract. One thread (the broker's loop) calls everything; `flush` alone may run in another thread meanwhile. What
-`append_as_leader` returned is in the operating system's hands, and on disk once `flushed_offset` has passed it:
-whoever promises more calls `flush` before the promise. `high_watermark` is set by the owner and bounds deletion and
-cleaning. An OSError takes the whole directory offline (`LogDirectory.fail`); its logs then raise KAFKA_STORAGE_ERROR.
-Only a shortage of descriptors or memory does not: it raises `ShortageError`, and the log is as it was.
+Contract. One thread (the broker's event loop) calls everything; only `flush` may run in another thread. What
+`append_as_leader` returned is in the operating system's hands. It is on disk once `flushed_offset` has passed it:
+call `flush` before promising more. The owner sets `high_watermark`, which bounds deletion and compaction. An OSError
+takes the whole log directory offline; its logs then raise KAFKA_STORAGE_ERROR. Only a shortage of descriptors or
+memory raises `ShortageError` instead, and the log is as before.
 
-Duties of the owner: `flush` when `needs_flush` says so, `delete_old_segments` and `purge` now and then, `close`.
+Duties of the owner: `flush` when `needs_flush` says so, `delete_old_segments` and `take_due_deletions` from time to
+time, `close`.
+
+Parts: `SegmentList` has the files, `Durability` the flush and the recovery point, `ProducerState` the producers,
+`LeaderEpochs` the epochs. They do not know each other, except that a flush reads the segment list; `Log` keeps them
+in step.
 """
 
 import logging
-from bisect import bisect_right
 from collections.abc import Callable
-from contextlib import suppress
-from typing import Literal, NamedTuple, NoReturn, TypeVar
-from zlib import crc32
+from typing import NamedTuple, TypeVar
 
 from ottla.common.errors import ErrorCode, KafkaError
+from ottla.common.ids import ZERO_UUID, Uuid
+from ottla.log.checkpoints import write_topic_id
+from ottla.log.config import LogConfig
+from ottla.log.context import LogContext
+from ottla.log.durability import Durability
+from ottla.log.epochs import LeaderEpochs
 from ottla.log.index import CorruptIndexError
-from ottla.log.producers import CompletedTransaction, Marker, Producers, WrittenBatch, read_marker
-from ottla.log.repair import repair
-from ottla.log.segment import INT32_MAX, HarmedSegmentError, Segment, TornSegmentError
-from ottla.log.segmented import SegmentedLog, find_aborted
+from ottla.log.lookup import collect_aborted, find_max_timestamp, find_timestamp, learn_timestamps
+from ottla.log.producer_entry import ProducerEntry, WrittenBatch
+from ottla.log.producer_recovery import find_aborted, replay_producers
+from ottla.log.producer_state import Origin, ProducerState
+from ottla.log.repair import repair_segment
+from ottla.log.retention import find_expired
+from ottla.log.segment import CorruptSegmentError, Segment, TornSegmentError
+from ottla.log.segment_list import SegmentList
 from ottla.log.slices import FileSlice
 from ottla.log.txn_index import AbortedTransaction
-from ottla.records import HEADER_SIZE, BatchHeader, Buffer, check_crc, patch, read_header
+from ottla.records import BatchHeader, Buffer, patch
 from ottla.records.batch import LOG_APPEND_TIME
 
 logger = logging.getLogger(__name__)
 
-_REPAIR_AGAIN_MS = 60_000
-# From so much on, what is asked for is read when it is sent.
-UNREAD_BYTES = 64 * 1024
+_REPAIR_INTERVAL_MS = 60_000
 
 T = TypeVar("T")
-_new_tuple = tuple.__new__  # a named one costs half as much so
-Origin = Literal["client", "coordinator", "raft", "replication"]
+# Creates a named tuple in half the time of its constructor.
+_new_tuple = tuple.__new__
 
 
 class AppendInfo(NamedTuple):
-    """Where a batch is; `log_append_time_ms` is -1 unless the topic stamps batches itself."""
+    """Where a batch was written. `log_append_time_ms` is -1 unless the topic uses LogAppendTime."""
 
     first_offset: int
     last_offset: int
@@ -48,8 +58,92 @@ class AppendInfo(NamedTuple):
     duplicate: bool
 
 
-class Log(SegmentedLog):
-    """Offsets: log_start_offset <= high_watermark <= log_end_offset; flushed_offset is the recovery point."""
+class Log:
+    """Invariant: log_start_offset <= high_watermark <= log_end_offset. `flushed_offset` is the recovery point."""
+
+    def __init__(
+        self,
+        context: LogContext,
+        config: LogConfig,
+        segments: SegmentList,
+        producers: ProducerState,
+        epochs: LeaderEpochs,
+        durability: Durability,
+    ) -> None:
+        """For `ottla.log.recovery`, which sets the log start offset and the high watermark afterwards."""
+        self.topic_partition = context.topic_partition
+        self.topic_id = ZERO_UUID
+        self.directory = context.path
+        self.log_directory = context.log_directory
+        self.files = context.files
+        self.open_files = context.open_files
+        self.config = config
+        self.segments = segments
+        self.producers = producers
+        self.epochs = epochs
+        self.durability = durability
+        self.log_start_offset = segments[0].base_offset
+        self._high_watermark = self.log_start_offset
+        self._context = context
+        self._prefix = f"[UnifiedLog partition={context.topic_partition}, dir={context.log_directory.path}]"
+
+    def __repr__(self) -> str:
+        return f"Log(dir={self.directory}, partition={self.topic_partition})"
+
+    def reconfigure(self, config: LogConfig) -> None:
+        """Use a changed configuration from the next append on."""
+        self.config = config
+        self.segments.reconfigure(config)
+        self.durability.reconfigure(config)
+        self.producers.expiration_ms = config.producer_id_expiration_ms
+
+    # State
+
+    @property
+    def closed(self) -> bool:
+        """Whether the log was closed or its partition deleted."""
+        return self._context.closed
+
+    @property
+    def log_end_offset(self) -> int:
+        """The offset of the next record."""
+        return self.segments.end_offset
+
+    @property
+    def flushed_offset(self) -> int:
+        """Everything below is on disk."""
+        return self.durability.flushed_offset
+
+    @property
+    def high_watermark(self) -> int:
+        """Everything below is committed. Set by the owner; a value outside of the log is clamped to it."""
+        return self._high_watermark
+
+    @high_watermark.setter
+    def high_watermark(self, offset: int) -> None:
+        if offset > self.segments.end_offset:
+            offset = self.segments.end_offset
+        elif offset < self.log_start_offset:
+            offset = self.log_start_offset
+        self._high_watermark = offset
+        producers = self.producers
+        if producers.undecided:
+            producers.on_high_watermark(offset)
+
+    @property
+    def last_stable_offset(self) -> int:
+        """Readers of committed records may read up to here."""
+        unstable = self.producers.first_unstable_offset
+        return self._high_watermark if unstable is None else min(unstable, self._high_watermark)
+
+    @property
+    def size(self) -> int:
+        """Bytes of all segments."""
+        return self.segments.size
+
+    def active_producers(self) -> list[ProducerEntry]:
+        """The state of each producer id, for DescribeProducers."""
+        return list(self.producers.entries.values())
 
     # Appending
 
@@ -61,132 +155,98 @@ class Log(SegmentedLog):
         now_ms: int,
         origin: Origin = "client",
     ) -> AppendInfo:
-        """Append one validated batch, giving it the next offsets.
+        """Append one validated batch at the next offsets.
 
-        Base offset and leader epoch are written into `buffer`. A batch of an idempotent producer that is there
-        already is not written again: the old offsets come back with `duplicate`. Raises KafkaError:
-        OUT_OF_ORDER_SEQUENCE_NUMBER, INVALID_PRODUCER_EPOCH, INVALID_TXN_STATE, TRANSACTION_COORDINATOR_FENCED,
-        RECORD_LIST_TOO_LARGE, KAFKA_STORAGE_ERROR.
+        Base offset and leader epoch are written into `buffer`. A batch that an idempotent producer resends is not
+        written again: its old offsets are returned with `duplicate`. Raises KafkaError: OUT_OF_ORDER_SEQUENCE_NUMBER,
+        INVALID_PRODUCER_EPOCH, INVALID_TXN_STATE, TRANSACTION_COORDINATOR_FENCED, RECORD_LIST_TOO_LARGE,
+        KAFKA_STORAGE_ERROR.
         """
         if not self.log_directory.online:
-            self._offline()
-        first = self.log_end_offset
+            self._context.raise_offline()
+        segments = self.segments
+        first = segments.end_offset
         last = first + header.last_offset_delta
         marker = None
-        if header.producer_id >= 0 and not self.producers.is_next(header):
-            if origin == "client" and not header.is_control:
-                duplicate = self.producers.duplicate_of(header)
-                if duplicate is not None:
-                    return self._duplicate(header, duplicate)
-            marker = self._check_producer(buffer, header, origin)
-        if len(buffer) > self.config.segment_bytes:
+        has_producer = header.producer_id >= 0
+        if has_producer:
+            admitted = self.producers.admit(buffer, header, origin, self.topic_partition)
+            if isinstance(admitted, WrittenBatch):
+                return self._duplicate(header, admitted)
+            marker = admitted
+        size = len(buffer)
+        if size > self.config.segment_bytes:
             raise KafkaError(
                 ErrorCode.RECORD_LIST_TOO_LARGE,
-                f"A batch of {len(buffer)} bytes exceeds segment.bytes {self.config.segment_bytes}",
+                f"A batch of {size} bytes exceeds segment.bytes {self.config.segment_bytes}",
             )
         patch(buffer, 0, first, leader_epoch)
+        timestamp = header.max_timestamp
         try:
-            self._write(buffer, header, first, last, now_ms, leader_epoch)
-            if header.producer_id >= 0:
-                self._note_producer(header, marker, first)
+            if segments.must_roll(size, last, timestamp, now_ms):
+                self._roll(now_ms)
+            if leader_epoch > self.epochs.latest:
+                self.epochs.assign(leader_epoch, first)
+            segments.append(buffer, last, timestamp)
+            if has_producer:
+                self.producers.record(header, marker, first, segments.active.txn_index)
         except OSError as error:
-            self._fail(error, "append to")
-        stamped = header.max_timestamp if header.attributes & LOG_APPEND_TIME else -1
+            self._context.fail(error, "append to")
+        stamped = timestamp if header.attributes & LOG_APPEND_TIME else -1
         return _new_tuple(AppendInfo, (first, last, stamped, self.log_start_offset, False))
-
-    def _check_producer(self, buffer: memoryview | bytearray, header: BatchHeader, origin: Origin) -> Marker | None:
-        if not header.is_control:
-            self.producers.check(header, self.topic_partition, sequences=origin == "client")
-            return None
-        marker = read_marker(buffer, 0)
-        if marker is not None:
-            self.producers.check_marker(header, marker.coordinator_epoch, self.topic_partition)
-        return marker
 
     def _duplicate(self, header: BatchHeader, batch: WrittenBatch) -> AppendInfo:
         stamped = batch.timestamp if header.is_log_append_time else -1
         return AppendInfo(batch.first_offset, batch.last_offset, stamped, self.log_start_offset, True)
 
-    def _write(
-        self, buffer: memoryview | bytearray, header: BatchHeader, first: int, last: int, now_ms: int, epoch: int
-    ) -> None:
-        segment = self._active
-        timestamp = header.max_timestamp
-        if segment.size + len(buffer) > self.config.segment_bytes or self._must_roll(segment, last, timestamp, now_ms):
-            segment = self._roll_to(first, now_ms)
-        if epoch > self._epoch:
-            self.epochs.assign(epoch, first)
-            self._epoch = epoch
+    def roll(self, now_ms: int | None = None) -> Segment:
+        """Seal the active segment and start a new one at the end of the log; an empty active segment stays.
+
+        Raises ShortageError, and the log is as before; KafkaError(KAFKA_STORAGE_ERROR) if the disk fails.
+        """
         try:
-            segment.append(buffer, last, timestamp, self.config.index_interval_bytes)
-        except OSError:
-            self._cut_partial_write(segment)
-            raise
-        self.log_end_offset = last + 1
-
-    def _must_roll(self, segment: Segment, last: int, timestamp: int, now_ms: int) -> bool:
-        if last - segment.base_offset > INT32_MAX:
-            return True
-        if segment.size == 0:
-            return False
-        started = segment.first_timestamp
-        if started is None:
-            started = segment.first_batch_timestamp()
-        waited = timestamp - started if started >= 0 else now_ms - segment.created_ms
-        config = self.config
-        if waited > self._max_segment_ms - (config.segment_jitter_ms and self._jitter(segment)):
-            return True
-        return (
-            segment.offset_index.entries >= self._max_offset_entries
-            or segment.time_index.entries >= self._max_time_entries
-        )
-
-    def _jitter(self, segment: Segment) -> int:
-        # Drawn from the name, so that the same log rolls the same way each time.
-        span = min(self.config.segment_jitter_ms, self.config.segment_ms)
-        return crc32(f"{self.topic_partition}@{segment.base_offset}".encode()) % max(span, 1)
-
-    def _cut_partial_write(self, segment: Segment) -> None:
-        try:
-            self.files.truncate(segment.fd, segment.size)
+            return self._roll(self._context.clock.wall_ms() if now_ms is None else now_ms)
         except OSError as error:
-            logger.warning("A partial batch stays at the end of %s until recovery: %s", segment.path(), error)
-            if not self._is_closed():
-                self.log_directory.take_offline(error)
+            self._context.fail(error, "roll")
 
-    def _note_producer(self, header: BatchHeader, marker: Marker | None, offset: int) -> None:
-        if not header.is_control:
-            self.producers.wrote(header, offset)
-        elif marker is not None:
-            completed = self.producers.ended(header, marker, offset)
-            if completed is not None:
-                self._complete(completed)
-
-    def _complete(self, completed: CompletedTransaction) -> None:
-        if completed.aborted:
-            stable = self.producers.last_stable_offset_after(completed)
-            self._active.txn_index.append(
-                AbortedTransaction(completed.producer_id, completed.first_offset, completed.last_offset, stable)
-            )
-        self.producers.complete(completed)
+    def _roll(self, now_ms: int) -> Segment:
+        old, offset = self.segments.active, self.segments.end_offset
+        if old.size == 0 and old.base_offset == offset:
+            return old
+        clock = self._context.clock
+        started_ms = clock.monotonic_ms()
+        snapshot = self.producers.take_snapshot(offset)
+        snapshot_ms = clock.monotonic_ms()
+        new = self.segments.roll(now_ms, snapshot)
+        logger.info(
+            "[LocalLog partition=%s, dir=%s] Rolled new log segment at offset %d in %d ms.",
+            self.topic_partition, self.directory, offset, clock.monotonic_ms() - started_ms,
+        )  # fmt: skip
+        if snapshot is not None:
+            logger.info(
+                "[ProducerStateManager partition=%s] Wrote producer snapshot at offset %d with %d producer ids"
+                " in %d ms.",
+                self.topic_partition, offset, len(self.producers.entries), snapshot_ms - started_ms,
+            )  # fmt: skip
+        return new
 
     # Reading
 
     def read(self, offset: int, max_bytes: int, upper_bound: int, min_one_batch: bool = True) -> Buffer:
-        """As `look_up`, but read."""
+        """The result of `look_up`, read into memory."""
         found = self.look_up(offset, max_bytes, upper_bound, min_one_batch)
         return found.take(len(found)) if isinstance(found, FileSlice) else found
 
     def look_up(self, offset: int, max_bytes: int, upper_bound: int, min_one_batch: bool = True) -> Buffer | FileSlice:
-        """Whole batches from the one that holds `offset` on, of one segment; many of them are not read yet.
+        """Whole batches of one segment, from the batch that holds `offset` on; a large result is not read yet.
 
-        Only batches that end below `upper_bound` (exclusive), at most `max_bytes` bytes of them, but one batch in any
-        case with `min_one_batch`. Empty at the end of the log. Raises KafkaError(OFFSET_OUT_OF_RANGE,
-        KAFKA_STORAGE_ERROR).
+        Only batches that end below `upper_bound` (exclusive), at most `max_bytes` of them, but at least one batch if
+        `min_one_batch`. Empty at the end of the log. A corrupt index is rebuilt, then the read is retried once.
+        Raises KafkaError(OFFSET_OUT_OF_RANGE, KAFKA_STORAGE_ERROR).
         """
         if not self.log_directory.online:
-            self._offline()
-        end = self.log_end_offset
+            self._context.raise_offline()
+        end = self.segments.end_offset
         if offset > end or offset < self.log_start_offset:
             raise KafkaError(
                 ErrorCode.OFFSET_OUT_OF_RANGE,
@@ -196,159 +256,244 @@ class Log(SegmentedLog):
         if offset >= upper_bound:
             return b""
         try:
-            return self._read(offset, max_bytes, upper_bound, min_one_batch)
+            return self.segments.read(offset, max_bytes, upper_bound, min_one_batch=min_one_batch)
         except (CorruptIndexError, TornSegmentError) as error:
             self._repair(offset, error)
         except OSError as error:
-            self._fail(error, "read from")
+            self._context.fail(error, "read from")
         try:
-            return self._read(offset, max_bytes, upper_bound, min_one_batch)
+            return self.segments.read(offset, max_bytes, upper_bound, min_one_batch=min_one_batch)
         except (CorruptIndexError, TornSegmentError) as error:
             raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"{self.topic_partition} is corrupt: {error}") from error
         except OSError as error:
-            self._fail(error, "read from")
-
-    def _read(self, offset: int, max_bytes: int, upper_bound: int, min_one_batch: bool) -> Buffer | FileSlice:
-        segment = self._active
-        i = len(self._segments) - 1
-        if offset < segment.base_offset:
-            i = bisect_right(self._bases, offset) - 1
-            segment = self._segments[i]
-        position = segment.locate(offset)
-        while position >= segment.size:  # compaction has left nothing at this offset or after it in the segment
-            i += 1
-            if i == len(self._segments):
-                return b""
-            segment = self._segments[i]
-            position = segment.locate(offset)
-        last = i == len(self._segments) - 1
-        segment_end = self.log_end_offset if last else self._bases[i + 1]
-        stop = segment.size if upper_bound >= segment_end else segment.locate(upper_bound)
-        if stop - position > max_bytes:
-            stop = segment.cut(position, position + max_bytes)
-            if stop == position and min_one_batch:
-                stop = position + segment.batch_size(position)
-        if stop <= position:
-            return b""
-        if stop - position >= UNREAD_BYTES and stop <= segment.sound_to:
-            fd = segment.open_files.pin(segment.open_file())
-            return FileSlice(segment, fd, position, stop, self._reading_failed)
-        data = segment.read(position, stop)
-        if stop > segment.sound_to:
-            gapless = not self.config.compacts and segment.base_offset >= self.cleaned_to
-            expected = max(offset, segment.base_offset) if gapless else None
-            segment.check_frames(data, position, expected, segment_end)
-        return data
-
-    def _reading_failed(self, error: OSError) -> NoReturn:
-        self._fail(error, "read from")
+            self._context.fail(error, "read from")
 
     def _repair(self, offset: int, problem: Exception) -> None:
-        i = self._holder(offset)
-        segment = self._segments[i]
-        now_ms = self.clock.monotonic_ms()
-        if segment.repaired_ms is not None and now_ms - segment.repaired_ms < _REPAIR_AGAIN_MS:
-            return  # what a repair does not help is not read through again for each request
+        """Repair the segment in which a read of `offset` failed.
+
+        Corrupt frames get a batch header again (see `repair`), both indices are rebuilt from the batches, and the
+        index of aborted transactions is rebuilt if it is corrupt. Cost: one pass over the segment, at most once in
+        `_REPAIR_INTERVAL_MS`: what a repair cannot fix must not be read for every request.
+        """
+        segments, context = self.segments, self._context
+        i = segments.index_of_read(offset)
+        segment = segments[i]
+        now_ms = context.clock.monotonic_ms()
+        if segment.repaired_ms is not None and now_ms - segment.repaired_ms < _REPAIR_INTERVAL_MS:
+            return
         segment.repaired_ms = now_ms
-        if self._is_closed():  # deleted: a new topic may have its name, and its files
+        if context.closed:  # the files at this path may belong to a new topic of the same name
             raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"{self.topic_partition} was deleted") from problem
         logger.warning("Rebuilding the indices of %s: %s", segment.path(), problem)
-        end = self._bases[i + 1] if i + 1 < len(self._segments) else self.flushed_offset
-        self._maxima.clear()
+        end = segments.end_of(i) if i + 1 < len(segments) else self.flushed_offset
+        segments.max_timestamps.clear()
         try:
-            self._repair_segment(segment, end)
+            repair_segment(segment, end, contiguous=segments.is_contiguous(segment))
             segment.rebuild_indices(self.config.index_interval_bytes)
             if not segment.has_sound_txn_index():
                 segment.txn_index.rewrite(self._aborted_in(i))
         except OSError as error:
             segment.repaired_ms = None
-            self._fail(error, "rebuild the indices of")
+            context.fail(error, "rebuild the indices of")
 
     def _aborted_in(self, i: int) -> list[AbortedTransaction]:
-        producers = Producers(self.files, self.directory, self.config.producer_id_expiration_ms)
-        producers.snapshots = [each for each in self.producers.snapshots if each <= self._bases[i]]
-        producers.load_newest(self.log_start_offset, self.clock.wall_ms())
-        return find_aborted(self._segments[: i + 1], producers)
+        base_offset = self.segments[i].base_offset
+        producers = ProducerState(self.files, self.directory, self.config.producer_id_expiration_ms)
+        producers.snapshots = [each for each in self.producers.snapshots if each <= base_offset]
+        producers.load_newest(self.log_start_offset, self._context.clock.wall_ms())
+        return find_aborted(self.segments[: i + 1], producers)
 
-    def _holder(self, offset: int) -> int:
-        """Which segment a read of the offset comes to: compaction may have left nothing for it in its own."""
-        i = max(bisect_right(self._bases, offset) - 1, 0)
-        with suppress(CorruptIndexError, TornSegmentError):  # that one it is
-            while i + 1 < len(self._segments) and self._segments[i].locate(offset) >= self._segments[i].size:
-                i += 1
-        return i
-
-    def _repair_segment(self, segment: Segment, end_offset: int) -> None:
-        """Make a segment a row of batches again, up to the first place where that cannot be."""
-        gapless = not self.config.compacts and segment.base_offset >= self.cleaned_to
-        expected = segment.base_offset
-        position = 0
-        while position < segment.size:
-            try:
-                for at, data, header in segment.batches(position):
-                    base = header.base_offset
-                    if not check_crc(data, 0, len(data)):  # where it ends is not certain either
-                        break
-                    if not expected <= base <= header.last_offset < end_offset or (gapless and base != expected):
-                        break
-                    position, expected = at + len(data), header.next_offset
-            except KafkaError:
-                logger.debug("Segment %s has no batch at position %d", segment.path(), position)
-            if position >= segment.size:
-                return
-            stop = repair(segment, position, expected, end_offset, ends=segment.sealed)
-            if stop is None:
-                return
-            expected = read_header(segment.read(position, position + HEADER_SIZE)).next_offset
-            position = stop
-
-    # Questions answered in lookup.py
+    # Queries, answered in lookup.py
 
     def learn_timestamps(self, limit: int) -> bool:
-        """Look up the timestamps of up to `limit` sealed segments more; whether all are known now.
+        """Look up the greatest timestamps of up to `limit` more sealed segments; whether all are known now.
 
-        The first question for a timestamp does it for all, which takes 15 us each while nothing comes from the disk.
+        Otherwise the first query for a timestamp looks up all of them: 15 us each if nothing is read from the disk.
         """
-        from ottla.log.lookup import learn
-
-        return self._ask(lambda: learn(self._segments, self._maxima, limit))
+        return self._query(lambda: learn_timestamps(self.segments, limit))
 
     def offset_for_timestamp(self, timestamp: int, upper_bound: int) -> tuple[int, int, int] | None:
         """(timestamp, offset, leader epoch) of the first record of `timestamp` or later that is below `upper_bound`."""
-        from ottla.log.lookup import find_timestamp
-
-        return self._ask(
-            lambda: find_timestamp(self._segments, self._maxima, timestamp, self.log_start_offset, upper_bound)
-        )
+        return self._query(lambda: find_timestamp(self.segments, timestamp, self.log_start_offset, upper_bound))
 
     def max_timestamp_offset(self) -> tuple[int, int, int] | None:
         """(timestamp, offset, leader epoch) of the first record with the greatest timestamp; None in an empty log."""
-        from ottla.log.lookup import find_max_timestamp
-
-        return self._ask(lambda: find_max_timestamp(self._segments, self._maxima))
+        return self._query(lambda: find_max_timestamp(self.segments))
 
     def offset_for_leader_epoch(self, epoch: int) -> tuple[int, int]:
-        """(epoch, end offset): the greatest epoch not above the asked one and where it ended; (-1, -1) if unknown."""
+        """(epoch, end offset) of the greatest epoch that is not above `epoch`; (-1, -1) if unknown."""
         return self.epochs.end_of(epoch, self.log_end_offset)
 
     def aborted_transactions(self, start: int, upper: int) -> list[AbortedTransaction]:
         """The aborted transactions with records in [start, upper)."""
-        from ottla.log.lookup import collect_aborted
+        return self._query(lambda: collect_aborted(self.segments, start, upper))
 
-        return self._ask(lambda: collect_aborted(self._segments, self._bases, start, upper))
-
-    def _ask(self, question: Callable[[], T]) -> T:
-        if not self.log_directory.online:
-            self._offline()
+    def _query(self, query: Callable[[], T]) -> T:
+        """Run a query; repair each corrupt segment that it finds once, then retry."""
+        self._context.check_online()
         repaired = set()
         while True:
             try:
-                return question()
-            except HarmedSegmentError as error:
+                return query()
+            except CorruptSegmentError as error:
                 base_offset, problem = error.segment.base_offset, error
             except OSError as error:
-                self._fail(error, "read from")
+                self._context.fail(error, "read from")
             if base_offset in repaired:
                 raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"{self.topic_partition} is corrupt: {problem}")
             repaired.add(base_offset)
             self._repair(base_offset, problem)
+
+    # Cutting the start
+
+    def advance_start(self, offset: int, reason: str) -> bool:
+        """Move the log start to `offset`, which is not above the high watermark; whether that is a change."""
+        if offset <= self.log_start_offset:
+            return False
+        self.log_start_offset = offset
+        logger.info("%s Incremented log start offset to %d due to %s", self._prefix, offset, reason)
+        self._high_watermark = max(self._high_watermark, offset)
+        self.epochs.truncate_from_start(offset)
+        self.producers.on_high_watermark(offset)
+        return True
+
+    def delete_records_before(self, offset: int, reason: str = "client delete records request") -> int:
+        """Make records below `offset` unreadable (-1: below the high watermark); return the new log start offset.
+
+        `delete_old_segments` frees their space. Raises KafkaError(OFFSET_OUT_OF_RANGE) above the high watermark.
+        """
+        self._context.check_online()
+        if offset == -1:
+            offset = self._high_watermark
+        if offset < 0 or offset > self._high_watermark:
+            raise KafkaError(
+                ErrorCode.OFFSET_OUT_OF_RANGE,
+                f"Cannot delete records of {self.topic_partition} before {offset}: the high watermark is"
+                f" {self._high_watermark}",
+            )
+        self.advance_start(offset, reason)
+        return self.log_start_offset
+
+    def delete_old_segments(self, now_ms: int) -> int:
+        """Delete the segments that retention and the log start allow; return how many."""
+        self._context.check_online()
+        try:
+            reasons = find_expired(
+                self.segments,
+                self.config,
+                log_start_offset=self.log_start_offset,
+                high_watermark=self._high_watermark,
+                log_end_offset=self.log_end_offset,
+                now_ms=now_ms,
+            )
+            if reasons:
+                self._delete_first(reasons)
+        except OSError as error:
+            self._context.fail(error, "delete old segments of")
+        return len(reasons)
+
+    def _delete_first(self, reasons: list[str]) -> None:
+        """Delete the first segments, one for each reason. The log start moves first: a reader must not find a gap."""
+        count = len(reasons)
+        expired = self.segments[:count]
+        for segment, reason in zip(expired, reasons, strict=True):
+            logger.info("%s Deleting segment %s due to %s", self._prefix, segment, reason)
+        if count == len(self.segments):
+            self.roll()
+        self.advance_start(self.segments[count].base_offset, "segment deletion")
+        self.replace_segments(expired, [])
+
+    def replace_segments(self, old: list[Segment], new: list[Segment]) -> None:
+        """Replace `old` segments with sealed `new` ones; delete producer snapshots at base offsets that disappear."""
+        self.segments.replace(old, new)
+        for base in {segment.base_offset for segment in old} - {segment.base_offset for segment in new}:
+            self.producers.drop_snapshot(base)
+
+    # Cutting the end
+
+    def truncate_to(self, offset: int) -> bool:
+        """Drop the batch that holds `offset` and all after it; whether there was any.
+
+        Everything derived from the dropped batches is taken back: indices, recovery point, watermarks, leader epochs,
+        producer state. An error in between leaves them out of step, so any error takes the directory offline, and the
+        next start recovers the log.
+        """
+        self._context.check_online()
+        if offset >= self.log_end_offset:
+            return False
+        logger.info("%s Truncating to offset %d", self._prefix, offset)
+        try:
+            if offset < self.segments[0].base_offset:
+                self.truncate_fully(offset)
+            else:
+                self._truncate(offset)
+        except OSError as error:
+            self.log_directory.take_offline(error)
+            self._context.fail(error, "truncate")
+        return True
+
+    def _truncate(self, offset: int) -> None:
+        removed = [segment.base_offset for segment in self.segments if segment.base_offset > offset]
+        self.segments.truncate_to(offset)
+        end = self.segments.end_offset
+        self.durability.truncated_to(min(offset, end))
+        self.log_start_offset = min(self.log_start_offset, end)
+        self._high_watermark = min(self._high_watermark, end)
+        self.epochs.truncate_from_end(end)
+        producers = self.producers
+        for base_offset in removed:
+            producers.drop_snapshot(base_offset)
+        producers.drop_snapshots_above(end)
+        producers.load_newest(self.log_start_offset, self._context.clock.wall_ms())
+        replay_producers(self.segments, producers, end)
+
+    def truncate_fully(self, offset: int) -> None:
+        """Drop everything and continue at `offset`."""
+        logger.info("%s Truncate and start at offset %d", self._prefix, offset)
+        self.segments.restart_at(offset)
+        self.durability.restarted_at(offset)
+        self.log_start_offset = self._high_watermark = offset
+        self.epochs.clear()
+        self.producers.restart_at(offset)
+
+    # Durability
+
+    def flush(self) -> int:
+        """Make everything appended so far durable; return the new `flushed_offset`. See `Durability.flush`."""
+        return self.durability.flush()
+
+    def needs_flush(self, now_ms: int) -> bool:
+        """Whether flush.messages or flush.ms requires a `flush` now."""
+        return self.durability.needs_flush(now_ms)
+
+    def adopt(self, topic_id: Uuid) -> None:
+        """Write the topic id to `partition.metadata`; the next `flush` syncs it."""
+        self.topic_id = topic_id
+        self.durability.sync_later(write_topic_id(self.files, self.directory, topic_id))
+
+    # Closing
+
+    def close(self) -> None:
+        """Flush, write indices and a producer snapshot, close the files. The shutdown is clean afterwards."""
+        if self.closed:
+            return
+        if self.finish():
+            self.flush()
+        self.abandon()
+
+    def finish(self) -> bool:
+        """First step of `close`, after the last append; whether a `flush` must follow before `abandon`.
+
+        A log that never had a record needs none: thousands of empty logs must not cost thousands of fsyncs.
+        """
+        if not self.log_directory.online or self.closed:
+            return False
+        try:
+            self.segments.seal_for_close(self.producers.take_snapshot(self.log_end_offset))
+        except OSError as error:
+            self._context.fail(error, "close")
+        return self.log_end_offset > 0
+
+    def abandon(self) -> None:
+        """Close the files without writing."""
+        self.segments.close()

@@ -1,35 +1,39 @@
-"""Questions that need a look into the log: offsets by timestamp, aborted transactions. Nothing is changed here."""
+"""Queries that read the log without changing it: offsets by timestamp, aborted transactions.
 
-from bisect import bisect_left, bisect_right
+Timestamps need not rise from segment to segment, but the greatest timestamp up to the end of each segment does. These
+maxima are cached in `SegmentList.max_timestamps`, so a query bisects them and then reads one segment.
+"""
+
+from bisect import bisect_left
 
 from ottla.common.errors import ErrorCode, KafkaError
 from ottla.log.index import CorruptIndexError
-from ottla.log.segment import HarmedSegmentError, Segment, TornSegmentError
+from ottla.log.segment import CorruptSegmentError, Segment, TornSegmentError
+from ottla.log.segment_list import SegmentList
 from ottla.log.txn_index import AbortedTransaction
 from ottla.records import BatchHeader, check_crc, decode_batch
 
 
-def learn(segments: list[Segment], maxima: list[int], limit: int) -> bool:
-    """Add the greatest timestamps up to the end of `limit` segments more; whether all sealed ones have theirs."""
-    done = len(maxima)
-    stop = min(len(segments) - 1, done + limit)
+def learn_timestamps(segments: SegmentList, limit: int) -> bool:
+    """Extend the cached maxima by up to `limit` sealed segments; whether all sealed segments are in the cache now."""
+    maxima = segments.max_timestamps
+    known = len(maxima)
+    stop = min(len(segments) - 1, known + limit)
     greatest = maxima[-1] if maxima else -1
-    for segment in segments[done:stop]:
+    for segment in segments[known:stop]:
         try:
             timestamp, _ = segment.largest_timestamp()
         except (CorruptIndexError, TornSegmentError) as error:
-            raise HarmedSegmentError(segment, error) from error
+            raise CorruptSegmentError(segment, error) from error
         greatest = max(greatest, timestamp)
         maxima.append(greatest)
     return stop == len(segments) - 1
 
 
-def find_timestamp(
-    segments: list[Segment], maxima: list[int], timestamp: int, start: int, upper_bound: int
-) -> tuple[int, int, int] | None:
-    """See `Log.offset_for_timestamp`. Timestamps need not rise from segment to segment, their maxima do."""
-    learn(segments, maxima, len(segments))
-    for i in range(bisect_left(maxima, timestamp), len(segments)):
+def find_timestamp(segments: SegmentList, timestamp: int, start: int, upper_bound: int) -> tuple[int, int, int] | None:
+    """See `Log.offset_for_timestamp`."""
+    learn_timestamps(segments, len(segments))
+    for i in range(bisect_left(segments.max_timestamps, timestamp), len(segments)):
         segment = segments[i]
         if segment.base_offset >= upper_bound:
             return None
@@ -39,12 +43,12 @@ def find_timestamp(
                 if found is not None:
                     return found
         except (CorruptIndexError, TornSegmentError) as error:
-            raise HarmedSegmentError(segment, error) from error
+            raise CorruptSegmentError(segment, error) from error
     return None
 
 
 def _find_in(segment: Segment, timestamp: int, start: int, upper_bound: int) -> tuple[int, int, int] | None:
-    # All records with a greater timestamp than the entry's come after the entry's offset; one less finds equal ones.
+    # An index entry promises that records with a greater timestamp come after its offset.
     offset = segment.before_timestamp(timestamp)
     for _, data, header in segment.batches(segment.locate(max(offset, start))):
         if header.base_offset >= upper_bound:
@@ -60,9 +64,10 @@ def _find_in(segment: Segment, timestamp: int, start: int, upper_bound: int) -> 
     return None
 
 
-def find_max_timestamp(segments: list[Segment], maxima: list[int]) -> tuple[int, int, int] | None:
+def find_max_timestamp(segments: SegmentList) -> tuple[int, int, int] | None:
     """See `Log.max_timestamp_offset`."""
-    learn(segments, maxima, len(segments))
+    learn_timestamps(segments, len(segments))
+    maxima = segments.max_timestamps
     best = segments[-1]
     try:
         greatest = best.largest_timestamp()[0]
@@ -78,7 +83,7 @@ def find_max_timestamp(segments: list[Segment], maxima: list[int]) -> tuple[int,
                     if record.timestamp == greatest:
                         return greatest, record.offset, header.partition_leader_epoch
     except (CorruptIndexError, TornSegmentError) as error:
-        raise HarmedSegmentError(best, error) from error
+        raise CorruptSegmentError(best, error) from error
     return None
 
 
@@ -89,14 +94,14 @@ def _check(segment: Segment, data: memoryview, header: BatchHeader) -> None:
         )
 
 
-def collect_aborted(segments: list[Segment], bases: list[int], start: int, upper: int) -> list[AbortedTransaction]:
+def collect_aborted(segments: SegmentList, start: int, upper: int) -> list[AbortedTransaction]:
     """See `Log.aborted_transactions`."""
     found: list[AbortedTransaction] = []
-    for segment in segments[max(bisect_right(bases, start) - 1, 0) :]:
+    for segment in segments[segments.index_at(start) :]:
         try:
             entries = segment.txn_index.all()
         except CorruptIndexError as error:
-            raise HarmedSegmentError(segment, error) from error
+            raise CorruptSegmentError(segment, error) from error
         for entry in entries:
             if entry.last_offset >= start and entry.first_offset < upper:
                 found.append(entry)

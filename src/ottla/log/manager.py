@@ -31,6 +31,7 @@ from ottla.log.checkpoints import (
     read_topic_id,
 )
 from ottla.log.config import LogConfig
+from ottla.log.context import LogContext
 from ottla.log.directory import LogDirectory, Opening
 from ottla.log.files import Files
 from ottla.log.log import Log
@@ -172,7 +173,8 @@ class LogManager:
                 )
             config = config_for(tp.topic) if config_for else self.defaults
             opening = openings.get(tp, Opening(directory.was_clean))
-            log = open_log(directory, path, tp, config, opening=opening, clock=self.clock, open_files=self.open_files)
+            context = LogContext(directory, tp, path=path, clock=self.clock, open_files=self.open_files)
+            log = open_log(context, config, opening=opening)
             self._logs[tp] = log
             logger.info(
                 "Completed load of %s with %d segments, local-log-start-offset %d and log-end-offset %d in %dms"
@@ -245,17 +247,13 @@ class LogManager:
         if any(topic_partition in directory.named.get(name, ()) for name in _BELIEVED):
             raise ShortageError(f"{problem}: a checkpoint that names it could not be written")
         path = f"{directory.path}/{topic_partition}"
-        open_it = open_log if self.files.exists(path) else create_log
+        context = LogContext(directory, topic_partition, path=path, clock=self.clock, open_files=self.open_files)
+        config = config or self.defaults
         try:
-            log = open_it(
-                directory,
-                path,
-                topic_partition,
-                config or self.defaults,
-                topic_id=topic_id,
-                clock=self.clock,
-                open_files=self.open_files,
-            )
+            if self.files.exists(path):
+                log = open_log(context, config, topic_id=topic_id)
+            else:
+                log = create_log(context, config, topic_id)
         except OSError as error:
             directory.fail(error)
             if is_shortage(error):
@@ -365,7 +363,7 @@ class LogManager:
         doomed = [
             (log.log_directory, paths)
             for log in self._logs.values()
-            if log.log_directory.online and (paths := log.purge(now_ms))
+            if log.log_directory.online and (paths := log.segments.take_due_deletions(now_ms))
         ]
         latest = now_ms + max(self.defaults.file_delete_delay_ms, _LONGEST_DELAY_MS)  # beyond: the clock was set back
         trees = [(where, path) for moment, where, path in self._doomed if not now_ms < moment <= latest]
@@ -496,7 +494,7 @@ def _untold_start(log: Log) -> int | None:
 
 
 def _cleaned_to(log: Log) -> int | None:
-    return log.cleaned_to or None
+    return log.segments.cleaned_to or None
 
 
 # What each tells of a log; None is nothing.

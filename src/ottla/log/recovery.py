@@ -1,27 +1,34 @@
-"""Open a partition's directory as it was left: after a clean shutdown, a crash, a swap of the cleaner cut short.
+"""Opens a partition's directory in the state in which it was left: a clean shutdown, a crash, an interrupted swap.
 
-After a clean shutdown only file sizes and the last segment's indices are looked at. Otherwise every segment from the
-one on that holds what is just before the recovery point is read: batches must be whole, their CRC right, their offsets
-rising. At the first that is not so the log ends; what follows is removed. Indices, producer state and leader epochs of
-what was read are made anew, and it counts as not flushed. A segment before the recovery point is read only if an index
-is missing or has an impossible size.
+After a clean shutdown only file sizes and the indices of the last segment are read. After a crash, every segment from
+the one that holds the offset before the recovery point on is read: batches must be whole, with a right CRC and rising
+offsets. The log ends at the first batch that is not, and later segments are deleted. Indices, producer state and
+leader epochs of the segments that were read are rebuilt, and these segments count as not flushed. A segment before the
+recovery point is read only if an index is missing or has an impossible size.
+
+Why nothing acknowledged is lost: everything below the recovery point was synced, so a crash cannot have damaged it;
+corruption there is repaired in place (see `repair`) and never ends the log. Everything above was written in order, so
+what a crash left is a prefix. Cost: one pass over the unflushed segments, by the compiled `records.survey`.
 """
 
 import logging
+from collections.abc import Iterable
 
-from ottla.common.clock import Clock, SystemClock
 from ottla.common.errors import KafkaError
-from ottla.common.ids import ZERO_UUID, TopicPartition, Uuid
+from ottla.common.ids import ZERO_UUID, Uuid
 from ottla.log.checkpoints import read_topic_id
 from ottla.log.config import LogConfig
-from ottla.log.directory import LogDirectory, Opening
+from ottla.log.context import LogContext
+from ottla.log.directory import Opening
+from ottla.log.durability import Durability
 from ottla.log.epoch_check import settle_epochs
 from ottla.log.epochs import LeaderEpochs
 from ottla.log.files import Files
 from ottla.log.index import CorruptIndexError, OffsetIndex, TimeIndex
 from ottla.log.log import Log
 from ottla.log.open_files import OpenFiles
-from ottla.log.producers import Producers
+from ottla.log.producer_recovery import replay_producers
+from ottla.log.producer_state import ProducerState
 from ottla.log.segment import (
     CLEANED,
     DELETED,
@@ -31,7 +38,7 @@ from ottla.log.segment import (
     TornSegmentError,
     file_name,
 )
-from ottla.log.segmented import replay_producers
+from ottla.log.segment_list import SegmentList
 
 logger = logging.getLogger(__name__)
 
@@ -41,84 +48,45 @@ INT64_MAX = (1 << 63) - 1
 
 
 def open_log(
-    log_directory: LogDirectory,
-    directory: str,
-    topic_partition: TopicPartition,
-    config: LogConfig,
-    *,
-    opening: Opening | None = None,
-    topic_id: Uuid = ZERO_UUID,
-    clock: Clock | None = None,
-    open_files: OpenFiles | None = None,
+    context: LogContext, config: LogConfig, *, opening: Opening | None = None, topic_id: Uuid = ZERO_UUID
 ) -> Log:
-    """Open the log in `directory`, which is created if it is missing. Raises OSError as the disk does.
+    """Open the log in the context's directory, which is created if it is missing. Raises OSError as the disk does.
 
-    A given `topic_id` is written to `partition.metadata` if there is none; the log's is the one in that file. That
-    the directory and the file are there is on disk with the first `flush`, as records are: many are made in one go.
+    `topic_id` is written to `partition.metadata` if that file has none; otherwise the file's topic id counts. The
+    directory and the file are on disk after the first `flush`, as records are: many partitions are created at once.
     """
-    clock = clock or SystemClock()
     opening = opening or Opening()
-    if not log_directory.files.is_directory(directory):
-        log_directory.files.make_directory(directory)
-    loader = _Loader(log_directory.files, directory, topic_partition, config, opening, clock, open_files or OpenFiles())
+    if not context.files.is_directory(context.path):
+        context.files.make_directory(context.path)
+    loader = _Loader(context, config, opening)
     try:
         loader.load()
     except OSError:
         loader.close()
         raise
-    log = Log(
-        log_directory,
-        directory,
-        topic_partition,
-        config,
-        segments=loader.segments,
-        producers=loader.producers,
-        epochs=loader.epochs,
-        log_start_offset=loader.log_start_offset,
-        log_end_offset=loader.end_offset,
-        flushed_offset=loader.flushed_offset,
-        topic_id=read_topic_id(log_directory.files, directory),
-        clock=clock,
-        open_files=loader.open_files,
-    )
+    segments = SegmentList(context, config, loader.segments, loader.end_offset)
+    segments.cleaned_to = opening.cleaned_to
+    segments.delete_later(loader.deletions)
+    durability = Durability(context, config, segments, loader.epochs, loader.flushed_offset)
+    durability.sync_segments_later(loader.unsynced)
+    log = Log(context, config, segments, loader.producers, loader.epochs, durability)
+    log.topic_id = read_topic_id(context.files, context.path)
+    log.log_start_offset = loader.log_start_offset
+    log.high_watermark = opening.high_watermark
     if log.topic_id == ZERO_UUID and topic_id != ZERO_UUID:
         _adopt(log, topic_id)
-    log.cleaned_to = opening.cleaned_to
-    log.note_unsynced(loader.unsynced)
-    for path in loader.doomed:
-        log.doom(path)
-    log.high_watermark = opening.high_watermark
     return log
 
 
-def create_log(
-    log_directory: LogDirectory,
-    directory: str,
-    topic_partition: TopicPartition,
-    config: LogConfig,
-    *,
-    topic_id: Uuid,
-    clock: Clock,
-    open_files: OpenFiles,
-) -> Log:
-    """An empty log in `directory`, which does not exist yet; as `open_log`, with few touches of the disk."""
-    files = log_directory.files
-    files.make_directory(directory)
-    producers = Producers(files, directory, config.producer_id_expiration_ms)
-    log = Log(
-        log_directory,
-        directory,
-        topic_partition,
-        config,
-        segments=[Segment.create(files, directory, 0, open_files, clock.wall_ms(), fresh=True)],
-        producers=producers,
-        epochs=LeaderEpochs(files, directory),
-        log_start_offset=0,
-        log_end_offset=0,
-        flushed_offset=0,
-        clock=clock,
-        open_files=open_files,
-    )
+def create_log(context: LogContext, config: LogConfig, topic_id: Uuid) -> Log:
+    """Create an empty log in a directory that does not exist yet: `open_log` with fewer disk operations."""
+    files, path = context.files, context.path
+    files.make_directory(path)
+    segment = Segment.create(files, path, 0, context.open_files, context.clock.wall_ms(), fresh=True)
+    segments = SegmentList(context, config, [segment], 0)
+    epochs = LeaderEpochs(files, path)
+    producers = ProducerState(files, path, config.producer_id_expiration_ms)
+    log = Log(context, config, segments, producers, epochs, Durability(context, config, segments, epochs, 0))
     if topic_id != ZERO_UUID:
         _adopt(log, topic_id)
     return log
@@ -133,38 +101,29 @@ def _adopt(log: Log, topic_id: Uuid) -> None:
 
 
 class _Loader:
-    """The steps of opening, in the order of `load`."""
+    """The steps of opening a log, in the order of `load`."""
 
-    def __init__(
-        self,
-        files: Files,
-        directory: str,
-        topic_partition: TopicPartition,
-        config: LogConfig,
-        opening: Opening,
-        clock: Clock,
-        open_files: OpenFiles,
-    ) -> None:
-        self.files = files
-        self.directory = directory
-        self.topic_partition = topic_partition
+    def __init__(self, context: LogContext, config: LogConfig, opening: Opening) -> None:
+        self.files = context.files
+        self.directory = context.path
+        self.open_files = context.open_files
         self.config = config
         self.opening = opening
-        self.now_ms = clock.wall_ms()
-        self._prefix = f"[LogLoader partition={topic_partition}, dir={directory.rpartition('/')[0]}]"
-        self.open_files = open_files
-        self.epochs = LeaderEpochs.load(files, directory)
-        self.producers = Producers(files, directory, config.producer_id_expiration_ms)
+        self.now_ms = context.clock.wall_ms()
+        self._prefix = f"[LogLoader partition={context.topic_partition}, dir={self.directory.rpartition('/')[0]}]"
+        self.epochs = LeaderEpochs.load(self.files, self.directory)
+        self.producers = ProducerState(self.files, self.directory, config.producer_id_expiration_ms)
         self.segments: list[Segment] = []
+        # Segments that were read and are not flushed.
         self.unsynced: list[Segment] = []
-        # Base offsets of the segments that were read through.
-        self.doomed: list[str] = []
+        # Files of removed segments, renamed already.
+        self.deletions: list[str] = []
         self.log_start_offset = opening.log_start_offset
         self.end_offset = 0
         self.flushed_offset = 0
 
     def load(self) -> None:
-        """Find out all that a `Log` needs."""
+        """Set every attribute that a `Log` is made of."""
         damaged = self._find_segments(finish_swaps(self.files, self.directory, self.open_files))
         recovered_to = self._recover(damaged)
         self._settle_end(recovered_to)
@@ -179,6 +138,7 @@ class _Loader:
             segment.close_file()
 
     def _find_segments(self, names: list[str]) -> set[int]:
+        """List segments and snapshots; return the base offsets of segments that need recovery for their indices."""
         present = set(names)
         damaged: set[int] = set()
         for name in names:
@@ -186,15 +146,14 @@ class _Loader:
             if offset < 0:
                 continue
             suffix = name[_DIGITS:]
+            path = f"{self.directory}/{name}"
             if suffix == SNAPSHOT:
                 self.producers.snapshots.append(offset)
             elif suffix in SUFFIXES[1:] and file_name(offset) not in present:
-                path = f"{self.directory}/{name}"
                 logger.warning("Found an orphaned index file %s, with no corresponding log file; deleting it", path)
-                self.files.unlink(f"{self.directory}/{name}")
+                self.files.unlink(path)
             elif suffix == ".log":
-                size = self.files.size(f"{self.directory}/{name}")
-                segment = Segment(self.files, self.directory, offset, self.open_files, size=size)
+                segment = Segment(self.files, self.directory, offset, self.open_files, size=self.files.size(path))
                 segment.created_ms = self.now_ms
                 self.segments.append(segment)
                 if not self._has_sane_indices(segment, present):
@@ -211,10 +170,11 @@ class _Loader:
         return True
 
     def _recover(self, damaged: set[int]) -> int | None:
-        """Read what may be harmed; the end offset if that went up to the end of the log, else None."""
+        """Read the segments that may be damaged; the end offset if the last segment was read, else None."""
         first = len(self.segments)
         if not self.opening.clean:
-            # One that ends right there may have been rolled since: its records were synced, its indices were not.
+            # A segment that ends at the recovery point is read, too: it may have been rolled after its records were
+            # synced, and then its indices were not.
             point = self.opening.recovery_point
             first = max((i for i, s in enumerate(self.segments) if s.base_offset < point), default=0)
         i = 0
@@ -231,8 +191,8 @@ class _Loader:
         return end
 
     def _is_cut_short(self, i: int, end: int) -> bool:
-        # A crash can take the last batches of a segment and leave the next one: whole batches with a hole between.
-        if i + 1 == len(self.segments) or not self._has_no_gaps(self.segments[i]):
+        # A crash can drop the last batches of a segment but not the next segment: whole batches with a gap between.
+        if i + 1 == len(self.segments) or not self._is_contiguous(self.segments[i]):
             return False
         following = self.segments[i + 1].base_offset
         if end != following:
@@ -240,20 +200,19 @@ class _Loader:
             logger.warning("Segment %s ends at offset %d, but the next one starts at %d", path, end, following)
         return end != following
 
-    def _has_no_gaps(self, segment: Segment) -> bool:
+    def _is_contiguous(self, segment: Segment) -> bool:
         return not self.config.compacts and segment.base_offset >= self.opening.cleaned_to
 
     def _recover_segment(self, i: int) -> tuple[int, bool]:
-        """Read a segment through; (offset after its last good batch, whether anything was cut off)."""
-        from ottla.log.segment_recovery import SegmentRecovery  # a start after a clean shutdown needs none of it
+        """Read a whole segment; (offset after its last good batch, whether anything was cut off)."""
+        from ottla.log.segment_recovery import SegmentRecovery  # not needed after a clean shutdown
 
         segment = self.segments[i]
         logger.info("%s Recovering unflushed segment %d.", self._prefix, segment.base_offset)
         self._bring_producers_to(segment)
-        point, sealed = self._synced_in(i)
-        interval = self.config.index_interval_bytes
-        recovery = SegmentRecovery(segment, self.producers, self.epochs, interval, point, sealed=sealed)
-        end = recovery.run(gaps=not self._has_no_gaps(segment))
+        recovery = SegmentRecovery(segment, self.producers, self.epochs, self.config.index_interval_bytes)
+        synced_to, is_all_synced = self._synced_in(i)
+        end = recovery.run(synced_to, is_all_synced=is_all_synced, gaps=not self._is_contiguous(segment))
         cut = segment.size > recovery.good_bytes
         segment.sound_to = recovery.good_bytes
         if cut:
@@ -263,7 +222,7 @@ class _Loader:
                 self._prefix, segment.base_offset, end, recovery.good_bytes, segment.size, recovery.problem,
             )  # fmt: skip
             self.files.truncate(segment.fd, recovery.good_bytes)
-            # Before anything is written there: a second power cut must not bring back what was given up.
+            # Sync before anything is written there: a power cut must not bring back what was cut off.
             self.files.fsync(segment.fd)
             segment.size = recovery.good_bytes
         segment.seal()
@@ -271,13 +230,13 @@ class _Loader:
         self.unsynced.append(segment)
         self.producers.end_offset = max(end, self.producers.end_offset)
         if segment is not self.segments[-1] and not cut:
-            self.producers.take_snapshot()
+            self.producers.take_snapshot(self.producers.end_offset)
         return end, cut
 
     def _synced_in(self, i: int) -> tuple[int, bool]:
-        """Below this offset the segment was on disk for certain: what is wrong there, no crash has done.
+        """The offset below which the segment was certainly on disk, and whether that is all of it.
 
-        And whether all of it was, up to the next segment.
+        A crash cannot have damaged what was on disk: corruption there is repaired, not cut off.
         """
         ends = self.segments[i + 1].base_offset if i + 1 < len(self.segments) else INT64_MAX
         synced = min(ends, self.opening.recovery_point if not self.opening.clean else ends)
@@ -290,18 +249,20 @@ class _Loader:
             self.producers.load_newest(self.log_start_offset, self.now_ms)
             replay_producers([s for s in self.segments if s.base_offset < start], self.producers, start)
 
-    def _remove(self, doomed: list[Segment]) -> None:
-        for segment in doomed:
-            logger.warning("%s Deleting segment %s: it does not follow the one before", self._prefix, segment)
+    def _remove(self, segments: Iterable[Segment]) -> None:
+        removed = list(segments)
+        for segment in removed:
+            logger.warning("%s Deleting segment %s: it does not follow the previous one", self._prefix, segment)
             segment.close_file()
             segment.change_suffix(DELETED)
-            self.doomed.extend(segment.path(kind) for kind in SUFFIXES)
+            self.deletions.extend(segment.path(kind) for kind in SUFFIXES)
             self.producers.drop_snapshot(segment.base_offset)
             self.segments.remove(segment)
-        if doomed:
+        if removed:
             self.files.fsync_directory(self.directory)
 
     def _settle_end(self, recovered_to: int | None) -> None:
+        """Find the end offset, prepare the active segment for appends, and set the recovery point."""
         if self.segments:
             self.end_offset = self._end_of_log(recovered_to)
             if self.end_offset < self.log_start_offset:
@@ -309,7 +270,7 @@ class _Loader:
                     "%s Deleting all segments because logEndOffset (%d) is smaller than logStartOffset (%d).",
                     self._prefix, self.end_offset, self.log_start_offset,
                 )  # fmt: skip
-                self._remove(list(self.segments))
+                self._remove(self.segments)
                 self.unsynced.clear()
                 self.epochs.clear()
         if not self.segments:
@@ -341,13 +302,13 @@ class _Loader:
 
     def _settle_producers(self, was_recovered: bool) -> None:
         producers = self.producers
-        producers.keep_snapshots({segment.base_offset for segment in self.segments})
+        producers.retain_snapshots({segment.base_offset for segment in self.segments})
         if was_recovered and producers.end_offset == self.end_offset:
             producers.expire(self.now_ms)
             return
         producers.drop_snapshots_above(self.end_offset)
         if self.opening.clean and not producers.snapshots:
-            # Kafka writes a snapshot at every close: without one there were never producers with an id.
+            # A clean close writes a snapshot, so without one the log never had a producer with an id.
             producers.reset(self.end_offset)
             producers.snapshot_offset = self.log_start_offset
             return
@@ -356,10 +317,11 @@ class _Loader:
 
 
 def finish_swaps(files: Files, directory: str, open_files: OpenFiles) -> list[str]:
-    """Complete or undo what the cleaner was doing, and remove files that were to be deleted; the names then there.
+    """Complete or undo an interrupted swap of the cleaner and delete files marked for deletion; the names left.
 
-    `.cleaned` files were still being written: they go, and with them `.swap` files of the same or a higher base
-    offset. The other `.swap` files are whole: the segments that they replace go and they take their names.
+    A `.cleaned` file was still being written: it is deleted, and so are `.swap` files of the same or a higher base
+    offset. The other `.swap` files are complete: they replace the segments whose offsets they cover. The order of the
+    renames in `Cleaner` makes these two cases the only ones.
     """
     names = files.list(directory)
     if not any(name.endswith((DELETED, CLEANED, SWAP)) for name in names):

@@ -4,7 +4,7 @@ A segment's age is that of its greatest timestamp. The active one may be deleted
 """
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from ottla.log.config import LogConfig
 from ottla.log.index import CorruptIndexError
@@ -17,7 +17,7 @@ Rule = Callable[[Segment, int | None], bool]
 
 
 def find_expired(
-    segments: list[Segment],
+    segments: Sequence[Segment],
     config: LogConfig,
     *,
     log_start_offset: int,

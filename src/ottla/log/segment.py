@@ -589,8 +589,8 @@ class TornSegmentError(Exception):
     """A segment does not end with a whole batch: it needs recovery."""
 
 
-class HarmedSegmentError(Exception):
-    """What is wrong with which segment."""
+class CorruptSegmentError(Exception):
+    """A segment or one of its indices is corrupt: `segment` must be repaired."""
 
     def __init__(self, segment: Segment, problem: Exception) -> None:
         super().__init__(str(problem))

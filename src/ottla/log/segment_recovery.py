@@ -1,13 +1,15 @@
-"""One pass over a segment that may be harmed: its batches are checked, its indices and all it tells are made anew.
+"""One pass over a segment that may be damaged: checks its batches and rebuilds what is derived from them.
 
-The checks are `Survey`'s; here is what they lead to: leader epochs, producers, transactions, and the mending of what
-was on disk for certain before the crash.
+`Survey` (compiled) checks frames, CRCs and offsets and collects index entries and producers of plain batches. It stops
+at batches that need more: the first of a leader epoch, and batches of transactions. Where it meets corruption below
+the offset up to which the segment was synced, the stretch is repaired and the pass goes on behind it; above, the log
+ends there. Cost: each byte is read and its checksum computed once.
 """
 
 from ottla.common.errors import KafkaError
 from ottla.log.epochs import LeaderEpochs
-from ottla.log.producers import CompletedTransaction, Producers
-from ottla.log.repair import repair
+from ottla.log.producer_state import ProducerState
+from ottla.log.repair import repair_stretch
 from ottla.log.segment import SCAN_CHUNK, Segment
 from ottla.log.txn_index import AbortedTransaction
 from ottla.records import HEADER_SIZE, read_header
@@ -17,21 +19,13 @@ _WRONG = {FRAME: "size or magic", CRC: "CRC", OFFSET: "offset"}
 
 
 class SegmentRecovery:
-    """One pass over a segment's batches that checks them and makes its indices anew."""
+    """Checks a segment's batches and rebuilds its indices, and adds its batches to producer state and leader epochs.
 
-    def __init__(
-        self,
-        segment: Segment,
-        producers: Producers,
-        epochs: LeaderEpochs,
-        index_interval: int,
-        synced: int,
-        *,
-        sealed: bool,
-    ) -> None:
+    After `run`, the first `good_bytes` of the file are sound; `problem` describes what follows them.
+    """
+
+    def __init__(self, segment: Segment, producers: ProducerState, epochs: LeaderEpochs, index_interval: int) -> None:
         self.segment = segment
-        self.synced = synced
-        self.sealed = sealed
         self.producers = producers
         self.epochs = epochs
         self.index_interval = index_interval
@@ -39,25 +33,30 @@ class SegmentRecovery:
         self.problem = "the last batch is incomplete"
         self._aborted: list[AbortedTransaction] = []
 
-    def run(self, *, gaps: bool) -> int:
-        """The offset after the last good batch; `good_bytes` is where it ends. Offsets may leave gaps if so said."""
+    def run(self, synced_to: int, *, is_all_synced: bool, gaps: bool) -> int:
+        """Check the segment; return the offset after the last good batch.
+
+        Below `synced_to` the segment was on disk before the crash; `is_all_synced` says that this is its end. Offsets
+        may have `gaps` in a compacted segment.
+        """
         segment = self.segment
         segment.start_indices()
         segment.first_timestamp = None
         expected = segment.base_offset
         while True:
             expected = self._run(expected, gaps=gaps)
-            # A crash harms only what was not synced: other harm costs what it touches, and nothing behind it.
-            if expected >= self.synced or self.good_bytes >= segment.size:
+            if expected >= synced_to or self.good_bytes >= segment.size:
                 break
-            stop = repair(segment, self.good_bytes, expected, self.synced, ends=self.sealed)
+            # A crash damages only what was not synced. Other corruption costs the batches it touches, not later ones.
+            stop = repair_stretch(segment, self.good_bytes, expected, synced_to, ends=is_all_synced)
             if stop is None:
                 break
-            expected = self._pass_over(stop)
+            expected = self._skip_to(stop)
         segment.txn_index.rewrite(self._aborted)
         return expected
 
-    def _pass_over(self, stop: int) -> int:
+    def _skip_to(self, stop: int) -> int:
+        """Take the repaired stretch as one batch; return the offset after it."""
         position, size = self.good_bytes, stop - self.good_bytes
         header = read_header(self.segment.read(position, position + HEADER_SIZE))
         self.segment.note(position, size, header.last_offset, header.max_timestamp, self.index_interval)
@@ -65,6 +64,7 @@ class SegmentRecovery:
         return header.next_offset
 
     def _run(self, expected: int, *, gaps: bool) -> int:
+        """Check batches from `good_bytes` to the first corrupt one; return the offset expected next."""
         segment, epoch = self.segment, self.epochs.latest
         survey = segment.survey(
             self.good_bytes, expected, gaps=gaps, known_to=self.producers.end_offset, epoch=epoch,
@@ -93,27 +93,17 @@ class SegmentRecovery:
             why = survey.go_on(data, place)
             for at in survey.take_producers():
                 header = read_header(data, at)
-                self.producers.wrote(header, header.base_offset)
+                self.producers.record(header, None, header.base_offset, None)
             if why != LOOK:
                 return why
             self._look_at(survey, memoryview(data)[survey.good - place :][: survey.needed])
 
     def _look_at(self, survey: Survey, batch: memoryview) -> None:
-        """What the survey leaves to others: a new leader epoch, a batch of a transaction or its end."""
+        """Process a batch that the survey does not: a new leader epoch, a batch or the marker of a transaction."""
         header = read_header(batch)
         if header.partition_leader_epoch > self.epochs.latest:
             self.epochs.assign(header.partition_leader_epoch, header.base_offset)
         survey.epoch = max(survey.epoch, self.epochs.latest, header.partition_leader_epoch)
         survey.looked_at = survey.good
         if header.base_offset >= survey.known_to:
-            completed = self.producers.replay(batch, 0, header)
-            if completed is not None:
-                self._note(completed)
-
-    def _note(self, completed: CompletedTransaction) -> None:
-        if completed.aborted:
-            stable = self.producers.last_stable_offset_after(completed)
-            self._aborted.append(
-                AbortedTransaction(completed.producer_id, completed.first_offset, completed.last_offset, stable)
-            )
-        self.producers.complete(completed)
+            self.producers.replay(batch, 0, header, self._aborted)

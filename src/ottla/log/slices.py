@@ -1,7 +1,8 @@
-"""A part of a segment that is read when it is sent, so that a client which asks for 50 MB and does not take them costs
-no memory, and one that takes them has the first while the next are read.
+"""A part of a segment that is read only when it is sent.
 
-The segment's descriptor stays open for it, also when the segment is closed, replaced or removed meanwhile.
+A client that requests 50 MB and does not read them costs no memory, and a client that reads them receives the first
+part while the next is read. The slice pins the segment's descriptor, so it stays readable when the segment is closed,
+replaced or deleted meanwhile.
 """
 
 from __future__ import annotations
@@ -12,43 +13,39 @@ from ottla.common.errors import ErrorCode, KafkaError
 from ottla.common.unread import Unread
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-    from typing import NoReturn
-
+    from ottla.log.context import LogContext
     from ottla.log.segment import Segment
     from ottla.records import Buffer
 
 
 class FileSlice(Unread):
-    """The bytes from `position` to `end`. It unpins the descriptor; `failed` gets an OSError, and raises."""
+    """The bytes from `position` to `end` of a segment whose descriptor is pinned. It unpins the descriptor."""
 
-    __slots__ = ("_end", "_failed", "_fd", "_position", "_segment")
+    __slots__ = ("_context", "_end", "_fd", "_position", "_segment")
 
-    def __init__(
-        self, segment: Segment, pinned_fd: int, position: int, end: int, failed: Callable[[OSError], NoReturn]
-    ) -> None:
+    def __init__(self, segment: Segment, pinned_fd: int, position: int, end: int, context: LogContext) -> None:
         self._segment = segment
         self._fd = pinned_fd
         self._position = position
         self._end = end
-        self._failed = failed
+        self._context = context
 
     def __len__(self) -> int:
         return self._end - self._position
 
     def take(self, size: int) -> Buffer:
-        """The next `size` bytes, or as many as are left. Raises KafkaError(KAFKA_STORAGE_ERROR)."""
+        """Read the next `size` bytes, or as many as are left. Raises KafkaError(KAFKA_STORAGE_ERROR)."""
         segment, position = self._segment, self._position
         size = min(size, self._end - position)
         try:
             data = segment.files.pread_large(self._fd, size, position)
         except OSError as error:
-            self._failed(error)
+            self._context.fail(error, "read from")
         if len(data) != size:
             raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"{segment.path()} is shorter than {position + size} bytes")
         self._position = position + size
         return data
 
     def __del__(self) -> None:
-        # An answer may be dropped anywhere between here and the socket.
+        # A response may be dropped anywhere between here and the socket.
         self._segment.open_files.unpin(self._segment.files, self._fd)

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from ottla.log import checkpoints, epoch_check, epochs
 from ottla.log.files import Files
-from ottla.log.producers import CorruptSnapshotError, decode_snapshot
+from ottla.log.producer_snapshot import CorruptSnapshotError, decode_snapshot
 from ottla.tools.dump.rows import Row, Rows, damage
 
 _LARGEST = 256 << 20
