@@ -13,7 +13,7 @@ from setuptools import Extension, setup
 RECORDS = Path("src/ottla/records")
 # Each with a fallback in plain Python beside it.
 KERNELS = ("_kernels", "_encode_columns", "_decode_columns", "_survey")
-PRODUCER = Path("src/ottla/clients/producer")  # its accumulator.py is both, and compiled under another name
+PRODUCER = Path("src/ottla/clients/producer")  # plain Python and C in one
 PROTOCOL = Path("src/ottla/protocol")
 CODECS = ("_shapes", "_decoding", "_encoding")  # their fallback is source that `compiler` writes
 SERDE = Path("src/ottla/serde")  # plain Python and C in one
@@ -39,9 +39,9 @@ def extensions() -> list[Extension]:
         ]
         + [
             Extension(
-                "ottla.clients.producer._accumulator",
-                [str(PRODUCER / "accumulator.py")],
-                depends=[str(PRODUCER / "_accumulator.pxd")],
+                "ottla.clients.producer._encoder",
+                [str(PRODUCER / "_encoder.py")],
+                depends=[str(PRODUCER / "_encoder.pxd")],
             )
         ]
         + [Extension(f"ottla.protocol.{name}", [str(PROTOCOL / f"{name}.py")], depends=codecs) for name in CODECS]

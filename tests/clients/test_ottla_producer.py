@@ -1,4 +1,4 @@
-"""Ottla's Producer against a real broker; what it wrote is read back by librdkafka."""
+"""Ottla's Producer against a real broker; librdkafka reads the records back."""
 
 from __future__ import annotations
 
@@ -95,7 +95,7 @@ def test_records_of_every_shape_and_codec_are_read_back(
 
 
 @pytest.mark.both
-def test_keys_go_where_every_client_puts_them(producer: Producer, make_topic: MakeTopic) -> None:
+def test_keys_select_the_same_partitions_as_in_other_clients(producer: Producer, make_topic: MakeTopic) -> None:
     topic = make_topic(5)
     for key in (b"a", b"JFK", b"21", "Zürich".encode(), b""):
         assert producer.send(topic, b"", key).result(WAIT_S).partition == partition_for_key(key, 5)
@@ -143,7 +143,7 @@ def test_arrow_rows_are_sent_as_columns(producer: Producer, broker: RunningBroke
 
 @pytest.mark.both
 @pytest.mark.parametrize("codec", ["none", "lz4"])
-def test_a_table_larger_than_the_buffer(broker: RunningBroker, make_topic: MakeTopic, codec: str) -> None:
+def test_table_larger_than_buffer_memory_is_sent(broker: RunningBroker, make_topic: MakeTopic, codec: str) -> None:
     topic, count = make_topic(3), 20_000
     table = pa.table({"key": [f"k{i % 50}" for i in range(count)], "value": [f"{i}".ljust(100) for i in range(count)]})
     settings = {"buffer.memory": 200_000, "batch.size": 16_384, "compression.type": codec}
@@ -192,7 +192,7 @@ def test_errors_are_typed_and_say_what_to_do(producer: Producer, make_topic: Mak
 
 
 @pytest.mark.both
-def test_an_unknown_topic_is_an_error_within_max_block(broker: RunningBroker) -> None:
+def test_unknown_topic_raises_within_max_block_ms(broker: RunningBroker) -> None:
     settings = {"max.block.ms": 700, "allow.auto.create.topics": False}
     with Producer({"bootstrap.servers": broker.bootstrap, **settings}) as producer:
         start = time.monotonic()
@@ -202,7 +202,9 @@ def test_an_unknown_topic_is_an_error_within_max_block(broker: RunningBroker) ->
 
 
 @pytest.mark.both
-def test_a_topic_that_no_request_can_name_leaves_the_others(broker: RunningBroker, make_topic: MakeTopic) -> None:
+def test_topic_name_that_cannot_be_encoded_does_not_affect_other_topics(
+    broker: RunningBroker, make_topic: MakeTopic
+) -> None:
     topic = make_topic(1)
     with Producer(bootstrap_servers=broker.bootstrap, max_block_ms=5_000) as producer:
         for _ in range(2):
@@ -211,7 +213,7 @@ def test_a_topic_that_no_request_can_name_leaves_the_others(broker: RunningBroke
         assert producer.send(topic, b"v").result(WAIT_S).offset == 0
 
 
-def test_a_header_that_no_record_can_hold_leaves_no_batch_behind(tmp_path: Path) -> None:
+def test_header_that_cannot_be_encoded_leaves_no_batch_behind(tmp_path: Path) -> None:
     with OttlaProcess(tmp_path) as broker:
         with Producer(bootstrap_servers=broker.bootstrap) as producer:
             producer.send("t", b"first").result(WAIT_S)
@@ -261,7 +263,7 @@ def test_callbacks_get_their_delivery_in_order(producer: Producer, make_topic: M
 
 
 @pytest.mark.both
-def test_a_partitioner_of_ones_own(broker: RunningBroker, make_topic: MakeTopic) -> None:
+def test_callable_partitioner(broker: RunningBroker, make_topic: MakeTopic) -> None:
     topic = make_topic(4)
     with Producer(
         bootstrap_servers=broker.bootstrap, partitioner=lambda _topic, _key, value, count: len(value or b"") % count
@@ -270,7 +272,7 @@ def test_a_partitioner_of_ones_own(broker: RunningBroker, make_topic: MakeTopic)
 
 
 @pytest.mark.both
-def test_a_topic_made_anew_gets_what_is_sent_after_that(
+def test_recreated_topic_receives_later_records(
     producer: Producer, broker: RunningBroker, admin: AdminClient, make_topic: MakeTopic
 ) -> None:
     topic = make_topic(2)
@@ -288,7 +290,7 @@ def test_a_topic_made_anew_gets_what_is_sent_after_that(
 
 
 @pytest.mark.both
-def test_asyncio_face(broker: RunningBroker, make_topic: MakeTopic) -> None:
+def test_asyncio_producer(broker: RunningBroker, make_topic: MakeTopic) -> None:
     topic = make_topic()
 
     async def story() -> None:
@@ -327,7 +329,7 @@ def test_threads_share_a_producer(producer: Producer, broker: RunningBroker, mak
         assert own == [b"%d-%d" % (n, i) for i in range(2000)]
 
 
-def test_settings_are_checked_when_the_producer_is_made() -> None:
+def test_settings_are_checked_when_the_producer_is_created() -> None:
     with pytest.raises(ConfigurationError, match=r"did you mean 'linger\.ms'"):
         Producer({"bootstrap.servers": "localhost:1", "linger.sm": 5})
     with pytest.raises(ConfigurationError, match="acks"):
@@ -338,7 +340,7 @@ def test_settings_are_checked_when_the_producer_is_made() -> None:
         Producer({"linger_ms": 5}, linger_ms=5, bootstrap_servers="localhost:1")
 
 
-def test_nobody_listens() -> None:
+def test_unreachable_broker_raises_after_max_block_ms() -> None:
     with socket.socket() as unused:
         unused.bind(("127.0.0.1", 0))
         address = f"127.0.0.1:{unused.getsockname()[1]}"
@@ -350,14 +352,14 @@ def test_nobody_listens() -> None:
     assert refused.value.retriable
 
 
-def test_a_name_that_resolves_to_nothing_is_said_at_once() -> None:
+def test_unknown_host_raises_immediately() -> None:
     start = time.monotonic()
     with Producer(bootstrap_servers="no-such-host.invalid:9092") as producer, pytest.raises(BrokerUnavailable):
         producer.send("t", b"v")
     assert time.monotonic() - start < 10
 
 
-def test_a_full_buffer_blocks_and_then_says_so(tmp_path: Path) -> None:
+def test_full_buffer_memory_blocks_and_then_raises(tmp_path: Path) -> None:
     with OttlaProcess(tmp_path) as broker:
         producer = Producer(bootstrap_servers=broker.bootstrap, buffer_memory=20_000, max_block_ms=500)
         producer.send("t", b"first").result(WAIT_S)
@@ -377,7 +379,7 @@ def test_a_full_buffer_blocks_and_then_says_so(tmp_path: Path) -> None:
         broker.start()
 
 
-def test_a_close_that_is_interrupted_ends_what_other_threads_wait_for(tmp_path: Path) -> None:
+def test_interrupted_close_fails_the_records_that_other_threads_wait_for(tmp_path: Path) -> None:
     def interrupt(*_: object) -> None:
         raise KeyboardInterrupt
 
@@ -402,7 +404,7 @@ def test_a_close_that_is_interrupted_ends_what_other_threads_wait_for(tmp_path: 
         broker.start()
 
 
-def test_without_idempotence_and_retries_a_killed_broker_is_a_retriable_error(tmp_path: Path) -> None:
+def test_killed_broker_is_a_retriable_error_without_idempotence_and_retries(tmp_path: Path) -> None:
     with OttlaProcess(tmp_path) as broker:
         with Producer(bootstrap_servers=broker.bootstrap, retries=0) as producer:
             producer.send("t", b"first").result(WAIT_S)
@@ -413,7 +415,7 @@ def test_without_idempotence_and_retries_a_killed_broker_is_a_retriable_error(tm
         broker.start()
 
 
-def test_a_kill_and_restart_loses_doubles_and_reorders_nothing_that_was_acknowledged(tmp_path: Path) -> None:
+def test_acknowledged_records_survive_kills_once_and_in_order(tmp_path: Path) -> None:
     """200,000 records, SIGKILL and restart in the middle, twice."""
     count, partitions, topic = 200_000, 3, "chaos"
     with OttlaProcess(tmp_path, {"num.partitions": partitions}) as broker:

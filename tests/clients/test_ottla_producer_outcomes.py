@@ -1,4 +1,4 @@
-"""What a program learns of its records: callbacks, futures, purged and forgotten records, and where keys go."""
+"""Outcomes of records: callbacks, futures, purged and dropped records; and partitioners."""
 
 from __future__ import annotations
 
@@ -102,7 +102,9 @@ def test_callback_has_run_when_result_returns_and_when_the_producer_is_closed(
     assert seen == ["first 0", "second 1"]
 
 
-def test_add_done_callback_runs_once_before_or_after_the_end(broker: RunningBroker, make_topic: MakeTopic) -> None:
+def test_add_done_callback_runs_once_whether_added_before_or_after_the_outcome(
+    broker: RunningBroker, make_topic: MakeTopic
+) -> None:
     topic = make_topic()
     seen: list[int] = []
     with Producer(bootstrap_servers=broker.bootstrap, linger_ms=50) as producer:
@@ -183,7 +185,7 @@ def test_random_partitioner_spreads_one_key(broker: RunningBroker, make_topic: M
         assert {delivery.partition for delivery in deliveries} == {0, 1, 2, 3}
 
 
-def test_partitioner_out_of_range_is_an_error_at_once(broker: RunningBroker, make_topic: MakeTopic) -> None:
+def test_partitioner_out_of_range_raises_immediately(broker: RunningBroker, make_topic: MakeTopic) -> None:
     topic = make_topic(2)
     with Producer(bootstrap_servers=broker.bootstrap, partitioner=lambda *_: 7) as producer:
         with pytest.raises(ValueError, match=r"returned 7 for .* partitions 0 to 1"):
@@ -197,7 +199,7 @@ def test_partitioner_out_of_range_is_an_error_at_once(broker: RunningBroker, mak
         producer.send(topic, b"x")
 
 
-def test_empty_topic_name_is_an_error_at_once(broker: RunningBroker) -> None:
+def test_empty_topic_name_raises_immediately(broker: RunningBroker) -> None:
     with Producer(bootstrap_servers=broker.bootstrap) as producer, pytest.raises(InvalidTopic, match="empty"):
         producer.send("", b"x")
 
@@ -264,7 +266,7 @@ def test_dropped_producer_delivers_warns_and_leaves_no_thread(broker: RunningBro
     wait_until(lambda: threading.active_count() == before, "the threads of the dropped producers end")
 
 
-def test_async_producer_on_another_loop_says_so(broker: RunningBroker, make_topic: MakeTopic) -> None:
+def test_async_producer_on_another_loop_raises(broker: RunningBroker, make_topic: MakeTopic) -> None:
     topic = make_topic()
     producer = AsyncProducer(bootstrap_servers=broker.bootstrap)
 
@@ -284,7 +286,7 @@ def test_async_producer_on_another_loop_says_so(broker: RunningBroker, make_topi
         loop.close()
 
 
-def test_failure_that_nobody_asks_for_is_logged_once(
+def test_failure_without_callback_or_result_is_logged_once(
     broker: RunningBroker, make_topic: MakeTopic, caplog: pytest.LogCaptureFixture
 ) -> None:
     topic = make_topic()

@@ -11,7 +11,7 @@ import pytest
 
 from ottla.clients import AsyncProducer, Producer
 from ottla.clients.errors import MessageTooLarge
-from ottla.clients.producer.batch import Delivery
+from ottla.clients.producer._encoder import Delivery
 from tests.conftest import RunningBroker
 
 from .conftest import MakeTopic
@@ -22,7 +22,7 @@ LIMIT = 10_000
 
 
 def values(count: int) -> list[bytes]:
-    """Such as do not compress well."""
+    """Values that do not compress well."""
     random = Random(5)
     return [b"%06d" % i + random.randbytes(random.randrange(300)) for i in range(count)]
 
@@ -59,7 +59,7 @@ def test_batches_are_split_and_every_future_finds_its_record(
 
 
 @pytest.mark.both
-def test_only_the_record_that_is_too_large_by_itself_fails(broker: RunningBroker, make_topic: MakeTopic) -> None:
+def test_only_the_too_large_record_fails(broker: RunningBroker, make_topic: MakeTopic) -> None:
     topic = make_topic(1, max_message_bytes=LIMIT)
     sent = values(500)
     sent[200] = b"x" * (LIMIT + 1)
@@ -73,7 +73,7 @@ def test_only_the_record_that_is_too_large_by_itself_fails(broker: RunningBroker
 
 
 @pytest.mark.both
-def test_rows_of_a_table_are_split_too(broker: RunningBroker, make_topic: MakeTopic) -> None:
+def test_rows_of_a_table_are_split(broker: RunningBroker, make_topic: MakeTopic) -> None:
     topic = make_topic(1, max_message_bytes=LIMIT)
     sent = values(2000)
     with Producer(bootstrap_servers=broker.bootstrap) as producer:
@@ -84,7 +84,7 @@ def test_rows_of_a_table_are_split_too(broker: RunningBroker, make_topic: MakeTo
 
 
 @pytest.mark.both
-def test_threads_that_wait_and_asyncio(broker: RunningBroker, make_topic: MakeTopic) -> None:
+def test_split_batches_wake_waiting_threads_and_tasks(broker: RunningBroker, make_topic: MakeTopic) -> None:
     topic = make_topic(1, max_message_bytes=400)
     offsets: list[int] = []
 

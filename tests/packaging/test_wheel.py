@@ -29,7 +29,7 @@ EXTENSIONS = {
     "ottla/protocol/_shapes",
     "ottla/protocol/_decoding",
     "ottla/protocol/_encoding",
-    "ottla/clients/producer/_accumulator",
+    "ottla/clients/producer/_encoder",
     *(f"ottla/serde/{path.stem}" for path in (ROOT / "src/ottla/serde").glob("_*.pxd")),
 }
 STORY = """

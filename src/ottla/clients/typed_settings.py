@@ -118,21 +118,21 @@ class ProducerConfig(AdminConfig, total=False):
     """Settings of `Producer` and `AsyncProducer`."""
 
     acks: Literal["0", "1", "all", "-1", 0, 1, -1]
-    """Who must have a record before it is acknowledged: 0, 1, all."""
+    """Which replicas must have a record before it is acknowledged: 0, 1, all."""
     enable_idempotence: bool | None
-    """Each record once and in order, whatever is sent twice; default true."""
+    """Write each record once and in order despite retries; default true."""
     batch_size: int
     """Most bytes of records in one batch."""
     linger_ms: float
     """How long a batch waits for more records."""
     buffer_memory: int
-    """Most bytes of records without an end; send() waits for room."""
+    """Most bytes of unacknowledged records; send() waits for memory."""
     max_block_ms: int
-    """How long send() waits for room, or for a topic to be known."""
+    """How long send() waits for memory, or for the metadata of a topic."""
     max_request_size: int
     """Most bytes in one request."""
     max_in_flight_requests_per_connection: int
-    """Requests to a broker that may wait for answers."""
+    """Requests to a broker that may wait for responses."""
     compression_type: Literal["none", "gzip", "snappy", "lz4", "zstd"]
     """How batches are compressed."""
     compression_gzip_level: int
@@ -142,19 +142,19 @@ class ProducerConfig(AdminConfig, total=False):
     compression_zstd_level: int
     """From -131072 (quick) to 22 (small)."""
     delivery_timeout_ms: int
-    """A record has its end after so long."""
+    """When an unacknowledged record fails."""
     retries: int
-    """How often a batch is sent again; delivery.timeout.ms is the better bound."""
+    """How often a batch is sent again; delivery.timeout.ms is the better limit."""
     allow_auto_create_topics: bool
-    """Let brokers that may do so make a topic that is not there."""
+    """Let brokers create missing topics if they are allowed to."""
     partitioner: Any
     """murmur2_random (default, as in Java), consistent_random (as in librdkafka), murmur2, consistent, fnv1a,
     fnv1a_random, random, or a callable of topic, key, value, partition count.
     """
     key_serializer: Any
-    """Makes bytes of a key: a function, or "string", "json", "int64" ..."""
+    """Serializes keys: a function, or "string", "json", "int64" ..."""
     value_serializer: Any
-    """Makes bytes of a value: a function, or "string", "json", "int64" ..."""
+    """Serializes values: a function, or "string", "json", "int64" ..."""
 
 
 class ConsumerConfig(AdminConfig, total=False):

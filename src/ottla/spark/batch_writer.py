@@ -17,7 +17,7 @@ from ottla.spark.sink import Plan, SinkError, WriteFailed, Written
 from ottla.spark.workers import settle
 
 if TYPE_CHECKING:
-    from ottla.clients.producer.waiting import BlockingBatches
+    from ottla.clients.producer.delivery import BlockingBatches
 
 BATCH_ID: Final = "streaming.sql.batchId"
 QUERY_ID: Final = "sql.streaming.queryId"

@@ -1,8 +1,8 @@
-"""A simulated cluster, network and clock around the producer's core: seeded chance, no waiting.
+"""A simulated cluster, network and clock around the producer's core, with seeded random faults.
 
-Brokers keep Kafka's rules for idempotent producers (last five batches per producer and partition, gaps refused,
-epochs). The network delivers a connection's requests in order, but may lose the request, lose the answer, or answer
-late enough for the client to give up, in which case the request may still arrive.
+Brokers follow Kafka's rules for idempotent producers: they remember the last five batches per producer and partition,
+refuse gaps, and check epochs. The network delivers the requests of a connection in order. It may lose a request or a
+response, or delay the response beyond the timeout of the client; then the request may still arrive.
 """
 
 from __future__ import annotations
@@ -12,9 +12,18 @@ from dataclasses import dataclass, field
 from random import Random
 
 from ottla.clients.errors import ConnectionLost, RequestTimedOut
-from ottla.clients.producer.batch import Batch, Delivery
+from ottla.clients.producer._encoder import Delivery
+from ottla.clients.producer.batch import Batch
 from ottla.clients.producer.core import ProducerCore
-from ottla.clients.producer.events import AskProducerId, Effect, Finished, Outcome, RefreshMetadata, Send, Wake
+from ottla.clients.producer.effects import (
+    Effect,
+    Finished,
+    Outcome,
+    RequestMetadata,
+    RequestProducerId,
+    Send,
+    Wake,
+)
 from ottla.clients.producer.settings import ProducerSettings
 from ottla.common.errors import ErrorCode
 from ottla.common.ids import Uuid
@@ -39,7 +48,7 @@ class ProducerState:
 
 @dataclass
 class Log:
-    """One partition, as all replicas have it: nothing acknowledged is ever lost here."""
+    """One partition, as on all replicas: acknowledged records are never lost."""
 
     leader: int
     values: list[bytes | None] = field(default_factory=list)
@@ -47,7 +56,7 @@ class Log:
     max_bytes: int = 1 << 60  # of a batch as it is sent
 
     def append(self, size: int, values: list[bytes | None], producer_id: int, epoch: int, sequence: int) -> Outcome:
-        if size > self.max_bytes:  # as in Kafka, before anybody looks whether it was written already
+        if size > self.max_bytes:  # as in Kafka, before the check for duplicates
             return Outcome(ErrorCode.MESSAGE_TOO_LARGE)
         if producer_id < 0:
             self.values += values
@@ -62,7 +71,7 @@ class Log:
                     return Outcome(0, offset)
             if sequence != state.last_sequence + 1:
                 return Outcome(ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER)
-        elif state is not None and sequence != 0:  # as Kafka's brokers, it takes any first one of an unknown producer
+        elif state is not None and sequence != 0:  # like Kafka, it accepts any first number of an unknown producer
             return Outcome(ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER)
         if state is None or epoch > state.epoch:
             state = self.producers[producer_id] = ProducerState(epoch, -1)
@@ -74,7 +83,7 @@ class Log:
 
 
 class World:
-    """Runs the core against brokers. `chance` of each fault is set by the test."""
+    """Runs the core against brokers. The test sets the probability of each fault."""
 
     def __init__(
         self, seed: int = 1, partitions: int = 1, nodes: int = 1, topic: str = "t", **settings: object
@@ -91,9 +100,9 @@ class World:
         self.id_latency_ms = LATENCY_MS
         self.id_now = self.id_seen = Uuid(b"1" * 16)
         self.lose_request = self.lose_answer = self.delay_answer = 0.0
-        self.arrivals_ms: list[int] = []  # of the next requests whose answers are late; then by chance
-        self.latest_arrival_ms = 1500  # of a request whose answer is late; it is given up after 1000
-        self.refuse: dict[int, float] = {}  # error code -> chance
+        self.arrivals_ms: list[int] = []  # of the next requests with late responses; then random
+        self.latest_arrival_ms = 1500  # of a request with a late response; the client gives up after 1000
+        self.refuse: dict[int, float] = {}  # error code -> probability
         self.down: set[int] = set()
         self.sends: list[Send] = []
         self.next_producer_id = 100
@@ -126,12 +135,12 @@ class World:
 
     def learn(self) -> None:
         """The first metadata."""
-        assert self.core.partition_count(self.topic) == 0
+        assert self.core.accumulator.partition_count(self.topic) == 0
         self.run(until=lambda: self._seen)
 
     def send(self, value: bytes, partition: int | None = 0, key: bytes | None = None) -> Delivery | None:
-        delivery = self.core.append(self.topic, partition, key, value, (), self.now_ms, Delivery)
-        if self.core.needs_step:
+        delivery = self.core.accumulator.append(self.topic, partition, key, value, (), self.now_ms, Delivery)
+        if self.core.accumulator.needs_step:
             self.perform(self.core.step(self.now_ms))
         return delivery
 
@@ -147,13 +156,13 @@ class World:
         while True:
             if until is not None and until():
                 return
-            if self.core.needs_step:
+            if self.core.accumulator.needs_step:
                 self.perform(self.core.step(self.now_ms))
                 continue
             timer = self.core.next_timer_ms()
             due = min((when for when in (timer, self.clock.next_ms()) if when is not None), default=None)
             if due is None or due > end:
-                assert until is None, "nothing happens any more, and it is not so yet"
+                assert until is None, "nothing more will happen, and the condition is still false"
                 self.clock.advance_to(end)
                 return
             self.clock.advance_to(due)
@@ -174,10 +183,10 @@ class World:
                     assert batch.done
                     batch.announce()
                     self.announced.append(batch)
-            elif isinstance(effect, RefreshMetadata):
+            elif isinstance(effect, RequestMetadata):
                 self.metadata_requests += 1
                 self.at(LATENCY_MS, self._answer_metadata)
-            elif isinstance(effect, AskProducerId):
+            elif isinstance(effect, RequestProducerId):
                 self.at(self.id_latency_ms, self._give_producer_id)
             elif isinstance(effect, Wake):
                 for wake in effect.wakers:
@@ -186,8 +195,8 @@ class World:
     def at(self, delay_ms: int, event: Callable[[], list[Effect]]) -> None:
         self.clock.plan(delay_ms, lambda: self.perform(event()))
 
-    def make_topic_anew(self, partitions: int = 1) -> None:
-        """Delete the topic and create it again, of which the client knows nothing yet."""
+    def recreate_topic(self, partitions: int = 1) -> None:
+        """Delete and create the topic; the client does not know about it yet."""
         self.logs = {p: Log(leader=p % self.nodes) for p in range(partitions)}
         self.id_now = Uuid(bytes([self.id_now[0] + 1]) * 16)
 
@@ -229,14 +238,14 @@ class World:
                 outcome = self._append(send.node_id, topic_id, partition, size, values, *producer)
                 outcomes[self.topic, partition] = outcome
                 if self.hints and outcome.error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER:
-                    # KIP-951. The shell would take it in with the answer.
+                    # KIP-951. The sender would update the view from the response.
                     has_moved = self.known[partition] != self.logs[partition].leader
                     self.known[partition] = self.logs[partition].leader
                     outcomes[self.topic, partition] = outcome._replace(has_moved=has_moved)
             return []
 
         if chance() < self.delay_answer:
-            # Given up before it arrives, and it may arrive after the retry.
+            # The client gives up before the request arrives, and it may arrive after the retry.
             self.at(1000, lambda: self.core.lost(send.request_id, RequestTimedOut("no answer"), self.now_ms))
             by_chance_ms = self.random.randrange(900, self.latest_arrival_ms)
             self.at(self.arrivals_ms.pop(0) if self.arrivals_ms else by_chance_ms, arrive)

@@ -1,4 +1,4 @@
-"""What `send_batch` makes of Arrow's many layouts: the rows that come out of its batches."""
+"""`send_batch` with all layouts of Arrow columns: the batches contain the same rows."""
 
 from itertools import pairwise
 from types import SimpleNamespace
@@ -63,7 +63,7 @@ def test_fixed_size_and_null_columns() -> None:
     assert values(pa.table({"value": pa.nulls(2, pa.string())})) == [None, None]
 
 
-def test_no_rows_are_no_batches() -> None:
+def test_table_without_rows_makes_no_batches() -> None:
     schema = pa.schema([("key", pa.string()), ("value", pa.binary()), ("partition", pa.int8()), ("headers", PAIRS)])
     assert sent(schema.empty_table()) == []
     assert sent(pa.record_batch({"value": pa.array([], pa.string())})) == []
@@ -144,7 +144,7 @@ def _with_dictionary(column: Any, kind: Any) -> Any:
     return pa.ListArray.from_arrays(column.offsets, entries, mask=column.is_null())
 
 
-def test_names_of_headers_are_text() -> None:
+def test_header_names_must_be_text() -> None:
     kind = pa.list_(pa.struct([("name", pa.binary()), ("value", pa.string())]))
     row = pa.record_batch({"value": ["v"], "headers": pa.array([[("é".encode(), "1")]], kind)})
     assert sent(row)[0][4] == [("é", b"1")]
@@ -189,7 +189,7 @@ def test_a_column_twice() -> None:
         encode_rows(pa.table([["a"], ["b"]], names=["value", "value"]), 3, ProducerSettings(), NOW)
 
 
-def test_all_is_checked_before_the_first_batch_comes_out() -> None:
+def test_all_rows_are_checked_before_the_first_batch_is_returned() -> None:
     chunks = pa.chunked_array([["a"] * 1000, ["b" * 5000]])
     with pytest.raises(MessageTooLarge, match="5021 bytes"):
         encode_rows(pa.table({"value": chunks}), 3, ProducerSettings(max_request_size=5000), NOW)
@@ -201,20 +201,20 @@ def test_all_is_checked_before_the_first_batch_comes_out() -> None:
     assert len(sent(pa.table({"value": chunks}), 3, max_request_size=5082)) == 1001
 
 
-def test_batches_fill_up_to_batch_size_and_what_a_request_takes() -> None:
+def test_batches_are_limited_by_batch_size_and_request_size() -> None:
     table = pa.table({"value": [b"v" * 991] * 100})  # 1000 bytes each with what stands around them
     assert {len(body[0]) - 61 for _, body in batches_of(table, batch_size=10_000)} == {10_000}
     assert {len(body[0]) for _, body in batches_of(table, max_request_size=5061)} == {5061}
     assert [body[1] for _, body in batches_of(table, batch_size=0)] == [1] * 100
 
 
-def test_rows_without_a_key_are_spread_by_the_batch() -> None:
+def test_rows_without_key_change_partition_with_each_batch() -> None:
     table = pa.table({"value": [b"v" * 991] * 100})
     partitions = [partition for partition, _ in batches_of(table, 4, batch_size=10_000)]
     assert [(after - before) % 4 for before, after in pairwise(partitions)] == [1] * 9
 
 
-def test_groups_are_worth_a_request_and_leave_room() -> None:
+def test_group_fills_a_request_and_a_quarter_of_the_memory_at_most() -> None:
     table = pa.table({"value": [b"v" * 991] * 4000})
     sizes = [
         sum(len(body[0]) for _, body in group)
@@ -227,7 +227,7 @@ def test_groups_are_worth_a_request_and_leave_room() -> None:
     assert max(sizes) < 300_000
 
 
-def test_the_window_asks_to_wait_for_what_leaves_half_of_it() -> None:
+def test_window_waits_until_half_of_it_is_free() -> None:
     batches = [SimpleNamespace(size=100) for _ in range(12)]
     window = Window(450)
     awaited = [window.add([first, second]) for first, second in zip(batches[::2], batches[1::2], strict=True)]
@@ -238,7 +238,7 @@ def test_the_window_asks_to_wait_for_what_leaves_half_of_it() -> None:
     assert window.add([]) is None
 
 
-def test_rows_without_a_key_avoid_partitions_that_are_not_available() -> None:
+def test_rows_without_key_avoid_unavailable_partitions() -> None:
     settings = ProducerSettings(batch_size=500)
     table = pa.table({"value": ["x" * 100] * 60, "key": [None] * 60})
     for now_ms in range(5):

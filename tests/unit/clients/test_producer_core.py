@@ -1,4 +1,4 @@
-"""Stories of the producer's core on a simulated cluster: what is acknowledged is there once and in order."""
+"""The producer's core on a simulated cluster: acknowledged records are written once and in order."""
 
 from __future__ import annotations
 
@@ -16,8 +16,9 @@ from ottla.clients.errors import (
     UnknownTopicOrPartition,
     error_for,
 )
-from ottla.clients.producer.batch import Delivery, RecordMetadata
-from ottla.clients.producer.events import Outcome
+from ottla.clients.producer._encoder import Delivery
+from ottla.clients.producer.effects import Outcome
+from ottla.clients.producer.record_metadata import RecordMetadata
 from ottla.common.errors import ErrorCode
 from tests.simulation.world.producers import LATENCY_MS, World
 
@@ -34,7 +35,7 @@ def error_of(delivery: Delivery | None) -> Exception | None:
     return None
 
 
-def test_records_of_one_linger_go_in_one_batch() -> None:
+def test_records_within_one_linger_are_sent_in_one_batch() -> None:
     world = World()
     world.learn()
     deliveries = [world.send(b"%d" % i) for i in range(10)]
@@ -45,13 +46,13 @@ def test_records_of_one_linger_go_in_one_batch() -> None:
     assert world.now_ms < 1030
 
 
-def test_who_is_refused_an_id_before_there_is_a_record_is_asked_again_when_there_is_one() -> None:
+def test_producer_id_refused_before_the_first_record_is_requested_again_for_a_record() -> None:
     world = World(linger_ms=0)
     give, refusal = world._give_producer_id, error_for(ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
     world._give_producer_id = lambda: world.core.producer_id_failed(refusal, world.now_ms)  # type: ignore[method-assign]
     world.learn()
-    world.run(until=lambda: world.core._id.refused)
-    assert world.core.fatal is None
+    world.run(until=lambda: world.core._id.is_refused)
+    assert world.core.accumulator.fatal is None
     world._give_producer_id = give  # type: ignore[method-assign]
     delivery = world.send(b"first")
     assert delivery is not None
@@ -59,7 +60,7 @@ def test_who_is_refused_an_id_before_there_is_a_record_is_asked_again_when_there
     assert world.logs[0].values == [b"first"]
 
 
-def test_a_record_that_is_refused_an_id_ends_the_producer() -> None:
+def test_producer_id_refused_for_a_record_stops_the_producer() -> None:
     world = World(linger_ms=0)
     world.id_latency_ms = 50
     refusal = error_for(ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
@@ -68,10 +69,10 @@ def test_a_record_that_is_refused_an_id_ends_the_producer() -> None:
     delivery = world.send(b"first")
     assert delivery is not None
     world.run(until=delivery.done)
-    assert error_of(delivery) is world.core.fatal is refusal
+    assert error_of(delivery) is world.core.accumulator.fatal is refusal
 
 
-def test_the_producer_id_is_asked_for_together_with_the_first_metadata() -> None:
+def test_producer_id_is_requested_together_with_the_first_metadata() -> None:
     world = World(linger_ms=0)
     start = world.now_ms
     world.learn()
@@ -95,7 +96,7 @@ def test_waiting_for_each_record_sends_one_batch_per_record_without_linger() -> 
     assert [len(send.batches) for send in world.sends] == [1] * 5
 
 
-def test_record_that_is_waited_for_goes_behind_earlier_records_of_its_partition() -> None:
+def test_waited_record_is_sent_after_earlier_records_of_its_partition() -> None:
     world = World()
     world.id_latency_ms = 50
     world.learn()
@@ -116,7 +117,7 @@ def test_record_that_is_waited_for_goes_behind_earlier_records_of_its_partition(
     assert world.logs[0].values == [b"a", b"b", b"c"]
 
 
-def test_linger_is_kept_and_a_waiter_ends_it() -> None:
+def test_batch_lingers_until_a_caller_waits_for_it() -> None:
     world = World(linger_ms=500)
     world.learn()
     start = world.now_ms
@@ -129,13 +130,13 @@ def test_linger_is_kept_and_a_waiter_ends_it() -> None:
     second = world.send(b"b")
     assert second is not None
     assert second._batch.wait_with(lambda: None)
-    world.core.needs_step = True
+    world.core.accumulator.needs_step = True
     start = world.now_ms
     world.run(until=second.done)
     assert world.now_ms - start < 20
 
 
-def test_a_full_batch_does_not_linger_and_five_requests_are_in_flight() -> None:
+def test_full_batch_does_not_linger_and_five_requests_are_in_flight() -> None:
     world = World(linger_ms=60_000, batch_size=100)
     world.learn()
     for i in range(20):
@@ -148,7 +149,7 @@ def test_a_full_batch_does_not_linger_and_five_requests_are_in_flight() -> None:
     assert world.logs[0].values == [b"%060d" % i for i in range(19)]
 
 
-def test_a_key_keeps_its_partition_and_others_change_with_each_batch() -> None:
+def test_key_keeps_its_partition_and_records_without_key_change_it_with_each_batch() -> None:
     world = World(partitions=6)
     world.learn()
     used = set()
@@ -163,7 +164,7 @@ def test_a_key_keeps_its_partition_and_others_change_with_each_batch() -> None:
     assert len(used) > 3
 
 
-def test_buffer_memory_holds_senders_back_until_there_is_room() -> None:
+def test_full_buffer_memory_blocks_senders_until_memory_is_released() -> None:
     world = World(buffer_memory=1000, batch_size=300, linger_ms=1000)
     world.learn()
     sent = 0
@@ -171,38 +172,38 @@ def test_buffer_memory_holds_senders_back_until_there_is_room() -> None:
         sent += 1
     assert sent == 11  # of 88 or 89 bytes each, and for the next it takes up to 100
     woken: list[bool] = []
-    world.core.wait_for_change(lambda: woken.append(True))
-    assert isinstance(world.core.obstacle("t", 0), BufferExhausted)
+    world.core.accumulator.wait_for_change(lambda: woken.append(True))
+    assert isinstance(world.core.accumulator.timeout_error("t", 0), BufferExhausted)
     world.run(until=lambda: bool(woken))
     assert world.now_ms < 1100, "with senders waiting, nothing lingers"
     assert world.send(b"x") is not None
 
 
-def test_a_record_that_fits_no_request_is_refused_at_once() -> None:
+def test_record_larger_than_a_request_is_refused_immediately() -> None:
     world = World(max_request_size=1000)
     world.learn()
     with pytest.raises(MessageTooLarge, match=r"exceeds max.request.size \(1000\)"):
         world.send(b"x" * 1000)
-    assert world.core.accumulator.used == 0
+    assert world.core.accumulator.encoder.memory_used == 0
     world = World(buffer_memory=1000)
     world.learn()
     with pytest.raises(MessageTooLarge, match=r"exceeds buffer\.memory"):
         world.send(b"x" * 1000)
 
 
-def test_an_unknown_topic_is_asked_for_until_it_is_there() -> None:
+def test_metadata_of_an_unknown_topic_is_requested_until_it_exists() -> None:
     world = World()
     world.topic_exists = False
     assert world.send(b"a") is None
     world.run(for_ms=5000)
     assert 4 <= world.metadata_requests < 30
-    assert isinstance(world.core.obstacle("t", None), UnknownTopicOrPartition)
+    assert isinstance(world.core.accumulator.timeout_error("t", None), UnknownTopicOrPartition)
     world.topic_exists = True
     world.run(for_ms=2000)
     assert world.send(b"a") is not None
 
 
-def test_a_moved_leader_is_found() -> None:
+def test_batch_follows_a_moved_leader() -> None:
     world = World(nodes=2)
     world.learn()
     first = world.send(b"a")
@@ -216,8 +217,8 @@ def test_a_moved_leader_is_found() -> None:
     assert world.sends[-1].node_id == 1
 
 
-def test_a_leader_that_the_refusal_names_is_sent_to_at_once() -> None:
-    """KIP-951: neither the backoff nor metadata are waited for."""
+def test_new_leader_named_in_the_response_is_used_immediately() -> None:
+    """KIP-951: the retry waits neither for the backoff nor for metadata."""
     world = World(nodes=2, retry_backoff_ms=1000)
     world.hints = True
     world.learn()
@@ -233,12 +234,12 @@ def test_a_leader_that_the_refusal_names_is_sent_to_at_once() -> None:
     assert world.metadata_requests == asked, "the next would only be due after the backoff"
 
 
-def test_a_topic_made_anew_gets_what_is_sent_in_order_from_its_beginning() -> None:
+def test_recreated_topic_receives_later_records_in_order() -> None:
     world = World(partitions=3, batch_size=100, retry_backoff_ms=10)
     world.learn()
     first = [world.send(b"%060d" % i, partition=0) for i in range(3)]
     world.run(until=lambda: all(d is not None and d.done() for d in first))
-    world.make_topic_anew(partitions=2)
+    world.recreate_topic(partitions=2)
     second = [world.send(b"%060d" % i, partition=0) for i in range(3, 13)]
     gone = world.send(b"to a partition that is no more", partition=2)
     world.run(until=lambda: all(d is not None and d.done() for d in second))
@@ -257,7 +258,7 @@ def test_records_without_a_key_avoid_partitions_without_a_leader() -> None:
     for partition in range(3):
         delivery = world.send(b"x", partition=partition)
         assert delivery is not None
-    world.core._wish.missing.add("t")
+    world.core.refresh.missing.add("t")
     world.run(for_ms=500)
     for i in range(30):
         free = world.send(b"%d" % i, partition=None)
@@ -279,7 +280,7 @@ def test_delivery_times_out_with_a_typed_error_and_the_next_record_is_written() 
     assert isinstance(late, DeliveryTimedOut)
     assert late.__cause__ is not None
     assert f"the last error: {late.__cause__}" in str(late)
-    assert world.core.accumulator.used == 0
+    assert world.core.accumulator.encoder.memory_used == 0
     world.down.clear()
     second = world.send(b"b")
     assert second is not None
@@ -289,7 +290,7 @@ def test_delivery_times_out_with_a_typed_error_and_the_next_record_is_written() 
     assert world.logs[0].values == [b"b"]
 
 
-def test_an_answer_after_the_delivery_timed_out_changes_nothing() -> None:
+def test_response_after_the_delivery_timeout_changes_nothing() -> None:
     world = World(delivery_timeout_ms=900)
     world.learn()
     world.delay_answer = 1.0
@@ -305,7 +306,7 @@ def test_an_answer_after_the_delivery_timed_out_changes_nothing() -> None:
     assert isinstance(error_of(first), DeliveryTimedOut)
 
 
-def test_what_arrives_after_it_was_given_up_is_not_doubled_though_the_batch_before_it_failed() -> None:
+def test_late_request_is_not_written_twice_after_the_previous_batch_failed() -> None:
     world = World(delivery_timeout_ms=1300, retry_backoff_ms=50, max_in_flight=5)
     world.learn()
     known = world.send(b"known")
@@ -328,7 +329,7 @@ def test_what_arrives_after_it_was_given_up_is_not_doubled_though_the_batch_befo
     assert second.peek().offset == 2
 
 
-def test_one_refused_batch_does_not_stop_those_behind_it() -> None:
+def test_refused_batch_does_not_stop_later_batches() -> None:
     world = World(batch_size=100)
     world.learn()
     world.refuse = {ErrorCode.INVALID_RECORD: 1.0}
@@ -344,7 +345,7 @@ def test_one_refused_batch_does_not_stop_those_behind_it() -> None:
     assert len(world.logs[0].values) == len(written)
 
 
-def test_only_the_bad_records_are_blamed_by_name() -> None:
+def test_record_errors_name_only_the_invalid_records() -> None:
     world = World()
     world.learn()
     deliveries = [world.send(b"%d" % i) for i in range(3)]
@@ -357,7 +358,7 @@ def test_only_the_bad_records_are_blamed_by_name() -> None:
     assert "Another record" in texts[2]
 
 
-def test_without_retries_a_lost_connection_is_the_end() -> None:
+def test_lost_connection_fails_the_record_without_retries() -> None:
     world = World(retries=0, idempotent=False)
     world.learn()
     world.lose_request = 1.0
@@ -369,7 +370,7 @@ def test_without_retries_a_lost_connection_is_the_end() -> None:
     assert error.retriable
 
 
-def test_acks_0_is_done_when_it_is_sent() -> None:
+def test_record_with_acks_0_is_done_when_it_is_sent() -> None:
     world = World(acks=0, idempotent=False)
     world.learn()
     delivery = world.send(b"a")
@@ -378,7 +379,7 @@ def test_acks_0_is_done_when_it_is_sent() -> None:
     assert delivery.peek().offset == -1
 
 
-def test_a_throttled_broker_is_left_alone_for_as_long_as_it_says() -> None:
+def test_nothing_is_sent_to_a_broker_during_its_throttle_time() -> None:
     world = World()
     world.learn()
     world.send(b"a")
@@ -391,7 +392,7 @@ def test_a_throttled_broker_is_left_alone_for_as_long_as_it_says() -> None:
     assert world.now_ms - start >= 700
 
 
-def test_stop_fails_what_is_left_and_every_later_send() -> None:
+def test_stop_fails_remaining_records_and_later_appends() -> None:
     world = World()
     world.learn()
     world.down.add(0)
@@ -404,7 +405,7 @@ def test_stop_fails_what_is_left_and_every_later_send() -> None:
         world.send(b"b")
 
 
-def test_an_exhausted_epoch_takes_a_new_producer_id() -> None:
+def test_exhausted_epoch_requests_a_new_producer_id() -> None:
     world = World()
     world.learn()
     first = world.send(b"a")
@@ -421,8 +422,8 @@ def test_an_exhausted_epoch_takes_a_new_producer_id() -> None:
 
 
 @pytest.mark.parametrize("seed", SEEDS)
-def test_acknowledged_once_and_in_order_whatever_happens(seed: int) -> None:
-    """Lost requests and answers, late arrivals, moving leaders, refusals: all at once."""
+def test_acknowledged_records_are_written_once_in_order_despite_faults(seed: int) -> None:
+    """Lost requests and responses, late arrivals, moving leaders and refusals at the same time."""
     world = World(seed, partitions=3, nodes=3, batch_size=200, linger_ms=2, retry_backoff_ms=10)
     world.learn()
     random = world.random
@@ -450,10 +451,10 @@ def test_acknowledged_once_and_in_order_whatever_happens(seed: int) -> None:
 
 
 @pytest.mark.parametrize("seed", SEEDS)
-def test_with_timeouts_and_refusals_the_acknowledged_are_there_once_and_in_order(seed: int) -> None:
-    """As above, with deliveries that run out of time and batches refused for good: gaps, but nothing doubled.
+def test_acknowledged_records_are_written_once_in_order_despite_timeouts_and_refusals(seed: int) -> None:
+    """As above, with delivery timeouts and non-retriable errors: there are gaps, but no record is written twice.
 
-    Requests of a connection that was given up arrive within two seconds, or never (see `partition`).
+    Requests of a lost connection arrive within two seconds, or never (see `partition_queue`).
     """
     world = World(
         seed, partitions=2, nodes=2, batch_size=200, linger_ms=2, retry_backoff_ms=10, delivery_timeout_ms=1500
@@ -491,20 +492,20 @@ def test_with_timeouts_and_refusals_the_acknowledged_are_there_once_and_in_order
         if error_of(delivery) is None:
             metadata = delivery.peek()
             assert world.logs[metadata.partition].values[metadata.offset] == value
-    assert world.core.accumulator.used == 0
+    assert world.core.accumulator.encoder.memory_used == 0
 
 
-def test_a_partition_that_goes_and_comes_back_keeps_what_waits_for_it() -> None:
-    """With a queue of its own for what comes later, both would begin the same sequence, and one be taken for a copy."""
+def test_partition_that_disappears_and_returns_keeps_its_queue() -> None:
+    """A second queue would start the same sequence numbers, and the broker would take its batches for duplicates."""
     world = World(partitions=2, linger_ms=0)
     world.learn()
     world.move_leader(1, -1)
     world.perform(world._answer_metadata())
     waits = world.send(b"waits", partition=1)
     world.run(for_ms=100)
-    world.make_topic_anew(partitions=1)
+    world.recreate_topic(partitions=1)
     world.perform(world._answer_metadata())
-    world.make_topic_anew(partitions=2)
+    world.recreate_topic(partitions=2)
     world.id_now = world.id_seen
     world.perform(world._answer_metadata())
     later = world.send(b"later", partition=1)
@@ -512,8 +513,8 @@ def test_a_partition_that_goes_and_comes_back_keeps_what_waits_for_it() -> None:
     assert world.logs[1].values == [b"waits", b"later"]
 
 
-def test_an_answer_of_the_topic_before_does_not_make_the_new_one_know_the_producer() -> None:
-    """Several batches at once to a broker that takes any first one could come out of order."""
+def test_response_of_a_deleted_topic_does_not_count_for_the_recreated_one() -> None:
+    """A broker accepts any first sequence number of an unknown producer, so several batches could be reordered."""
     world = World(linger_ms=0)
     world.learn()
     world.run(for_ms=100)
@@ -521,7 +522,7 @@ def test_an_answer_of_the_topic_before_does_not_make_the_new_one_know_the_produc
     assert sent is not None
     world.run(for_ms=LATENCY_MS)
     assert world.logs[0].values == [b"to the old one"]
-    world.make_topic_anew()
+    world.recreate_topic()
     world.perform(world._answer_metadata())
     assert not sent.done()
     world.run(until=sent.done)

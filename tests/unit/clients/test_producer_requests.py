@@ -1,4 +1,4 @@
-"""What the producer asks brokers for and makes of their answers, on real sockets: topic ids, hints of new leaders."""
+"""Requests and responses of the producer on real sockets: topic ids, new leaders, forked children."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def on_a_loop(story: Callable[[], Coroutine[None, None, None]]) -> Callable[[], 
 
 
 class Script:
-    """A cluster of one broker in metadata, `topic_id` as the test sets it, and `produce` to answer what is sent."""
+    """A broker: metadata of one broker with the `topic_id` of the test, and `produce` for produce requests."""
 
     def __init__(self, topic_id: Uuid) -> None:
         self.topic_id = topic_id
@@ -92,7 +92,7 @@ class Script:
 
 
 @on_a_loop
-async def test_a_refusal_that_names_the_new_leader_is_followed_without_asking() -> None:
+async def test_new_leader_in_a_response_needs_no_metadata_request() -> None:
     script, second = Script(OLD), Script(OLD)
     async with FakeBroker(script.answer) as first_broker, FakeBroker(second.answer) as second_broker:
         script.port = first_broker.port
@@ -107,7 +107,7 @@ async def test_a_refusal_that_names_the_new_leader_is_followed_without_asking() 
 
 
 @on_a_loop
-async def test_where_the_bootstrap_address_is_the_broker_itself_one_connection_is_enough() -> None:
+async def test_bootstrap_connection_is_reused_for_its_broker() -> None:
     script = Script(OLD)
     async with FakeBroker(script.answer) as broker:
         script.port = broker.port
@@ -117,7 +117,7 @@ async def test_where_the_bootstrap_address_is_the_broker_itself_one_connection_i
 
 
 @on_a_loop
-async def test_a_topic_made_anew_is_noticed_by_its_id() -> None:
+async def test_recreated_topic_is_noticed_by_its_id() -> None:
     script = Script(OLD)
     async with FakeBroker(script.answer) as broker:
         script.port = broker.port
@@ -154,7 +154,7 @@ async def test_blocking_producer_notices_a_recreated_topic_by_its_id() -> None:
 
 
 @on_a_loop
-async def test_without_ids_topics_go_by_their_names() -> None:
+async def test_requests_contain_topic_names_if_there_are_no_ids() -> None:
     script = Script(ZERO_UUID)
     async with FakeBroker(script.answer) as broker:
         script.port = broker.port
@@ -169,7 +169,7 @@ async def test_without_ids_topics_go_by_their_names() -> None:
 
 
 def in_a_child(story: Callable[[], None]) -> str:
-    """What `story` raised in a forked child, as text; "" if nothing. A child that hangs is killed."""
+    """The exception that `story` raised in a forked child, as text; "" if none. A child that hangs is killed."""
     reading, writing = os.pipe()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", DeprecationWarning)  # of forks in programs with threads
@@ -192,7 +192,7 @@ def in_a_child(story: Callable[[], None]) -> str:
 
 
 @on_a_loop
-async def test_a_forked_child_is_told_at_once_whatever_it_calls() -> None:
+async def test_every_call_in_a_forked_child_raises_immediately() -> None:
     script = Script(OLD)
     async with FakeBroker(script.answer) as broker:
         script.port = broker.port

@@ -1,4 +1,4 @@
-"""Stories of batches that are too large for their topic: split, in order, once, and every future finds its record."""
+"""Batches that are too large for their topic are split; records stay in order and futures find their record."""
 
 from __future__ import annotations
 
@@ -7,7 +7,8 @@ import os
 import pytest
 
 from ottla.clients.errors import ClientError, ConnectionLost, MessageTooLarge
-from ottla.clients.producer.batch import Batches, Delivery
+from ottla.clients.producer._encoder import Delivery
+from ottla.clients.producer.batch import Batches
 from tests.simulation.world.producers import World
 
 from .test_producer_core import error_of
@@ -22,7 +23,7 @@ def send(world: World, value: bytes, partition: int = 0) -> Delivery:
 
 
 @pytest.mark.parametrize("idempotent", [True, False])
-def test_a_batch_that_is_too_large_arrives_in_pieces_before_what_follows(idempotent: bool) -> None:
+def test_too_large_batch_is_written_in_pieces_before_later_records(idempotent: bool) -> None:
     world = World(batch_size=2000, linger_ms=5, idempotent=idempotent, max_in_flight=5 if idempotent else 1)
     world.learn()
     first = send(world, b"known")
@@ -32,10 +33,10 @@ def test_a_batch_that_is_too_large_arrives_in_pieces_before_what_follows(idempot
     world.run(until=lambda: all(d.done() for d in deliveries))
     assert world.logs[0].values == [b"known", *(b"%040d" % i for i in range(200))]
     assert [d.peek().offset for d in deliveries] == list(range(1, 201))
-    assert world.core.accumulator.used == 0
+    assert world.core.accumulator.encoder.memory_used == 0
 
 
-def test_what_is_too_large_is_learned_and_then_no_batch_is_refused() -> None:
+def test_refused_size_is_remembered_and_later_batches_are_split_first() -> None:
     world = World(batch_size=2000, linger_ms=5)
     world.learn()
     world.logs[0].max_bytes = 400
@@ -47,7 +48,7 @@ def test_what_is_too_large_is_learned_and_then_no_batch_is_refused() -> None:
     assert all(batch.pieces is None for sent in world.sends[before:] for batch in sent.batches)
 
 
-def test_a_future_is_done_with_its_piece_and_callbacks_keep_their_order() -> None:
+def test_future_is_done_with_its_piece_and_callbacks_keep_their_order() -> None:
     world = World(batch_size=2000, linger_ms=5)
     world.learn()
     first = send(world, b"known")
@@ -56,7 +57,7 @@ def test_a_future_is_done_with_its_piece_and_callbacks_keep_their_order() -> Non
     seen: list[int] = []
     deliveries = []
     for i in range(20):
-        delivery = world.core.append(
+        delivery = world.core.accumulator.append(
             "t", 0, None, b"%040d" % i, (), world.now_ms, Delivery, lambda d: seen.append(d.peek().offset)
         )
         assert delivery is not None
@@ -79,7 +80,7 @@ def test_a_future_is_done_with_its_piece_and_callbacks_keep_their_order() -> Non
     assert sum(row.records for row in ranges) == 20
 
 
-def test_one_record_alone_is_refused_with_its_size_and_those_around_it_are_written() -> None:
+def test_single_too_large_record_fails_and_its_neighbors_are_written() -> None:
     world = World(batch_size=2000, linger_ms=5)
     world.learn()
     world.logs[0].max_bytes = 400
@@ -94,7 +95,7 @@ def test_one_record_alone_is_refused_with_its_size_and_those_around_it_are_writt
     assert world.logs[0].values == [v for v in values if v[:1] != b"c"]
 
 
-def test_what_may_have_been_written_before_the_limit_fell_is_not_doubled() -> None:
+def test_batch_sent_before_the_limit_was_lowered_is_not_written_twice() -> None:
     world = World(batch_size=2000, linger_ms=5, retry_backoff_ms=50)
     world.learn()
     first = send(world, b"known")
@@ -111,7 +112,7 @@ def test_what_may_have_been_written_before_the_limit_fell_is_not_doubled() -> No
     assert world.logs[0].values == [b"known", *(b"%040d" % i for i in range(20)), b"after"]
 
 
-def test_pieces_have_the_deadline_of_the_whole() -> None:
+def test_pieces_inherit_the_deadline_of_their_batch() -> None:
     world = World(batch_size=2000, linger_ms=5, delivery_timeout_ms=3000)
     world.learn()
     first = send(world, b"known")
@@ -130,8 +131,8 @@ def test_pieces_have_the_deadline_of_the_whole() -> None:
 
 
 @pytest.mark.parametrize("seed", SEEDS)
-def test_acknowledged_once_and_in_order_while_limits_change(seed: int) -> None:
-    """Limits that fall and rise while requests and answers are lost and leaders move."""
+def test_acknowledged_records_are_written_once_in_order_while_limits_change(seed: int) -> None:
+    """Limits change while requests and responses are lost and leaders move."""
     world = World(seed, partitions=2, nodes=2, batch_size=1500, linger_ms=2, retry_backoff_ms=10)
     world.latest_arrival_ms = 2900
     world.learn()
@@ -166,4 +167,4 @@ def test_acknowledged_once_and_in_order_while_limits_change(seed: int) -> None:
             assert isinstance(error, ConnectionLost), "only what was sent before the limit fell"
             failed.append(error)
     assert len(failed) < 40
-    assert world.core.accumulator.used == 0
+    assert world.core.accumulator.encoder.memory_used == 0

@@ -1,4 +1,4 @@
-"""What other threads do between two steps of the producer's core: nothing of it is lost, and nobody waits in vain."""
+"""Threads between two steps of the producer's core: no record is lost, and every waiter is woken."""
 
 from __future__ import annotations
 
@@ -8,7 +8,8 @@ import pytest
 
 from ottla.clients import ClientError, Producer
 from ottla.clients.errors import Closed
-from ottla.clients.producer.batch import COMPILED, Batch, BlockingDelivery, Delivery
+from ottla.clients.producer._encoder import BlockingDelivery, Delivery
+from ottla.clients.producer.batch import COMPILED, Batch
 from ottla.clients.producer.sender import Sender
 from ottla.clients.producer.settings import read_settings
 from ottla.records.batch import HEADER_SIZE
@@ -17,7 +18,7 @@ from tests.simulation.world.producers import World
 
 
 class Switches(list[Batch]):
-    """At the moment that a batch is added, another thread has its turn."""
+    """Runs the code of another thread at the moment when a batch is added."""
 
     def __init__(self, other: Callable[[], object]) -> None:
         super().__init__()
@@ -29,24 +30,24 @@ class Switches(list[Batch]):
 
 
 @pytest.mark.skipif(not COMPILED, reason="records are appended without the lock only where it is compiled")
-def test_a_record_of_another_thread_does_not_get_into_a_batch_of_encoded_rows() -> None:
+def test_record_of_another_thread_is_not_appended_to_a_batch_of_encoded_rows() -> None:
     world = World()
     world.learn()
     core, others = world.core, []
 
     def send() -> None:
-        others.append(core.accumulator.try_append("t", 0, None, b"another's", (), 1, BlockingDelivery, None))
+        others.append(core.accumulator.encoder.try_append("t", 0, None, b"another's", (), 1, BlockingDelivery, None))
 
-    core._fresh = Switches(send)
+    core.accumulator._new = Switches(send)
     rows = bytearray(HEADER_SIZE)
     for index in range(3):
         append_record(rows, 0, index, None, b"row", ())
-    batch = core.append_encoded("t", 0, (rows, 3, 1, 1, 0))
+    batch = core.accumulator.append_encoded("t", 0, (rows, 3, 1, 1, 0))
     assert batch is not None
     world.run(until=lambda: batch.done)
     written = world.logs[0].values
     assert written.count(b"another's") == sum(other is not None for other in others)
-    assert core.accumulator.used == 0
+    assert core.accumulator.encoder.memory_used == 0
 
 
 def test_freed_memory_wakes_every_sender_that_waits() -> None:
@@ -54,29 +55,30 @@ def test_freed_memory_wakes_every_sender_that_waits() -> None:
     world.learn()
     world.run(for_ms=100)
     core = world.core
-    delivery = core.append("t", 0, None, b"x" * 120, (), 1, Delivery)
+    delivery = core.accumulator.append("t", 0, None, b"x" * 120, (), 1, Delivery)
     assert delivery is not None
     world.wait_for(delivery)
     woken: list[str] = []
-    assert core.append("t", 0, None, b"y" * 120, (), 1, Delivery) is None
-    core.wait_for_change(lambda: woken.append("first"))
-    assert core.append("unknown", 0, None, b"z", (), 1, Delivery) is None
-    core.wait_for_change(lambda: woken.append("second"))
+    assert core.accumulator.append("t", 0, None, b"y" * 120, (), 1, Delivery) is None
+    core.accumulator.wait_for_change(lambda: woken.append("first"))
+    assert core.accumulator.append("unknown", 0, None, b"z", (), 1, Delivery) is None
+    core.accumulator.wait_for_change(lambda: woken.append("second"))
     world.run(until=delivery.done)
     assert woken == ["first", "second"]
 
 
-def test_wakes_before_a_turn_schedule_the_loop_once() -> None:
+def test_wakes_before_the_core_runs_schedule_it_once() -> None:
     scheduled: list[Callable[[], None]] = []
     options, settings = read_settings({"bootstrap.servers": "127.0.0.1:1"})
-    sender = Sender(options, settings, None, scheduled.append)
-    sender.obey = lambda effects: None  # type: ignore[method-assign,assignment] - without a loop
+    sender = Sender(options, settings)
+    sender.call_soon = scheduled.append
+    sender.execute = lambda effects: None  # type: ignore[method-assign,assignment] - without a loop
     sender.wake()
     sender.wake()
-    assert scheduled == [sender.turn]
-    sender.turn()
+    assert scheduled == [sender.run_core]
+    sender.run_core()
     sender.wake()
-    assert scheduled == [sender.turn, sender.turn]
+    assert scheduled == [sender.run_core, sender.run_core]
 
 
 def test_wake_that_fails_does_not_suppress_later_wakes() -> None:
@@ -84,14 +86,15 @@ def test_wake_that_fails_does_not_suppress_later_wakes() -> None:
         raise Closed("The client was closed")
 
     options, settings = read_settings({"bootstrap.servers": "127.0.0.1:1"})
-    sender = Sender(options, settings, None, closed)
+    sender = Sender(options, settings)
+    sender.call_soon = closed
     for _ in range(2):
         with pytest.raises(Closed):
             sender.wake()
 
 
-def test_a_callback_cannot_close_its_producer_and_leaves_it_whole() -> None:
-    """It would wait for itself; and half closed, others would wait for ever for what is on its way."""
+def test_close_in_a_callback_raises_and_leaves_the_producer_open() -> None:
+    """It would wait for itself. A half-closed producer would never wake threads that wait for records in flight."""
     with Producer(bootstrap_servers="127.0.0.1:1") as producer:
 
         async def callback() -> None:
@@ -103,7 +106,7 @@ def test_a_callback_cannot_close_its_producer_and_leaves_it_whole() -> None:
 
 
 @pytest.mark.parametrize("kind", [SystemExit, GeneratorExit, ValueError])
-def test_whatever_a_callback_raises_the_next_is_called(kind: type[BaseException]) -> None:
+def test_next_callback_runs_after_one_raised(kind: type[BaseException]) -> None:
     world = World(linger_ms=0)
     world.learn()
     called: list[int] = []
@@ -116,6 +119,6 @@ def test_whatever_a_callback_raises_the_next_is_called(kind: type[BaseException]
         return call
 
     for number in range(2):
-        world.core.append("t", 0, None, b"x", (), 1, Delivery, callback(number))
+        world.core.accumulator.append("t", 0, None, b"x", (), 1, Delivery, callback(number))
     world.run(until=lambda: bool(world.announced))
     assert called == [0, 1]

@@ -1,13 +1,13 @@
-"""Send records: `Producer` blocks, `AsyncProducer` is for asyncio; one core decides for both.
+"""Send records: `Producer` blocks, `AsyncProducer` is for asyncio. One core makes the decisions for both.
 
-Reading order: face (what users call), accumulator (a record into its batch, and its future; compiled if possible),
-core (what happens to a batch), partition (order and sequences), sender (the I/O of the core),
-requests, settings, serializers, columns (Arrow).
+Reading order: producer (public classes; base has what they share), _encoder (a record into its open batch, and its
+future; compiled if possible), accumulator (topics, queues, memory), batch (the life of a batch), partition_queue (order
+and sequence numbers), core (what is sent when, and outcomes), sender (I/O), requests, waiting, columns (Arrow).
 """
 
-from ottla.clients.producer.batch import AppendedRange, RecordMetadata
-from ottla.clients.producer.batch import BlockingDelivery as Delivery
-from ottla.clients.producer.face import AsyncProducer, Producer
-from ottla.clients.producer.waiting import AsyncDelivery
+from ottla.clients.producer._encoder import BlockingDelivery as Delivery
+from ottla.clients.producer.delivery import AsyncDelivery
+from ottla.clients.producer.producer import AsyncProducer, Producer
+from ottla.clients.producer.record_metadata import AppendedRange, RecordMetadata
 
 __all__ = ["AppendedRange", "AsyncDelivery", "AsyncProducer", "Delivery", "Producer", "RecordMetadata"]

@@ -1,8 +1,8 @@
-"""Arrow columns into encoded batches, by partition. The only file of the producer that needs pyarrow.
+"""Encodes Arrow columns as batches by partition. The only file of the producer that needs pyarrow.
 
-Each column's buffers go to the kernel as they lie in memory, chunk by chunk: no row becomes a Python object, nothing is
-sorted or copied before it is written into its batch. What the kernel does not read (dictionaries, views, other units
-of time) is cast by Arrow first.
+The row encoder reads the buffers of the columns directly, chunk by chunk. No row becomes a Python object, and nothing
+is sorted or copied before it is written into its batch. Arrow first casts the types that the row encoder does not read
+(dictionaries, views, other units of time).
 """
 
 from __future__ import annotations
@@ -21,20 +21,21 @@ from ottla.records.batch import HEADER_SIZE
 from ottla.records.column_kernels import RowEncoder, Rows
 
 if TYPE_CHECKING:
-    from ottla.clients.producer.batch import Batch, Encoded
+    from ottla.clients.producer._encoder import Encoded
+    from ottla.clients.producer.batch import Batch
 
 COLUMNS = ("key", "value", "partition", "timestamp", "headers")
-GROUP = 1 << 20  # bytes of batches for which it is worth to wake the sender
-SMALL_CHUNK = 512  # rows; chunks that are smaller on average are first made into one
-STICKY_ROWS = 4096  # rows with a key that the partitioner leaves out go to one partition, then to the next
+GROUP = 1 << 20  # bytes of batches that are worth waking the sender
+SMALL_CHUNK = 512  # rows; chunks that are smaller on average are combined first
+STICKY_ROWS = 4096  # rows with a key but without a choice of the partitioner go to one partition, then to the next
 Choose = Callable[[bytes | None, bytes | None], int]
 
 
 def as_arrow(rows: Any) -> pa.Table | pa.RecordBatch:
     """The rows as a Table or RecordBatch, from anything with `__arrow_c_stream__` or `__arrow_c_array__`.
 
-    That is a DataFrame of pandas, polars or DuckDB, among others. The index of pandas is no column. Raises TypeError
-    for anything else, ValueError for columns that a record does not have.
+    These are DataFrames of pandas, polars and DuckDB, among others. The index of pandas is not a column. Raises
+    TypeError for other objects, ValueError for columns that a record does not have.
     """
     if not isinstance(rows, (pa.Table, pa.RecordBatch)):
         if hasattr(rows, "__arrow_c_stream__"):
@@ -61,13 +62,13 @@ def encode_rows(
     available: Sequence[int] = (),
     choose: Choose | None = None,
 ) -> Iterator[list[tuple[int, Encoded]]]:
-    """Batches of at most batch.size with their partitions, in groups that are worth a request.
+    """Yield batches of at most batch.size with their partitions, in groups that are worth a request.
 
-    Rows that name no partition go where `choose(key, value)` says, or by murmur2 of their key. Rows with neither key
-    nor partition go to the `available` partitions (in ascending order), else to any.
+    A row without a partition goes to `choose(key, value)`, or is placed by murmur2 of its key. A row without key and
+    partition goes to one of the `available` partitions (in ascending order), or to any if there are none.
 
-    Raises ValueError, MessageTooLarge: all rows are checked before the first batch comes out. What is encoded and not
-    given out yet takes at most half of buffer.memory.
+    Raises ValueError, MessageTooLarge: all rows are checked before the first batch is returned. Batches that are
+    encoded and not returned yet take at most half of buffer.memory.
     """
     rows = as_arrow(rows)
     if choose is not None:
@@ -82,16 +83,16 @@ def encode_rows(
         _checked(chunk, partition_count, min(settings.max_request_size, settings.buffer_memory)) for chunk in chunks
     ]
     batch_size = min(settings.batch_size, settings.max_request_size - HEADER_SIZE)
-    room = max(batch_size, settings.buffer_memory // 4)
+    memory = max(batch_size, settings.buffer_memory // 4)
     places = available or range(partition_count)
     after = [places[bisect_right(places, partition) % len(places)] for partition in range(partition_count)]
-    encoder = RowEncoder(partition_count, batch_size, room, now_ms, places[now_ms % len(places)], after)
+    encoder = RowEncoder(partition_count, batch_size, memory, now_ms, places[now_ms % len(places)], after)
     group_size = min(GROUP, settings.buffer_memory // 4)
     return _encode(checked, encoder, group_size)
 
 
 def _with_partitions(rows: pa.Table | pa.RecordBatch, choose: Choose, places: Sequence[int]) -> pa.Table:
-    """The rows with a partition for each that names none: row by row in Python, so slower than the kernel's murmur2."""
+    """Add the chosen partitions, row by row in Python: slower than the murmur2 of the row encoder."""
     table = rows if isinstance(rows, pa.Table) else pa.Table.from_batches([rows])
     names = table.schema.names
     nothing = [None] * table.num_rows
@@ -101,7 +102,7 @@ def _with_partitions(rows: pa.Table | pa.RecordBatch, choose: Choose, places: Se
     for row, (partition, key, value) in enumerate(zip(given, keys, values, strict=True)):
         if partition is None:
             partition = choose(key, value)
-            if partition < 0:  # sticky: the kernel places rows without a key, but others by their key
+            if partition < 0:  # sticky: the row encoder handles only rows without a key
                 partition = None if key is None else places[row // STICKY_ROWS % len(places)]
         chosen.append(partition)
     column = pa.array(chosen, pa.int64())
@@ -132,7 +133,7 @@ def _encode(chunks: list[Rows], encoder: RowEncoder, group_size: int) -> Iterato
 
 
 class Window:
-    """How far `send_batch` runs ahead of the brokers: memory that only waits would leave the processor's caches."""
+    """Limits how far `send_batch` runs ahead of the brokers: batches that wait long leave the processor's caches."""
 
     def __init__(self, size: int) -> None:
         self._size = size
@@ -140,7 +141,7 @@ class Window:
         self._ahead = 0
 
     def add(self, group: list[Batch]) -> Batch | None:
-        """The batch to wait for before the next group is encoded, None if there is no need to wait."""
+        """Count a group that was appended; returns the batch to wait for before the next one, or None."""
         if not group:
             return None
         size = sum(batch.size for batch in group)
@@ -166,7 +167,7 @@ def _check_names(names: list[str]) -> None:
 
 
 def _checked(chunk: pa.RecordBatch, partition_count: int, limit: int) -> Rows:
-    """The rows for the kernel. Raises ValueError, MessageTooLarge."""
+    """The rows for the row encoder. Raises ValueError, MessageTooLarge."""
     columns = dict(zip(chunk.schema.names, chunk.columns, strict=True))
     given = {name: None if column is None else _READERS[name](column) for name, column in columns.items()}
     if "partition" in columns:
@@ -178,7 +179,7 @@ def _checked(chunk: pa.RecordBatch, partition_count: int, limit: int) -> Rows:
     if rows.largest + HEADER_SIZE > limit:
         raise MessageTooLarge(f"A row of {rows.largest} bytes exceeds max.request.size or buffer.memory ({limit})")
     if rows.earliest < 0:
-        raise ValueError("The column timestamp has one before 1970")
+        raise ValueError("The column timestamp has a value before 1970")
     return rows
 
 
@@ -189,7 +190,7 @@ def _check_partitions(column: pa.Array, partition_count: int) -> None:
 
 
 def _strings(column: pa.Array) -> tuple[Any, ...] | None:
-    """Validity, offsets, data, place of the first row, whether offsets are int64; None if all is null."""
+    """Validity, offsets, data, index of the first row, whether offsets are int64; None if all rows are null."""
     kind = column.type
     if pa.types.is_null(kind):
         return None
@@ -211,11 +212,11 @@ def _partitions(column: pa.Array) -> tuple[Any, ...] | None:
         return None
     if not pa.types.is_integer(column.type):
         raise ValueError(f"The column partition is of {column.type}; it must be integers")
-    return _numbers(column.cast(pa.int32(), safe=False))  # those that do not fit are refused
+    return _numbers(column.cast(pa.int32(), safe=False))  # `_check_partitions` rejects values that do not fit
 
 
 def _timestamps(column: pa.Array) -> tuple[Any, ...] | None:
-    """In milliseconds."""
+    """The timestamps in milliseconds."""
     if pa.types.is_null(column.type):
         return None
     if pa.types.is_timestamp(column.type):
@@ -231,7 +232,7 @@ def _numbers(column: pa.Array) -> tuple[Any, ...]:
 
 
 def _headers(column: pa.Array) -> tuple[Any, ...] | None:
-    """Validity, offsets, first, whether offsets are int64, names, values, how many of these."""
+    """Validity, offsets, index of the first row, whether offsets are int64, names, values, number of headers."""
     kind = column.type
     if pa.types.is_null(kind):
         return None
@@ -247,7 +248,7 @@ def _headers(column: pa.Array) -> tuple[Any, ...] | None:
     if pa.types.is_dictionary(names.type):
         names = names.dictionary_decode()
     if not (pa.types.is_string(names.type) or pa.types.is_large_string(names.type)):
-        names = names.cast(pa.large_string())  # looks whether binary is UTF-8
+        names = names.cast(pa.large_string())  # checks that binary names are UTF-8
     validity, offsets = column.buffers()[:2]
     return (
         validity, offsets, column.offset, wide, _strings(names), _strings(pairs.field(1)), len(pairs),

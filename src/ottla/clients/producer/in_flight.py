@@ -1,23 +1,23 @@
-"""The requests that wait for an answer, and the brokers that can take another. KIP-219."""
+"""The requests that wait for a response, and the brokers that can take another one. KIP-219."""
 
 from __future__ import annotations
 
 from ottla.clients.producer.batch import Batch
-from ottla.clients.producer.events import Send
+from ottla.clients.producer.effects import Send
 
 
 class InFlight:
-    """At most `limit` requests to each broker, and none while it has asked for peace."""
+    """At most `limit` requests to each broker, and none while a broker throttles the producer."""
 
     def __init__(self, limit: int) -> None:
         self._limit = limit
         self._sent: dict[int, Send] = {}
         self._counts: dict[int, int] = {}
-        self._throttled_until_ms: dict[int, int] = {}  # empty as long as no broker asks for it
+        self._throttled_until_ms: dict[int, int] = {}  # empty until a broker throttles
         self._next_id = 0
 
     def send(self, node: int, batches: list[Batch]) -> Send:
-        """A request that is on its way from now on."""
+        """A new request, in flight from now on."""
         send = Send(self._next_id, node, batches)
         self._next_id += 1
         self._sent[send.request_id] = send
@@ -25,23 +25,23 @@ class InFlight:
         return send
 
     def take(self, request_id: int) -> Send:
-        """The request, which is not on its way any more."""
+        """Remove and return a request that is in flight."""
         send = self._sent.pop(request_id)
         self._counts[send.node_id] -= 1
         return send
 
     def throttle(self, node: int, until_ms: int) -> None:
-        """The broker wants nothing until then."""
+        """Send nothing to the broker until then."""
         self._throttled_until_ms[node] = max(until_ms, self._throttled_until_ms.get(node, 0))
 
     def free_at_ms(self, node: int, now_ms: int) -> int | None:
-        """When the broker may be sent a request: `now_ms`, or later, or None after the next answer."""
+        """When the broker can take a request: `now_ms` or later; None until the next response."""
         if self._counts.get(node, 0) >= self._limit:
             return None
         return max(now_ms, self._throttled_until_ms.get(node, 0)) if self._throttled_until_ms else now_ms
 
     def validate(self) -> None:
-        """Invariants, for tests."""
+        """Check the invariants, for tests."""
         flying = [batch for send in self._sent.values() for batch in send.batches]
         assert len(flying) == len(set(flying)), "a batch is in two requests"
         for node, count in self._counts.items():

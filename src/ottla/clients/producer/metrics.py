@@ -1,4 +1,4 @@
-"""What a producer counts, by the names of the metrics of Kafka's producer."""
+"""The metrics of a producer, with the names of Kafka's producer metrics."""
 
 from __future__ import annotations
 
@@ -11,12 +11,14 @@ if TYPE_CHECKING:
 def metrics(core: ProducerCore) -> dict[str, float]:
     """Counts of records and memory. Needs no lock."""
     pending = core.pending_records()
+    completed = core.accumulator.completed
+    encoder = core.accumulator.encoder
     return {
-        "record-send-total": core.ended.acknowledged + core.ended.failed + pending,
-        "record-acknowledged-total": core.ended.acknowledged,
-        "record-error-total": core.ended.failed,
+        "record-send-total": completed.acknowledged + completed.failed + pending,
+        "record-acknowledged-total": completed.acknowledged,
+        "record-error-total": completed.failed,
         "batch-retry-total": core.retried,
         "records-pending": pending,
-        "buffer-total-bytes": core.accumulator.room,
-        "buffer-available-bytes": core.accumulator.room - core.accumulator.used,
+        "buffer-total-bytes": encoder.memory_limit,
+        "buffer-available-bytes": encoder.memory_limit - encoder.memory_used,
     }

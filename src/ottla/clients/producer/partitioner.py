@@ -1,8 +1,8 @@
-"""Which partition a record goes to if the caller names none: the partitioners of librdkafka by name, or a callable.
+"""Chooses the partition of a record if the caller names none: the partitioners of librdkafka by name, or a callable.
 
 `murmur2_random` is the default, and the default of Kafka's Java clients, kafka-python and aiokafka. The default of
-librdkafka, and so of confluent-kafka, is `consistent_random`, which places most keys in other partitions: programs that
-move from there keep their keys in place by naming it.
+librdkafka, and so of confluent-kafka, is `consistent_random`, which assigns most keys to other partitions. A program
+that moves from confluent-kafka keeps the partitions of its keys if it sets `partitioner` to that name.
 
 | name | a record with a key | a record without |
 |---|---|---|
@@ -14,8 +14,8 @@ move from there keep their keys in place by naming it.
 | `fnv1a` | FNV-1a | as the empty key |
 | `random` | sticky | sticky |
 
-Sticky: to one partition until its batch is full or sent, then to another that has a leader (KIP-480, KIP-794): few
-large batches instead of many small ones, evenly spread over time.
+Sticky: records go to one partition until its batch is full or sent, then to another partition with a leader (KIP-480,
+KIP-794). This makes few large batches instead of many small ones, evenly distributed over time.
 """
 
 from __future__ import annotations
@@ -65,12 +65,12 @@ def _fnv1a_random(key: bytes | None, count: int) -> int:
     return STICKY if key is None else fnv1a(key) % count
 
 
-def _random(key: bytes | None, count: int) -> int:  # noqa: ARG001 - as the others
+def _random(key: bytes | None, count: int) -> int:  # noqa: ARG001 - the signature of Choice
     return STICKY
 
 
 CHOICES: dict[str, Choice | None] = {
-    DEFAULT: None,  # compiled, in `accumulator.TopicQueues.queue_for`
+    DEFAULT: None,  # compiled, in `_encoder.Partitions.queue_for`
     "murmur2": _murmur2,
     "consistent_random": _consistent_random,
     "consistent": _consistent,
@@ -81,7 +81,7 @@ CHOICES: dict[str, Choice | None] = {
 
 
 def read_partitioner(given: object) -> tuple[Choice | None, Partitioner | None]:
-    """The named choice, or the caller's own function; both None for the default. Raises ConfigurationError."""
+    """The named partitioner, or the caller's function; both None for the default. Raises ConfigurationError."""
     if given is None or isinstance(given, str):
         name = DEFAULT if given is None else given
         if name in CHOICES:
@@ -96,7 +96,7 @@ def read_partitioner(given: object) -> tuple[Choice | None, Partitioner | None]:
 
 
 def checked_partition(partition: Any, topic: str, count: int) -> int:
-    """What a partitioner of the caller returned, if it is a partition of the topic. Raises ValueError, TypeError."""
+    """Check that the result of the caller's partitioner is a partition of the topic. Raises ValueError, TypeError."""
     try:
         index = operator.index(partition)
     except TypeError:

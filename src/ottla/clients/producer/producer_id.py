@@ -1,4 +1,4 @@
-"""When the producer asks for its id (KIP-98), and what it was given."""
+"""When the producer requests its id (KIP-98), and the id that it received."""
 
 from __future__ import annotations
 
@@ -7,32 +7,32 @@ from ottla.clients.producer.metadata_refresh import FOREVER_MS
 NO_ID = -1
 
 
-class ProducerIdWish:
-    """One question at a time, the next after a while if no id came of it."""
+class ProducerId:
+    """The id and epoch of the producer. At most one request is in flight; a failed one is retried after a backoff."""
 
     def __init__(self) -> None:
         self.producer_id = self.epoch = NO_ID
         self.failures = 0  # in a row
-        self.refused = False  # before a record needed it; who has no rights yet may have them when one does
-        self._asking = False
+        self.is_refused = False  # by the broker, before any record needed the id: retry when a record does
+        self._is_requesting = False
         self._not_before_ms = 0
 
     def next_ms(self) -> int:
-        """When the next question is due; far in the future while an answer is awaited."""
-        return FOREVER_MS if self._asking else self._not_before_ms
+        """When the next request is due; `FOREVER_MS` while one is in flight."""
+        return FOREVER_MS if self._is_requesting else self._not_before_ms
 
-    def asked(self) -> None:
-        """The question is on its way."""
-        self._asking = True
+    def sent(self) -> None:
+        """A request is in flight."""
+        self._is_requesting = True
 
-    def given(self, producer_id: int, epoch: int) -> None:
-        """The answer."""
-        self._asking = False
+    def received(self, producer_id: int, epoch: int) -> None:
+        """The broker assigned this id."""
+        self._is_requesting = False
         self.failures = 0
         self.producer_id, self.epoch = producer_id, epoch
 
-    def failed(self, next_ms: int) -> None:
-        """No id came; not again before that time."""
-        self._asking = False
-        self._not_before_ms = next_ms
+    def failed(self, retry_at_ms: int) -> None:
+        """The request failed; the next one is due at `retry_at_ms`."""
+        self._is_requesting = False
+        self._not_before_ms = retry_at_ms
         self.failures += 1

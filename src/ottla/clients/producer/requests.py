@@ -1,10 +1,11 @@
-"""Batches into a ProduceRequest and its answer into outcomes.
+"""Encodes batches as a ProduceRequest, and decodes the response to outcomes.
 
-From version 13 on topics go by their ids (KIP-516): a topic that was made anew takes nothing that was meant for the
-old one until the producer has seen that it is another. Answers may say who leads now (KIP-951).
+From version 13 on, requests contain topic ids (KIP-516): a recreated topic refuses records for the deleted one until
+the producer has seen the new id. Responses may name a new leader (KIP-951).
 
-A batch is encoded and compressed when it is first sent and kept until its end; a retry only writes another header where
-the sequence changed. Called outside the core's lock: a batch in flight is changed by nobody else.
+A batch is compressed and gets its header when it is first sent; the bytes are cached until its outcome. A retry only
+writes another header if the sequence number changed. These functions need no lock: only the sender reads a batch in
+flight.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from collections.abc import Mapping
 
 from ottla.clients.cluster import ClusterView, Node
 from ottla.clients.producer.batch import Batch
-from ottla.clients.producer.events import Outcome
+from ottla.clients.producer.effects import Outcome
 from ottla.clients.producer.settings import ProducerSettings
 from ottla.common.ids import ZERO_UUID, Uuid
 from ottla.protocol.messages.produce import PartitionProduceData, ProduceRequest, ProduceResponse, TopicProduceData
@@ -24,7 +25,7 @@ LAST_VERSION_WITH_NAMES = 12
 
 
 def version_limit(topic_ids: Mapping[str, Uuid]) -> int | None:
-    """The highest version that the request may have: without every topic's id one that goes by names."""
+    """The highest version of the request: if the id of a topic is unknown, one with topic names."""
     return LAST_VERSION_WITH_NAMES if ZERO_UUID in topic_ids.values() else None
 
 
@@ -48,13 +49,13 @@ def produce_request(batches: list[Batch], settings: ProducerSettings, topic_ids:
 
 
 def encode(batch: Batch, codec: Codec, level: int | None) -> bytearray:
-    """The batch as it goes over the wire, with its sequence as it is now."""
+    """The batch as it is sent, with its current sequence number."""
     wire = batch.wire
     if wire is None:
         out = batch.out
         if codec is not Codec.NONE:
             out = out[:HEADER_SIZE] + compress(codec, memoryview(out)[HEADER_SIZE:], level)
-        # By position, in the order of the header's fields: this is done for every batch.
+        # Positional arguments, in the order of the header's fields, are faster; this runs for every batch.
         header = BatchHeader(
             0, len(out) - LOG_OVERHEAD, -1, MAGIC, 0, codec, batch.count - 1, batch.base_timestamp,
             batch.max_timestamp, batch.producer_id, batch.epoch, batch.sequence, batch.count,
@@ -66,7 +67,7 @@ def encode(batch: Batch, codec: Codec, level: int | None) -> bytearray:
             batch.producer_id, batch.epoch, batch.sequence,
         ):  # fmt: skip
             return sent
-        out = bytearray(sent)  # the old one may still be on its way through a socket
+        out = bytearray(sent)  # a socket may still be sending the old one
         header = header._replace(
             producer_id=batch.producer_id, producer_epoch=batch.epoch, base_sequence=batch.sequence
         )
@@ -78,7 +79,7 @@ def encode(batch: Batch, codec: Codec, level: int | None) -> bytearray:
 def outcomes_of(
     response: ProduceResponse, topic_ids: Mapping[str, Uuid], view: ClusterView
 ) -> dict[tuple[str, int], Outcome]:
-    """What the broker says, by topic and partition; `view` learns of new leaders. `topic_ids` as in the request."""
+    """The outcomes by topic and partition. Updates the leaders in `view`. `topic_ids` are those of the request."""
     names = {topic_id: name for name, topic_id in topic_ids.items()}
     for node in response.node_endpoints:
         view.add_node(Node(node.node_id, node.host, node.port, node.rack))

@@ -1,4 +1,4 @@
-"""Why a record cannot be taken in or was not delivered: at once, or when the time for waiting is over."""
+"""The errors of records that cannot be appended, immediately or after max.block.ms, and of expired batches."""
 
 from __future__ import annotations
 
@@ -11,35 +11,35 @@ from ottla.clients.errors import (
     error_for,
 )
 from ottla.clients.producer.batch import Batch
-from ottla.clients.producer.metadata_refresh import MetadataWish
+from ottla.clients.producer.metadata_refresh import MetadataRefresh
 from ottla.common.errors import ErrorCode
 
 
-def refusal(
-    topic: str, partition: int | None, since: int, partitions: int, error_code: int, wish: MetadataWish
+def immediate_error(
+    topic: str, partition: int | None, since: int, partitions: int, error_code: int, refresh: MetadataRefresh
 ) -> ClientError | None:
-    """What to raise at once, for waiting will not help; None while it may.
+    """The error to raise immediately because waiting does not help; None while it may.
 
-    `partitions` is 0 while the topic is unknown, `error_code` why it is; `since` is the version of the metadata when
-    the caller began to try.
+    `partitions` is 0 while the topic is unknown, and `error_code` is the reason. `since` is the version of the metadata
+    at the first attempt of the caller.
     """
     if error_code and not (error := error_for(error_code, f"{topic}: {ErrorCode(error_code).text}")).retriable:
         return error
-    if wish.problem is not None and not wish.problem.retriable and not partitions:
-        return wish.problem
-    if partition is not None and partitions and not 0 <= partition < partitions and wish.version > since:
+    if refresh.problem is not None and not refresh.problem.retriable and not partitions:
+        return refresh.problem
+    if partition is not None and partitions and not 0 <= partition < partitions and refresh.version > since:
         return UnknownTopicOrPartition(f"{topic} has no partition {partition}, only 0 to {partitions - 1}")
     return None
 
 
-def obstacle(
-    topic: str, partition: int | None, partitions: int, wish: MetadataWish, used: int, room: int
+def timeout_error(
+    topic: str, partition: int | None, partitions: int, refresh: MetadataRefresh, used: int, limit: int
 ) -> ClientError:
-    """What to raise when the time for waiting is over; `used` of `room` bytes are taken."""
-    if wish.problem is not None and not partitions:
+    """The error to raise after max.block.ms; `used` of `limit` bytes of the memory are in use."""
+    if refresh.problem is not None and not partitions:
         return BrokerUnavailable(
-            f"{wish.problem} (send() waited for max.block.ms; delivery.timeout.ms begins when a record has its place)",
-            retriable=wish.problem.retriable,
+            f"{refresh.problem} (send() waited for max.block.ms; delivery.timeout.ms starts when a record is appended)",
+            retriable=refresh.problem.retriable,
         )
     if not partitions or (partition or 0) >= partitions:
         name = topic if partition is None else f"{topic}-{partition}"
@@ -48,13 +48,13 @@ def obstacle(
             "address of the cluster right?"
         )
     return BufferExhausted(
-        f"No room for the record within max.block.ms: {used} of {room} bytes of buffer.memory wait for brokers; "
+        f"The record does not fit into buffer.memory after max.block.ms: {used} of {limit} bytes wait for brokers; "
         "send less, or raise buffer.memory"
     )
 
 
 def expired_after(seconds: float, batch: Batch) -> DeliveryTimedOut:
-    """What the records of a batch fail with that has no end after that time; its cause is the last attempt's error."""
+    """The error of a batch without an outcome after delivery.timeout.ms. Its cause is the error of the last attempt."""
     sent = f"sent {batch.attempts} times without an answer" if batch.attempts else "never sent"
     if batch.error is not None:
         sent = f"sent {batch.attempts} times, the last error: {batch.error}"

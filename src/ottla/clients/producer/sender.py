@@ -1,8 +1,8 @@
-"""The producer's shell: runs the core on one loop and does its I/O.
+"""The I/O of the producer: runs the core on one event loop and executes its effects.
 
-Only the loop's thread calls `turn` and the methods after it. Other threads hold `lock` while they call the core, and
-call `wake` afterwards if `core.needs_step` is set. The lock is never held while a batch is encoded or sent, or while a
-callback runs.
+Only the loop's thread calls `run_core` and the methods after it. Other threads hold `lock` while they call the core,
+and call `wake` afterwards if `core.accumulator.needs_step` is set. The lock is never held while a batch is compressed
+or sent, or while a callback runs.
 """
 
 from __future__ import annotations
@@ -19,9 +19,10 @@ from ottla.clients.errors import ClientError, error_for
 from ottla.clients.events import Throttled
 from ottla.clients.network import Cluster, client_error
 from ottla.clients.network_settings import read_network_settings
-from ottla.clients.producer.batch import Batch, Delivery, call_back, in_callback
+from ottla.clients.producer._encoder import Delivery, in_callback
+from ottla.clients.producer.batch import Batch, call_back
 from ottla.clients.producer.core import ProducerCore
-from ottla.clients.producer.events import AskProducerId, Effect, Finished, Outcome, RefreshMetadata, Send, Wake
+from ottla.clients.producer.effects import Effect, Finished, Outcome, RequestMetadata, RequestProducerId, Send, Wake
 from ottla.clients.producer.metrics import metrics
 from ottla.clients.producer.partitioner import Choice
 from ottla.clients.producer.requests import outcomes_of, produce_request, version_limit
@@ -33,10 +34,8 @@ from ottla.protocol.messages.produce import ProduceRequest, ProduceResponse
 
 logger = logging.getLogger("ottla.clients.producer")
 
-CallSoon = Callable[[Callable[[], None]], object]
-
 NO_TRANSACTION_TIMEOUT_MS = 2**31 - 1
-ACKNOWLEDGED_BY_NOBODY = Outcome()
+WITHOUT_RESPONSE = Outcome()
 # How long `close` waits for callbacks that are coroutines.
 CALLBACKS_S = 5.0
 FINISH_POLL_S = 0.02
@@ -58,43 +57,41 @@ async def _run_in_order(coroutines: list[Coroutine[Any, Any, object]], then: Cal
 
 
 def now_ms() -> int:
-    """The steady clock that the core goes by."""
+    """The steady clock for the core."""
     return time.monotonic_ns() // 1_000_000
 
 
 class Sender:
-    """One producer's core, its lock, its cluster."""
+    """The core of one producer, its lock, and its connections."""
 
     def __init__(
         self,
         options: Mapping[str, Any],
         settings: ProducerSettings,
-        choose: Choice | None,
-        call_soon: CallSoon,
+        choose: Choice | None = None,
     ) -> None:
         self.settings = settings
         self.cluster = Cluster(read_network_settings(options))
         self.core = ProducerCore(settings, self.cluster.view, Random(), choose)
-        self.core.shell.add_callback = self._add_callback
-        self.core.shell.run_coroutines = self._run_coroutines
-        self.core.shell.report_unheard = self._report_unheard
+        self.core.runtime.add_callback = self._add_callback
+        self.core.runtime.run_coroutines = self._run_coroutines
+        self.core.runtime.report_unread_error = self._report_unread_error
         self.lock = threading.Lock()
-        self.now_ms = now_ms
+        self.call_soon: Callable[[Callable[[], None]], object]  # has the loop call a function; set by the producer
         self._allow_auto_create: bool = options["allow_auto_create_topics"]
         self._timeout_s = settings.request_timeout_ms / 1000
-        self._queued: dict[int, list[Send]] = {}  # for nodes that a connection is being made to
+        self._queued: dict[int, list[Send]] = {}  # by broker, while its connection is being established
         self._tasks: set[asyncio.Task[None]] = set()
-        self.loop: asyncio.AbstractEventLoop | None = None  # of an asyncio producer, once it was used
+        self.loop: asyncio.AbstractEventLoop | None = None  # of an asyncio producer, from its first call on
         self._callbacks: set[asyncio.Task[None]] = set()
-        self._reported_unheard = False
+        self._reported_unread_error = False
         self._begun = False
-        self._call_soon = call_soon
-        self._is_turn_scheduled = False
+        self._is_run_scheduled = False
         self._timer: asyncio.TimerHandle | None = None
         self._timer_ms: int | None = None
 
     def window(self, topic: str, partitions: int) -> int:
-        """Bytes of batches that keep every broker of the topic busy."""
+        """The bytes of batches that keep every broker of the topic busy."""
         leaders = {self.cluster.view.leader(topic, partition) for partition in range(partitions)}
         return (self.settings.max_in_flight + 1) * self.settings.max_request_size * len(leaders)
 
@@ -103,47 +100,47 @@ class Sender:
         return [index for index in range(partitions) if self.cluster.view.leader(topic, index) is not None]
 
     def describe(self) -> str:
-        """The producer in a warning; needs no lock."""
+        """How warnings name the producer. Needs no lock."""
         return f"producer with {self.core.pending_records()} records to send"
 
     def check_loop(self) -> None:
-        """Bind an asyncio producer to the running loop, at the first call. Raises ClientError on another loop."""
+        """Bind an asyncio producer to the running loop in the first call. Raises ClientError on another loop."""
         running = asyncio.get_running_loop()
         if self.loop is None:
             self.loop = running
         elif self.loop is not running:
             raise ClientError(
                 "This producer belongs to the event loop on which it was first used, and that is not the running one: "
-                "make a producer in each asyncio.run()"
+                "create a producer in each asyncio.run()"
             )
 
     def wake(self) -> None:
-        """Have the loop call `turn` soon. Any thread may call this, with or without the lock.
+        """Have the loop call `run_core` soon. Any thread may call this, with or without the lock.
 
-        Calls between two turns are merged into one. `send().result()` calls this twice (a new batch, then its waiter):
-        the second call finds the turn scheduled and costs no system call. The order matters: a caller changes the state
-        before it reads `_is_turn_scheduled`, and `turn` clears that before it reads the state.
+        Calls between two runs of the core are merged into one. `send().result()` calls this twice (a new batch, then
+        its waiter): the second call finds the run scheduled and costs no system call. The order matters: a caller
+        changes the state before it reads `_is_run_scheduled`, and `run_core` clears that before it reads the state.
         """
-        if not self._is_turn_scheduled:
-            self._is_turn_scheduled = True
+        if not self._is_run_scheduled:
+            self._is_run_scheduled = True
             try:
-                self._call_soon(self.turn)
+                self.call_soon(self.run_core)
             except BaseException:
-                self._is_turn_scheduled = False
+                self._is_run_scheduled = False
                 raise
 
-    def turn(self) -> None:
+    def run_core(self) -> None:
         """Let the core step, and execute its effects."""
-        self._is_turn_scheduled = False
+        self._is_run_scheduled = False
         if not self._begun:
             self._begun = True
             self.cluster.begin_statistics(lambda: (metrics(self.core), {}))
         with self.lock:
             effects = self.core.step(now_ms())
-        self.obey(effects)
+        self.execute(effects)
 
-    def obey(self, effects: list[Effect]) -> None:
-        """Do what the core says, on the loop and without the lock."""
+    def execute(self, effects: list[Effect]) -> None:
+        """Execute effects, on the loop and without the lock."""
         for effect in effects:
             if isinstance(effect, Send):
                 self._send(effect)
@@ -153,10 +150,10 @@ class Sender:
             elif isinstance(effect, Wake):
                 for wake in effect.wakers:
                     wake()
-            elif isinstance(effect, RefreshMetadata):
-                self.spawn(self._refresh(effect))
-            elif isinstance(effect, AskProducerId):
-                self.spawn(self._ask_producer_id())
+            elif isinstance(effect, RequestMetadata):
+                self._spawn(self._refresh(effect))
+            elif isinstance(effect, RequestProducerId):
+                self._spawn(self._request_producer_id())
         self._set_timer()
 
     def _set_timer(self) -> None:
@@ -173,9 +170,9 @@ class Sender:
 
     def _timer_fired(self) -> None:
         self._timer = self._timer_ms = None
-        self.turn()
+        self.run_core()
 
-    def spawn(self, coroutine: Any) -> None:
+    def _spawn(self, coroutine: Any) -> None:
         """Run a coroutine until `close`."""
         task = asyncio.get_running_loop().create_task(coroutine)
         self._tasks.add(task)
@@ -184,8 +181,8 @@ class Sender:
     # --- outcomes -----------------------------------------------------------------------------------------------
 
     def _add_callback(self, delivery: Delivery, callback: Callable[[Delivery], object]) -> None:
-        with self.lock:  # or the batch could be split meanwhile
-            batch = delivery._batch.leaf(delivery._index)[0]  # noqa: SLF001
+        with self.lock:  # without it, the batch could be split between these lines
+            batch: Any = delivery._batch.leaf(delivery._index)[0]  # noqa: SLF001
             is_added = batch.add_callback(delivery, callback)
         if not is_added:
             coroutine = call_back(callback, delivery, batch.queue)
@@ -198,11 +195,11 @@ class Sender:
         self._callbacks.add(task)
         task.add_done_callback(self._callbacks.discard)
 
-    def _report_unheard(self, batch: Batch) -> None:
-        """Log the first failure for which there was no callback and nobody asked. Any thread, also the collector's."""
-        if self._reported_unheard:
+    def _report_unread_error(self, batch: Batch) -> None:
+        """Log the first failure without a callback or `result()`. Called in any thread, by the garbage collector."""
+        if self._reported_unread_error:
             return
-        self._reported_unheard = True
+        self._reported_unread_error = True
         logger.error(
             "%d records for %s were not delivered, and the program did not ask for the outcome: %s. Later failures "
             "are not logged; look at each delivery's result(), or give send() a callback",
@@ -210,10 +207,10 @@ class Sender:
         )  # fmt: skip
 
     async def finish(self, error: ClientError) -> None:
-        """Wait until every record has its end, at most delivery.timeout.ms, and close: nobody uses the producer."""
+        """Wait at most delivery.timeout.ms for all outcomes, and close a producer that the program dropped."""
         with self.lock:
             batches = self.core.begin_flush()
-        self.turn()
+        self.run_core()
         deadline = time.monotonic() + self.settings.delivery_timeout_ms / 1000
         while any(not batch.announced for batch in batches) and time.monotonic() < deadline:
             await asyncio.sleep(FINISH_POLL_S)
@@ -231,15 +228,15 @@ class Sender:
             self._transmit(connection, send)
         else:
             self._queued[send.node_id] = [send]
-            self.spawn(self._connect(send.node_id))
+            self._spawn(self._connect(send.node_id))
 
     async def _connect(self, node_id: int) -> None:
-        """Send what is queued for a node, or report it lost."""
+        """Connect to a broker and send its queued requests, or report them lost."""
         try:
             connection = await self.cluster.connection(node_id, timeout_s=self._timeout_s)
         except ClientError as error:
             for send in self._queued.pop(node_id):
-                self.lose(send, error)
+                self._lose(send, error)
             return
         for send in self._queued.pop(node_id):
             self._transmit(connection, send)
@@ -253,25 +250,25 @@ class Sender:
             version = connection.highest_version(ProduceRequest.API_KEY, version_limit(ids))
             future = connection.send_nowait(request, version=version, timeout_s=self._timeout_s)
         except NetworkError as error:
-            self.lose(send, client_error(error))
+            self._lose(send, client_error(error))
         except Exception as error:
             logger.exception("Cannot encode %d batches", len(send.batches))
-            self.lose(send, ClientError(f"The records cannot be encoded: {error}"))
+            self._lose(send, ClientError(f"The records cannot be encoded: {error}"))
         else:
-            future.add_done_callback(lambda done: self._answered(send, done))
+            future.add_done_callback(lambda done: self._completed(send, done))
 
-    def _answered(self, send: Send, future: asyncio.Future[Message | None]) -> None:
+    def _completed(self, send: Send, future: asyncio.Future[Message | None]) -> None:
         if future.cancelled():
-            self.lose(send, ClientError("The request was cancelled"))
+            self._lose(send, ClientError("The request was cancelled"))
             return
         error = future.exception()
         if error is not None:
-            self.lose(send, client_error(error))
+            self._lose(send, client_error(error))
             return
-        self.answer(send, future.result())
+        self._respond(send, future.result())
 
-    def answer(self, send: Send, response: Message | None) -> None:
-        """The broker's answer; None with acks=0."""
+    def _respond(self, send: Send, response: Message | None) -> None:
+        """Pass the response to the core; None with acks=0."""
         if isinstance(response, ProduceResponse):
             outcomes = outcomes_of(response, send.topic_ids, self.cluster.view)
             throttle_ms = response.throttle_time_ms
@@ -279,24 +276,24 @@ class Sender:
                 self.cluster.reporter.report(Throttled(self.cluster.reporter.client_id, send.node_id, throttle_ms))
         else:
             keys = ((batch.queue.topic, batch.queue.partition) for batch in send.batches)
-            outcomes, throttle_ms = dict.fromkeys(keys, ACKNOWLEDGED_BY_NOBODY), 0
+            outcomes, throttle_ms = dict.fromkeys(keys, WITHOUT_RESPONSE), 0
         with self.lock:
             effects = self.core.responded(send.request_id, outcomes, throttle_ms, now_ms())
-        self.obey(effects)
+        self.execute(effects)
 
-    def lose(self, send: Send, error: ClientError) -> None:
-        """No answer will come."""
+    def _lose(self, send: Send, error: ClientError) -> None:
+        """Report to the core that there will be no response."""
         with self.lock:
             effects = self.core.lost(send.request_id, error, now_ms())
-        self.obey(effects)
+        self.execute(effects)
 
     # --- metadata and producer id -------------------------------------------------------------------------------
 
-    async def _refresh(self, asked: RefreshMetadata) -> None:
-        # Short at first: the core tries again, and meanwhile can tell who waits what the problem is.
-        timeout_s = min(self._timeout_s, 2.0 ** min(asked.failures, 10))
+    async def _refresh(self, effect: RequestMetadata) -> None:
+        # The first timeouts are short: the core retries, and in between waiting senders can see the problem.
+        timeout_s = min(self._timeout_s, 2.0 ** min(effect.failures, 10))
         try:
-            await self.cluster.refresh(asked.topics, timeout_s=timeout_s, allow_auto_create=self._allow_auto_create)
+            await self.cluster.refresh(effect.topics, timeout_s=timeout_s, allow_auto_create=self._allow_auto_create)
         except ClientError as error:
             self.cluster.reporter.problem(error)
             with self.lock:
@@ -304,9 +301,9 @@ class Sender:
         else:
             with self.lock:
                 effects = self.core.metadata_changed(now_ms())
-        self.obey(effects)
+        self.execute(effects)
 
-    async def _ask_producer_id(self) -> None:
+    async def _request_producer_id(self) -> None:
         request = InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=NO_TRANSACTION_TIMEOUT_MS)
         try:
             response: InitProducerIdResponse = await self.cluster.send(None, request, timeout_s=self._timeout_s)
@@ -319,15 +316,15 @@ class Sender:
         else:
             with self.lock:
                 effects = self.core.producer_id_given(response.producer_id, response.producer_epoch, now_ms())
-        self.obey(effects)
+        self.execute(effects)
 
-    # --- end ----------------------------------------------------------------------------------------------------
+    # --- close --------------------------------------------------------------------------------------------------
 
     async def close(self, error: ClientError) -> None:
-        """What is not acknowledged fails with `error`; connections are closed."""
+        """Fail the unacknowledged records with `error`, and close the connections."""
         with self.lock:
             effects = self.core.stop(error)
-        self.obey(effects)
+        self.execute(effects)
         if self._timer is not None:
             self._timer.cancel()
         if self._callbacks:

@@ -1,4 +1,4 @@
-"""Keys and values into bytes: a callable of the user's, or one of ours by name (`ottla.clients.formats`)."""
+"""Serializes keys and values with a callable of the program, or with a named format (`ottla.clients.formats`)."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ Serializer = Callable[[Any], bytes | None] | Call
 
 
 def serializer_for(setting: str, given: object) -> Serializer | None:
-    """The function for a setting's value; None stays None. Raises ConfigurationError."""
+    """The serializer for the value of a setting, None for None. Raises ConfigurationError."""
     if given is None:
         return None
     return format_named(setting, given).serialize if isinstance(given, str) else as_call(setting, given)
 
 
 def serialize(serializer: Serializer, what: str, topic: str, given: object, headers: object = ()) -> bytes | None:
-    """The bytes; None stays None (a tombstone). Raises SerializationFailed with the cause."""
+    """The serialized bytes, None for None (a tombstone). Raises SerializationFailed with the cause."""
     if given is None:
         return None
     try:
@@ -30,7 +30,7 @@ def serialize(serializer: Serializer, what: str, topic: str, given: object, head
 
 
 def as_bytes(given: object, what: str) -> bytes | None:
-    """None or bytes of anything that is bytes-like; TypeError for all else."""
+    """Convert a bytes-like object to bytes; None stays None. Raises TypeError for other types."""
     if given is None or type(given) is bytes:
         return given
     if isinstance(given, (bytes, bytearray, memoryview)):

@@ -1,7 +1,7 @@
-"""The producer's settings: Kafka's names, units and defaults.
+"""The producer's settings, with Kafka's names, units and defaults.
 
-Defaults differ from Kafka's in one: batch.size is 128 KiB instead of 16. A batch that is not full does not take more
-memory, and linger.ms alone decides how long a record waits; but full batches are fewer, for us and for the brokers.
+One default differs: batch.size is 128 KiB instead of 16 KiB. A batch that is not full takes no more memory, and only
+linger.ms decides how long a record waits. Full batches are fewer, which saves work in the client and in the brokers.
 """
 
 from __future__ import annotations
@@ -17,17 +17,17 @@ from ottla.records.batch import Codec
 PRODUCER_OPTIONS = (
     *COMMON_OPTIONS,
     Option(
-        "acks", "str", "all", "Who must have a record before it is acknowledged: 0, 1, all.",
+        "acks", "str", "all", "Which replicas must have a record before it is acknowledged: 0, 1, all.",
         choices=("0", "1", "all", "-1"),
     ),
-    Option("enable.idempotence", "bool", None, "Each record once and in order, whatever is sent twice; default true."),
+    Option("enable.idempotence", "bool", None, "Write each record once and in order despite retries; default true."),
     Option("batch.size", "int", 131_072, "Most bytes of records in one batch.", low=0, high=INT_MAX),
     Option("linger.ms", "float", 5, "How long a batch waits for more records.", low=0),
-    Option("buffer.memory", "int", 33_554_432, "Most bytes of records without an end; send() waits for room.", low=1),
-    Option("max.block.ms", "int", 60_000, "How long send() waits for room, or for a topic to be known.", low=0),
+    Option("buffer.memory", "int", 33_554_432, "Most bytes of unacknowledged records; send() waits for memory.", low=1),
+    Option("max.block.ms", "int", 60_000, "How long send() waits for memory, or for the metadata of a topic.", low=0),
     Option("max.request.size", "int", 1_048_576, "Most bytes in one request.", low=1, high=INT_MAX),
     Option(
-        "max.in.flight.requests.per.connection", "int", 5, "Requests to a broker that may wait for answers.",
+        "max.in.flight.requests.per.connection", "int", 5, "Requests to a broker that may wait for responses.",
         low=1, high=INT_MAX,
     ),
     Option("compression.type", "str", "none", "How batches are compressed.",
@@ -35,23 +35,23 @@ PRODUCER_OPTIONS = (
     Option("compression.gzip.level", "int", -1, "From 1 (quick) to 9 (small); -1 is 6.", low=-1, high=9),
     Option("compression.lz4.level", "int", 9, "From 1 (quick) to 17 (small).", low=1, high=17),
     Option("compression.zstd.level", "int", 3, "From -131072 (quick) to 22 (small).", low=-131_072, high=22),
-    Option("delivery.timeout.ms", "int", 120_000, "A record has its end after so long.", low=1, high=INT_MAX),
-    Option("retries", "int", INT_MAX, "How often a batch is sent again; delivery.timeout.ms is the better bound.",
+    Option("delivery.timeout.ms", "int", 120_000, "When an unacknowledged record fails.", low=1, high=INT_MAX),
+    Option("retries", "int", INT_MAX, "How often a batch is sent again; delivery.timeout.ms is the better limit.",
            low=0, high=INT_MAX),
-    Option("allow.auto.create.topics", "bool", True, "Let brokers that may do so make a topic that is not there."),
+    Option("allow.auto.create.topics", "bool", True, "Let brokers create missing topics if they are allowed to."),
     Option(
         "partitioner", "object", None,
         "murmur2_random (default, as in Java), consistent_random (as in librdkafka), murmur2, consistent, fnv1a, "
         "fnv1a_random, random, or a callable of topic, key, value, partition count.",
     ),
-    Option("key.serializer", "object", None, 'Makes bytes of a key: a function, or "string", "json", "int64" ...'),
-    Option("value.serializer", "object", None, 'Makes bytes of a value: a function, or "string", "json", "int64" ...'),
+    Option("key.serializer", "object", None, 'Serializes keys: a function, or "string", "json", "int64" ...'),
+    Option("value.serializer", "object", None, 'Serializes values: a function, or "string", "json", "int64" ...'),
 )  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
 class ProducerSettings:
-    """What the core and the sender go by; times in ms, sizes in bytes."""
+    """The settings of core and sender; times in ms, sizes in bytes."""
 
     batch_size: int = 131_072
     linger_ms: float = 5
@@ -72,7 +72,7 @@ class ProducerSettings:
 
 
 def read_settings(given: Mapping[str, object]) -> tuple[dict[str, Any], ProducerSettings]:
-    """All options by Pythonic name, and those of the core; raises ConfigurationError where they contradict."""
+    """All options by their Python names, and those of the core. Raises ConfigurationError for contradictions."""
     options = read_options(PRODUCER_OPTIONS, given)
     acks = -1 if options["acks"] in {"all", "-1"} else int(options["acks"])
     in_flight = options["max_in_flight_requests_per_connection"]
@@ -106,8 +106,8 @@ def read_settings(given: Mapping[str, object]) -> tuple[dict[str, Any], Producer
     )
 
 
-def _is_idempotent(wish: bool | None, acks: int, in_flight: int, retries: int) -> bool:
-    """As in Kafka: on unless another setting forbids it; asked for together with such a setting, an error."""
+def _is_idempotent(given: bool | None, acks: int, in_flight: int, retries: int) -> bool:
+    """As in Kafka: true unless another setting forbids it. Setting both explicitly is an error."""
     against = []
     if acks != -1:
         against.append(f"acks={acks} (it needs acks=all)")
@@ -115,6 +115,6 @@ def _is_idempotent(wish: bool | None, acks: int, in_flight: int, retries: int) -
         against.append(f"max.in.flight.requests.per.connection={in_flight} (it needs at most 5)")
     if retries == 0:
         against.append("retries=0")
-    if wish and against:
+    if given and against:
         raise ConfigurationError(f"enable.idempotence=true does not go with {' and '.join(against)}")
-    return not against if wish is None else wish
+    return not against if given is None else given

@@ -1,24 +1,30 @@
-"""A batch that its topic is too small for, as several smaller ones. KIP-126.
+"""Splits a batch that is larger than max.message.bytes of its topic. KIP-126.
 
-Records are encoded relative to their batch's first, so they are read and written again. That costs, but happens only
-until the producer knows what is too large: `PartitionQueue.too_large`.
+The timestamp and offset of a record are encoded relative to the first record of its batch, so all records are decoded
+and encoded again. This is rare: `PartitionQueue.too_large` is the smallest size that the broker refused, and the core
+splits batches of that size before it sends them.
 """
 
 from __future__ import annotations
 
 from ottla.clients.errors import MessageTooLarge
 from ottla.clients.producer.batch import Batch
-from ottla.clients.producer.partition import SEQUENCE_MASK, PartitionQueue
+from ottla.clients.producer.partition_queue import SEQUENCE_MASK, PartitionQueue
 from ottla.records.batch import HEADER_SIZE
 from ottla.records.kernels import append_record, decode_records
 from ottla.records.reader import Record
 
 
 def split(queue: PartitionQueue, batch: Batch) -> list[Batch]:
-    """The pieces that take the batch's place: at least two, which it becomes. It must be neither open nor in flight.
+    """Split a batch, which must be neither open nor in flight, into at least two pieces that replace it.
 
-    Their records take at most half of its bytes, and of the least that is known to be too large. They keep its
-    sequences, if it has any, so that what was numbered behind it stays right.
+    The records of a piece take at most half of the batch's bytes, and at most half of the smallest size that the broker
+    refused. A single record may take more. Pieces of a numbered batch get its sequence numbers, one range after the
+    other, so the numbers of later batches stay valid. They inherit deadline, attempts and urgency; callbacks move to
+    the piece with their record, and futures find their record with `BatchRecords.leaf`.
+
+    Cost: linear in the records. A batch that is still too large is split again, so in the end each record is encoded
+    at most about log2(size / limit) times.
     """
     most = min(batch.size, queue.too_large) // 2
     pieces: list[Batch] = []
@@ -51,12 +57,12 @@ def split(queue: PartitionQueue, batch: Batch) -> list[Batch]:
             piece.producer_id, piece.epoch = batch.producer_id, batch.epoch
             piece.sequence = (batch.sequence + first) & SEQUENCE_MASK
         first += piece.count
-    batch.become(pieces)
+    batch.replace_by(pieces)
     return pieces
 
 
 def in_place_of(batch: Batch, pieces: list[Batch], batches: dict[Batch, None]) -> dict[Batch, None]:
-    """The same batches in the same order, with the pieces where the batch was."""
+    """The same batches in the same order, with the pieces in the place of the batch."""
     made: dict[Batch, None] = {}
     for other in batches:
         made.update(dict.fromkeys(pieces if other is batch else (other,)))
@@ -64,7 +70,7 @@ def in_place_of(batch: Batch, pieces: list[Batch], batches: dict[Batch, None]) -
 
 
 def too_large(batch: Batch, message: str | None) -> MessageTooLarge:
-    """What a record fails with that is too large by itself."""
+    """The error of a single record that is too large."""
     size = batch.size + HEADER_SIZE if batch.wire is None else len(batch.wire[0])
     return MessageTooLarge(
         f"A record for {batch.queue} takes {size} bytes as a batch of its own, more than max.message.bytes of the "

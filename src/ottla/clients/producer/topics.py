@@ -1,47 +1,76 @@
-"""What the producer takes from the cluster's metadata about a topic that it sends to."""
+"""The partitions of a topic as the producer sees them, kept up to date from the metadata of the cluster."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Mapping
+from random import Random
 
-from ottla.clients.producer.batch import TopicQueues
+from ottla.clients.producer._encoder import Partitions
 from ottla.clients.producer.metadata_refresh import View
-from ottla.clients.producer.partition import FITS, PartitionQueue
-from ottla.common.ids import ZERO_UUID
+from ottla.clients.producer.partition_queue import NO_LIMIT, PartitionQueue
+from ottla.clients.producer.runtime import Runtime
+from ottla.common.ids import ZERO_UUID, Uuid
 
-if TYPE_CHECKING:
-    from ottla.clients.producer.core import ProducerCore
-
-
-def learn(topic: str, queues: TopicQueues, view: View, owner: ProducerCore) -> bool:
-    """Bring the queues of a topic up to date; False while its partitions are not known."""
-    partitions = view.partitions(topic) or ()
-    topic_id = view.topic_id(topic)
-    if partitions and queues.topic_id != topic_id:
-        if queues.topic_id not in {None, ZERO_UUID}:
-            _made_anew(queues, max(partitions) + 1)
-        queues.topic_id = topic_id
-    count = max(partitions, default=-1) + 1
-    if count > len(queues.queues):
-        # What waits for a partition that was gone: a second queue beside it would begin the same sequence.
-        gone = owner.unfinished_queues(topic)
-        for index in range(len(queues.queues), count):
-            queues.queues.append(gone.get(index) or PartitionQueue(topic, index, owner))
-    queues.available = [queue for queue in queues.queues if view.leader(topic, queue.partition) is not None]
-    for queue in queues.queues:
-        queue.too_large = FITS  # perhaps the topic's limit was raised
-    # Records without a key do not wait for a leader where another partition has one.
-    if queues.queues and (queues.sticky is None or (queues.available and queues.sticky not in queues.available)):
-        queues.next_sticky()
-    return bool(queues.queues)
+UnfinishedQueues = Mapping[tuple[str, int], PartitionQueue]  # by topic and partition
 
 
-def _made_anew(queues: TopicQueues, count: int) -> None:
-    """Another topic of the same name: it knows nothing of this producer, and may have fewer partitions.
+class TopicPartitions(Partitions):
+    """The queues of a topic's partitions, and which of them takes records without a key (KIP-480)."""
 
-    What is on its way goes to it, as with Kafka's producer; batches of a partition that it does not have time out.
-    """
-    for queue in queues.queues:
-        queue.is_known = False
-        queue.renumber = queue.producer_id >= 0
-    del queues.queues[count:]
+    __slots__ = ("_available", "_random", "topic_id")
+
+    queues: list[PartitionQueue]
+    sticky: PartitionQueue | None
+
+    def __init__(self, random: Random, choose: Callable[[bytes | None, int], int] | None = None) -> None:
+        super().__init__(choose)
+        self._random = random
+        self._available: list[PartitionQueue] = []  # partitions with a leader
+        self.topic_id: Uuid | None = None  # None until the topic was seen
+
+    def next_sticky(self) -> PartitionQueue:
+        """Choose another partition for records without a key: one that has a leader if possible."""
+        choice = self._available or self.queues
+        while True:
+            chosen = choice[int(self._random.random() * len(choice))]
+            if chosen is not self.sticky or len(choice) == 1:
+                self.sticky = chosen
+                return chosen
+
+    def leave(self, queue: PartitionQueue) -> None:
+        """Move on from `queue` after a batch of it was sent, even if records with keys keep it busy."""
+        if self.sticky is queue:
+            self.next_sticky()
+
+    def learn(self, topic: str, view: View, runtime: Runtime, unfinished: UnfinishedQueues) -> bool:
+        """Update the queues from the metadata; False while the partitions of the topic are unknown.
+
+        `unfinished` has the queues with batches that have no outcome yet. A partition that disappeared and returns gets
+        its old queue: a second queue beside it would start the same sequence of numbers.
+        """
+        partitions = view.partitions(topic) or ()
+        topic_id = view.topic_id(topic)
+        if partitions and self.topic_id != topic_id:
+            if self.topic_id not in {None, ZERO_UUID}:
+                self._reset_for_recreated_topic(max(partitions) + 1)
+            self.topic_id = topic_id
+        for index in range(len(self.queues), max(partitions, default=-1) + 1):
+            self.queues.append(unfinished.get((topic, index)) or PartitionQueue(topic, index, runtime))
+        self._available = [queue for queue in self.queues if view.leader(topic, queue.partition) is not None]
+        for queue in self.queues:
+            queue.too_large = NO_LIMIT  # the limit of the topic may have been raised
+        # Records without a key avoid a partition without a leader if another partition has one.
+        if self.queues and (self.sticky is None or (self._available and self.sticky not in self._available)):
+            self.next_sticky()
+        return bool(self.queues)
+
+    def _reset_for_recreated_topic(self, count: int) -> None:
+        """Forget what the brokers of the deleted topic knew; the new topic may have fewer partitions.
+
+        As with Kafka's producer, records in flight go to the new topic. Batches of a partition that it does not have
+        expire.
+        """
+        for queue in self.queues:
+            queue.is_known = False
+            queue.renumber = queue.producer_id >= 0
+        del self.queues[count:]

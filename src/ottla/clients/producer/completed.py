@@ -1,15 +1,17 @@
-"""Batches that have ended: how many records in which way, and which of them are not announced yet."""
+"""Batches with an outcome: counts of their records, and the batches that are not announced yet."""
 
 from __future__ import annotations
 
 from ottla.clients.producer.batch import Batch
 
-# Batches are looked through once they are twice as many as after the last time, and at least so many.
 LEAST_WAITING = 16
 
 
-class Ended:
-    """Counts of records, and the batches whose callbacks may not have run yet."""
+class CompletedBatches:
+    """Counts of acknowledged and failed records, and the batches whose callbacks may not have run yet.
+
+    `_waiting` is cleaned when it has twice as many batches as after the last cleaning: the cost per batch is constant.
+    """
 
     def __init__(self) -> None:
         self.acknowledged = self.failed = 0
@@ -17,7 +19,7 @@ class Ended:
         self._limit = 2 * LEAST_WAITING
 
     def add(self, batch: Batch) -> None:
-        """The batch is done."""
+        """Count a batch that is done."""
         if batch.error is None:
             self.acknowledged += batch.count
         else:

@@ -1,37 +1,37 @@
-"""One partition's batches in their order, and its place in the producer's sequence.
+"""The batches of one partition in their order, and the partition's place in the sequence of the producer.
 
-Order: `waiting` ascends by ordinal, and what is in flight came before it or returns to its place. A batch that was sent
-before is sent again only when nothing of the partition is in flight, so that retries never overtake.
+Order: `waiting` ascends by ordinal. A batch in flight has a lower ordinal than all waiting batches that were never
+sent, or it returns to its place by its ordinal. A batch that was sent before is sent again only when nothing of the
+partition is in flight, so a retry never overtakes an earlier batch.
 
-Sequences (KIP-98): a batch gets its first sequence when it is first sent and keeps it, for a broker knows a repeated
-batch by it. Only when the broker refuses the oldest unacknowledged batch as out of order is there a real gap (a batch
-before it failed or expired): nothing after the gap can have been written, so the partition's epoch is raised and its
-batches are numbered from 0 again (KIP-360). The epoch is the partition's own: brokers keep producers by partition.
+Sequence numbers (KIP-98): a batch gets its first sequence number when it is first sent. It keeps that number in all
+retries, because the broker recognizes a repeated batch by it. When the broker refuses the oldest unacknowledged batch
+as out of order, there is a real gap: an earlier batch failed or expired. Nothing after the gap can have been written,
+so the producer raises the epoch of the partition and numbers its batches from 0 again (KIP-360). Each partition has its
+own epoch, since brokers store producer state per partition.
 
-A broker that does not know a producer yet takes any first sequence. So the first batch of a producer's id goes alone:
-if it failed while others followed, these would be written before it.
+A broker accepts any first sequence number of a producer that it does not know. So the first batch of a producer id is
+sent alone: if it failed while others followed, the others would be written before it.
 
-A request of a connection that was given up may still be under way when a gap is found: if the batch that failed and
-the next one both arrived late and before the new epoch, the next would be doubled. So the epoch is only raised when
-nobody waits for such a request any more (`core.LATE_MS`); until then the batch is repeated as it was.
+A request of a lost connection may still arrive when a gap is found. If the failed batch and the next one both arrived
+before the new epoch, the next one would be written twice. So the epoch is raised only after such a request cannot
+arrive any more (`core.LATE_ARRIVAL_MS`); until then the batch is repeated unchanged.
 """
 
 from __future__ import annotations
 
 from collections import deque
-from typing import TYPE_CHECKING
 
-from ottla.clients.producer.batch import Batch, Queue
-
-if TYPE_CHECKING:
-    from ottla.clients.producer.core import ProducerCore
+from ottla.clients.producer._encoder import OpenQueue
+from ottla.clients.producer.batch import Batch, Event
+from ottla.clients.producer.runtime import Runtime
 
 MAX_EPOCH = 0x7FFF
 SEQUENCE_MASK = 0x7FFFFFFF
-FITS = 1 << 62
+NO_LIMIT = 1 << 62
 
 
-class PartitionQueue(Queue):
+class PartitionQueue(OpenQueue):
     """The batches of one partition: waiting (the last of them may be open), and in flight."""
 
     __slots__ = (
@@ -47,54 +47,56 @@ class PartitionQueue(Queue):
         "waiting",
     )
 
-    def __init__(self, topic: str, partition: int, owner: ProducerCore) -> None:
-        super().__init__(topic, partition, owner)
+    def __init__(self, topic: str, partition: int, runtime: Runtime) -> None:
+        super().__init__(topic, partition, runtime)
         self.waiting: deque[Batch] = deque()
         self.in_flight: list[Batch] = []  # ascends by ordinal
-        self.is_known = False  # the broker has written something of this producer id: it checks what follows
+        self.is_known = False  # the broker has written a batch of this producer id, so it checks the next sequence
         self.next_ordinal = 0
         self.retry_at_ms = 0
         self.producer_id = -1
         self.epoch = -1
         self.next_sequence = 0
-        self.renumber = False  # a gap was found: a new epoch before the next batch
-        self.too_large = FITS  # bytes of records, of the smallest batch that was refused for its size
+        self.renumber = False  # a gap was found: raise the epoch before the next batch
+        self.too_large = NO_LIMIT  # size of the smallest batch that the broker refused as too large
 
     def __str__(self) -> str:
         return f"{self.topic}-{self.partition}"
 
     def add(self, *, is_open: bool = True) -> Batch:
-        """A new batch at the end; the one that was open is closed. If not open, no other thread ever adds to it."""
-        self.close_open()
+        """Append a new batch and close the previous one. If it is not open, no thread ever appends records to it."""
+        self.close_batch()
         batch = Batch(self, self.next_ordinal)
         self.next_ordinal += 1
         self.waiting.append(batch)
         if is_open:
-            self.open = batch
+            self.open_batch = batch
         return batch
 
     def may_send(self, limit: int) -> bool:
-        """Whether the first waiting batch may go now, for all that the partition's order says.
+        """Whether the order of the partition allows to send the first waiting batch now.
 
-        The limit counts from the oldest batch in flight, not how many are: a broker knows a repeated batch only among
-        the last five, so none of the five may have passed it.
+        `limit` bounds the distance to the oldest batch in flight, not their number: a broker recognizes a repeated
+        batch only among the last five, so at most four later batches may have been written before a retry.
         """
         if not self.in_flight:
             return True
-        if not (self.is_known or self.producer_id == -1):
+        if not self.is_known and self.producer_id != -1:
             return False
         head = self.waiting[0]
         return not head.attempts and not self.renumber and head.ordinal - self.in_flight[0].ordinal < limit
 
     def take(self) -> Batch:
-        """The first waiting batch, from now on in flight."""
+        """Move the first waiting batch to those in flight."""
         batch = self.waiting.popleft()
+        batch.move(Event.SENT)
         batch.attempts += 1
         self.in_flight.append(batch)
         return batch
 
     def put_back(self, batch: Batch, error: Exception | None = None) -> None:
-        """A batch that was in flight, to its place by order; `error` is why, should it never be written."""
+        """Return a batch to its place among those waiting. `error` is reported if the batch is never written."""
+        batch.move(Event.RETURNED)
         batch.error = error or batch.error
         position = 0
         for other in self.waiting:
@@ -104,7 +106,7 @@ class PartitionQueue(Queue):
         self.waiting.insert(position, batch)
 
     def replace(self, batch: Batch, pieces: list[Batch]) -> None:
-        """Put pieces where a waiting batch is. What comes after it moves on by as many ordinals."""
+        """Put `pieces` in the place of a waiting batch. The ordinals of later batches increase accordingly."""
         position = self.waiting.index(batch)
         more = len(pieces) - 1
         for other in (*self.waiting, *self.in_flight):
@@ -116,14 +118,17 @@ class PartitionQueue(Queue):
             self.waiting.insert(position, piece)
 
     def is_oldest(self, batch: Batch) -> bool:
-        """Whether no batch that was sent before `batch` is still without an end."""
+        """Whether every batch that was sent before `batch` has an outcome."""
         older_waits = bool(self.waiting) and self.waiting[0].attempts > 0 and self.waiting[0].ordinal < batch.ordinal
         return not older_waits and all(other.ordinal >= batch.ordinal for other in self.in_flight)
 
     def number(self, batch: Batch, producer_id: int, epoch: int) -> bool:
-        """Give the batch its sequence unless it has one; False if the producer needs a new id for that first.
+        """Give `batch` its sequence number unless it has one; False if that needs a new producer id.
 
-        `producer_id` and `epoch` are the producer's newest. Called before the batch is taken.
+        Call this before `take`. `producer_id` and `epoch` are the newest that the producer received. The partition
+        switches to them when it has no id yet, or when its epoch is exhausted; then the numbers start at 0. After a gap
+        all waiting batches lose their numbers and the epoch is raised. The invariant: in one epoch of an id, the
+        numbers of the partition's batches follow each other without gaps, in the order of their ordinals.
         """
         if self.renumber:
             for other in self.waiting:
@@ -146,12 +151,12 @@ class PartitionQueue(Queue):
         return True
 
     def validate(self) -> None:
-        """The order and sequences that the rest relies on."""
+        """Check the order and the sequence numbers, for tests."""
         ordinals = [batch.ordinal for batch in self.waiting]
         assert ordinals == sorted(set(ordinals)), f"{self}: waiting out of order {ordinals}"
         flying = [batch.ordinal for batch in self.in_flight]
         assert flying == sorted(set(flying)), f"{self}: in flight out of order {flying}"
         assert not set(flying) & set(ordinals), f"{self}: waiting and in flight at once"
-        assert self.open is None or self.open is self.waiting[-1], f"{self}: the open batch is not the last"
+        assert self.open_batch is None or self.open_batch is self.waiting[-1], f"{self}: the open batch is not the last"
         numbered = [batch for batch in (*self.in_flight, *self.waiting) if batch.sequence >= 0]
         assert all(batch.attempts or batch is self.waiting[0] for batch in numbered), f"{self}: numbered, never sent"

@@ -1,6 +1,7 @@
-"""What the producer's core asks of its shell, and what it is told about sent requests.
+"""What the core asks of the sender, and the outcome of a sent batch.
 
-The shell obeys effects in their order, after it has let go of the lock around the core.
+The sender executes effects in their order, after it has released the lock of the core. An effect that expects an answer
+says which method of the core takes it.
 """
 
 from __future__ import annotations
@@ -12,11 +13,11 @@ from ottla.clients.producer.batch import Batch
 from ottla.common.errors import ErrorCode
 from ottla.common.ids import Uuid
 
-# Plain classes: dataclasses would take a tenth of the time that it takes to import a producer.
+# Plain classes: dataclasses would take a tenth of the import time of a producer.
 
 
 class Send:
-    """Send these batches, one per partition, to a broker; answer with `responded` or `lost` and this id, once."""
+    """Send these batches, one per partition, to a broker. Answer once, with `responded` or `lost` and this id."""
 
     __slots__ = ("batches", "node_id", "request_id", "topic_ids")
 
@@ -24,14 +25,17 @@ class Send:
         self.request_id = request_id
         self.node_id = node_id
         self.batches = batches
-        self.topic_ids: Mapping[str, Uuid] = _NO_IDS  # for the shell: the topics' ids as they were in the request
+        self.topic_ids: Mapping[str, Uuid] = _NO_IDS  # set by the sender: the ids of the topics in the request
 
 
 _NO_IDS: Mapping[str, Uuid] = {}
 
 
-class RefreshMetadata:
-    """Ask for these topics; answer with `metadata_changed` or `metadata_failed`. `failures` in a row before this."""
+class RequestMetadata:
+    """Request the metadata of these topics. Answer with `metadata_changed` or `metadata_failed`.
+
+    `failures` is the number of failed requests in a row before this one.
+    """
 
     __slots__ = ("failures", "topics")
 
@@ -40,8 +44,8 @@ class RefreshMetadata:
         self.failures = failures
 
 
-class AskProducerId:
-    """Ask any broker for a producer id; answer with `producer_id_given` or `producer_id_failed`."""
+class RequestProducerId:
+    """Request a producer id from any broker. Answer with `producer_id_given` or `producer_id_failed`."""
 
     __slots__ = ()
 
@@ -56,7 +60,7 @@ class Finished:
 
 
 class Wake:
-    """Call these: senders that waited for room or metadata look again."""
+    """Call these functions: senders that waited for memory or metadata try again."""
 
     __slots__ = ("wakers",)
 
@@ -64,13 +68,13 @@ class Wake:
         self.wakers = wakers
 
 
-Effect = Send | RefreshMetadata | AskProducerId | Finished | Wake
+Effect = Send | RequestMetadata | RequestProducerId | Finished | Wake
 
 
 class Outcome(NamedTuple):
-    """What a broker said about one batch; `record_errors` by index in the batch (KIP-467).
+    """What a broker answered about one batch; `record_errors` by index in the batch (KIP-467).
 
-    `has_moved`: it also said which broker leads the partition now, and the view has it (KIP-951).
+    `has_moved`: the broker also named a new leader of the partition, and the view has it (KIP-951).
     """
 
     error_code: int = 0
@@ -81,7 +85,7 @@ class Outcome(NamedTuple):
     has_moved: bool = False
 
 
-# The leader may be elsewhere by now: ask before the next attempt.
+# The leader may have changed: request metadata before the next attempt.
 STALE_METADATA = frozenset(
     {
         ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
@@ -95,5 +99,5 @@ STALE_METADATA = frozenset(
         ErrorCode.INCONSISTENT_TOPIC_ID,
     }
 )
-# The broker is not where the sequence of the batch begins. KIP-98.
+# The broker expects another sequence number than that of the batch. KIP-98.
 SEQUENCE_GAPS = frozenset({ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, ErrorCode.UNKNOWN_PRODUCER_ID})

@@ -1,4 +1,4 @@
-"""Both faces of the producer have the same methods, parameters and defaults."""
+"""The blocking and the asyncio producer have the same methods, parameters and defaults."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ METHODS = ("__init__", "send", "send_batch", "flush", "close")
 
 
 @pytest.mark.parametrize("name", METHODS)
-def test_faces_have_the_same_signature(name: str) -> None:
-    blocking, asyncio_face = (inspect.signature(getattr(face, name)) for face in (Producer, AsyncProducer))
+def test_interfaces_have_the_same_signature(name: str) -> None:
+    blocking, asynchronous = (inspect.signature(getattr(kind, name)) for kind in (Producer, AsyncProducer))
     strip = {"callback", "key", "value"}  # the future of its own interface; types of the class
-    assert list(blocking.parameters) == list(asyncio_face.parameters)
-    for parameter, other in zip(blocking.parameters.values(), asyncio_face.parameters.values(), strict=True):
+    assert list(blocking.parameters) == list(asynchronous.parameters)
+    for parameter, other in zip(blocking.parameters.values(), asynchronous.parameters.values(), strict=True):
         assert parameter.kind == other.kind
         assert parameter.default == other.default
         assert parameter.name in strip or parameter.annotation == other.annotation
 
 
-def test_faces_have_the_same_public_methods() -> None:
+def test_interfaces_have_the_same_public_methods() -> None:
     assert [n for n in dir(Producer) if not n.startswith("_")] == [
         n for n in dir(AsyncProducer) if not n.startswith("_")
     ]

@@ -1,0 +1,375 @@
+"""The public classes: `Producer` blocks and threads may share it, `AsyncProducer` belongs to one asyncio loop.
+
+Both append records to the core and wait for their batches; the core makes all decisions. `Producer.send` appends to an
+open batch itself (`_encoder.FastSend`), and wakes the loop in the producer's thread only for a new batch.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+import time
+from _thread import allocate_lock
+from collections.abc import Callable, Iterable, Mapping
+from datetime import datetime
+from time import time_ns
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar, Unpack
+
+from ottla.clients.cluster import PartitionInfo
+from ottla.clients.driver import Driver
+from ottla.clients.dropped import when_dropped, when_dropped_async
+from ottla.clients.errors import ClientError, Closed, RequestTimedOut
+from ottla.clients.producer._encoder import NO_HEADERS, BlockingDelivery, FastSend, in_callback
+from ottla.clients.producer.base import ArrowRows, K, ProducerBase, V, checked_timestamp
+from ottla.clients.producer.batch import COMPILED, Batch
+from ottla.clients.producer.delivery import AsyncBatches, AsyncDelivery, BlockingBatches
+from ottla.clients.producer.fork_and_exit import open_producers, unacknowledged
+from ottla.clients.producer.serializers import as_bytes
+from ottla.clients.producer.waiting import BlockingWaits, settle, wait, wait_async
+from ottla.clients.typed_settings import ProducerConfig
+
+T = TypeVar("T")
+CLOSE_TIMEOUT_S = 30.0
+
+
+class Producer(FastSend, ProducerBase[BlockingDelivery], Generic[K, V]):
+    """Sends records to topics. Settings have Kafka's names or Python's.
+
+        with Producer(bootstrap_servers="localhost:9092") as producer:
+            producer.send("flights", b"value", key=b"JFK").result()
+
+    May be shared by threads, not across a fork. Raises ConfigurationError; connects when the first record is sent.
+    """
+
+    _delivery = BlockingDelivery
+
+    def __init__(self, config: Mapping[str, object] | None = None, /, **settings: Unpack[ProducerConfig]) -> None:
+        super().__init__(config, **settings)
+        self._driver = Driver("ottla-producer")
+        self._sender.call_soon = self._driver.call_soon
+        # The core must not refer to the producer, or a dropped producer would never be collected.
+        self._waits = BlockingWaits(self._sender, self._driver)
+        self._core.runtime.hurry = self._waits.hurry
+        self._core.runtime.wait = self._waits.wait
+        sender = self._sender
+        self._dropped = when_dropped(self, sender.describe, self._driver, lambda: sender.finish(unacknowledged()))
+        self._encoder = self._accumulator.encoder
+        self._clock = time_ns
+        open_producers.add(self)
+        # Records go straight to the encoder unless a function of the program must see them, or a lock is needed.
+        self._is_fast = COMPILED and not (self._key_serializer or self._value_serializer or self._partitioner)
+
+    if TYPE_CHECKING:
+
+        def send(
+            self,
+            topic: str,
+            value: V | None = None,
+            key: K | None = None,
+            *,
+            partition: int | None = None,
+            timestamp_ms: int | datetime | None = None,
+            headers: Mapping[str, bytes | None] | Iterable[tuple[str, bytes | None]] = NO_HEADERS,
+            callback: Callable[[BlockingDelivery], object] | None = None,
+        ) -> BlockingDelivery: ...
+
+    def _disable_after_fork(self) -> None:
+        """Make every call raise in a forked child (`fork_and_exit`)."""
+        self._is_fast = False
+        self._closed = True
+        # A thread that does not exist in the child may have held the old lock.
+        self._lock = self._sender.lock = threading.Lock()
+
+    def _unacknowledged_records(self) -> int:
+        """The number of records without an outcome; 0 after `close`."""
+        return 0 if self._closed else self._core.pending_records()
+
+    def _check_open(self) -> None:
+        if self._closed:
+            self._driver.check()
+            raise Closed("The producer was closed")
+
+    def _send_slowly(
+        self,
+        topic: str,
+        value: Any,
+        key: Any,
+        partition: int | None,
+        timestamp_ms: Any,
+        headers: Any,
+        callback: Callable[[BlockingDelivery], object] | None,
+    ) -> BlockingDelivery:
+        """Serialize, create a batch, wait for memory or metadata: all that `send` does not do itself."""
+        if not self._is_fast or type(value) is not bytes or headers is not NO_HEADERS or self._closed:
+            key, value, headers, timestamp_ms = self._prepare(topic, key, value, headers, timestamp_ms)
+        else:
+            key, timestamp_ms = as_bytes(key, "key"), checked_timestamp(timestamp_ms)
+        with self._lock:
+            delivery = self._append(topic, partition, key, value, headers, timestamp_ms, callback)
+        if delivery is None:
+            return self._append_in_time(topic, partition, key, value, headers, timestamp_ms, callback)
+        if self._accumulator.needs_step:
+            self._sender.wake()
+        return delivery
+
+    def _append_in_time(self, topic: str, partition: int | None, *rest: Any) -> BlockingDelivery:
+        return self._append_or_wait(topic, partition, lambda: self._append(topic, partition, *rest))
+
+    def send_batch(self, topic: str, rows: ArrowRows) -> BlockingBatches:
+        """The future of all rows. They keep their order within each partition.
+
+        Rows are a pyarrow Table or RecordBatch, a DataFrame of pandas or polars, a relation of DuckDB, or anything else
+        with `__arrow_c_stream__`. Columns: `value` and `key` (binary or string), and optionally `partition` (integers),
+        `timestamp` (integers in ms or Arrow timestamps) and `headers` (lists of structs of name and value, or maps).
+        Serializers are not used; a `partitioner` is. Blocks and raises as `send`, and ValueError for other columns,
+        TypeError for other rows.
+        """
+        self._check_open()
+        from ottla.clients.producer.columns import Window, as_arrow
+
+        rows = as_arrow(rows)
+
+        count = self._append_or_wait(topic, None, lambda: self._accumulator.partition_count(topic) or None)
+        pieces = self._encode_rows(topic, rows, count)
+        window = Window(self._sender.window(topic, count))
+        batches: list[Batch] = []
+        for group in pieces:
+            start = len(batches)
+            self._append_or_wait(topic, None, lambda todo=group: self._append_encoded(topic, todo, batches))  # type: ignore[misc]
+            awaited = window.add(batches[start:])
+            if awaited is not None and not awaited.announced and not self._driver.is_current_thread:
+                wait(awaited, self._settings.delivery_timeout_ms / 1000 + 1)
+        return BlockingBatches(batches)
+
+    def partitions_for(self, topic: str) -> list[PartitionInfo]:
+        """The partitions of the topic with their leaders and replicas. Blocks and raises as `send`."""
+        self._check_open()
+        self._append_or_wait(topic, None, lambda: self._accumulator.partition_count(topic) or None)
+        return self._sender.cluster.view.partition_infos(topic)
+
+    def purge(self, *, in_queue: bool = True, in_flight: bool = True) -> None:
+        """Fail records that are not sent yet (`in_queue`) or sent but not acknowledged (`in_flight`) with Purged.
+
+        Their callbacks run in the producer's thread. Records in flight may be written all the same.
+        """
+        self._check_open()
+        self._driver.call_soon(self._sender.execute, self._purged(in_queue=in_queue, in_flight=in_flight))
+
+    def flush(self, timeout_s: float | None = None) -> int:
+        """Wait until all records sent so far are acknowledged or failed. Blocks.
+
+        Returns the number of records that are still pending: 0 unless time ran out. The callbacks of the others have
+        run.
+        """
+        self._driver.check()
+        deadline = None if timeout_s is None else time.monotonic() + timeout_s
+        with self._lock:
+            batches = self._core.begin_flush()
+        self._sender.wake()
+        try:
+            for batch in batches:
+                if not batch.announced:
+                    self._waits.wait(batch, None if deadline is None else max(0.0, deadline - time.monotonic()))
+        except RequestTimedOut:
+            return sum(batch.count for batch in batches if not batch.announced)
+        finally:
+            with self._lock:
+                self._core.end_flush()
+        return 0
+
+    def close(self, timeout_s: float = CLOSE_TIMEOUT_S) -> None:
+        """Flush for at most `timeout_s` seconds, and fail the remaining records with Closed. Blocks.
+
+        A second call does nothing. Raises ClientError in a callback.
+        """
+        if self._closed:
+            return
+        if self._driver.is_current_thread:  # checked first: a half-closed producer would strand other waiters
+            raise ClientError("A callback must not close its producer: it would wait for itself")
+        self._closed = True
+        self._dropped.detach()
+        try:
+            self.flush(timeout_s)
+        finally:  # after Ctrl-C too: other threads may wait for remaining records
+            try:
+                self._driver.run(self._sender.close(unacknowledged()))
+            finally:
+                self._driver.close()
+
+    def _append_or_wait(self, topic: str, partition: int | None, attempt: Callable[[], T | None]) -> T:
+        """Call `attempt` under the lock until it returns something other than None; returns that.
+
+        Between attempts the caller sleeps until memory is released or the metadata changes. Raises immediately if that
+        cannot help, and after max.block.ms.
+        """
+        deadline = time.monotonic() + self._settings.max_block_ms / 1000
+        since = self._core.refresh.version
+        while True:
+            changed = allocate_lock()
+            changed.acquire()
+            with self._lock:
+                made = attempt()
+                if made is None:
+                    self._raise_immediate_error(topic, partition, since)
+                    self._accumulator.wait_for_change(changed.release)
+            if self._accumulator.needs_step:
+                self._sender.wake()
+            if made is not None:
+                return made
+            if self._driver.is_current_thread:
+                raise ClientError(
+                    "send() in a callback would have to wait for memory or metadata, and a callback must not wait"
+                )
+            if not changed.acquire(timeout=max(0.0, deadline - time.monotonic())):
+                with self._lock:
+                    raise self._accumulator.timeout_error(topic, partition)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+
+class AsyncProducer(ProducerBase[AsyncDelivery], Generic[K, V]):
+    """Sends records to topics from asyncio; made of settings by Kafka's names or Python's.
+
+        async with AsyncProducer(bootstrap_servers="localhost:9092") as producer:
+            await (await producer.send("flights", b"value", key=b"JFK"))
+
+    Belongs to the loop on which its methods are first called. Raises ConfigurationError.
+    """
+
+    _delivery = AsyncDelivery
+
+    def __init__(self, config: Mapping[str, object] | None = None, /, **settings: Unpack[ProducerConfig]) -> None:
+        super().__init__(config, **settings)
+        self._sender.call_soon = lambda run: asyncio.get_running_loop().call_soon(run)
+        self._core.runtime.hurry = self._sender.wake
+        sender = self._sender
+        self._dropped = when_dropped_async(
+            self, sender.describe, lambda: sender.loop, lambda: sender.finish(unacknowledged())
+        )
+
+    def _check_open(self) -> None:
+        super()._check_open()
+        self._sender.check_loop()
+
+    async def send(
+        self,
+        topic: str,
+        value: V | None = None,
+        key: K | None = None,
+        *,
+        partition: int | None = None,
+        timestamp_ms: int | datetime | None = None,
+        headers: Mapping[str, bytes | None] | Iterable[tuple[str, bytes | None]] = NO_HEADERS,
+        callback: Callable[[AsyncDelivery], object] | None = None,
+    ) -> AsyncDelivery:
+        """The future of the record: await it for its acknowledgement. As `Producer.send`; waits instead of blocking."""
+        record = self._prepare(topic, key, value, headers, timestamp_ms)
+        return await self._append_or_wait(topic, partition, lambda: self._append(topic, partition, *record, callback))
+
+    async def send_batch(self, topic: str, rows: ArrowRows) -> AsyncBatches:
+        """The future of all rows: await it for their AppendedRanges. As `Producer.send_batch`."""
+        self._check_open()
+        from ottla.clients.producer.columns import Window, as_arrow
+
+        rows = as_arrow(rows)
+
+        count = await self._append_or_wait(topic, None, lambda: self._accumulator.partition_count(topic) or None)
+        pieces = self._encode_rows(topic, rows, count)
+        window = Window(self._sender.window(topic, count))
+        batches: list[Batch] = []
+        for group in pieces:
+            start = len(batches)
+            await self._append_or_wait(topic, None, lambda todo=group: self._append_encoded(topic, todo, batches))  # type: ignore[misc]
+            await asyncio.sleep(0)  # lets the loop send the group and run other tasks
+            awaited = window.add(batches[start:])
+            if awaited is not None and not awaited.announced:
+                await wait_async(awaited)
+        return AsyncBatches(batches)
+
+    async def partitions_for(self, topic: str) -> list[PartitionInfo]:
+        """The partitions of the topic with their leaders and replicas. Waits and raises as `send`."""
+        self._check_open()
+        await self._append_or_wait(topic, None, lambda: self._accumulator.partition_count(topic) or None)
+        return self._sender.cluster.view.partition_infos(topic)
+
+    async def purge(self, *, in_queue: bool = True, in_flight: bool = True) -> None:
+        """Fail records, as `Producer.purge`. Their callbacks have run when this returns."""
+        self._check_open()
+        self._sender.execute(self._purged(in_queue=in_queue, in_flight=in_flight))
+
+    async def flush(self, timeout_s: float | None = None) -> int:
+        """Wait until all records sent so far are acknowledged or failed.
+
+        Returns the number of records that are still pending: 0 unless time ran out. The callbacks of the others have
+        run, coroutines included. Raises ClientError in a callback.
+        """
+        if in_callback.get():
+            raise ClientError("A callback must not flush or close its producer: it would wait for itself")
+        self._sender.check_loop()
+        with self._lock:
+            batches = self._core.begin_flush()
+        self._sender.wake()
+        try:
+            async with asyncio.timeout(timeout_s):
+                for batch in batches:
+                    if not batch.announced:
+                        await wait_async(batch)
+        except TimeoutError:
+            return sum(batch.count for batch in batches if not batch.announced)
+        finally:
+            with self._lock:
+                self._core.end_flush()
+        return 0
+
+    async def close(self, timeout_s: float = CLOSE_TIMEOUT_S) -> None:
+        """Flush for at most `timeout_s` seconds, and fail the remaining records with Closed.
+
+        A second call does nothing. Raises ClientError in a callback.
+        """
+        if self._closed:
+            return
+        if in_callback.get():
+            raise ClientError("A callback must not flush or close its producer: it would wait for itself")
+        self._sender.check_loop()
+        self._closed = True
+        self._dropped.detach()
+        try:
+            await self.flush(timeout_s)
+        finally:
+            await self._sender.close(unacknowledged())
+
+    async def _append_or_wait(self, topic: str, partition: int | None, attempt: Callable[[], T | None]) -> T:
+        deadline = time.monotonic() + self._settings.max_block_ms / 1000
+        since = self._core.refresh.version
+        while True:
+            with self._lock:
+                made = attempt()
+                if made is None:
+                    self._raise_immediate_error(topic, partition, since)
+                    changed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+                    self._accumulator.wait_for_change(lambda changed=changed: settle(changed))  # type: ignore[misc]
+            if self._accumulator.needs_step:
+                self._sender.wake()
+            if made is not None:
+                return made
+            try:
+                async with asyncio.timeout(max(0.0, deadline - time.monotonic())):
+                    await changed
+            except TimeoutError:
+                with self._lock:
+                    raise self._accumulator.timeout_error(topic, partition) from None
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.close()
