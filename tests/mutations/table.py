@@ -349,7 +349,7 @@ ON_DISK = (
     Mutation(
         "offsets of a topic that is gone go with it",
         "coordinators/group/shard.py",
-        "        effects = offsets.forget_gone(self._core, topic_id) if topic_id is not None else []\n",
+        "        effects = offsets.delete_outdated(self._core, topic_id) if topic_id is not None else []\n",
         "        effects: Effects = []\n",
         (f"{STORAGE}/test_topic_lifecycle.py::test_what_comes_and_goes_is_its_own_after_every_end",),
     ),
@@ -845,7 +845,7 @@ GROUPS = (
     Mutation(
         "long names of groups are not kept",
         "coordinators/group/records.py",
-        "if len(group_id) <= LONGEST_KEPT else",
+        "if len(group_id) <= LONGEST_CACHED else",
         "if group_id else",
         (f"{UNIT}/coordinators/test_group_runtime.py::test_names_that_clients_make_up_take_no_memory_that_stays",),
     ),

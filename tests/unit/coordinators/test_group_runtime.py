@@ -329,7 +329,7 @@ def test_a_bug_in_one_group_does_not_stop_the_clocks_of_others(node: Node, monke
 
 
 def test_names_that_clients_make_up_take_no_memory_that_stays(node: Node) -> None:
-    caches = (group_runtime._cached_partition_of, records._kept_offset_key)
+    caches = (group_runtime._cached_partition_of, records._cached_offset_key)
     before = [cache.cache_info().currsize for cache in caches]
     for number in range(10):
         name = f"{number:06}" + "x" * 30_000

@@ -2,13 +2,14 @@
 
 The caller's duties, in this order:
 
-1. Feed the partition's log through `GroupShard.replay` (and `end_transaction` for markers), then call `loaded`.
-2. For each request call `step`, for each elapsed timer `handle_timer`; obey the effects in their order.
+1. Pass each record of the partition's log to `GroupShard.replay` and each transaction marker to `end_transaction`,
+   then call `loaded`.
+2. Call `step` for each request and `handle_timer` for each elapsed timer, and execute the effects in their order.
 3. `Append`: append the records as one batch, then pass the outcome to `handle_appended` as `Appended` and obey the
    effects that it returns before any later effect.
-4. `Reply`: send it once everything appended to the shard so far is committed, not before.
+4. `Reply`: send it once everything appended so far is committed, not before.
 5. `LogLine`: write it to the broker's log.
-6. When the partition is lost, call `unload` and obey its effects, which append nothing; the shard is dead then.
+6. When the partition is lost, call `unload` and execute its effects, which append nothing. Discard the shard.
 
 Reading order: `events`, `follow_ups`, `states`, `member`, `group`, `core`, `rebalance`, `join`, `sync`, `session`,
 `offsets`, `unserved`, `admin`, `expiry`, `shard`. KIP-62, KIP-134, KIP-345, KIP-394, KIP-496, KIP-800, KIP-814.

@@ -1,4 +1,4 @@
-"""ListGroups, DescribeGroups, DeleteGroups and forced rebalances: questions and orders of administrators."""
+"""Administrators' requests: ListGroups, DescribeGroups, DeleteGroups and forced rebalances."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ from ottla.protocol.messages.describe_groups import DescribedGroup, DescribedGro
 from ottla.protocol.messages.list_groups import ListedGroup
 
 GROUP_TYPE = "classic"
-# All that a group can be listed with, in lower case.
+# All states and types by which groups can be filtered, in lower case.
 STATES = frozenset(name.lower() for name in (*(state.value for state in State), unserved.UNKNOWN_STATE))
 TYPES = frozenset((GROUP_TYPE, *unserved.KINDS))
 NOT_FOUND_IS_AN_ERROR_SINCE = 6
 
 
 def list_groups(core: Core, call: Call, question: ListGroups, now: Moment) -> Effects:
-    """The groups whose state and type are asked for; no filter lets all pass. Names are compared without case."""
+    """List the groups that match the filters, which ignore case. An empty filter matches every group."""
     states = {name.strip().lower() for name in question.states}
     types = {name.strip().lower() for name in question.types}
     rows = [
@@ -55,7 +55,7 @@ def list_groups(core: Core, call: Call, question: ListGroups, now: Moment) -> Ef
 
 
 def describe(core: Core, call: Call, question: DescribeGroup, _now: Moment) -> Effects:
-    """The group and its members; what these subscribe to is told while the group is Stable."""
+    """Describe a group and its members. Their subscriptions are only reported while the group is Stable."""
     group = core.groups.get(question.group_id)
     if group is None:
         return [Reply(call, _not_found(call, question.group_id))]
@@ -108,7 +108,7 @@ def delete(core: Core, call: Call, question: DeleteGroup, _now: Moment) -> Effec
 
 
 def force_rebalance(core: Core, call: Call, order: ForceRebalance, now: Moment) -> Effects:
-    """Open the join phase of a group with members; one that is in it already stays there."""
+    """Start a rebalance of a group with members, unless one is in progress."""
     group = core.groups.get(order.group_id)
     if group is None or not group.members:
         return [Reply(call, ErrorCode.GROUP_ID_NOT_FOUND)]

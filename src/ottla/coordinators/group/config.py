@@ -1,4 +1,4 @@
-"""The settings that a group coordinator obeys, taken once from the broker's by Kafka's names."""
+"""The settings of the group coordinator, read once from the broker's settings."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 MINUTE_MS = 60_000
-# The shortest wait of an empty group, which is prolonged while members come. Without it the first of a crowd is a
-# generation by itself within milliseconds, and hears of the others with its next heartbeat, seconds later.
+# The minimum initial rebalance delay, which is extended while members join. Without a delay, the first of many members
+# becomes a generation of its own within milliseconds, and learns of the others seconds later, with its next heartbeat.
 LEAST_DELAY_MS = 20
 
 
@@ -22,10 +22,10 @@ class GroupConfig:
     offset_metadata_max_bytes: int = 4_096
     offsets_retention_ms: int = 10_080 * MINUTE_MS
     offsets_retention_check_interval_ms: int = 600_000
-    # A joiner that has no member id yet cannot send heartbeats; its request gives up after this.
+    # A client that joins without a member id cannot send heartbeats. Its member is removed after this time.
     new_member_join_timeout_ms: int = 300_000
-    # How long after a load a member of a group that is not served here counts as alive: the default of Kafka's
-    # group.consumer.session.timeout.ms and group.streams.session.timeout.ms.
+    # How long after loading the members of groups of unsupported types count as alive. The value is the default of
+    # Kafka's group.consumer.session.timeout.ms and group.streams.session.timeout.ms.
     unserved_session_timeout_ms: int = 45_000
 
     @classmethod

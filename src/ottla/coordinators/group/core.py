@@ -1,4 +1,7 @@
-"""What the parts of a shard share: its groups, offsets, timers and settings, and how answers are made."""
+"""The state of a shard that all its modules share: groups, offsets, timers, settings and appends in flight.
+
+Also builds the responses to JoinGroup and SyncGroup.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +22,7 @@ from ottla.protocol.messages.sync_group import SyncGroupResponse
 if TYPE_CHECKING:
     from ottla.coordinators.group.unserved import UnservedGroup
 
-# Before version 7 the name of the protocol may not be null.
+# Before version 7 the protocol name is not nullable.
 NULLABLE_PROTOCOL_NAME = 7
 # Larger sets of records that need not be atomic are split, so that each batch stays below any size limit.
 MOST_RECORDS_IN_BATCH = 1_000
@@ -44,9 +47,9 @@ class Core:
         self.config = config
         self.random_bytes = random_bytes
         self.groups: dict[str, Group] = {}
-        # Groups of kinds that are not served here. Invariant: no id is in both.
+        # Groups of unsupported types. Invariant: no id is in both dictionaries.
         self.unserved: dict[str, UnservedGroup] = {}
-        # When the log was loaded, on the steady clock.
+        # When the log was loaded, on the monotonic clock.
         self.loaded_ms = 0
         self.offsets = OffsetStore()
         self.timers = Timers()
@@ -75,7 +78,7 @@ class Core:
         return [self.append(records, AnswerCall(call, response))]
 
     def new_member_id(self, prefix: str) -> str:
-        """`prefix` (the client's id, or the static member's) and a random UUID in its usual spelling."""
+        """Create a member id: `prefix` (the client id or group.instance.id) and a random UUID."""
         raw = bytearray(self.random_bytes(16))
         raw[6] = raw[6] & 0x0F | 0x40
         raw[8] = raw[8] & 0x3F | 0x80
@@ -83,16 +86,16 @@ class Core:
         return f"{prefix}-{text[:8]}-{text[8:12]}-{text[12:16]}-{text[16:20]}-{text[20:]}"
 
     def expect_heartbeat(self, group: Group, member: Member, now: Moment, within_ms: int | None = None) -> None:
-        """Drop the member unless it is heard of `within_ms` (its session timeout if None)."""
+        """Expire the member unless a heartbeat arrives `within_ms` (None: its session timeout)."""
         timeout_ms = member.session_timeout_ms if within_ms is None else within_ms
         self.timers.set((Kind.SESSION, group.group_id, member.member_id), now.monotonic_ms + timeout_ms)
 
     def forget_heartbeat(self, group: Group, member_id: str) -> None:
-        """The member is gone: nothing is expected of it any more."""
+        """Cancel the session timer of a member that was removed."""
         self.timers.cancel((Kind.SESSION, group.group_id, member_id))
 
     def forget_group(self, group: Group) -> None:
-        """Stop every timer of `group`."""
+        """Cancel all timers of `group`."""
         self.timers.cancel((Kind.JOIN, group.group_id, ""))
         self.timers.cancel((Kind.SYNC, group.group_id, ""))
         for member_id in (*group.members, *group.pending_joins):
@@ -100,16 +103,16 @@ class Core:
 
 
 def refuse_join(call: Call, error: ErrorCode, member_id: str = "") -> Reply:
-    """The answer to a JoinGroup that failed."""
+    """Answer a JoinGroup with an error."""
     name = "" if call.api_version < NULLABLE_PROTOCOL_NAME else None
     return Reply(call, JoinGroupResponse(error_code=error, member_id=member_id, protocol_name=name))
 
 
 def accept_join(call: Call, group: Group, member: Member, *, leader: str | None = None, skip: bool = False) -> Reply:
-    """The answer to a JoinGroup that succeeded; the leader is told of all members.
+    """Answer a JoinGroup that succeeded. Only the leader's response lists the members.
 
-    `leader` overrides who leads: a static leader that came back must not assign again (it is told of another leader,
-    or since KIP-814 to `skip` the assignment).
+    A static leader that returned must not assign partitions again. Its response either names another `leader`, or,
+    since KIP-814, sets the flag `skip`.
     """
     members = []
     if group.leader == member.member_id and leader is None:
@@ -131,12 +134,12 @@ def accept_join(call: Call, group: Group, member: Member, *, leader: str | None 
 
 
 def refuse_sync(call: Call, error: ErrorCode) -> Reply:
-    """The answer to a SyncGroup that failed."""
+    """Answer a SyncGroup with an error."""
     return Reply(call, SyncGroupResponse(error_code=error))
 
 
 def accept_sync(call: Call, group: Group, assignment: bytes) -> Reply:
-    """The answer to a SyncGroup: what the member is to read."""
+    """Answer a SyncGroup with the member's assignment."""
     response = SyncGroupResponse(
         protocol_type=group.protocol_type, protocol_name=group.protocol_name, assignment=assignment
     )

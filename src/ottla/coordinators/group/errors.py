@@ -1,4 +1,4 @@
-"""Answers that say only that something failed, for every request a shard takes."""
+"""Error responses for every request that a shard handles."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from ottla.protocol.messages.offset_delete import OffsetDeleteRequest, OffsetDel
 from ottla.protocol.messages.offset_fetch import OffsetFetchResponseGroup
 from ottla.protocol.messages.sync_group import SyncGroupRequest
 
-# How a failed append looks to a client of the group: what it should do is look for the coordinator again, or later.
+# The error of a failed append, as the group's clients get it: they must find the coordinator again, or retry later.
 _APPEND_ERRORS = {
     ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: ErrorCode.COORDINATOR_NOT_AVAILABLE,
     ErrorCode.NOT_ENOUGH_REPLICAS: ErrorCode.COORDINATOR_NOT_AVAILABLE,
@@ -46,12 +46,12 @@ _APPEND_ERRORS = {
 
 
 def from_append_error(code: ErrorCode) -> ErrorCode:
-    """The group's error for a failed append to its partition."""
+    """Translate the error of an append to the partition into the group's error."""
     return _APPEND_ERRORS.get(code, code)
 
 
 def commit_response(request: OffsetCommitRequest, error: ErrorCode) -> OffsetCommitResponse:
-    """All partitions of a commit failed alike: the response has no other place for it."""
+    """Answer a commit with one error for all partitions; the response has no field for an error of the request."""
     topics = [
         OffsetCommitResponseTopic(
             name=topic.name,
@@ -67,15 +67,15 @@ def commit_response(request: OffsetCommitRequest, error: ErrorCode) -> OffsetCom
 
 
 def error_response(call: Call, error: ErrorCode) -> object:
-    """The answer to `call` that carries `error`; an error code itself where the caller knows better."""
+    """Return the response to `call` with `error`; the error code itself for requests of the runtime."""
     request = call.request
     match request:
         case HeartbeatRequest():
-            # A shard that is loading does not know the member yet; it must not think that it was dropped.
+            # A loading shard does not know the member yet. An error would make the member rejoin.
             loading = error is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
             return HeartbeatResponse(error_code=ErrorCode.NONE if loading else error)
         case OffsetCommitRequest():
-            # The codec says nothing of sizes; a commit does.
+            # Kafka reports a batch that is too large as an invalid size of the commit.
             if error is ErrorCode.UNKNOWN_SERVER_ERROR:
                 error = ErrorCode.INVALID_COMMIT_OFFSET_SIZE
             return commit_response(request, error)

@@ -1,7 +1,8 @@
-"""What goes into a shard and what comes out of it.
+"""Events and effects of a shard.
 
-In: a `Call`, which is a request of Kafka's protocol or one of the small questions below that a request splits into
-when it names several groups. Out: `Append`, `Reply` and `LogLine`.
+An event is a `Call` or the outcome of an append, `Appended`. A call carries a request of Kafka's protocol, or one of
+the requests below, into which the broker splits a request that names several groups. Effects are `Append`, `Reply` and
+`LogLine`.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from ottla.protocol.messages.offset_fetch import OffsetFetchRequestGroup
 
 
 class Moment(NamedTuple):
-    """Now, twice: timers run on the steady clock, what is written down bears the wall's."""
+    """The present time: the monotonic clock for timers, the wall clock for timestamps that are stored."""
 
     monotonic_ms: int
     wall_ms: int
@@ -22,10 +23,10 @@ class Moment(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class FetchOffsets:
-    """The committed offsets of one group; answered with an OffsetFetchResponseGroup.
+    """Fetch the committed offsets of one group; the response is an OffsetFetchResponseGroup.
 
-    If all are asked for and there are more than `most`, the answer is what to ask for: a list of
-    OffsetFetchRequestTopics.
+    If the request is for all offsets and the group has more than `most`, the response is a list of
+    OffsetFetchRequestTopics instead, which the caller must fetch in parts.
     """
 
     group: OffsetFetchRequestGroup
@@ -35,14 +36,14 @@ class FetchOffsets:
 
 @dataclass(frozen=True, slots=True)
 class DescribeGroup:
-    """One group and its members; answered with a DescribedGroup."""
+    """Describe one group and its members; the response is a DescribedGroup."""
 
     group_id: str
 
 
 @dataclass(frozen=True, slots=True)
 class ListGroups:
-    """The groups of this shard; answered with a list of ListedGroup."""
+    """List the groups of this shard; the response is a list of ListedGroup."""
 
     states: frozenset[str] = frozenset()
     types: frozenset[str] = frozenset()
@@ -50,9 +51,9 @@ class ListGroups:
 
 @dataclass(frozen=True, slots=True)
 class DeleteGroup:
-    """Delete one group with its offsets; answered with a DeletableGroupResult, or with None while offsets are left.
+    """Delete one group and its offsets; the response is a DeletableGroupResult, or None while offsets are left.
 
-    A bounded number of offsets is deleted at a time, those of a group with more of them before the group itself.
+    Each call deletes a bounded number of offsets; the call that deletes the last ones also deletes the group.
     """
 
     group_id: str
@@ -60,23 +61,20 @@ class DeleteGroup:
 
 @dataclass(frozen=True, slots=True)
 class ForceRebalance:
-    """Have all members join again, as if one had come or gone; answered with an ErrorCode."""
+    """Start a rebalance, as if a member had joined or left; the response is an ErrorCode."""
 
     group_id: str
 
 
 @dataclass(frozen=True, slots=True)
 class TopicsDeleted:
-    """Topics were deleted: their offsets go too, a bounded number at a time. Answered with whether more are left."""
+    """Delete the offsets of deleted topics, a bounded number per call; the response is True if more are left."""
 
     names: frozenset[str]
 
 
 class Call:
-    """A request on its way through the shard; whoever made it finds its answer by identity.
-
-    `token` is the caller's own and never looked at.
-    """
+    """A request to the shard. The `Reply` refers to it by identity; `token` is for the caller's own use."""
 
     __slots__ = ("api_version", "client_host", "client_id", "request", "token")
 
@@ -100,7 +98,7 @@ RecordBytes: TypeAlias = tuple[bytes, bytes | None]
 
 @dataclass(frozen=True, slots=True)
 class Reply:
-    """The answer to `call`."""
+    """The response to `call`."""
 
     call: Call
     response: object
@@ -126,7 +124,7 @@ class Appended(NamedTuple):
 
 
 class LogLine(NamedTuple):
-    """A line for the broker's log, `message % arguments`, in the words that Kafka has for the event."""
+    """A line for the broker's log, `message % arguments`, in Kafka's wording."""
 
     message: str
     arguments: tuple[object, ...]
@@ -134,7 +132,7 @@ class LogLine(NamedTuple):
 
 
 def log_line(message: str, *arguments: object) -> LogLine:
-    """A line at INFO."""
+    """Create a line at level INFO."""
     return LogLine(message, arguments)
 
 

@@ -1,13 +1,11 @@
-"""Expires offsets that are not needed any more, and groups that have none left (KIP-211).
+"""Expires committed offsets, and empty groups that have no offsets left (KIP-211).
 
-`offsets.retention.minutes` runs from when the group became empty; for a group without members of its own (a consumer
-that assigns itself), and for topics that a live group no longer subscribes to, from the commit. Commits of old
-clients that asked for a retention time keep it.
+`offsets.retention.minutes` counts from the moment the group became empty. It counts from the commit for simple groups
+(consumers that assign partitions themselves), and for topics to which a live group no longer subscribes. A commit of an
+old client may carry its own retention time.
 """
 
 from __future__ import annotations
-
-from collections.abc import Callable
 
 from ottla.coordinators.group.core import Core
 from ottla.coordinators.group.events import Effects, Moment, RecordBytes, log_line
@@ -16,12 +14,12 @@ from ottla.coordinators.group.offset_store import Committed
 from ottla.coordinators.group.records import group_tombstone, offset_tombstone
 from ottla.coordinators.group.states import State
 
-# Partitions that one log line names.
+# The most partitions that one log line names.
 MOST_NAMED = 50
 
 
 def expire(core: Core, now: Moment) -> Effects:
-    """Write tombstones for what has expired."""
+    """Write tombstones for expired offsets and groups."""
     records: list[RecordBytes] = []
     lines: Effects = []
     for group in core.groups.values():
@@ -40,40 +38,31 @@ def expire(core: Core, now: Moment) -> Effects:
 
 
 def _expired(core: Core, group: Group, now: Moment) -> tuple[list[tuple[str, int]], bool]:
-    """(the partitions whose offsets have expired, whether others are left)."""
+    """Return the partitions whose offsets have expired, and whether the group has other offsets."""
     pending = core.offsets.pending_of(group.group_id)
-    since = _retention_start(group)
     expired: list[tuple[str, int]] = []
     left = bool(pending)
     for topic, partitions in core.offsets.of_group(group.group_id).items():
-        kept = since is None or group.is_subscribed(topic)
+        expires = _can_expire(group) and not group.is_subscribed(topic)
         for partition, committed in partitions.items():
-            if kept or since is None or (topic, partition) in pending:
-                left = True
-            elif _is_over(core, committed, since(committed), now):
+            if expires and (topic, partition) not in pending and _is_over(core, group, committed, now):
                 expired.append((topic, partition))
             else:
                 left = True
     return expired, left
 
 
-def _is_over(core: Core, committed: Committed, since_ms: int, now: Moment) -> bool:
+def _can_expire(group: Group) -> bool:
+    """Whether offsets of the group expire now: not while it rebalances or its subscription is unknown."""
+    if group.protocol_type is None or group.is_empty:
+        return True
+    return group.is_consumer_group and group.subscribed_topics is not None and group.state is State.STABLE
+
+
+def _is_over(core: Core, group: Group, committed: Committed, now: Moment) -> bool:
     if committed.expire_timestamp_ms is not None:
         return now.wall_ms >= committed.expire_timestamp_ms
-    return now.wall_ms - since_ms >= core.config.offsets_retention_ms
-
-
-def _retention_start(group: Group) -> Callable[[Committed], int] | None:
-    """From when the retention of an offset counts; None while it does not."""
-    if group.protocol_type is None:
-        return _commit_time
-    if group.is_empty:
-        emptied_ms = group.state_timestamp_ms
-        return _commit_time if emptied_ms is None else lambda _committed: emptied_ms
-    if group.is_consumer_group and group.subscribed_topics is not None and group.state is State.STABLE:
-        return _commit_time
-    return None
-
-
-def _commit_time(committed: Committed) -> int:
-    return committed.commit_timestamp_ms
+    start_ms = committed.commit_timestamp_ms
+    if group.protocol_type is not None and group.is_empty and group.state_timestamp_ms is not None:
+        start_ms = group.state_timestamp_ms
+    return now.wall_ms - start_ms >= core.config.offsets_retention_ms

@@ -1,8 +1,8 @@
-"""One classic group: its members, generation and protocol, and the rules on who may say what.
+"""One classic group: its members, generation and protocol, and the checks of requests against them.
 
-Holds state and answers questions; the moves are made by `rebalance`, `join`, `sync` and `session`. What survives a
-restart (members with their assignments, generation, leader, protocol) comes back through `from_record`, and on the
-living group takes effect through `persisted`.
+`rebalance`, `join`, `sync` and `session` decide on changes; this module applies them. The durable state (members with
+their assignments, generation, leader, protocol) is restored by `from_record` after a restart. On a running group, a
+record takes effect through `persisted`.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ class Group:
         self.members: dict[str, Member] = {}
         # Invariant: instance id -> member id of exactly the static members.
         self.static_ids: dict[str, str] = {}
-        # Ids given out with MEMBER_ID_REQUIRED that have not come back (KIP-394). Never members.
+        # Member ids sent with MEMBER_ID_REQUIRED that have not joined yet (KIP-394). They are not members.
         self.pending_joins: set[str] = set()
         # Members of this generation that have not sent SyncGroup yet.
         self.pending_syncs: set[str] = set()
@@ -67,14 +67,14 @@ class Group:
         self.awaiting_join = 0
         # Invariant: by how many members each protocol is supported.
         self.supported: Counter[str] = Counter()
-        # None: unknown (no consumer group, or its metadata cannot be read).
+        # None if unknown: the group is not a consumer group, or its metadata cannot be read.
         self.subscribed_topics: frozenset[str] | None = None
-        # During the first rebalance: did somebody come since the delay began, and how long may it grow?
+        # During the first rebalance: whether a member joined since the delay began, and by how much the delay can grow.
         self.member_added = False
         self.initial_delay_ms = 0
         self.initial_remaining_ms: int | None = None
 
-    # -- questions ---------------------------------------------------------------------------------------------
+    # -- queries -----------------------------------------------------------------------------------------------
 
     @property
     def is_empty(self) -> bool:
@@ -93,22 +93,22 @@ class Group:
 
     @property
     def rebalance_timeout_ms(self) -> int:
-        """The longest that a member asked for."""
+        """The maximum of the members' rebalance timeouts."""
         return max((member.rebalance_timeout_ms for member in self.members.values()), default=0)
 
     @property
     def all_joined(self) -> bool:
-        """Whether a rebalance need not wait for anybody."""
+        """Whether every member has joined, so that the join phase can end."""
         return len(self.members) == self.awaiting_join and not self.pending_joins
 
     def is_subscribed(self, topic: str) -> bool:
-        """Whether a member reads `topic`; to be safe also if that cannot be known."""
+        """Whether a member subscribes to `topic`; True for a consumer group whose subscription is unknown."""
         if self.subscribed_topics is None:
             return self.is_consumer_group
         return topic in self.subscribed_topics
 
     def supports(self, protocol_type: str, names: set[str]) -> bool:
-        """Whether one who joins with these protocols has one in common with all members."""
+        """Whether a joining member with these protocols has one in common with all members."""
         if self.is_empty:
             return bool(protocol_type) and bool(names)
         size = len(self.members)
@@ -120,12 +120,12 @@ class Group:
             return True
         member = self.members.get(member_id)
         if self.state is State.PREPARING:
-            # Counts who waits, not who is a member: so the last to rejoin is who goes when the limit was lowered.
+            # Count members that have rejoined: if the limit was lowered, the members that rejoin last are rejected.
             return (member is not None and member.joining is not None) or self.awaiting_join < max_size
         return member is not None or len(self.members) < max_size
 
     def check_member(self, member_id: str, instance_id: str | None) -> ErrorCode:
-        """NONE, or why a request in this member's name is refused."""
+        """Return NONE, or the error for a request of this member."""
         if instance_id is not None:
             existing = self.static_ids.get(instance_id)
             if existing is None:
@@ -135,7 +135,7 @@ class Group:
         return ErrorCode.NONE if member_id in self.members else ErrorCode.UNKNOWN_MEMBER_ID
 
     def check_commit(self, member_id: str, instance_id: str | None, generation: int) -> ErrorCode:
-        """NONE, or why a commit of offsets is refused. Generation -1 commits for an empty group."""
+        """Return NONE, or the error for a commit of offsets. Generation -1 is valid for an empty group."""
         if self.state is State.DEAD:
             return ErrorCode.COORDINATOR_NOT_AVAILABLE
         if generation < 0 and self.is_empty:
@@ -159,7 +159,7 @@ class Group:
         self.state_timestamp_ms = wall_ms
 
     def add(self, member: Member, protocol_type: str, joining: Call | None = None) -> None:
-        """Take in a member; the first one decides on the protocol type and leads."""
+        """Add a member. The first member sets the protocol type and becomes the leader."""
         if not self.members:
             self.protocol_type = protocol_type
         if member.instance_id is not None:
@@ -172,7 +172,7 @@ class Group:
         self.park_join(member, joining)
 
     def remove(self, member_id: str) -> None:
-        """Drop a member, or an id that was given out; its parked requests must have been answered."""
+        """Remove a member or a pending member id. Its parked requests must have been answered."""
         member = self.members.pop(member_id, None)
         if member is not None:
             self.supported.subtract(name for name, _ in member.protocols)
@@ -185,7 +185,7 @@ class Group:
         self.pending_syncs.discard(member_id)
 
     def update(self, member: Member, protocols: Protocols, rebalance_ms: int, session_ms: int) -> None:
-        """Take over what a member says when it joins again."""
+        """Apply the protocols and timeouts of a member that joins again."""
         self.supported.subtract(name for name, _ in member.protocols)
         member.protocols = protocols
         self.supported.update(name for name, _ in protocols)
@@ -193,14 +193,14 @@ class Group:
         member.session_timeout_ms = session_ms
 
     def park_join(self, member: Member, call: Call | None) -> Call | None:
-        """Park a JoinGroup request of `member`, or none; returns the one that was parked."""
+        """Replace the parked JoinGroup request of `member`; returns the previous one."""
         before, member.joining = member.joining, call
         self.awaiting_join += (call is not None) - (before is not None)
         return before
 
     def rename(self, old_id: str, new_id: str) -> None:
-        """A static member came back: it keeps its place and assignment under a new id (KIP-345)."""
-        # Rebuilt so that the order of the members, which decides on the next leader, does not change.
+        """Give a static member that returned a new member id; it retains its assignment (KIP-345)."""
+        # The dictionary is rebuilt to preserve the order of the members, which determines the next leader.
         self.members = {new_id if key == old_id else key: member for key, member in self.members.items()}
         member = self.members[new_id]
         member.member_id = new_id
@@ -213,7 +213,7 @@ class Group:
             self.pending_syncs.add(new_id)
 
     def elect_joined_leader(self) -> bool:
-        """Let somebody lead who joined this rebalance; False if nobody has."""
+        """Ensure that the leader has joined this rebalance; returns False if no member has."""
         if self.leader is None:
             return False
         if self.members[self.leader].joining is None:
@@ -224,14 +224,14 @@ class Group:
         return True
 
     def select_protocol(self) -> str:
-        """The vote: each member for the one it prefers among those that all support; ties go to the earlier vote."""
+        """Count votes: each member votes for its preferred protocol that all support; the first vote breaks ties."""
         size = len(self.members)
         candidates = {name for name, count in self.supported.items() if count == size}
         votes = Counter(member.vote(candidates) for member in self.members.values())
         return max(votes, key=votes.__getitem__)
 
     def next_generation(self, wall_ms: int) -> None:
-        """End the join phase with those who are members now."""
+        """End the join phase with the present members."""
         self.generation += 1
         self.pending_syncs.clear()
         self.initial_remaining_ms = None
@@ -240,7 +240,7 @@ class Group:
         self.move(State.COMPLETING if self.members else State.EMPTY, wall_ms)
 
     def refresh_subscription(self) -> None:
-        """Read from the members' metadata which topics the group reads."""
+        """Read the group's topics from the members' metadata."""
         if not self.is_consumer_group:
             self.subscribed_topics = None
         elif not self.members:
@@ -249,11 +249,11 @@ class Group:
             name = self.protocol_name
             self.subscribed_topics = subscribed_topics(member.metadata(name) for member in self.members.values())
 
-    # -- what is on disk ---------------------------------------------------------------------------------------
+    # -- records -----------------------------------------------------------------------------------------------
 
     @classmethod
     def from_record(cls, group_id: str, value: GroupMetadataValue) -> Group:
-        """The group as its last record tells it: Stable, or Empty without members."""
+        """Restore the group from its last record: Stable, or Empty if it has no members."""
         timestamp = value.current_state_timestamp
         group = cls(group_id, None if timestamp == -1 else timestamp)
         group.protocol_type = value.protocol_type or None
@@ -280,7 +280,7 @@ class Group:
         return group
 
     def persisted(self, value: GroupMetadataValue, wall_ms: int) -> None:
-        """A record of this group, written by this shard, is in the log: what it says holds now."""
+        """Apply a record of this group that this shard appended."""
         if value.generation != self.generation or not value.members:
             return
         for row in value.members:

@@ -1,8 +1,8 @@
-"""JoinGroup: who may become a member, and what a join means in each state.
+"""JoinGroup: checks of new members, and the effect of a join in each state.
 
-A dynamic member is first given an id and must come back with it (KIP-394), so that clients which retry do not fill
-the group with ghosts; before version 4 it is taken in at once. A static member that is known by its instance id takes
-over the place of its former self without a rebalance, unless the vote on the protocol changes (KIP-345).
+A dynamic member first receives a member id and must join again with it (KIP-394), so that retries do not create members
+that no client uses. Before version 4 it is added at once. A static member that returns with a known instance id
+replaces its former member without a rebalance, unless it changes the selected protocol (KIP-345).
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ def join(core: Core, call: Call, request: JoinGroupRequest, now: Moment) -> Effe
             core.forget_heartbeat(group, request.member_id)
             effects += complete_if_all_joined(core, group, now)
         return effects
-    # A name that is there twice counts once: the vote counts members by it.
+    # A duplicate protocol counts once, because the vote counts members by protocol.
     unique: dict[str, bytes] = {}
     for protocol in request.protocols:
         unique.setdefault(protocol.name, protocol.metadata)
@@ -60,7 +60,7 @@ def join(core: Core, call: Call, request: JoinGroupRequest, now: Moment) -> Effe
 def _join_new(
     core: Core, call: Call, group: Group, request: JoinGroupRequest, protocols: Protocols, now: Moment
 ) -> Effects:
-    """One without a member id."""
+    """Handle a JoinGroup without a member id."""
     instance_id = request.group_instance_id
     member_id = core.new_member_id(call.client_id if instance_id is None else instance_id)
     if instance_id is not None:
@@ -94,7 +94,7 @@ def _join_new(
 def _join_known(
     core: Core, call: Call, group: Group, request: JoinGroupRequest, protocols: Protocols, now: Moment
 ) -> Effects:
-    """One that says which member it is."""
+    """Handle a JoinGroup with a member id."""
     member_id = request.member_id
     if member_id in group.pending_joins:
         if request.group_instance_id is not None:
@@ -110,11 +110,11 @@ def _join_known(
     member = group.members[member_id]
     unchanged = member.protocols == protocols
     if group.state is State.COMPLETING and unchanged:
-        # It did not get the answer to its first JoinGroup.
+        # The response to its first JoinGroup was lost.
         return [accept_join(call, group, member)]
     if group.state is State.STABLE and unchanged and group.leader != member_id:
         return [accept_join(call, group, member)]
-    # A leader that joins again wants a rebalance: perhaps it saw new partitions.
+    # A leader that joins again requests a rebalance, e.g. because it found new partitions.
     effects = _park(group, member, call, request, protocols)
     if group.state is State.STABLE and group.leader == member_id:
         reason = f"Leader {member_id} re-joining group during {group.state.value}"
@@ -166,7 +166,7 @@ def _replace_static(
     protocols: Protocols,
     now: Moment,
 ) -> Effects:
-    """A static member came back without its member id; its former self is fenced."""
+    """Replace a static member that returned without its member id; its former requests are fenced."""
     instance_id = member.instance_id
     line = log_line(
         "Static member with groupInstanceId=%s and unknown member id joins group %s in %s state."
@@ -179,7 +179,7 @@ def _replace_static(
         return effects + _replace_in_stable(core, call, group, member, new_id, request, protocols)
     core.forget_heartbeat(group, member.member_id)
     group.rename(member.member_id, new_id)
-    # It came back, so it is there: while this join is parked it need not beat, even if its first one was parked too.
+    # This parked join replaces heartbeats, even if the member's first join was still parked.
     member.is_new = False
     effects += _park(group, member, call, request, protocols)
     core.expect_heartbeat(group, member, now)
@@ -194,7 +194,7 @@ def _replace_static(
             f" client reason: {_reason(request)}"
         )
     if group.state is State.COMPLETING:
-        # The leader may be assigning to the old id just now.
+        # The leader may be assigning partitions to the old id.
         return effects + prepare(core, group, now, reason)
     return effects + prepare_or_complete(core, group, now, reason)
 
@@ -208,7 +208,7 @@ def _replace_in_stable(
     request: JoinGroupRequest,
     protocols: Protocols,
 ) -> Effects:
-    """No rebalance: the group is written with the new id, which takes effect when the record is in the log."""
+    """Write the group with the new member id, without a rebalance. The id takes effect when the record is replayed."""
     old_id, leader_before = member.member_id, group.leader
     rebalance_ms, session_ms = _timeouts(call, request)
     successor = replace(
@@ -230,7 +230,7 @@ def _replace_in_stable(
 
 
 def static_member_appended(core: Core, follow_up: ReplaceStaticMember, error: ErrorCode, now: Moment) -> Effects:
-    """Answer a static member that returned: the replayed record gave its place to the new member id."""
+    """Answer a static member that returned; the replayed record renamed it to the new member id."""
     call, group, member, successor, old_id, leader_before = follow_up
     if error is not ErrorCode.NONE:
         return [refuse_join(call, error)]
@@ -245,7 +245,7 @@ def static_member_appended(core: Core, follow_up: ReplaceStaticMember, error: Er
 
 
 def _same_vote(group: Group, member: Member, protocols: Protocols) -> bool:
-    """Whether the group would still choose its protocol if `member` came with `protocols`."""
+    """Whether the group would still select its protocol if `member` had `protocols`."""
     before = member.protocols
     rebalance_ms, session_ms = member.rebalance_timeout_ms, member.session_timeout_ms
     group.update(member, protocols, rebalance_ms, session_ms)
@@ -255,7 +255,7 @@ def _same_vote(group: Group, member: Member, protocols: Protocols) -> bool:
 
 
 def _fence(group: Group, member: Member) -> Effects:
-    """Answer the parked requests of a static member's former self."""
+    """Answer the parked requests of the replaced static member with FENCED_INSTANCE_ID."""
     effects: Effects = []
     joining = group.park_join(member, None)
     if joining is not None:
@@ -267,15 +267,15 @@ def _fence(group: Group, member: Member) -> Effects:
 
 
 def _park(group: Group, member: Member, call: Call, request: JoinGroupRequest, protocols: Protocols) -> Effects:
-    """Take over what the member says now and park its request; an older one that is parked is told to go away."""
+    """Apply the member's new protocols and timeouts, park its request, and answer its previous parked request."""
     group.update(member, protocols, *_timeouts(call, request))
     before = group.park_join(member, call)
-    # The client has given up on it, or it would not ask again.
+    # The client retries, so it has abandoned the previous request.
     return [] if before is None else [refuse_join(before, ErrorCode.REBALANCE_IN_PROGRESS, member.member_id)]
 
 
 def _timeouts(call: Call, request: JoinGroupRequest) -> tuple[int, int]:
-    """(rebalance, session) in milliseconds; the first versions knew only one."""
+    """Return (rebalance, session) timeouts in milliseconds; version 0 has only the session timeout."""
     session_ms = request.session_timeout_ms
     if call.api_version < REBALANCE_TIMEOUT_SINCE or request.rebalance_timeout_ms < 0:
         return session_ms, session_ms

@@ -1,4 +1,4 @@
-"""One member of a classic group: what it told when it joined, and which of its requests is parked."""
+"""One member of a classic group: the contents of its last JoinGroup, and its parked requests."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ Protocols: TypeAlias = tuple[tuple[str, bytes], ...]
 
 @dataclass(eq=False, slots=True)
 class Member:
-    """Timeouts in milliseconds; `protocols` in the order of the member's preference."""
+    """A member; `protocols` are in its order of preference."""
 
     member_id: str
     instance_id: str | None
@@ -25,11 +25,11 @@ class Member:
     protocols: Protocols
     assignment: bytes = b""
     joining: Call | None = None
-    """The parked JoinGroup request; counted in `Group.awaiting_join`, so set it through the group."""
+    """The parked JoinGroup request. Set it with `Group.park_join`, which counts parked requests."""
     syncing: Call | None = None
     """The parked SyncGroup request."""
     is_new: bool = field(default=False)
-    """Its first join is still parked: it does not know its id, so it cannot send heartbeats."""
+    """Its first JoinGroup is still parked: it may not know its member id, so it cannot send heartbeats."""
 
     @property
     def is_static(self) -> bool:
@@ -38,21 +38,21 @@ class Member:
 
     @property
     def is_kept_alive(self) -> bool:
-        """Whether a parked request stands in for heartbeats."""
+        """Whether a parked request replaces heartbeats."""
         return not self.is_new and (self.joining is not None or self.syncing is not None)
 
     def metadata(self, protocol: str | None) -> bytes:
-        """What the member sent for `protocol`; nothing if it does not know it."""
+        """The member's metadata for `protocol`; empty if it does not support it."""
         for name, metadata in self.protocols:
             if name == protocol:
                 return metadata
         return b""
 
     def vote(self, candidates: Container[str]) -> str:
-        """The candidate it prefers; there must be one."""
+        """Return the candidate that the member prefers; it must support one of them."""
         return next(name for name, _ in self.protocols if name in candidates)
 
 
 def protocol_names(protocols: Iterable[tuple[str, bytes]]) -> set[str]:
-    """The names alone."""
+    """The names of the protocols."""
     return {name for name, _ in protocols}

@@ -1,6 +1,6 @@
-"""Committed offsets of all groups of a shard, and those of open transactions that may yet be.
+"""The committed offsets of all groups of a shard, and the pending offsets of open transactions.
 
-Changes only by `put`, `remove`, `put_pending` and `end_transaction`, which replay calls.
+Only replay changes them, with `put`, `remove`, `put_pending` and `end_transaction`.
 """
 
 from __future__ import annotations
@@ -12,18 +12,18 @@ from ottla.common.ids import ZERO_UUID, Uuid
 
 
 class Committed(NamedTuple):
-    """Where a group goes on reading a partition. Times in wall-clock milliseconds."""
+    """The offset at which a group continues to read a partition. Times are in wall-clock milliseconds."""
 
     offset: int
     leader_epoch: int
     metadata: str
     commit_timestamp_ms: int
     expire_timestamp_ms: int | None = None
-    """Only commits of old clients that asked for a retention time have one."""
+    """Set only by commits of old clients that requested a retention time."""
     topic_id: Uuid = ZERO_UUID
-    """Which topic of that name it was; zero if that was not recorded."""
+    """The id of the topic, which tells it from a recreated topic; zero if it was not recorded."""
     record_offset: int = -1
-    """Where it stands in the shard's log: of two commits the later in the log wins, also after a transaction."""
+    """The offset of the record in the shard's log. The commit with the higher offset wins, also after a transaction."""
 
 
 GroupOffsets: TypeAlias = dict[str, dict[int, Committed]]
@@ -43,19 +43,19 @@ class OffsetStore:
         self._pending: dict[int, dict[tuple[str, str, int], Committed]] = {}
 
     def of_group(self, group_id: str) -> GroupOffsets:
-        """All offsets of a group; not to be changed."""
+        """All offsets of a group; read only."""
         return self._committed.get(group_id, _NO_OFFSETS)
 
     def get(self, group_id: str, topic: str, partition: int) -> Committed | None:
-        """One committed offset, if there is one."""
+        """The committed offset of a partition, or None."""
         return self.of_group(group_id).get(topic, {}).get(partition)
 
     def groups(self) -> Iterator[str]:
-        """The groups that have committed something."""
+        """The groups that have committed offsets."""
         return iter(self._committed)
 
     def is_pending(self, group_id: str, topic: str, partition: int) -> bool:
-        """Whether an open transaction wants to commit here."""
+        """Whether an open transaction has a pending offset for the partition."""
         key = (group_id, topic, partition)
         return any(key in offsets for offsets in self._pending.values())
 
@@ -72,7 +72,7 @@ class OffsetStore:
         self._pending.setdefault(producer_id, {})[group_id, topic, partition] = committed
 
     def remove(self, group_id: str, topic: str, partition: int) -> None:
-        """Replay a tombstone: it ends what is pending too."""
+        """Replay a tombstone, which also deletes pending offsets."""
         by_topic = self._committed.get(group_id)
         by_partition = by_topic.get(topic) if by_topic is not None else None
         if by_topic is not None and by_partition is not None and by_partition.pop(partition, None) is not None:
@@ -84,7 +84,7 @@ class OffsetStore:
             offsets.pop((group_id, topic, partition), None)
 
     def end_transaction(self, producer_id: int, *, commit: bool) -> list[str]:
-        """Replay a transaction's marker; the groups whose offsets it committed."""
+        """Replay a transaction marker; returns the groups whose offsets it committed."""
         offsets = self._pending.pop(producer_id, {})
         if not commit:
             return []
@@ -95,7 +95,7 @@ class OffsetStore:
         return [group_id for group_id, _, _ in offsets]
 
     def snapshot(self) -> dict[tuple[str, str, int], Committed]:
-        """Everything committed, flat: to compare two stores."""
+        """All committed offsets by (group, topic, partition), for comparing two stores."""
         return {
             (group_id, topic, partition): committed
             for group_id, by_topic in self._committed.items()

@@ -1,4 +1,4 @@
-"""OffsetCommit, OffsetFetch and OffsetDelete. Topics come by name: their ids and existence are the caller's."""
+"""OffsetCommit, OffsetFetch and OffsetDelete. The caller resolves topic ids and checks that topics exist."""
 
 from __future__ import annotations
 
@@ -46,12 +46,12 @@ from ottla.protocol.messages.offset_fetch import (
 )
 
 GROUP_ID_NOT_FOUND_SINCE = 9
-# Written and replayed at once: some 20 ms.
+# The most tombstones that one step writes and replays, in about 20 ms.
 MOST_TOMBSTONES = 2_000
 
 
 def commit(core: Core, call: Call, request: OffsetCommitRequest, now: Moment) -> Effects:
-    """Remember how far a group has read. Each commit of a member counts as a heartbeat."""
+    """Write committed offsets. A commit of a member counts as a heartbeat."""
     group = core.groups.get(request.group_id)
     error = _check_commit(group, call, request)
     if error is not ErrorCode.NONE:
@@ -86,7 +86,7 @@ def _check_commit(group: Group | None, call: Call, request: OffsetCommitRequest)
     if group is not None:
         return group.check_commit(request.member_id, request.group_instance_id, generation)
     if generation < 0:
-        # An administrator, or a consumer that assigns itself: the record creates the group.
+        # The commit of an administrator, or of a consumer without a subscription, creates a simple group.
         return ErrorCode.NONE
     if call.api_version >= GROUP_ID_NOT_FOUND_SINCE:
         return ErrorCode.GROUP_ID_NOT_FOUND
@@ -101,7 +101,7 @@ def _check_metadata(core: Core, partition: OffsetCommitRequestPartition) -> Erro
 
 
 def fetch(core: Core, call: Call, question: FetchOffsets, _now: Moment) -> Effects:
-    """Tell how far a group has read: the partitions asked for, or all (null topics). Unknown ones are at -1."""
+    """Return committed offsets: of the given partitions, or all (null topics). A missing offset is -1."""
     group = question.group
     stored = core.offsets.of_group(group.group_id)
     stable = question.require_stable
@@ -132,7 +132,7 @@ def _topic(
                 committed_leader_epoch=-1,
                 error_code=ErrorCode.UNSTABLE_OFFSET_COMMIT,
             )
-        elif committed is None or _is_of_another(committed, topic_id):
+        elif committed is None or _is_of_previous_topic(committed, topic_id):
             row = OffsetFetchResponsePartitions(partition_index=index, committed_offset=-1, committed_leader_epoch=-1)
         else:
             row = OffsetFetchResponsePartitions(
@@ -145,14 +145,14 @@ def _topic(
     return OffsetFetchResponseTopics(name=name, topic_id=topic_id, partitions=rows)
 
 
-def _is_of_another(committed: Committed, topic_id: Uuid) -> bool:
-    """Whether it was committed for a topic of the same name that is gone."""
+def _is_of_previous_topic(committed: Committed, topic_id: Uuid) -> bool:
+    """Whether the offset was committed for a deleted topic of the same name."""
     known = committed.topic_id != ZERO_UUID != topic_id
     return known and committed.topic_id != topic_id
 
 
 def delete(core: Core, call: Call, request: OffsetDeleteRequest, _now: Moment) -> Effects:
-    """Forget offsets of topics that the group does not read (KIP-496)."""
+    """Delete offsets of topics to which the group does not subscribe (KIP-496)."""
     if not request.group_id:
         return [Reply(call, OffsetDeleteResponse(error_code=ErrorCode.INVALID_GROUP_ID))]
     group = core.groups.get(request.group_id)
@@ -186,14 +186,14 @@ def _has_offset(core: Core, group_id: str, topic: str, partition: int) -> bool:
 
 
 def some_tombstones(core: Core, group_id: str) -> list[RecordBytes]:
-    """Tombstones for the offsets of a group, at most `MOST_TOMBSTONES`; also for those of open transactions."""
+    """Tombstones for committed and pending offsets of a group, at most `MOST_TOMBSTONES`."""
     partitions = ((topic, index) for topic, rows in core.offsets.of_group(group_id).items() for index in rows)
     some = dict.fromkeys(islice(chain(partitions, core.offsets.pending_of(group_id)), MOST_TOMBSTONES))
     return [offset_tombstone(group_id, topic, index) for topic, index in sorted(some)]
 
 
 def topics_deleted(core: Core, call: Call, event: TopicsDeleted, _now: Moment) -> Effects:
-    """Topics were deleted, and with them what groups committed there."""
+    """Delete the offsets of deleted topics."""
     tombstones = (
         offset_tombstone(group_id, topic, index)
         for group_id in core.offsets.groups()
@@ -208,15 +208,15 @@ def topics_deleted(core: Core, call: Call, event: TopicsDeleted, _now: Moment) -
     return [line, *core.append_split(records, AnswerCall(call, len(records) == MOST_TOMBSTONES))]
 
 
-def forget_gone(core: Core, topic_id: Callable[[str], Uuid | None]) -> Effects:
-    """Forget what was committed to topics that are gone, or to one of the same name that was there before."""
+def delete_outdated(core: Core, topic_id: Callable[[str], Uuid | None]) -> Effects:
+    """Delete the offsets of topics that were deleted, or deleted and recreated, while the shard was not loaded."""
     records = []
     for group_id in core.offsets.groups():
         for topic, by_partition in core.offsets.of_group(group_id).items():
-            there = topic_id(topic)
+            current_id = topic_id(topic)
             records += [
                 offset_tombstone(group_id, topic, index)
                 for index, committed in by_partition.items()
-                if there is None or _is_of_another(committed, there)
+                if current_id is None or _is_of_previous_topic(committed, current_id)
             ]
     return core.append_split(records)

@@ -1,9 +1,16 @@
-"""The two phases of a rebalance: who is in (join), and who reads what (sync).
+"""The two phases of a rebalance: join (membership) and sync (assignment).
 
-`prepare` opens the join phase. It ends when all members have sent JoinGroup, or by the timer: for a group that was
-empty after the initial delay, which grows while members come (KIP-134); otherwise after the longest rebalance
-timeout, when dynamic members that did not come are dropped. Then `sync` waits for the leader's assignment; members
-that have not sent SyncGroup within the rebalance timeout are dropped, and a new rebalance begins (KAFKA-12679).
+1. `prepare` opens the join phase. Members learn of it by their heartbeats and send JoinGroup, which is parked.
+2. The join phase ends when all members have joined and no given member id is unused, or when the join timer elapses.
+   For a group that was empty the timer is the initial delay, which is extended while members join (KIP-134).
+   Otherwise it is the longest rebalance timeout of the members.
+3. `complete_join` removes dynamic members that have not joined, increments the generation, selects the protocol and
+   answers all parked JoinGroups. The leader's response lists the members.
+4. `sync` waits for the leader's assignment, writes it, and answers all parked SyncGroups. Members that have not sent
+   SyncGroup within the rebalance timeout are removed, and a new rebalance begins (KAFKA-12679).
+
+Invariant: a group in PreparingRebalance has a join timer and a group in CompletingRebalance has a sync timer, so that a
+silent client cannot stop a group. Each phase costs one pass over the members.
 """
 
 from __future__ import annotations
@@ -19,14 +26,14 @@ from ottla.coordinators.group.timers import Kind
 
 
 def prepare_or_complete(core: Core, group: Group, now: Moment, reason: str) -> Effects:
-    """The membership changed: begin a rebalance for this reason, or see whether the current one may go on."""
+    """Handle a change of the membership: start a rebalance, or complete the current join phase if all have joined."""
     if group.can_rebalance:
         return prepare(core, group, now, reason)
     return complete_if_all_joined(core, group, now)
 
 
 def prepare(core: Core, group: Group, now: Moment, reason: str) -> Effects:
-    """Open the join phase. Parked syncs are sent back to join again."""
+    """Open the join phase. Parked SyncGroups are answered with REBALANCE_IN_PROGRESS."""
     effects: Effects = []
     if group.state is State.COMPLETING:
         effects += fail_syncs(core, group, ErrorCode.REBALANCE_IN_PROGRESS, now)
@@ -55,14 +62,14 @@ def prepare(core: Core, group: Group, now: Moment, reason: str) -> Effects:
 
 
 def complete_if_all_joined(core: Core, group: Group, now: Moment) -> Effects:
-    """Go on to the sync phase if nobody is missing. The first rebalance always waits for its delay."""
+    """Begin the sync phase if all members have joined. The first rebalance always waits for its delay."""
     if group.state is State.PREPARING and group.previous_state is not State.EMPTY and group.all_joined:
         return complete_join(core, group, now)
     return []
 
 
 def join_timer_elapsed(core: Core, group: Group, now: Moment) -> Effects:
-    """The join phase has lasted long enough; the first one is prolonged while members keep coming."""
+    """Complete the join phase, or extend that of the first rebalance if members joined since the last extension."""
     if group.state is not State.PREPARING:
         return []
     remaining_ms = group.initial_remaining_ms
@@ -77,7 +84,7 @@ def join_timer_elapsed(core: Core, group: Group, now: Moment) -> Effects:
 
 
 def complete_join(core: Core, group: Group, now: Moment) -> Effects:
-    """End the join phase: drop the missing members, increment the generation, answer all parked JoinGroups."""
+    """End the join phase: remove missing members, increment the generation, answer all parked JoinGroups."""
     effects: Effects = []
     core.timers.cancel((Kind.JOIN, group.group_id, ""))
     missing = [m.member_id for m in group.members.values() if m.joining is None and not m.is_static]
@@ -89,7 +96,7 @@ def complete_join(core: Core, group: Group, now: Moment) -> Effects:
             log_line("Group %s removed dynamic members who haven't joined: [%s]", group.group_id, ", ".join(missing))
         )
     if group.members and not group.elect_joined_leader():
-        # Only static members that have not come back are left: their session timeouts decide.
+        # Only static members that have not rejoined are left. They remain until their sessions expire.
         group.initial_remaining_ms = None
         _await_joins(core, group, now)
         message = "Group %s could not complete rebalance because no members rejoined."
@@ -115,7 +122,7 @@ def complete_join(core: Core, group: Group, now: Moment) -> Effects:
 
 
 def sync_timer_elapsed(core: Core, group: Group, now: Moment) -> Effects:
-    """Drop the members that joined this generation and never asked for their part."""
+    """Remove members that joined this generation and did not send SyncGroup."""
     if group.state not in {State.COMPLETING, State.STABLE} or not group.pending_syncs:
         return []
     missing = sorted(group.pending_syncs)
@@ -126,14 +133,14 @@ def sync_timer_elapsed(core: Core, group: Group, now: Moment) -> Effects:
 
 
 def synced(core: Core, group: Group, member: Member) -> None:
-    """`member` has sent its SyncGroup; the last one stops the timer."""
+    """Note the SyncGroup of `member`; the last member's cancels the sync timer."""
     group.pending_syncs.discard(member.member_id)
     if not group.pending_syncs:
         core.timers.cancel((Kind.SYNC, group.group_id, ""))
 
 
 def fail_syncs(core: Core, group: Group, error: ErrorCode, now: Moment) -> Effects:
-    """Answer all parked SyncGroups with `error`; nobody has an assignment any more."""
+    """Answer all parked SyncGroups with `error` and clear the assignments."""
     effects: Effects = []
     for member in group.members.values():
         member.assignment = b""
@@ -155,7 +162,7 @@ def fail_joins(group: Group, error: ErrorCode) -> Effects:
 
 
 def drop(core: Core, group: Group, member_id: str) -> Effects:
-    """Remove a member. Its parked requests learn that it is unknown, so that it joins anew if it is alive."""
+    """Remove a member. Its parked requests get UNKNOWN_MEMBER_ID, so that a client that is alive joins again."""
     effects: Effects = []
     member = group.members.get(member_id)
     if member is not None:

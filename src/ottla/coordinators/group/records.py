@@ -1,7 +1,7 @@
-"""Records of `__consumer_offsets` as Kafka writes them: made here, taken apart by the shard's `replay`.
+"""Encodes the records of `__consumer_offsets`; the shard's `replay` decodes them.
 
-Written as Kafka 4.3 does: groups in version 3, offsets in 4 for the topic's id, or in 1 with an expiry time. All
-versions up to 4 are read. KIP-915.
+The versions are those that Kafka 4.3 writes: groups in version 3, offsets in version 4, which has the topic id, or in
+version 1 if they have an expiry time. All versions up to 4 can be read. KIP-915.
 """
 
 from __future__ import annotations
@@ -25,15 +25,15 @@ from ottla.protocol.group_records import (
 
 GROUP_VALUE_VERSION = 3
 OFFSET_VALUE_VERSION = 4
-# The only version with a field for it.
+# Only this version has a field for the expiry time.
 OFFSET_VALUE_VERSION_WITH_EXPIRY = 1
-LONGEST_KEPT = 256
+LONGEST_CACHED = 256
 
 
 def group_record(
     group: Group, members: Iterable[Member], leader: str | None, assignments: Mapping[str, bytes]
 ) -> RecordBytes:
-    """The group with these members and what each of them is to read."""
+    """The group's record with these members and assignments."""
     rows = [
         MemberMetadata(
             member_id=member.member_id,
@@ -59,12 +59,12 @@ def group_record(
 
 
 def group_key(group_id: str) -> bytes:
-    """The key of the group's own record."""
+    """The key of the group's record."""
     return encode_key(GroupMetadataKey(group=group_id))
 
 
 def group_tombstone(group_id: str) -> RecordBytes:
-    """The group is deleted."""
+    """The record that deletes the group."""
     return group_key(group_id), None
 
 
@@ -72,19 +72,19 @@ def _offset_key(group_id: str, topic: str, partition: int) -> bytes:
     return encode_key(OffsetCommitKey(group=group_id, topic=topic, partition=partition))
 
 
-_kept_offset_key = lru_cache(maxsize=10_000)(_offset_key)
+_cached_offset_key = lru_cache(maxsize=10_000)(_offset_key)
 
 
 def offset_key(group_id: str, topic: str, partition: int) -> bytes:
-    """The key of one committed offset; kept, for groups commit the same partitions again and again.
+    """The key of one committed offset. It is cached, because groups commit the same partitions repeatedly.
 
-    Not that of a group whose name is long, which a client may make up by the thousand.
+    Keys of long group ids are not cached, so that a client cannot fill the memory with them.
     """
-    return (_kept_offset_key if len(group_id) <= LONGEST_KEPT else _offset_key)(group_id, topic, partition)
+    return (_cached_offset_key if len(group_id) <= LONGEST_CACHED else _offset_key)(group_id, topic, partition)
 
 
 def offset_record(group_id: str, topic: str, partition: int, committed: Committed) -> RecordBytes:
-    """The group will go on reading the partition here."""
+    """The record of a committed offset."""
     expires = committed.expire_timestamp_ms is not None
     value = OffsetCommitValue(
         offset=committed.offset,
@@ -99,5 +99,5 @@ def offset_record(group_id: str, topic: str, partition: int, committed: Committe
 
 
 def offset_tombstone(group_id: str, topic: str, partition: int) -> RecordBytes:
-    """The committed offset is gone."""
+    """The record that deletes a committed offset."""
     return offset_key(group_id, topic, partition), None

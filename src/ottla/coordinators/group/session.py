@@ -1,4 +1,4 @@
-"""Heartbeat and LeaveGroup, and what happens when heartbeats stop."""
+"""Heartbeat, LeaveGroup and session timeouts."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ BATCHED_LEAVE_SINCE = 3
 
 
 def heartbeat(core: Core, call: Call, request: HeartbeatRequest, now: Moment) -> Effects:
-    """The member is alive; it learns whether it must join again."""
+    """Extend the member's session; the response says whether the member must join again."""
     return [Reply(call, HeartbeatResponse(error_code=_heartbeat(core, request, now)))]
 
 
 def _heartbeat(core: Core, request: HeartbeatRequest, now: Moment) -> ErrorCode:
-    if not request.group_id:  # it may hold offsets, but never has members
+    if not request.group_id:  # A group with an empty id may have offsets, but no members.
         return ErrorCode.INVALID_GROUP_ID
     group = core.groups.get(request.group_id)
     if group is None:
@@ -36,12 +36,12 @@ def _heartbeat(core: Core, request: HeartbeatRequest, now: Moment) -> ErrorCode:
     if request.generation_id != group.generation:
         return ErrorCode.ILLEGAL_GENERATION
     core.expect_heartbeat(group, group.members[request.member_id], now)
-    # While the leader assigns, members beat already and are left in peace.
+    # In the sync phase members must not rejoin: they wait for the leader's assignment.
     return ErrorCode.REBALANCE_IN_PROGRESS if group.state is State.PREPARING else ErrorCode.NONE
 
 
 def session_elapsed(core: Core, group: Group, member_id: str, now: Moment) -> Effects:
-    """Nothing was heard of a member, or an id that was given out was not used in time."""
+    """Remove a member whose session timed out, or a member id that was not used in time."""
     member = group.members.get(member_id)
     if member is not None and member.is_kept_alive:
         return []
@@ -57,7 +57,7 @@ def session_elapsed(core: Core, group: Group, member_id: str, now: Moment) -> Ef
 
 
 def leave(core: Core, call: Call, request: LeaveGroupRequest, now: Moment) -> Effects:
-    """Members go of their own will, or an administrator removes them by instance id (KIP-345, KIP-800)."""
+    """Remove members that leave, or that an administrator removes by instance id (KIP-345, KIP-800)."""
     if not request.group_id:
         return [Reply(call, LeaveGroupResponse(error_code=ErrorCode.INVALID_GROUP_ID))]
     batched = call.api_version >= BATCHED_LEAVE_SINCE
@@ -67,14 +67,14 @@ def leave(core: Core, call: Call, request: LeaveGroupRequest, now: Moment) -> Ef
     left: list[str] = []
     rows = []
     for leaver in leavers:
-        error, gone = ErrorCode.UNKNOWN_MEMBER_ID, None
+        error, member_id = ErrorCode.UNKNOWN_MEMBER_ID, None
         if group is not None:
-            error, gone = _leaver(group, leaver)
-            if gone is not None:
-                effects.append(_has_left(group, gone, leaver))
-                if gone in group.members:
-                    left.append(gone)
-                effects += drop(core, group, gone)
+            error, member_id = _leaver(group, leaver)
+            if member_id is not None:
+                effects.append(_has_left(group, member_id, leaver))
+                if member_id in group.members:
+                    left.append(member_id)
+                effects += drop(core, group, member_id)
         rows.append(
             MemberResponse(member_id=leaver.member_id, group_instance_id=leaver.group_instance_id, error_code=error)
         )
@@ -86,15 +86,15 @@ def leave(core: Core, call: Call, request: LeaveGroupRequest, now: Moment) -> Ef
 
 
 def _has_left(group: Group, member_id: str, leaver: MemberIdentity) -> LogLine:
-    who = "Member" if member_id in group.members else "Pending member"
+    kind = "Member" if member_id in group.members else "Pending member"
     return log_line(
-        f"[Group %s] {who} %s has left group through explicit `LeaveGroup` request; client reason: %s",
+        f"[Group %s] {kind} %s has left group through explicit `LeaveGroup` request; client reason: %s",
         group.group_id, member_id, leaver.reason or "not provided",
     )  # fmt: skip
 
 
 def _leaver(group: Group, leaver: MemberIdentity) -> tuple[ErrorCode, str | None]:
-    """(error, the id of the member that goes)."""
+    """Return the error, and the id of the leaving member if there is no error."""
     if not leaver.member_id:
         static_id = group.static_ids.get(leaver.group_instance_id) if leaver.group_instance_id is not None else None
         return (ErrorCode.UNKNOWN_MEMBER_ID, None) if static_id is None else (ErrorCode.NONE, static_id)
@@ -105,7 +105,7 @@ def _leaver(group: Group, leaver: MemberIdentity) -> tuple[ErrorCode, str | None
 
 
 def _after_departure(core: Core, group: Group, now: Moment, reason: str, *, was_member: bool) -> Effects:
-    """Begin a rebalance, or complete one that waited for the member. An unused member id leaves no gap."""
+    """Start a rebalance, or complete one that waited for the member. An unused member id requires no rebalance."""
     if was_member and group.can_rebalance:
         return prepare_or_complete(core, group, now, reason)
     return complete_if_all_joined(core, group, now)

@@ -1,7 +1,7 @@
 """One partition of `__consumer_offsets`: the groups whose ids hash to it, and their offsets.
 
-`step` and `handle_timer` decide and return effects; what is durable changes only in `replay`, once for each record
-that is in the log, in its order, whether it was just appended or is read after a restart.
+`step` and `handle_timer` return effects. Durable state changes only in `replay`, which is called once for each record
+of the log in its order, whether the record was just appended or is loaded after a restart.
 """
 
 from __future__ import annotations
@@ -85,7 +85,7 @@ NO_PRODUCER_ID = -1
 
 
 class Phase(Enum):
-    """A shard loads its log, then serves, until it is unloaded."""
+    """A shard loads its log, then serves requests, until it is unloaded."""
 
     LOADING = "loading"
     ACTIVE = "active"
@@ -98,19 +98,19 @@ class GroupShard:
     def __init__(self, config: GroupConfig, random_bytes: Callable[[int], bytes]) -> None:
         self.phase = Phase.LOADING
         self.skipped_records = 0
-        """Records whose kind is unknown and whose group cannot be recognized, seen while loading."""
+        """The number of loaded records of unknown types whose group cannot be determined."""
         self._core = Core(config, random_bytes)
-        # How far the wall clock was ahead of the steady one at the last look for expired offsets.
+        # The difference of the wall clock and the monotonic clock at the last check for expired offsets.
         self._wall_ahead_ms: int | None = None
 
     @property
     def groups(self) -> dict[str, Group]:
-        """The groups by id; not to be changed."""
+        """The groups by id; read only."""
         return self._core.groups
 
     @property
     def unserved(self) -> Mapping[str, unserved.UnservedGroup]:
-        """The groups of kinds that are not served, by id."""
+        """The groups of unsupported types, by id."""
         return self._core.unserved
 
     # -- requests ----------------------------------------------------------------------------------------------
@@ -137,7 +137,7 @@ class GroupShard:
     # -- time --------------------------------------------------------------------------------------------------
 
     def next_timer_ms(self) -> int | None:
-        """When `handle_timer` wants to be called, on the steady clock; None if never."""
+        """When the next timer elapses, on the monotonic clock; None if no timer is set."""
         return self._core.timers.next_ms()
 
     def handle_timer(self, now: Moment) -> Effects:
@@ -159,9 +159,9 @@ class GroupShard:
         return session.session_elapsed(self._core, group, member_id, now)
 
     def _schedule_expiry(self, now: Moment) -> bool:
-        """Whether the wall clock was set since the last look: what is old now is looked at in the next one.
+        """Set the expiry timer; returns True if the wall clock was set since the previous check.
 
-        Who sets it wrong for a moment must not lose offsets by it.
+        In that case the check is skipped: a wall clock that is wrong for a short time must not expire offsets.
         """
         interval_ms = self._core.config.offsets_retention_check_interval_ms
         self._core.timers.set(_EXPIRY, now.monotonic_ms + interval_ms)
@@ -179,10 +179,10 @@ class GroupShard:
         producer_id: int = NO_PRODUCER_ID,
         now: Moment | None = None,
     ) -> None:
-        """Take in one record of the log; `producer_id` only if its batch is part of a transaction.
+        """Apply one record of the log; pass `producer_id` only if its batch is part of a transaction.
 
-        Records of groups that are not served here are noted, so that the groups are left as they are. Raises
-        DecodeError for a known kind that cannot be read.
+        Records of groups of unsupported types are only noted, to preserve the groups. Raises DecodeError for a record
+        of a known type that cannot be decoded.
         """
         record = decode_keyed(_KNOWN_RECORDS, key, value)
         match record:
@@ -212,7 +212,7 @@ class GroupShard:
         self._ensure_group(key.group)
 
     def _ensure_group(self, group_id: str) -> None:
-        """Who commits without members has a group nevertheless, one without a protocol type."""
+        """Create a simple group (no protocol type) for a commit without members."""
         if group_id not in self._core.groups and group_id not in self._core.unserved:
             self._core.groups[group_id] = Group(group_id, None)
 
@@ -233,26 +233,26 @@ class GroupShard:
             group.persisted(row, now.wall_ms)
 
     def end_transaction(self, producer_id: int, *, commit: bool) -> None:
-        """Take in a transaction's marker."""
+        """Apply a transaction marker."""
         for group_id in self._core.offsets.end_transaction(producer_id, commit=commit):
             self._ensure_group(group_id)
 
     def loaded(self, now: Moment, topic_id: Callable[[str], Uuid | None] | None = None) -> Effects:
-        """The whole log was replayed: from now on requests are served, and members must be heard of.
+        """Start serving requests after the log was replayed; the members' session timers start.
 
-        `topic_id(name)` is the id of a topic, None if there is no such one: what was committed to topics that went
-        while nobody was there to be told (`TopicsDeleted`) goes now.
+        `topic_id(name)` returns the id of a topic, None if it does not exist. It serves to delete the offsets of topics
+        that were deleted while the shard was not loaded.
         """
         self.phase = Phase.ACTIVE
         self._core.loaded_ms = now.monotonic_ms
         self._schedule_expiry(now)
-        effects = offsets.forget_gone(self._core, topic_id) if topic_id is not None else []
+        effects = offsets.delete_outdated(self._core, topic_id) if topic_id is not None else []
         for group in self._core.groups.values():
             effects.append(log_line("Loaded classic group %s with %d members.", group.group_id, len(group.members)))
             for member in group.members.values():
                 self._core.expect_heartbeat(group, member, now)
             if len(group.members) > self._core.config.max_size:
-                # The limit was lowered: the members that rejoin last are refused.
+                # The limit was lowered: the members that rejoin last will be rejected.
                 reason = (
                     f"Freshly-loaded group {group.group_id} (size {len(group.members)}) is over capacity"
                     f" {self._core.config.max_size}."
@@ -262,7 +262,7 @@ class GroupShard:
         return effects
 
     def unload(self, error: ErrorCode, now: Moment) -> Effects:
-        """The partition is led elsewhere, or gone: parked requests are answered with `error`."""
+        """Answer parked requests with `error`, because this broker no longer leads the partition."""
         self.phase = Phase.UNLOADED
         effects: Effects = []
         for group in self._core.groups.values():
@@ -275,7 +275,7 @@ class GroupShard:
         self._core.timers.cancel(_EXPIRY)
         return effects
 
-    # -- for tests and the curious -----------------------------------------------------------------------------
+    # -- for tests ---------------------------------------------------------------------------------------------
 
     def committed_offsets(self) -> dict[tuple[str, str, int], Committed]:
         """All committed offsets by (group, topic, partition)."""
@@ -294,11 +294,11 @@ class GroupShard:
                 assert timers.deadline((Kind.SYNC, group_id, "")) is not None, f"{group_id}: the sync phase never ends"
             for member in group.members.values():
                 alive = member.is_kept_alive or timers.deadline((Kind.SESSION, group_id, member.member_id)) is not None
-                assert alive, f"{group_id}: {member.member_id} would stay for ever"
+                assert alive, f"{group_id}: {member.member_id} never times out"
             for member_id in group.pending_joins:
                 assert timers.deadline((Kind.SESSION, group_id, member_id)) is not None
         for group_id in self._core.offsets.groups():
             assert group_id in self._core.groups or group_id in self._core.unserved, f"{group_id} has only offsets"
         for group_id, other in self._core.unserved.items():
-            assert group_id not in self._core.groups, f"{group_id} is of two kinds"
+            assert group_id not in self._core.groups, f"{group_id} has two types"
             assert other.keys, f"{group_id} has no records"

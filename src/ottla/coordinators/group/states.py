@@ -1,14 +1,14 @@
 """The states of a classic group and the legal moves between them.
 
 Empty -> PreparingRebalance -> CompletingRebalance -> Stable -> PreparingRebalance ...
-PreparingRebalance -> Empty when nobody is left; any state -> Dead when the group is deleted.
+PreparingRebalance -> Empty when no members are left; any state -> Dead when the group is deleted.
 """
 
 from enum import Enum
 
 
 class State(Enum):
-    """Values are Kafka's names as ListGroups and DescribeGroups show them."""
+    """Values are Kafka's names in ListGroups and DescribeGroups."""
 
     EMPTY = "Empty"
     PREPARING = "PreparingRebalance"
@@ -16,7 +16,7 @@ class State(Enum):
     STABLE = "Stable"
     DEAD = "Dead"
 
-    # Enum hashes its name in Python code; identity is enough and ten times as fast.
+    # Enum.__hash__ is Python code that hashes the name. Hashing by identity suffices and is ten times as fast.
     __hash__ = object.__hash__
 
 

@@ -1,7 +1,7 @@
-"""Which topics the members of a consumer group read, from the metadata they join with.
+"""The topics to which a consumer group subscribes, from the metadata with which its members join.
 
-The metadata are ConsumerProtocolSubscription of any version: a 16-bit version, then in all of them the topic names.
-Only these are read, so that a version not known here is no obstacle.
+The metadata is a ConsumerProtocolSubscription: a 16-bit version, then in all versions the topic names. Only these are
+read, so that unknown versions can be read, too.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ _LENGTH = struct.Struct(">h")
 
 
 def subscribed_topics(metadata: Iterable[bytes]) -> frozenset[str] | None:
-    """The union over all members; None if one of them cannot be read."""
+    """The union of all members' topics; None if the metadata of a member cannot be read."""
     topics: set[str] = set()
     for one in set(metadata):
         try:
@@ -27,7 +27,7 @@ def subscribed_topics(metadata: Iterable[bytes]) -> frozenset[str] | None:
 def _topics(metadata: bytes) -> list[str]:
     _, count = _HEAD.unpack_from(metadata, 0)
     position = _HEAD.size
-    # Each name takes two bytes or more: a larger count is nonsense, refused before it allocates.
+    # Each name takes at least two bytes. A count that cannot fit is rejected before anything is allocated.
     if count < 0 or count > (len(metadata) - position) // 2:
         raise ValueError(f"{count} topics in {len(metadata)} bytes")
     topics = []

@@ -1,6 +1,6 @@
-"""SyncGroup: the leader brings the assignment, the others wait for it.
+"""SyncGroup: the leader sends the assignment, and the followers' requests are parked until it is written.
 
-The group becomes Stable when the record that holds the assignment is replayed; the answers follow it.
+The group becomes Stable when the record with the assignment is replayed. The responses follow.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ def sync(core: Core, call: Call, request: SyncGroupRequest, _now: Moment) -> Eff
         return [accept_sync(call, group, member.assignment)]
     effects: Effects = []
     if member.syncing is not None:
-        # The client has given up on it, or it would not ask again.
+        # The client retries, so it has abandoned the previous request.
         effects.append(refuse_sync(member.syncing, ErrorCode.REBALANCE_IN_PROGRESS))
     member.syncing = call
     if group.leader == member.member_id:

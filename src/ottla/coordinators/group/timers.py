@@ -1,7 +1,11 @@
-"""Many deadlines, one question: when is the next?
+"""Deadlines by key, with the earliest one first.
 
-Heartbeats move a deadline far more often than one elapses. Moving it later only notes the new time; the heap still
-holds the earlier one, which is put right when it comes up. So a heartbeat costs a dictionary write.
+Heartbeats postpone deadlines far more often than a deadline elapses. Postponing only writes the new time to a
+dictionary and leaves the earlier time in the heap, where it is corrected when it reaches the top. So a heartbeat costs
+one dictionary write, and each correction costs O(log n).
+
+Invariant: every key with a deadline is in the heap with a time not later than its deadline. Hence the top of the heap,
+once corrected, is the earliest deadline. A heap entry whose time differs from `_queued` is obsolete and is dropped.
 """
 
 from __future__ import annotations
@@ -12,7 +16,7 @@ from typing import TypeAlias
 
 
 class Kind(IntEnum):
-    """What a deadline is for; the order in which those of one millisecond are handled."""
+    """The purpose of a deadline. Deadlines of the same millisecond elapse in this order."""
 
     JOIN = 0
     SYNC = 1
@@ -21,22 +25,22 @@ class Kind(IntEnum):
 
 
 TimerKey: TypeAlias = tuple[Kind, str, str]
-"""What for, the group's id, the member's id (empty for timers of the whole group)."""
+"""Kind, group id, and member id (empty for timers of the whole group)."""
 
 
 class Timers:
-    """Deadlines by key, in milliseconds of the steady clock."""
+    """Deadlines in milliseconds of the monotonic clock."""
 
     __slots__ = ("_deadlines", "_heap", "_queued")
 
     def __init__(self) -> None:
         self._deadlines: dict[TimerKey, int] = {}
-        # Invariant: every key of _deadlines is in _queued with a time no later than its deadline.
+        # The time of each key's valid heap entry.
         self._queued: dict[TimerKey, int] = {}
         self._heap: list[tuple[int, TimerKey]] = []
 
     def set(self, key: TimerKey, deadline_ms: int) -> None:
-        """Let `key` elapse at `deadline_ms`, instead of when it would have."""
+        """Set the deadline of `key`, replacing a previous one."""
         self._deadlines[key] = deadline_ms
         queued = self._queued.get(key)
         if queued is None or deadline_ms < queued:
@@ -44,15 +48,15 @@ class Timers:
             heapq.heappush(self._heap, (deadline_ms, key))
 
     def cancel(self, key: TimerKey) -> None:
-        """Forget `key`; nothing happens if it was not set."""
+        """Cancel the deadline of `key`, if it is set."""
         self._deadlines.pop(key, None)
 
     def deadline(self, key: TimerKey) -> int | None:
-        """When `key` elapses, or None."""
+        """The deadline of `key`, or None."""
         return self._deadlines.get(key)
 
     def next_ms(self) -> int | None:
-        """The earliest deadline, or None if there is none."""
+        """The earliest deadline, or None if no deadline is set."""
         heap = self._heap
         while heap:
             time_ms, key = heap[0]
@@ -71,7 +75,7 @@ class Timers:
         return None
 
     def pop_due(self, now_ms: int) -> TimerKey | None:
-        """Take one key whose deadline has come, the earliest first; None if there is none."""
+        """Remove and return the key with the earliest elapsed deadline; None if no deadline has elapsed."""
         next_ms = self.next_ms()
         if next_ms is None or next_ms > now_ms:
             return None

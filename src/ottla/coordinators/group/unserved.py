@@ -1,11 +1,11 @@
-"""Groups of kinds that are not served here: consumer (KIP-848), share (KIP-932) and streams groups (KIP-1071).
+"""Groups of unsupported types: consumer (KIP-848), share (KIP-932) and streams groups (KIP-1071).
 
-Stock Kafka wrote their records. The records stay in the log with the offsets that these groups committed, which do not
-expire here, so that Kafka finds the groups again. Two requests change such a group, as on Kafka: a classic member that
-joins an empty consumer or streams group converts it to a classic group, and DeleteGroups deletes it.
+Stock Kafka wrote their records. The records stay in the log, and the offsets of these groups do not expire, so that
+Kafka can serve the groups again. Two requests change such a group, as on Kafka: a classic member that joins an empty
+consumer or streams group converts it to a classic group, and DeleteGroups deletes it.
 
-A member that the log names cannot send heartbeats here. As on Kafka after a restart, it counts as alive for
-one session timeout (45 s) after the log was loaded.
+The members of these groups cannot send heartbeats here. As on Kafka after a restart, they count as alive for one
+session timeout (45 s) after the log was loaded.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ from ottla.protocol.messages.offset_delete import OffsetDeleteRequest
 from ottla.protocol.messages.offset_fetch import OffsetFetchResponseGroup
 
 KINDS = CONSUMER, SHARE, STREAMS, UNKNOWN = "consumer", "share", "streams", "unknown"
-# Kafka's CoordinatorRecordType, up to 4.3; 9 and 18 were written by early releases.
+# Kafka's CoordinatorRecordType up to 4.3. Only early releases wrote the types 9 and 18.
 _KIND_OF_RECORD = {
     **dict.fromkeys((3, 4, 5, 6, 7, 8, 16), CONSUMER),
     **dict.fromkeys(range(9, 16), SHARE),
@@ -55,7 +55,7 @@ _NOT_FOUND_IS_AN_ERROR_SINCE = 6
 
 
 class UnservedGroup:
-    """One group: its kind, and the keys of its records that are not deleted."""
+    """The type of a group, and the keys of its records without a tombstone."""
 
     __slots__ = ("group_id", "keys", "kind")
 
@@ -76,14 +76,14 @@ class UnservedGroup:
         return self.has_members and not timed_out
 
     def state(self, core: Core, now: Moment) -> str:
-        """The state that clients see: without heartbeats it is not known before the members have timed out."""
+        """The state as clients see it; unknown until the members have timed out."""
         return UNKNOWN_STATE if self.is_alive(core, now) else State.EMPTY.value
 
     def tombstones(self) -> list[RecordBytes]:
-        """Records that delete the group.
+        """The records that delete the group.
 
-        Kafka raises on a tombstone of a member whose assignment, or of a group whose members, are not deleted yet. In
-        each kind the records with higher types depend on those with lower ones.
+        Kafka fails on a tombstone of a member whose assignment is not deleted, and of a group whose members are not
+        deleted. Records with higher types depend on records with lower types, so the highest type comes first.
         """
         return [(key, None) for key in sorted(self.keys, key=_type, reverse=True)]
 
@@ -93,7 +93,7 @@ def _type(key: bytes) -> int:
 
 
 def _group_id(key: bytes) -> str | None:
-    """The group of a record: each key begins with its type and the group's id. None for one that does not."""
+    """The group id of a record: each key begins with its type and the group id. None if it cannot be decoded."""
     length = int.from_bytes(key[2:4], "big", signed=True)
     name = key[4 : 4 + length]
     if len(key) < 4 or length < 0 or len(name) < length:
@@ -105,7 +105,7 @@ def _group_id(key: bytes) -> str | None:
 
 
 def replay(core: Core, key: bytes, value: bytes | None) -> bool:
-    """Take in one record of a kind that is not served; False if its group cannot be recognized."""
+    """Apply a record of an unsupported type; returns False if its group cannot be determined."""
     group_id = _group_id(key)
     if group_id is None:
         return False
@@ -121,10 +121,10 @@ def replay(core: Core, key: bytes, value: bytes | None) -> bool:
     kind = _KIND_OF_RECORD.get(_type(key), UNKNOWN)
     classic = core.groups.get(group_id)
     if kind == UNKNOWN and classic is not None and classic.protocol_type is not None:
-        return True  # a later version of Kafka may say more of a classic group: that does not change its kind
+        return True  # A later version of Kafka may write further records of classic groups.
     if group is None:
         group = core.unserved[group_id] = UnservedGroup(group_id, kind)
-        # A group that was made for offsets alone: these records say whose they are.
+        # Offsets that were loaded first created a simple group of this id.
         core.groups.pop(group_id, None)
     elif kind != UNKNOWN:
         group.kind = kind
@@ -133,7 +133,7 @@ def replay(core: Core, key: bytes, value: bytes | None) -> bool:
 
 
 def list_groups(core: Core, now: Moment) -> list[ListedGroup]:
-    """The groups as ListGroups shows them."""
+    """The groups in the form of ListGroups."""
     return [
         ListedGroup(
             group_id=group.group_id,
@@ -177,7 +177,7 @@ def _join(core: Core, call: Call, request: JoinGroupRequest, group: UnservedGrou
     if group.kind not in _CONVERTIBLE:
         return [refuse_join(call, ErrorCode.INCONSISTENT_GROUP_PROTOCOL)]
     if request.member_id or not request.protocols:
-        return None  # refused in any case: nothing is converted for it
+        return None  # The join is rejected in any case and must not convert the group.
     if not core.config.min_session_timeout_ms <= request.session_timeout_ms <= core.config.max_session_timeout_ms:
         return None
     if group.is_alive(core, now):
@@ -201,7 +201,7 @@ def _commit(core: Core, call: Call, request: OffsetCommitRequest, group: Unserve
     elif request.generation_id_or_member_epoch >= 0 or group.is_alive(core, now):
         error = ErrorCode.UNKNOWN_MEMBER_ID
     else:
-        return None  # an administrator's commit
+        return None  # An administrator may commit for an empty group.
     return [Reply(call, commit_response(request, error))]
 
 
@@ -216,9 +216,9 @@ def _delete_offsets(
 
 
 def _describe(core: Core, call: Call, group: UnservedGroup, now: Moment) -> DescribedGroup:
-    """Describe a consumer group without members, as clients ask for its offsets only then; other kinds are refused.
+    """Describe a consumer group without its members, because clients only then request its offsets.
 
-    Kafka has ConsumerGroupDescribe for the former.
+    Other types are rejected, as Kafka does.
     """
     group_id = group.group_id
     if group.kind == CONSUMER:
@@ -234,7 +234,7 @@ def _describe(core: Core, call: Call, group: UnservedGroup, now: Moment) -> Desc
 
 
 def _delete(core: Core, call: Call, group: UnservedGroup, now: Moment) -> Effects:
-    """Delete a group; a share group also has state in `__share_group_state`, which only Kafka can delete."""
+    """Delete a group. A share group is rejected: only Kafka can delete its state in `__share_group_state`."""
     error = ErrorCode.NONE
     if group.kind not in _CONVERTIBLE:
         error = ErrorCode.UNSUPPORTED_VERSION
