@@ -24,9 +24,9 @@ WAITING = "What waits: "
 class Hurried(Housekeeping):
     """Every interval is short."""
 
-    def every(self, name: str, interval_ms: int, chore: Callable[[], object], *, first_ms: int | None = None) -> None:
+    def every(self, name: str, interval_ms: int, task: Callable[[], object], *, first_ms: int | None = None) -> None:
         first_ms = interval_ms if first_ms is None else first_ms
-        super().every(name, min(interval_ms, INTERVAL_MS), chore, first_ms=min(first_ms, INTERVAL_MS))
+        super().every(name, min(interval_ms, INTERVAL_MS), task, first_ms=min(first_ms, INTERVAL_MS))
 
 
 class Asked(server.Node):
@@ -56,7 +56,11 @@ class Asked(server.Node):
                 "failure": str(metadata._failure),
                 "snapshot": "being saved" if snapshots._saving else "begun" if snapshots._writer else None,
             },
-            "producer ids": {"left": ids._end - ids._next, "asked for more": ids._asked, "waiting": len(ids._waiting)},
+            "producer ids": {
+                "left": ids._end - ids._next,
+                "allocating": ids._is_allocating,
+                "waiting": len(ids._waiting),
+            },
             "queue of the threads": self._threads._executor._work_queue.qsize(),
             "connections": len(self.network.connections),
             "answers to come": sum(each._pending is not None for each in self.network.connections),

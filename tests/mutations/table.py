@@ -237,8 +237,8 @@ BOUNDED_WORK = (
     Mutation(
         "all unfinished work shares the time of an iteration",
         "broker/work.py",
-        "        if self._left_ms > 0 or self._later is None:\n",
-        "        if True:\n",
+        "        waiting: Completion[Any] | None = None\n        if self._left_ms > 0 or self._later is None:\n",
+        "        waiting: Completion[Any] | None = None\n        if True:\n",
         (f"{WORK}::test_all_that_begin_in_one_iteration_share_its_time",),
     ),
     Mutation(

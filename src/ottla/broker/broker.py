@@ -128,7 +128,7 @@ class Broker:
         self.fetch_sessions = FetchSessionCache(
             config.int("max.incremental.fetch.session.cache.slots"), lambda: int.from_bytes(os.urandom(4), "big") >> 1
         )
-        self.kept_answers = ResponseCache()
+        self.response_cache = ResponseCache()
         self._topic_resolver: TopicResolver | None = None
         self.auto_topic_creation = AutoTopicCreation(self.auto_create_topics)
         # Listeners of this node that are not registered in the metadata, by name.

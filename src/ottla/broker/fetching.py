@@ -162,21 +162,12 @@ class Fetch:
         """Answer with what there is, in slices."""
         self._stop_waiting()
         self._is_answering = True
-        self._worker.submit(self._look_and_answer()).on_done(self._answered)
+        response = self._worker.submit(self._look_and_answer())
+        self._response.follow(response.otherwise(lambda error: FetchResponse(error_code=error.code)))
 
     def _look_and_answer(self) -> Slices[FetchResponse]:
         look = yield from self._look_in_slices()
         return (yield from self._answer_in_slices(look))
-
-    def _answered(self, done: Completion[FetchResponse]) -> None:
-        try:
-            response = done.result()
-        except KafkaError as error:
-            self._response.complete(FetchResponse(error_code=error.code))
-        except Exception as error:  # noqa: BLE001 - not swallowed: the connection gets it and closes
-            self._response.fail(error)
-        else:
-            self._response.complete(response)
 
     def _stop_waiting(self) -> None:
         # A client that lost its connection may wait on a new one already.

@@ -1,7 +1,8 @@
-"""What a broker does by the clock: checkpoints, retention, compaction, expiry of producers, flush.ms.
+"""Periodic tasks of a broker: checkpoints, retention, compaction, producer expiration, flush.ms.
 
-Each chore runs on the event loop in short steps; what takes long is done by the log room in another process or a
-worker thread. A chore that fails is logged and tried again at its next turn.
+Each task runs on the event loop in short steps; `log` does long work in another process or a worker thread. A task that
+fails with a KafkaError or OSError is logged and runs again after its interval. After any other exception it is
+scheduled again too, and the exception goes to the event loop's handler.
 """
 
 from __future__ import annotations
@@ -16,41 +17,41 @@ logger = logging.getLogger(__name__)
 
 
 class Housekeeping:
-    """Calls chores at their intervals until stopped."""
+    """Runs tasks at their intervals until stopped."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop
         self._timers: dict[str, asyncio.TimerHandle] = {}
-        self._turns: list[Callable[[], None]] = []
+        self._tasks: list[Callable[[], None]] = []
         self._stopped = False
 
-    def every(self, name: str, interval_ms: int, chore: Callable[[], object], *, first_ms: int | None = None) -> None:
-        """Call `chore` each `interval_ms`, first after `first_ms` (default: the interval)."""
+    def every(self, name: str, interval_ms: int, task: Callable[[], object], *, first_ms: int | None = None) -> None:
+        """Run `task` each `interval_ms`, first after `first_ms` (default: the interval)."""
 
-        def turn() -> None:
+        def run() -> None:
             try:
-                chore()
+                task()
             except (KafkaError, OSError) as error:
                 logger.warning("Task %s failed and will be retried: %s", name, error)
-            finally:  # a mistake of ours ends up in the loop's log, and not the chore
+            finally:  # an unhandled error must not end the task
                 schedule(interval_ms)
 
         def schedule(delay_ms: int) -> None:
             if not self._stopped:
-                self._timers[name] = self._loop.call_later(delay_ms / 1000, turn)
+                self._timers[name] = self._loop.call_later(delay_ms / 1000, run)
 
-        self._turns.append(turn)
+        self._tasks.append(run)
         schedule(interval_ms if first_ms is None else first_ms)
 
     def do_all(self) -> None:
-        """Every chore now, and its next turn an interval later."""
+        """Run every task now, and again after its interval."""
         for timer in self._timers.values():
             timer.cancel()
-        for turn in self._turns:
-            turn()
+        for run in self._tasks:
+            run()
 
     def stop(self) -> None:
-        """No chore runs any more."""
+        """Run no task any more."""
         self._stopped = True
         for timer in self._timers.values():
             timer.cancel()

@@ -1,15 +1,16 @@
-"""Work that grows with a request, done in slices: other clients are served between two of them.
+"""Runs work in slices, so that other clients are served between two slices of a long request.
 
-One thread runs one event loop, so all clients wait while a handler runs. A handler (or an operation of the controller)
-whose work grows with the request is therefore a generator: it yields between two items, and returns its answer.
-`Worker.run` does a small one at once. A long one goes on in later iterations of the loop, each of which gives all
-unfinished work together `ITERATION_MS`, round robin.
+One thread runs one event loop: while a handler runs, all clients wait. A handler (or an operation of the controller)
+whose work grows with the request is therefore a generator that yields between two items and returns its response.
+`Worker.run` finishes small work at once. Long work goes on in later event loop iterations. Each iteration gives all
+unfinished work together `ITERATION_MS`, in slices of `SLICE_MS`, round robin. So a request waits for other work no
+longer than one iteration, and the cost of slicing is one clock reading per yield.
 
-The rule for generators: no yield between a change and the checks that it rests on. What was read before a yield may
+The rule for generators: no yield between a change and the checks that it relies on. What was read before a yield may
 have changed after it, except immutable values such as a `MetadataImage`.
 
-Large requests are held back before they are decoded (`may_decode`), at most `MOST_LARGE` are decoded and unfinished at
-a time: what waits costs the bytes of its frame.
+Large requests are decoded only when `may_decode` allows it. At most `MOST_LARGE` of them are decoded and unfinished at
+a time; the others cost the bytes of their frames.
 """
 
 from __future__ import annotations
@@ -25,23 +26,23 @@ from ottla.common.slices import Slices
 R = TypeVar("R")
 
 Later: TypeAlias = Callable[[Callable[[], None]], object]
-"""Calls in the next iteration of the loop."""
+"""Calls a function in the next event loop iteration."""
 
 ITERATION_MS = 20
 SLICE_MS = 4
-# Of the time of an iteration, what is left for requests that come in during it.
+# The part of an iteration that is reserved for requests that arrive during it.
 RESERVED_MS = 8
 MOST_LARGE = 4
 
 
 class Client(Protocol):
-    """The connection that work is done for."""
+    """The connection whose request is handled."""
 
     closed: bool
 
 
 class _Task:
-    """Unfinished work."""
+    """Work with its connection and the completion of its result."""
 
     __slots__ = ("client", "done", "is_large", "work")
 
@@ -53,7 +54,7 @@ class _Task:
 
 
 class Worker:
-    """Does the unfinished work of one loop. Without `later` all work is done at once."""
+    """The unfinished work of one event loop. Without `later` all work is finished at once."""
 
     def __init__(self, clock: Clock, later: Later | None = None) -> None:
         self._monotonic_ms = clock.monotonic_ms
@@ -61,18 +62,18 @@ class Worker:
         self._tasks: deque[_Task] = deque()
         self._held_back: deque[_Task] = deque()
         self._large = 0
-        # Of this iteration of the loop.
+        # The time that is left in this event loop iteration.
         self._left_ms = ITERATION_MS
         self._scheduled = False
 
     @property
     def unfinished(self) -> int:
-        """How many requests are to be gone on with; those that wait for a completion are not counted."""
+        """How many tasks are ready to run; tasks that wait for a completion are not counted."""
         return len(self._tasks) + len(self._held_back)
 
     @property
     def has_time(self) -> bool:
-        """Whether this iteration of the loop has time for more work."""
+        """Whether this event loop iteration has time for more work."""
         return self._left_ms > 0
 
     def may_decode(self) -> bool:
@@ -80,7 +81,7 @@ class Worker:
         return self._later is None or (self._left_ms > 0 and self._large < MOST_LARGE)
 
     def charge(self, began_ms: int) -> None:
-        """Count what was done since then as work of this iteration."""
+        """Charge the time since `began_ms` to this iteration."""
         spent_ms = self._monotonic_ms() - began_ms
         if spent_ms > 0:
             self._left_ms -= spent_ms
@@ -89,7 +90,7 @@ class Worker:
     def run(
         self, work: Slices[R | Completion[R]], client: Client | None = None, *, is_large: bool = False
     ) -> R | Completion[R]:
-        """The result, or a completion of it. Raises what the work raises in its first slice."""
+        """Run the first slice; the result, or a completion of it. Raises what the first slice raises."""
         waiting: Completion[Any] | None = None
         if self._left_ms > 0 or self._later is None:
             began_ms = self._monotonic_ms()
@@ -106,25 +107,25 @@ class Worker:
         return task.done
 
     def submit(self, work: Slices[R]) -> Completion[R]:
-        """A completion of the result of work that belongs to no request. Never raises."""
-        result: Completion[R] = Completion()
-        try:
-            value = self.run(work)
-        except Exception as error:  # noqa: BLE001 - not swallowed: the caller gets it
-            result.fail(error)
+        """Run work that belongs to no request; a completion of its result. Never raises."""
+        task = _Task(work, None, is_large=False)
+        if self._left_ms > 0 or self._later is None:
+            began_ms = self._monotonic_ms()
+            self._do_slice(task, began_ms + min(SLICE_MS, self._left_ms))
+            self.charge(began_ms)
         else:
-            _hand_over(value, result)
-        return result
+            self._go_on(task, None)
+        return task.done
 
     def hold_back(self, work: Slices[R | Completion[R]], client: Client) -> Completion[R]:
-        """A completion of the result of work that begins with decoding a large request, once there is room for it."""
+        """Queue work that begins with decoding a large request; a completion of its result."""
         task = _Task(work, client, is_large=True)
         self._held_back.append(task)
         self._go_on_later()
         return task.done
 
     def wait_for(self, answer: Completion[Any]) -> None:
-        """Count a large request as unfinished until its answer is there."""
+        """Count a large request as unfinished until its response is complete."""
         self._large += 1
         answer.on_done(self._one_less)
 
@@ -164,8 +165,11 @@ class Worker:
             except StopIteration as end:
                 if task.is_large and isinstance(end.value, Completion):
                     self.wait_for(end.value)
-                _hand_over(end.value, task.done)
-            except Exception as error:  # noqa: BLE001 - not swallowed: the connection gets it and closes
+                if isinstance(end.value, Completion):
+                    task.done.follow(end.value)
+                else:
+                    task.done.complete(end.value)
+            except Exception as error:  # noqa: BLE001 - the request fails with it; other tasks must go on
                 task.done.fail(error)
             else:
                 return
@@ -173,7 +177,10 @@ class Worker:
             self._one_less(task.done)
 
     def _advance(self, work: Slices[Any], until_ms: int) -> Completion[Any] | None:
-        """Work until the time is up, or a completion has to be waited for; raises StopIteration with the result."""
+        """Run until the time is up, or until the work waits for a completion, which is returned.
+
+        Raises StopIteration with the result.
+        """
         now_ms = self._monotonic_ms
         while True:
             waiting: Completion[Any] | None = next(work)
@@ -184,7 +191,7 @@ class Worker:
                 return None
 
     def _go_on(self, task: _Task, waiting: Completion[Any] | None) -> None:
-        """Go on with the task when it is its turn, or when what it waits for is done."""
+        """Queue the task, at once or when the completion that it waits for is done."""
         if waiting is not None:
             waiting.on_done(lambda _: self._go_on(task, None))
         elif self._later is None:
@@ -192,19 +199,3 @@ class Worker:
         else:
             self._tasks.append(task)
             self._go_on_later()
-
-
-def _hand_over(result: Any, done: Completion[Any]) -> None:
-    if isinstance(result, Completion):
-        result.on_done(lambda it: _pass_on(it, done))
-    else:
-        done.complete(result)
-
-
-def _pass_on(result: Completion[Any], done: Completion[Any]) -> None:
-    try:
-        value = result.result()
-    except Exception as error:  # noqa: BLE001 - not swallowed: the connection gets it and closes
-        done.fail(error)
-    else:
-        done.complete(value)

@@ -66,7 +66,7 @@ def _bound(family: socket.AddressFamily, address: str, port: int, config: Broker
         sock.bind((address, port))
         # Bound but not listening sockets may share a port; only now is it known to be free.
         sock.listen(1)
-    except BaseException:
+    except OSError:
         sock.close()
         raise
     return sock

@@ -173,7 +173,7 @@ class Control:
 
     def group(self, name: str) -> Completion[Any]:
         """The group's state, members, and committed offsets with the ends of their partitions."""
-        from ottla.broker.answers import gather
+        from ottla.common.completion import gather
         from ottla.coordinators.group import DescribeGroup, FetchOffsets
         from ottla.protocol.messages.offset_fetch import OffsetFetchRequestGroup
 

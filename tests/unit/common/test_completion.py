@@ -1,13 +1,14 @@
-"""A completion: done once, its callbacks at once, and what is made of its value."""
+"""Completion: completed once, callbacks run at once, and every derived completion gets a value or an error."""
 
 from __future__ import annotations
 
 import pytest
 
-from ottla.common.completion import Completion
+from ottla.common.completion import Completion, gather
+from ottla.common.errors import ErrorCode, KafkaError
 
 
-def test_the_first_end_counts_and_callbacks_run_on_the_spot() -> None:
+def test_first_result_counts_and_callbacks_run_at_once() -> None:
     seen: list[int] = []
     completion: Completion[int] = Completion()
     completion.on_done(lambda done: seen.append(done.result()))
@@ -21,7 +22,7 @@ def test_the_first_end_counts_and_callbacks_run_on_the_spot() -> None:
     assert seen == [7, 7]
 
 
-def test_what_is_made_of_the_value_comes_with_it() -> None:
+def test_then_completes_with_the_derived_value() -> None:
     number: Completion[int] = Completion()
     text = number.then(str).then(lambda value: value + "!")
     assert not text.done
@@ -30,7 +31,7 @@ def test_what_is_made_of_the_value_comes_with_it() -> None:
     assert Completion.of(8).then(str).result() == "8"
 
 
-def test_errors_pass_through_and_those_of_the_making_count_too() -> None:
+def test_then_fails_with_the_original_error_or_that_of_its_function() -> None:
     made: list[int] = []
     failed: Completion[int] = Completion.failed(OSError("disk"))
     with pytest.raises(OSError, match="disk"):
@@ -40,7 +41,7 @@ def test_errors_pass_through_and_those_of_the_making_count_too() -> None:
         Completion.of(0).then(lambda value: 1 // value).result()
 
 
-def test_a_mistake_of_who_waits_is_not_taken_for_one_of_the_making() -> None:
+def test_exception_of_a_callback_does_not_fail_the_derived_completion() -> None:
     number: Completion[int] = Completion()
     text = number.then(str)
 
@@ -51,3 +52,61 @@ def test_a_mistake_of_who_waits_is_not_taken_for_one_of_the_making() -> None:
     with pytest.raises(ZeroDivisionError):
         number.complete(7)
     assert text.result() == "7"
+
+
+def test_kafka_error_becomes_a_response() -> None:
+    refused: Completion[str] = Completion.failed(KafkaError(ErrorCode.NOT_CONTROLLER))
+    assert refused.otherwise(lambda error: error.code.name).result() == "NOT_CONTROLLER"
+    assert Completion.of("value").otherwise(lambda error: error.code.name).result() == "value"
+
+
+def test_unhandled_error_does_not_become_a_response() -> None:
+    outcome: Completion[str] = Completion()
+    response = outcome.otherwise(str)
+    outcome.fail(ZeroDivisionError())
+    with pytest.raises(ZeroDivisionError):
+        response.result()
+
+
+def test_exception_while_a_response_is_made_fails_the_completion() -> None:
+    refused: Completion[float] = Completion.failed(KafkaError(ErrorCode.NOT_CONTROLLER))
+    with pytest.raises(ZeroDivisionError):
+        refused.otherwise(lambda _: 1 / 0).result()
+
+
+def test_complete_with_takes_the_value_or_the_exception_of_a_function() -> None:
+    whole, failed = Completion[int](), Completion[int]()
+    whole.complete_with(int, "7")
+    failed.complete_with(int, "seven")
+    assert whole.result() == 7
+    assert isinstance(failed.error, ValueError)
+
+
+def test_follow_copies_the_result_when_it_is_there() -> None:
+    first: Completion[int] = Completion()
+    second, third = Completion[int](), Completion[int]()
+    second.follow(first)
+    assert not second.done
+    first.complete(7)
+    assert second.result() == 7
+    third.follow(Completion.failed(OSError("disk")))
+    assert isinstance(third.error, OSError)
+
+
+def test_gathered_results_keep_the_order_of_their_parts() -> None:
+    parts: list[Completion[int]] = [Completion(), Completion()]
+    whole = gather(parts, list)
+    parts[1].complete(2)
+    assert not whole.done
+    parts[0].complete(1)
+    assert whole.result() == [1, 2]
+    no_parts: list[Completion[int]] = []
+    assert gather(no_parts, list).result() == []
+
+
+def test_failed_part_fails_the_gathered_completion() -> None:
+    parts: list[Completion[int]] = [Completion(), Completion.of(2)]
+    whole = gather(parts, list)
+    parts[0].fail(ZeroDivisionError())
+    with pytest.raises(ZeroDivisionError):
+        whole.result()

@@ -10,11 +10,10 @@ from typing import Any, NamedTuple
 import pytest
 
 from ottla.broker import group_runtime
-from ottla.broker.answers import gather
 from ottla.broker.broker import OffsetsTopic
 from ottla.broker.group_loading import Loading
 from ottla.broker.group_runtime import GroupRuntime, partition_of
-from ottla.common.completion import Completion
+from ottla.common.completion import Completion, gather
 from ottla.common.errors import ErrorCode, KafkaError
 from ottla.common.slices import finish
 from ottla.coordinators.group import DeleteGroup, FetchOffsets, GroupConfig, records

@@ -20,11 +20,13 @@ from ottla.protocol.messages.alter_configs import (
 )
 
 if TYPE_CHECKING:
-    from ottla.broker.broker import Broker
     from ottla.broker.context import RequestContext
+    from ottla.broker.ports import ControllerPorts
 
 
-def handle(broker: Broker, context: RequestContext, request: AlterConfigsRequest) -> Slices[AlterConfigsResponse]:
+def handle(
+    broker: ControllerPorts, context: RequestContext, request: AlterConfigsRequest
+) -> Slices[AlterConfigsResponse]:
     """Replace the settings; what a resource does not name goes back to its default."""
     request.resources, answered = yield from sort_out(broker.node_id, request.resources, _is_done_here, _answer)
     try:

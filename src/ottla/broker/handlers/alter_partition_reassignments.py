@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ottla.broker.answers import answer, same
 from ottla.common.completion import Completion
 from ottla.common.errors import KafkaError
 from ottla.protocol.messages.alter_partition_reassignments import (
@@ -16,18 +15,18 @@ from ottla.protocol.messages.alter_partition_reassignments import (
 )
 
 if TYPE_CHECKING:
-    from ottla.broker.broker import Broker
     from ottla.broker.context import RequestContext
+    from ottla.broker.ports import HasMetadata
 
 
 def handle(
-    broker: Broker, context: RequestContext, request: AlterPartitionReassignmentsRequest
+    broker: HasMetadata, context: RequestContext, request: AlterPartitionReassignmentsRequest
 ) -> Completion[AlterPartitionReassignmentsResponse]:
     """Begin or cancel moves; each partition has its own error."""
 
     def failed(error: KafkaError) -> AlterPartitionReassignmentsResponse:
         return AlterPartitionReassignmentsResponse(error_code=error.code, error_message=error.message)
 
-    return answer(
-        broker.metadata.submit(lambda controller: controller.alter_partition_reassignments(request)), same, failed
+    return broker.metadata.submit(lambda controller: controller.alter_partition_reassignments(request)).otherwise(
+        failed
     )

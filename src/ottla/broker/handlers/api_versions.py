@@ -24,8 +24,8 @@ from ottla.protocol.messages.api_versions import (
 )
 
 if TYPE_CHECKING:
-    from ottla.broker.broker import Broker
     from ottla.broker.context import RequestContext
+    from ottla.broker.ports import ApiVersionsPorts
     from ottla.metadata.image import MetadataImage
 
 PRODUCE = 0
@@ -35,7 +35,9 @@ ZERO_MINIMUM_SINCE_VERSION = 4
 _SOFTWARE = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
 
 
-def handle(broker: Broker, context: RequestContext, request: ApiVersionsRequest) -> ApiVersionsResponse | Encoded:
+def handle(
+    broker: ApiVersionsPorts, context: RequestContext, request: ApiVersionsRequest
+) -> ApiVersionsResponse | Encoded:
     """List the served APIs; INVALID_REQUEST if the client's software name or version is malformed."""
     if context.api_version >= SOFTWARE_SINCE_VERSION:
         name, version = request.client_software_name, request.client_software_version
@@ -46,16 +48,16 @@ def handle(broker: Broker, context: RequestContext, request: ApiVersionsRequest)
     # Each new connection asks, and a storm of them must not hold up the others.
     is_controller = broker.is_controller_listener(context.listener)
     image, question = broker.metadata.image, ("ApiVersions", context.api_version, is_controller)
-    answer = broker.kept_answers.get(image, question)
+    answer = broker.response_cache.get(image, question)
     if answer is None:
         served = CONTROLLER_SERVED if is_controller else SERVED
         answer = Encoded(_describe(broker, context.api_version, image, served), context.api_version)
-        broker.kept_answers.keep(image, question, answer)
+        broker.response_cache.keep(image, question, answer)
     return answer
 
 
 def _describe(
-    broker: Broker, version: int, image: MetadataImage, served: Mapping[int, tuple[int, int]]
+    broker: ApiVersionsPorts, version: int, image: MetadataImage, served: Mapping[int, tuple[int, int]]
 ) -> ApiVersionsResponse:
     supported = [
         SupportedFeatureKey(name=name, min_version=low, max_version=high)

@@ -13,12 +13,12 @@ from ottla.protocol.messages.create_partitions import (
 )
 
 if TYPE_CHECKING:
-    from ottla.broker.broker import Broker
     from ottla.broker.context import RequestContext
+    from ottla.broker.ports import HasMetadata
 
 
 def handle(
-    broker: Broker, context: RequestContext, request: CreatePartitionsRequest
+    broker: HasMetadata, context: RequestContext, request: CreatePartitionsRequest
 ) -> Slices[CreatePartitionsResponse]:
     """Add the partitions; answered once they are durable and their logs are open."""
     try:

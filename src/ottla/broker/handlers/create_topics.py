@@ -13,11 +13,13 @@ from ottla.common.slices import Slices, result_of
 from ottla.protocol.messages.create_topics import CreatableTopicResult, CreateTopicsRequest, CreateTopicsResponse
 
 if TYPE_CHECKING:
-    from ottla.broker.broker import Broker
     from ottla.broker.context import RequestContext
+    from ottla.broker.ports import ControllerPorts
 
 
-def handle(broker: Broker, context: RequestContext, request: CreateTopicsRequest) -> Slices[CreateTopicsResponse]:
+def handle(
+    broker: ControllerPorts, context: RequestContext, request: CreateTopicsRequest
+) -> Slices[CreateTopicsResponse]:
     """Create the topics, or with `validate_only` say what would happen."""
     try:
         response = yield from result_of(broker.metadata.submit(lambda controller: controller.create_topics(request)))

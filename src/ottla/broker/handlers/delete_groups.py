@@ -14,11 +14,11 @@ from ottla.coordinators.group import DeleteGroup
 from ottla.protocol.messages.delete_groups import DeletableGroupResult, DeleteGroupsRequest, DeleteGroupsResponse
 
 if TYPE_CHECKING:
-    from ottla.broker.broker import Broker
     from ottla.broker.context import RequestContext
+    from ottla.broker.ports import HasGroups
 
 
-def handle(broker: Broker, _context: RequestContext, request: DeleteGroupsRequest) -> Slices[DeleteGroupsResponse]:
+def handle(broker: HasGroups, _context: RequestContext, request: DeleteGroupsRequest) -> Slices[DeleteGroupsResponse]:
     """Ask the shard of each group. A name that comes twice counts once."""
     results = []
     asked: deque[Completion[DeletableGroupResult | None]] = deque()

@@ -20,11 +20,13 @@ from ottla.protocol.messages.delete_records import (
 )
 
 if TYPE_CHECKING:
-    from ottla.broker.broker import Broker
     from ottla.broker.context import RequestContext
+    from ottla.broker.ports import DeleteRecordsPorts
 
 
-def handle(broker: Broker, context: RequestContext, request: DeleteRecordsRequest) -> Slices[DeleteRecordsResponse]:
+def handle(
+    broker: DeleteRecordsPorts, context: RequestContext, request: DeleteRecordsRequest
+) -> Slices[DeleteRecordsResponse]:
     """Answer each partition with its new low watermark, once that is on disk."""
     topics = []
     for topic in request.topics:
@@ -42,7 +44,7 @@ def handle(broker: Broker, context: RequestContext, request: DeleteRecordsReques
     return DeleteRecordsResponse(topics=topics)
 
 
-def _confirm(broker: Broker, topic: str, result: DeleteRecordsPartitionResult) -> None:
+def _confirm(broker: DeleteRecordsPorts, topic: str, result: DeleteRecordsPartitionResult) -> None:
     """Nothing is promised of a directory that failed while the new start was written."""
     try:
         directory = broker.partitions.get(topic, result.partition_index).log.log_directory
@@ -53,7 +55,7 @@ def _confirm(broker: Broker, topic: str, result: DeleteRecordsPartitionResult) -
             result.error_code, result.low_watermark = error.code, -1
 
 
-def _delete(broker: Broker, topic: str, wanted: DeleteRecordsPartition) -> DeleteRecordsPartitionResult:
+def _delete(broker: DeleteRecordsPorts, topic: str, wanted: DeleteRecordsPartition) -> DeleteRecordsPartitionResult:
     index = wanted.partition_index
     try:
         partition = broker.partitions.get(topic, index)

@@ -15,11 +15,13 @@ from ottla.common.slices import Slices, result_of
 from ottla.protocol.messages.delete_topics import DeletableTopicResult, DeleteTopicsRequest, DeleteTopicsResponse
 
 if TYPE_CHECKING:
-    from ottla.broker.broker import Broker
     from ottla.broker.context import RequestContext
+    from ottla.broker.ports import ControllerPorts
 
 
-def handle(broker: Broker, context: RequestContext, request: DeleteTopicsRequest) -> Slices[DeleteTopicsResponse]:
+def handle(
+    broker: ControllerPorts, context: RequestContext, request: DeleteTopicsRequest
+) -> Slices[DeleteTopicsResponse]:
     """Delete the topics; their files go once the log's delay has passed."""
     version = context.api_version
     try:

@@ -16,14 +16,16 @@ from ottla.protocol.messages.describe_cluster import (
 )
 
 if TYPE_CHECKING:
-    from ottla.broker.broker import Broker
     from ottla.broker.context import RequestContext
+    from ottla.broker.ports import DescribeClusterPorts
 
 BROKERS, CONTROLLERS = 1, 2
 _NAMES = {BROKERS: "BROKER", CONTROLLERS: "CONTROLLER"}
 
 
-def handle(broker: Broker, context: RequestContext, request: DescribeClusterRequest) -> DescribeClusterResponse:
+def handle(
+    broker: DescribeClusterPorts, context: RequestContext, request: DescribeClusterRequest
+) -> DescribeClusterResponse:
     """List the nodes of the kind that this listener belongs to; the client must ask for that kind."""
     kind = CONTROLLERS if broker.is_controller_listener(context.listener) else BROKERS
     if request.endpoint_type != kind:
@@ -52,7 +54,7 @@ def handle(broker: Broker, context: RequestContext, request: DescribeClusterRequ
     return response
 
 
-def _brokers(broker: Broker, listener: str, *, include_fenced: bool) -> list[DescribeClusterBroker]:
+def _brokers(broker: DescribeClusterPorts, listener: str, *, include_fenced: bool) -> list[DescribeClusterBroker]:
     found = []
     for node_id, registered in broker.metadata.image.brokers.items():
         endpoint = broker.endpoint(node_id, listener)
@@ -69,7 +71,7 @@ def _brokers(broker: Broker, listener: str, *, include_fenced: bool) -> list[Des
     return found
 
 
-def _controllers(broker: Broker, listener: str) -> list[DescribeClusterBroker]:
+def _controllers(broker: DescribeClusterPorts, listener: str) -> list[DescribeClusterBroker]:
     """This node, which is the only controller."""
     return [
         DescribeClusterBroker(broker_id=broker.node_id, host=endpoint.host, port=endpoint.port)

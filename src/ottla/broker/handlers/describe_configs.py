@@ -10,8 +10,8 @@ from collections.abc import Hashable, Mapping
 from typing import TYPE_CHECKING, TypeAlias
 
 from ottla.broker import loggers
-from ottla.broker.answers import check_answer_size
 from ottla.broker.config_rules import check_describes_this_node
+from ottla.broker.response_size import check_response_size
 from ottla.common.errors import ErrorCode, KafkaError
 from ottla.common.ids import validate_topic_name
 from ottla.common.slices import Slices
@@ -28,8 +28,8 @@ from ottla.protocol.messages.describe_configs import (
 )
 
 if TYPE_CHECKING:
-    from ottla.broker.broker import Broker
     from ottla.broker.context import RequestContext
+    from ottla.broker.ports import DescribeConfigsPorts
 
 DEFAULT_SOURCE, LOGGER_SOURCE, CLIENT_METRICS_SOURCE = 5, 6, 7
 UNKNOWN, INT, LIST = 0, 3, 7
@@ -38,7 +38,9 @@ _CLIENT_METRICS_DEFAULTS = {"interval.ms": "300000", "match": "", "metrics": ""}
 _CLIENT_METRICS_TYPES = {"interval.ms": INT, "match": LIST, "metrics": LIST}
 
 
-def handle(broker: Broker, context: RequestContext, request: DescribeConfigsRequest) -> Slices[DescribeConfigsResponse]:
+def handle(
+    broker: DescribeConfigsPorts, context: RequestContext, request: DescribeConfigsRequest
+) -> Slices[DescribeConfigsResponse]:
     """Describe each resource, or say why not."""
     describer = _Describer(broker, request, context.api_version)
     results = []
@@ -58,7 +60,7 @@ def handle(broker: Broker, context: RequestContext, request: DescribeConfigsRequ
         else:
             result.configs = configs.as_list()
             size += configs.size
-            check_answer_size(size)
+            check_response_size(size)
         results.append(result)
     return DescribeConfigsResponse(results=results)
 
@@ -69,7 +71,7 @@ _Rows: TypeAlias = list[DescribeConfigsResourceResult]
 class _Describer:
     """Describes the resources of one request in one image; what several of them have in common is encoded once."""
 
-    def __init__(self, broker: Broker, request: DescribeConfigsRequest, version: int) -> None:
+    def __init__(self, broker: DescribeConfigsPorts, request: DescribeConfigsRequest, version: int) -> None:
         self._broker = broker
         self._image = image = broker.metadata.image
         self._own, self._cluster = image.config(BROKER, str(broker.node_id)), image.config(BROKER, "")

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, cast
 
-from ottla.broker.answers import check_answer_size
 from ottla.broker.operations import GROUP_OPERATIONS
+from ottla.broker.response_size import check_response_size
 from ottla.common.errors import ErrorCode
 from ottla.common.slices import Slices, result_of
 from ottla.coordinators.group import DescribeGroup
@@ -16,11 +16,13 @@ from ottla.protocol.elements import encode_element
 from ottla.protocol.messages.describe_groups import DescribedGroup, DescribeGroupsRequest, DescribeGroupsResponse
 
 if TYPE_CHECKING:
-    from ottla.broker.broker import Broker
     from ottla.broker.context import RequestContext
+    from ottla.broker.ports import HasGroups
 
 
-def handle(broker: Broker, context: RequestContext, request: DescribeGroupsRequest) -> Slices[DescribeGroupsResponse]:
+def handle(
+    broker: HasGroups, context: RequestContext, request: DescribeGroupsRequest
+) -> Slices[DescribeGroupsResponse]:
     """Ask the shard of each group; the answers are in the order of the questions.
 
     A group that is named several times is described once, and its bytes are repeated, as Kafka repeats its answer.
@@ -33,12 +35,12 @@ def handle(broker: Broker, context: RequestContext, request: DescribeGroupsReque
         if name not in described:
             described[name] = yield from _describe(broker, name, version, request.include_authorized_operations)
         size += len(described[name])
-        check_answer_size(size)
+        check_response_size(size)
     groups = [described[name] for name in request.groups]
     return DescribeGroupsResponse(groups=cast("list[DescribedGroup]", groups))
 
 
-def _describe(broker: Broker, name: str, version: int, include_operations: bool) -> Slices[bytes]:
+def _describe(broker: HasGroups, name: str, version: int, include_operations: bool) -> Slices[bytes]:
     group: DescribedGroup = yield from result_of(broker.groups.submit(name, DescribeGroup(name), api_version=version))
     if include_operations and group.error_code == ErrorCode.NONE:
         group.authorized_operations = GROUP_OPERATIONS

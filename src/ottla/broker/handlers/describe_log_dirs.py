@@ -17,11 +17,13 @@ from ottla.protocol.messages.describe_log_dirs import (
 )
 
 if TYPE_CHECKING:
-    from ottla.broker.broker import Broker
     from ottla.broker.context import RequestContext
+    from ottla.broker.ports import DescribeLogDirsPorts
 
 
-def handle(broker: Broker, context: RequestContext, request: DescribeLogDirsRequest) -> Slices[DescribeLogDirsResponse]:
+def handle(
+    broker: DescribeLogDirsPorts, context: RequestContext, request: DescribeLogDirsRequest
+) -> Slices[DescribeLogDirsResponse]:
     """Describe every directory; its topics are those asked for, or all."""
     asked: set[tuple[str, int]] | None = None
     if request.topics is not None:

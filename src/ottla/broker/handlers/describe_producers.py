@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, cast
 
-from ottla.broker.answers import check_answer_size
+from ottla.broker.response_size import check_response_size
 from ottla.common.errors import KafkaError
 from ottla.common.ids import validate_topic_name
 from ottla.common.slices import Slices
@@ -18,12 +18,12 @@ from ottla.protocol.messages.describe_producers import (
 )
 
 if TYPE_CHECKING:
-    from ottla.broker.broker import Broker
     from ottla.broker.context import RequestContext
+    from ottla.broker.ports import HasPartitions
 
 
 def handle(
-    broker: Broker, context: RequestContext, request: DescribeProducersRequest
+    broker: HasPartitions, context: RequestContext, request: DescribeProducersRequest
 ) -> Slices[DescribeProducersResponse]:
     """Answer each partition by itself; one that is named several times is described once, its bytes are repeated."""
     described: dict[tuple[str, int], bytes] = {}
@@ -38,7 +38,7 @@ def handle(
                 encoded = encode_element(DescribeProducersResponse, context.api_version, answer)
                 described[topic.name, index] = encoded
             size += len(encoded)
-            check_answer_size(size)
+            check_response_size(size)
             partitions.append(encoded)
             yield
         topics.append(TopicResponse(name=topic.name, partitions=cast("list[PartitionResponse]", partitions)))
@@ -46,7 +46,7 @@ def handle(
     return DescribeProducersResponse(topics=topics)
 
 
-def _describe(broker: Broker, topic: str, index: int) -> PartitionResponse:
+def _describe(broker: HasPartitions, topic: str, index: int) -> PartitionResponse:
     try:
         validate_topic_name(topic)
         partition = broker.partitions.get(topic, index)

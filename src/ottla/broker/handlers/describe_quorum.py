@@ -18,12 +18,14 @@ from ottla.protocol.messages.describe_quorum import (
 )
 
 if TYPE_CHECKING:
-    from ottla.broker.broker import Broker
     from ottla.broker.context import RequestContext
+    from ottla.broker.ports import DescribeQuorumPorts
     from ottla.broker.quorum_description import QuorumDescription
 
 
-def handle(broker: Broker, context: RequestContext, request: DescribeQuorumRequest) -> Slices[DescribeQuorumResponse]:
+def handle(
+    broker: DescribeQuorumPorts, context: RequestContext, request: DescribeQuorumRequest
+) -> Slices[DescribeQuorumResponse]:
     """Describe partition 0 of the metadata topic; there is no other quorum, and who asks for more gets nothing."""
     asked = [(topic.topic_name, part.partition_index) for topic in request.topics for part in topic.partitions[:2]]
     if asked != [(METADATA_TOPIC, 0)]:
@@ -79,7 +81,7 @@ def _partition(quorum: QuorumDescription) -> ResponsePartitionData:
     )
 
 
-def _nodes(broker: Broker, quorum: QuorumDescription) -> list[Node]:
+def _nodes(broker: DescribeQuorumPorts, quorum: QuorumDescription) -> list[Node]:
     """Where the voters are reached as controllers; a node without a controller listener has no such place."""
     listeners = [
         Listener(name=endpoint.name, host=endpoint.host, port=endpoint.port) for endpoint in broker.controller_endpoints

@@ -18,15 +18,15 @@ from ottla.protocol.messages.describe_topic_partitions import (
 )
 
 if TYPE_CHECKING:
-    from ottla.broker.broker import Broker
     from ottla.broker.context import RequestContext
+    from ottla.broker.ports import DescribeTopicPartitionsPorts
     from ottla.metadata.image import MetadataImage, PartitionImage, TopicImage
 
 LIMIT_SETTING = "max.request.partition.size.limit"
 
 
 def handle(
-    broker: Broker, context: RequestContext, request: DescribeTopicPartitionsRequest
+    broker: DescribeTopicPartitionsPorts, context: RequestContext, request: DescribeTopicPartitionsRequest
 ) -> Slices[DescribeTopicPartitionsResponse]:
     """Describe topics in the order of their names, from the cursor on, up to the limit of partitions."""
     if _is_invalid(request):

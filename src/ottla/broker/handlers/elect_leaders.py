@@ -14,11 +14,11 @@ from ottla.protocol.messages.elect_leaders import (
 )
 
 if TYPE_CHECKING:
-    from ottla.broker.broker import Broker
     from ottla.broker.context import RequestContext
+    from ottla.broker.ports import HasMetadata
 
 
-def handle(broker: Broker, context: RequestContext, request: ElectLeadersRequest) -> Slices[ElectLeadersResponse]:
+def handle(broker: HasMetadata, context: RequestContext, request: ElectLeadersRequest) -> Slices[ElectLeadersResponse]:
     """Elect leaders of the named partitions, or of all."""
     try:
         return (yield from result_of(broker.metadata.submit(lambda controller: controller.elect_leaders(request))))

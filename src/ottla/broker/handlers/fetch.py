@@ -19,15 +19,15 @@ from ottla.common.slices import Slices
 from ottla.protocol.messages.fetch import FetchPartition, FetchRequest, FetchResponse
 
 if TYPE_CHECKING:
-    from ottla.broker.broker import Broker
     from ottla.broker.context import RequestContext
+    from ottla.broker.ports import FetchPorts
     from ottla.network.connection import Connection
 
 _WAITING = "fetch"
 
 
 def handle(
-    broker: Broker, context: RequestContext, request: FetchRequest
+    broker: FetchPorts, context: RequestContext, request: FetchRequest
 ) -> FetchResponse | Completion[FetchResponse] | Slices[FetchResponse | Completion[FetchResponse]]:
     """Answer with what there is, or wait for `min_bytes` up to `max_wait_ms`."""
     by_id = context.api_version >= TOPIC_IDS_SINCE_VERSION
@@ -57,7 +57,7 @@ def handle(
 
 
 def _fetch_in_slices(
-    broker: Broker, context: RequestContext, request: FetchRequest, session: FetchSession
+    broker: FetchPorts, context: RequestContext, request: FetchRequest, session: FetchSession
 ) -> Slices[FetchResponse | Completion[FetchResponse]]:
     by_id = context.api_version >= TOPIC_IDS_SINCE_VERSION
     session.is_busy = True
@@ -88,7 +88,7 @@ def _fetch_in_slices(
     return response
 
 
-def _begin(broker: Broker, request: FetchRequest, session: FetchSession) -> Fetch:
+def _begin(broker: FetchPorts, request: FetchRequest, session: FetchSession) -> Fetch:
     if not session.partitions and request.session_epoch > INITIAL_EPOCH:
         # The last partition was forgotten: the session ends, and the answer says that there is none any more.
         broker.fetch_sessions.remove(session.id)
@@ -104,7 +104,7 @@ def _begin(broker: Broker, request: FetchRequest, session: FetchSession) -> Fetc
     return Fetch(broker.partitions, session, limits, broker.worker)
 
 
-def _session(broker: Broker, request: FetchRequest, *, uses_topic_ids: bool) -> FetchSession:
+def _session(broker: FetchPorts, request: FetchRequest, *, uses_topic_ids: bool) -> FetchSession:
     sessions = broker.fetch_sessions
     now_ms = broker.clock.monotonic_ms()
     epoch = request.session_epoch

@@ -16,8 +16,8 @@ from ottla.protocol.elements import Elements
 from ottla.protocol.messages.find_coordinator import Coordinator, FindCoordinatorRequest, FindCoordinatorResponse
 
 if TYPE_CHECKING:
-    from ottla.broker.broker import Broker
     from ottla.broker.context import RequestContext
+    from ottla.broker.ports import FindCoordinatorPorts
 
 BATCHED_SINCE = 4
 
@@ -47,7 +47,9 @@ _REFUSED: dict[int, _Node] = {
 _UNKNOWN_TYPE = _Node(error=ErrorCode.INVALID_REQUEST, message="The type of the key is not known.")
 
 
-def handle(broker: Broker, context: RequestContext, request: FindCoordinatorRequest) -> Slices[FindCoordinatorResponse]:
+def handle(
+    broker: FindCoordinatorPorts, context: RequestContext, request: FindCoordinatorRequest
+) -> Slices[FindCoordinatorResponse]:
     """Name this node, once the topic of the groups exists."""
     if request.key_type != KeyType.GROUP:
         node = _REFUSED.get(request.key_type, _UNKNOWN_TYPE)
@@ -56,7 +58,7 @@ def handle(broker: Broker, context: RequestContext, request: FindCoordinatorRequ
     return (yield from _respond(context, request, node))
 
 
-def _this_node(broker: Broker, context: RequestContext) -> Slices[_Node]:
+def _this_node(broker: FindCoordinatorPorts, context: RequestContext) -> Slices[_Node]:
     try:
         yield from result_of(broker.groups.ensure_topic())
         host, port = broker.advertised_endpoint(context.listener)

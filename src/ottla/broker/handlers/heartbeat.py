@@ -12,10 +12,10 @@ from ottla.common.completion import Completion
 from ottla.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 
 if TYPE_CHECKING:
-    from ottla.broker.broker import Broker
     from ottla.broker.context import RequestContext
+    from ottla.broker.ports import HasGroups
 
 
-def handle(broker: Broker, context: RequestContext, request: HeartbeatRequest) -> Completion[HeartbeatResponse]:
+def handle(broker: HasGroups, context: RequestContext, request: HeartbeatRequest) -> Completion[HeartbeatResponse]:
     """Hand it to the group's shard."""
     return broker.groups.submit(request.group_id, request, api_version=context.api_version)

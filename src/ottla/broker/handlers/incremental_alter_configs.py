@@ -20,12 +20,12 @@ from ottla.protocol.messages.incremental_alter_configs import (
 )
 
 if TYPE_CHECKING:
-    from ottla.broker.broker import Broker
     from ottla.broker.context import RequestContext
+    from ottla.broker.ports import ControllerPorts
 
 
 def handle(
-    broker: Broker, context: RequestContext, request: IncrementalAlterConfigsRequest
+    broker: ControllerPorts, context: RequestContext, request: IncrementalAlterConfigsRequest
 ) -> Slices[IncrementalAlterConfigsResponse]:
     """Change the settings that are named, and no others."""
 

@@ -8,18 +8,17 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ottla.broker.answers import answer
 from ottla.common.completion import Completion
 from ottla.common.errors import ErrorCode, KafkaError
 from ottla.protocol.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 
 if TYPE_CHECKING:
-    from ottla.broker.broker import Broker
     from ottla.broker.context import RequestContext
+    from ottla.broker.ports import HasMetadata
 
 
 def handle(
-    broker: Broker, context: RequestContext, request: InitProducerIdRequest
+    broker: HasMetadata, context: RequestContext, request: InitProducerIdRequest
 ) -> InitProducerIdResponse | Completion[InitProducerIdResponse]:
     """Give a new id with epoch 0, also to a producer that had one: its old sequence numbers end with the old id."""
     if (request.producer_id == -1) != (request.producer_epoch == -1) or request.transactional_id == "":
@@ -33,7 +32,7 @@ def handle(
     def failed(error: KafkaError) -> InitProducerIdResponse:
         return _refuse(error.code)
 
-    return answer(broker.metadata.next_producer_id(), succeeded, failed)
+    return broker.metadata.next_producer_id().then(succeeded).otherwise(failed)
 
 
 def _refuse(error: ErrorCode) -> InitProducerIdResponse:

@@ -13,8 +13,8 @@ from ottla.common.errors import ErrorCode
 from ottla.protocol.messages.join_group import JoinGroupRequest, JoinGroupResponse
 
 if TYPE_CHECKING:
-    from ottla.broker.broker import Broker
     from ottla.broker.context import RequestContext
+    from ottla.broker.ports import HasGroups
 
 
 # Each rebalance counts them for every member. Clients send one for each of their assignors.
@@ -22,7 +22,7 @@ MOST_PROTOCOLS = 1_000
 
 
 def handle(
-    broker: Broker, context: RequestContext, request: JoinGroupRequest
+    broker: HasGroups, context: RequestContext, request: JoinGroupRequest
 ) -> JoinGroupResponse | Completion[JoinGroupResponse]:
     """Hand it to the group's shard. Too many protocols are refused with INCONSISTENT_GROUP_PROTOCOL."""
     if len(request.protocols) > MOST_PROTOCOLS:

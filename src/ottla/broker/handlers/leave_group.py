@@ -13,12 +13,12 @@ from ottla.common.slices import Slices, result_of
 from ottla.protocol.messages.leave_group import LeaveGroupRequest, LeaveGroupResponse
 
 if TYPE_CHECKING:
-    from ottla.broker.broker import Broker
     from ottla.broker.context import RequestContext
+    from ottla.broker.ports import HasGroups
 
 
 def handle(
-    broker: Broker, context: RequestContext, request: LeaveGroupRequest
+    broker: HasGroups, context: RequestContext, request: LeaveGroupRequest
 ) -> Completion[LeaveGroupResponse] | Slices[LeaveGroupResponse]:
     """Hand it to the group's shard; a request with thousands of members in parts."""
     if len(request.members) <= MOST_ROWS:
@@ -26,7 +26,9 @@ def handle(
     return _leave_in_parts(broker, context, request)
 
 
-def _leave_in_parts(broker: Broker, context: RequestContext, request: LeaveGroupRequest) -> Slices[LeaveGroupResponse]:
+def _leave_in_parts(
+    broker: HasGroups, context: RequestContext, request: LeaveGroupRequest
+) -> Slices[LeaveGroupResponse]:
     response = LeaveGroupResponse()
     for start in range(0, len(request.members), MOST_ROWS):
         yield

@@ -14,15 +14,15 @@ from ottla.protocol.messages.list_config_resources import (
 )
 
 if TYPE_CHECKING:
-    from ottla.broker.broker import Broker
     from ottla.broker.context import RequestContext
+    from ottla.broker.ports import HasMetadata
     from ottla.metadata.image import MetadataImage
 
 ALL_TYPES = (TOPIC, BROKER, BROKER_LOGGER, CLIENT_METRICS, GROUP)
 
 
 def handle(
-    broker: Broker, context: RequestContext, request: ListConfigResourcesRequest
+    broker: HasMetadata, context: RequestContext, request: ListConfigResourcesRequest
 ) -> Slices[ListConfigResourcesResponse]:
     """List the resources of the asked kinds; of all kinds if none is asked."""
     kinds = [CLIENT_METRICS] if context.api_version == 0 else list(dict.fromkeys(request.resource_types)) or ALL_TYPES

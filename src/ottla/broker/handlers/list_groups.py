@@ -12,15 +12,15 @@ from ottla.coordinators.group.admin import STATES, TYPES
 from ottla.protocol.messages.list_groups import ListGroupsRequest, ListGroupsResponse
 
 if TYPE_CHECKING:
-    from ottla.broker.broker import Broker
     from ottla.broker.context import RequestContext
+    from ottla.broker.ports import HasGroups
 
 
 # A filter that no group passes.
 _NONE = "none"
 
 
-def handle(broker: Broker, _context: RequestContext, request: ListGroupsRequest) -> Slices[ListGroupsResponse]:
+def handle(broker: HasGroups, _context: RequestContext, request: ListGroupsRequest) -> Slices[ListGroupsResponse]:
     """Ask all shards, one after the other."""
     states = yield from _known(request.states_filter, STATES)
     types = yield from _known(request.types_filter, TYPES)

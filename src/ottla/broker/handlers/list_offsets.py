@@ -20,9 +20,9 @@ from ottla.protocol.messages.list_offsets import (
 )
 
 if TYPE_CHECKING:
-    from ottla.broker.broker import Broker
     from ottla.broker.context import RequestContext
     from ottla.broker.partition import Partition
+    from ottla.broker.ports import HasPartitions
 
 LATEST, EARLIEST, MAX_TIMESTAMP, EARLIEST_LOCAL, LATEST_TIERED, EARLIEST_PENDING_UPLOAD = -1, -2, -3, -4, -5, -6
 SINCE_VERSION = {MAX_TIMESTAMP: 7, EARLIEST_LOCAL: 8, LATEST_TIERED: 9, EARLIEST_PENDING_UPLOAD: 11}
@@ -32,7 +32,7 @@ UNKNOWN = (-1, -1, -1)
 SLICE = 4
 
 
-def handle(broker: Broker, context: RequestContext, request: ListOffsetsRequest) -> Slices[ListOffsetsResponse]:
+def handle(broker: HasPartitions, context: RequestContext, request: ListOffsetsRequest) -> Slices[ListOffsetsResponse]:
     """Answer each partition by itself; timestamps of many segments may have to be looked up first."""
     asked: Counter[tuple[str, int]] = Counter()
     for topic in request.topics:
@@ -53,7 +53,7 @@ def handle(broker: Broker, context: RequestContext, request: ListOffsetsRequest)
 
 
 def _answer(
-    broker: Broker,
+    broker: HasPartitions,
     context: RequestContext,
     request: ListOffsetsRequest,
     topic: str,

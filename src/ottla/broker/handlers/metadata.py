@@ -12,7 +12,7 @@ from collections.abc import Hashable
 from typing import TYPE_CHECKING
 
 from ottla.broker import operations
-from ottla.broker.answers import check_answer_size
+from ottla.broker.response_size import check_response_size
 from ottla.common.errors import ErrorCode, KafkaError
 from ottla.common.ids import INTERNAL_TOPICS, ZERO_UUID, validate_topic_name
 from ottla.common.slices import Slices
@@ -27,8 +27,8 @@ from ottla.protocol.messages.metadata import (
 )
 
 if TYPE_CHECKING:
-    from ottla.broker.broker import Broker
     from ottla.broker.context import RequestContext
+    from ottla.broker.ports import MetadataPorts
     from ottla.metadata.image import MetadataImage, TopicImage
 
 AUTO_CREATION_FLAG_SINCE_VERSION = 4
@@ -38,12 +38,12 @@ MOST_TOPICS_KEPT = 100
 
 
 def handle(
-    broker: Broker, context: RequestContext, request: MetadataRequest
+    broker: MetadataPorts, context: RequestContext, request: MetadataRequest
 ) -> Encoded | Slices[MetadataResponse | Encoded]:
     """Describe the requested topics, or all of them, as they are before missing ones are created."""
     question = _question(context, request)
     if question is not None:
-        kept = broker.kept_answers.get(broker.metadata.image, question)
+        kept = broker.response_cache.get(broker.metadata.image, question)
         if kept is not None:
             return kept
     return _answer(broker, context, request, question)
@@ -67,7 +67,7 @@ def _question(context: RequestContext, request: MetadataRequest) -> Hashable | N
 
 
 def _answer(
-    broker: Broker, context: RequestContext, request: MetadataRequest, question: Hashable | None
+    broker: MetadataPorts, context: RequestContext, request: MetadataRequest, question: Hashable | None
 ) -> Slices[MetadataResponse | Encoded]:
     if _is_invalid(context, request):
         return (yield from _refuse(request))
@@ -81,7 +81,7 @@ def _answer(
     if question is None:
         return response
     answer = Encoded(response, context.api_version)
-    broker.kept_answers.keep(image, question, answer)
+    broker.response_cache.keep(image, question, answer)
     return answer
 
 
@@ -106,7 +106,7 @@ def _asks_for_all(context: RequestContext, request: MetadataRequest) -> bool:
     return request.topics is None or (context.api_version == 0 and not request.topics)
 
 
-def _to_create(broker: Broker, context: RequestContext, request: MetadataRequest) -> Slices[list[str]]:
+def _to_create(broker: MetadataPorts, context: RequestContext, request: MetadataRequest) -> Slices[list[str]]:
     if request.topics is None or not broker.config.bool("auto.create.topics.enable"):
         return []
     if context.api_version >= AUTO_CREATION_FLAG_SINCE_VERSION and not request.allow_auto_topic_creation:
@@ -124,7 +124,7 @@ def _to_create(broker: Broker, context: RequestContext, request: MetadataRequest
     return list(missing)
 
 
-def _describe(broker: Broker, context: RequestContext, request: MetadataRequest) -> Slices[MetadataResponse]:
+def _describe(broker: MetadataPorts, context: RequestContext, request: MetadataRequest) -> Slices[MetadataResponse]:
     image = broker.metadata.image
     allowed = operations.TOPIC_OPERATIONS if request.include_topic_authorized_operations else operations.NOT_REQUESTED
     topics: Elements[MetadataResponseTopic] = Elements(MetadataResponse, context.api_version)
@@ -146,7 +146,7 @@ def _describe(broker: Broker, context: RequestContext, request: MetadataRequest)
             else:
                 topics.append(_by_name(image, name or "", allowed))
             yield
-    check_answer_size(topics.size)
+    check_response_size(topics.size)
     response = MetadataResponse(
         brokers=[
             MetadataResponseBroker(node_id=node_id, host=host, port=port, rack=rack)

@@ -24,8 +24,8 @@ from ottla.protocol.messages.offset_commit import (
 )
 
 if TYPE_CHECKING:
-    from ottla.broker.broker import Broker
     from ottla.broker.context import RequestContext
+    from ottla.broker.ports import OffsetPorts
     from ottla.metadata.image import MetadataImage
 
 TOPIC_IDS_SINCE = 10
@@ -34,7 +34,7 @@ MOST_AT_ONCE = 50
 
 
 def handle(
-    broker: Broker, context: RequestContext, request: OffsetCommitRequest
+    broker: OffsetPorts, context: RequestContext, request: OffsetCommitRequest
 ) -> OffsetCommitResponse | Completion[OffsetCommitResponse] | Slices[OffsetCommitResponse]:
     """Check what is committed against the topics there are, and hand it to the group's shard.
 
@@ -46,7 +46,7 @@ def handle(
 
 
 def _commit(
-    broker: Broker, context: RequestContext, request: OffsetCommitRequest
+    broker: OffsetPorts, context: RequestContext, request: OffsetCommitRequest
 ) -> OffsetCommitResponse | Completion[OffsetCommitResponse]:
     known, refused = _split(broker.metadata.image, request, by_id=context.api_version >= TOPIC_IDS_SINCE)
     if not known and refused:
@@ -59,7 +59,7 @@ def _commit(
 
 
 def _commit_in_parts(
-    broker: Broker, context: RequestContext, request: OffsetCommitRequest
+    broker: OffsetPorts, context: RequestContext, request: OffsetCommitRequest
 ) -> Slices[OffsetCommitResponse]:
     by_topic: dict[tuple[str, Uuid], OffsetCommitResponseTopic] = {}
     for topics in in_parts(request.topics, lambda topic: topic.partitions, _with_partitions):

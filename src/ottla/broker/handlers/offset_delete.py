@@ -21,12 +21,12 @@ from ottla.protocol.messages.offset_delete import (
 )
 
 if TYPE_CHECKING:
-    from ottla.broker.broker import Broker
     from ottla.broker.context import RequestContext
+    from ottla.broker.ports import OffsetPorts
     from ottla.metadata.image import MetadataImage
 
 
-def handle(broker: Broker, context: RequestContext, request: OffsetDeleteRequest) -> Slices[OffsetDeleteResponse]:
+def handle(broker: OffsetPorts, context: RequestContext, request: OffsetDeleteRequest) -> Slices[OffsetDeleteResponse]:
     """Check the partitions against those there are, and hand the rest to the group's shard, in parts."""
     by_name: dict[str, OffsetDeleteResponseTopic] = {}
     parts = in_parts(request.topics, lambda topic: topic.partitions, _with_partitions)

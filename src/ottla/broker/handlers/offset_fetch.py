@@ -11,8 +11,8 @@ from collections.abc import Iterator
 from itertools import chain
 from typing import TYPE_CHECKING, cast
 
-from ottla.broker.answers import check_answer_size
 from ottla.broker.request_batches import MOST_ROWS, in_parts
+from ottla.broker.response_size import check_response_size
 from ottla.common.errors import ErrorCode
 from ottla.common.slices import Slices, result_of
 from ottla.coordinators.group import FetchOffsets
@@ -30,8 +30,8 @@ from ottla.protocol.messages.offset_fetch import (
 )
 
 if TYPE_CHECKING:
-    from ottla.broker.broker import Broker
     from ottla.broker.context import RequestContext
+    from ottla.broker.ports import OffsetPorts
     from ottla.metadata.image import MetadataImage
 
 TOP_LEVEL_ERROR_SINCE = 2
@@ -39,7 +39,7 @@ SEVERAL_GROUPS_SINCE = 8
 TOPIC_IDS_SINCE = 10
 
 
-def handle(broker: Broker, context: RequestContext, request: OffsetFetchRequest) -> Slices[OffsetFetchResponse]:
+def handle(broker: OffsetPorts, context: RequestContext, request: OffsetFetchRequest) -> Slices[OffsetFetchResponse]:
     """Ask the shard of each group; the answers are in the order of the questions."""
     version = context.api_version
     if version < SEVERAL_GROUPS_SINCE:
@@ -59,13 +59,13 @@ def handle(broker: Broker, context: RequestContext, request: OffsetFetchRequest)
             if group.topics is None:
                 whole[group.group_id] = encoded
         size += len(encoded)
-        check_answer_size(size)
+        check_response_size(size)
         answers.append(encoded)
     return OffsetFetchResponse(groups=cast("list[OffsetFetchResponseGroup]", answers))
 
 
 def _fetch(
-    broker: Broker, context: RequestContext, group: OffsetFetchRequestGroup, require_stable: bool
+    broker: OffsetPorts, context: RequestContext, group: OffsetFetchRequestGroup, require_stable: bool
 ) -> Slices[OffsetFetchResponseGroup]:
     """What the group committed."""
     image = broker.metadata.image
@@ -85,7 +85,7 @@ def _fetch(
 
 
 def _ask(
-    broker: Broker, context: RequestContext, group: OffsetFetchRequestGroup, require_stable: bool
+    broker: OffsetPorts, context: RequestContext, group: OffsetFetchRequestGroup, require_stable: bool
 ) -> Slices[OffsetFetchResponseGroup | list[OffsetFetchRequestTopics]]:
     """Ask the group's shard in parts; what to ask for, if all are asked for and there are too many."""
     topics: list[OffsetFetchResponseTopics] = []

@@ -17,12 +17,12 @@ from ottla.protocol.messages.offset_for_leader_epoch import (
 )
 
 if TYPE_CHECKING:
-    from ottla.broker.broker import Broker
     from ottla.broker.context import RequestContext
+    from ottla.broker.ports import HasPartitions
 
 
 def handle(
-    broker: Broker, context: RequestContext, request: OffsetForLeaderEpochRequest
+    broker: HasPartitions, context: RequestContext, request: OffsetForLeaderEpochRequest
 ) -> Slices[OffsetForLeaderEpochResponse]:
     """Answer each partition by itself; -1 and -1 if the epoch is unknown."""
     topics = []
@@ -36,7 +36,7 @@ def handle(
     return OffsetForLeaderEpochResponse(topics=topics)
 
 
-def _end(broker: Broker, topic: str, wanted: OffsetForLeaderPartition) -> EpochEndOffset:
+def _end(broker: HasPartitions, topic: str, wanted: OffsetForLeaderPartition) -> EpochEndOffset:
     try:
         partition = broker.partitions.get(topic, wanted.partition)
         partition.check_leader_epoch(wanted.current_leader_epoch)

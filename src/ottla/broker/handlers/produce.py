@@ -25,9 +25,9 @@ from ottla.protocol.messages.produce import (
 from ottla.records import NotOneBatchError, RecordError
 
 if TYPE_CHECKING:
-    from ottla.broker.broker import Broker
     from ottla.broker.context import RequestContext
     from ottla.broker.partition import Partition
+    from ottla.broker.ports import ProducePorts
 
 ZSTD_SINCE_VERSION = 7
 TOPIC_IDS_SINCE_VERSION = 13
@@ -55,7 +55,7 @@ _WITHOUT_LOG_START = {
 
 
 def handle(
-    broker: Broker, context: RequestContext, request: ProduceRequest
+    broker: ProducePorts, context: RequestContext, request: ProduceRequest
 ) -> ProduceResponse | Completion[ProduceResponse] | Slices[ProduceResponse | None] | None:
     """Append every batch; answer once those that were appended are committed."""
     count = 0
@@ -73,7 +73,7 @@ def handle(
 
 
 def _produce_in_slices(
-    broker: Broker, context: RequestContext, request: ProduceRequest
+    broker: ProducePorts, context: RequestContext, request: ProduceRequest
 ) -> Slices[ProduceResponse | None]:
     """Append to thousands of partitions. The batches are copied, as the frame is only there for the first slice."""
     for topic in request.topic_data:
@@ -96,7 +96,7 @@ def _produce_in_slices(
 
 
 def _append(
-    broker: Broker,
+    broker: ProducePorts,
     context: RequestContext,
     acks: int,
     topic: TopicProduceData,

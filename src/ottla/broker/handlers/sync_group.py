@@ -13,14 +13,14 @@ from ottla.common.errors import ErrorCode
 from ottla.protocol.messages.sync_group import SyncGroupRequest, SyncGroupResponse
 
 if TYPE_CHECKING:
-    from ottla.broker.broker import Broker
     from ottla.broker.context import RequestContext
+    from ottla.broker.ports import HasGroups
 
 PROTOCOL_SINCE_VERSION = 5
 
 
 def handle(
-    broker: Broker, context: RequestContext, request: SyncGroupRequest
+    broker: HasGroups, context: RequestContext, request: SyncGroupRequest
 ) -> SyncGroupResponse | Completion[SyncGroupResponse]:
     """Hand it to the group's shard."""
     if context.api_version >= PROTOCOL_SINCE_VERSION and None in (request.protocol_type, request.protocol_name):

@@ -4,26 +4,22 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ottla.broker.answers import answer, same
 from ottla.common.completion import Completion
 from ottla.common.errors import KafkaError
 from ottla.protocol.messages.update_features import UpdateFeaturesRequest, UpdateFeaturesResponse
 
 if TYPE_CHECKING:
-    from ottla.broker.broker import Broker
     from ottla.broker.context import RequestContext
+    from ottla.broker.ports import HasMetadata
 
 
 def handle(
-    broker: Broker, context: RequestContext, request: UpdateFeaturesRequest
+    broker: HasMetadata, context: RequestContext, request: UpdateFeaturesRequest
 ) -> Completion[UpdateFeaturesResponse]:
     """Change all the features, or none."""
 
     def failed(error: KafkaError) -> UpdateFeaturesResponse:
         return UpdateFeaturesResponse(error_code=error.code, error_message=error.message)
 
-    return answer(
-        broker.metadata.submit(lambda controller: controller.update_features(request, context.api_version)),
-        same,
-        failed,
-    )
+    version = context.api_version
+    return broker.metadata.submit(lambda controller: controller.update_features(request, version)).otherwise(failed)

@@ -1,0 +1,175 @@
+"""What request handlers use of the broker: one small Protocol for each kind of handler.
+
+A handler names the Protocol that it needs, so that its signature shows what it can touch, and a test can pass a stub.
+`Broker` satisfies all of them (`tests/unit/broker/test_handlers.py`). Handlers import this module for type checking
+only.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Protocol
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from ottla.broker.auto_topic_creation import AutoTopicCreation
+    from ottla.broker.broker import FlushThreads
+    from ottla.broker.fetch_session import FetchSessionCache
+    from ottla.broker.group_runtime import GroupRuntime
+    from ottla.broker.metadata_log import MetadataShell
+    from ottla.broker.partitions import Partitions
+    from ottla.broker.response_cache import ResponseCache
+    from ottla.broker.work import Worker
+    from ottla.common.clock import Clock
+    from ottla.config import BrokerConfig, Listener, TopicResolver
+    from ottla.log import LogManager
+    from ottla.metadata.image import Endpoint, MetadataImage
+
+
+class HasMetadata(Protocol):
+    """The metadata log and its image."""
+
+    @property
+    def metadata(self) -> MetadataShell: ...
+
+
+class HasGroups(Protocol):
+    """The group coordinator."""
+
+    @property
+    def groups(self) -> GroupRuntime: ...
+
+
+class HasPartitions(Protocol):
+    """The partitions that this node leads."""
+
+    @property
+    def partitions(self) -> Partitions: ...
+
+
+class HasNodeId(Protocol):
+    """This node's id."""
+
+    @property
+    def node_id(self) -> int: ...
+
+
+class HasConfig(Protocol):
+    """The broker's settings."""
+
+    @property
+    def config(self) -> BrokerConfig: ...
+
+
+class HasClock(Protocol):
+    """The clock."""
+
+    @property
+    def clock(self) -> Clock: ...
+
+
+class HasLogs(Protocol):
+    """The log manager."""
+
+    @property
+    def logs(self) -> LogManager: ...
+
+
+class HasResponseCache(Protocol):
+    """Cached responses."""
+
+    @property
+    def response_cache(self) -> ResponseCache: ...
+
+
+class HasClusterId(Protocol):
+    """The cluster's id."""
+
+    @property
+    def cluster_id(self) -> str: ...
+
+
+class HasControllerListeners(Protocol):
+    """The listeners of the controller."""
+
+    @property
+    def controller_endpoints(self) -> list[Listener]: ...
+
+
+class ApiVersionsPorts(HasMetadata, HasResponseCache, Protocol):
+    """For `handlers/api_versions.py`."""
+
+    @property
+    def supported_features(self) -> Mapping[str, tuple[int, int]]: ...
+
+    def is_controller_listener(self, listener: str) -> bool: ...
+
+
+class ControllerPorts(HasMetadata, HasNodeId, Protocol):
+    """For handlers that change topics or settings."""
+
+
+class DeleteRecordsPorts(HasPartitions, HasLogs, Protocol):
+    """For `handlers/delete_records.py`."""
+
+    @property
+    def flush_threads(self) -> FlushThreads: ...
+
+
+class DescribeClusterPorts(HasMetadata, HasNodeId, HasClusterId, HasControllerListeners, Protocol):
+    """For `handlers/describe_cluster.py`."""
+
+    def is_controller_listener(self, listener: str) -> bool: ...
+
+    def endpoint(self, node_id: int, listener: str) -> Endpoint | None: ...
+
+
+class DescribeConfigsPorts(HasMetadata, HasNodeId, HasConfig, Protocol):
+    """For `handlers/describe_configs.py`."""
+
+    def topic_resolver(self, image: MetadataImage) -> TopicResolver: ...
+
+
+class DescribeLogDirsPorts(HasPartitions, HasLogs, Protocol):
+    """For `handlers/describe_log_dirs.py`."""
+
+
+class DescribeQuorumPorts(HasMetadata, HasControllerListeners, Protocol):
+    """For `handlers/describe_quorum.py`."""
+
+
+class DescribeTopicPartitionsPorts(HasMetadata, HasConfig, Protocol):
+    """For `handlers/describe_topic_partitions.py`."""
+
+
+class FetchPorts(HasPartitions, HasClock, HasConfig, Protocol):
+    """For `handlers/fetch.py`."""
+
+    @property
+    def fetch_sessions(self) -> FetchSessionCache: ...
+
+    @property
+    def worker(self) -> Worker: ...
+
+
+class FindCoordinatorPorts(HasGroups, HasNodeId, Protocol):
+    """For `handlers/find_coordinator.py`."""
+
+    def advertised_endpoint(self, listener: str) -> tuple[str, int]: ...
+
+
+class MetadataPorts(HasMetadata, HasNodeId, HasClusterId, HasConfig, HasResponseCache, Protocol):
+    """For `handlers/metadata.py`."""
+
+    @property
+    def auto_topic_creation(self) -> AutoTopicCreation: ...
+
+    def endpoints(self, listener: str) -> list[tuple[int, str, int, str | None]]: ...
+
+
+class OffsetPorts(HasGroups, HasMetadata, Protocol):
+    """For the handlers of committed offsets."""
+
+
+class ProducePorts(HasPartitions, HasClock, Protocol):
+    """For `handlers/produce.py`."""
