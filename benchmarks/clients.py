@@ -41,7 +41,7 @@ ALL = ("Ottla", "confluent-kafka", "aiokafka", "kafka-python")
 SHARE = {"kafka-python": 0.1, "aiokafka": 0.3}
 SHARE_OF_TABLES = {"confluent-kafka": 0.25, "confluent-kafka, produce_batch": 0.25}
 # A race of fewer shows little but its start.
-# What pip installs has its bytecode; a checkout must be allowed to write it, or it is compiled anew in each run.
+# Installed packages have bytecode. A checkout must be able to write it, or each run compiles the source again.
 ENVIRONMENT = {name: text for name, text in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
 LEAST = {"memory": 300, "single": 3_000, "send-batch": 2_000_000, "poll-arrow": 1_000_000, "cold": 1}
 

@@ -128,7 +128,7 @@ def restart(record_bytes: int, records_in_a_batch: int, share: float) -> Callabl
             with broker.another(home) as second:
                 _until_acknowledged(second, frame)
                 figures = {"seconds": second.age_seconds(), "broker CPU seconds": second.cpu_seconds()}
-                os.kill(second.pid, signal.SIGKILL)  # a clean stop would sync gigabytes that nobody needs
+                os.kill(second.pid, signal.SIGKILL)  # a clean stop would sync gigabytes without need
                 return figures
 
     batch = f"{records_in_a_batch} records" if records_in_a_batch > 1 else "one record"

@@ -42,7 +42,7 @@ def passing_topic(broker: Broker, partitions: int) -> Iterator[str]:
 
 
 def wait_until_deleted(broker: Broker, topic: str) -> None:
-    """Wait until the files of a deleted topic are gone: the broker would spend that time in the next run."""
+    """Wait until the files of a deleted topic are removed, so that the next run does not pay for it."""
     deadline = time.monotonic() + DEADLINE_S
     while any(broker.data.glob(f"{topic}-*")):
         if time.monotonic() > deadline:

@@ -66,7 +66,7 @@ class Data:
 
 
 def json_rows(rows: pd.DataFrame, names: dict[str, str]) -> list[bytes]:
-    """Rows as JSON objects under new names; what is missing in the files is left out."""
+    """Rows as JSON objects with new names; missing values are omitted."""
     columns = []
     for column in names:
         values = rows[column]

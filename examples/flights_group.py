@@ -1,4 +1,4 @@
-"""A year of real flights through a Kafka broker, and back: proof in under a minute that nothing is lost on the way.
+"""A year of real flights through a Kafka broker and back, with a check that no record is lost, in under a minute.
 
     python examples/flights_group.py                          starts an Ottla broker of its own in a temporary directory
     python examples/flights_group.py --bootstrap HOST:PORT    uses a broker that runs already (Kafka or Ottla)
@@ -179,7 +179,7 @@ class Arrivals:
 
 
 class Reader(threading.Thread):
-    """One member of the group; what it has read is committed before it gives a partition up."""
+    """One member of the group; it commits its positions before it gives up a partition."""
 
     def __init__(self, name: str, bootstrap: str, topic: str, group: str, arrivals: Arrivals) -> None:
         super().__init__(name=name, daemon=True)

@@ -117,17 +117,17 @@ def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line(
         "markers", "both: runs against stock Apache Kafka as well, which shows that the test is right"
     )
-    # kafka-python loads its schemas by an importlib function that newer Pythons call old.
+    # kafka-python loads its schemas by an importlib function that newer Pythons deprecate.
     config.addinivalue_line("filterwarnings", "ignore:(read|open)_text is deprecated:DeprecationWarning")
-    # A shell has what it starts in the background ignore Ctrl-C, and so all that it starts: tests press it.
+    # A shell's background processes, and their children, ignore Ctrl-C, which some tests send.
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """A test whose client is not ours gets one more try, and is listed as RERUN: their timing is not ours to mend.
+    """Rerun failed tests of third-party clients once; pytest lists them as RERUN. Their timing cannot be fixed here.
 
-    What Ottla's own clients, broker and tools are asked must be right the first time.
+    Tests of Ottla's own clients, broker and tools must pass the first time.
     """
     for item in items:
         if item.path in FOREIGN_CLIENTS or item.path.parent in FOREIGN_CLIENTS:

@@ -34,7 +34,7 @@ RULES = [
     (r"ask(s|ed|ing)? again", "retry"),
     (r"what there is", "the contents, the state"),
     (r"what (it|they) (holds?|has|have)", "its contents, its state"),
-    (r"(?<!there )(is|are|was|were) none", "does not exist, has none"),
+    (r"(?<!there )(is|are|was|were) (?-i:none)", "does not exist, has none"),
     (
         r"(?<!there )(is|was) no (?!(longer|more|such|later|earlier|older|newer|one|way|problem)\b)[a-z]+",
         "is not a ...",

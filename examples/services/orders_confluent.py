@@ -184,7 +184,7 @@ async def deliveries() -> dict[str, int]:
 
 
 class Worker:
-    """Bills orders; commits what it has billed twice a second, and before it gives partitions away."""
+    """Bills orders; commits billed orders twice a second, and before it gives up partitions."""
 
     def __init__(self) -> None:
         self._stopping = False

@@ -74,7 +74,7 @@ def test_running_member_is_described_and_protected(
     assert "GroupSubscribedToTopicException" in offsets.stdout + offsets.stderr
 
 
-def test_group_that_nobody_knows_is_an_error(tools: Tools, name: str) -> None:
+def test_unknown_group_is_an_error(tools: Tools, name: str) -> None:
     done = tools.run("consumer-groups", "--describe", "--group", name)
     assert "GroupIdNotFoundException" in done.stdout + done.stderr
 

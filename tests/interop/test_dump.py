@@ -177,7 +177,7 @@ def test_metadata_snapshot_is_browsed(left: Left) -> None:
     snapshot = left.files(SNAPSHOTS)[-1]
     wanted = {"codecs:", "rolled:", f"{left.topic_id}:", "metadataVersion:", "retention.ms:"}
     # On a busy machine the shell may answer before it has read the file (one start of four, measured, also with stock
-    # Kafka's): it shows an empty image then, and is asked again.
+    # Kafka's): it shows an empty image then, and the test retries.
     for _ in range(5):
         tree = [line.strip() for line in shell(snapshot, "tree", "/image").splitlines()]
         if wanted <= set(tree):

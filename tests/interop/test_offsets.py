@@ -14,7 +14,7 @@ pytestmark = [pytest.mark.jvm, pytest.mark.both]
 
 
 def offsets(tools: Tools, topic: str, *options: object) -> list[int]:
-    """A topic's offsets by partition; partitions without an answer are left out."""
+    """A topic's offsets by partition; partitions without an answer are omitted."""
     lines = tools.ok("get-offsets", "--topic", topic, *options).split()
     assert [line.rsplit(":", 2)[0] for line in lines] == [topic] * len(lines)
     return [int(line.rsplit(":", 1)[1]) for line in sorted(lines)]
@@ -59,7 +59,7 @@ def test_offsets_of_an_unknown_topic(tools: Tools, name: str) -> None:
     assert "Could not match any topic-partitions" in tools.fails("get-offsets", "--topic", name)
 
 
-def test_deleted_records_are_gone_for_readers(tools: Tools, name: str, tmp_path: Path) -> None:
+def test_readers_do_not_see_deleted_records(tools: Tools, name: str, tmp_path: Path) -> None:
     tools.create_topic(name)
     tools.produce(name, [f"k\t{i}" for i in range(10)])
     assert f"partition: {name}-0\tlow_watermark: 4" in delete_before(tools, tmp_path, name, 4)

@@ -68,8 +68,8 @@ STRICTER = {
 }
 # Ottla accepts more.
 WEAKER = {
-    "controller.quorum.voters": "one node is its own quorum without being told",
-    "metric.reporters": "Java classes, which are not looked for",
+    "controller.quorum.voters": "one node is its own quorum by default",
+    "metric.reporters": "Java classes, which are not loaded",
     "min.insync.replicas": "stock has eligible leader replicas (ELR), which fix it for single brokers",
 }
 # Both refuse, in other words.

@@ -19,7 +19,7 @@ from tests.peers.cache import in_ci, missing_for_jvm
 
 from .conftest import Tools
 
-# One story: each test goes on where the one before stopped.
+# The tests are steps of one story and run in their order.
 pytestmark = [pytest.mark.jvm, pytest.mark.xdist_group("stock-directory")]
 
 CODECS = ["none", "gzip", "snappy", "lz4", "zstd"]

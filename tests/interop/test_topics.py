@@ -1,4 +1,4 @@
-"""kafka-topics: a topic's life, and what a person is told who errs."""
+"""kafka-topics: the life of a topic, and the messages for wrong arguments."""
 
 from __future__ import annotations
 

@@ -36,7 +36,7 @@ def test_verifiable_consumer_gets_what_verifiable_producer_sent(tools: Tools, na
     assert [e for e in sent if e["name"] == "producer_send_error"] == []
     assert sum(e["name"] == "producer_send_success" for e in sent) == count
 
-    # Its group protocol is the classic one unless it is told otherwise.
+    # Its group protocol is the classic one by default.
     received = events(
         tools.start("verifiable-consumer", "--topic", name, "--group-id", name, "--reset-policy", "earliest",
                     "--max-messages", count, "--verbose")

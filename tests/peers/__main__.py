@@ -42,7 +42,7 @@ def run(command: list[str], cwd: Path | None = None) -> None:
 
 
 def fetch_into(folder: Path, declaration: Path, programs: tuple[str, ...], fetch: Callable[[Path], None]) -> None:
-    """Fill `folder` unless it was filled for this very declaration; a half-filled one is started anew."""
+    """Fill `folder` unless it was filled for this declaration; an incomplete one is filled again."""
     wanted = hashlib.sha256(declaration.read_bytes()).hexdigest()
     mark = folder / ".complete"
     if mark.exists() and mark.read_text().strip() == wanted:

@@ -14,7 +14,7 @@ TIMEOUT_S = 20.0
 
 
 class Client(Protocol):
-    """One client library. `client_id` is what the broker is told."""
+    """One client library. `client_id` is the id that the broker receives."""
 
     name: str
 

@@ -233,7 +233,7 @@ def test_a_fetch_fails_for_one_partition_also_in_a_session(ottla: Ottla) -> None
 
 
 @pytest.mark.parametrize("size", [1, 100_000], ids=["small", "read when it is sent"])
-def test_a_corrupt_batch_is_told_of_and_can_be_skipped(ottla: Ottla, size: int) -> None:
+def test_corrupt_batch_is_reported_and_can_be_skipped(ottla: Ottla, size: int) -> None:
     topic = ottla.topic()
     a, b, c = (letter * size for letter in ("a", "b", "c"))
     for value in (a, b, c):
@@ -303,7 +303,7 @@ def test_a_request_that_is_never_answered_is_sent_again_after_its_timeout(ottla:
     assert values(ottla, topic) == [b"x"]
 
 
-def test_a_slip_of_the_pen_is_told_at_once(ottla: Ottla) -> None:
+def test_misspelt_name_is_an_error_immediately(ottla: Ottla) -> None:
     with pytest.raises(ValueError, match="no API 'Prodcue'; similar: Produce"):
         ottla.faults.fail("Prodcue", "NOT_LEADER_OR_FOLLOWER")
     with pytest.raises(ValueError, match="no error 'NOT_LEEDER'"):
@@ -311,7 +311,7 @@ def test_a_slip_of_the_pen_is_told_at_once(ottla: Ottla) -> None:
     with pytest.raises(ValueError, match="names no topic"):
         ottla.faults.fail("Heartbeat", "REBALANCE_IN_PROGRESS", topic="x")
     with pytest.raises(ValueError, match="has no members"):
-        ottla.faults.rebalance("nobody")
+        ottla.faults.rebalance("no-such-group")
 
 
 @pytest.mark.parametrize("error", ["NOT_LEADER_OR_FOLLOWER", "NOT_ENOUGH_REPLICAS"])

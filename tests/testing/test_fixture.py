@@ -38,7 +38,7 @@ def test_a_group_is_seen_to_catch_up(ottla: Ottla, client: Client) -> None:
     state = ottla.group(f"g-{client.name}")
     assert state.lag == 1
     assert list(state.positions.values()) == [20]
-    assert ottla.group("nobody").state == "Dead"
+    assert ottla.group("no-such-group").state == "Dead"
 
 
 def test_records_come_back_as_they_were_given(ottla: Ottla) -> None:
@@ -68,7 +68,7 @@ def test_consume_goes_on_where_it_was_and_tells_what_did_not_come(ottla: Ottla) 
         ottla.produce("not-there", "x")
 
 
-# One test looks at what the one before it left: both have to run in one process.
+# A test checks the state that the previous test left: both must run in one process.
 in_order = pytest.mark.xdist_group("fixture-in-order")
 
 MADE: list[str] = []
@@ -86,7 +86,7 @@ def test_what_a_test_makes(ottla: Ottla) -> None:
 
 
 @in_order
-def test_is_gone_with_it(ottla: Ottla) -> None:
+def test_topic_of_the_previous_test_is_deleted(ottla: Ottla) -> None:
     assert len(MADE) == 2
     for name in MADE:
         assert ottla.records(name) == []
@@ -202,7 +202,7 @@ def test_threads_of_a_test_share_its_view(kind: type[ThreadBroker | ProcessBroke
 
 
 @pytest.mark.parametrize("kind", [ThreadBroker, ProcessBroker])
-def test_a_paused_broker_answers_nobody_and_goes_on(kind: type[ThreadBroker | ProcessBroker]) -> None:
+def test_paused_broker_does_not_respond_until_it_is_resumed(kind: type[ThreadBroker | ProcessBroker]) -> None:
     broker = kind()
     try:
         broker.start()

@@ -109,7 +109,7 @@ def test_properties_from_the_ini_file(run: Run) -> None:
     assert code == 0, out
 
 
-def test_a_misspelt_property_is_told(run: Run) -> None:
+def test_misspelt_property_is_an_error(run: Run) -> None:
     text = """
         def test_it(ottla_broker):
             ottla_broker({"message.max.byts": 1000})

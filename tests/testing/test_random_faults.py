@@ -1,6 +1,6 @@
-"""Our producer and consumer under faults that a seed chooses: nothing lost, doubled or out of order, nobody hangs.
+"""Our producer and consumer under faults that a seed chooses: no record is lost, duplicated or reordered.
 
-The seed is in brackets; threads and timers are real, so it replays the faults and not every interleaving.
+The seed is in brackets. It replays the faults, but not every interleaving, since threads and timers are real.
 """
 
 from __future__ import annotations

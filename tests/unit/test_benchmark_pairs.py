@@ -45,7 +45,7 @@ def test_pairs_report_means_and_the_ratio_within_pairs(broker: Broker, monkeypat
     assert paired.LIMITS.keys() & figures.keys() == {"CPU of acks=all over acks=1, memory as it comes"}
 
 
-def test_memory_that_changes_between_runs_is_no_ratio_of_settings(
+def test_memory_that_changes_between_runs_does_not_affect_the_ratio(
     broker: Broker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     runs: list[str] = []

@@ -22,12 +22,12 @@ def found(figure: str, ottla: float, kafka: float) -> results.Results:
         ("seconds", 0.05, 0.01, False),
     ],
 )
-def test_a_ratio_that_became_worse_is_told(figure: str, before: float, now: float, worse: bool) -> None:
+def test_worse_ratio_is_reported(figure: str, before: float, now: float, worse: bool) -> None:
     last, current = found(figure, before * 10, 10), found(figure, now * 3, 3)
     assert bool(results.regressions(current, last)) is worse
 
 
-def test_what_is_as_good_as_nothing_is_no_regression() -> None:
+def test_negligible_figures_are_not_a_regression() -> None:
     last, current = found("% of a core", 0.1, 2.0), found("% of a core", 1.0, 2.0)
     assert results.regressions(current, last) == []
     assert results.regressions(found("% of a core", 10.0, 2.0), last)
