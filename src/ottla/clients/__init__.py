@@ -1,7 +1,7 @@
 """Python clients for Ottla and any Kafka: Producer, Consumer, Admin, each blocking or (`Async...`) for asyncio.
 
-Every name here is imported on first use. Read `errors` for what they raise, `options` for their settings, then
-`network` and `cluster` for what they share, then `producer`, `consumer`, `admin`.
+Every name here is imported on first use. Read `errors` for the exceptions and `options` for the settings, then
+`network` and `cluster`, which all clients share, then `producer`, `consumer`, `admin`.
 """
 
 from __future__ import annotations

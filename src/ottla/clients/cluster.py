@@ -1,8 +1,8 @@
-"""What a client knows of the cluster: brokers, topics, leaders. A core: no I/O, the time is an argument.
+"""A client's view of the cluster: brokers, topics, leaders. Without I/O; the time is an argument.
 
-The caller gives it each MetadataResponse (`apply`) and each failure to get one (`failed`), asks when the next is due
-(`refresh_due_at_ms`), and says when an answer proved it wrong (`invalidate`). A leader of an older epoch than the one
-known never replaces it (KIP-320), unless the topic was made anew.
+The caller passes each MetadataResponse (`apply`) and each failure to get one (`failed`). It asks when the next refresh
+is due (`refresh_due_at_ms`), and reports a response that disproves the view (`invalidate`). A leader never replaces one
+with a newer epoch (KIP-320), unless the topic was recreated.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ JITTER: Final = 0.2
 
 
 def check_topics(names: Iterable[str]) -> None:
-    """Raise InvalidTopic for a name that no request can hold; whether it is a topic is for the brokers to say."""
+    """Raise InvalidTopic for a name that does not fit into a request; the brokers check the rest."""
     for name in names:
         if not name:
             raise InvalidTopic("The name of the topic is empty")
@@ -33,7 +33,7 @@ def check_topics(names: Iterable[str]) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Node:
-    """A broker and where it listens."""
+    """A broker and its address."""
 
     node_id: int
     host: str
@@ -43,7 +43,7 @@ class Node:
 
 @dataclass(frozen=True, slots=True)
 class PartitionView:
-    """One partition: `leader` is a node id, or -1 while there is none."""
+    """One partition: `leader` is a node id, or -1 while the partition has no leader."""
 
     leader: int
     leader_epoch: int
@@ -53,7 +53,7 @@ class PartitionView:
 
 
 class PartitionInfo(NamedTuple):
-    """One partition as the brokers describe it: `leader` is a node id, or None while there is none."""
+    """One partition as the brokers describe it: `leader` is a node id, or None while the partition has no leader."""
 
     topic: str
     partition: int
@@ -65,7 +65,7 @@ class PartitionInfo(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class TopicView:
-    """One topic; the partitions by index, in order."""
+    """One topic; its partitions are sorted by index."""
 
     name: str
     topic_id: Uuid
@@ -75,13 +75,13 @@ class TopicView:
 
 @dataclass(frozen=True, slots=True)
 class Backoff:
-    """Waits that double from `initial_ms` to `max_ms`, each up to a fifth longer or shorter."""
+    """Exponential backoff from `initial_ms` to `max_ms`, with a jitter of a fifth."""
 
     initial_ms: float
     max_ms: float
 
     def delay_ms(self, failures: int, chance: float) -> float:
-        """The wait after so many failures in a row; `chance` is a random number in [0, 1)."""
+        """Return the delay after this number of consecutive failures; `chance` is a random number in [0, 1)."""
         if failures <= 0:
             return 0.0
         base = min(self.initial_ms * 2.0 ** min(failures - 1, 30), max(self.initial_ms, self.max_ms))
@@ -92,7 +92,7 @@ _BACKOFF: Final = Backoff(100, 1000)
 
 
 class ClusterView:
-    """The latest of what the cluster told. `version` counts the changes."""
+    """The latest known state of the cluster. `version` counts the changes."""
 
     def __init__(self, *, max_age_ms: int = 300_000, backoff: Backoff = _BACKOFF) -> None:
         self.max_age_ms = max_age_ms
@@ -101,7 +101,7 @@ class ClusterView:
         self.controller_id = NO_NODE
         self.nodes: dict[int, Node] = {}
         self.topics: dict[str, TopicView] = {}
-        # Why a topic that was asked for is not in `topics`, as an error code.
+        # The error code of each requested topic that is not in `topics`.
         self.topic_errors: dict[str, int] = {}
         self.version = 0
         self._names: dict[Uuid, str] = {}
@@ -114,7 +114,7 @@ class ClusterView:
     # -- events ------------------------------------------------------------------------------------------------
 
     def apply(self, response: MetadataResponse, now_ms: float, *, is_complete: bool = False) -> None:
-        """Take an answer in. `is_complete`: it was asked for every topic, those not in it are gone."""
+        """Apply a response. With `is_complete` it covers every topic, and topics that it lacks are deleted."""
         self.cluster_id = response.cluster_id or self.cluster_id
         self.controller_id = response.controller_id
         if response.brokers:
@@ -129,7 +129,7 @@ class ClusterView:
         self.version += 1
         self._updated_ms = self._tried_ms = now_ms
         self._invalid = False
-        # Some leader is still missing: ask again soon, and less and less often.
+        # A partition has no leader yet: refresh soon, with exponential backoff.
         incomplete = any(
             p.leader == NO_NODE for t in response.topics if t.name in self.topics for p in self._of(t).values()
         )
@@ -154,7 +154,7 @@ class ClusterView:
         old = known.partitions if known is not None and known.topic_id == topic.topic_id else {}
         partitions = {}
         for row in sorted(topic.partitions, key=lambda row: row.partition_index):
-            # An error in a row (a replica or the leader's listener missing) leaves what is said of the leader true.
+            # With an error in a row (a missing replica or listener) its leader is still correct.
             new = PartitionView(
                 row.leader_id, row.leader_epoch, tuple(row.replica_nodes), tuple(row.isr_nodes),
                 tuple(row.offline_replicas),
@@ -175,7 +175,7 @@ class ClusterView:
             self._names.pop(topic.topic_id, None)
 
     def set_leader(self, topic: str, partition: int, leader: int, leader_epoch: int) -> bool:
-        """Take a broker's hint of a newer leader (KIP-951); False if it is older than what is known."""
+        """Apply a broker's hint of a newer leader (KIP-951); returns False if the known leader is newer."""
         known = self.topics.get(topic)
         before = known.partitions.get(partition) if known is not None else None
         if known is None or before is None or leader_epoch <= before.leader_epoch or leader not in self.nodes:
@@ -187,15 +187,15 @@ class ClusterView:
         return True
 
     def add_node(self, node: Node) -> None:
-        """Take a broker in that another answer named."""
+        """Add a broker that another response named."""
         self.nodes[node.node_id] = node
 
     def invalidate(self) -> None:
-        """An answer showed that this view is out of date."""
+        """Note that a response disproved this view, so that a refresh is due."""
         self._invalid = True
 
     def failed(self, now_ms: float, chance: float = 0.5) -> None:
-        """Asking for metadata failed; `chance` in [0, 1) spreads the retries of many clients."""
+        """Note a failed metadata request; `chance` in [0, 1) spreads the retries of many clients."""
         self._failures += 1
         self._tried_ms = now_ms
         self._chance = chance
@@ -204,23 +204,23 @@ class ClusterView:
     # -- questions ---------------------------------------------------------------------------------------------
 
     def leader(self, topic: str, partition: int) -> int | None:
-        """The node id of the leader; None if the partition or its leader is not known."""
-        topics = self.topics.get(topic)  # not by `partition`: this is asked for every request
+        """Return the node id of the leader; None if the partition or its leader is unknown."""
+        topics = self.topics.get(topic)  # without a call of `partition`, because this runs for every request
         known = None if topics is None else topics.partitions.get(partition)
         return None if known is None or known.leader == NO_NODE else known.leader
 
     def leader_epoch(self, topic: str, partition: int) -> int:
-        """The epoch of the leader, -1 if it is not known."""
+        """Return the epoch of the leader, -1 if it is unknown."""
         known = self.partition(topic, partition)
         return -1 if known is None else known.leader_epoch
 
     def partition(self, topic: str, partition: int) -> PartitionView | None:
-        """One partition, None if it is not known."""
+        """Return one partition, None if it is unknown."""
         known = self.topics.get(topic)
         return None if known is None else known.partitions.get(partition)
 
     def partition_infos(self, topic: str) -> list[PartitionInfo]:
-        """The partitions of a topic, by index; empty while it is unknown."""
+        """Return the partitions of a topic by index; empty while it is unknown."""
         known = self.topics.get(topic)
         return [
             PartitionInfo(topic, index, self.leader(topic, index), view.replicas, view.isr, view.offline)
@@ -228,17 +228,17 @@ class ClusterView:
         ]
 
     def partitions(self, topic: str) -> list[int] | None:
-        """The partitions of a topic in order; None if the topic is not known."""
+        """Return the partitions of a topic in order; None if the topic is unknown."""
         known = self.topics.get(topic)
         return None if known is None else list(known.partitions)
 
     def topic_id(self, topic: str) -> Uuid:
-        """The topic's id; zero if it is not known or the broker is too old to have ids."""
+        """Return the topic's id; zero if it is unknown or the broker is too old for ids."""
         known = self.topics.get(topic)
         return ZERO_UUID if known is None else known.topic_id
 
     def topic_name(self, topic_id: Uuid) -> str | None:
-        """The name of the topic with this id, None if it is not known."""
+        """Return the name of the topic with this id, None if it is unknown."""
         return self._names.get(topic_id)
 
     def stale(self, now_ms: float) -> bool:
@@ -246,7 +246,7 @@ class ClusterView:
         return now_ms >= self.refresh_due_at_ms()
 
     def refresh_due_at_ms(self) -> float:
-        """When to ask next: at once if never asked, soon (with backoff) if invalid, else at the maximum age."""
+        """Return when to refresh: at once the first time, soon (with backoff) if invalid, else at the maximum age."""
         if self._invalid or self._updated_ms is None:
             if self._updated_ms is None and not self._failures:
                 return 0.0

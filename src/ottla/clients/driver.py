@@ -1,7 +1,8 @@
-"""The loop behind a blocking face: one asyncio loop in a daemon thread, to which calls are handed.
+"""The event loop of a blocking client: an asyncio loop in a daemon thread that runs the client's coroutines.
 
-Each blocking client has a driver of its own, so that a slow callback of one never holds up the heartbeats of another.
-A forked child has none of the parent's threads: using the parent's client there raises, it must make its own.
+Each blocking client has its own driver: a slow callback of one client cannot delay the heartbeats of another.
+A forked child process does not have the parent's threads. Calls of the parent's client raise there: each process must
+create its own client.
 """
 
 from __future__ import annotations
@@ -23,13 +24,13 @@ CLOSE_TIMEOUT_S: Final = 5.0
 def _new_loop() -> asyncio.AbstractEventLoop:
     try:
         import uvloop
-    except ImportError:  # not on every platform
+    except ImportError:  # uvloop does not exist for every platform
         return asyncio.new_event_loop()
     return uvloop.new_event_loop()
 
 
 class Driver:
-    """A loop in a thread. `run` waits for a coroutine, `call_soon` does not wait."""
+    """An event loop in a thread. `run` waits for a coroutine, `call_soon` does not wait."""
 
     def __init__(self, name: str = "ottla-client") -> None:
         self.loop = _new_loop()
@@ -53,28 +54,28 @@ class Driver:
 
     @property
     def closed(self) -> bool:
-        """Whether it was closed."""
+        """Whether `close` was called."""
         return self._closed
 
     @property
     def is_foreign(self) -> bool:
-        """Whether this process is a fork of the one that made the driver: it has no thread here."""
+        """Whether this process is a fork of the process that created the driver, and so lacks its thread."""
         return self._pid != os.getpid()
 
     @property
     def is_current_thread(self) -> bool:
-        """Whether the caller runs on the loop: in a callback, where waiting would wait for itself."""
+        """Whether the caller runs on the loop (in a callback), where waiting would be a deadlock."""
         return threading.get_ident() == self._thread.ident
 
     def run(self, coroutine: Coroutine[Any, Any, R], timeout_s: float | None = None) -> R:
-        """What `coroutine` returns or raises. Blocks; after `timeout_s` it is cancelled and RequestTimedOut raised.
+        """Run `coroutine` and return its result. After `timeout_s` it is cancelled and RequestTimedOut is raised.
 
-        Interrupted (Ctrl-C), it cancels the coroutine. Raises Closed, and ClientError in a callback or a forked child.
+        An interrupt (Ctrl-C) cancels the coroutine. Raises Closed, and ClientError in a callback or a forked child.
         """
         try:
             self.check()
             if self.is_current_thread:
-                raise ClientError("A blocking call from a callback would wait for itself for ever")
+                raise ClientError("A blocking call from a callback would wait for itself forever")
         except ClientError:
             coroutine.close()
             raise
@@ -82,23 +83,23 @@ class Driver:
         try:
             return future.result(timeout_s)
         except concurrent.futures.TimeoutError as error:
-            if future.done():  # the coroutine's own
+            if future.done():  # the coroutine itself raised it
                 raise
             future.cancel()
             raise RequestTimedOut(f"Not done within {timeout_s:g} s") from error
         except concurrent.futures.CancelledError as error:
             raise Closed("The client was closed") from error
-        except BaseException:
+        except BaseException:  # also Ctrl-C: the coroutine must not go on without its caller
             future.cancel()
             raise
 
     def call_soon(self, function: Callable[..., object], *arguments: object) -> None:
-        """Have the loop call `function(*arguments)`; returns at once. Raises Closed."""
+        """Let the loop call `function(*arguments)`; returns at once. Raises Closed."""
         self.check()
         self.loop.call_soon_threadsafe(function, *arguments)
 
     def check(self) -> None:
-        """Raise what every call would: Closed, or ClientError in a forked child."""
+        """Raise the error that every call would raise: Closed, or ClientError in a forked child."""
         self.check_fork()
         if self._closed:
             raise Closed("The client was closed")
@@ -106,10 +107,10 @@ class Driver:
     def check_fork(self) -> None:
         """Raise ClientError in a forked child."""
         if self.is_foreign:
-            raise ClientError("This client was made before a fork: make one in each process")
+            raise ClientError("This client was created before a fork: create one in each process")
 
     def close(self, timeout_s: float = CLOSE_TIMEOUT_S) -> None:
-        """Stop the loop and wait for its thread; what still runs on it is cancelled. Does nothing the second time."""
+        """Stop the loop, cancel its tasks and wait for its thread. The second call does nothing."""
         if self._closed or self.is_foreign:
             return
         self._closed = True

@@ -1,6 +1,6 @@
-"""Clients that the program drops without closing them: they warn, finish their work and release what they hold.
+"""Closes clients that the program drops without `close`: they warn, finish their work and release their resources.
 
-A client must be collectable for this: nothing that its thread or loop refers to may refer to the client itself.
+The garbage collector must be able to collect the client, so its thread and loop must not refer to it.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ _finishing: set[asyncio.Task[object]] = set()
 def when_dropped(
     client: object, describe: Callable[[], str], driver: Driver, finish: Finish
 ) -> weakref.finalize[Any, Any]:
-    """Close a blocking client when it is collected: `finish` runs on the driver's loop, then the driver is closed.
+    """Close a blocking client when it is collected: run `finish` on the driver's loop, then close the driver.
 
-    Returns what to `detach` in `close`. Neither function may refer to the client.
+    Returns a finalizer, which `close` must `detach`. Neither function may refer to the client.
     """
 
     async def finish_and_close() -> None:
@@ -38,7 +38,7 @@ def when_dropped(
             return
         text = describe()
         driver.call_soon(_start, finish_and_close)
-        _warn(text)  # last: where warnings are errors, it raises
+        _warn(text)  # last, because it raises where warnings are errors
 
     return _finalizer(client, dropped)
 
@@ -46,7 +46,7 @@ def when_dropped(
 def when_dropped_async(
     client: object, describe: Callable[[], str], loop_of: Callable[[], asyncio.AbstractEventLoop | None], finish: Finish
 ) -> weakref.finalize[Any, Any]:
-    """Close an asyncio client when it is collected, if its loop still runs. Otherwise as `when_dropped`."""
+    """Close an asyncio client when it is collected, if its loop still runs. See `when_dropped`."""
 
     pid = os.getpid()
 
@@ -56,7 +56,7 @@ def when_dropped_async(
             return
         text = describe()
         loop.call_soon_threadsafe(_start, finish)
-        _warn(text)  # last: where warnings are errors, it raises
+        _warn(text)  # last, because it raises where warnings are errors
 
     return _finalizer(client, dropped)
 
@@ -72,7 +72,7 @@ def _warn(what: str) -> None:
 
 
 def _start(finish: Finish) -> None:
-    """On the loop: run `finish`, and keep its task alive."""
+    """Run `finish` as a task of the loop, and keep a reference to the task."""
     task: asyncio.Task[object] = asyncio.get_running_loop().create_task(finish())
     _finishing.add(task)
     task.add_done_callback(_finishing.discard)

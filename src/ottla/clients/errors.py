@@ -1,38 +1,37 @@
-"""Every exception that a client raises, in one tree; each knows whether the same call may succeed when repeated.
+"""The tree of exceptions that clients raise. `retriable` says whether the same call may succeed when repeated.
 
     ClientError                       .retriable
     ├── ConfigurationError            (also a ValueError) a setting is unknown, or its value is wrong
     ├── Closed                        the client was closed
     ├── BrokerUnavailable             no broker of the cluster could be reached
-    │   └── TlsFailed                 something listens, but a TLS connection to it is not to be had as configured
-    ├── ConnectionLost                retriable: the connection ended before the answer
-    ├── RequestTimedOut               retriable: no answer in time
-    ├── UnsupportedByBroker           the broker is too old for what was asked
+    │   └── TlsFailed                 something listens, but no TLS connection to it is possible as configured
+    ├── ConnectionLost                retriable: the connection ended before the response
+    ├── RequestTimedOut               retriable: no response in time
+    ├── UnsupportedByBroker           the broker is too old for the request
     ├── BufferExhausted               retriable: buffer.memory is full and stayed so for max.block.ms
-    ├── DeliveryTimedOut              not delivered within delivery.timeout.ms; it may have been written all the same
+    ├── DeliveryTimedOut              not acknowledged within delivery.timeout.ms; it may have been written
     ├── Purged                        the caller purged the record; if it was sent, it may have been written
-    ├── ConcurrentUse                 a poll of this consumer is under way, in another thread or around a listener
+    ├── ConcurrentUse                 a poll of this consumer is running, in another thread or around a listener
     ├── Wakeup                        the poll was ended by wakeup()
     ├── NotAssigned                   the partition does not belong to this consumer
     ├── NotSubscribed                 the consumer has neither a subscription nor an assignment
-    ├── SerializationFailed           a serializer refused a key or value
-    ├── DeserializationFailed         a deserializer refused a key or value; .topic .partition .offset
-    ├── CorruptRecords                records that are not what was written; .topic .partition .offset
-    └── BrokerError                   .code: the broker's answer
+    ├── SerializationFailed           a serializer rejected a key or value
+    ├── DeserializationFailed         a deserializer rejected a key or value; .topic .partition .offset
+    ├── CorruptRecords                a batch with a wrong checksum or content; .topic .partition .offset
+    └── BrokerError                   .code: the broker's error code
         ├── UnknownTopicOrPartition, UnknownTopicId, TopicAlreadyExists, InvalidTopic, InvalidPartitions,
         │   InvalidReplicationFactor, InvalidConfig, PolicyViolation
         ├── MessageTooLarge, InvalidRecord, InvalidTimestamp, NotEnoughReplicas, OutOfOrderSequence, UnknownProducerId
         ├── ProducerFenced
-        ├── OffsetOutOfRange          LogTruncated: what was read is not in the log any more; .offset .diverged_at
+        ├── OffsetOutOfRange          LogTruncated: records that were read are lost; .offset .diverged_at
         ├── GroupNotFound, NonEmptyGroup, GroupSubscribedToTopic, RebalanceInProgress, IllegalGeneration,
         │   UnknownMember, FencedInstance, InconsistentGroupProtocol
-        ├── AuthenticationFailed          the broker does not believe who this client is
-        │   └── UnsupportedMechanism      it does not log anybody in by this SASL mechanism
+        ├── AuthenticationFailed          the broker rejects the credentials
+        │   └── UnsupportedMechanism      the broker does not support this SASL mechanism
         ├── ResourceNotFound, DuplicateResource
         └── NotAuthorized             TopicAuthorizationFailed, GroupAuthorizationFailed, ClusterAuthorizationFailed
 
-Where the broker's answer came with an error code, the exception is a BrokerError: of its own class if people catch it,
-else of BrokerError itself with `.code`.
+An error code in a response becomes a BrokerError: a subclass if programs catch the code, else BrokerError itself.
 """
 
 from __future__ import annotations
@@ -43,13 +42,13 @@ from ottla.common.errors import ErrorCode
 
 
 class ClientError(Exception):
-    """The root. `retriable`: whether the same call may succeed when it is made again."""
+    """The root of the tree. `retriable`: whether the same call may succeed when repeated."""
 
     retriable: bool = False
 
 
 class ConfigurationError(ClientError, ValueError):
-    """A setting is unknown, or its value is wrong; the message says which and what it may be."""
+    """A setting is unknown, or its value is wrong; the message has the name and the allowed values."""
 
 
 class Closed(ClientError):
@@ -59,7 +58,7 @@ class Closed(ClientError):
 class BrokerUnavailable(ClientError):
     """No broker of the cluster could be reached; the message names each address and its problem.
 
-    Retriable if an address refused or did not answer, not if no name resolves or nothing there speaks Kafka.
+    Retriable if an address refused or did not answer; not if no name resolves or no server there speaks Kafka.
     """
 
     def __init__(self, message: str, *, retriable: bool = True) -> None:
@@ -68,9 +67,9 @@ class BrokerUnavailable(ClientError):
 
 
 class TlsFailed(BrokerUnavailable):
-    """No TLS connection: a certificate that is not trusted, not for this host, or out of date, or no TLS at all.
+    """No TLS connection: the certificate is not trusted, not for this host or expired, or the server does not use TLS.
 
-    The message says what is wrong and which setting is about it. Not retriable.
+    The message names the problem and the setting. Not retriable.
     """
 
     def __init__(self, message: str, *, retriable: bool = False) -> None:
@@ -78,41 +77,41 @@ class TlsFailed(BrokerUnavailable):
 
 
 class ConnectionLost(ClientError):
-    """The connection ended before the answer: what was asked may have been done, or not. Retriable."""
+    """The connection ended before the response: the request may have been executed or not. Retriable."""
 
     retriable = True
 
 
 class RequestTimedOut(ClientError):
-    """No answer in time: what was asked may have been done, or not. Retriable."""
+    """No response in time: the request may have been executed or not. Retriable."""
 
     retriable = True
 
 
 class UnsupportedByBroker(ClientError):
-    """The broker does not serve the API, or no version that has what was asked for."""
+    """The broker does not support the API, or not in a version with the requested feature."""
 
 
 class BufferExhausted(ClientError):
-    """No room in buffer.memory within max.block.ms: the brokers take less than is sent. Retriable."""
+    """buffer.memory stayed full for max.block.ms: the brokers accept less than is sent. Retriable."""
 
     retriable = True
 
 
 class DeliveryTimedOut(ClientError):
-    """Not acknowledged within delivery.timeout.ms. It may be in the log all the same: sending again may double it."""
+    """Not acknowledged within delivery.timeout.ms. The record may be in the log: sending it again may duplicate it."""
 
 
 class Purged(ClientError):
-    """The caller gave the record up by `purge`. The message says whether it was sent: then it may have been written."""
+    """The caller purged the record. The message says whether it was sent; then it may have been written."""
 
 
 class ConcurrentUse(ClientError):
-    """Only one poll of a consumer at a time: one is under way in another thread or task, or calls this listener."""
+    """Another poll of the consumer is running, in another thread or task or around this listener."""
 
 
 class Wakeup(ClientError):
-    """The poll ended because somebody called `wakeup`; nothing is lost, the next poll goes on."""
+    """`wakeup` ended the poll; no record is lost, and the next poll continues."""
 
 
 class NotAssigned(ClientError):
@@ -138,7 +137,7 @@ class _AtOffset(ClientError):
 class DeserializationFailed(_AtOffset):
     """A deserializer raised (the cause) on the key or value (`what`) of the record at topic, partition, offset.
 
-    `record` is that record with its bytes, for a topic of such records.
+    `record` is that record with its bytes, for example for a dead letter topic.
     """
 
     what: str = ""
@@ -149,11 +148,11 @@ class CorruptRecords(_AtOffset):
     """The batch at topic, partition, offset fails its checksum or cannot be read."""
 
     next_offset: int = -1
-    """The offset after the batch, as far as its header can be trusted; -1 if there is no telling."""
+    """The offset after the batch according to its header; -1 if the header is corrupt."""
 
 
 class BrokerError(ClientError):
-    """The broker answered with an error. `code` is Kafka's; `retriable` as Kafka has it for the code."""
+    """The broker returned an error. `code` is Kafka's, and `retriable` follows from it as in Kafka."""
 
     code: ErrorCode = ErrorCode.UNKNOWN_SERVER_ERROR
     by_code: ClassVar[dict[ErrorCode, type[BrokerError]]] = {}
@@ -171,27 +170,27 @@ class BrokerError(ClientError):
 
 
 class UnknownTopicOrPartition(BrokerError, code=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION):
-    """There is no such topic or partition, as far as the broker knows yet."""
+    """The broker does not know the topic or partition (yet)."""
 
 
 class UnknownTopicId(BrokerError, code=ErrorCode.UNKNOWN_TOPIC_ID):
-    """The topic was deleted, or made anew under its name."""
+    """The topic was deleted, or recreated under its name."""
 
 
 class TopicAlreadyExists(BrokerError, code=ErrorCode.TOPIC_ALREADY_EXISTS):
-    """A topic of that name exists."""
+    """A topic with this name exists."""
 
 
 class InvalidTopic(BrokerError, code=ErrorCode.INVALID_TOPIC_EXCEPTION):
-    """No topic may have that name, or it is the cluster's own."""
+    """The name is not allowed for topics, or belongs to an internal topic."""
 
 
 class InvalidPartitions(BrokerError, code=ErrorCode.INVALID_PARTITIONS):
-    """No topic may have that number of partitions, or this one not fewer than it has."""
+    """The number of partitions is not allowed; a topic cannot lose partitions."""
 
 
 class InvalidReplicationFactor(BrokerError, code=ErrorCode.INVALID_REPLICATION_FACTOR):
-    """The cluster has not that many brokers."""
+    """The cluster does not have enough brokers."""
 
 
 class InvalidConfig(BrokerError, code=ErrorCode.INVALID_CONFIG):
@@ -199,15 +198,15 @@ class InvalidConfig(BrokerError, code=ErrorCode.INVALID_CONFIG):
 
 
 class PolicyViolation(BrokerError, code=ErrorCode.POLICY_VIOLATION):
-    """The cluster's own rules forbid it."""
+    """A policy of the cluster forbids the request."""
 
 
 class MessageTooLarge(BrokerError, code=ErrorCode.MESSAGE_TOO_LARGE):
-    """Larger than the topic's max.message.bytes."""
+    """The batch is larger than the topic's max.message.bytes."""
 
 
 class InvalidRecord(BrokerError, code=ErrorCode.INVALID_RECORD):
-    """The broker refuses the record: no key in a compacted topic, for one."""
+    """The broker rejects the record, for example one without a key in a compacted topic."""
 
 
 class InvalidTimestamp(BrokerError, code=ErrorCode.INVALID_TIMESTAMP):
@@ -215,7 +214,7 @@ class InvalidTimestamp(BrokerError, code=ErrorCode.INVALID_TIMESTAMP):
 
 
 class NotEnoughReplicas(BrokerError, code=ErrorCode.NOT_ENOUGH_REPLICAS):
-    """Fewer replicas in sync than min.insync.replicas."""
+    """Fewer replicas are in sync than min.insync.replicas."""
 
 
 class OutOfOrderSequence(BrokerError, code=ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER):
@@ -223,7 +222,7 @@ class OutOfOrderSequence(BrokerError, code=ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBE
 
 
 class UnknownProducerId(BrokerError, code=ErrorCode.UNKNOWN_PRODUCER_ID):
-    """The broker has nothing of this producer any more."""
+    """The broker does not have the state of this producer any more."""
 
 
 class ProducerFenced(BrokerError, code=ErrorCode.PRODUCER_FENCED):
@@ -231,13 +230,13 @@ class ProducerFenced(BrokerError, code=ErrorCode.PRODUCER_FENCED):
 
 
 class OffsetOutOfRange(BrokerError, code=ErrorCode.OFFSET_OUT_OF_RANGE):
-    """The log has no such offset: it was deleted, or is not written yet."""
+    """The log does not contain the offset: it was deleted, or is not written yet."""
 
 
 class LogTruncated(OffsetOutOfRange):
-    """A new leader's log ends before the position, or went another way: records that were read are lost (KIP-320).
+    """The log of a new leader ends before the position or diverged: records that were read are lost (KIP-320).
 
-    `diverged_at` is the first offset that is not what was read, None if nobody knows; `offset` is the position.
+    `diverged_at` is the first offset that differs, None if it is unknown; `offset` is the position.
     """
 
     def __init__(
@@ -252,7 +251,7 @@ class LogTruncated(OffsetOutOfRange):
 
 
 class GroupNotFound(BrokerError, code=ErrorCode.GROUP_ID_NOT_FOUND):
-    """There is no such group."""
+    """The group does not exist."""
 
 
 class NonEmptyGroup(BrokerError, code=ErrorCode.NON_EMPTY_GROUP):
@@ -260,19 +259,19 @@ class NonEmptyGroup(BrokerError, code=ErrorCode.NON_EMPTY_GROUP):
 
 
 class GroupSubscribedToTopic(BrokerError, code=ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC):
-    """The group has members that read the topic."""
+    """The group has members that subscribe to the topic."""
 
 
 class RebalanceInProgress(BrokerError, code=ErrorCode.REBALANCE_IN_PROGRESS):
-    """The group is assigning its partitions again: poll, then repeat the call."""
+    """The group is rebalancing: poll, then repeat the call."""
 
 
 class IllegalGeneration(BrokerError, code=ErrorCode.ILLEGAL_GENERATION):
-    """The group went on without this member: its partitions may be another's."""
+    """The group has a newer generation: other members may own the partitions."""
 
 
 class UnknownMember(BrokerError, code=ErrorCode.UNKNOWN_MEMBER_ID):
-    """The group does not know this member (any more)."""
+    """The group does not have this member (any more)."""
 
 
 class FencedInstance(BrokerError, code=ErrorCode.FENCED_INSTANCE_ID):
@@ -280,43 +279,43 @@ class FencedInstance(BrokerError, code=ErrorCode.FENCED_INSTANCE_ID):
 
 
 class InconsistentGroupProtocol(BrokerError, code=ErrorCode.INCONSISTENT_GROUP_PROTOCOL):
-    """The members have no assignor in common, or the group is of another kind."""
+    """The members have no common assignor, or the group has another protocol type."""
 
 
 class AuthenticationFailed(BrokerError, code=ErrorCode.SASL_AUTHENTICATION_FAILED):
-    """The broker does not believe who this client is: a wrong user name, password or token. Not retriable."""
+    """The broker rejects the credentials: a wrong user name, password or token. Not retriable."""
 
 
 class UnsupportedMechanism(AuthenticationFailed, code=ErrorCode.UNSUPPORTED_SASL_MECHANISM):
-    """The broker does not log anybody in by this SASL mechanism; the message names those that it offers."""
+    """The broker does not support this SASL mechanism; the message names the supported ones."""
 
 
 class ResourceNotFound(BrokerError, code=ErrorCode.RESOURCE_NOT_FOUND):
-    """There is nothing of that name: for SCRAM, no credential of that user and mechanism."""
+    """The named resource does not exist, for example a user's SCRAM credential."""
 
 
 class DuplicateResource(BrokerError, code=ErrorCode.DUPLICATE_RESOURCE):
-    """The same thing is named twice in one request."""
+    """A request names the same thing twice."""
 
 
 class NotAuthorized(BrokerError):
-    """The principal may not do that."""
+    """The principal is not authorized for the operation."""
 
 
 class TopicAuthorizationFailed(NotAuthorized, code=ErrorCode.TOPIC_AUTHORIZATION_FAILED):
-    """Not allowed on the topic."""
+    """The principal is not authorized for the topic."""
 
 
 class GroupAuthorizationFailed(NotAuthorized, code=ErrorCode.GROUP_AUTHORIZATION_FAILED):
-    """Not allowed on the group."""
+    """The principal is not authorized for the group."""
 
 
 class ClusterAuthorizationFailed(NotAuthorized, code=ErrorCode.CLUSTER_AUTHORIZATION_FAILED):
-    """Not allowed on the cluster."""
+    """The principal is not authorized for the cluster."""
 
 
 def error_for(code: int, message: str | None = None) -> BrokerError:
-    """The exception for an error code of the protocol; `message` as the broker gave it, else the code in words."""
+    """Return the exception for an error code, with the broker's `message` or else the code's description."""
     try:
         known = ErrorCode(code)
     except ValueError:

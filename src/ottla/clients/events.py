@@ -1,7 +1,7 @@
-"""What a client reports while it works, for logs, metrics and OpenTelemetry: the setting `on.event`.
+"""Events that a client reports, for logs, metrics and OpenTelemetry: the setting `on.event`.
 
-`on_event` is a function of one event, which is called in the client's own thread (or on its event loop): it must be
-short and must not wait. Its exceptions are logged. The same facts are logged whether it is set or not.
+`on_event` is a function of one event. It runs in the client's own thread (or on its event loop), so it must be short
+and must not wait. Its exceptions are logged. Problems are also logged without it.
 
     def on_event(event):
         match event:
@@ -27,21 +27,21 @@ logger = logging.getLogger("ottla.clients")
 
 @dataclass(frozen=True, slots=True)
 class Event:
-    """Something that happened to the client with that `client.id`."""
+    """An event of the client with this `client.id`."""
 
     client_id: str
 
 
 @dataclass(frozen=True, slots=True)
 class Problem(Event):
-    """Something does not work now, and the client goes on trying: no call has raised `error` (yet)."""
+    """A problem that the client retries; no call has raised `error` (yet)."""
 
     error: ClientError
 
 
 @dataclass(frozen=True, slots=True)
 class Connected(Event):
-    """A connection to a broker was made. `node_id` is None for a bootstrap address."""
+    """A connection to a broker was opened. `node_id` is None for a bootstrap address."""
 
     address: str
     node_id: int | None
@@ -49,7 +49,7 @@ class Connected(Event):
 
 @dataclass(frozen=True, slots=True)
 class Disconnected(Event):
-    """A connection to a broker was lost; one that was closed because nobody used it is not reported."""
+    """A connection to a broker was lost. The closing of an idle connection is not reported."""
 
     address: str
     node_id: int | None
@@ -76,7 +76,7 @@ class Rebalanced(Event):
 
 @dataclass(frozen=True, slots=True)
 class StatisticsReported(Event):
-    """Every `statistics.interval.ms`: numbers about the client, and about each partition that it reads."""
+    """Metrics of the client and of each partition that it reads, every `statistics.interval.ms`."""
 
     metrics: Mapping[str, float]
     partitions: Mapping[TopicPartition, Mapping[str, float]] = field(default_factory=dict)
@@ -88,7 +88,7 @@ Statistics = tuple[Mapping[str, float], Mapping[TopicPartition, Mapping[str, flo
 
 
 class Reporter:
-    """Hands events to the caller's function, if there is one."""
+    """Calls the program's function for each event, if it is set."""
 
     def __init__(self, on_event: OnEvent | None, client_id: str) -> None:
         self._on_event = on_event
@@ -96,7 +96,7 @@ class Reporter:
 
     @property
     def is_wanted(self) -> bool:
-        """Whether there is a function to call."""
+        """Whether the function is set."""
         return self._on_event is not None
 
     def report(self, event: Event) -> None:
@@ -105,9 +105,9 @@ class Reporter:
             return
         try:
             self._on_event(event)
-        except Exception:
+        except Exception:  # the program's own code; it must not stop the client
             logger.exception("on_event failed for %s", event)
 
     def problem(self, error: ClientError) -> None:
-        """Report what the client retries by itself."""
+        """Report an error that the client retries by itself."""
         self.report(Problem(self.client_id, error))

@@ -1,6 +1,6 @@
-"""Settings by the names that other clients give them, and what they are called here.
+"""Settings of other clients by their names there, and their names here.
 
-Only the error about an unknown setting reads this; `docs/clients-moving.md` shows the same table.
+Only the error about an unknown setting uses this table. `docs/clients-moving.md` contains it too.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 
 class Elsewhere(NamedTuple):
-    """A setting `name` of `clients`: it is `here` ("" if there is none), and `note` says what else to know."""
+    """The setting `name` of `clients` is called `here` ("": it does not exist here); `note` has details."""
 
     name: str
     clients: str
@@ -77,13 +77,13 @@ TABLE = (
 
 
 def find(name: str) -> Elsewhere | None:
-    """The row of a setting by its name with dots or underscores; None if nobody has such a setting."""
+    """Return the row of a setting by its name with dots or underscores; None if no client has it."""
     wanted = name.lower().replace("_", ".")
     return next((row for row in TABLE if row.name.replace("_", ".") == wanted), None)
 
 
 def message(name: str, row: Elsewhere, *, is_known: bool) -> str:
-    """The error's text; `is_known`: the client at hand has a setting of our name."""
+    """Return the error's text; `is_known`: this client has the setting `here`."""
     if not row.here:
         return f"There is no setting {name!r} here: {row.note}"
     meant = row.here.replace(".", "_") if "_" in name else row.here

@@ -1,7 +1,7 @@
-"""The formats of keys and values that have a name: the bytes are those of Kafka's serializers, plus "json".
+"""Named formats of keys and values: those of Kafka's serializers, with the same bytes, and "json".
 
-`format_named` takes "int32", "integer", "IntegerSerializer" and Kafka's full class name alike. What a function of the
-user's may ask for besides the data is found out once, by `Call`: parameters called `topic` and `headers`.
+`format_named` takes "int32", "integer", "IntegerSerializer" and Kafka's full class name alike. `Call`
+determines once whether a function of the program has the parameters `topic` and `headers` besides the data.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ from ottla.clients.errors import ConfigurationError
 if TYPE_CHECKING:
     import uuid
 
-# json, uuid and inspect are imported where they are used: most clients need none of them.
+# json, uuid and inspect are imported where they are used, because most clients do not need them.
 
 
 class Format(NamedTuple):
-    """How values become bytes, and bytes values. Both raise ValueError, TypeError or struct.error."""
+    """A pair of functions, from value to bytes and back. Both raise ValueError, TypeError or struct.error."""
 
     serialize: Callable[[Any], bytes]
     deserialize: Callable[[bytes], Any]
@@ -93,7 +93,7 @@ _ALIASES: Final = {
 
 
 def format_named(setting: str, name: str) -> Format:
-    """The format of that name. Raises ConfigurationError that lists the names."""
+    """Return the format with this name. Raises ConfigurationError with the known names."""
     short = name.rpartition(".")[2].lower()
     for suffix in ("deserializer", "serializer"):
         short = short.removesuffix(suffix)
@@ -104,7 +104,7 @@ def format_named(setting: str, name: str) -> Format:
 
 
 class Call:
-    """A function of the user's that wants to know more than the data: `call(data, topic, headers)`."""
+    """A function of the program with parameters besides the data: `call(data, topic, headers)`."""
 
     __slots__ = ("_function", "_headers", "_topic")
 
@@ -114,7 +114,7 @@ class Call:
         self._headers = headers
 
     def __call__(self, data: Any, topic: str = "", headers: object = ()) -> Any:
-        """What the function makes of it."""
+        """Return the function's result."""
         more: dict[str, Any] = {}
         if self._topic:
             more["topic"] = topic
@@ -124,14 +124,14 @@ class Call:
 
 
 def as_call(setting: str, given: object) -> Callable[[Any], Any] | Call:
-    """The function itself if it takes the data alone, else a Call. Raises ConfigurationError."""
+    """Return the function itself if it takes only the data, else a Call. Raises ConfigurationError."""
     if not callable(given):
         raise ConfigurationError(f"{setting} is {given!r}; it must be a callable or one of {', '.join(FORMATS)}")
     import inspect
 
     try:
         parameters = inspect.signature(given).parameters
-    except (TypeError, ValueError):  # a function of C that does not say
+    except (TypeError, ValueError):  # a C function without a signature
         return given
     topic, headers = "topic" in parameters, "headers" in parameters
     return Call(given, topic=topic, headers=headers) if topic or headers else given

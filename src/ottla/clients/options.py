@@ -1,8 +1,8 @@
-"""Settings of clients: one row each, read once and checked, from Kafka's names or Python's.
+"""Settings of clients: one row each, with Kafka's name, which is also accepted with underscores.
 
 `read_options(rows, given)` takes "bootstrap.servers" and "bootstrap_servers" alike and returns every setting by its
-Pythonic name, defaults filled in. What it does not know or cannot read is a ConfigurationError that says what is meant.
-Times and sizes have Kafka's units: `_ms` is milliseconds, memory is bytes.
+Pythonic name, with defaults for the others. An unknown setting or a wrong value is a ConfigurationError with a
+suggestion.
 """
 
 from __future__ import annotations
@@ -113,20 +113,20 @@ SECURITY_OPTIONS: Final[tuple[Option, ...]] = (
         "security.protocol",
         "str",
         "PLAINTEXT",
-        "How to talk to the brokers.",
+        "The protocol of connections to the brokers.",
         choices=("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"),
     ),
-    Option("ssl.context", "object", None, "A ready ssl.SSLContext, in place of the other ssl settings."),
+    Option("ssl.context", "object", None, "An ssl.SSLContext, used instead of the other ssl settings."),
     Option(
         "ssl.truststore.location",
         "str",
         None,
-        "A PEM file (or directory) of the authorities to trust; else the system's.",
+        "A PEM file (or directory) of trusted authorities; default: the system's.",
         aliases=("ssl.ca.location",),
     ),
     Option("ssl.truststore.certificates", "str", None, "The same as PEM text.", aliases=("ssl.ca.pem",)),
-    Option("ssl.truststore.type", "str", "PEM", "The kind of that file: PEM only."),
-    Option("ssl.truststore.password", "password", None, "PEM files of certificates have none."),
+    Option("ssl.truststore.type", "str", "PEM", "The format of that file: PEM only."),
+    Option("ssl.truststore.password", "password", None, "Not supported: PEM files of certificates have no password."),
     Option("ssl.keystore.location", "str", None, "A PEM file with this client's private key and certificates."),
     Option(
         "ssl.keystore.certificate.chain",
@@ -135,68 +135,75 @@ SECURITY_OPTIONS: Final[tuple[Option, ...]] = (
         "This client's certificates as PEM text.",
         aliases=("ssl.certificate.pem",),
     ),
-    Option("ssl.keystore.key", "password", None, "Its private key as PEM text.", aliases=("ssl.key.pem",)),
-    Option("ssl.keystore.type", "str", "PEM", "The kind of that file: PEM only."),
-    Option("ssl.keystore.password", "password", None, "PEM files have ssl.key.password."),
+    Option("ssl.keystore.key", "password", None, "This client's private key as PEM text.", aliases=("ssl.key.pem",)),
+    Option("ssl.keystore.type", "str", "PEM", "The format of that file: PEM only."),
+    Option("ssl.keystore.password", "password", None, "Not supported: for PEM files set ssl.key.password."),
     Option("ssl.certificate.location", "str", None, "A PEM file with this client's certificates alone."),
-    Option("ssl.key.location", "str", None, "A PEM file with its private key."),
+    Option("ssl.key.location", "str", None, "A PEM file with this client's private key."),
     Option("ssl.key.password", "password", None, "The password of the private key."),
     Option(
         "ssl.endpoint.identification.algorithm",
         "str",
         "https",
-        "https: a broker's certificate must name its host. Empty: it need not.",
+        "https: a broker's certificate must name its host. Empty: the name is not checked.",
         choices=("https", "none", ""),
     ),
-    Option("enable.ssl.certificate.verification", "bool", True, "False: any certificate will do. Not safe."),
+    Option("enable.ssl.certificate.verification", "bool", True, "False: every certificate is accepted. Not safe."),
     Option(
         "sasl.mechanism",
         "str",
         None,
-        "How to log in.",
+        "The SASL mechanism.",
         choices=("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER"),
         aliases=("sasl.mechanisms",),
     ),
     Option("sasl.username", "str", None, "The user's name, for PLAIN and SCRAM."),
     Option("sasl.password", "password", None, "The user's password."),
-    Option("sasl.jaas.config", "password", None, "The same as a line of Kafka's Java clients."),
+    Option("sasl.jaas.config", "password", None, "User name and password in the syntax of Kafka's Java clients."),
     Option(
         "sasl.oauth.token.provider",
         "object",
         None,
         "A function that returns an OAUTHBEARER token, as a string or OAuthToken. It may block.",
     ),
-    Option("sasl.oauthbearer.token.endpoint.url", "str", None, "Where to ask for tokens (KIP-768)."),
+    Option("sasl.oauthbearer.token.endpoint.url", "str", None, "The address of the token endpoint (KIP-768)."),
     Option(
         "sasl.oauthbearer.client.credentials.client.id",
         "str",
         None,
-        "The name that asks there.",
+        "The client id for the token endpoint.",
         aliases=("sasl.oauthbearer.client.id",),
     ),
     Option(
         "sasl.oauthbearer.client.credentials.client.secret",
         "password",
         None,
-        "Its secret.",
+        "The client secret for the token endpoint.",
         aliases=("sasl.oauthbearer.client.secret",),
     ),
-    Option("sasl.oauthbearer.scope", "str", None, "The scope to ask for."),
-    Option("sasl.oauthbearer.extensions", "list", (), "What goes beside the token: name=value, ... (KIP-342)."),
+    Option("sasl.oauthbearer.scope", "str", None, "The requested scope."),
+    Option(
+        "sasl.oauthbearer.extensions", "list", (), "SASL extensions sent with the token: name=value, ... (KIP-342)."
+    ),
 )
 
 COMMON_OPTIONS: Final[tuple[Option, ...]] = (
-    Option("bootstrap.servers", "list", REQUIRED, "Some brokers of the cluster as host:port; the others are found."),
+    Option(
+        "bootstrap.servers",
+        "list",
+        REQUIRED,
+        "Some brokers of the cluster as host:port; the client discovers the others.",
+    ),
     Option("client.id", "str", "", "A name for this client in the brokers' logs, metrics and quotas."),
     Option("request.timeout.ms", "int", 30_000, "How long a broker may take to answer.", low=1, high=INT_MAX),
     Option("default.api.timeout.ms", "int", 60_000, "How long a call with retries may take.", low=1, high=INT_MAX),
-    Option("socket.connection.setup.timeout.ms", "int", 10_000, "How long a connection may take to be made.", low=1),
-    Option("connections.max.idle.ms", "int", 540_000, "A connection unused for so long is closed, not used again."),
-    Option("reconnect.backoff.ms", "int", 50, "How long to wait before a broker is tried again.", low=0),
-    Option("reconnect.backoff.max.ms", "int", 1_000, "The longest such wait; it doubles up to here.", low=0),
-    Option("retry.backoff.ms", "int", 100, "How long to wait before a request is sent again.", low=0),
-    Option("retry.backoff.max.ms", "int", 1_000, "The longest such wait; it doubles up to here.", low=0),
-    Option("metadata.max.age.ms", "int", 300_000, "Topics and leaders are asked for again after so long.", low=0),
+    Option("socket.connection.setup.timeout.ms", "int", 10_000, "How long opening a connection may take.", low=1),
+    Option("connections.max.idle.ms", "int", 540_000, "After this idle time a connection is closed."),
+    Option("reconnect.backoff.ms", "int", 50, "How long to wait before reconnecting to a broker.", low=0),
+    Option("reconnect.backoff.max.ms", "int", 1_000, "The longest such wait; it doubles with each failure.", low=0),
+    Option("retry.backoff.ms", "int", 100, "How long to wait before a request is retried.", low=0),
+    Option("retry.backoff.max.ms", "int", 1_000, "The longest such wait; it doubles with each failure.", low=0),
+    Option("metadata.max.age.ms", "int", 300_000, "After this time the metadata of topics is refreshed.", low=0),
     Option("on.event", "object", None, "A function of one event: problems, connections, rebalances, statistics."),
     Option("statistics.interval.ms", "int", 0, "How often statistics are reported to on.event; 0 is never.", low=0),
     *SECURITY_OPTIONS,
@@ -204,7 +211,7 @@ COMMON_OPTIONS: Final[tuple[Option, ...]] = (
 
 
 def merged(settings: object, given: Mapping[str, object]) -> dict[str, object]:
-    """The settings of a mapping and of keywords together. Raises ConfigurationError for what is no mapping."""
+    """Merge the settings of a mapping and of keywords. Raises ConfigurationError if the first is not a mapping."""
     if settings is None:
         return dict(given)
     if not isinstance(settings, Mapping):
@@ -220,9 +227,9 @@ def merged(settings: object, given: Mapping[str, object]) -> dict[str, object]:
 
 
 def read_options(rows: Iterable[Option], given: Mapping[str, object]) -> dict[str, Any]:
-    """Every setting of `rows` by its Pythonic name, with `given` read and the rest at their defaults.
+    """Return every setting of `rows` by its Pythonic name: `given` values, and defaults for the others.
 
-    Raises ConfigurationError for a name that is unknown or given twice, a value that is wrong, one that is missing.
+    Raises ConfigurationError for an unknown or repeated name, a wrong value or a missing one.
     """
     own = {row.python_name: row for row in rows}
     by_name = _by_name(own.values())
@@ -251,14 +258,14 @@ def read_options(rows: Iterable[Option], given: Mapping[str, object]) -> dict[st
 
 
 def _by_name(rows: Iterable[Option]) -> dict[str, Option]:
-    """The rows by their Pythonic names, and by their aliases."""
+    """Return the rows by their Pythonic names and aliases."""
     rows = list(rows)
     aliases = {alias.replace(".", "_"): row for row in rows for alias in row.aliases}
     return aliases | {row.python_name: row for row in rows}
 
 
 def unknown_setting(name: str, rows: Iterable[Option]) -> str:
-    """The error's text for a setting that is none of `rows`, with the one that is probably meant."""
+    """Return the error's text for an unknown setting, with the most similar one."""
     import difflib
 
     from ottla.clients import foreign_settings
@@ -276,7 +283,7 @@ def unknown_setting(name: str, rows: Iterable[Option]) -> str:
 
 
 def parse_servers(servers: Iterable[str]) -> list[tuple[str, int]]:
-    """Host and port of each "host:port" or "[v6 address]:port"; raises ConfigurationError."""
+    """Return host and port of each "host:port" or "[v6 address]:port"; raises ConfigurationError."""
     parsed = []
     for server in servers:
         host, colon, port = server.rpartition(":")

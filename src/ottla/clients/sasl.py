@@ -1,7 +1,7 @@
 """The sasl settings of a client as a source of exchanges: one `SaslClient` for each connection or re-authentication.
 
-`sasl_source(options)` checks the settings and reads no network. The source it returns may ask for a token first: the
-user's function and the token endpoint run in a thread, for they block. Nonces come from `secrets`.
+`sasl_source(options)` checks the settings without network access. The source that it returns may request a token first.
+The program's function and the token endpoint run in a thread, because they block. Nonces come from `secrets`.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ _MECHANISM_OF_MODULE: Final = {"PlainLoginModule": "PLAIN", "OAuthBearerLoginMod
 
 
 def sasl_source(options: Mapping[str, Any]) -> SaslSource:
-    """Where exchanges come from, by these settings (see `options.SECURITY_OPTIONS`). Raises ConfigurationError."""
+    """Return the source of exchanges for these settings (see `options.SECURITY_OPTIONS`). Raises ConfigurationError."""
     module, jaas = parse_jaas(options["sasl_jaas_config"]) if options["sasl_jaas_config"] else ("", {})
     mechanism = options["sasl_mechanism"] or _MECHANISM_OF_MODULE.get(module)
     if mechanism is None:
@@ -81,7 +81,7 @@ def _module_of(mechanism: str) -> str:
 
 
 def parse_jaas(line: str) -> tuple[str, dict[str, str]]:
-    """Login module (without its package) and options of a sasl.jaas.config. Raises ConfigurationError."""
+    """Parse a sasl.jaas.config into login module (without its package) and options. Raises ConfigurationError."""
     match = _JAAS.fullmatch(line)
     if match is None:
         raise ConfigurationError(
@@ -109,7 +109,7 @@ def _token_source(options: Mapping[str, Any], jaas: Mapping[str, str]) -> SaslSo
     asking = asyncio.Lock()
 
     async def source() -> SaslClient:
-        async with asking:  # many connections, one question
+        async with asking:  # one token request serves all connections
             token = cache.get(time.time() * 1000)
             if token is None:
                 token = await asyncio.to_thread(_ask, provider, where)
@@ -129,7 +129,7 @@ def _ask(provider: TokenProvider, where: str) -> OAuthToken:
         raise AuthenticationRefused(str(error)) from error
     except ConnectFailed:
         raise
-    except Exception as error:  # whatever a user's function raises; it may pass
+    except Exception as error:  # the program's function may raise anything; a retry may succeed
         raise ConnectFailed(f"{where} gave no token: {error!r}") from error
     if isinstance(token, str):
         return OAuthToken(token)
@@ -197,7 +197,7 @@ def _unsecured_claims(jaas: Mapping[str, str]) -> dict[str, object]:
         value: object = text
         if match["kind"] == "Number":
             value = _number(text)
-        elif match["kind"] == "List":  # the first character is what separates the others
+        elif match["kind"] == "List":  # the first character is the separator
             value = text[1:].split(text[0]) if text else []
         claims[match["name"]] = value
     return claims
@@ -206,11 +206,11 @@ def _unsecured_claims(jaas: Mapping[str, str]) -> dict[str, object]:
 def ask_token_endpoint(
     url: str, client_id: str, client_secret: str, scope: str | None, extensions: Mapping[str, str]
 ) -> OAuthToken:
-    """A token by OAuth's client credentials grant (RFC 6749, 4.4). Blocks for at most 10 s.
+    """Request a token by OAuth's client credentials grant (RFC 6749, 4.4). Blocks for at most 10 s.
 
     Raises AuthenticationRefused if the endpoint refuses the client, ConnectFailed if it does not answer.
     """
-    # Slow to import, and few need it.
+    # Imported late: it is slow to import, and few clients need it.
     import urllib.error
     import urllib.request
 

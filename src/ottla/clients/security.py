@@ -1,4 +1,4 @@
-"""How a client talks to its brokers, from security.protocol and what goes with it."""
+"""The security of a client's connections, from security.protocol and the ssl and sasl settings."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
     from ottla.network.sasl import SaslSource
 
-# Who sets one of these wants TLS or SASL; silence about a protocol that has none would leave secrets in the open.
+# These settings only make sense with TLS or SASL. With another protocol secrets would travel unencrypted.
 _NEED_TLS: Final = (
     "ssl.context",
     "ssl.truststore.location",
@@ -31,14 +31,14 @@ _NEED_SASL: Final = (
 
 
 class Security(NamedTuple):
-    """What every connection of a client is made with."""
+    """The TLS context and the source of SASL exchanges for every connection of a client."""
 
     tls: ssl.SSLContext | None = None
     sasl: SaslSource | None = None
 
 
 def read_security(options: Mapping[str, Any]) -> Security:
-    """The security of these settings (see `options.SECURITY_OPTIONS`); reads key files. Raises ConfigurationError."""
+    """Read the security settings (see `options.SECURITY_OPTIONS`) and their key files. Raises ConfigurationError."""
     protocol = options["security_protocol"]
     is_tls, is_sasl = protocol.endswith("SSL"), protocol.startswith("SASL")
     for is_used, names, instead in (
@@ -50,7 +50,7 @@ def read_security(options: Mapping[str, Any]) -> Security:
                 raise ConfigurationError(
                     f"{name} is set, but security.protocol is {protocol}, which does not use it: set it to {instead}"
                 )
-    # Few need either: a client without does not pay for the import.
+    # Imported late: `ssl` takes milliseconds, and clients without TLS and SASL do not need it.
     tls = sasl = None
     if is_tls:
         from ottla.clients.tls import tls_context

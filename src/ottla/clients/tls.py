@@ -1,7 +1,7 @@
-"""The ssl settings of a client as an ssl.SSLContext, checked before anybody connects.
+"""The ssl settings of a client as an ssl.SSLContext, checked before the first connection.
 
-Files are PEM. What cannot be read, does not fit together or is of another kind is a ConfigurationError that names the
-setting and says what to do; Java's key stores come with the command that converts them.
+Files are PEM. An unreadable file, a key without its certificate or another format is a ConfigurationError with the
+setting and the remedy. For Java's key stores the message contains the command that converts them.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _STORES: Final = ("PEM", "JKS", "PKCS12")
 
 
 def tls_context(options: Mapping[str, Any]) -> ssl.SSLContext:
-    """The context for these settings (see `options.SECURITY_OPTIONS`); reads files. Raises ConfigurationError."""
+    """Build the context for these settings (see `options.SECURITY_OPTIONS`); reads files. Raises ConfigurationError."""
     given = options["ssl_context"]
     if given is not None:
         if not isinstance(given, ssl.SSLContext):
@@ -68,7 +68,7 @@ def _load_authorities(context: ssl.SSLContext, where: str, **what: str) -> None:
 
 
 def _identify(context: ssl.SSLContext, options: Mapping[str, Any]) -> None:
-    """Load the client's own key and certificates, if there are any."""
+    """Load the client's own key and certificates, if they are set."""
     store, chain, key = (options[f"ssl_keystore_{name}"] for name in ("location", "certificate_chain", "key"))
     chain_file, key_file = options["ssl_certificate_location"], options["ssl_key_location"]
     _check_kind("keystore", store, options["ssl_keystore_type"])
@@ -108,7 +108,7 @@ def _load_chain(context: ssl.SSLContext, name: str, cert: str, key: str | None, 
     def ask() -> str:
         nonlocal was_asked
         was_asked = True
-        # Without this OpenSSL would ask at the terminal.
+        # Without a password function OpenSSL would prompt at the terminal.
         if password is None:
             raise ConfigurationError("The private key is encrypted: set ssl.key.password")
         return password
@@ -128,7 +128,7 @@ def _load_chain(context: ssl.SSLContext, name: str, cert: str, key: str | None, 
 
 @contextlib.contextmanager
 def _as_file(pem: str) -> Iterator[str]:
-    """A file that only we can read, for as long as OpenSSL, which takes nothing else, needs it."""
+    """Write a temporary file that only this user can read: OpenSSL accepts only files."""
     descriptor, path = tempfile.mkstemp(suffix=".pem")
     try:
         with os.fdopen(descriptor, "w") as file:
@@ -139,7 +139,7 @@ def _as_file(pem: str) -> Iterator[str]:
 
 
 def _normal_pem(text: str) -> str:
-    """PEM with its line breaks, which a properties file may have taken away."""
+    """Restore the line breaks of PEM text, which a properties file may have removed."""
 
     def block(match: re.Match[str]) -> str:
         label, body = match.groups()
@@ -163,7 +163,7 @@ def _check_readable(name: str, path: str) -> None:
 
 
 def _check_kind(store: str, location: str | None, kind: str) -> None:
-    """Refuse what is not PEM, by its name or by its first bytes."""
+    """Reject files that are not PEM, by their names or first bytes."""
     name = kind.upper()
     if name not in _STORES:
         raise ConfigurationError(f"ssl.{store}.type is {kind!r}; it must be PEM")

@@ -22,39 +22,39 @@ class CommonConfig(TypedDict, total=False):
     default_api_timeout_ms: int
     """How long a call with retries may take."""
     socket_connection_setup_timeout_ms: int
-    """How long a connection may take to be made."""
+    """How long opening a connection may take."""
     connections_max_idle_ms: int
-    """A connection unused for so long is closed, not used again."""
+    """After this idle time a connection is closed."""
     reconnect_backoff_ms: int
-    """How long to wait before a broker is tried again."""
+    """How long to wait before reconnecting to a broker."""
     reconnect_backoff_max_ms: int
-    """The longest such wait; it doubles up to here."""
+    """The longest such wait; it doubles with each failure."""
     retry_backoff_ms: int
-    """How long to wait before a request is sent again."""
+    """How long to wait before a request is retried."""
     retry_backoff_max_ms: int
-    """The longest such wait; it doubles up to here."""
+    """The longest such wait; it doubles with each failure."""
     metadata_max_age_ms: int
-    """Topics and leaders are asked for again after so long."""
+    """After this time the metadata of topics is refreshed."""
     on_event: Any
     """A function of one event: problems, connections, rebalances, statistics."""
     statistics_interval_ms: int
     """How often statistics are reported to on.event; 0 is never."""
     security_protocol: Literal["PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"]
-    """How to talk to the brokers."""
+    """The protocol of connections to the brokers."""
     ssl_context: Any
-    """A ready ssl.SSLContext, in place of the other ssl settings."""
+    """An ssl.SSLContext, used instead of the other ssl settings."""
     ssl_truststore_location: str | None
-    """A PEM file (or directory) of the authorities to trust; else the system's."""
+    """A PEM file (or directory) of trusted authorities; default: the system's."""
     ssl_ca_location: str | None
-    """A PEM file (or directory) of the authorities to trust; else the system's."""
+    """A PEM file (or directory) of trusted authorities; default: the system's."""
     ssl_truststore_certificates: str | None
     """The same as PEM text."""
     ssl_ca_pem: str | None
     """The same as PEM text."""
     ssl_truststore_type: str
-    """The kind of that file: PEM only."""
+    """The format of that file: PEM only."""
     ssl_truststore_password: str | None
-    """PEM files of certificates have none."""
+    """Not supported: PEM files of certificates have no password."""
     ssl_keystore_location: str | None
     """A PEM file with this client's private key and certificates."""
     ssl_keystore_certificate_chain: str | None
@@ -62,56 +62,56 @@ class CommonConfig(TypedDict, total=False):
     ssl_certificate_pem: str | None
     """This client's certificates as PEM text."""
     ssl_keystore_key: str | None
-    """Its private key as PEM text."""
+    """This client's private key as PEM text."""
     ssl_key_pem: str | None
-    """Its private key as PEM text."""
+    """This client's private key as PEM text."""
     ssl_keystore_type: str
-    """The kind of that file: PEM only."""
+    """The format of that file: PEM only."""
     ssl_keystore_password: str | None
-    """PEM files have ssl.key.password."""
+    """Not supported: for PEM files set ssl.key.password."""
     ssl_certificate_location: str | None
     """A PEM file with this client's certificates alone."""
     ssl_key_location: str | None
-    """A PEM file with its private key."""
+    """A PEM file with this client's private key."""
     ssl_key_password: str | None
     """The password of the private key."""
     ssl_endpoint_identification_algorithm: Literal["https", "none", ""]
-    """https: a broker's certificate must name its host. Empty: it need not."""
+    """https: a broker's certificate must name its host. Empty: the name is not checked."""
     enable_ssl_certificate_verification: bool
-    """False: any certificate will do. Not safe."""
+    """False: every certificate is accepted. Not safe."""
     sasl_mechanism: Literal["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER"] | None
-    """How to log in."""
+    """The SASL mechanism."""
     sasl_mechanisms: Literal["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER"] | None
-    """How to log in."""
+    """The SASL mechanism."""
     sasl_username: str | None
     """The user's name, for PLAIN and SCRAM."""
     sasl_password: str | None
     """The user's password."""
     sasl_jaas_config: str | None
-    """The same as a line of Kafka's Java clients."""
+    """User name and password in the syntax of Kafka's Java clients."""
     sasl_oauth_token_provider: Any
     """A function that returns an OAUTHBEARER token, as a string or OAuthToken. It may block."""
     sasl_oauthbearer_token_endpoint_url: str | None
-    """Where to ask for tokens (KIP-768)."""
+    """The address of the token endpoint (KIP-768)."""
     sasl_oauthbearer_client_credentials_client_id: str | None
-    """The name that asks there."""
+    """The client id for the token endpoint."""
     sasl_oauthbearer_client_id: str | None
-    """The name that asks there."""
+    """The client id for the token endpoint."""
     sasl_oauthbearer_client_credentials_client_secret: str | None
-    """Its secret."""
+    """The client secret for the token endpoint."""
     sasl_oauthbearer_client_secret: str | None
-    """Its secret."""
+    """The client secret for the token endpoint."""
     sasl_oauthbearer_scope: str | None
-    """The scope to ask for."""
+    """The requested scope."""
     sasl_oauthbearer_extensions: str | Sequence[str]
-    """What goes beside the token: name=value, ... (KIP-342)."""
+    """SASL extensions sent with the token: name=value, ... (KIP-342)."""
 
 
 class AdminConfig(CommonConfig, total=False):
     """Settings of `Admin` and `AsyncAdmin`."""
 
     bootstrap_servers: str | Sequence[str]
-    """Some brokers of the cluster as host:port; the others are found."""
+    """Some brokers of the cluster as host:port; the client discovers the others."""
 
 
 class ProducerConfig(AdminConfig, total=False):

@@ -1,4 +1,4 @@
-"""Offsets and timestamps that a caller gives: whole numbers of any integer type, checked before they are used."""
+"""Checks of offsets and timestamps in arguments: whole numbers of any integer type."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ MAX_INT64 = 2**63 - 1
 
 
 def as_offset(given: Any, what: str = "An offset") -> int:
-    """The offset as an int. Raises ValueError for a negative one, TypeError for what is no whole number."""
+    """Return the offset as an int. Raises ValueError if it is negative, TypeError if it is not a whole number."""
     offset = _whole(given, what)
     if not 0 <= offset <= MAX_INT64:
         raise ValueError(f"{what} must be from 0 to 2^63 - 1, not {given!r}")
@@ -18,7 +18,7 @@ def as_offset(given: Any, what: str = "An offset") -> int:
 
 
 def as_timestamp_ms(given: Any) -> int:
-    """A timestamp in ms since the epoch from a whole number or a datetime (a naive one is local time).
+    """Return a timestamp in ms since the epoch from a whole number or a datetime (a naive one is local time).
 
     Raises ValueError.
     """

@@ -36,7 +36,7 @@ from ottla.security import scram
 SCRAM_NUMBERS: Final = {"SCRAM-SHA-256": 1, "SCRAM-SHA-512": 2}
 SCRAM_NAMES: Final = {number: name for name, number in SCRAM_NUMBERS.items()}
 EXACT, DEFAULT, ANY = 0, 1, 2
-# QuotaEntity's fields by Kafka's names for them.
+# The fields of QuotaEntity by Kafka's names.
 QUOTA_FIELDS: Final = {"user": "user", "client-id": "client_id", "ip": "ip"}
 
 
@@ -48,7 +48,7 @@ def _error(row: Any) -> BrokerError | None:
 
 
 def create(acls: Iterable[Acl]) -> Call[Acl, None]:
-    """Add rules."""
+    """Create ACLs."""
 
     def ask(keys: Sequence[Acl]) -> Message:
         return create_acls.CreateAclsRequest(
@@ -67,7 +67,7 @@ def create(acls: Iterable[Acl]) -> Call[Acl, None]:
         )
 
     def read(response: Any, keys: Sequence[Acl]) -> Iterator[tuple[Acl, BrokerError | None]]:
-        # One result for each, in order.
+        # The response has one result per ACL, in the same order.
         for acl, row in zip(keys, response.results, strict=False):
             yield acl, _error(row)
 
@@ -75,7 +75,7 @@ def create(acls: Iterable[Acl]) -> Call[Acl, None]:
 
 
 def describe(wanted: AclFilter) -> Call[AclFilter, list[Acl]]:
-    """The rules that match."""
+    """Return the ACLs that match."""
 
     def ask(_: Sequence[AclFilter]) -> Message:
         return describe_acls.DescribeAclsRequest(
@@ -104,7 +104,7 @@ def _described(response: describe_acls.DescribeAclsResponse) -> Iterator[Acl]:
 
 
 def delete(filters: Iterable[AclFilter | Acl]) -> Call[AclFilter, tuple[Acl, ...]]:
-    """Remove what matches; what was removed, by filter."""
+    """Delete the ACLs that match, and return them by filter."""
 
     def ask(keys: Sequence[AclFilter]) -> Message:
         return delete_acls.DeleteAclsRequest(
@@ -140,7 +140,7 @@ def _deleted(row: delete_acls.DeleteAclsMatchingAcl) -> Acl:
 
 
 def describe_scram(users: Iterable[str] | None) -> Plan[dict[str, tuple[ScramCredential, ...]]]:
-    """What each of these or all users may log in by."""
+    """Return the SCRAM mechanisms of these or all users."""
     module = describe_user_scram_credentials
     wanted = None if users is None else list(dict.fromkeys(users))
 
@@ -172,9 +172,9 @@ def describe_scram(users: Iterable[str] | None) -> Plan[dict[str, tuple[ScramCre
 
 
 def alter_scram(changes: Iterable[ScramUpsertion | ScramDeletion], salts: Iterator[bytes]) -> Plan[Outcome[str, None]]:
-    """Set and delete credentials, by user. `salts` are for those that bring none. Raises ConfigurationError.
+    """Set and delete credentials by user. `salts` serve changes without a salt. Raises ConfigurationError.
 
-    A broker takes one change of each user at a time, so there are as many calls as one user has changes.
+    A request may contain one change per user, so the number of calls is the most changes of one user.
     """
     by_user: dict[str, list[Any]] = {}
     for change in changes:
@@ -242,7 +242,7 @@ def _entity(rows: Iterable[Any]) -> QuotaEntity:
 
 
 def describe_quotas(wanted: QuotaEntity, strict: bool) -> Call[QuotaEntity, dict[QuotaEntity, dict[str, float]]]:
-    """The quotas of entities that match."""
+    """Return the quotas of the entities that match."""
     module = describe_client_quotas
 
     def component(kind: str, value: str | QuotaName) -> describe_client_quotas.ComponentData:
@@ -267,7 +267,7 @@ def describe_quotas(wanted: QuotaEntity, strict: bool) -> Call[QuotaEntity, dict
 def alter_quotas(
     changes: Mapping[QuotaEntity, Mapping[str, float | None]], validate_only: bool
 ) -> Call[QuotaEntity, None]:
-    """Set quotas, or with None take them away. Raises ConfigurationError."""
+    """Set quotas, or delete them with None. Raises ConfigurationError."""
     module = alter_client_quotas
 
     def entry(entity: QuotaEntity) -> alter_client_quotas.RequestEntryData:

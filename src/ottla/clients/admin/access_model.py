@@ -1,4 +1,4 @@
-"""Who may do what, who may log in, who may use how much: the values of the admin client's calls about access."""
+"""ACLs, SCRAM credentials and client quotas: the values of the admin client's calls about access."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ class _Known(IntEnum):
 
 
 class AclResourceType(_Known):
-    """What an ACL is about; ANY is for filters."""
+    """The type of an ACL's resource; ANY is for filters."""
 
     UNKNOWN = 0
     ANY = 1
@@ -27,7 +27,7 @@ class AclResourceType(_Known):
 
 
 class PatternType(_Known):
-    """How a name is meant. For filters: ANY, and MATCH for every ACL that applies to a name ("*" and prefixes too)."""
+    """How a name is compared. For filters: ANY, and MATCH for every ACL that applies to a name (also "*", prefixes)."""
 
     UNKNOWN = 0
     ANY = 1
@@ -37,7 +37,7 @@ class PatternType(_Known):
 
 
 class AclOperation(_Known):
-    """What is allowed or denied; ANY is for filters, ALL is all of the others."""
+    """The operation that is allowed or denied; ANY is for filters, ALL stands for every other operation."""
 
     UNKNOWN = 0
     ANY = 1
@@ -58,7 +58,7 @@ class AclOperation(_Known):
 
 
 class AclPermission(_Known):
-    """Which of the two; a DENY wins over every ALLOW. ANY is for filters."""
+    """Whether an ACL allows or denies; a DENY wins over every ALLOW. ANY is for filters."""
 
     UNKNOWN = 0
     ANY = 1
@@ -72,7 +72,7 @@ CLUSTER_NAME: Final = "kafka-cluster"
 
 @dataclass(frozen=True, slots=True)
 class AclResource:
-    """What an ACL is about: by name, by "*" for all, or with PREFIXED by how the name begins."""
+    """The resource of an ACL: a name, "*" for all, or with PREFIXED the beginning of names."""
 
     type: AclResourceType
     name: str
@@ -80,28 +80,28 @@ class AclResource:
 
     @classmethod
     def topic(cls, name: str, *, prefixed: bool = False) -> AclResource:
-        """A topic, or all whose names begin so."""
+        """Return a topic, or all topics with this prefix."""
         return cls(AclResourceType.TOPIC, name, PatternType.PREFIXED if prefixed else PatternType.LITERAL)
 
     @classmethod
     def group(cls, group_id: str, *, prefixed: bool = False) -> AclResource:
-        """A group, or all whose ids begin so."""
+        """Return a group, or all groups with this prefix."""
         return cls(AclResourceType.GROUP, group_id, PatternType.PREFIXED if prefixed else PatternType.LITERAL)
 
     @classmethod
     def transactional_id(cls, name: str, *, prefixed: bool = False) -> AclResource:
-        """A transactional id, or all that begin so."""
+        """Return a transactional id, or all with this prefix."""
         return cls(AclResourceType.TRANSACTIONAL_ID, name, PatternType.PREFIXED if prefixed else PatternType.LITERAL)
 
     @classmethod
     def cluster(cls) -> AclResource:
-        """The cluster as a whole."""
+        """Return the cluster itself."""
         return cls(AclResourceType.CLUSTER, CLUSTER_NAME)
 
 
 @dataclass(frozen=True, slots=True)
 class Acl:
-    """One rule: `principal` ("User:alice", "User:*") may, or may not, do `operation` from `host` ("*" for anywhere)."""
+    """One ACL: `principal` ("User:alice", "User:*") may or may not do `operation` from `host` ("*": any host)."""
 
     resource: AclResource
     principal: str
@@ -116,7 +116,7 @@ class Acl:
 
 @dataclass(frozen=True, slots=True)
 class AclFilter:
-    """Rules that match all that is given; None and ANY match everything."""
+    """A filter of ACLs; every given field must match. None and ANY match everything."""
 
     resource_type: AclResourceType = AclResourceType.ANY
     resource_name: str | None = None
@@ -128,7 +128,7 @@ class AclFilter:
 
     @classmethod
     def exactly(cls, acl: Acl) -> AclFilter:
-        """What matches this one rule."""
+        """Return the filter that matches only this ACL."""
         resource = acl.resource
         return cls(
             resource.type, resource.name, resource.pattern, acl.principal, acl.host, acl.operation, acl.permission
@@ -140,7 +140,7 @@ class AclFilter:
 
 @dataclass(frozen=True, slots=True)
 class ScramCredential:
-    """That a user may log in by a mechanism ("SCRAM-SHA-256", "SCRAM-SHA-512"); the secret stays with the brokers."""
+    """A user's credential for a mechanism ("SCRAM-SHA-256", "SCRAM-SHA-512"), without its secret."""
 
     mechanism: str
     iterations: int
@@ -148,9 +148,9 @@ class ScramCredential:
 
 @dataclass(frozen=True, slots=True)
 class ScramUpsertion:
-    """Give a user a password for a mechanism. It does not travel: what is derived from it does.
+    """Set a user's password for a mechanism. Only the derived salted password is sent, not the password.
 
-    `iterations` is 4096 to 16384; `salt` is drawn if None.
+    `iterations` is 4096 to 16384; a `salt` of None is replaced by a random one.
     """
 
     user: str
@@ -162,7 +162,7 @@ class ScramUpsertion:
 
 @dataclass(frozen=True, slots=True)
 class ScramDeletion:
-    """A user may not log in by a mechanism any more."""
+    """Delete a user's credential for a mechanism."""
 
     user: str
     mechanism: str
@@ -172,7 +172,7 @@ class ScramDeletion:
 
 
 class QuotaName(Enum):
-    """In place of a name: the DEFAULT of all without a quota of their own; for questions, ANY name (or the default)."""
+    """In place of a name: DEFAULT stands for all without a quota of their own, ANY (in filters) for every name."""
 
     DEFAULT = "default"
     ANY = "any"
@@ -180,7 +180,7 @@ class QuotaName(Enum):
 
 @dataclass(frozen=True, slots=True)
 class QuotaEntity:
-    """Who has a quota: a user, a client id, both together, or an address. None: the quota is not about that."""
+    """The owner of a quota: a user, a client id, both together, or an address. None: the field does not apply."""
 
     user: str | QuotaName | None = None
     client_id: str | QuotaName | None = None

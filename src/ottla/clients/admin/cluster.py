@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
+from ottla import __version__
 from ottla.clients.admin.core import Call, Plan, Route
 from ottla.clients.admin.model import (
     BrokerDescription,
@@ -34,7 +35,7 @@ UPGRADE, SAFE_DOWNGRADE, UNSAFE_DOWNGRADE = 1, 2, 3
 
 
 def describe(include_fenced: bool) -> Plan[ClusterDescription]:
-    """The brokers and the controller."""
+    """Return the brokers and the controller."""
 
     def read(response: Any, keys: Sequence[str]) -> Iterator[tuple[str, ClusterDescription | BrokerError]]:
         if response.error_code:
@@ -52,7 +53,7 @@ def describe(include_fenced: bool) -> Plan[ClusterDescription]:
 def log_directories(
     brokers: Iterable[int] | None, partitions: Iterable[TopicPartition] | None
 ) -> Call[int, tuple[LogDirectory, ...]]:
-    """The log directories of each broker, with the replicas in them."""
+    """Return the log directories of each broker with their replicas."""
     wanted = None
     if partitions is not None:
         wanted = [describe_log_dirs.DescribableLogDirTopic(*item) for item in by_topic(partitions).items()]
@@ -83,7 +84,7 @@ def _directory(row: describe_log_dirs.DescribeLogDirsResult) -> LogDirectory:
 
 
 def features() -> Plan[Features]:
-    """The features in force and those that the asked broker could do."""
+    """Return the finalized features, and those that the asked broker supports."""
 
     def read(response: Any, keys: Sequence[str]) -> Iterator[tuple[str, Features | BrokerError]]:
         if response.error_code:
@@ -95,14 +96,12 @@ def features() -> Plan[Features]:
         supported = {row.name: VersionRange(row.min_version, row.max_version) for row in response.supported_features}
         yield keys[0], Features(response.finalized_features_epoch, finalized, supported)
 
-    from ottla import __version__
-
     request = api_versions.ApiVersionsRequest("ottla", __version__)
     return (yield Call(Route.ANY, ["the features"], lambda _: request, read)).one()  # type: ignore[no-any-return]
 
 
 def alter_features(levels: Mapping[str, int], downgrade: bool, validate_only: bool) -> Call[str, None]:
-    """Set features to levels; 0 takes one out of force."""
+    """Set the levels of features; 0 disables a feature."""
 
     def request(names: Sequence[str]) -> Message:
         how = SAFE_DOWNGRADE if downgrade else UPGRADE
@@ -110,7 +109,7 @@ def alter_features(levels: Mapping[str, int], downgrade: bool, validate_only: bo
         return update_features.UpdateFeaturesRequest(30_000, rows, validate_only)
 
     def read(response: Any, names: Sequence[str]) -> Iterator[tuple[str, BrokerError | None]]:
-        # From version 2 on they succeed or fail together, and only the whole has an error.
+        # From version 2 on all updates succeed or fail together, so the response has one error.
         error = error_for(response.error_code, response.error_message) if response.error_code else None
         rows = {row.feature: row for row in response.results}
         for name in names:
@@ -121,7 +120,7 @@ def alter_features(levels: Mapping[str, int], downgrade: bool, validate_only: bo
 
 
 def quorum() -> Plan[Quorum]:
-    """Who leads and who follows the metadata log."""
+    """Return the leader and the replicas of the metadata log."""
     module = describe_quorum
 
     def read(response: Any, keys: Sequence[str]) -> Iterator[tuple[str, Quorum | BrokerError]]:
@@ -147,7 +146,7 @@ def _replicas(rows: Iterable[describe_quorum.ReplicaState]) -> tuple[QuorumRepli
 
 
 def producers(partitions: Iterable[TopicPartition]) -> Call[TopicPartition, tuple[ProducerDescription, ...]]:
-    """The producers that wrote to each partition lately."""
+    """Return the active producers of each partition."""
 
     def request(keys: Sequence[TopicPartition]) -> Message:
         topics = [describe_producers.TopicRequest(*item) for item in by_topic(keys).items()]
@@ -175,7 +174,7 @@ def _producer(row: describe_producers.ProducerState) -> ProducerDescription:
 
 
 def unregister(broker: int) -> Plan[None]:
-    """Take a broker that is down out of the cluster."""
+    """Remove a broker that is down from the cluster."""
 
     def read(response: Any, keys: Sequence[str]) -> Iterator[tuple[str, BrokerError | None]]:
         yield keys[0], error_for(response.error_code, response.error_message) if response.error_code else None

@@ -1,4 +1,4 @@
-"""Plans about configuration: describe, alter by the setting, list what has one."""
+"""Plans about configuration: describe, alter single settings, list resources with a configuration."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ OF_ONE_BROKER: Final = frozenset({ResourceType.BROKER, ResourceType.BROKER_LOGGE
 
 
 def _apart(resources: Iterable[ConfigResource]) -> tuple[list[ConfigResource], dict[int, list[ConfigResource]]]:
-    """Those that any broker can tell, and those that only the broker itself can."""
+    """Split resources into those that any broker can describe and those that only the broker itself can."""
     anywhere: list[ConfigResource] = []
     at_broker: dict[int, list[ConfigResource]] = {}
     for resource in dict.fromkeys(resources):
@@ -42,7 +42,7 @@ def _apart(resources: Iterable[ConfigResource]) -> tuple[list[ConfigResource], d
 def _joined(
     anywhere: Outcome[ConfigResource, Any], brokers: Outcome[int, Any], at_broker: Mapping[int, list[ConfigResource]]
 ) -> Outcome[ConfigResource, Any]:
-    """One outcome, by resource."""
+    """Combine outcomes into one, by resource."""
     joined: Outcome[ConfigResource, Any] = Outcome(dict(anywhere.results), dict(anywhere.errors))
     for node_id, error in brokers.errors.items():
         joined.errors.update(dict.fromkeys(at_broker[node_id], error))
@@ -55,7 +55,7 @@ def _joined(
 def describe(
     resources: Iterable[ConfigResource], synonyms: bool, documentation: bool
 ) -> Plan[Outcome[ConfigResource, dict[str, ConfigEntry]]]:
-    """The settings of each resource, by name."""
+    """Return the settings of each resource by name."""
 
     def ask(keys: Sequence[ConfigResource]) -> Message:
         rows = [describe_configs.DescribeConfigsResource(key.type, key.name, None) for key in keys]
@@ -73,7 +73,7 @@ def describe(
 
 
 def alter(changes: Mapping[ConfigResource, Changes], validate_only: bool) -> Plan[Outcome[ConfigResource, None]]:
-    """Change settings of each resource; None takes the override away."""
+    """Change settings of each resource; None deletes the override."""
     module = incremental_alter_configs
 
     def ask(keys: Sequence[ConfigResource]) -> Message:
@@ -98,7 +98,7 @@ def _at_the_right_brokers(resources: Iterable[ConfigResource], ask: Any, read: A
     if anywhere:
         first = yield Call(Route.CONTROLLER, anywhere, ask, read)
     if at_broker:
-        # A key is a broker: what it answers of its resources is one value.
+        # A key is a broker; its value is the response about all of its resources.
         second = yield Call(
             Route.BROKERS,
             list(at_broker),
@@ -133,7 +133,7 @@ def _entry(row: describe_configs.DescribeConfigsResourceResult) -> ConfigEntry:
 
 
 def list_resources(types: Iterable[ResourceType]) -> Plan[list[ConfigResource]]:
-    """What has a configuration."""
+    """List the resources with a configuration."""
     wanted = [int(kind) for kind in types]
 
     def read(response: Any, keys: Sequence[str]) -> Iterator[tuple[str, list[ConfigResource] | BrokerError]]:

@@ -1,7 +1,7 @@
-"""How one call of the admin client goes on: whom to ask, what to ask again, when to give up. A core: no I/O.
+"""The state of one call of the admin client: request routing, retries and the deadline. Without I/O.
 
-A `Call` asks about several keys at once (topics, partitions, groups, brokers) and says how they are routed, how the
-request for some of them is built and how its answer is read. `Progress` takes it to its end, in rounds:
+A `Call` asks about several keys at once (topics, partitions, groups, brokers). It defines how the keys are routed, how
+the request for some of them is built and how the response is parsed. `Progress` completes it in rounds:
 
     progress = Progress(call, deadline_ms, backoff)
     while (round := progress.next_round(view, now_ms, chance)) is not None:
@@ -9,8 +9,8 @@ request for some of them is built and how its answer is read. `Progress` takes i
         send round.sends at the same time (`answered`, `failed` for each)
     progress.outcome
 
-A key is asked for again while its error says that the broker was the wrong one or not ready, until the deadline. An
-unknown topic is asked for a few times only: it may be on its way to the brokers, more likely it is misspelt.
+A key is retried until the deadline while its error means that the broker was not responsible or not ready. An unknown
+topic is retried only a few times: it may be new to the broker, but more likely its name is misspelt.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ UNKNOWN_TOPIC_TRIES: Final = 3
 
 
 class Route(Enum):
-    """Whom the keys of a call are asked of."""
+    """Which brokers receive the request for the keys of a call."""
 
     ANY = "any broker"
     CONTROLLER = "the controller, or whoever forwards to it"
@@ -61,7 +61,7 @@ _ASK_AGAIN: Final = frozenset(
         ErrorCode.LISTENER_NOT_FOUND,
     }
 )
-# After a connection was lost these may come from the call's own first attempt.
+# After a lost connection, these errors may be caused by the call's own first attempt.
 _DONE_ALREADY: Final = frozenset(
     {
         ErrorCode.TOPIC_ALREADY_EXISTS,
@@ -74,10 +74,10 @@ _DONE_ALREADY: Final = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class Call(Generic[K, V]):
-    """One question about `keys` (None with Route.BROKERS: every broker).
+    """One request about `keys` (None with Route.BROKERS: every broker).
 
-    `request(keys)` makes the message, `read(response, keys)` gives the value or the error of each. `version_limit` is
-    the highest version to use, where a newer one leaves out what the call needs.
+    `request(keys)` builds the message, `read(response, keys)` returns the value or the error of each key.
+    `version_limit` is the highest version to use, where a newer version lacks a field that the call needs.
     """
 
     route: Route
@@ -89,9 +89,9 @@ class Call(Generic[K, V]):
 
 
 class PartialFailure(ExceptionGroup[ClientError], ClientError):
-    """A call about several things failed for some: `errors` by key, `results` of the others.
+    """A call about several things failed for some of them: `errors` by key, `results` of the others.
 
-    Its exceptions are those of `errors`, so `except* TopicAlreadyExists` works; `retriable` if all of them are.
+    Its exceptions are those in `errors`, so `except* TopicAlreadyExists` works. It is `retriable` if all of them are.
     """
 
     errors: Mapping[Any, ClientError]
@@ -99,7 +99,7 @@ class PartialFailure(ExceptionGroup[ClientError], ClientError):
 
     @classmethod
     def of(cls, errors: Mapping[Any, ClientError], results: Mapping[Any, Any]) -> PartialFailure:
-        """The exception for these errors and results."""
+        """Build the exception for these errors and results."""
         what = "; ".join(f"{key}: {error}" for key, error in list(errors.items())[:5])
         more = f" and {len(errors) - 5} more" if len(errors) > 5 else ""
         failure = cls(f"{len(errors)} of {len(errors) + len(results)} failed: {what}{more}", list(errors.values()))
@@ -110,19 +110,19 @@ class PartialFailure(ExceptionGroup[ClientError], ClientError):
 
 @dataclass(frozen=True, slots=True)
 class Outcome(Generic[K, V]):
-    """How a call ended for each key: in one of the two."""
+    """The end of a call: each key has either a result or an error."""
 
     results: dict[K, V]
     errors: dict[K, ClientError]
 
     def all(self) -> dict[K, V]:
-        """Every result; raises PartialFailure if there is an error."""
+        """Return every result; raises PartialFailure if there is an error."""
         if self.errors:
             raise PartialFailure.of(self.errors, self.results)
         return self.results
 
     def one(self) -> V:
-        """The result of the only key; raises its error itself, which names the key."""
+        """Return the result of the only key; raises its error, which names the key."""
         for key, error in self.errors.items():
             if error.args and str(key) not in str(error):
                 error.args = (f"{key}: {error.args[0]}", *error.args[1:])
@@ -131,12 +131,12 @@ class Outcome(Generic[K, V]):
         return result
 
 
-# What the methods of the faces share: it yields calls, is sent their outcomes, and returns what the caller gets.
+# A method of the admin client as a generator: it yields calls, receives their outcomes, and returns the result.
 Plan: TypeAlias = Generator[Call[Any, Any], Outcome[Any, Any], R]
 
 
 def several(name: str, given: Iterable[R]) -> list[R]:
-    """The items of an argument that takes several. Raises TypeError for a single one, which would be taken apart."""
+    """Return the items of an argument. Raises TypeError for a string: its characters would be the items."""
     if isinstance(given, (str, bytes)) or hasattr(given, "_fields") or not isinstance(given, Iterable):
         raise TypeError(f"{name} must be a list or another iterable, not {given!r}: write [{given!r}]")
     return list(given)
@@ -153,7 +153,7 @@ class Send(Generic[K]):
 
 @dataclass(frozen=True, slots=True)
 class Round(Generic[K]):
-    """What to do now, in this order. `refresh` None: nothing to refresh."""
+    """The next actions, in this order. With `refresh` None nothing is refreshed."""
 
     wait_ms: float = 0.0
     refresh: frozenset[str] | None = None
@@ -164,7 +164,7 @@ class Round(Generic[K]):
 
 @dataclass(slots=True)
 class Progress(Generic[K, V]):
-    """One call on its way; see the module. Times are milliseconds of any clock."""
+    """One call in progress (see the module). Times are in milliseconds of any steady clock."""
 
     call: Call[K, V]
     deadline_ms: float
@@ -182,17 +182,17 @@ class Progress(Generic[K, V]):
     # -- events ------------------------------------------------------------------------------------------------
 
     def found(self, group: str, node_id: int) -> None:
-        """The coordinator of a group."""
+        """Note the coordinator of a group."""
         self._coordinators[group] = node_id
 
     def not_found(self, group: str, error: ClientError) -> None:
-        """A group's coordinator could not be learned: its keys fail."""
+        """Note that the coordinator of a group was not found: its keys fail."""
         for key in list(self._pending or ()):
             if self._group_of(key) == group:
                 self._fail(key, error)
 
     def answered(self, send: Send[K], response: Message) -> None:
-        """A broker answered."""
+        """Process the response of a broker."""
         left = dict.fromkeys(send.keys)
         for key, value in self.call.read(response, send.keys):
             if key not in left:
@@ -209,7 +209,7 @@ class Progress(Generic[K, V]):
             self._fail(key, BrokerError(f"The broker's answer has nothing about {key}"))
 
     def failed(self, send: Send[K], error: ClientError) -> None:
-        """There is no answer to a request."""
+        """Note that a request failed without a response."""
         if isinstance(error, (ConnectionLost, RequestTimedOut)):
             self._unsure.update(send.keys)
         for key in send.keys:
@@ -221,7 +221,7 @@ class Progress(Generic[K, V]):
     # -- what next ---------------------------------------------------------------------------------------------
 
     def next_round(self, view: ClusterView, now_ms: float, chance: float = 0.5) -> Round[K] | None:
-        """What to do now; None at the end. `chance` in [0, 1) spreads the retries of many clients."""
+        """Return the next actions, or None at the end. `chance` in [0, 1) spreads the retries of many clients."""
         if self._pending is None:
             keys: Iterable[Any] = list(view.nodes) if self.call.keys is None else self.call.keys
             self._pending = dict.fromkeys(keys)
@@ -231,7 +231,7 @@ class Progress(Generic[K, V]):
             return None
         if self.call.route is Route.LEADERS:
             if unknown:
-                # Those whose leader is known wait for a round, so that each broker is asked once.
+                # Keys with a known leader wait for a round, so that each broker receives one request.
                 return Round(wait_ms, refresh=frozenset(unknown))
             return Round(wait_ms, sends=tuple(self._send(node_id, keys) for node_id, keys in by_node.items()))
         if self.call.route is Route.COORDINATORS:
@@ -247,7 +247,7 @@ class Progress(Generic[K, V]):
         )
 
     def _wait_ms(self, now_ms: float, chance: float) -> float:
-        """The wait before keys that failed are asked for again; all keys fail if it ends after the deadline."""
+        """Return the wait before failed keys are retried; all keys fail if it ends after the deadline."""
         assert self._pending is not None
         wait_ms = 0.0
         if self._failed:
@@ -260,7 +260,7 @@ class Progress(Generic[K, V]):
         return wait_ms
 
     def _leaders(self, view: ClusterView) -> tuple[dict[int, list[K]], set[str]]:
-        """The keys by their leaders, and the topics that must be asked about first."""
+        """Return the keys by leader, and the topics whose metadata is needed first."""
         assert self._pending is not None
         by_node: dict[int, list[K]] = {}
         unknown: set[str] = set()
@@ -275,7 +275,7 @@ class Progress(Generic[K, V]):
                 self._refused(key, _no_leader(view, topic, partition))
             if key in self._pending:
                 unknown.add(topic)
-        self._view_is_wrong = False  # what is wrong with it is in `unknown`
+        self._view_is_wrong = False  # its error is in `unknown`
         return by_node, unknown
 
     def _to_coordinators(self, wait_ms: float) -> Round[K]:

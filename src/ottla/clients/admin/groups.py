@@ -1,4 +1,4 @@
-"""Plans about groups and offsets: list, describe, delete; what they committed, where partitions begin and end."""
+"""Plans about groups and offsets: list, describe, delete; committed offsets, first and last offsets of partitions."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ LAST_VERSION_WITH_NAMES = 9
 
 
 def list_all(states: Iterable[GroupState], types: Iterable[GroupType]) -> Plan[list[GroupListing]]:
-    """The groups of every broker, by id."""
+    """List the groups of every broker, sorted by id."""
     wanted_states, wanted_types = list(states), list(types)
     request = list_groups.ListGroupsRequest([s.value for s in wanted_states], [t.value for t in wanted_types])
 
@@ -56,7 +56,7 @@ def list_all(states: Iterable[GroupState], types: Iterable[GroupType]) -> Plan[l
 
     outcome = yield Call(Route.BROKERS, None, lambda _: request, read)
     groups = {group.group_id: group for rows in outcome.all().values() for group in rows}
-    # A broker too old to filter sends them all.
+    # An old broker does not filter and returns all groups.
     return [
         group
         for _, group in sorted(groups.items())
@@ -94,7 +94,7 @@ def _classic(response: Any, _: Sequence[str]) -> Iterator[tuple[str, GroupDescri
         if row.error_code:
             yield row.group_id, error_for(row.error_code, row.error_message)
         elif state is GroupState.DEAD and not row.members:
-            # Before version 6 that is how a broker says that there is none.
+            # Before version 6 the state Dead means that the group does not exist.
             yield row.group_id, GroupNotFound(f"There is no group {row.group_id!r}")
         else:
             members = tuple(_classic_member(member, row.protocol_type) for member in row.members)
@@ -113,7 +113,7 @@ def _classic_member(row: describe_groups.DescribedGroupMember, protocol_type: st
                 given = decode_assignment(row.member_assignment).assigned_partitions
                 assignment = tuple(sorted(TopicPartition(part.topic, i) for part in given for i in part.partitions))
         except DecodeError:
-            # Members may put there what they like; nobody but they can read it then.
+            # Members may use a format of their own here, which only they can parse.
             topics = assignment = ()
     return GroupMember(row.member_id, row.group_instance_id, row.client_id, row.client_host, topics, assignment)
 
@@ -153,7 +153,7 @@ def delete(groups: Iterable[str]) -> Call[str, None]:
 
 
 def remove_members(group: str, instance_ids: Iterable[str], reason: str) -> Call[str, None]:
-    """Have static members leave their group."""
+    """Remove static members from their group."""
 
     def request(keys: Sequence[str]) -> Message:
         members = [leave_group.MemberIdentity("", instance_id, reason) for instance_id in keys]
@@ -173,7 +173,7 @@ def remove_members(group: str, instance_ids: Iterable[str], reason: str) -> Call
 
 
 def committed(group: str, partitions: Iterable[TopicPartition] | None) -> Plan[dict[TopicPartition, GroupOffset]]:
-    """What a group committed; of every partition it did if `partitions` is None. Partitions without are left out."""
+    """Return the committed offsets of a group, of all partitions if `partitions` is None. Others are omitted."""
     topics = None if partitions is None else by_topic(partitions)
 
     def request(_: Sequence[str]) -> Message:
@@ -211,7 +211,7 @@ def committed(group: str, partitions: Iterable[TopicPartition] | None) -> Plan[d
 
 
 def alter(group: str, offsets: Mapping[TopicPartition, GroupOffset | int]) -> Call[TopicPartition, None]:
-    """Set what a group committed; it must have no members (or not this topic)."""
+    """Set committed offsets of a group; it must have no members that subscribe to the topic."""
     module = offset_commit
 
     def row(partition: TopicPartition) -> offset_commit.OffsetCommitRequestPartition:
@@ -232,7 +232,7 @@ def alter(group: str, offsets: Mapping[TopicPartition, GroupOffset | int]) -> Ca
 
 
 def forget(group: str, partitions: Iterable[TopicPartition]) -> Call[TopicPartition, None]:
-    """Delete what a group committed for partitions that none of its members reads."""
+    """Delete committed offsets of partitions that no member of the group subscribes to."""
 
     def request(keys: Sequence[TopicPartition]) -> Message:
         module = offset_delete
@@ -264,7 +264,7 @@ def _by_partition(response: Any, _: object) -> Iterator[tuple[TopicPartition, Br
 def offsets_at(
     specs: Mapping[TopicPartition, OffsetSpec | int], read_committed: bool
 ) -> Call[TopicPartition, OffsetAt]:
-    """The offset of a place or timestamp in each partition."""
+    """Return the offset of an OffsetSpec or timestamp in each partition."""
 
     def request(keys: Sequence[TopicPartition]) -> Message:
         module = list_offsets
@@ -290,7 +290,7 @@ def offsets_at(
 
 
 def lag(group: str) -> Plan[dict[TopicPartition, PartitionLag]]:
-    """How far a group is behind in each partition that it committed for."""
+    """Return the lag of a group in each partition with a committed offset."""
     offsets = yield from committed(group, None)
     if not offsets:
         return {}

@@ -1,6 +1,6 @@
-"""What goes into the admin client's calls and what comes out: frozen values, enums for what Kafka has as numbers.
+"""Arguments and results of the admin client's calls: frozen values, and enums for Kafka's numbers.
 
-Ids of topics are Kafka's text form of UUIDs. What a newer broker invents and this client lacks becomes `UNKNOWN`.
+Topic ids are UUIDs in Kafka's text form. A number that this client does not know becomes `UNKNOWN`.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ class _Known(IntEnum):
 
 
 class ResourceType(_Known):
-    """What has a configuration."""
+    """The type of a resource with a configuration."""
 
     UNKNOWN = 0
     TOPIC = 2
@@ -31,7 +31,7 @@ class ResourceType(_Known):
 
 
 class ConfigSource(_Known):
-    """Where a setting's value comes from, the strongest first."""
+    """The source of a setting's value, the strongest first."""
 
     UNKNOWN = 0
     TOPIC = 1
@@ -60,7 +60,7 @@ class ConfigType(_Known):
 
 
 class OffsetSpec(IntEnum):
-    """A place in a partition; any other number asked for is a timestamp in ms since the epoch."""
+    """A position in a partition. Any other requested number is a timestamp in ms since the epoch."""
 
     LATEST = -1
     EARLIEST = -2
@@ -70,7 +70,7 @@ class OffsetSpec(IntEnum):
 
 
 class GroupState(Enum):
-    """What a group is doing."""
+    """The state of a group."""
 
     UNKNOWN = "Unknown"
     PREPARING_REBALANCE = "PreparingRebalance"
@@ -88,7 +88,7 @@ class GroupState(Enum):
 
 
 class GroupType(Enum):
-    """Which protocol a group's members speak."""
+    """The protocol of a group's members."""
 
     UNKNOWN = "Unknown"
     CLASSIC = "classic"
@@ -98,7 +98,7 @@ class GroupType(Enum):
 
     @classmethod
     def _missing_(cls, value: object) -> GroupType:
-        # Kafka 4's brokers write it large, older ones small.
+        # Kafka 4's brokers use capital letters, older ones do not.
         lower = value.lower() if isinstance(value, str) else ""
         return next((member for member in cls if member.value == lower), cls.UNKNOWN)
 
@@ -119,7 +119,7 @@ class NewTopic:
 
 @dataclass(frozen=True, slots=True)
 class TopicCreated:
-    """A topic as it was created; `topic_id` is "" and the numbers -1 where the broker is too old to tell."""
+    """A created topic. Old brokers do not report `topic_id` ("") and the numbers (-1)."""
 
     name: str
     topic_id: str
@@ -140,7 +140,7 @@ class TopicListing:
 
 @dataclass(frozen=True, slots=True)
 class PartitionDescription:
-    """One partition: `leader` is None while there is none; the others are node ids."""
+    """One partition: `leader` is None while it has no leader; the other fields are node ids."""
 
     partition: int
     leader: int | None
@@ -161,7 +161,7 @@ class TopicDescription:
 
     @property
     def replication_factor(self) -> int:
-        """Replicas of the first partition."""
+        """The number of replicas of the first partition."""
         return len(self.partitions[0].replicas) if self.partitions else 0
 
 
@@ -179,24 +179,24 @@ class Reassignment:
 
 @dataclass(frozen=True, slots=True)
 class ConfigResource:
-    """What has a configuration: a topic or group by name, a broker by its id ("" for the default of all brokers)."""
+    """A resource with a configuration: a topic or group by name, a broker by id ("": the default of all brokers)."""
 
     type: ResourceType
     name: str
 
     @classmethod
     def topic(cls, name: str) -> ConfigResource:
-        """A topic."""
+        """Return a topic."""
         return cls(ResourceType.TOPIC, name)
 
     @classmethod
     def broker(cls, node_id: int | None = None) -> ConfigResource:
-        """A broker; None is the default of all brokers."""
+        """Return a broker; None is the default of all brokers."""
         return cls(ResourceType.BROKER, "" if node_id is None else str(node_id))
 
     @classmethod
     def group(cls, group_id: str) -> ConfigResource:
-        """A group."""
+        """Return a group."""
         return cls(ResourceType.GROUP, group_id)
 
     def __str__(self) -> str:
@@ -205,7 +205,7 @@ class ConfigResource:
 
 @dataclass(frozen=True, slots=True)
 class ConfigSynonym:
-    """One of the settings that a value may come from."""
+    """One of the settings that may supply a value."""
 
     name: str
     value: str | None
@@ -227,20 +227,20 @@ class ConfigEntry:
 
     @property
     def is_default(self) -> bool:
-        """Whether nobody set it."""
+        """Whether the value is the default."""
         return self.source is ConfigSource.DEFAULT
 
 
 @dataclass(frozen=True, slots=True)
 class Append:
-    """Add to a setting that is a list: `{"cleanup.policy": Append("compact")}`."""
+    """Append to a list setting: `{"cleanup.policy": Append("compact")}`."""
 
     value: str
 
 
 @dataclass(frozen=True, slots=True)
 class Subtract:
-    """Take from a setting that is a list."""
+    """Remove from a list setting."""
 
     value: str
 
@@ -250,7 +250,7 @@ class Subtract:
 
 @dataclass(frozen=True, slots=True)
 class OffsetAt:
-    """An answer to where in a partition: offset -1 if there is no such record; the timestamp (ms) may be -1."""
+    """An offset in a partition: -1 if no such record exists; the timestamp (ms) may be -1."""
 
     offset: int
     timestamp_ms: int
@@ -259,7 +259,7 @@ class OffsetAt:
 
 @dataclass(frozen=True, slots=True)
 class GroupOffset:
-    """What a group committed for a partition: the next offset to read."""
+    """The committed offset of a group in a partition: the next offset to read."""
 
     offset: int
     leader_epoch: int = -1
@@ -268,14 +268,14 @@ class GroupOffset:
 
 @dataclass(frozen=True, slots=True)
 class PartitionLag:
-    """How far a group is behind in a partition: `lag` is `end` - `committed`."""
+    """The lag of a group in a partition: `end` - `committed`."""
 
     committed: int
     end: int
 
     @property
     def lag(self) -> int:
-        """Records (offsets) that are not read yet."""
+        """The number of offsets that are not read yet."""
         return max(0, self.end - self.committed)
 
 
@@ -284,7 +284,7 @@ class PartitionLag:
 
 @dataclass(frozen=True, slots=True)
 class GroupListing:
-    """One group of the cluster. A broker too old to tell has state and type UNKNOWN."""
+    """One group of the cluster. With an old broker, state and type are UNKNOWN."""
 
     group_id: str
     protocol_type: str
@@ -294,7 +294,7 @@ class GroupListing:
 
 @dataclass(frozen=True, slots=True)
 class GroupMember:
-    """One member. `topics` is what it subscribes to where that is told, `assignment` what it reads."""
+    """One member. `topics` are its subscription, if the broker reports it; `assignment` are its partitions."""
 
     member_id: str
     instance_id: str | None
@@ -306,7 +306,7 @@ class GroupMember:
 
 @dataclass(frozen=True, slots=True)
 class GroupDescription:
-    """One group and its members; `assignor` is "" while it is not chosen."""
+    """One group and its members; `assignor` is "" before it is chosen."""
 
     group_id: str
     state: GroupState
@@ -321,7 +321,7 @@ class GroupDescription:
 
 @dataclass(frozen=True, slots=True)
 class BrokerDescription:
-    """One broker and where clients reach it."""
+    """One broker and its address for clients."""
 
     node_id: int
     host: str
@@ -332,7 +332,7 @@ class BrokerDescription:
 
 @dataclass(frozen=True, slots=True)
 class ClusterDescription:
-    """The cluster; `controller` is the node id that clients may ask, None if there is none now."""
+    """The cluster; `controller` is the node id for controller requests, None if there is no controller now."""
 
     cluster_id: str
     controller: int | None
@@ -341,7 +341,7 @@ class ClusterDescription:
 
 @dataclass(frozen=True, slots=True)
 class ReplicaDescription:
-    """One replica in a log directory: its bytes, and how far (in offsets) it is behind."""
+    """One replica in a log directory: its bytes, and its lag in offsets."""
 
     size: int
     offset_lag: int
@@ -350,7 +350,7 @@ class ReplicaDescription:
 
 @dataclass(frozen=True, slots=True)
 class LogDirectory:
-    """One log directory of a broker. `total_bytes`, `usable_bytes` are -1 where the broker is too old to tell."""
+    """One log directory of a broker. `total_bytes`, `usable_bytes` are -1 with an old broker."""
 
     path: str
     total_bytes: int
@@ -368,7 +368,7 @@ class VersionRange:
 
 @dataclass(frozen=True, slots=True)
 class Features:
-    """The cluster's features: `finalized` are in force (since `epoch`), `supported` what the asked broker could do."""
+    """The cluster's features: `finalized` since `epoch`, `supported` by the asked broker."""
 
     epoch: int
     finalized: Mapping[str, VersionRange]
@@ -377,7 +377,7 @@ class Features:
 
 @dataclass(frozen=True, slots=True)
 class QuorumReplica:
-    """One replica of the metadata log; the times are ms since the epoch, -1 where not known."""
+    """One replica of the metadata log; times are in ms since the epoch, -1 if unknown."""
 
     node_id: int
     log_end_offset: int
@@ -398,7 +398,7 @@ class Quorum:
 
 @dataclass(frozen=True, slots=True)
 class ProducerDescription:
-    """A producer that wrote to a partition lately; `transaction_start_offset` is None outside a transaction."""
+    """An active producer of a partition; `transaction_start_offset` is None outside a transaction."""
 
     producer_id: int
     producer_epoch: int

@@ -1,4 +1,4 @@
-"""Runs plans: the rounds of each call as requests to the cluster. What the two faces share."""
+"""Runs plans: sends the requests of each call, round by round, to the cluster."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ R = TypeVar("R")
 
 
 class Shell:
-    """One cluster, and plans carried out on it; belongs to the loop that first uses it."""
+    """Runs plans on one cluster. Belongs to the event loop that first uses it."""
 
     def __init__(self, options: Mapping[str, Any]) -> None:
         self._options = options
@@ -29,7 +29,7 @@ class Shell:
 
     @property
     def closed(self) -> bool:
-        """Whether it was closed."""
+        """Whether `close` was called."""
         return self._cluster.closed
 
     async def close(self) -> None:
@@ -37,11 +37,11 @@ class Shell:
         await self._cluster.close()
 
     async def start(self, timeout_s: float | None) -> None:
-        """Learn the brokers. Raises BrokerUnavailable, RequestTimedOut."""
+        """Request the list of brokers. Raises BrokerUnavailable, RequestTimedOut."""
         await self._cluster.start(self._call_timeout_s if timeout_s is None else timeout_s)
 
     async def perform(self, plan: Plan[R], timeout_s: float | None) -> R:
-        """What the plan returns or raises; the deadline is for all its calls together."""
+        """Return the plan's result or raise its exception; the deadline is for all of its calls together."""
         limit_s = self._call_timeout_s if timeout_s is None else timeout_s
         deadline_s = asyncio.get_running_loop().time() + limit_s
         outcome: Outcome[Any, Any] | None = None
@@ -88,7 +88,9 @@ class Shell:
     ) -> None:
         cluster = self._cluster
         try:
-            async with asyncio.timeout(timeout_s + 1):  # the wait for the answer has its own, this one is for the rest
+            async with asyncio.timeout(
+                timeout_s + 1
+            ):  # limits the time to connect; the wait for the response has its own limit
                 if send.node_id is None:
                     connection = await cluster.any_connection(timeout_s=timeout_s)
                 else:

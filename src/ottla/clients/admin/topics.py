@@ -34,12 +34,12 @@ ALL_RECORDS = -1
 
 
 def text_of(topic_id: Uuid) -> str:
-    """The id as text; "" if the broker has none."""
+    """Return the id as text; "" if the broker reports none."""
     return "" if topic_id == ZERO_UUID else uuid_to_text(topic_id)
 
 
 def config_text(value: object) -> str:
-    """A setting's value as Kafka writes it."""
+    """Format a setting's value as Kafka does."""
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 
@@ -54,7 +54,7 @@ def _creatable(topic: NewTopic) -> create_topics.CreatableTopic:
 
 
 def create(topics: Iterable[NewTopic | str], validate_only: bool) -> Call[str, TopicCreated]:
-    """Create topics; their results by name."""
+    """Create topics; returns results by name."""
     wanted = {t.name: t for t in (NewTopic(t) if isinstance(t, str) else t for t in topics)}
 
     def request(names: Sequence[str]) -> Message:
@@ -88,7 +88,7 @@ def delete(topics: Iterable[str]) -> Call[str, None]:
 
 
 def grow(counts: Mapping[str, int], validate_only: bool) -> Call[str, None]:
-    """Give topics more partitions: the new total of each."""
+    """Raise the number of partitions of topics to new totals."""
 
     def request(names: Sequence[str]) -> Message:
         rows = [create_partitions.CreatePartitionsTopic(name, counts[name], None) for name in names]
@@ -102,7 +102,7 @@ def grow(counts: Mapping[str, int], validate_only: bool) -> Call[str, None]:
 
 
 def list_all(include_internal: bool) -> Plan[list[TopicListing]]:
-    """Every topic, by name."""
+    """List every topic, sorted by name."""
 
     def request(_: Sequence[str]) -> Message:
         return metadata.MetadataRequest(topics=None, allow_auto_topic_creation=False)
@@ -150,7 +150,7 @@ def _described(row: metadata.MetadataResponseTopic) -> TopicDescription:
 
 
 def delete_before(offsets: Mapping[TopicPartition, int]) -> Call[TopicPartition, int]:
-    """Delete records before the offset of each partition; the new first offsets."""
+    """Delete the records before an offset of each partition; returns the new first offsets."""
 
     def request(partitions: Sequence[TopicPartition]) -> Message:
         rows = [
@@ -171,7 +171,7 @@ def delete_before(offsets: Mapping[TopicPartition, int]) -> Call[TopicPartition,
 
 
 def elect(partitions: Iterable[TopicPartition], unclean: bool) -> Call[TopicPartition, bool]:
-    """Have leaders elected; whether one was needed."""
+    """Elect leaders; returns whether an election was needed."""
 
     def request(keys: Sequence[TopicPartition]) -> Message:
         rows = [elect_leaders.TopicPartitions(topic, indexes) for topic, indexes in by_topic(keys).items()]
@@ -193,7 +193,7 @@ def elect(partitions: Iterable[TopicPartition], unclean: bool) -> Call[TopicPart
 
 
 def reassign(replicas: Mapping[TopicPartition, Sequence[int] | None]) -> Call[TopicPartition, None]:
-    """Move partitions to other brokers; None calls a move off."""
+    """Move partitions to other brokers; None cancels a move."""
     module = alter_partition_reassignments
 
     def request(keys: Sequence[TopicPartition]) -> Message:
@@ -219,7 +219,7 @@ def reassign(replicas: Mapping[TopicPartition, Sequence[int] | None]) -> Call[To
 
 
 def reassignments() -> Plan[dict[TopicPartition, Reassignment]]:
-    """Every partition that is moving."""
+    """List every partition that is moving."""
 
     def request(_: Sequence[str]) -> Message:
         return list_partition_reassignments.ListPartitionReassignmentsRequest(SERVER_TIMEOUT_MS, None)
