@@ -1,28 +1,28 @@
-"""Time as an argument: cores take `now_ms`, shells hold a `Clock`; tests bring their own."""
+"""Clocks: cores take `now_ms` as an argument, shells have a `Clock`, and tests pass their own."""
 
 import time
 from typing import Protocol
 
 
 class Clock(Protocol):
-    """Two readings: the wall for what is written down, a steady one for timers."""
+    """A wall clock for timestamps on disk and in messages, and a steady clock for timers."""
 
     def wall_ms(self) -> int:
-        """Milliseconds since the Unix epoch; may jump both ways."""
+        """Return the milliseconds since the Unix epoch; may jump forwards and backwards."""
         ...
 
     def monotonic_ms(self) -> int:
-        """Milliseconds since some fixed moment; never goes back."""
+        """Return the milliseconds since an arbitrary fixed time; never decreases."""
         ...
 
 
 class SystemClock:
-    """The machine's own clocks."""
+    """The clocks of the machine."""
 
     def wall_ms(self) -> int:
-        """Milliseconds since the Unix epoch; may jump both ways."""
+        """Return the milliseconds since the Unix epoch; may jump forwards and backwards."""
         return time.time_ns() // 1_000_000
 
     def monotonic_ms(self) -> int:
-        """Milliseconds since some fixed moment; never goes back."""
+        """Return the milliseconds since an arbitrary fixed time; never decreases."""
         return time.monotonic_ns() // 1_000_000

@@ -1,13 +1,13 @@
-"""Kafka's error codes, in one table: number, name, whether a client may retry.
+"""The table of Kafka's error codes: number, name, whether a client may retry.
 
-`KafkaError` carries a code through the broker; the handler that answers turns it into the response's field.
+`KafkaError` carries a code through the broker. The handler writes the code into the response.
 """
 
 from enum import IntEnum
 
 
 class ErrorCode(IntEnum):
-    """The codes of Kafka 4.3's protocol, by their names in its documentation."""
+    """The error codes of Kafka 4.3, by their names in its documentation."""
 
     UNKNOWN_SERVER_ERROR = -1
     NONE = 0
@@ -147,12 +147,12 @@ class ErrorCode(IntEnum):
 
     @property
     def retriable(self) -> bool:
-        """Whether the same request may succeed when it is sent again."""
+        """Whether the same request may succeed when it is repeated."""
         return self in _RETRIABLE
 
     @property
     def text(self) -> str:
-        """The code in words, for a person."""
+        """A description of the code."""
         return self.name.replace("_", " ").capitalize()
 
 
@@ -195,7 +195,7 @@ _RETRIABLE = frozenset(
 
 
 class KafkaError(Exception):
-    """A failure that the protocol has a code for; `message` says what and what to do."""
+    """A failure with an error code of the protocol; `message` has the problem and the remedy."""
 
     def __init__(self, code: ErrorCode, message: str | None = None) -> None:
         super().__init__(message or code.text)
@@ -204,5 +204,5 @@ class KafkaError(Exception):
 
     @property
     def retriable(self) -> bool:
-        """Whether the same request may succeed when it is sent again."""
+        """Whether the same request may succeed when it is repeated."""
         return self.code.retriable

@@ -1,6 +1,6 @@
-"""Names and ids that every room uses: topic partitions, Kafka's UUIDs, topic name rules.
+"""Names and ids that every package uses: topic partitions, Kafka's UUIDs, topic name rules.
 
-A UUID is its 16 bytes (type alias `Uuid`): the fastest thing to compare, hash and put on the wire. Its text form
+A UUID is represented by its 16 bytes (type alias `Uuid`), which are fast to compare, hash and encode. Its text form
 is Kafka's: URL-safe base64 without padding, 22 characters.
 """
 
@@ -41,7 +41,7 @@ class TopicPartition(NamedTuple):
 
 
 def by_topic(partitions: Iterable[TopicPartition]) -> dict[str, list[int]]:
-    """The partitions of each topic."""
+    """Group partitions by topic."""
     topics: dict[str, list[int]] = {}
     for topic, partition in partitions:
         topics.setdefault(topic, []).append(partition)
@@ -49,12 +49,12 @@ def by_topic(partitions: Iterable[TopicPartition]) -> dict[str, list[int]]:
 
 
 def uuid_to_text(uuid: Uuid) -> str:
-    """Kafka's text form of a UUID: 22 characters of URL-safe base64."""
+    """Format a UUID in Kafka's text form: 22 characters of URL-safe base64."""
     return urlsafe_b64encode(uuid).rstrip(b"=").decode()
 
 
 def uuid_from_text(text: str) -> Uuid:
-    """The 16 bytes of Kafka's text form; raises ValueError if `text` is none."""
+    """Parse Kafka's text form of a UUID; raises ValueError."""
     try:
         uuid = urlsafe_b64decode(text + "=" * (-len(text) % 4))
     except (binascii.Error, ValueError) as error:
@@ -65,7 +65,7 @@ def uuid_from_text(text: str) -> Uuid:
 
 
 def validate_topic_name(name: str) -> None:
-    """Raise INVALID_TOPIC_EXCEPTION, with Kafka's message, unless `name` may name a topic. A long name is cut."""
+    """Raise INVALID_TOPIC_EXCEPTION, with Kafka's message, unless `name` is a valid topic name."""
     problem = None
     if not name:
         problem = "the empty string is not allowed"
@@ -81,7 +81,7 @@ def validate_topic_name(name: str) -> None:
 
 
 def java_string_hash(text: str) -> int:
-    """`String.hashCode` of Java as a signed 32-bit number: it decides which partition holds a group."""
+    """Return Java's `String.hashCode`, a signed 32-bit number, which determines the partition of a group."""
     value = 0
     encoded = text.encode("utf-16-be", "surrogatepass")
     for i in range(0, len(encoded), 2):
@@ -90,6 +90,6 @@ def java_string_hash(text: str) -> int:
 
 
 def group_partition(group_id: str, partitions: int) -> int:
-    """The partition of the coordinator's topic that holds `group_id`."""
+    """Return the partition of the coordinator's topic that stores `group_id`."""
     value = java_string_hash(group_id)
     return (0 if value == -(1 << 31) else abs(value)) % partitions

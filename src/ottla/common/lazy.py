@@ -1,4 +1,4 @@
-"""Names of a package that are imported on first use, and that `dir`, `help`, `import *` and completion see.
+"""Package attributes that are imported on first use, and that `dir`, `help`, `import *` and completion see.
 
     __getattr__, __dir__ = lazy_names(__name__, {"Producer": "ottla.clients.producer"})
 
@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping
 
 
 def lazy_names(package: str, modules: Mapping[str, str]) -> tuple[Callable[[str], object], Callable[[], list[str]]]:
-    """`__getattr__` and `__dir__` of a package whose names are in these modules."""
+    """Return `__getattr__` and `__dir__` for a package whose names are defined in these modules."""
 
     def get(name: str) -> object:
         module = modules.get(name)
@@ -21,7 +21,7 @@ def lazy_names(package: str, modules: Mapping[str, str]) -> tuple[Callable[[str]
             raise AttributeError(f"module {package!r} has no attribute {name!r}")
         try:
             loaded = importlib.import_module(module)
-        except AttributeError as error:  # or it would look as if there were no such name
+        except AttributeError as error:  # an AttributeError would mean that the name does not exist
             raise ImportError(f"{module} cannot be imported: {error}") from error
         value: object = getattr(loaded, name)
         vars(sys.modules[package])[name] = value

@@ -1,4 +1,4 @@
-"""Log lines that clients or a shortage can cause again and again, at a bounded rate: they must not fill the disk."""
+"""Limits the rate of log lines that clients or a shortage can cause repeatedly, so that they cannot fill the disk."""
 
 import logging
 import time
@@ -8,7 +8,7 @@ PERIOD_S = 1.0
 
 
 class RateLimitedLog:
-    """Passes up to `lines` lines in `period_s` and counts the rest; the next line that passes mentions the count."""
+    """Logs up to `lines` lines in `period_s` and counts the others; the next logged line contains the count."""
 
     def __init__(self, logger: logging.Logger, lines: int = LINES_PER_PERIOD, period_s: float = PERIOD_S) -> None:
         self._logger = logger
@@ -19,11 +19,11 @@ class RateLimitedLog:
         self._left_out = 0
 
     def info(self, message: str, *arguments: object) -> None:
-        """Log at INFO, or count the line."""
+        """Log at INFO, or only count the line."""
         self._log(logging.INFO, message, arguments)
 
     def warning(self, message: str, *arguments: object) -> None:
-        """Log a warning, or count it."""
+        """Log a warning, or only count it."""
         self._log(logging.WARNING, message, arguments)
 
     def _log(self, level: int, message: str, arguments: tuple[object, ...]) -> None:

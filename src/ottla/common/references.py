@@ -1,4 +1,4 @@
-"""Whether anybody else has an object of a list: how buffers are used again of which nobody says when he is done."""
+"""Detects buffers that only the pool references, so that they can be reused."""
 
 import sys
 from collections.abc import Sequence
@@ -9,10 +9,10 @@ def _references(kept: Sequence[object], index: int) -> int:
     return sys.getrefcount(item)
 
 
-# The list's, and as many as this way to count has itself: not the same number in each version of Python.
+# The references of the list and of the counting itself, whose number depends on the version of Python.
 _NOBODY_ELSE = _references([object()], 0)
 
 
 def is_free(kept: Sequence[object], index: int) -> bool:
-    """Whether nothing but `kept` refers to its item; a view of a buffer does, for as long as it lives."""
+    """Whether only `kept` refers to its item. A view of a buffer is a reference while it exists."""
     return _references(kept, index) <= _NOBODY_ELSE

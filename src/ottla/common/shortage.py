@@ -1,10 +1,10 @@
-"""Shortages of descriptors or memory, which say nothing about a disk and pass.
+"""Temporary shortages of descriptors or memory, as opposed to failures of a disk.
 
-A broken disk takes its log directory offline, since nothing that was written to it can be promised. A shortage fails
-one operation instead: the caller gets `ShortageError`, whose code KAFKA_STORAGE_ERROR clients retry, and the directory
-stays online. An operation that raises it has changed nothing, or finishes its work at the next attempt.
+A disk failure takes the log directory offline, because its data may be lost. A shortage fails only one operation: the
+caller gets `ShortageError`, whose code KAFKA_STORAGE_ERROR clients retry, and the directory stays online.
+An operation that raises it has changed nothing, or completes its work at the next attempt.
 
-A failed fsync is never a shortage: the system may have dropped the data that it could not write, and a second fsync
+A failed fsync is never a shortage. The system may have dropped the data that it could not write, and a second fsync
 would report success. `Files` raises it as `SyncError`.
 """
 
@@ -17,16 +17,16 @@ _SHORTAGES = DESCRIPTOR_SHORTAGES | {errno.ENOMEM}
 
 
 class SyncError(OSError):
-    """An fsync failed: what it was to write may be lost."""
+    """An fsync failed: the data may be lost."""
 
 
 class ShortageError(KafkaError):
-    """An operation failed for want of descriptors or memory; the same operation may succeed later."""
+    """An operation failed because of a shortage of descriptors or memory; it may succeed later."""
 
     def __init__(self, message: str) -> None:
         super().__init__(ErrorCode.KAFKA_STORAGE_ERROR, message)
 
 
 def is_shortage(error: OSError) -> bool:
-    """Whether the error is a shortage of the process or the machine, and not a failure of the disk."""
+    """Whether the error is a shortage of the process or the machine, not a failure of the disk."""
     return error.errno in _SHORTAGES and not isinstance(error, SyncError)

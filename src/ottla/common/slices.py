@@ -1,6 +1,6 @@
-"""Work as a generator: it yields where other work may run in between, and returns its result.
+"""Work as a generator: it yields where other work may run, and returns its result.
 
-It yields None to go on later, or a `Completion` to go on when that is done (`result_of`).
+It yields None to continue later, or a `Completion` to continue when that is done (`result_of`).
 
 Cores and handlers write such generators; the broker's `Worker` runs them (`broker/work.py`).
 """
@@ -21,14 +21,14 @@ _SORTED_AT_ONCE = 5_000
 
 
 def result_of(completion: Completion[R]) -> Slices[R]:
-    """Wait for the completion; its result, or its error raised."""
+    """Wait for the completion; returns its result or raises its error."""
     if not completion.done:
         yield completion
     return completion.result()
 
 
 def finish(work: Slices[R]) -> R:
-    """Do all of the work now; it must not wait for anything."""
+    """Run all of the work now; it must not wait for a completion."""
     while True:
         try:
             next(work)
@@ -38,7 +38,7 @@ def finish(work: Slices[R]) -> R:
 
 
 def sort_in_slices(names: Iterable[str]) -> Slices[Iterator[str]]:
-    """The names in order: sorted in parts, which the returned iterator merges."""
+    """Sort names in slices, and return an iterator that merges them."""
     rest = list(names)
     parts = []
     for start in range(0, len(rest), _SORTED_AT_ONCE):

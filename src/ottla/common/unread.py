@@ -1,18 +1,18 @@
-"""Bytes that are still in their file: who sends them reads them piece by piece, and holds no more than a piece."""
+"""Bytes of a response that are still in their file. The sender reads them in pieces, to limit its memory."""
 
 from collections.abc import Iterable, Sized
 
 
 class Unread(Sized):
-    """Stands in an answer where its bytes would; `len` is how many are left to take."""
+    """A placeholder for bytes in a response; `len` is the number of remaining bytes."""
 
     __slots__ = ()
 
     def take(self, size: int) -> bytes | bytearray | memoryview:
-        """The next `size` bytes, or as many as are left. Raises KafkaError where the file does not give them."""
+        """Read the next `size` bytes, or the remaining ones. Raises KafkaError if the file cannot be read."""
         raise NotImplementedError
 
 
 def joined(parts: Iterable[bytes | bytearray | memoryview | Unread]) -> bytes:
-    """All parts of an answer as one, read now."""
+    """Read and join all parts of a response."""
     return b"".join(part.take(len(part)) if isinstance(part, Unread) else part for part in parts)

@@ -1,8 +1,8 @@
-"""Every setting of brokers, topics and groups, by Kafka's names; which value holds, and where it comes from.
+"""The settings of brokers, topics and groups by Kafka's names, their effective values and sources.
 
-Read `settings.py` for what a row means, then `broker_rows.py`, `topic_rows.py`, `group_rows.py`; `values.py` and
-`limits.py` for how a single value is read and limited, `checks.py` for rules about several; `broker.py` for the
-configuration of one broker; `resolve.py` for dynamic settings and DescribeConfigs.
+Read `server_setting.py` first: the columns of a row. The rows are in `broker_rows.py`, `security_rows.py`,
+`topic_rows.py` and `group_rows.py`. `values.py` and `limits.py` parse and check a single value, `checks.py` has rules
+about several. `broker.py` is the configuration of one broker, `resolve.py` adds dynamic settings and DescribeConfigs.
 """
 
 from ottla.config.broker import BrokerConfig, ConfigError

@@ -1,9 +1,9 @@
-"""`BrokerConfig`: one broker's settings, typed, checked against each other.
+"""`BrokerConfig`: the typed settings of one broker, checked against each other.
 
-Built from the text of `server.properties` and `-X` options. A value that cannot be served raises `ConfigError` in one
-line; what Kafka would accept and nothing here acts on ends up in `warnings`, for whoever starts the broker to log.
+Built from the text of `server.properties` and `-X` options. An unsupported value raises `ConfigError` in one line. A
+value that Kafka accepts and that has no effect here adds a line to `warnings`, which the start of the broker logs.
 Values are read by Kafka's names: `config["num.partitions"]`, or typed for mypy: `config.int("num.partitions")`.
-Immutable; `with_dynamic` gives the values that hold under dynamic settings.
+Immutable; `with_dynamic` returns a copy with dynamic settings.
 """
 
 import os
@@ -22,16 +22,16 @@ from ottla.config.values import Value, trim
 DEFAULT_VALUES: dict[str, Value] = {name: setting.default for name, setting in BROKER_SETTINGS.items()} | {
     name: parse_value(BROKER_SETTINGS[name], text) for name, (text, _) in OTTLA_DEFAULTS.items()
 }
-# Kafka itself warns about unknown names and goes on: files carry settings of plug-ins.
+# Kafka also only warns about unknown names, because files contain settings of plug-ins.
 _FOREIGN_PREFIXES = ("confluent.", "listener.name.", "broker.quota.", "rsm.config.", "rlmm.config.")
 
 
 class ConfigError(ValueError):
-    """A configuration that cannot be served; the message is one line that names the setting and the way out."""
+    """An unsupported configuration; the message is one line with the setting and the remedy."""
 
 
 class BrokerConfig:
-    """The settings of one broker. `properties` is what the user gave, by Kafka's names."""
+    """The settings of one broker. `properties` are the configured values, by Kafka's names."""
 
     def __init__(self, properties: Mapping[str, str]) -> None:
         self.static: dict[str, str] = {name: trim(text) for name, text in properties.items()}
@@ -46,12 +46,12 @@ class BrokerConfig:
         listeners = self._parse_listeners("listeners")
         controllers = {name.upper() for name in self.items("controller.listener.names")}
         self.listeners: list[Listener] = [each for each in listeners if each.name not in controllers]
-        """Where clients and brokers connect."""
+        """The listeners of clients and brokers."""
         self.controller_listeners: list[Listener] = [each for each in listeners if each.name in controllers]
-        """Where tools reach the controller (`--bootstrap-controller`); none unless they are configured."""
+        """The listeners of the controller for tools (`--bootstrap-controller`); empty by default."""
         self._check_listeners()
         self.advertised: list[Listener] = self._advertised()
-        """What clients are told, one for each of `listeners` in its order; port 0 stands for the bound port."""
+        """The advertised address of each of `listeners`, in their order; port 0 stands for the bound port."""
         self.advertised_controllers: list[Listener] = self._advertised_controllers()
         """The same for `controller_listeners`."""
         self.inter_broker_listener: str = self._inter_broker_listener()
@@ -64,42 +64,42 @@ class BrokerConfig:
     # -- reading -----------------------------------------------------------------------------------------------
 
     def __getitem__(self, name: str) -> Value:
-        """The typed value; KeyError for a name that is no setting."""
+        """Return the typed value; raises KeyError for an unknown setting."""
         return self._values[name]
 
     def bool(self, name: str) -> bool:
-        """The value of a boolean setting."""
+        """Return the value of a boolean setting."""
         value = self._values[name]
         if not isinstance(value, bool):
-            raise TypeError(f"{name} is no boolean")
+            raise TypeError(f"{name} is not a boolean")
         return value
 
     def float(self, name: str) -> "_Float":
-        """The value of a setting that is a number."""
+        """Return the value of a numeric setting."""
         value = self._values[name]
         if isinstance(value, bool) or not isinstance(value, int | float):
-            raise TypeError(f"{name} is no number")
+            raise TypeError(f"{name} is not a number")
         return float(value)
 
     def text(self, name: str) -> str | None:
-        """The value of a setting that is text; None where it has none."""
+        """Return the value of a string setting, or None."""
         value = self._values[name]
         if value is not None and not isinstance(value, str):
-            raise TypeError(f"{name} is no text")
+            raise TypeError(f"{name} is not text")
         return value
 
     def int(self, name: str) -> "_Int":
-        """The value of a setting that is a whole number; TypeError where it has none."""
+        """Return the value of an integer setting; raises TypeError if it is None."""
         value = self._values[name]
         if isinstance(value, bool) or not isinstance(value, int):
-            raise TypeError(f"{name} is no whole number")
+            raise TypeError(f"{name} is not a whole number")
         return value
 
     def items(self, name: str) -> tuple[str, ...]:
-        """The items of a list setting; empty where it has none."""
+        """Return the items of a list setting; empty for None."""
         value = self._values[name]
         if value is not None and not isinstance(value, tuple):
-            raise TypeError(f"{name} is no list")
+            raise TypeError(f"{name} is not a list")
         return value or ()
 
     @property
@@ -114,14 +114,14 @@ class BrokerConfig:
 
     @property
     def metadata_log_dir(self) -> str:
-        """Where the metadata log is kept."""
+        """The directory of the metadata log."""
         return self.text("metadata.log.dir") or self.log_dirs[0]
 
     def with_dynamic(self, per_broker: Mapping[str, str], cluster_wide: Mapping[str, str]) -> "BrokerConfig":
-        """The same broker with dynamic settings on top; those of this broker come first.
+        """Return a copy with dynamic settings; `per_broker` overrides `cluster_wide`.
 
-        A dynamic value that cannot be parsed is skipped: it was checked when it was set, by a version with other
-        limits. Listeners, directories and the node's id stay as they were at start.
+        A dynamic value that cannot be parsed is skipped: an earlier version with other limits accepted it. Listeners,
+        directories and the node's id do not change.
         """
         changed = object.__new__(BrokerConfig)
         changed.__dict__.update(self.__dict__)
@@ -166,7 +166,7 @@ class BrokerConfig:
             if broker_id < 0:
                 raise ConfigError(f"Invalid value {broker_id} for configuration broker.id: Value must be at least 0")
             self._values["node.id"] = broker_id
-            # One is the other's value, as Kafka describes them.
+            # Each is a synonym of the other, as in Kafka.
             self.static["node.id"] = str(broker_id)
         node_id = self.int("node.id")
         self._values["broker.id"] = node_id
@@ -296,13 +296,13 @@ class BrokerConfig:
 
 _LOAD_FACTOR = "log.cleaner.io.buffer.load.factor"
 
-# Inside the class these names are its methods.
+# Inside the class these names are its methods, so they need another name.
 _Int = int
 _Float = float
 
 
 def _check_encodable(name: str, text: str) -> None:
-    """Raise ConfigError for what a command line has of bytes that are not UTF-8: no response could hold it."""
+    """Raise ConfigError for command-line bytes that are not UTF-8, because a response could not contain them."""
     try:
         f"{name}={text}".encode()
     except UnicodeEncodeError as error:
@@ -311,7 +311,7 @@ def _check_encodable(name: str, text: str) -> None:
 
 
 def no_effect(setting: ServerSetting, value: Value) -> str | None:
-    """One line if `value` asks for what is not there (status "refused") or does nothing here ("reported")."""
+    """Return a line if `value` is not supported (status "refused") or has no effect here ("reported")."""
     if setting.status == "works" or value in (setting.default, DEFAULT_VALUES.get(setting.name)):
         return None
     if value in ("", ()) and not setting.default:
@@ -323,8 +323,8 @@ def no_effect(setting: ServerSetting, value: Value) -> str | None:
 
 
 def suggest(name: str) -> str | None:
-    """The setting that `name` may have been meant to be."""
-    from difflib import get_close_matches  # 5 ms of import that only a misspelt name should cost
+    """Return the most similar setting, or None."""
+    from difflib import get_close_matches  # imported late: 5 ms that only a misspelt name needs
 
     topic_synonym = TOPIC_SYNONYMS.get(name)
     if topic_synonym:

@@ -1,8 +1,8 @@
-"""What a broker's settings must fulfil together, at its start and after a change, with Kafka's messages.
+"""Rules about several settings of a broker, checked at its start and after each change, with Kafka's messages.
 
-`violation` holds at any time; `change_violation` forbids steps that are too large while the broker runs, and what only
-a restart may do. Both read typed values by Kafka's names (`BrokerConfig.values`) and return the message of the first
-rule that is broken, or None.
+`violation` checks a state. `change_violation` checks a change while the broker runs: some steps are too large, others
+need a restart. Both read typed values by Kafka's names (`BrokerConfig.values`) and return the message of the
+first violated rule, or None.
 """
 
 import re
@@ -20,7 +20,7 @@ _HOST = r"[0-9a-zA-Z\-%._:]*"
 _ASSIGNORS = {"group.consumer.assignors": {"uniform", "range"}, "group.share.assignors": {"simple"}}
 
 
-# A number, how it must compare with another, and the other: plain tuples, as each start makes them.
+# A number, its relation to another, and the other. Plain tuples, because every start builds them.
 Order: TypeAlias = tuple[str, str, str]
 _AT_LEAST, _AT_MOST, _BELOW = "greater than or equal to", "less than or equal to", "less than"
 
@@ -43,7 +43,7 @@ def _orders() -> Iterator[Order]:
         yield f"group.share.{quantity}", _AT_LEAST, f"group.share.min.{quantity}"
     yield "group.share.max.share.sessions", _AT_LEAST, "group.share.max.size"
     yield "group.streams.num.standby.replicas", _AT_MOST, "group.streams.max.standby.replicas"
-    # Kafka takes these two, and then no classic member can join.
+    # Kafka accepts a violation here, and then no classic member can join.
     yield "group.max.session.timeout.ms", _AT_LEAST, "group.min.session.timeout.ms"
 
 
@@ -51,7 +51,7 @@ _ORDERS = tuple(_orders())
 
 
 def violation(values: Values) -> str | None:
-    """The message of the first rule that a broker's settings break together."""
+    """Return the message of the first rule that a broker's settings violate."""
     for check in _CHECKS:
         message = check(values)
         if message:
@@ -65,7 +65,7 @@ def violation(values: Values) -> str | None:
 
 
 def conflict_of_lags(least: Value, most: Value) -> str | None:
-    """Kafka's message if a topic's `min.compaction.lag.ms` is above its `max.compaction.lag.ms`."""
+    """Return Kafka's message if a topic's `min.compaction.lag.ms` is above its `max.compaction.lag.ms`."""
     if isinstance(least, int) and isinstance(most, int) and least > most:
         return f"conflict topic config setting min.compaction.lag.ms ({least}) > max.compaction.lag.ms ({most})"
     return None
@@ -139,7 +139,7 @@ def _check_connections(values: Values) -> str | None:
 
 
 def connections_per_ip(text: str) -> dict[str, int]:
-    """`max.connections.per.ip.overrides` as a mapping; raises ValueError in one line."""
+    """Parse `max.connections.per.ip.overrides`; raises ValueError with a message of one line."""
     limits: dict[str, int] = {}
     for entry in text.split(","):
         if not entry.strip():
@@ -214,7 +214,7 @@ _THREADS = (
 
 
 def change_violation(before: Values, after: Values) -> str | None:
-    """The message of the first rule that a change from `before` to `after` breaks while the broker runs."""
+    """Return the message of the first rule that a change from `before` to `after` violates."""
     problem = (
         _threads_violation(before, after)
         or _cleaner_violation(before, after)
@@ -223,7 +223,7 @@ def change_violation(before: Values, after: Values) -> str | None:
     )
     if problem is None:
         return None
-    # Kafka wraps the exception of the part that refuses a change in another of the same class.
+    # Kafka wraps the exception of the component that rejects a change in another one of the same class.
     inner = f"org.apache.kafka.common.config.ConfigException: {problem}"
     return f"Invalid value {inner} for configuration Invalid dynamic configuration"
 

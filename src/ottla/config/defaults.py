@@ -1,6 +1,6 @@
-"""The defaults that differ from Kafka's, each with its reason; they hold where the user configured nothing.
+"""The defaults that differ from Kafka's, each with its reason.
 
-Kafka's own sample configuration for one node changes most of the same ones.
+Kafka's sample configuration for one node changes most of them, too.
 """
 
 # name -> (value, why)

@@ -1,4 +1,4 @@
-"""Addresses: `NAME://host:port` as `listeners` and `advertised.listeners` write them."""
+"""Addresses: `NAME://host:port`, the syntax of `listeners` and `advertised.listeners`."""
 
 import re
 from typing import NamedTuple
@@ -8,7 +8,7 @@ _ADDRESS = re.compile(r"(?:\[([0-9A-Fa-f:.%]+)\]|([^:/\[\],@]+)):(\d{1,5})")
 
 
 class Listener(NamedTuple):
-    """One address to listen on or to tell clients. An empty `host` means every interface; port 0 a free one."""
+    """An address to bind or to advertise. An empty `host` means every interface, port 0 a free port."""
 
     name: str
     host: str
@@ -17,7 +17,7 @@ class Listener(NamedTuple):
 
     @property
     def is_wildcard(self) -> bool:
-        """Whether it listens on every interface, so that its host cannot be told to clients."""
+        """Whether the address is every interface, so that its host cannot be advertised."""
         return self.host in {"", "0.0.0.0", "::"}  # noqa: S104  # compared, not bound
 
     def __str__(self) -> str:
@@ -26,7 +26,7 @@ class Listener(NamedTuple):
 
 
 def parse_listener(text: str, protocols: dict[str, str]) -> Listener:
-    """One `NAME://host:port`; raises ValueError in one line."""
+    """Parse `NAME://host:port`; raises ValueError with a message of one line."""
     match = _LISTENER.fullmatch(text)
     if not match:
         raise ValueError(f"{text!r} is not of the form NAME://host:port")
@@ -38,7 +38,7 @@ def parse_listener(text: str, protocols: dict[str, str]) -> Listener:
 
 
 def parse_address(text: str) -> tuple[str, int]:
-    """The host and port of `host:port` or `[host]:port`; raises ValueError in one line."""
+    """Parse `host:port` or `[host]:port`; raises ValueError with a message of one line."""
     match = _ADDRESS.fullmatch(text.strip())
     if not match:
         raise ValueError(f"{text!r} is not of the form HOST:PORT")

@@ -10,9 +10,9 @@ _BLANKS = " \t\f"
 
 
 def parse_properties(text: str) -> dict[str, str]:
-    """The keys and values of `text`; a key given twice keeps its last value. Raises ValueError on a broken escape.
+    """Parse keys and values; the last value of a repeated key wins. Raises ValueError for a broken escape.
 
-    A byte order mark at the beginning is no part of the first key.
+    A byte order mark at the beginning is skipped.
     """
     text = text.removeprefix("\ufeff")
     properties: dict[str, str] = {}
@@ -23,10 +23,10 @@ def parse_properties(text: str) -> dict[str, str]:
 
 
 def load_properties(path: "Path") -> dict[str, str]:
-    """The same from a file; raises OSError, or ValueError naming the file.
+    """Parse a file; raises OSError, or ValueError with the file's name.
 
-    The file is UTF-8, with or without a byte order mark. Bytes that are not UTF-8 are read as Java reads them all, as
-    ISO 8859-1.
+    The file is UTF-8, with or without a byte order mark. A file that is not valid UTF-8 is read as ISO 8859-1, which is
+    what Java does with every file.
     """
     data = path.read_bytes()
     if data.startswith((b"\xff\xfe", b"\xfe\xff")):
@@ -42,14 +42,14 @@ def load_properties(path: "Path") -> dict[str, str]:
 
 
 def _logical_lines(text: str) -> list[str]:
-    """Lines without comments and blanks at their beginnings, continued ones joined, exactly as Java joins them."""
+    """Return the lines without comments and leading blanks; continued lines are joined exactly as in Java."""
     lines: list[str] = []
     raw_lines = text.replace("\r\n", "\n").replace("\r", "\n").split("\n")
     pending = ""
     is_continued = False
     for number, raw in enumerate(raw_lines, start=1):
         line = raw.lstrip(_BLANKS)
-        # Java: a backslash alone before the last \n or \r of a file is a line, an empty one; before \r\n it is none.
+        # In Java, a single backslash before the last \n or \r of a file is an empty line; before \r\n it is not a line.
         at_end = number == len(raw_lines) and not raw and not text.endswith("\r\n")
         if not pending and (not line or line[0] in "#!"):
             if is_continued and at_end:
@@ -94,5 +94,5 @@ def _unescape(text: str) -> str:
             else:
                 character = _ESCAPES.get(character, character)
         parts.append(character)
-    # Characters beyond the Basic Multilingual Plane come as two escapes.
+    # Characters beyond the Basic Multilingual Plane are written as two escapes.
     return "".join(parts).encode("utf-16", "surrogatepass").decode("utf-16", "replace")

@@ -1,8 +1,9 @@
-"""Which value of a setting holds, and where it comes from: what DescribeConfigs answers.
+"""The effective value of each setting and its source, as DescribeConfigs returns them.
 
-From the strongest to the weakest: a topic's or group's own value, dynamic for this broker, dynamic for all brokers,
-the broker's file, the default. Within a layer the first of the synonyms wins (`log.retention.ms` before `.hours`).
-All functions are pure and cheap enough for a request, not for a record: keep their result while configs stay.
+The layers, from the strongest to the weakest: a topic's or group's own value, dynamic for this broker, dynamic for all
+brokers, the broker's file, the default. Within a layer the first of the synonyms wins (`log.retention.ms` before
+`.hours`). All functions are pure. They are fast enough for each request but not for each record, so callers cache the
+results until a setting changes.
 """
 
 from collections.abc import Iterable, Mapping
@@ -34,7 +35,7 @@ class ConfigSource(IntEnum):
 
 
 class ConfigSynonym(NamedTuple):
-    """One place that gives the setting a value; `text` is None where it must not be shown."""
+    """One source of a setting's value; `text` is None if it must not be shown."""
 
     name: str
     text: str | None
@@ -42,7 +43,7 @@ class ConfigSynonym(NamedTuple):
 
 
 class Resolved(NamedTuple):
-    """The value that holds; `text` is None for None and for what must not be shown. The strongest synonym is first."""
+    """The effective value; `text` is None for None and for sensitive values. The strongest synonym is first."""
 
     setting: ServerSetting
     value: Value
@@ -52,12 +53,12 @@ class Resolved(NamedTuple):
 
     @property
     def is_default(self) -> bool:
-        """Whether nobody configured it."""
+        """Whether the value is the default."""
         return self.source == ConfigSource.DEFAULT
 
     @property
     def is_read_only(self) -> bool:
-        """Whether only a restart changes it."""
+        """Whether a change needs a restart."""
         return self.setting.update == READ_ONLY
 
     @property
@@ -66,9 +67,9 @@ class Resolved(NamedTuple):
         return self.setting.sensitive
 
 
-# Kafka opens and closes listeners while it runs; here that takes a restart.
+# Kafka changes listeners while it runs; Ottla needs a restart.
 _UNTIL_RESTART = {"listeners", "listener.security.protocol.map"}
-# Kafka changes these for one listener only, by names such as `listener.name.internal.ssl.keystore.location`.
+# In Kafka these can only be changed per listener, by names such as `listener.name.internal.ssl.keystore.location`.
 _PER_LISTENER = {
     "ssl.key.password",
     "ssl.keystore.certificate.chain",
@@ -111,7 +112,7 @@ def resolve_topic(
     dynamic_default: Mapping[str, str],
     static: BrokerConfig,
 ) -> dict[str, Resolved]:
-    """Every setting of a topic, by name."""
+    """Resolve every setting of a topic, by name."""
     layers = _Layers(dynamic_broker, dynamic_default, static)
     return {
         name: _resolve(setting, topic_overrides.get(name), ConfigSource.TOPIC, layers, TOPIC_SYNONYMS.get(name, ()))
@@ -120,7 +121,7 @@ def resolve_topic(
 
 
 class TopicResolver:
-    """Resolves the settings of topics over the same layers beneath: what a topic does not set is resolved once."""
+    """Resolves the settings of many topics over the same layers. Settings without an override are resolved once."""
 
     def __init__(
         self, dynamic_broker: Mapping[str, str], dynamic_default: Mapping[str, str], static: BrokerConfig
@@ -129,11 +130,11 @@ class TopicResolver:
         self._defaults = resolve_topic({}, dynamic_broker, dynamic_default, static)
 
     def is_of(self, dynamic_broker: Mapping[str, str], dynamic_default: Mapping[str, str]) -> bool:
-        """Whether these are the layers that it was made of."""
+        """Whether the resolver was built from these layers."""
         return self._layers.dynamic_broker is dynamic_broker and self._layers.dynamic_default is dynamic_default
 
     def resolve(self, topic_overrides: Mapping[str, str]) -> Mapping[str, Resolved]:
-        """Every setting of a topic, by name; not to be changed."""
+        """Return every setting of a topic by name; the mapping must not be changed."""
         if not topic_overrides:
             return self._defaults
         resolved = dict(self._defaults)
@@ -143,7 +144,7 @@ class TopicResolver:
         return resolved
 
     def resolve_one(self, topic_overrides: Mapping[str, str], name: str) -> Resolved:
-        """One setting of a topic."""
+        """Return one setting of a topic."""
         text = topic_overrides.get(name)
         return self._defaults[name] if text is None else self._resolve(name, text)
 
@@ -158,14 +159,14 @@ def resolve_group(
     dynamic_default: Mapping[str, str],
     static: BrokerConfig,
 ) -> dict[str, Resolved]:
-    """Every setting of a group, by name."""
+    """Resolve every setting of a group, by name."""
     layers = _Layers(dynamic_broker, dynamic_default, static)
     resolved = {}
     for name, setting in GROUP_SETTINGS.items():
         broker_synonyms = (BrokerSynonym(GROUP_SYNONYMS[name]),) if name in GROUP_SYNONYMS else ()
         entry = _resolve(setting, group_overrides.get(name), ConfigSource.GROUP, layers, broker_synonyms)
         if not broker_synonyms:
-            # Kafka shows the default under the group's own name where the broker has no such setting.
+            # Kafka shows the default under the group's own name if no broker setting corresponds to it.
             default = ConfigSynonym(name, setting.default_text, ConfigSource.DEFAULT)
             entry = entry._replace(synonyms=(*entry.synonyms, default))
         resolved[name] = entry
@@ -175,11 +176,11 @@ def resolve_group(
 def resolve_broker(
     dynamic_broker: Mapping[str, str], dynamic_default: Mapping[str, str], static: BrokerConfig
 ) -> dict[str, Resolved]:
-    """Every setting of a broker, by name."""
+    """Resolve every setting of a broker, by name."""
     layers = _Layers(dynamic_broker, dynamic_default, static)
     resolved = {}
     for name, setting in BROKER_SETTINGS.items():
-        # `log.retention.hours` must not be described by the value of `log.retention.ms`.
+        # The description of `log.retention.hours` must not contain the value of `log.retention.ms`.
         family = layers.find(BROKER_FAMILIES.get(name, (name,)))
         while family and family[0].name != name:
             family.pop(0)
@@ -190,14 +191,14 @@ def resolve_broker(
 
 
 def resolve_broker_default(dynamic_default: Mapping[str, str]) -> dict[str, Resolved]:
-    """What is set for all brokers: the broker resource without a name."""
+    """Resolve the settings for all brokers: the broker resource without a name."""
     resolved = {}
     for name, text in dynamic_default.items():
         setting = BROKER_SETTINGS.get(name)
         if setting is not None:
             source = ConfigSource.DYNAMIC_DEFAULT_BROKER
             entry = _answer(setting, _parsed(setting, text), source, [ConfigSynonym(name, text, source)])
-            # Kafka shows the text as it was set, with the blanks around it.
+            # Kafka shows the original text, with surrounding blanks.
             resolved[name] = entry if setting.sensitive else entry._replace(text=text)
     return resolved
 
@@ -210,19 +211,19 @@ def check_names(settings: Mapping[str, ServerSetting], kind: str, names: Iterabl
 
 
 def check_topic(name: str, text: str) -> str | None:
-    """Raise INVALID_CONFIG unless a topic may set `name` to `text`; a returned line is worth a warning in the log."""
+    """Raise INVALID_CONFIG unless a topic may set `name` to `text`; returns a warning or None."""
     return _check(TOPIC_SETTINGS, "topic", name, text)
 
 
 def check_group(name: str, text: str) -> str | None:
-    """Raise INVALID_CONFIG unless a group may set `name` to `text`; a returned line is worth a warning in the log."""
+    """Raise INVALID_CONFIG unless a group may set `name` to `text`; returns a warning or None."""
     return _check(GROUP_SETTINGS, "group", name, text)
 
 
 def check_broker(changes: Mapping[str, str], *, cluster_wide: bool) -> list[str]:
     """Raise INVALID_CONFIG unless all of `changes` may be made while the broker runs; returned lines are warnings.
 
-    `cluster_wide` stands for the broker resource without a name. As in Kafka, names come before values.
+    `cluster_wide` stands for the broker resource without a name. As in Kafka, names are checked before values.
     """
     fixed = [name for name in changes if name in BROKER_SETTINGS and BROKER_SETTINGS[name].update == READ_ONLY]
     _refuse_names("Cannot update these configs dynamically", fixed)
@@ -244,14 +245,14 @@ def _refuse_names(problem: str, names: list[str], advice: str = "") -> None:
 
 
 def check_broker_together(before: BrokerConfig, after: BrokerConfig) -> None:
-    """Raise INVALID_CONFIG if a running broker may not go from the settings `before` to those `after`."""
+    """Raise INVALID_CONFIG if a running broker cannot change its settings from `before` to `after`."""
     problem = violation(after.values) or change_violation(before.values, after.values)
     if problem:
         raise KafkaError(ErrorCode.INVALID_CONFIG, problem)
 
 
 TOPIC_SETTINGS_TOGETHER = ("min.compaction.lag.ms", "max.compaction.lag.ms")
-"""What `check_topic_together` compares."""
+"""The settings that `check_topic_together` compares."""
 
 
 def check_topic_together(resolved: Mapping[str, Resolved]) -> None:
@@ -262,7 +263,7 @@ def check_topic_together(resolved: Mapping[str, Resolved]) -> None:
 
 
 def check_group_together(resolved: Mapping[str, Resolved], broker: BrokerConfig) -> None:
-    """Raise INVALID_CONFIG if a group's settings leave the broker's limits or contradict each other."""
+    """Raise INVALID_CONFIG if a group's settings exceed the broker's limits or contradict each other."""
     for name, entry in resolved.items():
         kind, _, rest = name.partition(".")
         for limit, relation in (("min", "greater"), ("max", "less")):
@@ -299,7 +300,7 @@ def _resolve(
     broker_synonyms: tuple[BrokerSynonym, ...],
 ) -> Resolved:
     found = layers.find(synonym.name for synonym in broker_synonyms)
-    # As in Kafka, `log.retention.hours` is not shown behind `retention.ms` unless `log.retention.ms` is set, too.
+    # As in Kafka, `log.retention.hours` is not a synonym of `retention.ms` unless `log.retention.ms` is set, too.
     synonyms = list(dropwhile(lambda synonym: synonym.name != broker_synonyms[0].name, found))
     if override is not None:
         value = _parsed(setting, override)
@@ -325,7 +326,7 @@ def _answer(setting: ServerSetting, value: Value, source: ConfigSource, synonyms
 
 
 def _parsed(setting: ServerSetting, text: str | None) -> Value:
-    """The value of text that was checked when it was set; what an older version let in falls back to the default."""
+    """Parse text that was checked when it was set. A value that only an older version accepted becomes the default."""
     if text is None:
         return setting.default
     try:

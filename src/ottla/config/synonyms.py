@@ -1,4 +1,4 @@
-"""Which settings of a broker stand in for a topic's or a group's, the first that is set in a layer wins."""
+"""The broker settings that supply the defaults of topics and groups. The first that is set in a layer wins."""
 
 from typing import NamedTuple
 
@@ -6,7 +6,7 @@ from ottla.config.settings import GROUP_SETTINGS, TOPIC_SETTINGS
 
 
 class BrokerSynonym(NamedTuple):
-    """A broker's setting; `factor` turns its unit into that of the topic's setting."""
+    """A broker setting; `factor` converts its unit to that of the topic setting."""
 
     name: str
     factor: int = 1
@@ -56,9 +56,9 @@ TOPIC_SYNONYMS: dict[str, tuple[BrokerSynonym, ...]] = {
     "segment.jitter.ms": (BrokerSynonym("log.roll.jitter.ms"), BrokerSynonym("log.roll.jitter.hours", _HOUR_MS)),
 }
 if not TOPIC_SYNONYMS.keys() <= TOPIC_SETTINGS.keys():
-    raise AssertionError(f"no topic settings: {TOPIC_SYNONYMS.keys() - TOPIC_SETTINGS.keys()}")
+    raise AssertionError(f"not topic settings: {TOPIC_SYNONYMS.keys() - TOPIC_SETTINGS.keys()}")
 
-# Among a broker's own settings: each family answers for all of its members.
+# Families of synonyms among a broker's own settings: each member is a synonym of the others.
 BROKER_FAMILIES: dict[str, tuple[str, ...]] = {
     synonym.name: tuple(each.name for each in family)
     for family in TOPIC_SYNONYMS.values()

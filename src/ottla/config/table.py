@@ -15,21 +15,21 @@ _INTRODUCTION = """\
 Names, types, defaults and limits are those of Kafka 4.3. This page is generated from the rows in `src/ottla/config/`.
 
 - **works**: it does what Kafka's documentation says.
-- **reported**: it is accepted and has no effect; a value other than the default earns a line in the log.
-- **refused**: it asks for something that is not there; a value other than the default is an error.
+- **reported**: it is accepted and has no effect; a value other than the default causes a warning in the log.
+- **refused**: it is not supported; a value other than the default is an error.
 
-A broker reads its settings from `ottla up --config server.properties` and `-X name=value`. A value that was set while
-the broker runs comes first: for this broker, then for all brokers, then the file, then the default.
+A broker reads its settings from `ottla up --config server.properties` and `-X name=value`. Values that were set while
+the broker runs override them: first those for this broker, then those for all brokers, then the file, then the default.
 
-Values are read as Kafka reads them: blanks around them are dropped, `true` and `false` may be in capital letters, whole
-numbers have no unit and no `_`, doubles may be `1e3` or `Infinity`, but not `nan`; items of a list are separated by
-commas. A value outside of the column "Allowed" is an error with Kafka's message, and so is one that contradicts another
-setting. The file is in the form of Java's `.properties`, in UTF-8.
+Values have Kafka's syntax: surrounding blanks are ignored, `true` and `false` may have capital letters, whole numbers
+have no unit and no `_`, doubles may be `1e3` or `Infinity`, but not `nan`. Commas separate the items of a list. A value
+outside of the column "Allowed", or one that contradicts another setting, is an error with Kafka's message. The file is
+a Java `.properties` file in UTF-8.
 """
 
 
 def markdown() -> str:
-    """The whole page."""
+    """Return the whole page."""
     parts = [
         _INTRODUCTION,
         "## Defaults that differ from Kafka's\n",

@@ -1,6 +1,6 @@
-"""Why a setting that is not `works` does nothing, or is refused: one reason for each family of names.
+"""Why a setting without the status `works` has no effect or is refused: one reason for each family of names.
 
-The first family that fits holds; a test sees to it that each such setting has one.
+The first matching family decides. A test checks that each such setting has a reason.
 """
 
 from ottla.config import security_rows
@@ -9,7 +9,7 @@ _JAVA = "there is no Java here to run it"
 _ONE_NODE = "there is only one node yet"
 _LOOP = "one event loop does this work"
 
-# Beginnings of names, and the reason.
+# Prefixes of names, and the reason.
 _FAMILIES: tuple[tuple[tuple[str, ...], str], ...] = (
     (
         (
@@ -66,7 +66,7 @@ _FAMILIES: tuple[tuple[tuple[str, ...], str], ...] = (
             "fetch.purgatory.",
             "producer.purgatory.",
         ),
-        "a waiting request leaves as soon as it is answered",
+        "a waiting request is removed as soon as it is answered",
     ),
     (("background.threads", "num.io.threads", "num.network.threads", "queued.max.requests"), _LOOP),
     (("num.recovery.threads.",), "logs are recovered one after another"),
@@ -78,9 +78,9 @@ _SECURITY = frozenset(setting.name for setting in security_rows.ROWS)
 
 
 def reason(name: str) -> str:
-    """Why a setting has no effect here; LookupError for one that is in no family."""
+    """Return why a setting has no effect here; raises LookupError for a setting without a family."""
     if name in _SECURITY:
-        return "authentication, encryption and permissions are not there yet"
+        return "authentication, encryption and permissions are not supported yet"
     for beginnings, why in _FAMILIES:
         if name.startswith(beginnings):
             return why
