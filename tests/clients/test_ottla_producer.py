@@ -49,7 +49,7 @@ def producer(broker: RunningBroker) -> Iterator[Producer]:
 
 
 def read_back(bootstrap: str, topic: str, partitions: int, count: int) -> dict[int, list[tuple[int, Sent]]]:
-    """Every record of the topic by partition, with its offset; CRCs are checked."""
+    """Every record of the topic by partition, with its offset. Checks the CRCs."""
     consumer = Consumer({
         "bootstrap.servers": bootstrap, "group.id": "unused", "enable.auto.commit": False, "check.crcs": True,
         "log_level": 2,

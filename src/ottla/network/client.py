@@ -366,12 +366,6 @@ class ClientConnection(asyncio.BufferedProtocol):
         """Called by the loop."""
         self.write_paused = False
 
-    @property
-    def peer(self) -> tuple[str, int] | None:
-        """The broker's address as the socket has it; None once the connection is closed."""
-        found = None if self._transport is None else self._transport.get_extra_info("peername")
-        return None if found is None else (found[0], found[1])
-
     def loop_time(self) -> float:
         """The clock of its loop, in seconds."""
         return self._loop.time()

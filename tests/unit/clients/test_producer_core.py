@@ -285,7 +285,7 @@ def test_delivery_times_out_with_a_typed_error_and_the_next_record_is_written() 
     second = world.send(b"b")
     assert second is not None
     world.run(until=second.done)
-    # The first was numbered but never arrived: the gap is found, the rest numbered anew.
+    # The first batch was numbered but never arrived: the broker reports a gap, and the rest gets new numbers.
     assert second.peek().offset == 0
     assert world.logs[0].values == [b"b"]
 

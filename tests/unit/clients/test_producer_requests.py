@@ -201,7 +201,7 @@ async def test_every_call_in_a_forked_child_raises_immediately() -> None:
             with Producer(bootstrap_servers=broker.address, linger_ms=60_000, batch_size=1000) as producer:
                 done = producer.send("t", b"v")
                 done.result(5)
-                pending = producer.send("t", b"v")  # there is an open batch with room
+                pending = producer.send("t", b"v")  # there is an open batch with space
                 for call in (
                     lambda: producer.send("t", b"v"),
                     lambda: producer.send("t", b"v", headers={"n": b"v"}),
