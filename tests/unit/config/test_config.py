@@ -71,7 +71,7 @@ def test_row_is_complete_and_its_default_is_allowed(setting) -> None:
         assert parse_value(setting, setting.default_text or "") == setting.default
 
 
-def test_defaults_of_our_own_are_settings_and_allowed() -> None:
+def test_defaults_that_differ_from_kafkas_are_valid() -> None:
     config = BrokerConfig({})
     for name, (text, reason) in OTTLA_DEFAULTS.items():
         assert config[name] == parse_value(BROKER_SETTINGS[name], text)
@@ -96,14 +96,14 @@ def test_password_is_never_shown() -> None:
 # -- a broker --------------------------------------------------------------------------------------------------
 
 
-def test_nothing_configured_is_a_broker_for_this_machine() -> None:
+def test_default_broker_listens_only_on_this_machine() -> None:
     config = BrokerConfig({})
     assert config.listeners == config.advertised == [Listener("PLAINTEXT", "127.0.0.1", 9092)]
     assert (config.node_id, config.controller_listeners, config.warnings) == (1, [], [])
     assert config.int("offsets.topic.replication.factor") == 1
 
 
-def test_kafkas_own_sample_starts() -> None:
+def test_kafkas_sample_configuration_is_accepted() -> None:
     config = BrokerConfig(parse_properties(SAMPLE))
     assert config.listeners == [Listener("PLAINTEXT", "", 9092)]
     assert config.controller_listeners == [Listener("CONTROLLER", "", 9093)]
@@ -114,7 +114,7 @@ def test_kafkas_own_sample_starts() -> None:
     assert [warning.partition("=")[0] for warning in config.warnings] == ["num.recovery.threads.per.data.dir"]
 
 
-def test_several_listeners_are_told_apart() -> None:
+def test_listeners_are_split_into_clients_and_controllers() -> None:
     config = BrokerConfig(
         {
             "listeners": "inside://[::1]:0,OUTSIDE://0.0.0.0:9094",
@@ -190,7 +190,7 @@ def test_several_listeners_are_told_apart() -> None:
         ({"remote.log.storage.system.enable": "true"}, "not supported"),
     ],
 )
-def test_what_cannot_be_served_is_an_error_in_one_line(properties: dict[str, str], words: str) -> None:
+def test_unsupported_configuration_is_an_error_in_one_line(properties: dict[str, str], words: str) -> None:
     with pytest.raises(ConfigError) as caught:
         BrokerConfig(properties)
     assert words in str(caught.value)
@@ -209,35 +209,35 @@ def test_what_cannot_be_served_is_an_error_in_one_line(properties: dict[str, str
         ("message.max.bytes", str(2**31 - 1), "socket.request.max.bytes"),
     ],
 )
-def test_what_does_nothing_is_said(name: str, text: str, words: str) -> None:
+def test_setting_without_effect_is_a_warning(name: str, text: str, words: str) -> None:
     (warning,) = BrokerConfig({name: text}).warnings
     assert name in warning
     assert words in warning
 
 
 @pytest.mark.parametrize("text", ["Infinity", "-7", "0", "1.5"])
-def test_load_factor_that_kafka_accepts_and_nobody_can_use_is_reported(text: str) -> None:
+def test_unusable_load_factor_is_a_warning(text: str) -> None:
     (warning,) = BrokerConfig({"log.cleaner.io.buffer.load.factor": text}).warnings
     assert f"log.cleaner.io.buffer.load.factor={text} " in warning
     assert "0.9" in warning
 
 
-def test_connections_of_an_address_may_be_limited_to_any_whole_number() -> None:
+def test_limit_of_connections_per_address_may_be_any_integer() -> None:
     config = BrokerConfig({"max.connections.per.ip": "0", "max.connections.per.ip.overrides": " a.b : 3 ,::1:-7,c:+5"})
     assert config.connections_per_ip == {"a.b": 3, "::1": -7, "c": 5}
 
 
-def test_broker_id_stands_in_for_node_id() -> None:
+def test_broker_id_is_a_synonym_of_node_id() -> None:
     config = BrokerConfig({"broker.id": "7"})
     assert (config.node_id, config.int("node.id"), config.int("broker.id")) == (7, 7, 7)
 
 
-def test_log_dir_stands_in_for_log_dirs() -> None:
+def test_log_dir_is_a_synonym_of_log_dirs() -> None:
     assert BrokerConfig({"log.dir": "/a"}).log_dirs == ["/a"]
     assert BrokerConfig({"log.dir": "/a", "log.dirs": "/b,/c"}).log_dirs == ["/b", "/c"]
 
 
-def test_dynamic_values_come_first_and_read_only_ones_stay() -> None:
+def test_dynamic_values_override_all_but_read_only_settings() -> None:
     static = BrokerConfig({"max.connections": "10", "message.max.bytes": "1000"})
     now = static.with_dynamic(
         {"max.connections": "30"}, {"max.connections": "20", "num.partitions": "5", "message.max.bytes": "broken"}
@@ -246,7 +246,7 @@ def test_dynamic_values_come_first_and_read_only_ones_stay() -> None:
     assert static.int("max.connections") == 10
 
 
-def test_typed_reading_insists_on_the_type() -> None:
+def test_typed_access_checks_the_type() -> None:
     config = BrokerConfig({})
     with pytest.raises(TypeError):
         config.int("log.retention.ms")  # not set
@@ -307,7 +307,7 @@ def test_smallest_unit_of_retention_wins(static: dict[str, str], dynamic: dict[s
     )
 
 
-def test_value_of_a_topic_is_shown_as_it_was_read() -> None:
+def test_topic_value_is_shown_in_its_parsed_form() -> None:
     overrides = {"min.cleanable.dirty.ratio": " 0.25d ", "retention.ms": "+7", "cleanup.policy": "compact , delete"}
     resolved = resolve_topic(overrides, {}, {}, BrokerConfig({"log.retention.hours": "2"}))
     assert resolved["min.cleanable.dirty.ratio"].synonyms[0].text == "0.25"
@@ -317,7 +317,7 @@ def test_value_of_a_topic_is_shown_as_it_was_read() -> None:
     assert (everywhere.value, everywhere.text) == (7, " +7 ")
 
 
-def test_group_setting_without_a_brokers_shows_its_own_default() -> None:
+def test_group_setting_without_broker_synonym_shows_its_own_default() -> None:
     resolved = resolve_group({"share.auto.offset.reset": "earliest"}, {}, {}, BrokerConfig({}))
     shown = [(synonym.text, synonym.source) for synonym in resolved["share.auto.offset.reset"].synonyms]
     assert shown == [("earliest", ConfigSource.GROUP), ("latest", ConfigSource.DEFAULT)]
@@ -350,18 +350,18 @@ def test_broker_describes_its_sources() -> None:
     assert resolved["log.retention.ms"].value is None
 
 
-def test_description_of_hours_is_not_that_of_milliseconds() -> None:
+def test_description_of_hours_excludes_the_value_of_milliseconds() -> None:
     config = BrokerConfig({"log.retention.ms": "5", "log.retention.hours": "2"})
     resolved = resolve_broker({}, {}, config)
     assert (resolved["log.retention.hours"].value, resolved["log.retention.ms"].value) == (2, 5)
 
 
-def test_only_what_is_set_for_all_brokers_is_described_for_all() -> None:
+def test_default_broker_resource_describes_only_its_own_settings() -> None:
     resolved = resolve_broker_default({"max.connections": "8", "strange": "1"})
     assert {name: entry.source for name, entry in resolved.items()} == {"max.connections": 3}
 
 
-def test_group_value_stands_before_the_brokers() -> None:
+def test_group_value_overrides_the_brokers() -> None:
     config = BrokerConfig({"group.consumer.session.timeout.ms": "50000"})
     resolved = resolve_group({"consumer.heartbeat.interval.ms": "6000"}, {}, {}, config)
     assert (resolved["consumer.session.timeout.ms"].value, resolved["consumer.session.timeout.ms"].source) == (50000, 4)
@@ -397,7 +397,7 @@ def test_group_value_beyond_the_brokers_limits_is_refused(overrides: dict[str, s
         ("no.such", "1", False, "Unknown"),
     ],
 )
-def test_change_that_cannot_be_made_is_refused(name: str, text: str, cluster_wide: bool, words: str) -> None:
+def test_unsupported_change_is_rejected(name: str, text: str, cluster_wide: bool, words: str) -> None:
     with pytest.raises(KafkaError, match=words) as caught:
         check_broker({name: text}, cluster_wide=cluster_wide)
     assert caught.value.code == ErrorCode.INVALID_CONFIG

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from ottla.config import BrokerConfig, load_properties, parse_properties
 
 
-def test_properties_are_read_as_java_reads_them() -> None:
+def test_properties_are_parsed_as_in_java() -> None:
     lines = (
         "# comment = 1",
         "  ! another",
@@ -41,7 +41,7 @@ def test_properties_are_read_as_java_reads_them() -> None:
     }
 
 
-def test_broken_escape_is_named() -> None:
+def test_broken_escape_is_an_error() -> None:
     with pytest.raises(ValueError, match=r"\\u12"):
         parse_properties("a=\\u12")
 
@@ -75,7 +75,7 @@ def test_properties_survive_escaping(values: dict[str, str]) -> None:
         ("\\\r\n", {}),
     ],
 )
-def test_lines_end_and_go_on_as_in_java(text: str, read: dict[str, str]) -> None:
+def test_line_ends_and_continued_lines_are_parsed_as_in_java(text: str, read: dict[str, str]) -> None:
     assert parse_properties(text) == read
 
 
@@ -90,7 +90,7 @@ def test_lines_end_and_go_on_as_in_java(text: str, read: dict[str, str]) -> None
     ],
     ids=["mark", "mark, CRLF", "UTF-8", "ISO 8859-1", "escapes"],
 )
-def test_file_of_an_editor_is_read_whole(data: bytes, rack: str, tmp_path: Path) -> None:
+def test_byte_order_mark_and_encoding_of_an_editor_are_accepted(data: bytes, rack: str, tmp_path: Path) -> None:
     file = tmp_path / "server.properties"
     file.write_bytes(data)
     config = BrokerConfig(load_properties(file))

@@ -81,7 +81,7 @@ def test_group_settings_that_work_are_read() -> None:
     assert [name for name in _working(GROUP_SETTINGS) if name not in _read_by_name()] == []
 
 
-def test_a_topic_setting_and_its_stand_ins_have_one_status() -> None:
+def test_topic_setting_and_its_synonyms_have_the_same_status() -> None:
     for name, stand_ins in TOPIC_SYNONYMS.items():
         statuses = {BROKER_SETTINGS[each.name].status for each in stand_ins}
         assert statuses == {TOPIC_SETTINGS[name].status}, name
@@ -89,7 +89,7 @@ def test_a_topic_setting_and_its_stand_ins_have_one_status() -> None:
         assert GROUP_SETTINGS[name].status == BROKER_SETTINGS[stand_in].status, name
 
 
-def test_each_setting_says_what_it_is_about_and_why_it_does_nothing_if_so() -> None:
+def test_each_setting_has_a_description_and_a_reason_if_it_has_no_effect() -> None:
     for setting in (*BROKER_SETTINGS.values(), *TOPIC_SETTINGS.values(), *GROUP_SETTINGS.values()):
         assert len(setting.doc.split()) >= 3, setting.name
         assert setting.doc.endswith("."), setting.name
