@@ -1,8 +1,8 @@
-"""The controller: what may change in the cluster, and the records that change it.
+"""The controller: decides on changes of the cluster's metadata.
 
-Each operation looks at the image, changes nothing, and returns an `Outcome`: records and a response. The shell appends
-the records, gives them back to `Controller.replay`, and sends the response once they are committed. No I/O; ids come
-from an injected random source.
+Each operation reads the image, changes nothing, and returns an `Outcome`: records and a response. The shell appends the
+records, passes them to `Controller.replay`, and sends the response once they are committed. No I/O; random ids come
+from an injected source.
 
 Reading order: state, controller, topics, placement, leaders, brokers, configs, features, reassignment.
 """

@@ -164,7 +164,7 @@ def unregister(state: State, broker_id: int) -> Outcome[UnregisterBrokerResponse
 
 
 def allocate_producer_ids(state: State, broker_id: int, epoch: int) -> Outcome[AllocateProducerIdsResponse]:
-    """A block of 1000 producer ids that nobody else gets."""
+    """Allocate a block of 1000 producer ids that no other broker gets."""
     _registered(state, broker_id, epoch)
     first = state.image.producer_ids_next
     if first > MAX_PRODUCER_ID - PRODUCER_ID_BLOCK:

@@ -1,13 +1,15 @@
-"""`Controller`: the operations on the cluster's metadata, and the latest image that they look at.
+"""`Controller`: the operations on the cluster's metadata, and the latest image.
 
-The caller, in this order: `outcome = controller.create_topics(request)`; append `outcome.records` as one batch;
-`controller.replay(...)` with what was appended, which alone changes the image; answer `outcome.response` once the
-batch is committed. Operations see records that are appended but not committed yet: they come true together.
+The caller's duties, in this order:
 
-What a start does not need is imported by its first use.
+1. `outcome = controller.create_topics(request)`
+2. Append `outcome.records` as one batch.
+3. `controller.replay(...)` with the appended records. Only this changes the image.
+4. Send `outcome.response` once the batch is committed.
 
-An operation whose work grows with its request is a generator (see `common/slices.py`): the caller decides no other
-operation until it is through.
+Operations see records that are appended but not committed yet, because later batches commit only after earlier ones.
+An operation whose work grows with its request is a generator (see `common/slices.py`); the caller must finish it before
+it starts another operation. Modules that a start does not need are imported at their first use.
 
 Errors of single topics, resources or partitions are in the response; KafkaError is raised for the request as a whole.
 """
@@ -50,7 +52,7 @@ if TYPE_CHECKING:
 
 
 class Controller:
-    """The one place where metadata changes are decided."""
+    """Decides on all changes of the metadata."""
 
     def __init__(
         self,
@@ -73,15 +75,15 @@ class Controller:
 
     @property
     def image(self) -> MetadataImage:
-        """The latest image, with what is appended but not committed yet."""
+        """The latest image, including records that are not committed yet."""
         return self._state.image
 
     def replay(self, records: Iterable[Message], last_offset: int, epoch: int) -> MetadataImage:
-        """Take appended records in: the only way in which anything changes. Returns the new image."""
+        """Apply appended records; returns the new image."""
         return finish(self.replay_in_slices(records, last_offset, epoch))
 
     def replay_in_slices(self, records: Iterable[Message], last_offset: int, epoch: int) -> Slices[MetadataImage]:
-        """Do the same in slices; the image changes at the end, all at once."""
+        """Apply appended records in slices; the image changes at the end."""
         delta = MetadataDelta(self._state.image)
         for record in records:
             delta.replay(record)
@@ -89,7 +91,7 @@ class Controller:
         return self.load(delta.apply(last_offset, epoch))
 
     def load(self, image: MetadataImage, next_offset: int | None = None) -> MetadataImage:
-        """Go on from this image, as read from a snapshot and the log; the log ends at `next_offset`."""
+        """Replace the image by one that was loaded from a snapshot and the log, which ends at `next_offset`."""
         self._state.image = image
         self._state.next_offset = image.offset + 1 if next_offset is None else next_offset
         return image
@@ -103,7 +105,7 @@ class Controller:
         return topics.create_topics(self._state, request)
 
     def create_partitions(self, request: CreatePartitionsRequest) -> Slices[Outcome[CreatePartitionsResponse]]:
-        """Grow topics."""
+        """Add partitions to topics."""
         from ottla.controller import topics
 
         return topics.create_partitions(self._state, request)
@@ -149,23 +151,23 @@ class Controller:
         return brokers.register(self._state, request, clean_shutdown=clean_shutdown, fenced=fenced)
 
     def fence_broker(self, broker_id: int) -> Outcome[None]:
-        """Take leaderships from a broker that is gone."""
+        """Fence a broker that is not available: it loses its leaderships."""
         return brokers.fence(self._state, broker_id)
 
     def unfence_broker(self, broker_id: int, epoch: int) -> Outcome[None]:
-        """Let a broker serve. Raises STALE_BROKER_EPOCH."""
+        """Unfence a broker. Raises STALE_BROKER_EPOCH."""
         return brokers.unfence(self._state, broker_id, epoch)
 
     def begin_controlled_shutdown(self, broker_id: int, epoch: int) -> Outcome[int]:
-        """Move leaderships away from a broker that wants to stop; answers how many it keeps."""
+        """Move leaderships away from a broker that shuts down; the response is the number that it retains."""
         return brokers.begin_shutdown(self._state, broker_id, epoch)
 
     def unregister_broker(self, broker_id: int) -> Outcome[UnregisterBrokerResponse]:
-        """Forget a broker. Raises BROKER_ID_NOT_REGISTERED."""
+        """Unregister a broker. Raises BROKER_ID_NOT_REGISTERED."""
         return brokers.unregister(self._state, broker_id)
 
     def allocate_producer_ids(self, broker_id: int, epoch: int) -> Outcome[AllocateProducerIdsResponse]:
-        """A block of producer ids. Raises STALE_BROKER_EPOCH."""
+        """Allocate a block of producer ids. Raises STALE_BROKER_EPOCH."""
         return brokers.allocate_producer_ids(self._state, broker_id, epoch)
 
     def elect_leaders(self, request: ElectLeadersRequest) -> Slices[Outcome[ElectLeadersResponse]]:
@@ -175,7 +177,7 @@ class Controller:
     def alter_partition_reassignments(
         self, request: AlterPartitionReassignmentsRequest
     ) -> Slices[Outcome[AlterPartitionReassignmentsResponse]]:
-        """Move partitions."""
+        """Start or cancel reassignments of partitions."""
         from ottla.controller import reassignment
 
         return reassignment.alter(self._state, request)
@@ -183,7 +185,7 @@ class Controller:
     def list_partition_reassignments(
         self, request: ListPartitionReassignmentsRequest
     ) -> Slices[Outcome[ListPartitionReassignmentsResponse]]:
-        """The moves under way."""
+        """List reassignments in progress."""
         from ottla.controller import reassignment
 
         return reassignment.ongoing(self._state, request)

@@ -33,7 +33,7 @@ def partitions_of(state: State, broker_id: int) -> Iterator[tuple[TopicImage, in
 
 
 def records_for_departure(state: State, broker_id: int) -> list[Message]:
-    """The broker is gone: it leads nothing any more, and is in sync only where nobody else is."""
+    """Remove an unavailable broker from leadership, and from each ISR of which it is not the only member."""
     records: list[Message] = []
     for topic, index, partition in partitions_of(state, broker_id):
         if broker_id not in partition.isr:
@@ -61,7 +61,7 @@ def records_for_arrival(state: State, broker_id: int) -> list[Message]:
         elif broker_id in partition.eligible_leader_replicas:
             records.append(_eligible(topic, index, broker_id))
         elif partition.last_known_elr == (broker_id,) and not partition.isr:
-            # Nobody else can have more of it; the log itself tells what was lost.
+            # No other replica can have more records. The broker's recovery reports lost records.
             records.append(_unclean(topic, index, broker_id))
         elif unclean_allowed(state, topic.name):
             records.append(_unclean(topic, index, broker_id))
@@ -110,7 +110,7 @@ def _unclean(topic: TopicImage, index: int, leader: int) -> m.PartitionChangeRec
 
 
 def elect_leaders(state: State, request: ElectLeadersRequest) -> Slices[Outcome[ElectLeadersResponse]]:
-    """Elect preferred or, unclean, any leaders; for all partitions those that need none are left out of the answer."""
+    """Elect preferred or unclean leaders. A request for all partitions omits those that need no election."""
     from ottla.protocol.messages.elect_leaders import ElectLeadersResponse, PartitionResult, ReplicaElectionResult
 
     if request.election_type not in (PREFERRED, UNCLEAN):

@@ -1,8 +1,12 @@
-"""Where the replicas of new partitions go.
+"""Assigns the replicas of new partitions to brokers.
 
-Brokers stand in a ring in which racks alternate. Partition after partition, the leader moves one place on; its
-followers are the next places, further apart after each full turn, so that a broker's followers spread over all others.
-A rack gets a second replica only when every rack has one, a fenced broker only when no other is left, and never leads.
+Brokers form a ring in which racks alternate. The leader of each partition is the next broker of the ring, starting at
+a random one. Its followers are the brokers after it; after each full round of the ring they are shifted by one more
+place, so that the followers of a broker's partitions spread over all other brokers.
+
+Invariants: leaders are balanced to within one partition per broker, a rack gets a second replica only when every rack
+has one, a fenced broker gets a replica only if no other broker is left, and a fenced broker never leads. Cost:
+O(partitions x replication factor x brokers).
 """
 
 from __future__ import annotations
@@ -17,30 +21,30 @@ from ottla.metadata.image import BrokerImage
 def place(
     brokers: Iterable[BrokerImage], partitions: int, replication_factor: int, random: RandomSource
 ) -> list[tuple[int, ...]]:
-    """Replicas of each partition, the leader first. Raises INVALID_REPLICATION_FACTOR if there are too few brokers."""
-    everyone = sorted(brokers)
+    """Return the replicas of each partition, leader first. Raises INVALID_REPLICATION_FACTOR if brokers are missing."""
+    registered = sorted(brokers)
     if replication_factor < 1:
-        # Requests are checked before; `default.replication.factor` may be any number, as in Kafka.
+        # Requests were checked before, but `default.replication.factor` may be any number, as in Kafka.
         refuse(
             ErrorCode.INVALID_REPLICATION_FACTOR,
             f"Invalid replication factor {replication_factor}: the replication factor must be positive.",
         )
-    if replication_factor > len(everyone):
+    if replication_factor > len(registered):
         refuse(
             ErrorCode.INVALID_REPLICATION_FACTOR,
             f"The target replication factor of {replication_factor} cannot be reached because only "
-            f"{len(everyone)} broker(s) are registered.",
+            f"{len(registered)} broker(s) are registered.",
         )
-    usable = _ring([broker for broker in everyone if not broker.fenced])
+    usable = _ring([broker for broker in registered if not broker.fenced])
     if not usable:
         refuse(ErrorCode.INVALID_REPLICATION_FACTOR, "All brokers are currently fenced.")
-    spare = _ring([broker for broker in everyone if broker.fenced])
+    spare = _ring([broker for broker in registered if broker.fenced])
     start = random.randrange(len(usable))
     return [_replicas(usable, spare, start + index, replication_factor) for index in range(partitions)]
 
 
 def _ring(brokers: list[BrokerImage]) -> list[BrokerImage]:
-    """Racks alternating: the first broker of each rack, then the second of each."""
+    """Order brokers with alternating racks: the first broker of each rack, then the second of each rack."""
     seen: dict[str | None, int] = {}
     turns = []
     for broker in brokers:
@@ -63,14 +67,14 @@ def _replicas(usable: list[BrokerImage], spare: list[BrokerImage], turn: int, co
 
 
 def _spread(pool: list[BrokerImage], chosen: list[BrokerImage], count: int) -> list[BrokerImage]:
-    """The first `count` of the pool, brokers of racks that hold the fewest replicas first."""
+    """Take `count` brokers of the pool, each from a rack with the fewest replicas so far."""
     load: dict[str | None, int] = {}
     for broker in chosen:
         load[broker.rack] = load.get(broker.rack, 0) + 1
     taken: list[BrokerImage] = []
     left = list(pool)
     while left and len(taken) < count:
-        best = min(left, key=lambda broker: load.get(broker.rack, 0))  # the first of equals
+        best = min(left, key=lambda broker: load.get(broker.rack, 0))  # ties go to the first broker
         left.remove(best)
         taken.append(best)
         load[best.rack] = load.get(best.rack, 0) + 1

@@ -1,4 +1,4 @@
-"""What the controller asks of the settings' table: an interface, so that its rules can be tested without it."""
+"""The interface through which the controller validates settings, so that it does not depend on their table."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class ConfigRules(Protocol):
         ...
 
     def default(self, kind: int, key: str) -> str | None:
-        """What the setting is if nobody set it."""
+        """The default value of the setting."""
         ...
 
     def describe_topic(

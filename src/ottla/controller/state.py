@@ -1,4 +1,4 @@
-"""What every operation of the controller looks at, and what it returns."""
+"""The state that the controller's operations read, their outcome, and their common checks."""
 
 from __future__ import annotations
 
@@ -22,20 +22,20 @@ MAX_RECORDS_PER_REQUEST = 10_000
 
 
 class RandomSource(Protocol):
-    """Where ids and starting points come from; `random.Random` and `random.SystemRandom` fit."""
+    """The source of random ids and positions, e.g. `random.Random`."""
 
     def randbytes(self, n: int, /) -> bytes:
-        """So many random bytes."""
+        """Return `n` random bytes."""
         ...
 
     def randrange(self, stop: int, /) -> int:
-        """A number from 0 to below `stop`."""
+        """Return a number from 0 to `stop` - 1."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class ControllerSettings:
-    """What the node's own configuration says. `topic_policy` may raise POLICY_VIOLATION."""
+    """The node's own settings. `topic_policy` may raise POLICY_VIOLATION."""
 
     num_partitions: int = 1
     default_replication_factor: int = 1
@@ -44,7 +44,7 @@ class ControllerSettings:
 
 
 class State:
-    """The latest image, appended but perhaps not committed records included, and who the controller is."""
+    """The latest image, which includes records that are not committed yet, and the controller's identity."""
 
     __slots__ = ("cluster_id", "image", "next_offset", "node_id", "random", "rules", "settings")
 
@@ -63,21 +63,21 @@ class State:
         self.rules = rules
         self.random = random
         self.settings = settings
-        # Where the next record will be: it numbers a broker's registration.
+        # The offset of the next record, which becomes the epoch of a broker's registration.
         self.next_offset = 0
 
     def is_active(self, broker_id: int) -> bool:
-        """Whether the broker may lead and be in sync."""
+        """Whether the broker may lead partitions and be in their ISR."""
         broker = self.image.brokers.get(broker_id)
         return broker is not None and broker.is_active
 
     def directory_of(self, broker_id: int) -> bytes:
-        """Where a new replica goes: the broker's only directory, or unassigned for the broker to choose."""
+        """The directory of a new replica: the broker's only directory, or unassigned if the broker has several."""
         broker = self.image.brokers.get(broker_id)
         return broker.directories[0] if broker is not None and len(broker.directories) == 1 else bytes(16)
 
     def topic(self, name: str) -> TopicImage:
-        """The topic; raises UNKNOWN_TOPIC_OR_PARTITION."""
+        """Find a topic by name; raises UNKNOWN_TOPIC_OR_PARTITION."""
         topic = self.image.topics_by_name.get(name)
         if topic is None:
             refuse(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "This server does not host this topic-partition.")
@@ -86,25 +86,25 @@ class State:
 
 @dataclass(frozen=True, slots=True)
 class Outcome(Generic[R]):
-    """What an operation wants appended, all or nothing, and what it answers once that is committed."""
+    """The records of an operation, appended atomically, and the response once they are committed."""
 
     records: list[Message]
     response: R
 
 
 def refuse(code: ErrorCode, message: str) -> NoReturn:
-    """Raise the error."""
+    """Raise KafkaError."""
     raise KafkaError(code, message)
 
 
 def check_size(records: Sized) -> None:
-    """Raise POLICY_VIOLATION if a request makes more records than the controller takes at once."""
+    """Raise POLICY_VIOLATION if a request creates too many records."""
     if len(records) > MAX_RECORDS_PER_REQUEST:
         refuse(ErrorCode.POLICY_VIOLATION, "Unable to perform excessively large batch operation.")
 
 
 def check_assignment(state: State, replicas: Iterable[int], replication_factor: int | None) -> None:
-    """Raise INVALID_REPLICA_ASSIGNMENT unless each replica is on a registered broker of its own."""
+    """Raise INVALID_REPLICA_ASSIGNMENT unless the replicas are different registered brokers."""
     ordered = sorted(replicas)
     prefix = "The manual partition assignment includes"
     if not ordered:
@@ -126,7 +126,7 @@ def check_assignment(state: State, replicas: Iterable[int], replication_factor: 
 
 
 def new_partition(state: State, replicas: Iterable[int]) -> PartitionImage | None:
-    """A partition as it begins: led by its first active replica; None if no replica is active."""
+    """Create a partition, led by its first active replica; None if no replica is active."""
     chosen = tuple(replicas)
     isr = tuple(broker_id for broker_id in chosen if state.is_active(broker_id))
     if not isr:

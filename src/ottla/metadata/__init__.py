@@ -1,7 +1,7 @@
 """The cluster's metadata as one immutable value, and how records change it.
 
-Reading order: image (what is known), delta (how records make the next image), snapshot (the image as records again),
-features (levels that this software knows, versions of records they imply). No I/O, no clock.
+Reading order: image (the state), delta (applies records to an image), snapshot (encodes an image as records), features
+(supported feature levels, and the record versions that they allow). No I/O, no clock.
 """
 
 from ottla.metadata.delta import MetadataDelta

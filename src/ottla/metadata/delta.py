@@ -1,11 +1,14 @@
-"""How metadata records make the next image.
+"""Applies metadata records to an image.
 
-`MetadataDelta(image)`, `replay` each record in order, `apply(offset, epoch)` for the new image. The old image is never
-touched; what a delta changes is copied once, however many records change it, so that loading a log of any length costs
-one copy, not one a record.
+Create `MetadataDelta(image)`, call `replay` with each record in order, then `apply(offset, epoch)` for the new image.
 
-Records between BeginTransaction and EndTransaction (KIP-868) count as one: they take effect at the end, or not at all.
-A record that contradicts the image (a partition of no topic) raises MetadataError: the log is damaged or not ours.
+The old image never changes. A delta copies a dictionary when the first record changes it, and changes the copy for all
+later records. So n records cost O(n) plus one copy of each changed dictionary, and dictionaries that no record changed
+are shared by both images. Nested dictionaries (partitions of a topic, configs of a resource, quotas of an entity) are
+copied in the same way, and `apply` puts them back into their parents.
+
+Records between BeginTransaction and EndTransaction (KIP-868) take effect together at the end, or not at all. A record
+that contradicts the image, such as a partition of an unknown topic, raises MetadataError: the log is corrupt.
 """
 
 from __future__ import annotations
@@ -39,11 +42,11 @@ MAX_TRANSACTION_RECORDS = 1_000_000
 
 
 class MetadataError(Exception):
-    """A metadata record that cannot follow the ones before it."""
+    """A metadata record contradicts the previous records."""
 
 
 class MetadataDelta:
-    """Changes on top of `image`, gathered record by record."""
+    """The changes of records to `image`."""
 
     def __init__(self, image: MetadataImage) -> None:
         self._image = image
@@ -56,7 +59,7 @@ class MetadataDelta:
 
     @property
     def in_transaction(self) -> bool:
-        """Whether a metadata transaction has begun and not ended: the image must not be snapshot now."""
+        """Whether a metadata transaction is open. A snapshot must not be written then."""
         return self._transaction is not None
 
     @property
@@ -66,7 +69,7 @@ class MetadataDelta:
         return level
 
     def replay(self, record: Message) -> None:
-        """Take one record in."""
+        """Apply one record, or store it until its transaction ends."""
         if isinstance(record, m.BeginTransactionRecord):
             if self._transaction is not None:
                 raise MetadataError("A metadata transaction begins inside another one")
@@ -85,7 +88,7 @@ class MetadataDelta:
             self._replay(record)
 
     def apply(self, offset: int, epoch: int) -> MetadataImage:
-        """The image after all records so far; the delta goes on from there."""
+        """Return the image after all records so far. Later records apply to that image."""
         self._close_topics()
         self._close_nested("configs", self._configs)
         self._close_nested("client_quotas", self._quotas)
@@ -95,7 +98,7 @@ class MetadataDelta:
         self._image, self._changed = image, {}
         return image
 
-    # -- copying once ------------------------------------------------------------------------------------------
+    # -- copy on first write-------------------------------------------------------------------------------------
 
     def _map(self, name: str) -> dict[Any, Any]:
         changed = self._changed.get(name)
@@ -104,7 +107,7 @@ class MetadataDelta:
         return changed
 
     def _look(self, name: str) -> Mapping[Any, Any]:
-        """For reading only."""
+        """Return the present dictionary, read only."""
         changed = self._changed.get(name)
         return cast("Mapping[Any, Any]", getattr(self._image, name)) if changed is None else changed
 
@@ -139,7 +142,7 @@ class MetadataDelta:
     def _replay(self, record: Message) -> None:
         method = _METHODS.get(type(record))
         if method is None:
-            raise MetadataError(f"No rule for a {type(record).__name__}")
+            raise MetadataError(f"Unsupported record {type(record).__name__}")
         getattr(self, method)(record)
 
     def _feature_level(self, record: m.FeatureLevelRecord) -> None:
@@ -218,13 +221,13 @@ class MetadataDelta:
         if record.leader_recovery_state >= 0:
             changes["leader_recovery_state"] = record.leader_recovery_state
         if record.leader != NO_CHANGE:
-            # The epoch counts changes of the leader, even to itself: its clients and followers must look again.
+            # The leader epoch increases even if the leader stays, so that clients and followers refresh.
             changes["leader"] = record.leader
             changes["leader_epoch"] = before.leader_epoch + 1
         partitions[record.partition_id] = before._replace(partition_epoch=before.partition_epoch + 1, **changes)
 
     def _clear_elr(self, record: m.ClearElrRecord) -> None:
-        """Clear the eligible leader replicas of one topic or, with an empty name, of all (KIP-966)."""
+        """Clear the eligible leader replicas of one topic, or of all topics if the name is empty (KIP-966)."""
         topics = self._look("topics_by_name")
         if record.topic_name:
             # A topic that does not exist has no eligible leader replicas.
@@ -266,7 +269,7 @@ class MetadataDelta:
     def _broker(self, broker_id: int, epoch: int) -> BrokerImage:
         broker: BrokerImage | None = self._look("brokers").get(broker_id)
         if broker is None or broker.epoch != epoch:
-            raise MetadataError(f"A record on broker {broker_id} of epoch {epoch}, but {broker} is registered")
+            raise MetadataError(f"A record for broker {broker_id} with epoch {epoch}, but {broker} is registered")
         return broker
 
     def _fence_broker(self, record: m.FenceBrokerRecord) -> None:
@@ -290,7 +293,7 @@ class MetadataDelta:
     def _register_controller(self, record: m.RegisterControllerRecord) -> None:
         self._map("controllers")[record.controller_id] = record
 
-    # the rest
+    # configs, quotas and security
 
     def _config(self, record: m.ConfigRecord) -> None:
         values = self._nested("configs", self._configs, (record.resource_type, record.resource_name))
@@ -329,7 +332,7 @@ class MetadataDelta:
         self._map("delegation_tokens").pop(record.token_id, None)
 
     def _nothing(self, record: Message) -> None:
-        """A record that says nothing about the cluster's state: a heartbeat of the log, or ZooKeeper's past."""
+        """Ignore a record without cluster state: NoOp, or the state of a migration from ZooKeeper."""
 
 
 def _optional(values: list[Uuid] | None) -> tuple[Uuid, ...] | None:

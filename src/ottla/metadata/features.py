@@ -1,9 +1,9 @@
-"""Features (KIP-584): the levels that this software serves, and which version of a record a level allows.
+"""Features (KIP-584): the supported levels, and the record versions that a level allows.
 
-The metadata log keeps the finalized levels that stock Kafka wrote, so that Kafka finds them again. Clients receive
-`served_level` instead: a higher one would promise them a protocol that is not served here (transaction.version 2 makes
-Java producers skip AddPartitionsToTxn, group.version 1 lets consumers ask for KIP-848). metadata.version is served up
-to the level of Kafka 4.3, as records of every level are understood.
+The metadata log retains the finalized levels that stock Kafka wrote, so that Kafka can open it again. Clients receive
+`served_level` instead, because a higher level would promise an unsupported protocol: transaction.version 2 makes Java
+producers skip AddPartitionsToTxn, and group.version 1 lets consumers use KIP-848. metadata.version is supported up to
+the level of Kafka 4.3.
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ SUPPORTED_FEATURES: dict[str, tuple[int, int]] = {
     "share.version": (0, 0),
     "streams.version": (0, 0),
 }
-"""Feature to (lowest, highest) level that this node serves."""
+"""The (lowest, highest) supported level of each feature."""
 
 
 def served_level(name: str, level: int) -> int:
-    """The part of a finalized level that this node serves; 0 for a feature that it does not have."""
+    """The highest supported level up to a finalized level; 0 for an unknown feature."""
     return min(level, SUPPORTED_FEATURES[name][1]) if name in SUPPORTED_FEATURES else 0
 
 
@@ -52,12 +52,12 @@ _CORDONED_FROM = 30
 
 
 def bootstrap_records(metadata_version: int = LATEST_METADATA_VERSION) -> list[Message]:
-    """The first records of a new cluster: the levels it starts with."""
+    """The first records of a new cluster, which set its feature levels."""
     return [m.FeatureLevelRecord(name=METADATA_VERSION, feature_level=metadata_version)]
 
 
 def record_version(record: Message, metadata_version: int) -> int:
-    """The version in which to write a record so that brokers of that metadata.version can read it."""
+    """The record version that brokers of a metadata.version can read."""
     directories = metadata_version >= _DIRECTORIES_FROM
     if isinstance(record, m.PartitionRecord | m.PartitionChangeRecord):
         return 2 if metadata_version >= _ELIGIBLE_LEADERS_FROM else int(directories)

@@ -1,7 +1,8 @@
-"""What the cluster knows at one offset of the metadata log: an immutable value, shared freely.
+"""The cluster's metadata at one offset of the metadata log: an immutable value that can be shared freely.
 
-Nothing here is changed in place, dicts included: a `MetadataDelta` copies what it changes, so that parts which did not
-change are the same objects in both images (`old.topics_by_name is new.topics_by_name` means that no topic changed).
+No part changes in place, including dictionaries: a `MetadataDelta` copies what it changes. Unchanged parts are the same
+objects in both images, so `old.topics_by_name is new.topics_by_name` means that no topic changed. A comparison of two
+images therefore costs one `is` per part, however many topics there are.
 """
 
 from __future__ import annotations
@@ -25,14 +26,14 @@ NO_LEADER = -1
 NO_OFFSET = -1
 
 TOPIC, BROKER, BROKER_LOGGER, CLIENT_METRICS, GROUP = 2, 4, 8, 16, 32
-"""Kinds of things that have configs, by Kafka's numbers."""
+"""The types of resources with configs, by Kafka's numbers."""
 
 QuotaEntity = tuple[tuple[str, str | None], ...]
 """(entity type, name or None for the default), sorted by type."""
 
 
 class PartitionImage(NamedTuple):
-    """One partition. `directories` has one id for each of `replicas`, in the same order."""
+    """One partition. `directories` has one id per replica, in the order of `replicas`."""
 
     replicas: tuple[int, ...]
     isr: tuple[int, ...]
@@ -52,7 +53,7 @@ class PartitionImage(NamedTuple):
         return bool(self.adding_replicas or self.removing_replicas)
 
     def problems(self) -> list[str]:
-        """What contradicts itself here; empty if all is well."""
+        """Return violated invariants; empty if there are none."""
         found = []
         if len(set(self.replicas)) != len(self.replicas):
             found.append(f"replicas {self.replicas} name a broker twice")
@@ -63,7 +64,7 @@ class PartitionImage(NamedTuple):
         if self.directories and len(self.directories) != len(self.replicas):
             found.append(f"{len(self.directories)} directories for {len(self.replicas)} replicas")
         if not {*self.adding_replicas, *self.removing_replicas} <= set(self.replicas):
-            found.append("a replica that comes or goes is not among the replicas")
+            found.append("an adding or removing replica is not among the replicas")
         return found
 
 
@@ -76,7 +77,7 @@ class TopicImage(NamedTuple):
 
 
 class Endpoint(NamedTuple):
-    """Where a broker listens: listener name, host, port, security protocol (0 PLAINTEXT, 1 SSL, 2 and 3 SASL)."""
+    """A broker's listener: name, host, port, security protocol (0 PLAINTEXT, 1 SSL, 2 and 3 SASL)."""
 
     name: str
     host: str
@@ -85,7 +86,7 @@ class Endpoint(NamedTuple):
 
 
 class BrokerImage(NamedTuple):
-    """One registered broker, reachable or not (`fenced`)."""
+    """One registered broker; `fenced` if it is not available."""
 
     broker_id: int
     epoch: int
@@ -102,11 +103,11 @@ class BrokerImage(NamedTuple):
 
     @property
     def is_active(self) -> bool:
-        """Whether it may lead and be in sync."""
+        """Whether the broker may lead partitions and be in their ISR."""
         return not (self.fenced or self.in_controlled_shutdown)
 
     def endpoint(self, listener: str) -> Endpoint | None:
-        """Where it listens by that name."""
+        """The endpoint of a listener, or None."""
         return next((endpoint for endpoint in self.endpoints if endpoint.name == listener), None)
 
 
@@ -119,7 +120,7 @@ def _empty() -> Mapping[Any, Any]:
 
 @dataclass(frozen=True, slots=True)
 class MetadataImage:
-    """Everything, as of the record at `offset`, which was written in `epoch` (both -1 before the first)."""
+    """The metadata after the record at `offset`, which was written in `epoch` (both -1 before the first record)."""
 
     offset: int = NO_OFFSET
     epoch: int = -1
@@ -129,12 +130,12 @@ class MetadataImage:
     topics_by_name: Mapping[str, TopicImage] = field(default_factory=_empty)
     topics_by_id: Mapping[Uuid, TopicImage] = field(default_factory=_empty)
     colliding_names: Mapping[str, str] = field(default_factory=_empty)
-    """Names with '.' or '_', by what they are in metrics (all '_'): new names must not collide with these."""
+    """Topic names with '.' or '_', by their name in metrics (all '_'), where two topics must not collide."""
     configs: Mapping[tuple[int, str], Mapping[str, str]] = field(default_factory=_empty)
-    """(kind, name) to settings; never an empty dict. The name "" of kind BROKER is the default of all brokers."""
+    """Settings by (type, name); never an empty dict. The name "" of type BROKER has the defaults of all brokers."""
     client_quotas: Mapping[QuotaEntity, Mapping[str, float]] = field(default_factory=_empty)
     producer_ids_next: int = 0
-    """First producer id that nobody was given yet."""
+    """The first producer id that is not allocated."""
     acls: Mapping[Uuid, AccessControlEntryRecord] = field(default_factory=_empty)
     scram_credentials: Mapping[tuple[str, int], UserScramCredentialRecord] = field(default_factory=_empty)
     delegation_tokens: Mapping[str, DelegationTokenRecord] = field(default_factory=_empty)
@@ -145,7 +146,7 @@ class MetadataImage:
         return self.features.get("metadata.version", 0)
 
     def offline_replicas(self, partition: PartitionImage) -> list[int]:
-        """The replicas whose brokers are not there, or fenced."""
+        """The replicas whose brokers are not registered or fenced."""
         brokers = self.brokers
         return [replica for replica in partition.replicas if replica not in brokers or brokers[replica].fenced]
 
@@ -176,5 +177,5 @@ EMPTY_IMAGE = MetadataImage()
 
 
 def collision_name(topic: str) -> str | None:
-    """What the name is in metrics if it has '.' or '_' (two topics must not share that); else None."""
+    """The topic's name in metrics if it has '.' or '_'; otherwise None."""
     return topic.replace(".", "_") if "." in topic or "_" in topic else None

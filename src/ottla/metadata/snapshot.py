@@ -1,7 +1,7 @@
-"""An image as the records that make it: what a snapshot of the metadata log holds (KIP-630).
+"""Encodes an image as the records of a snapshot (KIP-630).
 
-Replayed on an empty image the records give an equal one. Features come first, as every reader must know the
-metadata.version before anything else.
+Replaying the records on an empty image gives an equal image. Features come first, because a reader needs the
+metadata.version to interpret the other records.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The quorum that agrees on one log: KRaft's rules as a state machine without I/O.
 
-Reading order: quorum (majorities, pure), events (what comes in, what goes out), core (the machine), quorum_state (the
-file in which a voter keeps its word).
+Reading order: quorum (majorities as pure functions), events (events and effects), core (the state machine),
+quorum_state (the file that stores a voter's election).
 """
 
 from ottla.raft.core import RaftCore, Role

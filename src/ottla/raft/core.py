@@ -1,17 +1,17 @@
-"""The quorum as one voter sees it: elections, replication by fetching, the high watermark. KIP-595.
+"""One voter of the quorum: elections, replication by fetching, the high watermark. KIP-595.
 
     effects = core.step(event, now_ms)      # also `step(Ticked(), now_ms)` once `core.deadline_ms` has passed
 
-The caller obeys the effects in order, before the next step: persist, then cut or append, then flush, then commit, then
-send. Two of them are answered by an event: an append by `Appended` (at once), a flush by `Flushed` (later; meanwhile
-more may be appended, which the next flush covers: group commit).
+The caller executes the effects in order, before the next step. Two effects have an outcome that the caller reports as
+an event: an append by `Appended` (at once), a flush by `Flushed` (later). Records that are appended during a flush are
+covered by the next flush (group commit).
 
-One voter alone elects itself in `Started`: it needs no majority but its own, so the same rules make it leader of the
-next epoch, let it write the epoch's LeaderChange record, and commit once that is on disk.
+A single voter elects itself in `Started`. The same rules apply: it is the leader of the next epoch, writes the epoch's
+LeaderChange record, and commits once the record is on disk.
 
     UNATTACHED --timeout--> CANDIDATE --majority--> LEADER          any --higher epoch--> UNATTACHED or FOLLOWER
 
-Left out: pre-votes (KIP-996), changes of the voters (KIP-853), observers, fetching a snapshot.
+Not implemented: pre-votes (KIP-996), changes of the voters (KIP-853), observers, fetching a snapshot.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ FOREVER = 1 << 62
 
 
 class Role(Enum):
-    """What this voter is in the current epoch."""
+    """The role of this voter in the current epoch."""
 
     UNATTACHED = "unattached"
     CANDIDATE = "candidate"
@@ -58,10 +58,10 @@ class Role(Enum):
 
 
 class RandomSource(Protocol):
-    """Where election timeouts get their jitter from."""
+    """The source of the jitter in election timeouts."""
 
     def randrange(self, stop: int, /) -> int:
-        """A number from 0 to below `stop`."""
+        """Return a number from 0 to `stop` - 1."""
         ...
 
 
@@ -88,7 +88,7 @@ class RaftCore:
         self._election_deadline_ms = FOREVER
         self._fetch_deadline_ms = FOREVER
         self.epoch_start_offset = 0
-        # End offset that each replica has on disk, and when it last asked for more (leader only).
+        # For the leader only: the end offset that each replica has on disk, and the time of its last fetch.
         self.replica_ends: dict[int, int] = {}
         self.last_fetch_ms: dict[int, int] = {}
         self.caught_up_ms: dict[int, int] = {}
@@ -114,33 +114,32 @@ class RaftCore:
 
     @property
     def epoch(self) -> int:
-        """The current epoch."""
         return self.election.epoch
 
     @property
     def deadline_ms(self) -> int:
-        """When `step(Ticked(), ...)` is due, on the steady clock."""
+        """When `step(Ticked(), ...)` is due, on the monotonic clock."""
         return min(self._election_deadline_ms, self._fetch_deadline_ms)
 
     @property
     def is_leader(self) -> bool:
-        """Whether this voter may append records of its own."""
+        """Whether this voter leads, so that it may append its own records."""
         return self.role is Role.LEADER
 
     def step(self, event: Event, now_ms: int) -> list[Effect]:
-        """Take an event in; what the caller must do now, in order."""
+        """Handle an event; returns the effects in the order in which the caller must execute them."""
         before = self.election
         self._handlers[type(event)](event, now_ms)
         effects, self._effects = self._effects, []
         if self.election != before:
-            # One write keeps every word given in this step: nothing was sent in between.
+            # One write stores all changes of the election in this step, because no message was sent in between.
             effects.insert(0, Persist(self.election))
         return effects
 
     def validate(self) -> None:
         """Raise AssertionError if the state contradicts itself."""
         assert self.flushed_offset <= self.end.offset, "flushed more than was appended"
-        assert self.high_watermark <= self.end.offset, "committed what is not in the log"
+        assert self.high_watermark <= self.end.offset, "committed beyond the end of the log"
         assert self.end.epoch <= self.epoch, "records of a future epoch"
         assert (self.role is Role.LEADER) == (self.election.leader_id == self.node_id), "leader and election differ"
         if self.role is Role.LEADER:
@@ -155,13 +154,13 @@ class RaftCore:
         self.flushed_offset = event.flushed_offset
         self._epoch_starts = list(event.epoch_starts)
         if self.election.epoch < event.end.epoch:
-            # The log is ahead of the vote file: the file was lost. Its epoch is the least that can be true.
+            # The quorum-state file was lost. The epoch of the last record is a lower bound of the voter's epoch.
             self.election = Election(event.end.epoch)
         if self.election.leader_id == self.node_id:
-            # What led before it stopped does not lead now; nobody else does in that epoch.
+            # This voter led the epoch before it stopped. The epoch has no leader any more.
             self.election = self.election._replace(leader_id=NOBODY)
         if self.voters == {self.node_id}:
-            # What is not on disk yet comes there with the record that opens the epoch.
+            # The flush of the record that opens the epoch also covers earlier unflushed records.
             self._stand(now_ms)
             return
         self._flush()
@@ -202,12 +201,12 @@ class RaftCore:
         if granted:
             self.election = self.election._replace(voted_id=event.candidate_id)
             self._set_election_deadline(now_ms)
-        answer = VoteResponse(self.node_id, self.epoch, granted, self.election.leader_id)
-        self._effects.append(Send(event.candidate_id, answer))
+        response = VoteResponse(self.node_id, self.epoch, granted, self.election.leader_id)
+        self._effects.append(Send(event.candidate_id, response))
 
     def _on_vote_response(self, event: VoteResponse, now_ms: int) -> None:
         self._see_epoch(event.epoch, now_ms)
-        # Others may still take this voter for the leader that it was before a restart.
+        # Other voters may name this voter, if it led the epoch before it restarted.
         if event.leader_id not in (NOBODY, self.node_id) and event.epoch == self.epoch:
             self._follow(event.epoch, event.leader_id, now_ms)
             return
@@ -234,9 +233,9 @@ class RaftCore:
         self._effects.insert(0, change)
 
     def _check_quorum(self, now_ms: int) -> None:
-        """Step down if no majority has fetched lately: another leader may be there (KIP-595, check quorum)."""
-        heard = {v for v in self.voters if now_ms - self.last_fetch_ms.get(v, 0) < self._fetch_timeout_ms}
-        if quorum.is_won(self.voters, heard | {self.node_id}):
+        """Resign if no majority has fetched recently, because another leader may exist (KIP-595, check quorum)."""
+        recent = {v for v in self.voters if now_ms - self.last_fetch_ms.get(v, 0) < self._fetch_timeout_ms}
+        if quorum.is_won(self.voters, recent | {self.node_id}):
             self._election_deadline_ms = now_ms + self._fetch_timeout_ms // 2
         else:
             self.election = self.election._replace(leader_id=NOBODY)
@@ -248,7 +247,7 @@ class RaftCore:
             self._follow(event.epoch, event.leader_id, now_ms)
 
     def _see_epoch(self, epoch: int, now_ms: int) -> None:
-        """A higher epoch ends whatever this voter was."""
+        """Move to a higher epoch, which ends this voter's role."""
         if epoch > self.epoch:
             self.election = Election(epoch)
             self._wait_for_leader(now_ms)
@@ -301,7 +300,7 @@ class RaftCore:
 
     def _advance(self) -> None:
         agreed = quorum.majority_offset(self.voters, self.replica_ends)
-        # Records of older epochs count only together with one of this epoch (Raft, figure 8).
+        # Records of previous epochs commit only together with a record of this epoch (Raft, figure 8).
         if agreed > self.high_watermark and agreed > self.epoch_start_offset:
             self._commit(agreed)
 
@@ -311,11 +310,25 @@ class RaftCore:
             self._effects.append(Commit(high_watermark))
 
     def _fetch(self, now_ms: int) -> None:
-        # Asked again if the answer is lost, or brought nothing new.
+        # The fetch is repeated when this deadline passes, i.e. if the response is lost or has no records.
         self._fetch_deadline_ms = now_ms + max(1, self._fetch_timeout_ms // 8)
         self._effects.append(Send(self.election.leader_id, FetchRequest(self.node_id, self.epoch, self.end)))
 
     def _on_fetch_request(self, event: FetchRequest, now_ms: int) -> None:
+        """Answer a replica's fetch, and advance the high watermark by what the fetch acknowledges.
+
+        `event.end` is the end of the replica's log on disk: its offset, and the epoch of its last record. If the
+        leader's log has that epoch up to that offset, the replica's log is a prefix of the leader's. Two logs with a
+        record of the same epoch at the same offset are equal up to it, because an epoch has one leader, which writes
+        each offset once. Only then does the offset count towards the majority that commits.
+
+        Otherwise the logs diverge. The response then has no records, but the end of the latest epoch in the leader's
+        log that is not later than the replica's. The replica truncates there and fetches again. Each such round
+        moves the replica back by at least one epoch, so the number of rounds is at most that of the differing epochs.
+
+        Fetches of an older epoch are ignored. A fetch of a higher epoch ends this voter's leadership first. Cost: a
+        sort of the voters' offsets, and a scan back over the epochs after the replica's.
+        """
         self._see_epoch(event.epoch, now_ms)
         if self.role is not Role.LEADER or event.epoch != self.epoch:
             return
@@ -326,18 +339,18 @@ class RaftCore:
             if event.end.offset >= self.end.offset:
                 self.caught_up_ms[event.replica_id] = now_ms
             self._advance()
-        answer = FetchResponse(self.node_id, self.epoch, event.end.offset, self.high_watermark, diverged)
-        self._effects.append(Send(event.replica_id, answer))
+        response = FetchResponse(self.node_id, self.epoch, event.end.offset, self.high_watermark, diverged)
+        self._effects.append(Send(event.replica_id, response))
 
     def _divergence(self, other: LogEnd) -> LogEnd | None:
-        """Where this log ends for the other's last epoch, if the other has anything beyond that."""
+        """Return the end of the other log's last epoch in this log, if the other log continues beyond it."""
         if other.offset == 0:
             return None
-        mine = self._end_of_epoch(other.epoch)
-        return mine if mine.epoch != other.epoch or mine.offset < other.offset else None
+        own = self._end_of_epoch(other.epoch)
+        return own if own.epoch != other.epoch or own.offset < other.offset else None
 
     def _end_of_epoch(self, epoch: int) -> LogEnd:
-        """The end of the latest epoch here that is not above `epoch`."""
+        """Return the end of the latest epoch in this log that is not later than `epoch`."""
         end_offset = self.end.offset
         for known, start in reversed(self._epoch_starts):
             if known <= epoch:
@@ -354,7 +367,7 @@ class RaftCore:
             return
         self._hear_leader(now_ms)
         if self._flushing:
-            # It is asked again after the flush: what a flush covers must not change under it.
+            # Ignore the response, because a flush must not run while its records change. A fetch follows the flush.
             return
         if event.diverged is not None:
             self._truncate(event.diverged, now_ms)
@@ -363,10 +376,12 @@ class RaftCore:
             self._commit(min(event.high_watermark, self.flushed_offset))
 
     def _truncate(self, leader_end: LogEnd, now_ms: int) -> None:
-        mine = self._end_of_epoch(leader_end.epoch)
-        offset = min(mine.offset, leader_end.offset) if mine.epoch == leader_end.epoch else mine.offset
+        own = self._end_of_epoch(leader_end.epoch)
+        offset = min(own.offset, leader_end.offset) if own.epoch == leader_end.epoch else own.offset
         if offset < self.high_watermark:
-            raise AssertionError(f"The leader asks to cut at {offset} what was committed up to {self.high_watermark}")
+            raise AssertionError(
+                f"The leader requests truncation to {offset}, below the high watermark {self.high_watermark}"
+            )
         while self._epoch_starts and self._epoch_starts[-1][1] >= offset:
             self._epoch_starts.pop()
         self.end = LogEnd(offset, self._epoch_starts[-1][0] if self._epoch_starts else -1)

@@ -1,7 +1,7 @@
-"""What the quorum's core is told, and what it wants done. All are immutable values.
+"""Events and effects of the quorum's core, all immutable values.
 
-Effects come in the order in which the shell must obey them: a vote is on disk before it is sent, records are on disk
-before they count, and what is sent last rests on all of it.
+The shell must execute effects in their order: a vote is on disk before it is sent, and records are on disk before they
+count towards a majority. Messages are sent last, because they depend on the effects before them.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ class LogEnd(NamedTuple):
     epoch: int
 
     def is_behind(self, other: LogEnd) -> bool:
-        """Whether `other` holds what this one lacks: a later epoch, or more of the same one."""
+        """Whether `other` is more up to date: a later epoch, or a higher offset in the same epoch."""
         return (self.epoch, self.offset) < (other.epoch, other.offset)
 
 
 class Election(NamedTuple):
-    """A voter's word, kept on disk: the epoch, its leader if known, and whom this voter voted for."""
+    """The durable state of a voter: its epoch, the epoch's leader if known, and its vote in the epoch."""
 
     epoch: int = 0
     leader_id: int = NOBODY
@@ -36,22 +36,22 @@ class Election(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Started:
-    """The node is up; `end` is where its log ends after recovery, `flushed_offset` up to where it is on disk."""
+    """The node has started. `end` is the end of its log after recovery; records below `flushed_offset` are on disk."""
 
     end: LogEnd
     flushed_offset: int
     epoch_starts: tuple[tuple[int, int], ...] = ()
-    """(epoch, offset of its first record), ascending, as the log's epoch cache knows them."""
+    """(epoch, offset of its first record), ascending, from the log's epoch cache."""
 
 
 @dataclass(frozen=True, slots=True)
 class Ticked:
-    """Time has passed; due at `RaftCore.deadline_ms` or earlier."""
+    """`RaftCore.deadline_ms` has passed. An earlier tick has no effect."""
 
 
 @dataclass(frozen=True, slots=True)
 class Appended:
-    """The log now ends at `end_offset`; the new records are of the current epoch, or were fetched from its leader."""
+    """Records were appended: by this leader, or from a fetch response. The log ends at `end_offset`."""
 
     end_offset: int
     epoch: int
@@ -75,7 +75,7 @@ class VoteRequest:
 
 @dataclass(frozen=True, slots=True)
 class VoteResponse:
-    """The answer of one voter, in its epoch."""
+    """The response of a voter, with the voter's epoch."""
 
     voter_id: int
     epoch: int
@@ -85,7 +85,7 @@ class VoteResponse:
 
 @dataclass(frozen=True, slots=True)
 class LeaderAnnounced:
-    """A leader makes itself known (KRaft's BeginQuorumEpoch)."""
+    """A new leader announces itself (KRaft's BeginQuorumEpoch)."""
 
     leader_id: int
     epoch: int
@@ -93,7 +93,7 @@ class LeaderAnnounced:
 
 @dataclass(frozen=True, slots=True)
 class FetchRequest:
-    """A replica asks for what follows `end`, which it has on disk (KRaft's Fetch)."""
+    """A replica fetches the records after `end`, up to which its log is on disk (KRaft's Fetch)."""
 
     replica_id: int
     epoch: int
@@ -102,14 +102,14 @@ class FetchRequest:
 
 @dataclass(frozen=True, slots=True)
 class FetchResponse:
-    """The leader's answer. The shell adds the records from `from_offset` on; none if `diverged` is set."""
+    """The leader's response. The shell adds the records from `from_offset`; there are none if `diverged` is set."""
 
     leader_id: int
     epoch: int
     from_offset: int
     high_watermark: int
     diverged: LogEnd | None = None
-    """Where the leader's log ends for the replica's last epoch: the replica cuts its own there and asks again."""
+    """The end of the replica's last epoch in the leader's log. The replica truncates its log there and refetches."""
 
 
 Event = (
@@ -121,21 +121,21 @@ Event = (
 
 @dataclass(frozen=True, slots=True)
 class Persist:
-    """Put the election on disk, before any later effect."""
+    """Write the election to disk, before any later effect."""
 
     election: Election
 
 
 @dataclass(frozen=True, slots=True)
 class Truncate:
-    """Cut the log: it ends at `offset` from now on."""
+    """Truncate the log to `offset`."""
 
     offset: int
 
 
 @dataclass(frozen=True, slots=True)
 class AppendLeaderChange:
-    """Append the control record that opens an epoch, then tell `Appended`."""
+    """Append the control record that opens an epoch, then report `Appended`."""
 
     epoch: int
     leader_id: int
@@ -145,19 +145,19 @@ class AppendLeaderChange:
 
 @dataclass(frozen=True, slots=True)
 class AppendFetched:
-    """Append the records that came with a FetchResponse, then tell `Appended` for each of their batches' ends."""
+    """Append the records of the FetchResponse, and report `Appended` after each batch."""
 
 
 @dataclass(frozen=True, slots=True)
 class Flush:
-    """Put the log on disk, at least up to `end_offset`, then tell `Flushed`. Never asked again before that."""
+    """Flush the log at least up to `end_offset`, then report `Flushed`. Until then there is no other Flush."""
 
     end_offset: int
 
 
 @dataclass(frozen=True, slots=True)
 class Commit:
-    """Everything below `high_watermark` is agreed on: replay and publish it."""
+    """All records below `high_watermark` are committed: replay and publish them."""
 
     high_watermark: int
 

@@ -1,6 +1,6 @@
 """The text of KRaft's `quorum-state` file: one line of JSON, version 0 (kraft.version 0, static voters).
 
-Both versions are read: 1 is that of a quorum with kraft.version 1.
+Version 1, of a quorum with kraft.version 1, can be read, too.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""OAUTHBEARER (RFC 7628, KIP-255): a token that somebody else signed, and unsecured tokens for tests.
+"""OAUTHBEARER (RFC 7628, KIP-255): tokens that an authorization server signed, and unsecured tokens for tests.
 
-`OAuthBearerClient` sends a token, with extensions (KIP-342) if any. `unsecured_jws` makes what a broker without
-a validator of its own accepts: signed by nobody, so for tests only. `TokenCache` says when a token must be asked for.
+`OAuthBearerClient` sends a token and its extensions (KIP-342). `unsecured_jws` creates an unsigned token, for tests
+with brokers that have no validator. `TokenCache` determines when a new token must be requested.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ from typing import Final
 from ottla.security.mechanism import SaslError
 
 NAME: Final = "OAUTHBEARER"
-# A token is replaced when this part of its life is over, as Kafka's clients do.
+# A token is replaced after this part of its lifetime, as in Kafka's clients.
 REFRESH_AFTER: Final = 0.8
-# Thirty thousand years: what claims to live longer is no time. JSON's numbers may be of any size.
+# Later expiry times (about 30,000 years) are treated as invalid, because JSON numbers may have any size.
 _NO_TIME_S: Final = 1e12
 _KEY = re.compile(r"[A-Za-z]+")
 _VALUE = re.compile(r"[\x21-\x7e \t\r\n]+")
@@ -119,13 +119,13 @@ def _segment(value: Mapping[str, object]) -> str:
 def unsecured_jws(
     subject: str, *, now_s: float, lifetime_s: float = 3600.0, claims: Mapping[str, object] | None = None
 ) -> OAuthToken:
-    """A token that says it is `subject` and that nobody signed ("alg": "none"). For tests."""
+    """Create an unsigned token ("alg": "none") for `subject`, for tests."""
     body = {"sub": subject, "iat": now_s, "exp": now_s + lifetime_s, **(claims or {})}
     return OAuthToken(f"{_segment({'alg': 'none'})}.{_segment(body)}.", int((now_s + lifetime_s) * 1000))
 
 
 def expiry_of(token: str) -> int | None:
-    """When a JWT says that it ends (ms since the epoch), None if it does not or is none. Unverified."""
+    """The expiry time of a JWT in ms since the epoch, unverified; None if the token has none or is not a JWT."""
     parts = token.split(".")
     if len(parts) != 3:
         return None

@@ -56,11 +56,11 @@ class Credential(NamedTuple):
 
 
 def hash_name(mechanism: str) -> str:
-    """hashlib's name for a mechanism's hash; raises SaslError for one that is none of SCRAM's."""
+    """hashlib's name of a SCRAM mechanism's hash; raises SaslError for another mechanism."""
     try:
         return _HASHES[mechanism]
     except KeyError:
-        raise SaslError(f"{mechanism!r} is none of {', '.join(NAMES)}") from None
+        raise SaslError(f"{mechanism!r} is not a SCRAM mechanism: use one of {', '.join(NAMES)}") from None
 
 
 def salted_password(mechanism: str, password: str, salt: bytes, iterations: int) -> bytes:

@@ -129,7 +129,7 @@ def test_record_of_a_class_without_a_rule_is_an_error() -> None:
     class FutureRecord(Message, key=99, versions="0", flexible="0+"):
         """A record type that nothing handles."""
 
-    with pytest.raises(MetadataError, match="No rule for a FutureRecord"):
+    with pytest.raises(MetadataError, match="Unsupported record FutureRecord"):
         replayed([FutureRecord()])
 
 
