@@ -24,7 +24,7 @@ from tests.ottla_process import OttlaProcess
 
 WAIT_S = 20.0
 ANSWER_WITHIN_S = 5.0
-WAITING = "What waits: "  # as hurried.py says
+WAITING = "What waits: "  # as fast_housekeeping.py prints it
 KAFKA_STORAGE_ERROR = 56
 _NUMBER = re.compile(rb"number=(\d{12});")
 
@@ -34,7 +34,7 @@ class WatchedProcess(OttlaProcess):
 
     def command(self) -> list[str]:
         command = super().command()
-        script = str(Path(__file__).parent / "watched.py")
+        script = str(Path(__file__).parent / "monitored_broker.py")
         return [command[0], script, str(self.directory / "held.jsonl"), *command[command.index("up") :]]
 
     def held(self) -> list[dict[str, float]]:
@@ -47,7 +47,7 @@ class HurriedProcess(OttlaProcess):
 
     def command(self) -> list[str]:
         command = super().command()
-        return [command[0], str(Path(__file__).parent / "hurried.py"), *command[command.index("up") :]]
+        return [command[0], str(Path(__file__).parent / "fast_housekeeping.py"), *command[command.index("up") :]]
 
     def ask(self) -> str:
         """What its threads do, what waits in it, and what it wrote last; without an answer its loop stands still."""

@@ -33,7 +33,7 @@ def threaded(tmp_path: Path) -> Iterator[ThreadBroker]:
 
 
 @JUMPS
-def test_no_member_is_lost_and_nobody_waits(threaded: ThreadBroker, jump_ms: int) -> None:
+def test_clock_jumps_lose_no_member_and_block_no_request(threaded: ThreadBroker, jump_ms: int) -> None:
     """The clock is set a hundred times while a member keeps a session of a second."""
     clock = threaded._control.clock
     with Admin(threaded.bootstrap) as admin, Producer(bootstrap_servers=threaded.bootstrap) as producer:
@@ -84,7 +84,7 @@ def join_and_say_no_more(bootstrap: str, group: str) -> None:
 
 
 @JUMPS
-def test_a_member_that_is_gone_is_missed_after_its_session(threaded: ThreadBroker, jump_ms: int) -> None:
+def test_disconnected_member_is_removed_after_its_session_timeout(threaded: ThreadBroker, jump_ms: int) -> None:
     with Admin(threaded.bootstrap) as admin:
         assert admin.list_group_offsets("g") == {}, "its coordinator is there"
         begun = time.monotonic()
@@ -154,7 +154,7 @@ async def _set_back(home: Path) -> None:
         await node.abandon()
 
 
-def test_upkeep_goes_on_after_the_clock_was_set_back(tmp_path: Path) -> None:
+def test_housekeeping_goes_on_after_the_clock_was_set_back(tmp_path: Path) -> None:
     with asyncio.Runner() as runner:
         runner.run(_set_back(tmp_path))
 

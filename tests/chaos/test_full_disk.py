@@ -109,7 +109,9 @@ def test_full_disk_stops_only_its_own_partitions(tmp_path: Path, small_disk: Pat
     process.assert_no_traceback()
 
 
-def test_broker_whose_only_disk_is_full_stops_and_goes_on_when_there_is_room(tmp_path: Path, small_disk: Path) -> None:
+def test_broker_whose_only_disk_is_full_stops_and_works_again_after_space_is_freed(
+    tmp_path: Path, small_disk: Path
+) -> None:
     process = OttlaProcess(tmp_path / "broker", {"log.dirs": str(small_disk)})
     with process:
         create_topic(process, TOPIC)

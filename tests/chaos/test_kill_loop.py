@@ -259,7 +259,7 @@ def no_sockets_left_behind() -> Iterator[None]:
 @pytest.mark.filterwarnings("ignore:unclosed <socket:ResourceWarning")
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 @pytest.mark.timeout(SECONDS + 300)
-def test_nothing_acknowledged_is_lost_however_often_it_is_killed(chaos: Chaos) -> None:
+def test_acknowledged_records_survive_any_number_of_kills(chaos: Chaos) -> None:
     chaos.start_load()
     chaos.run(SECONDS)
     chaos.finish()

@@ -149,7 +149,7 @@ class Librdkafka(Neighbour):
 
 
 @pytest.mark.timeout(MINUTES * 60 + 200)
-def test_twice_of_what_it_can_carry_slows_everybody_down_and_loses_nothing(tmp_path: Path) -> None:
+def test_twice_the_capacity_slows_clients_down_and_loses_nothing(tmp_path: Path) -> None:
     """By the clock, whether answers come or not; produce and fetch, beside two real clients and a small one."""
     with WatchedProcess(tmp_path, {**SETTINGS, "socket.receive.buffer.bytes": SOCKET_BYTES}) as process:
         for name in ("t", "read", "own", "librdkafka"):
@@ -300,7 +300,7 @@ class Pusher(threading.Thread):
             self.problem = error
 
 
-def test_more_large_requests_than_it_can_carry_slow_down_and_are_forgotten(tmp_path: Path) -> None:
+def test_too_many_large_requests_slow_down_and_release_their_memory(tmp_path: Path) -> None:
     """Their requests wait in their own sockets: what the broker holds of them is bounded (queued.max.request.bytes)."""
     limits = {
         "queued.max.request.bytes": 16 * MIB,

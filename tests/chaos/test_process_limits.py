@@ -92,7 +92,7 @@ def answers(process: OttlaProcess) -> bool:
     [(400, 2 * MIB, 3), (200, 2 * MIB, 1 * MIB), (1000, 300_000, 50_000), (1000, 60_000, 40_000)],
     ids=["sizes that are only claimed", "half-received frames", "many beginnings of frames", "small frames"],
 )
-def test_memory_of_half_received_frames_is_what_arrived_and_goes_back(
+def test_half_received_frames_use_and_release_the_memory_of_arrived_bytes(
     tmp_path: Path, connections: int, claimed: int, sent: int
 ) -> None:
     with OttlaProcess(tmp_path) as process:
@@ -146,7 +146,7 @@ def test_more_connections_than_descriptors_cost_no_record_and_no_directory(tmp_p
         writer.check()
 
 
-def test_shortage_that_others_caused_is_survived(tmp_path: Path) -> None:
+def test_shortage_caused_by_other_processes_is_survived(tmp_path: Path) -> None:
     """The limit is lowered below what is open: nothing can be opened until it is raised again."""
     with OttlaProcess(tmp_path) as process:
         create_topic(process, "t", segment_bytes=MIB)
@@ -174,7 +174,7 @@ def test_shortage_that_others_caused_is_survived(tmp_path: Path) -> None:
         writer.check()
 
 
-def test_partitions_that_found_no_descriptors_are_served_when_there_are_some(tmp_path: Path) -> None:
+def test_partitions_without_descriptors_are_served_when_descriptors_are_free(tmp_path: Path) -> None:
     with OttlaProcess(tmp_path) as process:
         limits = resource.prlimit(process.pid, resource.RLIMIT_NOFILE)
         resource.prlimit(process.pid, resource.RLIMIT_NOFILE, (200, limits[1]))
@@ -196,7 +196,7 @@ def test_partitions_that_found_no_descriptors_are_served_when_there_are_some(tmp
         process.assert_no_traceback()
 
 
-def test_start_that_cannot_open_its_logs_says_so_and_harms_nothing(tmp_path: Path) -> None:
+def test_start_that_cannot_open_its_logs_is_an_error_and_changes_nothing(tmp_path: Path) -> None:
     with OttlaProcess(tmp_path) as process:
         create_topic(process, "many", partitions=100)
         with Connection(process.bootstrap) as connection:

@@ -110,7 +110,7 @@ def test_checkpoints_are_written_at_their_intervals(process: OttlaProcess) -> No
     until(lambda: recovery_points.exists() and f"{TOPIC} 0 5" in recovery_points.read_text(), "the recovery point")
 
 
-def test_silent_producers_are_forgotten(process: OttlaProcess) -> None:
+def test_inactive_producers_expire(process: OttlaProcess) -> None:
     """Of a producer that is not known any more, any sequence number may come next."""
     create_topic(process, TOPIC)
     assert write(process, 0, producer_id=1, epoch=0, sequence=0).error == 0
@@ -156,19 +156,19 @@ def _connects(process: OttlaProcess, count: int) -> bool:
         ("no.such.thing", 1, "1"),
     ],
 )
-def test_what_cannot_change_is_refused(process: OttlaProcess, name: str, value: object, resource: str) -> None:
+def test_read_only_settings_are_rejected(process: OttlaProcess, name: str, value: object, resource: str) -> None:
     error, message = ask_to_alter(process, name, value, resource)
     assert error == INVALID_REQUEST
     assert name in message
 
 
 @pytest.mark.parametrize("name", ["num.partitions", "listeners", "no.such.thing", "log.retention.ms"])
-def test_anything_may_be_removed(process: OttlaProcess, name: str) -> None:
+def test_any_dynamic_setting_can_be_removed(process: OttlaProcess, name: str) -> None:
     """As stock Kafka answers: what other software once wrote can be tidied up."""
     alter(process, name, None)
 
 
-def test_append_to_a_list_starts_from_what_holds(tmp_path: Path) -> None:
+def test_append_to_a_list_starts_from_the_effective_value(tmp_path: Path) -> None:
     with OttlaProcess(tmp_path, {"log.cleanup.policy": "compact"}) as process:
         create_topic(process, TOPIC)
         entry = ConfigEntry("cleanup.policy", "delete", incremental_operation=AlterConfigOpType.APPEND)

@@ -159,7 +159,7 @@ def sent(process: OttlaProcess, data: bytes) -> None:
         sock.recv(65536)
 
 
-def test_spoilt_frames_of_every_api(process: WatchedProcess) -> None:
+def test_corrupted_frames_of_every_api(process: WatchedProcess) -> None:
     end = time.monotonic() + SECONDS
     seed = int(os.environ.get("OTTLA_FUZZ_SEED", "1000"))
     limit = resident(process) + 100 * MIB
@@ -209,7 +209,7 @@ def test_half_frames_slow_senders_and_clients_that_never_read(process: WatchedPr
         time.sleep(0.05)
 
 
-def test_clients_that_ask_for_much_and_read_none_of_it(process: WatchedProcess) -> None:
+def test_clients_that_fetch_much_and_read_nothing(process: WatchedProcess) -> None:
     """What they asked for stays in the files: 30 times 32 MB cost a piece each."""
     topic = "much-to-read"
     create_topic(process, topic)
@@ -255,7 +255,7 @@ def test_five_thousand_connections_and_a_storm(process: WatchedProcess) -> None:
         time.sleep(0.05)
 
 
-def test_more_requests_in_flight_than_anybody_reads(process: WatchedProcess) -> None:
+def test_many_requests_in_flight_whose_responses_are_not_read(process: WatchedProcess) -> None:
     """Tens of thousands of requests on a connection, answers unread: reading stops, memory does not grow."""
     before, most = resident(process), 0
     ask = request(API_VERSIONS, 0, 1, b"") * 100
@@ -300,7 +300,7 @@ def lies() -> Iterator[tuple[str, int, bytes]]:
     yield "300 MiB of zeros in gzip", 0, batch([b"a"], attributes=1, records=packed)
 
 
-def test_batches_that_lie_and_bombs(process: WatchedProcess) -> None:
+def test_batches_with_false_headers_and_decompression_bombs(process: WatchedProcess) -> None:
     limit = resident(process) + 60 * MIB
     with witnessed(process, "batches that lie"):
         for name, error, data in lies():
@@ -310,7 +310,7 @@ def test_batches_that_lie_and_bombs(process: WatchedProcess) -> None:
 
 
 @pytest.mark.parametrize("codec", [Codec.GZIP, Codec.SNAPPY, Codec.LZ4, Codec.ZSTD], ids=lambda codec: codec.name)
-def test_bombs_where_a_batch_must_be_opened(process: WatchedProcess, codec: Codec) -> None:
+def test_decompression_bombs_where_a_batch_must_be_decompressed(process: WatchedProcess, codec: Codec) -> None:
     create_topic(process, "compacted", cleanup_policy="compact")
     inside = b"".join(record(i, bytes(MIB), key=b"k") for i in range(100))
     bomb = bytes(compress(codec, inside))[: 3 * MIB]  # of snappy only that much would come in

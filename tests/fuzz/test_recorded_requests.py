@@ -123,7 +123,7 @@ def member_in(frame: bytes, version: int) -> str:
     return str(response.member_id)
 
 
-def test_the_corpus_has_what_real_clients_send() -> None:
+def test_corpus_contains_requests_of_real_clients() -> None:
     clients = {each.client for each in corpus()}
     assert clients >= SOFTWARE, SOFTWARE - clients
     apis = {each.api for each in corpus()} & set(served())
@@ -131,14 +131,14 @@ def test_the_corpus_has_what_real_clients_send() -> None:
     assert {key for key, _ in served()} - {key for key, _ in apis} == NEVER_SENT
 
 
-def test_what_real_clients_sent_is_answered(tmp_path: Path) -> None:
+def test_recorded_requests_are_answered(tmp_path: Path) -> None:
     with asyncio.Runner() as runner:
         asked, answered = runner.run(_replay(tmp_path / "data", 0, share=0.0))
     assert answered > 0.9 * asked, f"{answered} of {asked}"
 
 
 @pytest.mark.timeout(SECONDS + 120)
-def test_spoilt_conversations_are_answered_or_refused(tmp_path: Path) -> None:
+def test_corrupted_recorded_requests_are_answered_or_rejected(tmp_path: Path) -> None:
     end = time.monotonic() + SECONDS
     total = 0
     for seed in itertools.count(int(os.environ.get("OTTLA_FUZZ_SEED", "0"))):
@@ -196,7 +196,7 @@ def edited(frame: bytes, edits: list[tuple[int, str, bytes]]) -> bytearray:
     suppress_health_check=[HealthCheck.too_slow],
 )
 @given(which=st.integers(0, 1 << 30), edits=st.lists(EDIT, max_size=4), generated=st.booleans())
-def test_hypothesis_finds_no_request_that_is_a_bug(
+def test_hypothesis_finds_no_request_with_an_unhandled_error(
     replay: tuple[asyncio.Runner, Replay], which: int, edits: list[tuple[int, str, bytes]], *, generated: bool
 ) -> None:
     runner, broker = replay

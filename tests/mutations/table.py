@@ -54,7 +54,7 @@ WIRE = (
         "broker/handlers/metadata.py",
         "        request.allow_auto_topic_creation,  # what creates a topic is never answered from here\n",
         "",
-        (f"{UNIT}/broker/test_metadata.py::test_who_declines_creation_does_not_answer_for_who_wants_it",),
+        (f"{UNIT}/broker/test_metadata.py::test_cached_response_without_topic_creation_does_not_prevent_creation",),
     ),
     Mutation(
         "a release of memory wakes only the connections that it serves",
@@ -66,7 +66,7 @@ WIRE = (
         "        for _ in range(len(waiters)):\n"
         "            waiters.popleft().memory_available()\n"
         "            if False:\n",
-        (f"{SERVER}::test_thousands_that_wait_for_memory_cost_their_number_not_its_square",),
+        (f"{SERVER}::test_waking_waiters_for_memory_has_linear_cost",),
     ),
     Mutation(
         "a claimed frame size allocates no memory",
@@ -80,7 +80,7 @@ WIRE = (
         "network/buffers.py",
         "    return mmap.mmap(-1, size, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)\n",
         "    return bytearray(size)  # type: ignore[return-value]\n",
-        (f"{LIMITS}::test_memory_of_half_received_frames_is_what_arrived_and_goes_back[half-received frames]",),
+        (f"{LIMITS}::test_half_received_frames_use_and_release_the_memory_of_arrived_bytes[half-received frames]",),
     ),
     Mutation(
         "a burst of large requests does not leave its buffers in the pool",
@@ -94,21 +94,21 @@ WIRE = (
         "network/frame_reader.py",
         "        if not 0 <= size <= largest:\n",
         "        if size < 0:\n",
-        (f"{SERVER}::test_impossible_size_closes_the_connection_and_nobody_elses",),
+        (f"{SERVER}::test_impossible_size_closes_only_its_connection",),
     ),
     Mutation(
         "requests of a client that does not read its responses are not handled",
         "network/connection.py",
         "        self._writes.pause(self._server.tick, unsent_bytes)\n",
         "        self._writes.stalled_ticks(self._server.tick, unsent_bytes)\n",
-        (f"{HOSTILE}::test_more_requests_in_flight_than_anybody_reads",),
+        (f"{HOSTILE}::test_many_requests_in_flight_whose_responses_are_not_read",),
     ),
     Mutation(
         "what is asked for stays in its file until it is sent",
         "log/segment_list.py",
         "UNREAD_BYTES = 64 * 1024\n",
         "UNREAD_BYTES = 1 << 40\n",
-        (f"{HOSTILE}::test_clients_that_ask_for_much_and_read_none_of_it",),
+        (f"{HOSTILE}::test_clients_that_fetch_much_and_read_nothing",),
     ),
     Mutation(
         "a descriptor stays open for who reads from it",
@@ -136,7 +136,7 @@ WIRE = (
         "network/connection.py",
         "                left -= 1\n",
         "                left -= 0\n",
-        (f"{SERVER}::test_thousands_of_frames_in_one_read_do_not_keep_others_waiting",),
+        (f"{SERVER}::test_thousands_of_frames_in_one_read_do_not_delay_other_connections",),
     ),
     Mutation(
         "overload: connections that pipeline share an event loop iteration",
@@ -144,8 +144,8 @@ WIRE = (
         "        quota = server.quota.per_connection if self._quota_round != server.quota.round else self._quota_left",
         "        quota = 1 << 40",
         (
-            f"{SERVER}::test_a_hundred_that_pipeline_share_a_turn_of_the_loop",
-            f"{OVERLOAD}::test_twice_of_what_it_can_carry_slows_everybody_down_and_loses_nothing",
+            f"{SERVER}::test_a_hundred_pipelining_connections_share_an_event_loop_iteration",
+            f"{OVERLOAD}::test_twice_the_capacity_slows_clients_down_and_loses_nothing",
         ),
     ),
     Mutation(
@@ -161,7 +161,7 @@ WIRE = (
         "network/connection.py",
         "        if isinstance(error, (KafkaError, DecodeError)) or (",
         "        if isinstance(error, KeyError) or (",
-        (f"{HOSTILE}::test_spoilt_frames_of_every_api",),
+        (f"{HOSTILE}::test_corrupted_frames_of_every_api",),
     ),
     Mutation(
         "lines that clients cause are rate-limited",
@@ -175,7 +175,7 @@ WIRE = (
         "network/server.py",
         "        if len(self.connections) > limits.max_connections:\n",
         "        if not self.connections:\n",
-        (f"{SERVER}::test_connections_beyond_the_limit_are_refused_and_room_comes_back",),
+        (f"{SERVER}::test_connections_beyond_the_limit_are_rejected_until_one_closes",),
     ),
     Mutation(
         "overload: more new connections a second than are allowed wait",
@@ -189,21 +189,21 @@ WIRE = (
         "records/validation.py",
         "    if last_delta + 1 != count:\n",
         "    if count < 0:\n",
-        (f"{HOSTILE}::test_batches_that_lie_and_bombs",),
+        (f"{HOSTILE}::test_batches_with_false_headers_and_decompression_bombs",),
     ),
     Mutation(
         "what need not be unpacked is not",
         "records/validation.py",
         "    if rules.compacted:\n        return True\n",
         "    if rules.topic:\n        return True\n",
-        (f"{HOSTILE}::test_batches_that_lie_and_bombs",),
+        (f"{HOSTILE}::test_batches_with_false_headers_and_decompression_bombs",),
     ),
     Mutation(
         "what is unpacked has a bound",
         "records/validation.py",
         "        return payload(buffer, 0, header, most)\n",
         "        return payload(buffer, 0, header)\n",
-        (f"{HOSTILE}::test_bombs_where_a_batch_must_be_opened",),
+        (f"{HOSTILE}::test_decompression_bombs_where_a_batch_must_be_decompressed",),
     ),
     Mutation(
         "a request that cannot be read is told from a bug",
@@ -212,8 +212,8 @@ WIRE = (
         '    "DECODE_ERRORS": (IndexError,),\n',
         (
             f"{FUZZ}/test_fuzz_requests.py::test_any_request_is_answered_or_refused",
-            f"{FUZZ}/test_recorded_requests.py::test_spoilt_conversations_are_answered_or_refused",
-            f"{FUZZ}/test_recorded_requests.py::test_hypothesis_finds_no_request_that_is_a_bug",
+            f"{FUZZ}/test_recorded_requests.py::test_corrupted_recorded_requests_are_answered_or_rejected",
+            f"{FUZZ}/test_recorded_requests.py::test_hypothesis_finds_no_request_with_an_unhandled_error",
         ),
         FALLBACK,
     ),
@@ -230,8 +230,8 @@ BOUNDED_WORK = (
         "            elif now_ms() >= until_ms and self._later is not None:\n",
         "            elif False:\n",
         (
-            f"{WORK}::test_long_work_leaves_time_to_others",
-            f"{LARGEST}::test_largest_request_of_each_api_lets_others_be_served[OffsetFetch]",
+            f"{WORK}::test_long_work_leaves_time_to_other_requests",
+            f"{LARGEST}::test_largest_request_of_each_api_does_not_block_other_clients[OffsetFetch]",
         ),
     ),
     Mutation(
@@ -239,7 +239,7 @@ BOUNDED_WORK = (
         "broker/work.py",
         "        waiting: Completion[Any] | None = None\n        if self._left_ms > 0 or self._later is None:\n",
         "        waiting: Completion[Any] | None = None\n        if True:\n",
-        (f"{WORK}::test_all_that_begin_in_one_iteration_share_its_time",),
+        (f"{WORK}::test_tasks_that_start_in_one_iteration_share_its_time",),
     ),
     Mutation(
         "few large requests are decoded at a time",
@@ -253,7 +253,7 @@ BOUNDED_WORK = (
         "broker/work.py",
         "        if task.client is not None and task.client.closed:\n",
         "        if False:\n",
-        (f"{WORK}::test_work_for_a_client_that_left_is_given_up",),
+        (f"{WORK}::test_work_for_a_disconnected_client_is_cancelled",),
     ),
     Mutation(
         "a request has a bounded number of array elements",
@@ -270,7 +270,7 @@ BOUNDED_WORK = (
         "broker/handlers/describe_configs.py",
         "        encoded = self._encoded.get(key)\n",
         "        encoded = None\n",
-        (f"{LARGEST}::test_broker_described_thousands_of_times_is_described_once",),
+        (f"{LARGEST}::test_repeated_resource_is_described_once",),
     ),
     Mutation(
         "a request to the controller makes a bounded number of records",
@@ -579,7 +579,7 @@ CRASHES = (
         "            return max(self.opening.recovery_point, self.segments[-1].base_offset)\n",
         (
             f"{CHAOS}/test_kill9.py::test_acknowledged_records_survive_kill_9",
-            f"{CHAOS}/test_kill_loop.py::test_nothing_acknowledged_is_lost_however_often_it_is_killed",
+            f"{CHAOS}/test_kill_loop.py::test_acknowledged_records_survive_any_number_of_kills",
         ),
     ),
     Mutation(
@@ -778,7 +778,7 @@ DISKS = (
         "broker/partition.py",
         "        except (KafkaError, OSError) as error:\n            self._fail_waiting(",
         "        except KeyError as error:\n            self._fail_waiting(",
-        (f"{FLUSH}::test_failed_fsync_is_a_storage_error_for_all_who_wait_and_shows_nobody_anything",),
+        (f"{FLUSH}::test_failed_fsync_fails_waiting_requests_and_exposes_no_records",),
     ),
     Mutation(
         "without the disk of its metadata the broker stops",
@@ -787,7 +787,7 @@ DISKS = (
         "        if directory.path == self.config:\n",
         (
             f"{FAILING}::test_a_directory_with_the_metadata_that_fails_stops_the_broker",
-            f"{CHAOS}/test_full_disk.py::test_broker_whose_only_disk_is_full_stops_and_goes_on_when_there_is_room",
+            f"{CHAOS}/test_full_disk.py::test_broker_whose_only_disk_is_full_stops_and_works_again_after_space_is_freed",
         ),
     ),
     Mutation(
@@ -901,9 +901,9 @@ TIME = (
         "        return Moment(self._clock.monotonic_ms(), self._clock.wall_ms())\n",
         "        return Moment(self._clock.wall_ms(), self._clock.wall_ms())\n",
         (
-            f"{CLOCK}::test_no_member_is_lost_and_nobody_waits[a month ahead]",
-            f"{CLOCK}::test_a_member_that_is_gone_is_missed_after_its_session[a month ahead]",
-            f"{CLOCK}::test_a_member_that_is_gone_is_missed_after_its_session[a month back]",
+            f"{CLOCK}::test_clock_jumps_lose_no_member_and_block_no_request[a month ahead]",
+            f"{CLOCK}::test_disconnected_member_is_removed_after_its_session_timeout[a month ahead]",
+            f"{CLOCK}::test_disconnected_member_is_removed_after_its_session_timeout[a month back]",
         ),
     ),
     Mutation(
@@ -911,21 +911,21 @@ TIME = (
         "log/segment_list.py",
         "        due = [path for moment, path in self.deletions if not now_ms < moment <= latest]\n",
         "        due = [path for moment, path in self.deletions if moment <= now_ms <= latest]\n",
-        (f"{CLOCK}::test_upkeep_goes_on_after_the_clock_was_set_back",),
+        (f"{CLOCK}::test_housekeeping_goes_on_after_the_clock_was_set_back",),
     ),
     Mutation(
         "deleted topics go although the clock was set back",
         "log/manager.py",
         "        trees = [(where, path) for moment, where, path in self._doomed if not now_ms < moment <= latest]\n",
         "        trees = [(where, path) for moment, where, path in self._doomed if moment <= now_ms <= latest]\n",
-        (f"{CLOCK}::test_upkeep_goes_on_after_the_clock_was_set_back",),
+        (f"{CLOCK}::test_housekeeping_goes_on_after_the_clock_was_set_back",),
     ),
     Mutation(
         "metadata snapshots are made although the clock was set back",
         "broker/metadata_snapshotting.py",
         "not 0 <= self._clock.wall_ms() - self._began_ms < interval_ms",
         "self._clock.wall_ms() - self._began_ms >= interval_ms",
-        (f"{CLOCK}::test_upkeep_goes_on_after_the_clock_was_set_back",),
+        (f"{CLOCK}::test_housekeeping_goes_on_after_the_clock_was_set_back",),
     ),
     Mutation(
         "logs are cleaned although the clock was set back",
@@ -949,14 +949,14 @@ LONG = (
         "network/receive_memory.py",
         "        return self.used_bytes + more_bytes <= self.max_used_bytes\n",
         "        return True\n",
-        (f"{OVERLOAD}::test_more_large_requests_than_it_can_carry_slow_down_and_are_forgotten",),
+        (f"{OVERLOAD}::test_too_many_large_requests_slow_down_and_release_their_memory",),
     ),
     Mutation(
         "overload: a connection with unhandled frames is not read from",
         "network/connection.py",
         "            self._pause_reading()\n            asyncio.get_running_loop().call_soon(self._go_on)\n",
         "            asyncio.get_running_loop().call_soon(self._go_on)\n",
-        (f"{OVERLOAD}::test_twice_of_what_it_can_carry_slows_everybody_down_and_loses_nothing",),
+        (f"{OVERLOAD}::test_twice_the_capacity_slows_clients_down_and_loses_nothing",),
     ),
     Mutation(
         "overload: all connections go on in the next iteration",
@@ -964,7 +964,7 @@ LONG = (
         "            self._pause_reading()\n            asyncio.get_running_loop().call_soon(self._go_on)\n",
         "            self._pause_reading()\n"
         "            asyncio.get_running_loop().call_later(self.remote_port % 16 / 10, self._go_on)\n",
-        (f"{OVERLOAD}::test_twice_of_what_it_can_carry_slows_everybody_down_and_loses_nothing",),
+        (f"{OVERLOAD}::test_twice_the_capacity_slows_clients_down_and_loses_nothing",),
     ),
     Mutation(
         "fetch sessions have a limit",
@@ -1001,7 +1001,7 @@ SHORTAGES = (
             f"{SHORT}::test_log_goes_on_after_a_long_shortage",
             f"{SHORT}::test_append_that_rolls_loses_and_doubles_nothing_wherever_it_fails[EMFILE]",
             f"{SHORT}::test_checkpoints_are_written_later",
-            f"{LIMITS}::test_shortage_that_others_caused_is_survived",
+            f"{LIMITS}::test_shortage_caused_by_other_processes_is_survived",
         ),
     ),
     Mutation(
@@ -1026,7 +1026,7 @@ SHORTAGES = (
         "network/acceptor.py",
         "                self._pause()\n                self._resuming",
         "                self._resuming",
-        (f"{SERVER}::test_accepting_rests_while_the_machine_has_no_descriptors",),
+        (f"{SERVER}::test_accepting_pauses_while_the_system_has_no_descriptors",),
     ),
     Mutation(
         "cached files are closed before an operation fails",
@@ -1096,7 +1096,7 @@ SHORTAGES = (
         "    if not error.args:\n        raise storage.StorageError(\n",
         (
             f"{SHORT}::test_start_without_descriptors_is_refused_and_the_next_one_has_everything",
-            f"{LIMITS}::test_start_that_cannot_open_its_logs_says_so_and_harms_nothing",
+            f"{LIMITS}::test_start_that_cannot_open_its_logs_is_an_error_and_changes_nothing",
         ),
     ),
     Mutation(
@@ -1104,14 +1104,14 @@ SHORTAGES = (
         "broker/partitions.py",
         "                self._postponed.setdefault(name, {})[index] = None\n",
         "                pass\n",
-        (f"{LIMITS}::test_partitions_that_found_no_descriptors_are_served_when_there_are_some",),
+        (f"{LIMITS}::test_partitions_without_descriptors_are_served_when_descriptors_are_free",),
     ),
     Mutation(
         "new partitions leave descriptors to connections",
         "log/manager.py",
         "        if not self.has_descriptor():\n",
         "        if home is None:\n",
-        (f"{LIMITS}::test_partitions_that_found_no_descriptors_are_served_when_there_are_some",),
+        (f"{LIMITS}::test_partitions_without_descriptors_are_served_when_descriptors_are_free",),
     ),
     Mutation(
         "a flush of the metadata that found no descriptors is retried",

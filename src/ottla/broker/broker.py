@@ -1,4 +1,4 @@
-"""One node: its parts, and the few things that several handlers ask of them."""
+"""The parts of one node, and queries that several handlers share."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-# One thread for each disk that is likely to be there; fsync waits for the disk, not for the interpreter.
+# One thread for each likely disk; fsync waits for the disk, not for the interpreter.
 FLUSH_THREADS = 4
 PRODUCER_EXPIRATION = "producer.id.expiration.ms"
 
@@ -114,7 +114,7 @@ class Broker:
         self.cluster_id = cluster_id
         self.flush_threads = flush_threads
         self._make_groups = make_groups
-        # Calls on the next turn of the loop; without one, work is not cut into slices.
+        # Calls a function in the next event loop iteration; without it, work is not cut into slices.
         self.later = later
         self.worker = Worker(clock, later) if worker is None else worker
         self.partitions = Partitions(
@@ -139,7 +139,7 @@ class Broker:
 
     @cached_property
     def groups(self) -> GroupRuntime:
-        """The coordinator of groups, made for the first who asks: a node without groups does without it."""
+        """The group coordinator, created at first use: a node without groups does not need it."""
         return self._make_groups()
 
     # -- settings ----------------------------------------------------------------------------------------------
@@ -153,7 +153,7 @@ class Broker:
         return values
 
     def topic_resolver(self, image: MetadataImage) -> TopicResolver:
-        """What resolves the settings of the image's topics; made once for the broker's settings there."""
+        """Resolves the settings of the image's topics; cached while the broker's settings in the image stay."""
         own, cluster = image.config(BROKER, str(self.node_id)), image.config(BROKER, "")
         if self._topic_resolver is None or not self._topic_resolver.is_of(own, cluster):
             self._topic_resolver = TopicResolver(own, cluster, self.static_config)
@@ -164,7 +164,7 @@ class Broker:
         if old is None or old.configs is not new.configs:
             self.config = self.static_config.with_dynamic(new.config(BROKER, str(self.node_id)), new.config(BROKER, ""))
 
-    # -- answers that several handlers give ---------------------------------------------------------------------
+    # -- queries that handlers share ----------------------------------------------------------------------------
 
     def endpoint(self, node_id: int, listener: str) -> Endpoint | None:
         """Where clients of `listener` reach a registered node, if it has such a listener."""
@@ -186,7 +186,7 @@ class Broker:
         return any(endpoint.name == listener for endpoint in self.controller_endpoints)
 
     def topic_id(self, name: str) -> Uuid | None:
-        """The id of the topic of this name, if there is one."""
+        """The id of the topic of this name, if it exists."""
         topic = self.metadata.image.topics_by_name.get(name)
         return topic.topic_id if topic is not None else None
 
@@ -205,7 +205,7 @@ class Broker:
         return self.metadata.create_topics(request).then(_failures)
 
     def create_offsets_topic(self) -> Completion[None]:
-        """Create `__consumer_offsets`; the completion fails with the KafkaError that kept it from being created."""
+        """Create `__consumer_offsets`; the completion fails with the KafkaError of the topic."""
 
         def created(failures: dict[str, KafkaError]) -> None:
             if failures:

@@ -1,4 +1,4 @@
-"""What both alterations of configs do before the controller decides: each resource once, and none of another broker.
+"""Common checks of AlterConfigs and IncrementalAlterConfigs: each resource once, and no other broker's resource.
 
 The controller knows all brokers; a request to this one may change this one's settings and log levels, and those of all.
 """
@@ -32,7 +32,7 @@ def sort_out(
     is_done_here: Callable[[R], bool],
     answer: Callable[[R, KafkaError | None], A],
 ) -> Slices[tuple[list[R], list[A]]]:
-    """(what the controller is to decide, the answers to the rest).
+    """(resources for the controller to decide, responses for the others).
 
     `is_done_here` changes a resource that is not the controller's; it may raise KafkaError.
     """

@@ -1,4 +1,4 @@
-"""The settings' table as the controller asks for it: what may be set, and what a topic's settings come to."""
+"""The settings table for the controller: which values are valid, and the effective settings of a topic."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ _SETTINGS = {TOPIC: TOPIC_SETTINGS, BROKER: BROKER_SETTINGS, GROUP: GROUP_SETTIN
 
 @contextmanager
 def _as_request_error() -> Iterator[None]:
-    """Kafka has one code for whatever is wrong with a broker's setting, another for a topic's."""
+    """Kafka uses one error code for invalid broker settings and another for topics."""
     try:
         yield
     except KafkaError as error:
@@ -58,7 +58,7 @@ def check_changes_this_node(node_id: int, resource_name: str) -> None:
 
 
 def check_describes_this_node(node_id: int, resource_name: str, or_what: str) -> None:
-    """Raise INVALID_REQUEST unless a described broker is this one; `or_what` tells what else it may be."""
+    """Raise INVALID_REQUEST unless a described broker is this one; `or_what` names what else is valid."""
     if not resource_name:
         raise KafkaError(ErrorCode.INVALID_REQUEST, "Broker id must not be empty")
     if not is_integer(resource_name):
@@ -139,7 +139,7 @@ class BrokerConfigRules:
         return None if setting is None else setting.type == "list"
 
     def default(self, kind: int, key: str) -> str | None:
-        """What the setting is while the resource itself does not set it: this broker's file counts."""
+        """The value of a setting that the resource does not set: from this broker's file, or the default."""
         if key not in _SETTINGS.get(kind, {}):
             return None
         if kind == TOPIC:
@@ -158,7 +158,7 @@ class BrokerConfigRules:
         ]
 
     def _resolver(self, broker: Mapping[str, str], cluster: Mapping[str, str]) -> TopicResolver:
-        """Topics' settings over these of the broker; made once for them."""
+        """Resolves topic settings on top of these broker settings; cached."""
         if self._over_dynamic is None or not self._over_dynamic.is_of(broker, cluster):
             self._over_dynamic = TopicResolver(broker, cluster, self._static)
         return self._over_dynamic

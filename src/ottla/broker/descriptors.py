@@ -14,16 +14,16 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 FEW_CONNECTIONS: Final = 128
-# New partitions leave room for so many: a client must be able to delete what was too much.
+# New partitions leave this many descriptors free: a client must be able to delete partitions again.
 LEAST_CONNECTIONS: Final = 32
 
 
 class ReservedFiles:
-    """Made once the logs are loaded and the listeners bound; then it follows the number of logs."""
+    """Created when the logs are loaded and the listeners bound; follows the number of logs."""
 
     @classmethod
     def divide(cls, logs: LogManager, server: Server) -> None:
-        """Let both keep to it from now on."""
+        """Apply the division to logs and connections."""
         files = cls(logs)
         server.reserved_descriptors = files
         server.release_descriptor = logs.open_files.release_descriptor

@@ -1,10 +1,16 @@
-"""From a frame to its answer: header, version check, handler, encoding.
+"""Turns a frame into its response: header, version check, decoding, handler, encoding.
 
-The network calls `dispatch(connection, frame)` for one request at a time per connection. A request that cannot be
-answered in the protocol (an unknown API or version, a body that does not decode) raises; the network then closes the
-connection with one log line, as Kafka does. The exception is ApiVersions, which every client may ask in any version.
+The network calls `dispatch(connection, frame)` for one request at a time per connection. A request without a possible
+response (an unknown API or version, a body that does not decode) raises; the network then closes the connection with
+one log line, as Kafka does. The exception is ApiVersions, which clients may send in any version.
 
-Handlers whose work grows with the request are generators, which the broker's `Worker` runs in slices (see `work`).
+Most requests are decoded, handled and encoded in this one call, without a task or a future: that is what keeps the
+cost of a small request at some microseconds. The frame is a view of the receive buffer and valid only until `dispatch`
+returns. There are two ways out of that call:
+
+- A handler whose work grows with the request is a generator, which the broker's `Worker` runs in slices (see `work`).
+- A frame of more than `LARGE_FRAME_BYTES` is decoded later if too many large requests are unfinished, from a copy.
+  Produce, Fetch, JoinGroup and SyncGroup never queue behind these: they only wait for time in this iteration.
 """
 
 from __future__ import annotations
@@ -28,7 +34,7 @@ if TYPE_CHECKING:
     from ottla.network.connection import Connection
 
 PRODUCE, FETCH, JOIN_GROUP, SYNC_GROUP, API_VERSIONS = 0, 1, 11, 14, 18
-# From here on decoding takes a millisecond or more, and others may have to go first.
+# Decoding a larger frame can take a millisecond or more, so that other requests may have to go first.
 LARGE_FRAME_BYTES = 16 * 1024
 # Clients that wait for records or members do not queue behind large administrative requests.
 NEVER_QUEUED = frozenset({PRODUCE, FETCH, JOIN_GROUP, SYNC_GROUP})
@@ -38,13 +44,13 @@ Handled = Answer | Completion[Answer]
 Handler = Callable[["Broker", RequestContext, Message], Handled | Slices[Handled]]
 Frames = list[Buffer] | None
 _Api = tuple[Callable[..., tuple[Message, int]], int, Handler]
-"""The decoder of requests, how many array elements they may have, and their handler."""
+"""The decoder of a request, the limit on its array elements, and its handler."""
 
 
 class Dispatcher:
     """Answers the requests of all connections of one broker, or of its controller's listeners.
 
-    `served` has the lowest and highest version of each API that is served to them.
+    `served` has the lowest and highest served version of each API.
     """
 
     def __init__(self, broker: Broker, served: Mapping[int, tuple[int, int]] = SERVED) -> None:
@@ -52,11 +58,11 @@ class Dispatcher:
         self._worker = broker.worker
         self._served = served
         self._monotonic_ms = broker.clock.monotonic_ms
-        # By API key and version, once asked for.
+        # By API key and version; loaded at the first request.
         self._apis: dict[tuple[int, ...], _Api] = {}
 
     def __call__(self, connection: Connection, frame: memoryview) -> Frames | Completion[Frames]:
-        """Answer one request; raises KafkaError or DecodeError if the connection is to be closed."""
+        """Handle one request; raises KafkaError or DecodeError if the connection must be closed."""
         header, position = frames.decode_request_header(frame)
         key, version, correlation_id, client_id = header
         api = self._apis.get(header[:2])
@@ -141,7 +147,7 @@ def _encode_result(header: frames.RequestHeader, done: Completion[Answer]) -> Fr
 
 
 def _unsupported_api_versions(header: frames.RequestHeader, served: Mapping[int, tuple[int, int]]) -> list[Buffer]:
-    """The answer to ApiVersions of the future: version 0, so that any client can read it and ask again (KIP-511)."""
+    """The response to an unknown version of ApiVersions: version 0, which any client can read and retry (KIP-511)."""
     from ottla.broker.handlers.api_versions import served_apis
     from ottla.protocol.messages.api_versions import ApiVersionsResponse
 

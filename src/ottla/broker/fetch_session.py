@@ -1,10 +1,10 @@
-"""Fetch sessions (KIP-227): a client names its partitions once, the broker answers only for what changed.
+"""Fetch sessions (KIP-227): a client names its partitions once, responses contain only changed partitions.
 
-A session watches its partitions. One whose last read found nothing and whose offsets the client knows is clean; it
-turns dirty when the partition moves or the client asks for another offset. A poll of a thousand idle partitions
-therefore costs nothing, and one that is answered costs as much as the partitions that moved.
+A session watches its partitions. A partition is clean if its last read found no data and the client knows its offsets.
+It turns dirty when its log or an offset changes, or when the client requests another offset. A poll of a thousand idle
+partitions therefore costs nothing, and a response costs as much as the changed partitions.
 
-A fetch without a session (old clients, or a full cache) is a session of one use: the same code serves it.
+A fetch without a session (old clients, or a full cache) is a session that is used once: the same code serves it.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ MAX_EPOCH = 2**31 - 1
 NO_SESSION = 0
 
 PartitionKey = tuple[str | Uuid, int]
-"""A topic, by name (versions up to 12) or id, and a partition of it."""
+"""A topic, by name (versions up to 12) or id, and a partition index."""
 
 
 class FetchPartitionState:
-    """What one session fetches of one partition, and what its client was told last."""
+    """What one session fetches from one partition, and the offsets that its client received last."""
 
     __slots__ = (
         "current_leader_epoch",
@@ -52,11 +52,11 @@ class FetchPartitionState:
         self.max_bytes = 0
         self.current_leader_epoch = -1
         self.last_fetched_epoch = -1
-        # Impossible offsets: the first answer always differs from them.
+        # Impossible offsets: the first response always differs from them.
         self.high_watermark = self.last_stable_offset = self.log_start_offset = -2
 
     def partition_changed(self, appended_bytes: int) -> None:
-        """Called by the partition: the session has something to look at."""
+        """Called by the partition: mark it dirty."""
         session = self.session
         session.dirty[self.key] = self
         if session.on_change is not None:
@@ -70,14 +70,14 @@ class FetchPartitionState:
             partition.watchers[self] = None
 
     def unwatch(self) -> None:
-        """Let go of the partition."""
+        """Stop following the partition."""
         if self.partition is not None:
             self.partition.watchers.pop(self, None)
             self.partition = None
 
 
 class FetchSession:
-    """The partitions of one fetching client, in the order in which they are to be served."""
+    """The partitions of one fetching client, in the order in which they are served."""
 
     __slots__ = (
         "closed",
@@ -100,12 +100,12 @@ class FetchSession:
         self.epoch = 1
         self.uses_topic_ids = uses_topic_ids
         self.partitions: dict[PartitionKey, FetchPartitionState] = {}
-        # To be read at the next look; those with data stay until the client asks for a later offset.
+        # Read at the next look. Partitions with data stay until the client requests a later offset.
         self.dirty: dict[PartitionKey, FetchPartitionState] = {}
-        # Offsets that the client does not know yet, of partitions without data.
+        # Partitions without data whose offsets the client does not know yet.
         self.untold: dict[PartitionKey, FetchPartitionState] = {}
         self.last_used_ms = 0
-        # Set while a long poll waits: gets the size of what was appended.
+        # Set while a long poll waits; called with the number of appended bytes.
         self.on_change: Callable[[int], None] | None = None
 
     def state(self, key: PartitionKey) -> FetchPartitionState:
@@ -117,7 +117,7 @@ class FetchSession:
         return state
 
     def forget(self, key: PartitionKey) -> None:
-        """The client no longer fetches this partition."""
+        """Remove a partition that the client no longer fetches."""
         self.dirty.pop(key, None)
         self.untold.pop(key, None)
         state = self.partitions.pop(key, None)
@@ -125,12 +125,12 @@ class FetchSession:
             state.unwatch()
 
     def check_open(self) -> None:
-        """Raise FETCH_SESSION_ID_NOT_FOUND if the session made room for another one."""
+        """Raise FETCH_SESSION_ID_NOT_FOUND if the session was evicted."""
         if self.closed:
             raise KafkaError(ErrorCode.FETCH_SESSION_ID_NOT_FOUND)
 
     def move_to_end(self, state: FetchPartitionState) -> None:
-        """Serve this partition last next time: it had its turn."""
+        """Serve this partition last in the next response: it was served in this one."""
         self.dirty.pop(state.key, None)
         self.dirty[state.key] = state
 
@@ -146,7 +146,7 @@ class FetchSession:
 
 
 class FetchSessionCache:
-    """The sessions of all clients, at most `slots`; the least recently used makes room once it has idled a while."""
+    """The sessions of all clients, at most `slots`; the least recently used idle session is evicted."""
 
     def __init__(self, slots: int, new_id: Callable[[], int], *, min_eviction_ms: int = 120_000) -> None:
         self._slots = slots
@@ -158,7 +158,7 @@ class FetchSessionCache:
         return len(self._sessions)
 
     def open(self, now_ms: int, *, uses_topic_ids: bool) -> FetchSession:
-        """A new session; one without an id, for this fetch only, if the cache is full of busy ones."""
+        """Create a session; without an id, for this fetch only, if the cache is full of busy sessions."""
         if len(self._sessions) >= self._slots:
             oldest = next(iter(self._sessions.values()), None)
             if oldest is None or now_ms - oldest.last_used_ms < self._min_eviction_ms:
@@ -191,11 +191,11 @@ class FetchSessionCache:
         return session
 
     def peek(self, session_id: int) -> FetchSession | None:
-        """The session with this id, not used by the look."""
+        """The session with this id; does not count as a use."""
         return self._sessions.get(session_id)
 
     def remove(self, session_id: int) -> None:
-        """Close the session, if there is one with this id."""
+        """Close the session with this id, if it exists."""
         session = self._sessions.pop(session_id, None)
         if session is not None:
             session.close()

@@ -1,7 +1,14 @@
-"""Answers one fetch: reads the changed partitions of its session, waits for more if there is too little.
+"""Handles one fetch: reads the changed partitions of its session, and waits if they have too few bytes.
 
-The caller makes or resumes the session, puts the requested partitions into it and calls `fetch`. Limits follow
-KIP-74: the first partition with data gives at least one batch whatever its size, the rest stay within `max_bytes`.
+The caller creates or resumes the session, adds the requested partitions and calls `Fetch.start`. Limits follow KIP-74:
+the first partition with data returns at least one batch whatever its size, the others stay within `max_bytes`.
+
+Waiting costs no polling. `start` looks once at the partitions that changed since the previous fetch of the session. If
+they have fewer than `min_bytes`, it notes how many are missing and returns a completion. Each append to a watched
+partition subtracts its size (`_changed`, on the producer's stack). When nothing is missing any more, one look is
+scheduled for later in the same event loop iteration: the producer is answered first, and its other appends join. The
+timer of `max_wait_ms` answers with what there is by then. A waiting fetch therefore costs nothing until a partition of
+its session changes, and a response costs as much as the changed partitions.
 """
 
 from __future__ import annotations
@@ -31,10 +38,10 @@ if TYPE_CHECKING:
     from ottla.broker.partitions import Partitions
     from ottla.broker.work import Worker
 
-# A client may ask to wait for weeks; nobody needs one answer to be older than this.
+# A client may request a wait of weeks; no response needs to be delayed for longer than this.
 LONGEST_WAIT_MS = 300_000
 TOPIC_IDS_SINCE_VERSION = 13
-# A session with more changed partitions is read in slices; and how many of them in one go.
+# A session with more changed partitions is read in slices of `SLICE_PARTITIONS`.
 MOST_AT_ONCE = 200
 SLICE_PARTITIONS = 100
 _NOT_THERE = (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID)
@@ -44,7 +51,7 @@ _Topics: TypeAlias = dict[str | bytes, FetchableTopicResponse]
 
 
 class FetchLimits(NamedTuple):
-    """What one fetch asks for besides its partitions."""
+    """The limits of one fetch request."""
 
     max_wait_ms: int
     min_bytes: int
@@ -53,7 +60,7 @@ class FetchLimits(NamedTuple):
 
 
 class Look:
-    """What one look at the changed partitions found."""
+    """The result of one look at the changed partitions."""
 
     __slots__ = ("failed", "found", "size")
 
@@ -64,7 +71,7 @@ class Look:
 
 
 class Fetch:
-    """One fetch request on its way to an answer."""
+    """One fetch request until its response."""
 
     __slots__ = (
         "_is_answering",
@@ -86,17 +93,17 @@ class Fetch:
         self._response: Completion[FetchResponse] = Completion()
         self._timer: asyncio.TimerHandle | None = None
         self._scheduled = False
-        # In slices, with what there is.
+        # The response is being made in slices.
         self._is_answering = False
         self._missing_bytes = 0
 
     def start(self) -> FetchResponse | Completion[FetchResponse]:
-        """The answer at once if there is enough, or one that comes with data or the deadline."""
+        """The response if there are enough bytes, or a completion that ends with more data or the deadline."""
         look = self._look()
         return self._answer(look) if self._is_enough(look) else self._wait(look)
 
     def start_in_slices(self) -> Slices[FetchResponse | Completion[FetchResponse]]:
-        """Do the same for a session with many changed partitions."""
+        """Do the same in slices, for a session with many changed partitions."""
         look = yield from self._look_in_slices()
         return (yield from self._answer_in_slices(look)) if self._is_enough(look) else self._wait(look)
 
@@ -113,7 +120,7 @@ class Fetch:
         return self._response
 
     def cancel(self) -> None:
-        """The client is gone."""
+        """Stop: the client disconnected."""
         self._stop_waiting()
         self._response.done = True
         if self._session.id == 0:
@@ -124,7 +131,7 @@ class Fetch:
     def _changed(self, appended_bytes: int) -> None:
         self._missing_bytes -= appended_bytes
         if (self._missing_bytes <= 0 or appended_bytes == 0) and not self._scheduled:
-            # Later in this turn of the loop: the producer is answered first, and its other appends join in.
+            # Later in this event loop iteration: the producer is answered first, and its other appends join.
             self._scheduled = True
             asyncio.get_running_loop().call_soon(self._look_again)
 
@@ -155,11 +162,11 @@ class Fetch:
 
     @property
     def _is_long(self) -> bool:
-        """Whether the answer takes long: the first of a session tells of all its partitions."""
+        """Whether the response takes long: the first response of a session contains all its partitions."""
         return len(self._session.dirty) + len(self._session.untold) > MOST_AT_ONCE
 
     def _answer_later(self) -> None:
-        """Answer with what there is, in slices."""
+        """Respond in slices with the data that is there."""
         self._stop_waiting()
         self._is_answering = True
         response = self._worker.submit(self._look_and_answer())
@@ -170,7 +177,7 @@ class Fetch:
         return (yield from self._answer_in_slices(look))
 
     def _stop_waiting(self) -> None:
-        # A client that lost its connection may wait on a new one already.
+        # A client that lost its connection may already wait on a new connection.
         if self._session.on_change == self._changed:
             self._session.on_change = None
         if self._timer is not None:
@@ -206,7 +213,7 @@ class Fetch:
                     error_code=error.code,
                     high_watermark=-1,
                     records=b"",
-                    # As in Kafka: none of what there is not, null of what cannot be read.
+                    # As in Kafka: empty for an unknown partition, null for one that cannot be read.
                     aborted_transactions=[] if error.code in _NOT_THERE else None,
                 )
                 look.failed = True
@@ -229,7 +236,7 @@ class Fetch:
                 session.untold[key] = state
 
     def _is_exhausted(self, state: FetchPartitionState) -> bool:
-        """Whether an empty read means that there is nothing, not that the budget was spent."""
+        """Whether an empty read means that there is no data, not that the byte budget was used up."""
         partition = state.partition
         return partition is not None and state.fetch_offset >= partition.visible_end(self._limits.isolation_level)
 
@@ -243,7 +250,7 @@ class Fetch:
         )
 
     def _read(self, state: FetchPartitionState, remaining: int, *, min_one_batch: bool) -> PartitionData | None:
-        """What there is, or None where the client has all of it: most partitions of most fetches."""
+        """The data of a partition; None if the client has all of it, as for most partitions of most fetches."""
         partition = state.partition
         if partition is None or partition.closed:
             partition = self._find(state)
@@ -291,7 +298,7 @@ class Fetch:
             last_stable_offset=partition.last_stable_offset,
             log_start_offset=partition.log.log_start_offset,
             aborted_transactions=None,
-            # It has a length and is put between buffers: more is not done with it before the connection sends it.
+            # Until the connection sends them, only the length of unread records is used.
             records=cast("Buffer", records),
         )
         if self._limits.isolation_level == READ_COMMITTED:

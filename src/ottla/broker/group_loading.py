@@ -59,7 +59,7 @@ class Loading:
             self.offset = header.next_offset
             self.records += header.record_count
             self.bytes += header.size
-        # Nothing more to read below the end: the rest was compacted away.
+        # No batches are left below the end: the rest was removed by compaction.
         return self.offset in {before, end}
 
 

@@ -51,12 +51,12 @@ class Listeners:
 
     @property
     def advertised(self) -> list[Listener]:
-        """What clients are told, with the ports that were bound."""
+        """The advertised listeners, with the bound ports."""
         return _with_ports(self._config.advertised, self._clients)
 
     @property
     def advertised_controllers(self) -> list[Listener]:
-        """Where the controller is reached, with the ports that were bound."""
+        """The controller's listeners, with the bound ports."""
         return _with_ports(self._config.advertised_controllers, self._controllers)
 
     def open(self, server: Server, controller: Dispatch) -> None:

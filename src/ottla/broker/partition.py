@@ -1,10 +1,10 @@
-"""One partition as its leader: the log, the high watermark, and those who wait for it.
+"""The leader of one partition: its log, its high watermark, and the requests that wait for it.
 
-A record is committed, and visible to consumers, below the high watermark. On one replica that is the log's end, or,
-where `flush.messages`/`flush.ms` ask for it, the end of what was synced: one fsync in a worker thread covers every
-append that came in while the last one ran (group commit).
+A record below the high watermark is committed and visible to consumers. With one replica the high watermark is the log
+end offset, or with `flush.messages`/`flush.ms` the flushed offset: one fsync in a worker thread covers every append
+that arrived during the previous fsync (group commit).
 
-Watchers are told of each advance on the appender's stack; they only take note and schedule work of their own.
+Watchers are notified of each advance on the appender's stack; they must only take note and schedule their work.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ ACKS_ALL = -1
 
 
 class Watcher(Protocol):
-    """Someone who wants to know that a partition moved: a fetch session or a single long poll."""
+    """A fetch session or long poll that is notified when a partition changes."""
 
     def partition_changed(self, appended_bytes: int) -> None:
         """The high watermark advanced by batches of about this size, or the partition's state changed (0)."""
@@ -46,7 +46,7 @@ class Partition:
         "_flush_in_thread",
         "_flushing",
         "_sequence",
-        "_untold_bytes",
+        "_unreported_bytes",
         "_waiting",
         "closed",
         "high_watermark",
@@ -84,20 +84,20 @@ class Partition:
         self.high_watermark: int = log.log_end_offset
         log.high_watermark = self.high_watermark
         self.closed = False
-        # A dict for its order: those who waited longest are told first.
+        # A dict for its order: the watcher that waited longest is notified first.
         self.watchers: dict[Watcher, None] = {}
         self._waiting: list[tuple[int, int, Completion[None]]] = []
         self._sequence = count()
         self._clock = clock
         self._flush_in_thread = flush_in_thread
         self._flushing = False
-        # Appended since the watchers were told last.
-        self._untold_bytes = 0
+        # Appended since the watchers were last notified.
+        self._unreported_bytes = 0
 
     # -- writing -----------------------------------------------------------------------------------------------
 
     def check_acks(self, required_acks: int) -> None:
-        """Raise NOT_ENOUGH_REPLICAS if acks=all cannot be kept now. No more replicas are asked for than there are."""
+        """Raise NOT_ENOUGH_REPLICAS if acks=all is impossible now; at most all replicas are required."""
         if required_acks == ACKS_ALL and self.isr_size < min(self.min_insync_replicas, self.replica_count):
             raise KafkaError(
                 ErrorCode.NOT_ENOUGH_REPLICAS,
@@ -124,7 +124,7 @@ class Partition:
     def append_produced(
         self, records: memoryview, required_acks: int, now_ms: int, *, allow_zstd: bool = True
     ) -> AppendInfo:
-        """Check what a client produced, and append it; `append` says the rest. Raises KafkaError, RecordError."""
+        """Validate a client's batch and append it (see `append`). Raises KafkaError, RecordError."""
         if self.is_internal:
             raise KafkaError(
                 ErrorCode.INVALID_TOPIC_EXCEPTION, f"Cannot append to internal topic {self.topic_partition.topic}"
@@ -140,16 +140,16 @@ class Partition:
     def _append(self, batch: memoryview, header: BatchHeader, now_ms: int, origin: Origin) -> AppendInfo:
         info = self.log.append_as_leader(batch, header, self.leader_epoch, now_ms, origin)
         if not info.duplicate:
-            self._untold_bytes += len(batch)
+            self._unreported_bytes += len(batch)
             if not self.log.needs_flush(now_ms) and not self.log.durability.is_ahead_of_disk:
-                # Also while a flush runs: that one is of a rolled segment, and nobody waits for it.
+                # Also while a flush runs: that flush syncs a rolled segment, and no request waits for it.
                 self._advance(self.log.log_end_offset)
             elif not self._flushing:
                 self._start_flush()
         return info
 
     def when_durable(self, offset: int) -> Completion[None] | None:
-        """None if all below `offset` is committed; else what completes once it is."""
+        """None if all records below `offset` are committed; otherwise a completion that waits for it."""
         if offset <= self.high_watermark:
             return None
         completion: Completion[None] = Completion()
@@ -157,7 +157,7 @@ class Partition:
         return completion
 
     def flush_if_due(self, now_ms: int) -> None:
-        """Start a flush if `flush.ms` has passed, or a rolled segment was never synced; for the housekeeping."""
+        """Start a flush if `flush.ms` has passed, or a rolled segment was never synced; called by housekeeping."""
         log = self.log
         if not (self._flushing or self.closed) and (log.durability.has_unsynced_segments or log.needs_flush(now_ms)):
             self._start_flush()
@@ -188,11 +188,11 @@ class Partition:
         waiting = self._waiting
         while waiting and waiting[0][0] <= high_watermark:
             heapq.heappop(waiting)[2].complete(None)
-        size, self._untold_bytes = self._untold_bytes, 0
+        size, self._unreported_bytes = self._unreported_bytes, 0
         if self.watchers:
-            self._tell(size)
+            self._notify(size)
 
-    def _tell(self, size: int) -> None:
+    def _notify(self, size: int) -> None:
         for watcher in tuple(self.watchers):
             watcher.partition_changed(size)
 
@@ -209,14 +209,14 @@ class Partition:
             raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"{self.topic_partition} is not served here")
 
     def check_leader_epoch(self, current_leader_epoch: int) -> None:
-        """Fence a client that knows an older leader epoch, or one of the future (KIP-320). -1 is not checked."""
+        """Fence a client with an older or unknown leader epoch (KIP-320). -1 is not checked."""
         if current_leader_epoch in (-1, self.leader_epoch):
             return
         older = current_leader_epoch < self.leader_epoch
         raise KafkaError(ErrorCode.FENCED_LEADER_EPOCH if older else ErrorCode.UNKNOWN_LEADER_EPOCH)
 
     def end_of_epoch(self, epoch: int) -> tuple[int, int]:
-        """The greatest epoch not above `epoch`, and the offset where it ended; (-1, -1) for one of the future. KIP-320.
+        """The largest epoch up to `epoch` and its end offset; (-1, -1) for an unknown later epoch. KIP-320.
 
         The log knows of the epochs in which something was written. A leader's epoch begins when it is elected: those in
         between ended where the next began, at the log's end, and the current one reaches up to there.
@@ -267,13 +267,13 @@ class Partition:
                 f"Cannot delete records of {self.topic_partition} up to {offset}: its end is {self.high_watermark}",
             )
         self.log.delete_records_before(target)
-        self._tell(0)
+        self._notify(0)
         return self.log.log_start_offset
 
     def close(self, reason: KafkaError | None = None) -> None:
-        """The partition is gone from this node: whoever waits is told `reason` (default: it was deleted)."""
+        """Stop serving the partition; waiting requests fail with `reason` (default: it was deleted)."""
         self.closed = True
         self._fail_waiting(
             reason or KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"{self.topic_partition} was deleted")
         )
-        self._tell(0)
+        self._notify(0)

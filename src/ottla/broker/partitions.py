@@ -1,10 +1,10 @@
-"""The partitions of this node: kept equal to the metadata image, found by name or by topic id.
+"""The partitions of this node, by name or topic id; they follow the metadata image.
 
 `publish` is called with each new image, after its records were committed. It closes the partitions of deleted topics
-and hands changed settings on. What takes long for thousands of partitions is done a few at a time, with the loop's
-other work in between: logs of new partitions are opened (or as soon as a request needs one), those of deleted topics
-are set aside on disk, and topics get their changed settings. A log on disk that the image does not know is set aside,
-never deleted: it may hold someone's only copy.
+and passes changed settings on. Work on thousands of partitions is done a few at a time, between other work of the event
+loop: opening the logs of new partitions (earlier if a request needs one), setting aside the logs of deleted topics, and
+applying changed settings. A log on disk that the image does not contain is set aside and never deleted: it may be the
+only copy of its records.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ logger = logging.getLogger(__name__)
 
 TopicValues = Callable[[str], dict[str, object]]
 """The effective settings of a topic by Kafka's names, typed."""
-# Done in one go: two or three milliseconds each.
+# Partitions per event loop iteration: two or three milliseconds.
 _OPENED_AT_ONCE = 16
 _DELETED_AT_ONCE = 64
 _CONFIGURED_AT_ONCE = 64
@@ -50,7 +50,7 @@ class Partitions:
         flush_in_thread: Callable[[Callable[[], object]], Completion[None]],
         later: Callable[[Callable[[], None]], object] | None = None,
     ) -> None:
-        """`later` does something after what the loop has to do now; without it, `publish` opens everything at once."""
+        """`later` calls a function in the next event loop iteration; without it, `publish` opens all logs at once."""
         self._node_id = node_id
         self._logs = logs
         self._clock = clock
@@ -58,20 +58,20 @@ class Partitions:
         self._flush_in_thread = flush_in_thread
         self._later = later
         self.directory_is_missing = False
-        """One that this broker had is not there: partitions that were there already are not made anew, but offline."""
+        """A log directory of this broker is missing: partitions that existed are offline instead of being recreated."""
         self._by_topic: dict[str, dict[int, Partition]] = {}
         self._by_id: dict[Uuid, dict[int, Partition]] = {}
         self._names: dict[Uuid, str] = {}
         self._image: MetadataImage | None = None
-        # Known to the image and not opened yet, by topic; and what their topics' settings mean.
+        # In the image and not opened yet, by topic, with the values of their topics' settings.
         self._unopened: dict[str, dict[int, None]] = {}
         self._settings: dict[str, TopicSettings] = {}
         self._going_on_later = False
-        # Of deleted topics, not set aside yet.
+        # Partitions of deleted topics whose logs are not set aside yet.
         self._undeleted: dict[TopicPartition, None] = {}
-        # Topics whose partitions have not got their changed settings yet.
+        # Topics whose changed settings are not applied to their partitions yet.
         self._unconfigured: dict[str, None] = {}
-        # Those that a shortage of descriptors kept from being opened.
+        # Partitions that could not be opened for lack of descriptors.
         self._postponed: dict[str, dict[int, None]] = {}
 
     # -- finding -----------------------------------------------------------------------------------------------
@@ -98,7 +98,7 @@ class Partitions:
         return self._names.get(topic_id)
 
     def __iter__(self) -> Iterator[Partition]:
-        """Those that are open; after `open_all`, all of them."""
+        """The open partitions; after `open_all`, all partitions."""
         for partitions in self._by_topic.values():
             yield from partitions.values()
 
@@ -118,14 +118,14 @@ class Partitions:
         image = self._image
         known = image.topics_by_name.get(topic) if image is not None else None
         if known is not None and index in known.partitions:
-            # Its log directory failed, or there was no descriptor: the partition is there but cannot be served.
+            # Its log directory failed, or no descriptor was left: the partition exists but cannot be served.
             return KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"The log of {topic}-{index} is offline")
         return KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"{topic}-{index} does not exist")
 
     # -- following the metadata --------------------------------------------------------------------------------
 
     def publish(self, old: MetadataImage | None, new: MetadataImage) -> None:
-        """Make the partitions equal to `new`. Errors of one log directory take only its partitions offline."""
+        """Follow the image `new`. Errors of one log directory take only its partitions offline."""
         self._image = new
         old_topics = old.topics_by_name if old is not None else {}
         if old_topics is not new.topics_by_name:
@@ -157,12 +157,12 @@ class Partitions:
                 del self._unopened[name]
 
     def open_all(self) -> None:
-        """Open what is left to be opened."""
+        """Open all partitions that are not open yet."""
         while self.open_some():
             pass
 
     def open_some(self) -> bool:
-        """Open a few of those that are left to be opened; whether there were any."""
+        """Open a few partitions that are not open yet; whether there were any."""
         for _ in range(_OPENED_AT_ONCE):
             if not self._unopened:
                 return False
@@ -200,7 +200,7 @@ class Partitions:
         self._logs.delete(some)
 
     def close(self) -> None:
-        """Open nothing more: the logs are about to be closed."""
+        """Open no more partitions: the logs are about to be closed."""
         self._unopened.clear()
         while self._undeleted:
             self._delete_some()
@@ -215,8 +215,8 @@ class Partitions:
             partition.close()
         self._unopened.pop(topic.name, None)
         self._postponed.pop(topic.name, None)
-        # Also of those whose turn has not come, as after a start their logs are there, and of those that are offline:
-        # a topic of the same name is made anew where there is a disk for it.
+        # This includes partitions that are not open yet (after a start their logs exist) and offline partitions: a new
+        # topic of the same name is created on a disk that works.
         self._undeleted.update(dict.fromkeys(TopicPartition(topic.name, index) for index in topic.partitions))
 
     def _update(self, topic: TopicImage) -> None:
@@ -258,7 +258,7 @@ class Partitions:
                     log.adopt(topic.topic_id)
         except (KafkaError, OSError) as error:
             if isinstance(error, ShortageError) or (isinstance(error, OSError) and is_shortage(error)):
-                # Opened when a client asks for it and there is a descriptor again.
+                # Opened when a client requests it and a descriptor is free.
                 self._postponed.setdefault(name, {})[index] = None
             logger.error("Partition %s is offline: %s", topic_partition, error)  # noqa: TRY400 - for a person, not a bug
             return
@@ -312,7 +312,7 @@ TOPIC_RESOURCE = 2
 
 
 class TopicSettings(NamedTuple):
-    """What the settings of a topic mean for its partitions, which share these values."""
+    """The values of a topic's settings, which all its partitions share."""
 
     log: LogConfig
     rules: ProduceRules
@@ -326,7 +326,7 @@ class TopicSettings(NamedTuple):
 
 
 def int_value(values: dict[str, object], name: str) -> int:
-    """A whole-number setting out of typed values."""
+    """An integer setting from typed values."""
     value = values[name]
     if not isinstance(value, int):
         raise TypeError(f"{name} is {value!r}, not a whole number")
@@ -334,7 +334,7 @@ def int_value(values: dict[str, object], name: str) -> int:
 
 
 def produce_rules(topic: str, values: dict[str, object]) -> ProduceRules:
-    """What a produced batch must satisfy in this topic."""
+    """The rules for batches that are produced to this topic."""
     compression = str(values["compression.type"])
     level = values.get(f"compression.{compression}.level")
     policies = values["cleanup.policy"]

@@ -1,4 +1,4 @@
-"""A request that names many partitions, as several that name a few: each of them is done in one go.
+"""Splits a request with many partitions into requests with a few, each of which is handled in one step.
 
 A shard of the group coordinator decides on a request at once. Kafka bounds what that takes by the size of a batch
 (a larger OffsetCommit fails); here a larger request becomes several, with the other clients' in between.

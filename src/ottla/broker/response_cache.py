@@ -1,7 +1,7 @@
-"""Responses kept in bytes for as long as the metadata image that they describe is the current one.
+"""Caches encoded responses that depend only on the current metadata image.
 
-Clients ask for the same metadata again and again, and a thousand partitions take milliseconds to encode. Any new image
-empties the store, so an answer is never older than the image. Bounded: when it is full it starts afresh.
+Clients request the same metadata again and again, and a thousand partitions take milliseconds to encode. A new image
+empties the cache, so a response is never older than the image. A full cache is emptied too, which bounds its memory.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ MOST_BYTES = 16 * 1024 * 1024
 
 
 class ResponseCache:
-    """Answers by what was asked, of one image."""
+    """Encoded responses of one image, by request."""
 
     def __init__(self) -> None:
         self._image: MetadataImage | None = None
@@ -29,11 +29,11 @@ class ResponseCache:
         return len(self._answers)
 
     def get(self, image: MetadataImage, question: Hashable) -> Encoded | None:
-        """What was answered to the same question in the same image."""
+        """The response to the same request on the same image, if it is cached."""
         return self._answers.get(question) if image is self._image else None
 
     def keep(self, image: MetadataImage, question: Hashable, answer: Encoded) -> None:
-        """Remember an answer; those of another image go."""
+        """Cache a response; responses of another image are dropped."""
         if image is not self._image or len(self._answers) >= MOST_ANSWERS or self._bytes + len(answer) > MOST_BYTES:
             self._answers.clear()
             self._image = image

@@ -109,7 +109,7 @@ class Node:
         self._loop = asyncio.get_running_loop()
         self._worker = Worker(clock, self._loop.call_soon)
         self._threads = FlushThreads(self._loop)
-        # Whoever waits for metadata does not wait for the flushes of a thousand logs: one to sync, one for snapshots.
+        # Metadata must not wait for the flushes of a thousand logs: one thread syncs, one writes snapshots.
         self._metadata_threads = FlushThreads(self._loop, 2)
         self._housekeeping = Housekeeping(self._loop)
         self._listeners = Listeners(config)
@@ -126,7 +126,7 @@ class Node:
     # -- starting ----------------------------------------------------------------------------------------------
 
     async def start(self) -> Bootstrap:
-        """Everything up to the first request; where clients may connect."""
+        """Start everything up to the first request; returns where clients may connect."""
         config = self.config
         logger.info("[BrokerServer id=%d] Starting broker. Ottla version: %s", config.node_id, __version__)
         self._logs = logs = LogManager(
@@ -251,7 +251,7 @@ class Node:
         logger.info(text, self.config.node_id, self.config.node_id, response.broker_epoch)
 
     def _make_groups(self) -> GroupRuntime:
-        # 10 ms of imports that only a start with groups has to wait for.
+        # 10 ms of imports, which only a start with groups needs.
         from ottla.broker.group_runtime import GroupRuntime
         from ottla.coordinators.group.config import GroupConfig
 
@@ -276,7 +276,7 @@ class Node:
         return 0 if topic is None else len(topic.partitions)
 
     def _publish(self, old: MetadataImage | None, new: MetadataImage) -> None:
-        """Each new image goes to whoever keeps something equal to it, partitions before groups."""
+        """Pass a new image to the parts that follow it, partitions before groups."""
         broker = self.broker
         log_changes(self.config.node_id, old, new)
         broker.follow_configs(old, new)
@@ -288,12 +288,12 @@ class Node:
         broker.partitions.publish(old, new)
         if self._groups is not None and old is not None and old.topics_by_name is not new.topics_by_name:
             self._groups.partitions_changed()
-            # By id: a topic that was deleted and made anew is another one.
+            # By id: a recreated topic is another topic.
             gone = {old.topics_by_id[topic_id].name for topic_id in old.topics_by_id.keys() - new.topics_by_id.keys()}
             if gone:
                 self._worker.submit(self._groups.topics_deleted(gone))
 
-    # -- upkeep ------------------------------------------------------------------------------------------------
+    # -- periodic tasks ------------------------------------------------------------------------------------------------
 
     def _start_housekeeping(self) -> None:
         config, logs = self.config, self.broker.logs
@@ -390,19 +390,19 @@ class Node:
             self._watermarks = total
 
     def clock_moved(self) -> None:
-        """The clock jumped: do now what has become due. Timers of the loop do not know of it."""
+        """Run due tasks after the clock jumped: the event loop's timers do not notice that."""
         if self._groups is not None:
             self._groups.clock_moved()
         self._housekeeping.do_all()
 
     def drop_connections(self, chosen: Callable[[Connection], bool] = lambda _: True) -> int:
-        """Close connections at once, whatever is in progress on them; how many."""
+        """Close connections at once, also with requests in progress; returns how many."""
         connections = [each for each in self.network.connections if chosen(each)] if self.network is not None else []
         for connection in connections:
             connection.abort()
         return len(connections)
 
-    # -- trouble -----------------------------------------------------------------------------------------------
+    # -- errors -----------------------------------------------------------------------------------------------
 
     def _directory_failed(self, directory: DirectoryInfo, error: OSError) -> None:
         """May be called in a flushing thread."""
@@ -410,7 +410,7 @@ class Node:
 
     def _take_offline(self, directory: DirectoryInfo, error: OSError) -> None:
         if not self._started:
-            return  # whoever is starting sees it
+            return  # `start` raises it
         if directory.path == self.config.metadata_log_dir:
             self._give_up(f"The directory {directory.path}, which holds the metadata log, failed: {error}")
             return
@@ -469,7 +469,7 @@ def identify(config: BrokerConfig, files: Files | None = None, lost: Collection[
     found = {directory: read_meta(files, directory) for directory in directories}
     cluster_id = next((meta.cluster_id for meta in found.values() if meta is not None), None)
     if cluster_id is None:
-        # Not one that begins with "-", which tools would take for an option.
+        # An id that begins with "-" would be taken for an option by tools.
         cluster_id = uuid_to_text(b"o" + os.urandom(15))
     for directory, meta in found.items():
         if meta is not None:

@@ -2,7 +2,7 @@
 
 Event loops accept until nothing is left: a burst of connections would take every descriptor before the first of them
 could be refused, and a segment of a log could not be opened meanwhile. Here a connection is accepted only while the
-server has room for it; beyond that it is closed at once. A shortage of descriptors in the whole machine stops
+server has a descriptor for it; otherwise it is closed at once. A shortage of descriptors in the whole machine stops
 accepting for a second, as in asyncio.
 """
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-# In one event loop iteration: others have their requests answered between two hundreds of new connections.
+# Per event loop iteration: requests are handled between two hundreds of new connections.
 ACCEPTS_PER_ITERATION: Final = 100
 PAUSE_S: Final = 1.0
 _SHORTAGES: Final = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
@@ -41,13 +41,13 @@ class Acceptor:
         self._is_reading = False
 
     def start(self, backlog: int) -> None:
-        """Begin to accept."""
+        """Start accepting."""
         self._socket.setblocking(False)
         self._socket.listen(backlog)
         self._resume()
 
     def close(self) -> None:
-        """Accept no more, and close the socket."""
+        """Stop accepting and close the socket."""
         if self._resuming is not None:
             self._resuming.cancel()
         self._pause()

@@ -1,4 +1,4 @@
-"""Receive buffers of half-received frames: how large, where from, and when their memory goes back to the system.
+"""Receive buffers of half-received frames: their size, their allocation, and when their memory is released.
 
 The size of a frame is only a claim until its bytes arrive. `frame_capacity` says how much of it is believed. Buffers
 from 64 KiB on are anonymous maps: pages that nothing was written to take no memory, and a map that is dropped goes
@@ -22,7 +22,7 @@ LEAST_CAPACITY_BYTES: Final = 4 * 1024
 
 
 def frame_capacity(received: int, needed: int) -> int:
-    """Bytes to allocate for a frame of `needed` bytes when `received` of them are there.
+    """Bytes to allocate for a frame of `needed` bytes when `received` of them have arrived.
 
     Up to 2 MiB a buffer is at most eight times as large as what arrived (and at least 4 KiB), so that growing it copies
     no more than a third of the frame. Larger frames double their buffer.
@@ -48,7 +48,7 @@ def _anonymous_map(size: int) -> mmap.mmap:
 
 
 class BufferPool:
-    """Gives out buffers of at least the asked size; retains at most 16 MiB of those that were given back.
+    """Allocates buffers of at least the requested size; retains at most 16 MiB of returned buffers.
 
     `trim` returns the memory of the retained buffers that were not needed since the previous call.
     """
@@ -65,7 +65,7 @@ class BufferPool:
         return self._pooled_bytes
 
     def take(self, size: int) -> FrameBuffer:
-        """A buffer with room for `size` bytes, of any content. Raises OSError if the system has no memory for it."""
+        """Return a buffer of at least `size` bytes with any content. Raises OSError if the system has no memory."""
         if size < SMALLEST_POOLED_BYTES:
             return bytearray(size)
         if size > LARGEST_POOLED_BYTES:
@@ -81,7 +81,7 @@ class BufferPool:
         return buffer
 
     def give_back(self, buffer: FrameBuffer) -> None:
-        """Retain `buffer`, which has no users left, for the next `take`."""
+        """Retain `buffer`, which must not be in use any more, for the next `take`."""
         size = len(buffer)
         if not isinstance(buffer, mmap.mmap) or size > LARGEST_POOLED_BYTES or size & (size - 1):
             return
@@ -100,30 +100,30 @@ class BufferPool:
             self._idle[size] = len(free)
 
 
-LARGEST_KEPT_BYTES: Final = 16 * 1024 * 1024
-MOST_KEPT: Final = 2
+LARGEST_REUSED_BYTES: Final = 16 * 1024 * 1024
+MOST_REUSED: Final = 2
 _GRAIN: Final = 1024 * 1024
 
 
 class FrameBuffers:
-    """Buffers of large frames of which nobody says when he is done: one is used again when no view of it is left.
+    """Buffers of large responses, reused when only the pool references them: their users do not give them back.
 
-    They are maps, so that one of a size that was only claimed takes no memory. Two of up to 16 MiB are kept.
+    They are anonymous maps, so that a claimed size takes no memory. At most two, of up to 16 MiB each, are pooled.
     """
 
     def __init__(self) -> None:
-        self._kept: list[mmap.mmap] = []
+        self._pool: list[mmap.mmap] = []
 
     def take(self, size: int) -> mmap.mmap:
-        """A buffer with room for `size` bytes, of any content. Raises OSError if there is no such memory."""
-        for index in range(len(self._kept)):  # an enumeration would hold a reference too
-            if is_free(self._kept, index):
-                if len(self._kept[index]) >= size:
-                    return self._kept[index]
-                del self._kept[index]
+        """Return a buffer of at least `size` bytes with any content. Raises OSError if the system has no memory."""
+        for index in range(len(self._pool)):  # an enumeration would hold a reference too
+            if is_free(self._pool, index):
+                if len(self._pool[index]) >= size:
+                    return self._pool[index]
+                del self._pool[index]
                 break
-        room = -(-size // _GRAIN) * _GRAIN
-        fresh = _anonymous_map(room)
-        if room <= LARGEST_KEPT_BYTES and len(self._kept) < MOST_KEPT:
-            self._kept.append(fresh)
+        capacity = -(-size // _GRAIN) * _GRAIN
+        fresh = _anonymous_map(capacity)
+        if capacity <= LARGEST_REUSED_BYTES and len(self._pool) < MOST_REUSED:
+            self._pool.append(fresh)
         return fresh

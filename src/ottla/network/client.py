@@ -1,8 +1,8 @@
 """The client side of a connection: requests out, pipelined; responses in, matched by correlation id.
 
 `ClientConnection.connect` opens the socket and asks for ApiVersions (version 4, or 0 if the broker is too old for that:
-KIP-511), so that every later request goes in the highest version that both speak. With `sasl` it logs in then, and
-again before the session ends (KIP-368): what is sent meanwhile waits for that. Requests leave in the order of the
+KIP-511), so that every later request uses the highest version that both support. With `sasl` it then logs in, and
+again before the session ends (KIP-368): requests wait during that. Requests leave in the order of the
 calls and a broker answers in that order; nothing here bounds how many are in flight, the caller does.
 
 A request that is not answered within its timeout ends the connection, as in Kafka: what stands behind it would wait
@@ -63,13 +63,13 @@ __all__ = [
 SIZE_BYTES: Final = 4
 SCRATCH_BYTES: Final = 64 * 1024
 LARGEST_FRAME_BYTES: Final = 1024 * 1024 * 1024
-# Before ApiVersions is answered nobody knows that this is Kafka; what HTTP or TLS answer reads as a huge size.
+# Until ApiVersions is answered the listener may not be Kafka; an HTTP or TLS response reads as a huge size.
 LARGEST_FIRST_FRAME_BYTES: Final = 1024 * 1024
 UNSUPPORTED_VERSION: Final = 35
 RENEWAL_TIMEOUT_S: Final = 30.0
-# An abort needs no more than a few turns of the loop.
+# An abort takes a few event loop iterations.
 ABORT_S: Final = 1.0
-HANDSHAKE_ABORT_TURNS: Final = 5
+HANDSHAKE_ABORT_ITERATIONS: Final = 5
 PRODUCE: Final = 0
 _read_size = struct.Struct(">i").unpack_from
 
@@ -87,7 +87,7 @@ class _InFlight:
 
 
 class _Held(asyncio.Transport):
-    """Stands in for a transport while a session is renewed, since the broker takes nothing else then."""
+    """Replaces the transport while a session is renewed: the broker accepts no other requests then."""
 
     def __init__(self, transport: asyncio.Transport) -> None:
         super().__init__()
@@ -220,13 +220,13 @@ class ClientConnection(asyncio.BufferedProtocol):
         return connection
 
     async def _give_up(self) -> None:
-        """End what did not become a connection, and see to it that the loop can be closed."""
+        """Clean up after a failed connect, so that the event loop can be closed."""
         self.abort()
         if self._transport is not None:
             await self.wait_lost(ABORT_S)
         else:
-            # A TLS handshake that was cancelled: the loop itself aborts it, in a few turns.
-            for _ in range(HANDSHAKE_ABORT_TURNS):
+            # The event loop aborts a cancelled TLS handshake itself, in a few iterations.
+            for _ in range(HANDSHAKE_ABORT_ITERATIONS):
                 await asyncio.sleep(0)
 
     async def _ask_versions(self, timeout_s: float) -> None:
@@ -244,7 +244,7 @@ class ClientConnection(asyncio.BufferedProtocol):
         self._largest_frame = LARGEST_FRAME_BYTES
         self._ready_id = self._correlation_id
 
-    # -- who we are --------------------------------------------------------------------------------------------
+    # -- authentication --------------------------------------------------------------------------------------------
 
     async def _log_in(self, exchange: SaslClient, timeout_s: float) -> None:
         """Take part in the exchange; sets the timer of the session's renewal. Raises AuthenticationRefused."""
@@ -270,7 +270,7 @@ class ClientConnection(asyncio.BufferedProtocol):
         if self.closed:
             return
         if not self._in_flight and self.last_used <= self._session_began:
-            # Nobody used it for a whole session: the next who needs one connects.
+            # The connection was unused for a whole session: it is opened again when it is needed.
             self.close()
             return
         self._renewal = self._loop.create_task(self._log_in_again(), name=f"log in again at {self.address}")
@@ -341,7 +341,7 @@ class ClientConnection(asyncio.BufferedProtocol):
             self._transport.abort()
 
     async def wait_lost(self, timeout_s: float) -> None:
-        """After `close`: wait until the other side was told, for so long at most; then the connection is aborted."""
+        """After `close`: wait until the connection is closed, then abort it after the timeout."""
         if self._is_lost:
             return
         lost: asyncio.Future[None] = self._loop.create_future()
@@ -359,7 +359,7 @@ class ClientConnection(asyncio.BufferedProtocol):
             self._problem = problem
 
     def pause_writing(self) -> None:
-        """Called by the loop: the broker does not read; `write_paused` says so to who wants to hold back."""
+        """Called by the loop: the broker reads too slowly; callers should check `write_paused`."""
         self.write_paused = True
 
     def resume_writing(self) -> None:
@@ -407,7 +407,7 @@ class ClientConnection(asyncio.BufferedProtocol):
     def send_nowait(
         self, request: Message, *, version: int | None = None, timeout_s: float
     ) -> asyncio.Future[Message | None]:
-        """A future of the response; the request has its place in the order when this returns.
+        """A future of the response; the position of the request is fixed when this returns.
 
         With acks=0 a Produce request has no response: the future is done, with None. Buffers that the request holds
         (records) must not change before the future is done. Raises UnsupportedRequest; all else is in the future.

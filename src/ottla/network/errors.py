@@ -1,7 +1,6 @@
-"""What may go wrong between a client and one broker, and how to say it in one line.
+"""Errors between a client and one broker, each with a message of one line.
 
-`connect_error` and `tls_problem` turn what the system, OpenSSL or the other side says into a line that tells a person
-what to change.
+`connect_error` and `tls_problem` turn errors of the system, OpenSSL or the broker into a line that says what to change.
 """
 
 from __future__ import annotations
@@ -12,46 +11,46 @@ from typing import Final
 
 
 class NetworkError(Exception):
-    """What may go wrong between a client and one broker; the message names the broker."""
+    """An error between a client and one broker; the message names the broker."""
 
 
 class ConnectFailed(NetworkError):
-    """There is no connection: refused, no such name, no answer in time."""
+    """No connection: refused, an unknown host, or a timeout."""
 
 
 class UnknownHost(ConnectFailed):
-    """The name of the host resolves to nothing."""
+    """The host name cannot be resolved."""
 
 
 class NotKafka(ConnectFailed):
-    """Something listens there, but it does not speak Kafka's protocol."""
+    """The listener does not speak Kafka's protocol."""
 
 
 class TlsRefused(ConnectFailed):
-    """No TLS connection as configured: a certificate that one side does not take, or TLS on one side only."""
+    """TLS failed: one side rejects the other's certificate, or only one side uses TLS."""
 
 
 class AuthenticationRefused(ConnectFailed):
-    """The broker does not believe who this client is, or could not prove itself to it."""
+    """The broker rejected the client's credentials, or did not prove its own identity."""
 
 
 class MechanismRefused(AuthenticationRefused):
-    """The broker does not log anybody in by this SASL mechanism."""
+    """The broker does not support this SASL mechanism."""
 
 
 class ConnectionClosed(NetworkError):
-    """The connection ended before the answer; the broker may have done what was asked, or not."""
+    """The connection ended before the response; the broker may or may not have executed the request."""
 
 
 class NoAnswer(NetworkError):
-    """No answer within the request's timeout; the broker may have done what was asked, or not."""
+    """No response within the request's timeout; the broker may or may not have executed the request."""
 
 
 class UnsupportedRequest(NetworkError):
-    """The broker does not know the API, or none of the versions that we speak."""
+    """The broker does not know the API, or no version that this client supports."""
 
 
-# OpenSSL's numbers for why a certificate is not trusted.
+# OpenSSL's codes for untrusted certificates.
 _NOT_YET_VALID, _EXPIRED, _WRONG_HOST, _WRONG_ADDRESS = 9, 10, 62, 64
 _NOT_TRUSTED: Final = frozenset({2, 18, 19, 20, 21, 27})
 _PLAINTEXT_REASONS: Final = frozenset({"WRONG_VERSION_NUMBER", "PACKET_LENGTH_TOO_LONG", "RECORD_LAYER_FAILURE"})
@@ -61,13 +60,13 @@ _NO_COMMON_VERSION: Final = frozenset(
 
 
 def connect_error(address: str, error: Exception, timeout_s: float, *, stage: str, is_tls: bool) -> ConnectFailed:
-    """What to raise when connecting failed with `error`; `stage` says what was missing when the time was up."""
+    """The exception for a failed connect; `stage` says what was missing at the timeout."""
     if isinstance(error, (TimeoutError, NoAnswer)):
         return ConnectFailed(f"{address}: {stage} within {timeout_s:g} s")
     if isinstance(error, (socket.gaierror, UnicodeError)):
         return UnknownHost(f"{address}: the name resolves to nothing ({getattr(error, 'strerror', error)})")
     if isinstance(error, ConnectionClosed):
-        # Or a broker that stops, or has too many connections: that passes.
+        # A broker that stops, or has too many connections, does the same for a while.
         why = "closed the connection at the first request: does it want TLS, or is it not Kafka?"
         if is_tls:
             why = "closed the connection at the first request, after the TLS handshake: is it not Kafka?"
@@ -83,7 +82,7 @@ def connect_error(address: str, error: Exception, timeout_s: float, *, stage: st
 
 
 def tls_problem(error: ssl.SSLError) -> str:
-    """What went wrong in TLS, and which setting is about it."""
+    """The reason of a TLS error, and the setting to change."""
     if isinstance(error, ssl.SSLCertVerificationError):
         text, code = error.verify_message, error.verify_code
         if code in (_WRONG_HOST, _WRONG_ADDRESS):

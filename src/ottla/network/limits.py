@@ -1,4 +1,4 @@
-"""What clients may take of a broker, and where these limits come from."""
+"""Limits on connections and their memory, from the broker's settings."""
 
 from collections.abc import Mapping
 from types import MappingProxyType
@@ -23,15 +23,15 @@ class Limits(NamedTuple):
     max_idle_ms: int = 600_000
     """Negative for no limit."""
     max_buffered_bytes: int = DEFAULT_BUFFERED_BYTES
-    """Of half-received frames, over all connections."""
+    """Bytes of half-received frames, over all connections."""
     slow_reader_ms: int = 600_000
-    """How long a client may take nothing of its unread answers. Kafka counts that as idle, and so does `from_config`:
-    a consumer that works on its last poll for minutes reads nothing meanwhile."""
+    """How long a client may read nothing of its unread responses. Kafka counts that as idle, and so does
+    `from_config`: a consumer that processes its last poll for minutes reads nothing meanwhile."""
     backlog: int = 1024
 
     @classmethod
     def from_config(cls, config: BrokerConfig) -> "Limits":
-        """The limits that a broker's settings ask for; `Server.limits` may be replaced when they change."""
+        """The limits of a broker's settings; `Server.limits` is replaced when the settings change."""
         idle_ms = config.int("connections.max.idle.ms")
         queued_bytes = config.int("queued.max.request.bytes")
         configured_backlog = "socket.listen.backlog.size" in config.static

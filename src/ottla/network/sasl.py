@@ -1,6 +1,6 @@
-"""A client logs in: SaslHandshake, then tokens in SaslAuthenticate until both sides are content. KIP-43, 152, 368.
+"""Logs a client in: SaslHandshake, then tokens in SaslAuthenticate until both sides agree. KIP-43, 152, 368.
 
-`log_in` is told how to ask, so that it serves a new connection and the renewal of a session alike.
+`log_in` gets a function that sends requests, so that it serves new connections and renewed sessions alike.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ async def log_in(
     highest_version: Callable[[int], int],
     ask: Callable[[Message, int], Awaitable[Message | None]],
 ) -> int:
-    """Have the broker at `address` believe who we are; how long it will (ms), 0 for as long as the connection lasts.
+    """Authenticate at the broker; returns the session lifetime in ms, 0 for the life of the connection.
 
     Raises AuthenticationRefused, or what `ask` raises.
     """

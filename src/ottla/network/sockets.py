@@ -1,4 +1,4 @@
-"""Sockets to listen on: bound before the broker tells anybody its address, so that port 0 has become a real one."""
+"""Listening sockets, bound before the broker announces its address, so that port 0 is replaced by a real port."""
 
 import errno
 import socket
@@ -7,7 +7,7 @@ from ottla.config import BrokerConfig, Listener
 
 
 class ListenError(OSError):
-    """A listener whose address cannot be had; `listener` says which, `errno` why."""
+    """A listener whose address cannot be bound: `listener`, with the reason in `errno`."""
 
     def __init__(self, listener: Listener, error: OSError) -> None:
         super().__init__(error.errno, f"cannot listen on {listener}: {error.strerror or error}")
@@ -38,7 +38,7 @@ def _addresses(listener: Listener) -> list[tuple[socket.AddressFamily, str]]:
     if not listener.host:
         if socket.has_dualstack_ipv6():
             return [(socket.AF_INET6, "::")]
-        return [(socket.AF_INET, "0.0.0.0")]  # noqa: S104  # every interface was asked for
+        return [(socket.AF_INET, "0.0.0.0")]  # noqa: S104  # every interface was requested
     # As bytes: a host in text would go through the codec of international names, 2 ms of imports.
     host = listener.host.encode() if listener.host.isascii() else listener.host
     try:
@@ -64,7 +64,7 @@ def _bound(family: socket.AddressFamily, address: str, port: int, config: Broker
             if name in config.static and config.int(name) > 0:
                 sock.setsockopt(socket.SOL_SOCKET, option, config.int(name))
         sock.bind((address, port))
-        # Bound but not listening sockets may share a port; only now is it known to be free.
+        # Bound sockets may share a port until they listen: only `listen` shows that the port is free.
         sock.listen(1)
     except OSError:
         sock.close()

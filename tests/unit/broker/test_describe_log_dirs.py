@@ -9,9 +9,7 @@ from ottla.protocol.messages.describe_log_dirs import DescribeLogDirsRequest
 from .room import Room
 
 
-def test_a_directory_is_told_in_full_wherever_the_broker_was_started(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_log_directory_is_described_by_its_absolute_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     room = Room("data")
     try:

@@ -48,7 +48,7 @@ def test_pages_cover_every_partition_once(tmp_path: Path) -> None:
     shell.close()
 
 
-def test_cursor_that_cannot_be_is_refused_for_every_topic_that_was_asked_for(room: Room) -> None:
+def test_invalid_cursor_is_an_error_for_every_requested_topic(room: Room) -> None:
     room.create("a")
     room.create("b")
     topics = [TopicRequest("a"), TopicRequest("b")]
@@ -66,7 +66,7 @@ def test_cursor_that_cannot_be_is_refused_for_every_topic_that_was_asked_for(roo
     assert [(topic.name, len(topic.partitions)) for topic in everything.topics] == [("b", 1)]
 
 
-def test_operations_on_a_topic_that_is_not_there_are_told_too(room: Room) -> None:
+def test_operations_on_an_unknown_topic_are_returned_too(room: Room) -> None:
     room.create("a")
     request = DescribeTopicPartitionsRequest(topics=[TopicRequest("a"), TopicRequest("nope")])
     assert [topic.topic_authorized_operations for topic in room.ask(request).topics] == [TOPIC_OPERATIONS] * 2

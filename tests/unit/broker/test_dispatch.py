@@ -104,7 +104,7 @@ def test_malformed_software_name_is_an_invalid_request(room: Room, name: str, ve
     assert room.ask(request, 4).error_code == ErrorCode.INVALID_REQUEST
 
 
-def test_log_dirs_tell_sizes_of_what_was_asked_for(room: Room) -> None:
+def test_describe_log_dirs_returns_sizes_of_requested_partitions(room: Room) -> None:
     room.create("a", 2)
     room.create("b")
     room.append("a", b"x" * 100, index=1)

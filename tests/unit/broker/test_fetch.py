@@ -99,7 +99,7 @@ def names(room: Room, count: int, topic: str = "t") -> list[Key]:
 # -- sessions ----------------------------------------------------------------------------------------------------
 
 
-def test_full_fetch_tells_of_every_partition_and_later_ones_only_of_those_that_changed(room: Room) -> None:
+def test_full_fetch_returns_every_partition_and_later_fetches_only_changed_ones(room: Room) -> None:
     client = Client(room, names(room, 3))
     room.append("t", b"a", index=1)
     first = client.poll()
@@ -241,7 +241,7 @@ def test_long_poll_waits_for_min_bytes_over_all_partitions(room: Room) -> None:
     assert room.loop.pending_timers == 0
 
 
-def test_long_poll_gives_what_there_is_when_its_time_is_up(room: Room) -> None:
+def test_long_poll_returns_available_data_at_its_deadline(room: Room) -> None:
     (key,) = names(room, 1)
     client = Client(room, [key])
     room.append("t", b"a")
@@ -259,7 +259,7 @@ def test_minimum_above_the_maximum_is_met_by_a_full_answer(room: Room) -> None:
     assert values(answer) == {key: [b"x" * 500]}
 
 
-def test_appends_of_one_turn_come_in_one_answer(room: Room) -> None:
+def test_appends_of_one_iteration_come_in_one_response(room: Room) -> None:
     (key,) = names(room, 1)
     answer = room.start(request({key: 0}, max_wait_ms=LONG), 12)
     room.append("t", b"a")
@@ -280,7 +280,7 @@ def test_deleted_topic_ends_a_long_poll(room: Room) -> None:
     assert errors == {("t", 0): ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}
 
 
-def test_delete_records_ends_a_long_poll_whose_offset_went(room: Room) -> None:
+def test_delete_records_ends_a_long_poll_at_a_deleted_offset(room: Room) -> None:
     a, b = names(room, 2)
     room.append("t", b"x" * 100)
     answer = room.start(request({a: 0, b: 0}, min_bytes=10_000, max_wait_ms=LONG), 12)

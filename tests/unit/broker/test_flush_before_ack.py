@@ -113,7 +113,7 @@ def test_appends_during_an_fsync_share_the_next_one_and_are_answered_in_order() 
     assert slow.flushes == []
 
 
-def test_failed_fsync_is_a_storage_error_for_all_who_wait_and_shows_nobody_anything() -> None:
+def test_failed_fsync_fails_waiting_requests_and_exposes_no_records() -> None:
     slow = SlowDisk()
     first = slow.append(b"a")
     second = slow.append(b"b")
@@ -132,7 +132,7 @@ def test_failed_fsync_is_a_storage_error_for_all_who_wait_and_shows_nobody_anyth
     assert error.value.code == ErrorCode.KAFKA_STORAGE_ERROR, "a failed fsync is not tried again"
 
 
-def test_without_a_flush_policy_nobody_waits() -> None:
+def test_without_a_flush_policy_no_request_waits() -> None:
     slow = SlowDisk(flush_messages=1 << 60)
     assert slow.append(b"a") is None
     assert slow.flushes == []

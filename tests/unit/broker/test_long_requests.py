@@ -67,7 +67,7 @@ def fill(room: Room) -> None:
         room.append("t", b"%d" % index, index=index)
 
 
-def test_fetch_in_slices_answers_as_in_one_go(slow: Room, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_fetch_in_slices_returns_the_same_response(slow: Room, monkeypatch: pytest.MonkeyPatch) -> None:
     fill(slow)
     answer = slow.start(fetch(), 12)
     assert isinstance(answer, Completion)

@@ -124,7 +124,7 @@ def test_creation_in_flight_is_not_requested_again() -> None:
 
 
 @pytest.mark.parametrize("version", [4, 13])
-def test_who_declines_creation_does_not_answer_for_who_wants_it(room: Room, version: int) -> None:
+def test_cached_response_without_topic_creation_does_not_prevent_creation(room: Room, version: int) -> None:
     for _ in range(2):
         assert codes(ask(room, ["new"], version, allow_auto_topic_creation=False)) == {"new": UNKNOWN}
     assert codes(ask(room, ["new"], version)) == {"new": UNKNOWN}
@@ -166,7 +166,7 @@ def test_what_versions_10_and_11_can_say_but_not_mean_is_an_invalid_request(room
     assert set(codes(ask(room, None))) == {"a"}
 
 
-def test_authorized_operations_only_when_asked_for(room: Room) -> None:
+def test_authorized_operations_only_when_requested(room: Room) -> None:
     room.create("a")
     unasked = ask(room, ["a"], 10)
     asked = ask(room, ["a"], 10, include_topic_authorized_operations=True, include_cluster_authorized_operations=True)
@@ -175,7 +175,7 @@ def test_authorized_operations_only_when_asked_for(room: Room) -> None:
     assert asked.topics[0].topic_authorized_operations > 0
 
 
-def test_operations_on_a_topic_that_is_not_there_are_told_if_they_are_asked_for(room: Room) -> None:
+def test_operations_on_an_unknown_topic_are_returned_if_requested(room: Room) -> None:
     for wanted, told in ((True, TOPIC_OPERATIONS), (False, NOT_REQUESTED)):
         response = ask(room, ["nope"], 12, allow_auto_topic_creation=False, include_topic_authorized_operations=wanted)
         (topic,) = response.topics

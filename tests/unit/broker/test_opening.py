@@ -50,7 +50,7 @@ def test_new_logs_are_opened_in_slices(room: Room, tmp_path: Path) -> None:
     assert len(list(room.broker.partitions)) == 100
 
 
-def test_who_asks_for_a_partition_does_not_wait_for_its_turn(room: Room) -> None:
+def test_requested_partition_is_opened_at_once(room: Room) -> None:
     later = Later(room)
     topic_id = room.create("t", 100)
     assert room.append("t", b"x", index=99) == 0
@@ -63,7 +63,7 @@ def test_who_asks_for_a_partition_does_not_wait_for_its_turn(room: Room) -> None
     assert info.value.code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
 
-def test_a_topic_deleted_before_its_turn_leaves_nothing(room: Room, tmp_path: Path) -> None:
+def test_topic_deleted_before_it_is_opened_leaves_no_log(room: Room, tmp_path: Path) -> None:
     later = Later(room)
     room.create("t", 100)
     later.step()
@@ -78,7 +78,7 @@ def test_a_topic_deleted_before_its_turn_leaves_nothing(room: Room, tmp_path: Pa
     assert len(on_disk(tmp_path)) == 40
 
 
-def test_a_topic_deleted_after_a_start_before_its_turn_leaves_nothing(tmp_path: Path) -> None:
+def test_topic_deleted_after_a_start_before_it_is_opened_leaves_no_log(tmp_path: Path) -> None:
     with open_room(str(tmp_path)) as room:
         room.create("t", 3)
     with open_room(str(tmp_path)) as room:

@@ -25,7 +25,7 @@ def codes(response: Any) -> dict[tuple[str, int], int]:
 
 
 @pytest.mark.parametrize("acks", [1, -1])
-def test_offsets_of_what_was_appended(room: Room, acks: int) -> None:
+def test_offsets_of_appended_records(room: Room, acks: int) -> None:
     room.create("t", 2)
     room.append("t", b"before")
     response = room.produce(("t", {0: batch(b"a", b"b"), 1: batch(b"c")}), acks=acks)
@@ -37,7 +37,7 @@ def test_offsets_of_what_was_appended(room: Room, acks: int) -> None:
     assert room.partition("t").high_watermark == 3
 
 
-def test_without_acks_there_is_no_answer_and_a_failure_closes_the_connection(room: Room) -> None:
+def test_acks_0_has_no_response_and_a_failure_closes_the_connection(room: Room) -> None:
     room.create("t")
     assert room.produce(("t", {0: batch(b"a")}), acks=0) is None
     assert (room.partition("t").high_watermark, room.client.closed) == (1, False)
@@ -133,7 +133,7 @@ def test_log_append_time_is_answered_and_written(room: Room) -> None:
     assert room.partition("t").log.offset_for_timestamp(START_MS, 1) == (START_MS + 5_000, 0, 0)
 
 
-def test_min_insync_replicas_counts_no_more_than_there_are_and_holds_for_acks_all_only(room: Room) -> None:
+def test_min_insync_replicas_is_capped_by_the_replicas_and_applies_to_acks_all_only(room: Room) -> None:
     room.create("t", min_insync_replicas="2")
     assert codes(room.produce(("t", {0: batch(b"a")}))) == {("t", 0): 0}
     partition = room.partition("t")
@@ -167,7 +167,7 @@ def test_answer_waits_for_every_flush_that_it_needs(tmp_path: Path) -> None:
         assert room.partition("synced").log.flushed_offset == 1
 
 
-def test_one_flush_commits_all_that_came_before_it_and_the_next_the_rest(tmp_path: Path) -> None:
+def test_one_flush_commits_all_earlier_appends_and_the_next_flush_the_rest(tmp_path: Path) -> None:
     with open_room(tmp_path) as room:
         room.create("t", flush_messages="1")
         room.threads.held = True
@@ -209,7 +209,7 @@ def test_appends_do_not_wait_for_the_sync_of_a_rolled_segment(room: Room) -> Non
     assert partition.log.flushed_offset == 2
 
 
-def test_failed_flush_fails_those_who_wait_and_takes_the_directory_offline(room: Room) -> None:
+def test_failed_flush_fails_waiting_requests_and_takes_the_directory_offline(room: Room) -> None:
     room.create("t", flush_messages="1")
     room.threads.held = True
     waiting = room.produce(("t", {0: batch(b"a")}))

@@ -41,7 +41,7 @@ def test_a_block_that_is_too_small_is_followed_by_another() -> None:
 
 
 @pytest.mark.parametrize("error", [KafkaError(ErrorCode.NOT_CONTROLLER), ImportError("half a module")])
-def test_a_block_that_does_not_come_fails_who_waits_and_who_comes_next_asks_anew(error: Exception) -> None:
+def test_failed_allocation_fails_waiting_requests_and_the_next_request_retries(error: Exception) -> None:
     controller = Controller()
     ids = ProducerIds(controller.allocate)
     waiting = [ids.next_id() for _ in range(2)]
@@ -54,7 +54,7 @@ def test_a_block_that_does_not_come_fails_who_waits_and_who_comes_next_asks_anew
     assert later.result() == 0
 
 
-def test_a_block_that_could_not_be_asked_for_is_asked_for_by_who_comes_next() -> None:
+def test_next_request_retries_an_allocation_that_could_not_be_sent() -> None:
     controller = Controller()
     ids = ProducerIds(controller.allocate)
     controller.mistake = ImportError("half a module")
@@ -66,7 +66,7 @@ def test_a_block_that_could_not_be_asked_for_is_asked_for_by_who_comes_next() ->
     assert later.done
 
 
-def test_whose_answer_goes_wrong_keeps_nobody_from_an_id() -> None:
+def test_raising_callback_does_not_prevent_other_ids() -> None:
     controller = Controller()
     ids = ProducerIds(controller.allocate)
 

@@ -35,7 +35,7 @@ def test_many_different_questions_do_not_fill_the_memory() -> None:
     assert kept.get(image, 3 * response_cache.MOST_ANSWERS - 1) is ANSWER
 
 
-def test_a_kept_answer_is_framed_as_the_response_is() -> None:
+def test_cached_response_is_framed_like_the_response() -> None:
     header = RequestHeader(3, VERSION, 42, None)
     fresh = b"".join(encode_response(header, MetadataResponse(cluster_id="c")))
     assert b"".join(encode_response(header, ANSWER)) == fresh

@@ -42,7 +42,7 @@ def test_chores_come_at_their_intervals_and_after_a_failure_again(caplog: pytest
     assert (len(done), loop.pending_timers) == (3, 0)
 
 
-def test_flush_ms_is_kept_by_the_housekeeping(room: Room) -> None:
+def test_housekeeping_flushes_after_flush_ms(room: Room) -> None:
     room.create("t", flush_ms="1000")
     room.append("t", b"a")
     partition = room.partition("t")
@@ -53,7 +53,7 @@ def test_flush_ms_is_kept_by_the_housekeeping(room: Room) -> None:
     assert partition.log.flushed_offset == 1
 
 
-def test_partition_of_a_deleted_topic_refuses_everything_and_one_made_anew_is_empty(room: Room) -> None:
+def test_partition_of_a_deleted_topic_rejects_requests_and_a_recreated_one_is_empty(room: Room) -> None:
     first = room.create("t")
     room.append("t", b"a")
     old = room.partition("t")
@@ -88,7 +88,7 @@ def test_changed_settings_hold_from_the_next_append_on(room: Room) -> None:
     assert (partition.rules.max_message_bytes, partition.log.config.segment_bytes) == (100, 1048576)
 
 
-def test_failed_directory_is_a_storage_error_for_those_who_wait_and_those_who_come(room: Room) -> None:
+def test_failed_directory_is_a_storage_error_for_waiting_and_later_requests(room: Room) -> None:
     room.create("t", flush_messages="1")
     room.threads.held = True
     waiting = room.produce(("t", {0: batch(b"a")}))
@@ -102,7 +102,7 @@ def test_failed_directory_is_a_storage_error_for_those_who_wait_and_those_who_co
     assert code(room.produce(("t", {0: batch(b"a")}))) == ErrorCode.KAFKA_STORAGE_ERROR
 
 
-def test_watchers_are_told_in_their_order_and_may_go_meanwhile(room: Room) -> None:
+def test_watchers_are_notified_in_order_and_may_leave_meanwhile(room: Room) -> None:
     room.create("t")
     partition = room.partition("t")
     told: list[str] = []

@@ -74,7 +74,7 @@ def test_small_work_is_done_at_once(loop: Loop, worker: Worker) -> None:
     assert not worker.unfinished
 
 
-def test_long_work_leaves_time_to_others(loop: Loop, worker: Worker) -> None:
+def test_long_work_leaves_time_to_other_requests(loop: Loop, worker: Worker) -> None:
     answer = worker.run(steps(loop, 200))
     assert isinstance(answer, Completion)
     assert not answer.done
@@ -86,7 +86,7 @@ def test_long_work_leaves_time_to_others(loop: Loop, worker: Worker) -> None:
     assert not worker.unfinished
 
 
-def test_long_works_take_turns(loop: Loop, worker: Worker) -> None:
+def test_long_tasks_run_round_robin(loop: Loop, worker: Worker) -> None:
     done: list[object] = []
     answers = [worker.run(steps(loop, 100, done, name)) for name in "abc"]
     loop.run()
@@ -96,7 +96,7 @@ def test_long_works_take_turns(loop: Loop, worker: Worker) -> None:
     assert min(half.count(name) for name in "abc") > 150 / 3 - 2 * SLICE_MS, "none is far ahead of the others"
 
 
-def test_all_that_begin_in_one_iteration_share_its_time(loop: Loop, worker: Worker) -> None:
+def test_tasks_that_start_in_one_iteration_share_its_time(loop: Loop, worker: Worker) -> None:
     answers = [worker.run(steps(loop, 50)) for _ in range(100)]
     assert loop.now_ms <= ITERATION_MS + SLICE_MS
     longest_ms = 0
@@ -106,7 +106,7 @@ def test_all_that_begin_in_one_iteration_share_its_time(loop: Loop, worker: Work
     assert all(answer.result() == 50 for answer in answers if isinstance(answer, Completion))
 
 
-def test_work_for_a_client_that_left_is_given_up(loop: Loop, worker: Worker) -> None:
+def test_work_for_a_disconnected_client_is_cancelled(loop: Loop, worker: Worker) -> None:
     client, done = Client(), list[object]()
     worker.run(steps(loop, 1000, done), client, is_large=True)
     client.closed = True
@@ -127,7 +127,7 @@ def test_work_waits_for_completions(loop: Loop, worker: Worker) -> None:
     assert answer.result() == "it"
 
 
-def test_errors_reach_who_asked(loop: Loop, worker: Worker) -> None:
+def test_errors_reach_the_caller(loop: Loop, worker: Worker) -> None:
     def failing(after: int) -> Slices[None]:
         yield from steps(loop, after)
         raise KafkaError(ErrorCode.INVALID_REQUEST)
@@ -163,7 +163,7 @@ def test_few_large_requests_are_decoded_at_a_time(loop: Loop, worker: Worker) ->
     assert most == MOST_LARGE
 
 
-def test_large_request_counts_until_its_answer_is_there(loop: Loop, worker: Worker) -> None:
+def test_large_request_counts_until_its_response_is_complete(loop: Loop, worker: Worker) -> None:
     answers: list[Completion[None]] = [Completion() for _ in range(MOST_LARGE)]
     for answer in answers:
         worker.wait_for(answer)

@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 
 from ottla.network.buffers import (
-    LARGEST_KEPT_BYTES,
-    MOST_KEPT,
+    LARGEST_REUSED_BYTES,
     MOST_POOLED_BYTES,
+    MOST_REUSED,
     TRUSTED_FRAME_BYTES,
     BufferPool,
     FrameBuffers,
@@ -42,16 +42,16 @@ def test_a_buffer_that_is_too_small_gives_way() -> None:
     assert memoryview(frames.take(SIZE))[0] == 8
 
 
-def test_no_more_than_two_are_kept_and_no_large_one() -> None:
+def test_at_most_two_buffers_are_pooled_and_no_large_one() -> None:
     frames = FrameBuffers()
-    taken = [memoryview(frames.take(SIZE)) for _ in range(MOST_KEPT + 2)]
+    taken = [memoryview(frames.take(SIZE)) for _ in range(MOST_REUSED + 2)]
     for number, view in enumerate(taken):
         view[0] = 10 + number
     taken.clear()
-    assert len(frames._kept) == MOST_KEPT
-    memoryview(frames.take(LARGEST_KEPT_BYTES + 1))[0] = 99
-    assert len(frames._kept) < 1 + MOST_KEPT
-    assert memoryview(frames.take(LARGEST_KEPT_BYTES + 1))[0] == 0
+    assert len(frames._pool) == MOST_REUSED
+    memoryview(frames.take(LARGEST_REUSED_BYTES + 1))[0] = 99
+    assert len(frames._pool) < 1 + MOST_REUSED
+    assert memoryview(frames.take(LARGEST_REUSED_BYTES + 1))[0] == 0
 
 
 def _resident_bytes() -> int:

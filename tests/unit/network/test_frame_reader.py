@@ -98,7 +98,7 @@ def test_frames_of_one_read_are_writable_views_of_the_scratch_buffer() -> None:
 
 
 @given(payloads, st.integers(0, 60))
-def test_what_is_handled_later_is_the_same_frames(payloads: list[bytes], handled: int) -> None:
+def test_frames_that_are_handled_later_are_the_same(payloads: list[bytes], handled: int) -> None:
     """Frames that must wait move from the shared scratch buffer, which other connections overwrite."""
     reader, memory = make_reader()
     data = b"".join(map(framed, payloads))

@@ -137,7 +137,7 @@ def test_many_frames_in_one_segment_are_answered_in_order(run: Run) -> None:
     run(story())
 
 
-def test_thousands_of_frames_in_one_read_do_not_keep_others_waiting(run: Run) -> None:
+def test_thousands_of_frames_in_one_read_do_not_delay_other_connections(run: Run) -> None:
     async def story() -> None:
         seen: list[bytes] = []
 
@@ -158,7 +158,7 @@ def test_thousands_of_frames_in_one_read_do_not_keep_others_waiting(run: Run) ->
     run(story())
 
 
-def test_a_hundred_that_pipeline_share_a_turn_of_the_loop(run: Run) -> None:
+def test_a_hundred_pipelining_connections_share_an_event_loop_iteration(run: Run) -> None:
     """What everybody else waits for is a turn of all of them."""
 
     async def story() -> None:
@@ -187,7 +187,7 @@ def test_a_hundred_that_pipeline_share_a_turn_of_the_loop(run: Run) -> None:
     run(story())
 
 
-def test_who_sends_more_than_a_request_is_read_from_in_more_than_kilobytes(run: Run) -> None:
+def test_pipelining_connection_gets_a_larger_receive_buffer(run: Run) -> None:
     async def story() -> None:
         async with serving() as broker:
             for many, least, most in ((0, 1, 1 << 10), (1, 8 << 10, 64 << 10)):
@@ -226,9 +226,7 @@ def test_large_frames_arrive_whole_amid_small_ones(run: Run, size: int) -> None:
 
 
 @pytest.mark.parametrize("size", [-1, -(2**31), 1025, 2**31 - 1])
-def test_impossible_size_closes_the_connection_and_nobody_elses(
-    run: Run, size: int, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_impossible_size_closes_only_its_connection(run: Run, size: int, caplog: pytest.LogCaptureFixture) -> None:
     async def story() -> None:
         async with serving(limits=Limits(max_frame_bytes=1024)) as broker:
             good, bad = await broker.connect(), await broker.connect()
@@ -252,7 +250,7 @@ def test_impossible_size_closes_the_connection_and_nobody_elses(
         (b"garbage!", "because of error: Invalid receive (size = 1734439522 larger than "),
     ],
 )
-def test_who_speaks_another_protocol_is_known(
+def test_another_protocol_is_named_in_the_log(
     run: Run, first: bytes, said: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     async def story() -> None:
@@ -281,7 +279,7 @@ def test_claimed_size_takes_no_memory_until_bytes_arrive(run: Run) -> None:
 # -- answers ---------------------------------------------------------------------------------------------------
 
 
-def test_request_without_answer_does_not_hold_up_the_next(run: Run) -> None:
+def test_request_without_response_does_not_delay_the_next(run: Run) -> None:
     async def story() -> None:
         async with serving(lambda connection, frame: None if frame[:1] == b"0" else echo(connection, frame)) as broker:
             client = await broker.connect()
@@ -291,7 +289,7 @@ def test_request_without_answer_does_not_hold_up_the_next(run: Run) -> None:
     run(story())
 
 
-def test_answers_keep_their_order_when_the_first_comes_late(run: Run) -> None:
+def test_responses_keep_their_order_when_the_first_is_late(run: Run) -> None:
     waiting: list[Completion[Frames]] = []
 
     def dispatch(connection: Connection, frame: memoryview) -> Frames | Completion[Frames]:
@@ -349,7 +347,7 @@ def test_long_wait_stops_reading_beyond_the_read_ahead(run: Run) -> None:
     run(story())
 
 
-def test_connection_lost_in_the_middle_of_a_wait_tells_its_waiter(run: Run) -> None:
+def test_lost_connection_runs_its_close_callbacks_during_a_wait(run: Run) -> None:
     later: Completion[Frames] = Completion()
     lost: list[str] = []
 
@@ -380,7 +378,7 @@ def test_connection_lost_in_the_middle_of_a_wait_tells_its_waiter(run: Run) -> N
 @pytest.mark.parametrize(
     ("error", "traceback"), [(KafkaError(ErrorCode.INVALID_REQUEST, "no such thing"), False), (KeyError("bug"), True)]
 )
-def test_failed_request_closes_its_connection_after_earlier_answers(
+def test_failed_request_closes_its_connection_after_earlier_responses(
     run: Run, caplog: pytest.LogCaptureFixture, error: Exception, traceback: bool, later: bool
 ) -> None:
     def dispatch(connection: Connection, frame: memoryview) -> Frames | Completion[Frames]:
@@ -452,7 +450,7 @@ def stored_answer(*parts: bytes | Stored) -> list[Any]:
     return [struct.pack(">i", sum(map(len, parts))), *parts]
 
 
-def test_what_is_read_when_it_is_sent_comes_whole_and_in_order(run: Run) -> None:
+def test_parts_read_from_files_are_sent_whole_and_in_order(run: Run) -> None:
     data = [bytes([i]) * (3 << 20) for i in (1, 2)]
 
     def dispatch(connection: Connection, frame: memoryview) -> Frames:
@@ -472,7 +470,7 @@ def test_what_is_read_when_it_is_sent_comes_whole_and_in_order(run: Run) -> None
     run(story())
 
 
-def test_of_an_answer_that_nobody_reads_only_what_the_socket_took_is_read(run: Run) -> None:
+def test_unread_response_is_read_from_its_file_only_as_far_as_the_socket_took_it(run: Run) -> None:
     stored = Stored(bytes(200 << 20))
 
     async def story() -> None:
@@ -490,9 +488,7 @@ def test_of_an_answer_that_nobody_reads_only_what_the_socket_took_is_read(run: R
     run(story())
 
 
-def test_an_answer_that_cannot_be_read_to_its_end_ends_with_the_connection(
-    run: Run, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_response_whose_file_fails_closes_the_connection(run: Run, caplog: pytest.LogCaptureFixture) -> None:
     async def story() -> None:
         async with serving(lambda connection, frame: stored_answer(Stored(bytes(8 << 20), fails_at=2 << 20))) as broker:
             client = await broker.connect()
@@ -504,7 +500,7 @@ def test_an_answer_that_cannot_be_read_to_its_end_ends_with_the_connection(
     assert [record.getMessage().partition(": ")[2] for record in caplog.records] == ["the disk is gone"]
 
 
-def test_an_answer_under_way_is_sent_to_its_end_when_the_broker_stops(run: Run) -> None:
+def test_started_response_is_sent_whole_when_the_broker_stops(run: Run) -> None:
     stored = Stored(bytes(64 << 20))
 
     async def story() -> None:
@@ -520,7 +516,7 @@ def test_an_answer_under_way_is_sent_to_its_end_when_the_broker_stops(run: Run) 
     run(story())
 
 
-def test_a_reader_that_is_never_full_does_not_keep_others_waiting(run: Run) -> None:
+def test_fast_reader_does_not_delay_other_connections(run: Run) -> None:
     """Whatever the transport takes at once, the others have their turn in between."""
 
     async def story() -> None:
@@ -564,7 +560,7 @@ class Greedy(asyncio.Transport):
         return False
 
 
-def test_slow_but_steady_reader_is_left_alone(run: Run) -> None:
+def test_slow_but_steady_reader_is_not_disconnected(run: Run) -> None:
     async def story() -> None:
         async with serving(lambda connection, frame: [framed(bytes(12 << 20))], Limits(slow_reader_ms=300)) as broker:
             client = await broker.connect()
@@ -606,7 +602,7 @@ def test_idle_connection_is_closed_and_a_busy_one_is_not(run: Run) -> None:
         Limits(max_connections_per_ip_overrides={"127.0.0.1": 2}),
     ],
 )
-def test_connections_beyond_the_limit_are_refused_and_room_comes_back(
+def test_connections_beyond_the_limit_are_rejected_until_one_closes(
     run: Run, limits: Limits, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.INFO, "ottla.network")
@@ -687,9 +683,7 @@ def test_half_received_frames_share_a_bounded_memory_and_all_get_through(run: Ru
     run(story())
 
 
-def test_thousands_that_wait_for_memory_cost_their_number_not_its_square(
-    run: Run, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_waking_waiters_for_memory_has_linear_cost(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     told = 0
     tell = Connection.memory_available
 
@@ -744,7 +738,7 @@ def test_connections_leave_the_reserved_descriptors_to_others(run: Run, caplog: 
     assert "ulimit -n" in lines[0]
 
 
-def test_accepting_rests_while_the_machine_has_no_descriptors(
+def test_accepting_pauses_while_the_system_has_no_descriptors(
     run: Run, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     class Short(socket.socket):
@@ -815,7 +809,7 @@ def test_cached_files_are_closed_for_a_connection(run: Run) -> None:
     ("limit", "logs", "connections"),
     [(1024, 1, 700), (1024, 900, 31), (1024, 2000, -1038), (20_000, 1000, 16_000), (1 << 20, 10_000, 900_000)],
 )
-def test_connections_get_what_logs_do_not_need(limit: int, logs: int, connections: int) -> None:
+def test_connections_get_the_descriptors_that_logs_do_not_need(limit: int, logs: int, connections: int) -> None:
     cached = cached_segments(limit)
     allowed = limit - reserved(limit, 30, logs, cached)
     assert allowed >= connections
@@ -845,7 +839,7 @@ def test_storm_of_connections_leaves_nothing_behind(run: Run) -> None:
 # -- stopping --------------------------------------------------------------------------------------------------
 
 
-def test_stop_answers_what_is_in_progress_and_begins_nothing_else(run: Run) -> None:
+def test_stop_finishes_requests_in_progress_and_starts_no_others(run: Run) -> None:
     handled: list[bytes] = []
     later: Completion[Frames] = Completion()
 
@@ -872,7 +866,7 @@ def test_stop_answers_what_is_in_progress_and_begins_nothing_else(run: Run) -> N
     run(story())
 
 
-def test_stop_does_not_wait_for_ever(run: Run) -> None:
+def test_stop_has_a_deadline(run: Run) -> None:
     async def story() -> None:
         async with serving(lambda connection, frame: Completion()) as broker:
             client = await broker.connect()

@@ -27,7 +27,7 @@ def test_free_port_is_known_before_anybody_is_served(host: str) -> None:
         close_all(sockets)
 
 
-def test_address_in_use_is_told_at_once() -> None:
+def test_address_in_use_is_an_error_at_once() -> None:
     first = bind(Listener("PLAINTEXT", "127.0.0.1", 0), BrokerConfig({}))
     listener = Listener("SECOND", "127.0.0.1", first[0].getsockname()[1])
     try:

@@ -1,4 +1,7 @@
-"""CreatePartitions (37), versions 0-3: grow topics. KIP-195. Left out: controller mutation quotas (KIP-599)."""
+"""CreatePartitions (37), versions 0-3: add partitions to topics. KIP-195.
+
+Not implemented: controller mutation quotas (KIP-599).
+"""
 
 from __future__ import annotations
 

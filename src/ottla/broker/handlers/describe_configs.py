@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 DEFAULT_SOURCE, LOGGER_SOURCE, CLIENT_METRICS_SOURCE = 5, 6, 7
 UNKNOWN, INT, LIST = 0, 3, 7
-# KIP-714; kept for data that other software wrote, and without effect here.
+# KIP-714; retained for data that other software wrote, without effect here.
 _CLIENT_METRICS_DEFAULTS = {"interval.ms": "300000", "match": "", "metrics": ""}
 _CLIENT_METRICS_TYPES = {"interval.ms": INT, "match": LIST, "metrics": LIST}
 
@@ -83,7 +83,7 @@ class _Describer:
         self._encoded: dict[Hashable, Elements[DescribeConfigsResourceResult]] = {}
 
     def describe(self, resource: DescribeConfigsResource) -> Elements[DescribeConfigsResourceResult]:
-        """The settings of the resource that are asked for. An empty list of names asks for all, as in Kafka."""
+        """The requested settings of the resource. An empty list of names requests all, as in Kafka."""
         kind, name = resource.resource_type, resource.resource_name
         shared = self._check(kind, name)
         wanted = frozenset(resource.configuration_keys or ())

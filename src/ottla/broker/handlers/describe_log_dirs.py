@@ -1,4 +1,4 @@
-"""DescribeLogDirs (35), versions 1-5: what lies in each log directory, and the room that is left. KIP-113, KIP-827."""
+"""DescribeLogDirs (35), versions 1-5: contents and free space of each log directory. KIP-113, KIP-827."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 def handle(
     broker: DescribeLogDirsPorts, context: RequestContext, request: DescribeLogDirsRequest
 ) -> Slices[DescribeLogDirsResponse]:
-    """Describe every directory; its topics are those asked for, or all."""
+    """Describe every directory; its topics are the requested ones, or all."""
     asked: set[tuple[str, int]] | None = None
     if request.topics is not None:
         asked = set()
@@ -44,7 +44,7 @@ def handle(
             )
     results = []
     for directory in broker.logs.directories():
-        path = os.path.abspath(directory.path)  # whoever asks is somewhere else  # noqa: PTH100 - no pathlib at start
+        path = os.path.abspath(directory.path)  # the client has another working directory  # noqa: PTH100 - no pathlib at start
         if not directory.online:
             results.append(DescribeLogDirsResult(error_code=ErrorCode.KAFKA_STORAGE_ERROR, log_dir=path))
             continue

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 def handle(
     broker: HasPartitions, context: RequestContext, request: DescribeProducersRequest
 ) -> Slices[DescribeProducersResponse]:
-    """Answer each partition by itself; one that is named several times is described once, its bytes are repeated."""
+    """Describe each partition. One that is named several times is described once, and its bytes are repeated."""
     described: dict[tuple[str, int], bytes] = {}
     topics = []
     size = 0

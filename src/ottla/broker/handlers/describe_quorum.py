@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 def handle(
     broker: DescribeQuorumPorts, context: RequestContext, request: DescribeQuorumRequest
 ) -> Slices[DescribeQuorumResponse]:
-    """Describe partition 0 of the metadata topic; there is no other quorum, and who asks for more gets nothing."""
+    """Describe partition 0 of the metadata topic: the only quorum. A longer request gets an empty response."""
     asked = [(topic.topic_name, part.partition_index) for topic in request.topics for part in topic.partitions[:2]]
     if asked != [(METADATA_TOPIC, 0)]:
         return DescribeQuorumResponse(

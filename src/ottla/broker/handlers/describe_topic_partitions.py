@@ -38,7 +38,7 @@ def handle(
     first_index = 0
     if request.cursor is not None:
         asked = [name for name in asked if name >= request.cursor.topic_name]
-        if request.cursor.topic_name in asked:  # else the topic is gone: go on with the next one
+        if request.cursor.topic_name in asked:  # otherwise the topic was deleted: continue with the next one
             first_index = request.cursor.partition_index
     names = yield from sort_in_slices(asked)
     left = max(1, min(request.response_partition_limit, broker.config.int(LIMIT_SETTING)))
@@ -61,7 +61,7 @@ def handle(
 
 
 def _is_invalid(request: DescribeTopicPartitionsRequest) -> bool:
-    """Whether the cursor is at a partition that cannot be, or at a topic that is not asked for."""
+    """Whether the cursor names an impossible partition, or a topic that was not requested."""
     cursor = request.cursor
     if cursor is None:
         return False

@@ -1,8 +1,8 @@
-"""Fetch (1): record batches from the asked offsets, with long polling and incremental sessions.
+"""Fetch (1): record batches from the requested offsets, with long polling and incremental sessions.
 
 KIP-74 (size limits), KIP-98 (isolation levels), KIP-227 (sessions), KIP-320 (leader epochs), KIP-516 (topic ids from
-version 13). As in Kafka since 4.0, batches of zstd go to every version. Left out: fetching from followers (KIP-392),
-as there are none.
+version 13). As in Kafka since 4.0, zstd batches are returned to every version. Not implemented: fetching from
+followers (KIP-392), as there are none.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _WAITING = "fetch"
 def handle(
     broker: FetchPorts, context: RequestContext, request: FetchRequest
 ) -> FetchResponse | Completion[FetchResponse] | Slices[FetchResponse | Completion[FetchResponse]]:
-    """Answer with what there is, or wait for `min_bytes` up to `max_wait_ms`."""
+    """Respond at once if there are `min_bytes`, otherwise wait for them up to `max_wait_ms`."""
     by_id = context.api_version >= TOPIC_IDS_SINCE_VERSION
     try:
         session = _session(broker, request, uses_topic_ids=by_id)
@@ -38,16 +38,16 @@ def handle(
     count = len(session.dirty)
     for requested in request.topics:
         count += len(requested.partitions)
-    for gone in request.forgotten_topics_data:
-        count += len(gone.partitions)
+    for forgotten in request.forgotten_topics_data:
+        count += len(forgotten.partitions)
     if count > MOST_AT_ONCE:
         return _fetch_in_slices(broker, context, request, session)
     for requested in request.topics:
         _update(session, requested.topic_id if by_id else requested.topic, requested.partitions)
-    # Last, as in Kafka: what a request both names and forgets is forgotten.
-    for gone in request.forgotten_topics_data:
-        topic = gone.topic_id if by_id else gone.topic
-        for index in gone.partitions:
+    # Last, as in Kafka: a partition that a request both names and forgets is forgotten.
+    for forgotten in request.forgotten_topics_data:
+        topic = forgotten.topic_id if by_id else forgotten.topic
+        for index in forgotten.partitions:
             session.forget((topic, index))
     fetch = _begin(broker, request, session)
     response = fetch.start()
@@ -69,9 +69,9 @@ def _fetch_in_slices(
                 yield
                 session.check_open()
                 _update(session, topic, requested.partitions[start : start + SLICE_PARTITIONS])
-        for gone in request.forgotten_topics_data:
-            topic = gone.topic_id if by_id else gone.topic
-            for index in gone.partitions:
+        for forgotten in request.forgotten_topics_data:
+            topic = forgotten.topic_id if by_id else forgotten.topic
+            for index in forgotten.partitions:
                 yield
                 session.forget((topic, index))
         fetch = _begin(broker, request, session)
@@ -90,13 +90,13 @@ def _fetch_in_slices(
 
 def _begin(broker: FetchPorts, request: FetchRequest, session: FetchSession) -> Fetch:
     if not session.partitions and request.session_epoch > INITIAL_EPOCH:
-        # The last partition was forgotten: the session ends, and the answer says that there is none any more.
+        # The last partition was forgotten: the session ends, and the response contains no session id.
         broker.fetch_sessions.remove(session.id)
         session.id = NO_SESSION
     max_bytes = min(request.max_bytes, broker.config.int("fetch.max.bytes"))
     limits = FetchLimits(
         max_wait_ms=request.max_wait_ms,
-        # Who asks for more than an answer may hold gets a full one.
+        # A request for more than a response may contain gets a full response.
         min_bytes=min(request.min_bytes, max_bytes),
         max_bytes=max_bytes,
         isolation_level=request.isolation_level,
@@ -127,7 +127,7 @@ def _update(session: FetchSession, topic: str | Uuid, partitions: Iterable[Fetch
 
 
 def _cancel_with_connection(connection: Connection, fetch: Fetch) -> None:
-    """A connection has one request in progress: one callback for its whole life finds the fetch that waits."""
+    """Cancel the fetch when the connection is lost: one callback per connection, for the request in progress."""
     if _WAITING not in connection.state:
         connection.on_close(lambda: cast("Fetch", connection.state[_WAITING]).cancel())
     connection.state[_WAITING] = fetch

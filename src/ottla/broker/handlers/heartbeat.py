@@ -1,7 +1,7 @@
 """Heartbeat (12), versions 0-4. KIP-62, KIP-345.
 
-Answered at once with the state of the group: REBALANCE_IN_PROGRESS tells the member to join again. A shard that is
-still loading answers with no error, as it cannot know the member yet.
+The response reflects the state of the group: after REBALANCE_IN_PROGRESS the member joins again. A shard that is still
+loading returns no error, as it does not know the members yet.
 """
 
 from __future__ import annotations
@@ -17,5 +17,5 @@ if TYPE_CHECKING:
 
 
 def handle(broker: HasGroups, context: RequestContext, request: HeartbeatRequest) -> Completion[HeartbeatResponse]:
-    """Hand it to the group's shard."""
+    """Pass the request to the group's shard."""
     return broker.groups.submit(request.group_id, request, api_version=context.api_version)

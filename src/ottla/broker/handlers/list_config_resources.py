@@ -24,7 +24,7 @@ ALL_TYPES = (TOPIC, BROKER, BROKER_LOGGER, CLIENT_METRICS, GROUP)
 def handle(
     broker: HasMetadata, context: RequestContext, request: ListConfigResourcesRequest
 ) -> Slices[ListConfigResourcesResponse]:
-    """List the resources of the asked kinds; of all kinds if none is asked."""
+    """List the resources of the requested kinds, or of all kinds if none is given."""
     kinds = [CLIENT_METRICS] if context.api_version == 0 else list(dict.fromkeys(request.resource_types)) or ALL_TYPES
     if not set(kinds) <= set(ALL_TYPES):
         return ListConfigResourcesResponse(error_code=ErrorCode.UNSUPPORTED_VERSION)

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 AUTO_CREATION_FLAG_SINCE_VERSION = 4
 TOPIC_IDS_SINCE_VERSION = 12
-# The answer to a longer list of topics is not kept: nobody asks for the same one twice.
+# The response to a longer list of topics is not cached: the same list is rarely requested twice.
 MOST_TOPICS_KEPT = 100
 
 
@@ -50,7 +50,7 @@ def handle(
 
 
 def _question(context: RequestContext, request: MetadataRequest) -> Hashable | None:
-    """What the answer is kept by; None if it is not."""
+    """The cache key of the response; None if it must not be cached."""
     asked = None
     if request.topics is not None:
         if len(request.topics) > MOST_TOPICS_KEPT:
@@ -133,7 +133,7 @@ def _describe(broker: MetadataPorts, context: RequestContext, request: MetadataR
             topics.append(_topic(image, topic, allowed))
             yield
     else:
-        # Each once, however often it is asked for; an id goes before a name.
+        # Each topic once, however often it is requested; an id takes precedence over a name.
         asked = set()
         for wanted in request.topics or ():
             topic_id, name = key = wanted.topic_id, wanted.name

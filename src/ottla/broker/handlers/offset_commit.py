@@ -36,7 +36,7 @@ MOST_AT_ONCE = 50
 def handle(
     broker: OffsetPorts, context: RequestContext, request: OffsetCommitRequest
 ) -> OffsetCommitResponse | Completion[OffsetCommitResponse] | Slices[OffsetCommitResponse]:
-    """Check what is committed against the topics there are, and hand it to the group's shard.
+    """Check that the committed topics exist, and pass the request to the group's shard.
 
     A commit of more than a thousand partitions is written in parts. Kafka refuses one that does not fit into a batch.
     """

@@ -73,7 +73,7 @@ def _fetch(
     unknown = (yield from _resolve_ids(image, group)) if by_id else []
     answer = yield from _ask(broker, context, group, require_stable)
     if isinstance(answer, list):
-        # All of very many: asked for by name. What was deleted since then is not there.
+        # Very many topics are requested by name, in parts. A topic that was deleted meanwhile is missing.
         named = OffsetFetchRequestGroup(group_id=group.group_id, topics=answer)
         answer = cast("OffsetFetchResponseGroup", (yield from _ask(broker, context, named, require_stable)))
         for topic in answer.topics:
@@ -87,7 +87,7 @@ def _fetch(
 def _ask(
     broker: OffsetPorts, context: RequestContext, group: OffsetFetchRequestGroup, require_stable: bool
 ) -> Slices[OffsetFetchResponseGroup | list[OffsetFetchRequestTopics]]:
-    """Ask the group's shard in parts; what to ask for, if all are asked for and there are too many."""
+    """Query the group's shard in parts; the topics to request, if all are requested and there are too many."""
     topics: list[OffsetFetchResponseTopics] = []
     for part in _parts(group):
         yield
@@ -108,7 +108,7 @@ def _ask(
 
 
 def _parts(group: OffsetFetchRequestGroup) -> Iterator[list[OffsetFetchRequestTopics] | None]:
-    """The topics of the group in parts: at least one, also if none are asked for, to check the group."""
+    """The topics of the group in parts: at least one, also for an empty request, to check the group."""
     if group.topics is None:
         yield None
         return
@@ -123,7 +123,7 @@ def _with_indexes(topic: OffsetFetchRequestTopics, indexes: list[int]) -> Offset
 def _only_group(request: OffsetFetchRequest, version: int) -> OffsetFetchRequestGroup:
     """The question of the older versions as that of one group."""
     topics = None
-    # Before version 2 there is no null: all topics cannot be asked for.
+    # Before version 2 there is no null: all topics cannot be requested.
     if request.topics is not None or version < TOP_LEVEL_ERROR_SINCE:
         topics = [
             OffsetFetchRequestTopics(name=topic.name, partition_indexes=topic.partition_indexes)
@@ -160,7 +160,7 @@ def _old_response(
 
 
 def _resolve_ids(image: MetadataImage, group: OffsetFetchRequestGroup) -> Slices[list[OffsetFetchResponseTopics]]:
-    """Name the topics that `group` asks about by id; those that are unknown are taken out and returned as errors."""
+    """Set the names of topics that `group` requests by id; unknown topics are removed and returned as errors."""
     if group.topics is None:
         return []
     known, unknown = [], []
@@ -177,7 +177,7 @@ def _resolve_ids(image: MetadataImage, group: OffsetFetchRequestGroup) -> Slices
 
 
 def _fill_ids(image: MetadataImage, answer: OffsetFetchResponseGroup, unknown: list[OffsetFetchResponseTopics]) -> None:
-    """Give each topic its id; one that was deleted meanwhile has none and cannot be told of."""
+    """Set the id of each topic; a topic that was deleted meanwhile has no id and is omitted."""
     if answer.error_code != ErrorCode.NONE:
         return
     rows = []

@@ -1,7 +1,7 @@
 """Produce (0), versions 3-13: append one record batch per partition.
 
 KIP-98 (idempotence), KIP-467 (record errors from version 8), KIP-516 (topic ids from version 13). acks=0 has no
-answer: a failure closes the connection, so that the client refreshes its metadata. Left out: transactions.
+response: a failure closes the connection, so that the client refreshes its metadata. Not implemented: transactions.
 """
 
 from __future__ import annotations
@@ -33,10 +33,10 @@ ZSTD_SINCE_VERSION = 7
 TOPIC_IDS_SINCE_VERSION = 13
 NO_ACKS = 0
 VALID_ACKS = (-1, NO_ACKS, 1)
-# A request with more partitions is done in slices; and how many of them in one go.
+# A request with more partitions is handled in slices of `SLICE_PARTITIONS`.
 MOST_AT_ONCE = 200
 SLICE_PARTITIONS = 20
-# What an answer of a success has, made once; nobody changes them.
+# Fields of a successful response, created once; they must not be changed.
 _NONE = int(ErrorCode.NONE)
 _NO_ERRORS: list[BatchIndexAndErrorMessage] = []
 _NO_LEADER = LeaderIdAndEpoch()
@@ -57,7 +57,7 @@ _WITHOUT_LOG_START = {
 def handle(
     broker: ProducePorts, context: RequestContext, request: ProduceRequest
 ) -> ProduceResponse | Completion[ProduceResponse] | Slices[ProduceResponse | None] | None:
-    """Append every batch; answer once those that were appended are committed."""
+    """Append every batch; respond when the appended batches are committed."""
     count = 0
     for topic in request.topic_data:
         count += len(topic.partition_data)
@@ -75,7 +75,7 @@ def handle(
 def _produce_in_slices(
     broker: ProducePorts, context: RequestContext, request: ProduceRequest
 ) -> Slices[ProduceResponse | None]:
-    """Append to thousands of partitions. The batches are copied, as the frame is only there for the first slice."""
+    """Append to thousands of partitions. Batches are copied: the frame is only valid during the first slice."""
     for topic in request.topic_data:
         for data in topic.partition_data:
             if data.records is not None:
@@ -104,7 +104,7 @@ def _append(
     now_ms: int,
     waiting: _Waiting,
 ) -> list[PartitionProduceResponse]:
-    """Append to partitions of a topic; the answers that are not committed yet go to `waiting`."""
+    """Append to partitions of a topic; responses that are not committed yet are added to `waiting`."""
     by_id = context.api_version >= TOPIC_IDS_SINCE_VERSION
     allow_zstd = context.api_version >= ZSTD_SINCE_VERSION
     partitions = broker.partitions
@@ -149,7 +149,7 @@ def _answer(
 
 
 def _log_start(partition: Partition | None, error: KafkaError) -> int:
-    """Where the log begins: Kafka tells it with what is wrong inside of a batch, and -1 with any other error."""
+    """The log start offset; as in Kafka, returned with errors inside a batch, and -1 with any other error."""
     if partition is None or error.code in _WITHOUT_LOG_START or isinstance(error, NotOneBatchError):
         return -1
     return partition.log.log_start_offset

@@ -1,7 +1,7 @@
-"""`ottla up` in a process of its own that tells what it holds: a line of JSON, four times a second.
+"""`ottla up` that writes its resource usage to a file: a line of JSON, four times a second.
 
-`python watched.py FILE up ...` is `ottla up ...`. Tasks and objects, and how long one turn of the loop takes, cannot be
-seen from outside.
+`python monitored_broker.py FILE up ...` is `ottla up ...`. Numbers of tasks and objects, and the time of an event loop
+iteration, cannot be measured from outside.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ BEAT_S = 0.01
 OBJECTS_EVERY = 40
 
 
-class Watched(server.Node):
-    """A node that is looked at."""
+class MonitoredNode(server.Node):
+    """A node that reports its resource usage."""
 
     path: Path
 
@@ -34,18 +34,18 @@ class Watched(server.Node):
         self._turns = 0
         self._objects = 0
         self._late_s = self._turn_s = 0.0
-        self._tell()
+        self._report()
         self._beat(time.monotonic(), time.thread_time())
         return bootstrap
 
     def _beat(self, due_s: float, cpu_s: float) -> None:
-        """How late the loop comes to what is due, and how much of that it worked: the rest is the machine's."""
+        """Measure the delay of a due timer and its CPU time; the rest of the delay was spent outside of the process."""
         now_s, now_cpu_s = time.monotonic(), time.thread_time()
         self._late_s = max(self._late_s, now_s - due_s)
         self._turn_s = max(self._turn_s, now_cpu_s - cpu_s)
         asyncio.get_running_loop().call_later(BEAT_S, self._beat, now_s + BEAT_S, now_cpu_s)
 
-    def _tell(self) -> None:
+    def _report(self) -> None:
         loop = asyncio.get_running_loop()
         if self._turns % OBJECTS_EVERY == 0:
             self._objects = len(gc.get_objects())
@@ -53,10 +53,10 @@ class Watched(server.Node):
         with self.path.open("a") as file:
             file.write(json.dumps(self.held()) + "\n")
         self._late_s = self._turn_s = 0.0
-        loop.call_later(PERIOD_S, self._tell)
+        loop.call_later(PERIOD_S, self._report)
 
     def held(self) -> dict[str, float]:
-        """What there is of each kind."""
+        """The current numbers of tasks, threads, objects, connections and so on."""
         assert self.network is not None
         groups = self.broker.groups
         return {
@@ -83,6 +83,6 @@ def _resident() -> int:
 
 
 if __name__ == "__main__":
-    Watched.path = Path(sys.argv[1])
-    server.Node = Watched  # type: ignore[misc]
+    MonitoredNode.path = Path(sys.argv[1])
+    server.Node = MonitoredNode  # type: ignore[misc]
     sys.exit(main.main(sys.argv[2:]))

@@ -1,7 +1,7 @@
-"""`ottla up` whose chores are done twenty times a second: deaths are to hit them, and lives are short.
+"""`ottla up` with housekeeping tasks twenty times a second, so that kills hit them during short lifetimes.
 
-`python hurried.py up ...` is `ottla up ...`. Settings make some chores frequent, but not metadata snapshots and
-compaction, which are looked after once a second. SIGUSR1 makes it tell what its threads do, SIGUSR2 what waits in it.
+`python fast_housekeeping.py up ...` is `ottla up ...`. Settings make some tasks frequent, but not metadata snapshots
+and compaction, which run once a second. SIGUSR1 prints the stacks of all threads, SIGUSR2 the waiting requests.
 """
 
 from __future__ import annotations
@@ -21,27 +21,27 @@ INTERVAL_MS = 50
 WAITING = "What waits: "
 
 
-class Hurried(Housekeeping):
-    """Every interval is short."""
+class FastHousekeeping(Housekeeping):
+    """Shortens every interval."""
 
     def every(self, name: str, interval_ms: int, task: Callable[[], object], *, first_ms: int | None = None) -> None:
         first_ms = interval_ms if first_ms is None else first_ms
         super().every(name, min(interval_ms, INTERVAL_MS), task, first_ms=min(first_ms, INTERVAL_MS))
 
 
-class Asked(server.Node):
-    """A node that tells what waits in it."""
+class InspectedNode(server.Node):
+    """A node that prints its waiting requests on SIGUSR2."""
 
     async def start(self) -> server.Bootstrap:
         bootstrap = await super().start()
-        asyncio.get_running_loop().add_signal_handler(signal.SIGUSR2, self._tell)
+        asyncio.get_running_loop().add_signal_handler(signal.SIGUSR2, self._print)
         return bootstrap
 
-    def _tell(self) -> None:
+    def _print(self) -> None:
         print(f"{WAITING}{json.dumps(self.waiting())}", file=sys.stderr, flush=True)
 
     def waiting(self) -> dict[str, object]:
-        """How far the metadata log is, and who waits for it, for a producer id, for a thread, for a partition."""
+        """Offsets of the metadata log and partitions, and the requests that wait for them."""
         assert self.network is not None
         metadata = self.broker.metadata
         ids, snapshots = metadata._producer_ids, metadata._snapshots
@@ -74,6 +74,6 @@ class Asked(server.Node):
 
 if __name__ == "__main__":
     faulthandler.register(signal.SIGUSR1)
-    server.Housekeeping = Hurried  # type: ignore[misc]
-    server.Node = Asked  # type: ignore[misc]
+    server.Housekeeping = FastHousekeeping  # type: ignore[misc]
+    server.Node = InspectedNode  # type: ignore[misc]
     sys.exit(main.main(sys.argv[1:]))
