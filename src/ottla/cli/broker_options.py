@@ -8,7 +8,7 @@ BROKER_OPTIONS: list[click.Parameter] = [
     Option(
         "--data",
         metavar="DIR",
-        help="the directory of its data; default: $OTTLA_DATA, or ~/.local/share/ottla. Several: -X log.dirs=a,b",
+        help="the directory for data; default: $OTTLA_DATA, or ~/.local/share/ottla. Several: -X log.dirs=a,b",
     ),
     Option("--config", metavar="FILE", help="a Kafka server.properties to start from"),
     Option(

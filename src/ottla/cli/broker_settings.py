@@ -1,4 +1,4 @@
-"""From command line and file to a `BrokerConfig`: the later source wins, `-X` over options over `--config`."""
+"""The settings of a broker from the command line and a file: `-X` wins over options, and options over `--config`."""
 
 from types import SimpleNamespace
 
@@ -6,7 +6,7 @@ from ottla.cli.storage import default_data_directory, known_node_id
 from ottla.cli.terminal import Failure
 from ottla.config import BrokerConfig, ConfigError, load_properties, parse_address
 
-# A listener given on the command line replaces these of the file, which speak of other listeners.
+# --listen replaces these settings of the file, which describe other listeners.
 _LISTENER_SETTINGS = (
     "advertised.listeners",
     "controller.listener.names",
@@ -20,7 +20,7 @@ LOOPBACK = "127.0.0.1"
 
 
 def broker_config(options: SimpleNamespace) -> BrokerConfig:
-    """The settings asked for; raises Failure with exit code 2 where they cannot be served."""
+    """Return the settings that the options ask for; raises Failure with exit code 2 if one is wrong."""
     properties = _from_file(options.config) if options.config else {}
     listen = getattr(options, "listen", None)
     if listen:
@@ -54,7 +54,7 @@ def broker_config(options: SimpleNamespace) -> BrokerConfig:
 
 
 def _directory(what: str, path: str) -> str:
-    """The path; raises Failure for one that the list `log.dirs` cannot hold."""
+    """Return the path; raises Failure for a path that the list `log.dirs` cannot contain."""
     if "," in path:
         message = f"{what}: {path!r} has a comma, which separates log directories: name several with -X log.dirs=a,b"
         raise Failure(message, exit_code=2)
@@ -77,7 +77,7 @@ def _from_file(path: str) -> dict[str, str]:
 def _listener(text: str) -> str:
     bare_port = text.removeprefix(":")
     try:
-        # A bare port must not open the broker to the network, since nobody authenticates.
+        # A port alone must not open the broker to the network: there is no authentication.
         host, port = (LOOPBACK, int(bare_port)) if bare_port.isdecimal() else parse_address(text)
     except ValueError as error:
         raise Failure(f"--listen: {error}", exit_code=2) from error

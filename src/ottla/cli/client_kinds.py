@@ -1,7 +1,7 @@
-"""Which settings belong to which kind of client: for profiles and files, and for `-X`.
+"""The settings of each kind of client, for profiles, files and `-X`.
 
-A file or profile is shared by all commands, so that the settings of other clients in it are skipped. `-X` is typed for
-one command, so that a setting that this command cannot use is an error with exit code 2.
+All commands share a file or profile: settings for other kinds of clients are skipped. `-X` applies to one command: a
+setting that this command cannot use is an error with exit code 2.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -10,7 +10,7 @@ from ottla.cli.suggestions import nearest
 from ottla.cli.terminal import Failure
 from ottla.clients.options import COMMON_OPTIONS, Option, unknown_setting
 
-# The commands set these themselves. Profiles may have them for other programs; for -X, the text says what to do.
+# The commands set these settings themselves. A profile may have them for other programs; -X gets this advice.
 _BYTES = "keys and values are bytes here; -f and --json say how they are written"
 _SET_BY_COMMANDS: Mapping[str, Mapping[str, str]] = {
     "admin": {},
@@ -29,12 +29,12 @@ _SET_BY_COMMANDS: Mapping[str, Mapping[str, str]] = {
         "on.deserialization.error": _BYTES,
     },
 }
-# Of a profile these are for another member of a group; a person may want one for this member.
+# In a profile these belong to another member of a group; -X may set them for this member.
 _NOT_SHARED = frozenset({"group.instance.id"})
 
 
 def shared(settings: Mapping[str, object], kind: str) -> dict[str, object]:
-    """The settings of a file or profile that a client of this kind takes, and those that no client knows."""
+    """Return the settings of a file or profile for a client of this kind, and those that no client knows."""
     settings = {name.replace("_", "."): value for name, value in settings.items()}
     if set(settings) <= {option.name for option in COMMON_OPTIONS}:
         return settings
@@ -44,9 +44,9 @@ def shared(settings: Mapping[str, object], kind: str) -> dict[str, object]:
 
 
 def given(words: Iterable[str], kinds: Sequence[str], kind: str) -> dict[str, object]:
-    """The settings of `-X NAME=VALUE` for a client of this kind; raises Failure with exit code 2.
+    """Return the settings of `-X NAME=VALUE` for a client of this kind; raises Failure with exit code 2.
 
-    `kinds` are the clients of the command: a setting of any of them is accepted, those of the others are left out.
+    `kinds` are the clients of the command. Settings of all of them are accepted, and those of `kind` are returned.
     """
     settings: dict[str, object] = {}
     for word in words:
@@ -61,7 +61,7 @@ def given(words: Iterable[str], kinds: Sequence[str], kind: str) -> dict[str, ob
 
 
 def _check(name: str, kinds: Sequence[str]) -> None:
-    """Raise Failure unless a client of one of the kinds takes this setting from a command line."""
+    """Raise Failure unless a client of one of the kinds accepts this setting from a command line."""
     known: dict[str, Option] = {}
     for kind in kinds:
         advice = _SET_BY_COMMANDS[kind].get(name)
@@ -91,7 +91,7 @@ def _articled(kinds: Sequence[str]) -> str:
 
 
 def _options(kind: str) -> dict[str, Option]:
-    """The settings of a client by each of their names."""
+    """Return the settings of a client by name and alias."""
     rows: Sequence[Option] = COMMON_OPTIONS
     if kind == "producer":
         from ottla.clients.producer.settings import PRODUCER_OPTIONS

@@ -1,7 +1,7 @@
-"""Which cluster a command talks to: from options, environment and profiles to the settings of a client.
+"""The connection of a command: from options, environment and profiles to the settings of a client.
 
-The stronger wins: `-X`, then `-b`, then the `--command-config` file, then the profile (`--profile`, $OTTLA_PROFILE),
-then $OTTLA_BOOTSTRAP, then the profile in use (`ottla profile use`), then 127.0.0.1:9092.
+The first of these wins: `-X`, `-b`, the `--command-config` file, the profile (`--profile`, $OTTLA_PROFILE),
+$OTTLA_BOOTSTRAP, the current profile (`ottla profile use`), 127.0.0.1:9092.
 """
 
 import os
@@ -21,7 +21,8 @@ DEFAULT_PORT = 9092
 DEFAULT_BOOTSTRAP = f"127.0.0.1:{DEFAULT_PORT}"
 REFUSED_S, SILENT_S = 2.0, 15.0
 _SECTION = "Connection"
-_DEFINITE = ("refused", "TLS handshake", "at the first request")  # of a connection's problem: time will not change it
+# Texts of connection errors that a retry will not change.
+_DEFINITE = ("refused", "TLS handshake", "at the first request")
 
 
 class GivenSettings(NamedTuple):
@@ -66,10 +67,10 @@ def connection_options(*kinds: str) -> list[click.Parameter]:
 
 
 def client_settings(options: Options, kind: str = "admin") -> dict[str, object]:
-    """The settings for a client of this `kind`, by Kafka's names; raises Failure with exit code 2 if one is wrong.
+    """Return the settings for a client of this `kind`, by Kafka's names; raises Failure with exit code 2.
 
-    `kind` is "admin", "producer" or "consumer". A file or profile is shared by all commands: its settings of other
-    kinds are skipped. `-X` is for this command: each must be a setting of a client that the command uses.
+    `kind` is "admin", "producer" or "consumer". All commands share a file or profile: its settings for other kinds are
+    skipped. Each setting of `-X` must belong to a client that the command uses.
     """
     from ottla.cli import client_kinds
 
@@ -90,7 +91,7 @@ def client_settings(options: Options, kind: str = "admin") -> dict[str, object]:
 
 
 def _with_ports(servers: object) -> object:
-    """The servers, with the default port for each that has none; the client refuses what is malformed."""
+    """Add the default port to each server that has none; the client rejects malformed servers."""
     each = servers.split(",") if isinstance(servers, str) else servers
     if not isinstance(each, list) or not all(isinstance(server, str) for server in each):
         return servers
@@ -109,16 +110,16 @@ def _with_port(server: str) -> str:
 
 @contextmanager
 def open_admin(options: Options) -> Iterator["Admin"]:
-    """An admin client of that cluster, connected; raises what its calls raise.
+    """Connect an admin client; raises its exceptions.
 
-    Brokers that are slow get 15 seconds. Where nothing listens, or something that does not speak the protocol, 2 do.
+    Slow brokers get 15 seconds. The limit is 2 seconds if nothing listens, or the listener does not speak the protocol.
     """
     from ottla.clients.admin import Admin
     from ottla.clients.errors import BrokerUnavailable
 
     settings = client_settings(options)
     admin = Admin(settings)
-    # Whoever allows a call less time has no more for this one.
+    # A shorter timeout for calls applies to the connection, too.
     most_s = float(str(settings.get("default.api.timeout.ms", 1000 * SILENT_S))) / 1000
     try:
         try:
@@ -146,7 +147,7 @@ def _of_profile(options: Options) -> dict[str, object]:
 
 
 def settings_of_file(path: str) -> dict[str, str]:
-    """The settings of a properties file; raises Failure with exit code 2."""
+    """Read the settings of a properties file; raises Failure with exit code 2."""
     from pathlib import Path
 
     from ottla.config.properties import load_properties

@@ -1,7 +1,7 @@
-"""Print the records of topics: from where you say (default: the beginning, and on as they come) to where you say.
+"""Print the records of topics. Without -o and -e, start at the beginning and wait for new records.
 
-No group's positions are touched unless --group names one, which is then joined and committed to. On a terminal records
-are laid out for people; elsewhere the default is the value and a line break.
+The offsets of groups do not change, except with --group: the command then joins that group and commits to it. At a
+terminal each record is formatted for people; elsewhere the default is the value and a line break.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ ottla consume orders -e --json | ottla produce copy --json -p any --create
 """
 
 SOON_S = 0.5
-"""A broker that has not answered by then is looked at more closely: perhaps there is none."""
+"""After this time without a response the command checks whether a broker exists at all."""
 
 FORMAT_HELP = r"""how a record is written: %t topic %p partition %o offset %T timestamp %k key %v value
 (or %s) %h headers %K %V sizes %H number of headers; %k{hex} {base64} {escaped} %T{iso} {strftime[..]}
@@ -46,19 +46,19 @@ FORMAT_HELP = r"""how a record is written: %t topic %p partition %o offset %T ti
 
 
 def topic_parameters() -> list[click.Parameter]:
-    """Which topics and partitions."""
+    """Return the parameters for topics and partitions."""
     return [
         Argument("topics", "TOPIC", nargs=-1, required=True, help="topics; * ? [abc] are wildcards (quote them)"),
-        Option("-r", "--regex", is_flag=True, help="the topics are regular expressions of whole names"),
+        Option("-r", "--regex", is_flag=True, help="the topics are regular expressions that match whole names"),
         Option("-p", "--partition", multiple=True, metavar="P,..", help="only these partitions: 0,2,4-6"),
     ]
 
 
 def reading_options() -> list[click.Parameter]:
-    """What consume and tail share: where to end, what to show, and how."""
+    """Return the options that consume and tail share: the end, the filters, and the output."""
     return [
-        Option("-e", "--exit-at-end", is_flag=True, help="end where the topics ended at the start"),
-        Option("--until", metavar="WHEN", help="only records older than that moment, which ends it"),
+        Option("-e", "--exit-at-end", is_flag=True, help="end at the offsets that are the ends now"),
+        Option("--until", metavar="WHEN", help="only records older than this time; ends after them"),
         Option("--grep", metavar="REGEX", help="only records whose value or key matches"),
         Option(
             "--isolation",
@@ -93,32 +93,32 @@ _PARAMETERS = [
 
 
 def run(options: Options) -> int:
-    """Read and print."""
+    """Read the records and print them."""
     _check(options)
     return read(options, offset=options.offset or "beginning", last=options.last, count=options.count)
 
 
 def _check(options: Options) -> None:
     if options.last is not None and options.offset is not None:
-        raise Failure("--last and -o both say where to begin", exit_code=2)
+        raise Failure("--last and -o exclude each other: both name the start", exit_code=2)
     if not options.group:
         return
     for name in ("partition", "last", "until"):
         if getattr(options, name) not in (None, ()):
             raise Failure(
-                f"--{name.replace('_', '-')} does not go with --group: the group decides who reads what from where",
+                f"--{name.replace('_', '-')} excludes --group: the group chooses partitions and offsets",
                 exit_code=2,
             )
     if options.offset is not None and options.offset not in ("beginning", "end"):
         raise Failure(
-            f"-o {options.offset} does not go with --group",
-            "beginning and end say where a group begins that has no position yet; `ottla group reset` moves it.",
+            f"-o {options.offset} excludes --group",
+            "beginning and end are the start of a group without committed offsets; `ottla group reset` moves a group.",
             exit_code=2,
         )
 
 
 def read(options: Options, *, offset: str, last: int | None, count: int | None) -> int:
-    """What consume and tail do: read from `offset`, or the last so many, and print. The exit code."""
+    """Read from `offset`, or the `last` records, and print them; returns the exit code. For consume and tail."""
     from ottla.cli.follow import Follower, Limits, stopping_on_interrupt
     from ottla.cli.offsets import offsets_at, parse_moment, parse_partitions, parse_where, start_offsets
 
@@ -154,14 +154,14 @@ def read(options: Options, *, offset: str, last: int | None, count: int | None) 
 def _show_last(
     consumer: Consumer, last: int, limits: Limits, first: Mapping[TopicPartition, int], sink: Sink, stopping: Stopping
 ) -> tuple[int, int]:
-    """Print the last records before the ends; how many, and how many batches were corrupt."""
+    """Print the last records before the ends; returns the number of records and of corrupt batches."""
     from ottla.cli.follow import Follower, Limits, newest
 
-    kept: list[Record] = []
+    collected: list[Record] = []
     ends = limits.ends or {}
-    follower = Follower(consumer, kept.extend, Limits(ends=ends), stopping)
+    follower = Follower(consumer, collected.extend, Limits(ends=ends), stopping)
     follower.run({tp: max(first[tp], end - last) for tp, end in ends.items()})
-    chosen = newest(kept, last)
+    chosen = newest(collected, last)
     if limits.grep is not None:
         found = limits.grep.search
         chosen = [r for r in chosen if (r.value and found(r.value)) or (r.key and found(r.key))]
@@ -204,7 +204,7 @@ def _consumer(options: Options, place: str) -> Consumer:
     settings["auto.offset.reset"] = "latest" if group and place == "end" else "earliest"
     if options.isolation:
         settings["isolation.level"] = options.isolation
-    # A round trip then brings more than one poll takes.
+    # One response then has the records for several polls.
     settings.setdefault("max.partition.fetch.bytes", 4 << 20)
     from ottla.clients import Consumer
 
@@ -212,18 +212,18 @@ def _consumer(options: Options, place: str) -> Consumer:
 
 
 def _topics(consumer: Consumer, options: Options) -> dict[str, list[int]]:
-    """The topics and their partitions; where nothing listens, a person is told soon."""
+    """Return the topics and their partitions; fails within seconds if nothing listens."""
     from ottla.clients.errors import BrokerUnavailable, RequestTimedOut
 
     try:
         return consumer.topics(SOON_S)
     except (BrokerUnavailable, RequestTimedOut):
-        with open_admin(options):  # says what is wrong, if it is more than slowness
+        with open_admin(options):  # raises the reason, unless the broker is only slow
             return consumer.topics()
 
 
 def _partitions(consumer: Consumer, options: Options, wanted: Sequence[int]) -> list[TopicPartition]:
-    """The partitions to read; raises Failure for a topic or partition that is not there."""
+    """Return the partitions to read; raises Failure for a topic or partition that does not exist."""
     from ottla.clients.errors import UnknownTopicOrPartition
     from ottla.common.ids import TopicPartition
 
@@ -231,7 +231,7 @@ def _partitions(consumer: Consumer, options: Options, wanted: Sequence[int]) -> 
     for name in options.topics:
         if name not in known and not is_pattern(name, regex=options.regex):
             try:
-                known[name] = consumer.partitions_of(name)  # the cluster's own topics are in no list
+                known[name] = consumer.partitions_of(name)  # internal topics are not listed
             except UnknownTopicOrPartition:
                 raise Failure(*missing(name, known, "topic")) from None
     chosen = []
@@ -245,7 +245,7 @@ def _partitions(consumer: Consumer, options: Options, wanted: Sequence[int]) -> 
 
 
 def _there(consumer: Consumer, options: Options, wanted: Sequence[int]) -> list[TopicPartition]:
-    """As `_partitions`, later on: what is not there any more is the consumer's to tell."""
+    """As `_partitions`, for new partitions later; the consumer reports deleted ones."""
     try:
         return _partitions(consumer, options, wanted)
     except Failure:
@@ -264,7 +264,7 @@ def _compiled(text: str, what: str) -> re.Pattern[str]:
 
 
 def _sinks(options: Options, bar: Progress) -> Callable[[bool], Sink]:
-    """What makes the sink, once it is known whether there are several topics; raises Failure for a wrong format."""
+    """Return a factory of the sink, which takes whether there are several topics; raises Failure for a wrong format."""
     out = sys.stdout.buffer
     on_terminal = sys.stdout.isatty()
 
@@ -279,7 +279,7 @@ def _sinks(options: Options, bar: Progress) -> Callable[[bool], Sink]:
 
     if options.json or options.json_value:
         if options.format is not None:
-            raise Failure("--json and -f both say how records are written", exit_code=2)
+            raise Failure("--json and -f exclude each other: both are output formats", exit_code=2)
         from ottla.tools.formats.escaping import for_terminal
         from ottla.tools.formats.json_lines import write_lines
 

@@ -1,4 +1,4 @@
-"""What becomes of records that were sent: acknowledged, with their offsets, or failed, with the line they came from."""
+"""The results of sent records: acknowledged with an offset, or failed with the line of the input."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ if TYPE_CHECKING:
 
 _CHUNK = 512
 _MOST_OPEN = 100_000
-_MOST_TOLD = 10
+_MOST_PRINTED = 10
 _MOST_PARTITIONS = 8
 
 
 class Delivery(Protocol):
-    """What `Producer.send` gives out."""
+    """The result of `Producer.send`."""
 
     @property
     def topic(self) -> str: ...
@@ -32,12 +32,12 @@ class Delivery(Protocol):
     def result(self, timeout_s: float | None = None) -> RecordMetadata: ...
 
 
-# Where the records are from, their lines there, and their futures.
+# The source of records, their line numbers there, and their futures.
 _Chunk = tuple[str, list[int], list[Delivery]]
 
 
 def reason(error: Exception) -> str:
-    """Why a record failed, in one line, and what can be done about it."""
+    """Format the error of a record as one line, with the next step if one is known."""
     from ottla.clients.errors import MessageTooLarge
 
     text = " ".join(str(error).split()) or type(error).__name__
@@ -50,7 +50,7 @@ def reason(error: Exception) -> str:
 
 
 class Deliveries:
-    """Keeps the futures of records in the order in which they were sent, and lets them go as they are settled."""
+    """Holds the futures of records in sending order until they are settled."""
 
     def __init__(self, out: BinaryIO, *, verbose: bool, as_json: bool, say: Callable[[str], None]) -> None:
         """`say` prints a line about a record that failed."""
@@ -66,7 +66,7 @@ class Deliveries:
         self.failed = 0
 
     def add(self, source: str, number: int, delivery: Delivery) -> None:
-        """One more is on its way, from that line. Blocks while very many are."""
+        """Add the future of a record from that line. Blocks while too many are open."""
         chunk = self._newest
         if chunk[0] != source or len(chunk[1]) >= self._most:
             chunk = self._next_chunk(source)
@@ -74,12 +74,12 @@ class Deliveries:
         chunk[2].append(delivery)
 
     def look(self) -> None:
-        """Settle what is done by now."""
+        """Settle the finished futures."""
         self._next_chunk("")
         self._out.flush()
 
     def finish(self) -> None:
-        """Wait until each has its end; the producer's delivery.timeout.ms bounds it."""
+        """Wait for all futures; the producer's delivery.timeout.ms bounds the time."""
         self._next_chunk("")
         while self._open:
             self._settle(self._open.popleft())
@@ -95,15 +95,15 @@ class Deliveries:
         return self._newest
 
     def refused(self, source: str, number: int, why: str) -> None:
-        """A line that was not sent, and why."""
+        """Report a line whose record was not sent or failed, with the reason."""
         self.failed += 1
-        if self.failed <= _MOST_TOLD:
+        if self.failed <= _MOST_PRINTED:
             self._say(Style.of(sys.stderr).red(f"ottla: {source}{number}: {why}"))
-        elif self.failed == _MOST_TOLD + 1:
-            self._say("       more of them are only counted")
+        elif self.failed == _MOST_PRINTED + 1:
+            self._say("       further failures are only counted")
 
     def summary(self, took_s: float) -> str:
-        """One line for people."""
+        """Format the summary as one line."""
         rate = f" ({self.acknowledged / took_s:,.0f}/s)" if took_s > 0 and self.acknowledged > 1 else ""
         text = f"{units.plural(self.acknowledged, 'record')} acknowledged in {units.duration(took_s * 1000)}{rate}"
         places = [
@@ -117,7 +117,7 @@ class Deliveries:
         return text + (f"; {self.failed:,} failed" if self.failed else "")
 
     def _settle(self, chunk: _Chunk) -> None:
-        """Wait for these and note their ends. Offsets are asked for where a run in one partition begins and ends."""
+        """Wait for these futures. Reads offsets only at the start and end of a run in one partition."""
         source, numbers, deliveries = chunk
         first = last = None
         for number, delivery in zip(numbers, deliveries, strict=True):
@@ -131,17 +131,17 @@ class Deliveries:
                 first = delivery
             last = delivery
             if self._verbose:
-                self._tell(number, delivery.result())
+                self._print(number, delivery.result())
         self._note(first, last)
 
     def _note(self, first: Delivery | None, last: Delivery | None) -> None:
         if first is None or last is None:
             return
         topic, partition, offset, _ = first.result()
-        kept = self._ranges.setdefault((topic, partition), [offset, offset])
-        kept[1] = last.result().offset
+        offsets = self._ranges.setdefault((topic, partition), [offset, offset])
+        offsets[1] = last.result().offset
 
-    def _tell(self, number: int, metadata: RecordMetadata) -> None:
+    def _print(self, number: int, metadata: RecordMetadata) -> None:
         topic, partition, offset, timestamp = metadata
         if self._as_json:
             row = {"line": number, "topic": topic, "partition": partition, "offset": offset, "timestamp": timestamp}

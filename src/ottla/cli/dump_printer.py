@@ -1,4 +1,4 @@
-"""Rows for people: a heading for each file, columns of fixed width, nothing that a record could play with."""
+"""Rows of a dump for people: a heading for each file, columns of fixed width, and escaped records."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _BATCH_HEAD = (
 
 
 class Printer:
-    """Makes lines of rows; `entries`: whether batches, entries and records are shown, or only totals and problems."""
+    """Formats rows as lines; without `entries` only totals and problems."""
 
     def __init__(self, style: Style, *, entries: bool) -> None:
         self._style = style
@@ -27,13 +27,13 @@ class Printer:
         self._headed = False
 
     def heading(self, path: str) -> str:
-        """The heading of a file; "" where only totals are shown, which have it in their line."""
+        """Return the heading of a file; "" if only totals are shown, whose lines contain it."""
         gap = "\n" if self._path else ""
         self._path, self._headed = self._style.bold(for_terminal(path)), False
         return f"{gap}{self._path}\n" if self._entries else ""
 
     def text(self, row: Row) -> str:
-        """The row's lines; "" for what is not shown."""
+        """Return the lines of a row; "" for a row that is not shown."""
         if row.kind == "damage":
             return f"{self._where()}{self._style.red('damage: ' + for_terminal(self._problem(row.fields)))}\n"
         if row.kind == "warning":

@@ -1,4 +1,4 @@
-"""From what a client raises to one line and the next step. Imported only after something was raised."""
+"""Failures of the command for exceptions of clients: one line and the next step. Imported only after an exception."""
 
 from ottla.cli.terminal import Failure
 from ottla.clients import errors
@@ -6,7 +6,7 @@ from ottla.clients.admin.core import PartialFailure
 
 
 def explain(error: errors.ClientError) -> Failure:
-    """The failure for a client's exception."""
+    """Return the failure for a client's exception."""
     if isinstance(error, PartialFailure):
         shown = [_about(key, each) for key, each in list(error.errors.items())[:10]]
         if len(error.errors) > 10:
@@ -33,19 +33,19 @@ def _advice(error: errors.ClientError) -> tuple[str, ...]:
     if isinstance(error, errors.BrokerUnavailable):
         return _unreachable(error)
     if isinstance(error, errors.UnknownTopicOrPartition):
-        return ("`ottla topic list` shows the topics that there are.",)
+        return ("`ottla topic list` shows the existing topics.",)
     if isinstance(error, errors.GroupNotFound):
-        return ("`ottla group list` shows the groups that there are.",)
+        return ("`ottla group list` shows the existing groups.",)
     if isinstance(error, errors.TopicAlreadyExists):
-        return ("--if-not-exists passes over topics that exist.",)
+        return ("--if-not-exists skips topics that exist.",)
     if isinstance(error, errors.NonEmptyGroup):
         return ("Stop its members first; `ottla group describe` shows them.",)
     if isinstance(error, errors.UnsupportedByBroker):
-        return ("The broker is older than that, or does not have it: Ottla's docs/protocol.md says what it has.",)
+        return ("The broker is too old, or does not support it: see docs/protocol.md for Ottla's APIs.",)
     if "Cannot update these configs dynamically" in str(error) and "restart" not in str(error):
         return ("It is read when a broker starts: from its server.properties, or `ottla up -X NAME=VALUE`.",)
     if isinstance(error, (errors.RequestTimedOut, errors.ConnectionLost)):
-        return ("It may have been done all the same: look before you try again.",)
+        return ("The change may have been made: check before you retry.",)
     return ()
 
 

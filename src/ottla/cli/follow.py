@@ -1,7 +1,7 @@
-"""Reads with a Consumer until something says stop, and hands what it reads to a sink: the loop of consume and tail.
+"""The loop of consume and tail: reads with a Consumer until a limit or an interrupt, and passes records to a sink.
 
-Without a group it assigns itself partitions and never commits. With one it commits what the sink has taken, and
-nothing else: regularly, before partitions are given up, and at the end.
+Without a group it assigns the partitions itself and never commits. With a group it commits only the records that the
+sink has taken: regularly, before partitions are revoked, and at the end.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from ottla.common.ids import TopicPartition
 
 POLL_S = 0.25
-"""How long one poll waits: an interrupt is seen after so long at the latest."""
+"""The timeout of a poll, and so the longest time until an interrupt takes effect."""
 RECORDS = 10_000
 COMMIT_EVERY_S = 5.0
 DISCOVER_EVERY_S = 30.0
@@ -34,13 +34,13 @@ Sink = Callable[[Sequence["Record"]], None]
 
 
 class Stopping:
-    """Whether an interrupt asked to stop."""
+    """Whether an interrupt has asked to stop."""
 
     def __init__(self) -> None:
         self.asked = False
 
     def ask(self, number: int, frame: FrameType | None) -> None:
-        """A signal handler: the first time it asks, the second time it raises KeyboardInterrupt."""
+        """Handle a signal: the first one asks to stop, the second one raises KeyboardInterrupt."""
         if self.asked:
             signal.default_int_handler(number, frame)
         self.asked = True
@@ -48,7 +48,7 @@ class Stopping:
 
 @contextmanager
 def stopping_on_interrupt() -> Iterator[Stopping]:
-    """Ctrl-C (and SIGTERM) ask politely meanwhile, so that what was read is written and committed."""
+    """Let Ctrl-C and SIGTERM stop the loop between polls, so that records are written and committed."""
     stopping = Stopping()
     before = {number: signal.signal(number, stopping.ask) for number in (signal.SIGINT, signal.SIGTERM)}
     try:
@@ -59,7 +59,7 @@ def stopping_on_interrupt() -> Iterator[Stopping]:
 
 
 class Limits(NamedTuple):
-    """When to stop: after `most` records, at the offset `ends` of each partition, at a timestamp. `grep` filters."""
+    """The end of reading: after `most` records, at the offsets `ends`, or at a timestamp; `grep` filters records."""
 
     most: int | None = None
     ends: Mapping[TopicPartition, int] | None = None
@@ -68,7 +68,7 @@ class Limits(NamedTuple):
 
 
 class Follower:
-    """One reading from start to end. `written` counts what the sink got."""
+    """One run from start to end. `written` counts the records that the sink received."""
 
     def __init__(
         self,
@@ -79,9 +79,9 @@ class Follower:
         bar: Progress | None = None,
         discover: Discover | None = None,
     ) -> None:
-        """`discover` returns the partitions that exist by then: new ones are read from their beginning.
+        """`discover` returns the existing partitions: new ones are read from their beginning.
 
-        The sink advances `bar`; the follower keeps it up to date while no records arrive.
+        The sink advances `bar`; the follower redraws it while no records arrive.
         """
         self._consumer = consumer
         self._bar = Progress("records", shown=False) if bar is None else bar
@@ -101,7 +101,7 @@ class Follower:
         self._was_assigned = False
 
     def run(self, starts: Mapping[TopicPartition, int]) -> None:
-        """Read these partitions from there. Blocks until the limits or an interrupt say stop."""
+        """Read partitions from the offsets `starts`. Blocks until a limit or an interrupt."""
         self._left = {tp: end for tp, end in self._left.items() if end > starts[tp]}
         wanted = starts if self._limits.ends is None else self._left
         if not wanted or self._limits.most == 0 or self._stopping.asked:
@@ -114,9 +114,9 @@ class Follower:
         self._read()
 
     def _expect(self, starts: Mapping[TopicPartition, int]) -> None:
-        """Tell the progress how much there is to read: a number of records, or the offsets up to the ends.
+        """Set the total of the progress: a number of records, or the number of offsets up to the ends.
 
-        Compaction and markers of transactions take offsets, so that there may be fewer records than that.
+        Compaction and transaction markers use offsets, so there may be fewer records than offsets.
         """
         most = self._limits.most
         offsets = sum(end - starts[tp] for tp, end in self._left.items())
@@ -127,10 +127,10 @@ class Follower:
             self._bar.expect(offsets, lambda: self._read_offsets)
 
     def run_in_group(self, topics: Sequence[str] | None, pattern: str | None) -> None:
-        """Share the topics with the group, beginning where it has committed. Blocks likewise."""
+        """Read as a member of the group, from its committed offsets. Blocks until a limit or an interrupt."""
         self._in_group = True
         self._consumer.subscribe(
-            topics, pattern=pattern, on_assigned=self._assigned, on_revoked=self._give_up, on_lost=self._lose
+            topics, pattern=pattern, on_assigned=self._assigned, on_revoked=self._revoke, on_lost=self._lose
         )
         self._read()
         if self._next:
@@ -142,22 +142,22 @@ class Follower:
 
         until_ms = self._limits.until_ms
         while not self._stopping.asked:
-            room = None if self._limits.most is None else self._limits.most - self.written
+            wanted_count = None if self._limits.most is None else self._limits.most - self.written
             try:
-                most = RECORDS if room is None or self._limits.grep is not None else min(RECORDS, room)
+                most = RECORDS if wanted_count is None or self._limits.grep is not None else min(RECORDS, wanted_count)
                 records = self._consumer.poll(POLL_S, max_records=most)
             except CorruptRecords as error:
                 self.corrupt += 1
                 self._bar.say(Style.of(sys.stderr).red(f"ottla: {error}"))
                 continue
-            wanted = self._take(records, room) if records else 0
+            wanted = self._take(records, wanted_count) if records else 0
             if self._is_done(idle=not records):
                 return
             if until_ms is not None and not wanted and time.time_ns() // 1_000_000 >= until_ms:
                 return
-            if not records and _nobody_reads():
+            if not records and _reader_has_ended():
                 raise BrokenPipeError
-            self._now_and_then()
+            self._do_periodic_work()
 
     def _is_done(self, *, idle: bool) -> bool:
         if self._limits.most is not None and self.written >= self._limits.most:
@@ -170,16 +170,16 @@ class Follower:
             self._look_at_positions()
         return not self._left
 
-    def _take(self, records: list[Record], room: int | None) -> int:
-        """Hand over what is wanted of a poll, and say how much that was; notes how far each partition was read."""
+    def _take(self, records: list[Record], count: int | None) -> int:
+        """Pass the wanted records of a poll to the sink; returns their number. Notes the next offsets."""
         wanted = self._within_ends(records) if self._limits.ends is not None and not self._in_group else records
         if self._limits.until_ms is not None:
             wanted = [record for record in wanted if record.timestamp < self._limits.until_ms]
         if self._limits.grep is not None:
             found = self._limits.grep.search
             wanted = [r for r in wanted if (r.value and found(r.value)) or (r.key and found(r.key))]
-        if room is not None:
-            wanted = wanted[:room]
+        if count is not None:
+            wanted = wanted[:count]
         if wanted:
             self._sink(wanted)
             self.written += len(wanted)
@@ -191,7 +191,7 @@ class Follower:
         return len(wanted)
 
     def _within_ends(self, records: list[Record]) -> list[Record]:
-        kept: list[Record] = []
+        inside: list[Record] = []
         for _, run in groupby(records, type):
             batch = list(run)
             tp = batch[0].topic_partition
@@ -202,8 +202,8 @@ class Follower:
             if batch[-1].offset + 1 >= end:
                 batch = [record for record in batch if record.offset < end]
                 self._finish(tp)
-            kept += batch
-        return kept
+            inside += batch
+        return inside
 
     def _note_reached(self, tp: TopicPartition, offset: int) -> None:
         self._read_offsets += offset - self._reached.get(tp, offset)
@@ -215,23 +215,23 @@ class Follower:
             self._consumer.pause([tp])
 
     def _look_at_positions(self) -> None:
-        """A partition may end in what a consumer never sees: markers of transactions, records that compaction took."""
+        """Finish partitions that end in transaction markers or in records that compaction removed."""
         for tp, end in list(self._left.items()):
             if self._consumer.position(tp) >= end:
                 self._finish(tp)
 
     def _group_is_through(self, ends: Mapping[TopicPartition, int]) -> bool:
-        """Whether all that the group gave to this member is read up to the ends."""
+        """Whether all partitions that are assigned to this member are read up to their ends."""
         from ottla.clients.errors import NotAssigned
 
         if not self._was_assigned:
             return False
         try:
             return all(self._consumer.position(tp) >= ends.get(tp, 0) for tp in self._consumer.assignment())
-        except NotAssigned:  # it was given up just now; the next look knows
+        except NotAssigned:  # It was revoked just now; the next call has the new assignment.
             return False
 
-    def _now_and_then(self) -> None:
+    def _do_periodic_work(self) -> None:
         self._bar.advance(0)
         now_s = time.monotonic()
         if self._in_group and self._next and now_s >= self._commit_at_s:
@@ -248,7 +248,7 @@ class Follower:
     def _assigned(self, _: list[TopicPartition]) -> None:
         self._was_assigned = True
 
-    def _give_up(self, partitions: list[TopicPartition]) -> None:
+    def _revoke(self, partitions: list[TopicPartition]) -> None:
         mine = {tp: self._next[tp] for tp in partitions if tp in self._next}
         if mine:
             self._consumer.commit(mine)
@@ -260,7 +260,7 @@ class Follower:
 
 
 def _up_to(records: Sequence[Record], last: Record) -> list[Record]:
-    """The records up to the one that was handed over last."""
+    """Return the records up to `last`, which the sink received last."""
     for index in range(len(records) - 1, -1, -1):
         if records[index] is last:
             return list(records[: index + 1])
@@ -268,9 +268,10 @@ def _up_to(records: Sequence[Record], last: Record) -> list[Record]:
 
 
 def newest(records: Sequence[Record], count: int) -> list[Record]:
-    """The last `count` records of all partitions together, in the order of their timestamps.
+    """Return the last `count` records of all partitions together, ordered by timestamp.
 
-    Each partition keeps its own order: of each it is a number of records at the end, whatever their timestamps.
+    Merges the partitions backwards with a heap, in O(count log partitions). Records of one partition keep their order,
+    whatever their timestamps.
     """
     import heapq
 
@@ -291,8 +292,8 @@ def newest(records: Sequence[Record], count: int) -> list[Record]:
     return list(heapq.merge(*runs, key=lambda record: record.timestamp))
 
 
-def _nobody_reads() -> bool:
-    """Whether standard output is a pipe whose reader has gone: noticed although there is nothing to write."""
+def _reader_has_ended() -> bool:
+    """Whether standard output is a pipe whose reader has ended; detects it without a write."""
     poller = select.poll()
     try:
         poller.register(sys.stdout.fileno(), 0)

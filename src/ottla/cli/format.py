@@ -1,7 +1,7 @@
-"""Give data directories their cluster and node, so that a broker may open them.
+"""Format data directories: store the cluster and the node that they belong to, so that a broker can open them.
 
-`ottla up` does this by itself for a new directory. A directory that is formatted already is left alone and is an
-error, unless --ignore-formatted is given.
+`ottla up` formats a new directory itself. A directory that is formatted already is not changed. It is an error, unless
+--ignore-formatted is given.
 """
 
 from ottla.cli import broker_settings
@@ -19,12 +19,12 @@ ottla format --data ./second --node-id 2 --cluster-id MkU3OEVBNTcwNTJENDM2Qk
 _PARAMETERS = [
     *BROKER_OPTIONS,
     Option("--cluster-id", metavar="ID", help="22 characters of base64; default: a random one"),
-    Option("--ignore-formatted", is_flag=True, help="pass over directories of this cluster and node"),
+    Option("--ignore-formatted", is_flag=True, help="skip directories of this cluster and node"),
 ]
 
 
 def run(options: Options) -> int:
-    """Format every directory of the settings."""
+    """Format every directory in the settings."""
     config = broker_settings.broker_config(options)
     cluster_id = check_cluster_id(options.cluster_id) if options.cluster_id else uuid_to_text(random_uuid())
     for directory in directories_of(config):

@@ -1,4 +1,4 @@
-"""List and describe consumer groups, show how far they are behind, reset and delete what they committed."""
+"""List and describe consumer groups, show their lag, and reset or delete their offsets."""
 
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
@@ -56,12 +56,12 @@ def _list(options: Options) -> int:
             for name in names
         ]
         if options.long:
-            rows = [{**row, **group_lag.look(admin, row["group"]).summary()} for row in rows]
+            rows = [{**row, **group_lag.read_lag(admin, row["group"]).summary()} for row in rows]
     if options.quiet and not output.json:
         output.names(names)
         return 0
     if not rows and not output.json:
-        output.note("No group is like that." if wanted or states or types else "There is no group yet.")
+        output.note("No group matches." if wanted or states or types else "There is no group yet.")
         return 0
     columns = [Column("group", narrow=True), Column("state", colour=group_lag.state_colour), Column("type")]
     columns += [Column("protocol", show=lambda text: text or "-")]
@@ -105,20 +105,20 @@ def _describe(options: Options) -> int:
     everything = not (options.members or options.offsets or options.state)
     with open_admin(options) as admin:
         for index, name in enumerate(existing_groups(admin, options, optional=True)):
-            look = group_lag.look(admin, name)
-            members = [_member_row(member) for member in look.group.members]
+            lag = group_lag.read_lag(admin, name)
+            members = [_member_row(member) for member in lag.group.members]
             if output.json:
-                output.object({**look.summary(), "members": members, "offsets": look.rows})
+                output.object({**lag.summary(), "members": members, "offsets": lag.rows})
                 continue
             if index:
                 output.line()
-            group_lag.headline(output, look)
+            group_lag.headline(output, lag)
             if options.members or (everything and members):
                 output.line()
                 output.table(_member_columns(members), members)
-            if options.offsets or (everything and look.rows):
+            if options.offsets or (everything and lag.rows):
                 output.line()
-                output.table(group_lag.columns(look.rows), look.rows)
+                output.table(group_lag.columns(lag.rows), lag.rows)
     return 0
 
 
@@ -165,8 +165,8 @@ def _ranges(by_topic: dict[str, list[int]]) -> str:
 
 _DELETE_PARAMETERS = [
     *name_parameters("group"),
-    Option("--topic", multiple=True, metavar="TOPIC", help="only what it committed for it"),
-    Option("--if-exists", is_flag=True, help="pass over groups that are not there"),
+    Option("--topic", multiple=True, metavar="TOPIC", help="only its offsets for this topic"),
+    Option("--if-exists", is_flag=True, help="skip groups that do not exist"),
     Option("-y", "--yes", is_flag=True, help="do not ask"),
     *output_options(),
     *connection_options(),
@@ -177,13 +177,13 @@ def _delete(options: Options) -> int:
     from ottla.clients.admin import PartialFailure
 
     output = Output(options)
-    names_of(options, "group")  # asked before anybody is connected to
+    names_of(options, "group")  # before connecting
     with open_admin(options) as admin:
         names = existing_groups(admin, options, missing_ok=options.if_exists)
         what = f"what {enumerated(names)} committed for {enumerated(options.topic)}" if options.topic else ""
         what = what or f"{units.plural(len(names), 'group')} with what they committed: {enumerated(names)}"
         if names and not confirmed(f"Delete {what}?", yes=options.yes):
-            raise Failure("nothing was deleted", "--yes deletes without a question.")
+            raise Failure("nothing was deleted", "--yes deletes without asking.")
         if options.topic:
             for name in names:
                 partitions = _committed(admin, name, options.topic)
@@ -244,9 +244,9 @@ COMMAND = Group(
         "delete": Command(
             _delete,
             _DELETE_PARAMETERS,
-            "delete groups, or what they committed for a topic",
-            description="Delete groups with what they committed; with --topic only what they committed for it.\n"
-            "A group that has members stays. At a terminal it asks first.",
+            "delete groups, or their offsets for a topic",
+            description="Delete groups with their offsets; with --topic only their offsets for it.\n"
+            "A group with members is not deleted. At a terminal it asks first.",
             examples="""
                 ottla group delete billing --topic orders       its offsets for a topic
                 ottla group delete billing

@@ -1,6 +1,6 @@
-"""How far groups are behind: committed and end offsets of each partition, who reads it, and totals.
+"""Lag of groups: committed and end offsets of each partition, the member that reads it, and totals.
 
-A partition that a member has but that the group committed nothing for is shown without lag.
+A partition of a member without a committed offset is shown without lag.
 """
 
 import time
@@ -18,14 +18,14 @@ if TYPE_CHECKING:
     from ottla.clients.admin import Admin, GroupDescription
 
 
-class Look(NamedTuple):
-    """A group as it is now, with a row for each partition."""
+class GroupLag(NamedTuple):
+    """The state of a group, with a row for each partition."""
 
     group: "GroupDescription"
     rows: list[dict[str, Any]]
 
     def summary(self) -> dict[str, Any]:
-        """The group in one row."""
+        """Return the group as one row."""
         return {
             "group": self.group.group_id,
             "state": self.group.state.value,
@@ -41,8 +41,8 @@ _PARAMETERS = [
     *name_parameters("group", optional=True),
     Option("-t", "--total", is_flag=True, help="one row per group"),
     Option("--by-topic", is_flag=True, help="one row per topic"),
-    Option("-w", "--watch", is_flag=True, help="look again and again, until Ctrl-C"),
-    Option("--interval", type=float, default=2.0, metavar="SECONDS", help="how often; default: 2"),
+    Option("-w", "--watch", is_flag=True, help="refresh until Ctrl-C"),
+    Option("--interval", type=float, default=2.0, metavar="SECONDS", help="time between refreshes; default: 2"),
     Option("--fail-above", type=int, metavar="N", help="exit code 1 if a group is more than N records behind"),
     *output_options(),
     *connection_options(),
@@ -56,16 +56,16 @@ def _lag(options: Options) -> int:
     with open_admin(options) as admin:
         names = existing_groups(admin, options, optional=True)
         if not options.watch:
-            looks = [look(admin, name) for name in names]
-            _show(output, looks, options)
-            return _verdict(looks, options.fail_above)
+            lags = [read_lag(admin, name) for name in names]
+            _show(output, lags, options)
+            return _verdict(lags, options.fail_above)
         before: dict[Any, tuple[float, int]] = {}
         while True:
-            looks = [look(admin, name) for name in names]
-            _add_rates(looks, before)
+            lags = [read_lag(admin, name) for name in names]
+            _add_rates(lags, before)
             if output.stream.isatty():
                 output.line("\x1b[H\x1b[2J" + output.style.dim(f"{units.moment(_now_ms())}  Ctrl-C ends"))
-            _show(output, looks, options)
+            _show(output, lags, options)
             output.stream.flush()
             time.sleep(options.interval)
 
@@ -73,8 +73,8 @@ def _lag(options: Options) -> int:
 COMMAND = Command(
     _lag,
     _PARAMETERS,
-    "show how far groups are behind",
-    description=f"Show how far groups are behind: {__doc__.partition(': ')[2]}",
+    "show the lag of groups",
+    description=f"Show the lag of groups: {__doc__.partition(': ')[2]}",
     examples="""
     ottla group lag billing
     ottla group lag billing --watch
@@ -84,8 +84,8 @@ COMMAND = Command(
 )
 
 
-def look(admin: "Admin", name: str) -> Look:
-    """The group as it is now: its members, what is committed, where partitions end."""
+def read_lag(admin: "Admin", name: str) -> GroupLag:
+    """Read the state of a group: its members, committed offsets and end offsets."""
     from ottla.clients.admin import OffsetSpec, PartialFailure
     from ottla.common.ids import TopicPartition
 
@@ -93,7 +93,7 @@ def look(admin: "Admin", name: str) -> Look:
         try:
             return admin.list_offsets(dict.fromkeys(partitions, OffsetSpec.LATEST)) if partitions else {}
         except PartialFailure as failure:
-            return failure.results  # topics may be gone that something was committed for
+            return failure.results  # topics of committed offsets may be deleted
 
     group = admin.describe_group(name)
     readers = {partition: member for member in group.members for partition in member.assignment}
@@ -117,7 +117,7 @@ def look(admin: "Admin", name: str) -> Look:
                 "host": reader.host.removeprefix("/") if reader else None,
             }
         )
-    return Look(group, rows)
+    return GroupLag(group, rows)
 
 
 def columns(rows: Sequence[Mapping[str, Any]]) -> list[Column]:
@@ -130,9 +130,9 @@ def columns(rows: Sequence[Mapping[str, Any]]) -> list[Column]:
     return found
 
 
-def headline(output: Output, seen: Look) -> None:
+def headline(output: Output, lag: GroupLag) -> None:
     """A line about the whole group."""
-    summary, style = seen.summary(), output.style
+    summary, style = lag.summary(), output.style
     state = summary["state"]
     colour = state_colour(state)
     parts = [getattr(style, colour)(state) if colour else state, units.plural(summary["member_count"], "member")]
@@ -143,38 +143,38 @@ def headline(output: Output, seen: Look) -> None:
 
 
 def state_colour(state: str) -> str | None:
-    """How a group's state looks."""
+    """How a group's state lags."""
     return {"Stable": "green", "Empty": "dim", "Dead": "red"}.get(state, "yellow")
 
 
 LAG = Column("lag", right=True, show=units.count, colour=lambda lag: "yellow" if lag else None)
 
 
-def _show(output: Output, looks: Sequence[Look], options: Options) -> None:
+def _show(output: Output, lags: Sequence[GroupLag], options: Options) -> None:
     if options.total:
         columns_of = [Column("group", narrow=True), Column("state", colour=state_colour)]
         columns_of += [number("member_count", "MEMBERS"), number("partition_count", "PARTITIONS"), LAG]
-        output.table(columns_of, [seen.summary() for seen in looks])
+        output.table(columns_of, [each.summary() for each in lags])
         return
     if output.json:
-        output.table([], [row for seen in looks for row in (_topics(seen) if options.by_topic else seen.rows)])
+        output.table([], [row for each in lags for row in (_topics(each) if options.by_topic else each.rows)])
         return
-    for index, seen in enumerate(looks):
+    for index, each in enumerate(lags):
         if index:
             output.line()
-        headline(output, seen)
-        if seen.rows:
+        headline(output, each)
+        if each.rows:
             output.line()
             if options.by_topic:
                 by_topic = [Column("topic", narrow=True), number("partition_count", "PARTITIONS"), LAG]
-                output.table(by_topic, _topics(seen))
+                output.table(by_topic, _topics(each))
             else:
-                output.table(columns(seen.rows), seen.rows)
+                output.table(columns(each.rows), each.rows)
 
 
-def _topics(seen: Look) -> list[dict[str, Any]]:
+def _topics(lag: GroupLag) -> list[dict[str, Any]]:
     totals: dict[str, dict[str, Any]] = {}
-    for row in seen.rows:
+    for row in lag.rows:
         topic = row["topic"]
         each = totals.setdefault(topic, {"group": row["group"], "topic": topic, "partition_count": 0, "lag": 0})
         each["partition_count"] += 1
@@ -182,11 +182,11 @@ def _topics(seen: Look) -> list[dict[str, Any]]:
     return list(totals.values())
 
 
-def _add_rates(looks: Sequence[Look], before: dict[Any, tuple[float, int]]) -> None:
-    """How many records a second each partition's reader got through since the last look."""
+def _add_rates(lags: Sequence[GroupLag], before: dict[Any, tuple[float, int]]) -> None:
+    """Add the records per second of each partition since the previous refresh."""
     now = time.monotonic()
-    for seen in looks:
-        for row in seen.rows:
+    for each in lags:
+        for row in each.rows:
             key, committed = (row["group"], row["topic"], row["partition"]), row["committed"]
             if committed is None:
                 continue
@@ -195,8 +195,8 @@ def _add_rates(looks: Sequence[Look], before: dict[Any, tuple[float, int]]) -> N
             before[key] = (now, committed)
 
 
-def _verdict(looks: Sequence[Look], limit: int | None) -> int:
-    behind = {seen.group.group_id: seen.summary()["lag"] for seen in looks}
+def _verdict(lags: Sequence[GroupLag], limit: int | None) -> int:
+    behind = {each.group.group_id: each.summary()["lag"] for each in lags}
     late = {name: lag for name, lag in behind.items() if limit is not None and lag > limit}
     if late:
         first, lag = next(iter(late.items()))

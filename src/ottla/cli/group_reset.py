@@ -1,7 +1,8 @@
-"""Move a group to other offsets. Without --execute it only shows what would change, as Kafka's tool does.
+"""Move a group to other offsets. Without --execute it only shows the change, as Kafka's tool does.
 
-The group must have no members: stop its consumers first. Without --topic every topic that it committed for is meant.
-A moment without a time zone is local (for Kafka's tool it is UTC); offsets beyond a partition's ends become its ends.
+The group must have no members: stop its consumers first. Without --topic it moves all topics with committed offsets.
+A time without a time zone is local (for Kafka's tool it is UTC). An offset outside a partition's log becomes the
+nearest offset inside.
 """
 
 import sys
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
 
 
 class Places(NamedTuple):
-    """What is known of a partition: the group's offset (None: nothing committed), where its log begins and ends."""
+    """Offsets of a partition: the group's (None if not committed), and the start and end of its log."""
 
     current: int | None
     earliest: int
@@ -44,20 +45,20 @@ _PARAMETERS = [
     Argument("names", "GROUP", nargs=-1, help="the group"),
     Option("--group", "more_names", multiple=True, hidden=True),
     Option("--topic", multiple=True, metavar="TOPIC[:0,1]", help="a topic, or some of its partitions"),
-    Option("--all-topics", is_flag=True, help="every topic that it committed for; the default"),
+    Option("--all-topics", is_flag=True, help="all topics with committed offsets; the default"),
     *section(
         "Where to",
-        Option("--to-earliest", is_flag=True, help="the first record that there is"),
-        Option("--to-latest", is_flag=True, help="behind the last record: what is written from now on"),
-        Option("--to-current", is_flag=True, help="where it is; latest where nothing is committed"),
+        Option("--to-earliest", is_flag=True, help="the first record"),
+        Option("--to-latest", is_flag=True, help="after the last record"),
+        Option("--to-current", is_flag=True, help="the committed offset; the latest one if there is none"),
         Option("--to-offset", type=int, metavar="N", help="this offset"),
-        Option("--shift-by", type=int, metavar="N", help="so many records on, or back with a minus"),
+        Option("--shift-by", type=int, metavar="N", help="N records forward, or back if N is negative"),
         Option("--to-datetime", metavar="TIME", help="the first record since then: 2026-01-31T12:00, now-1h"),
         Option("--by-duration", metavar="DURATION", help="the first record since so long ago: 1h30min, PT1H30M"),
         Option("--from-file", metavar="FILE", help="lines of topic,partition,offset; - is standard input"),
     ),
     Option("--execute", is_flag=True, help="do it"),
-    Option("--dry-run", is_flag=True, help="only show what would change; the default"),
+    Option("--dry-run", is_flag=True, help="only show the change; the default"),
     Option("--export", is_flag=True, help="print lines for --from-file; changes nothing"),
     *output_options(),
     *connection_options(),
@@ -73,7 +74,7 @@ def _reset(options: Options) -> int:
     if options.execute and (options.dry_run or options.export):
         raise Failure("--execute changes offsets, --dry-run and --export change nothing: give one", exit_code=2)
     if options.from_file and (options.topic or options.all_topics):
-        raise Failure("--from-file already says which partitions are meant", exit_code=2)
+        raise Failure("--from-file already names the partitions", exit_code=2)
     moment_ms = _moment_of(options)
     given = _read_file(options.from_file) if options.from_file else None
     with open_admin(options) as admin:
@@ -99,7 +100,7 @@ def _reset(options: Options) -> int:
     if moment_ms is not None:
         output.note(f"First records at or after {units.moment_utc(moment_ms)}; latest where there is none.")
     if not options.execute:
-        output.note("Nothing was changed: --execute does it.")
+        output.note("Nothing was changed: --execute makes the change.")
         if members:
             output.warn(f"{_active(group, members)[0]}, so --execute would refuse")
     return 0
@@ -144,7 +145,7 @@ def _moment_of(options: Options) -> int | None:
 
 
 def _move(options: Options, given: "Mapping[TopicPartition, int] | None") -> "Callable[[TopicPartition, Places], int]":
-    """From a partition to the offset that is asked for, before it is held within the log."""
+    """Return the function from a partition to its target offset, before it is limited to the log."""
     if given is not None:
         return lambda partition, _: given[partition]
     if options.to_earliest:
@@ -153,7 +154,7 @@ def _move(options: Options, given: "Mapping[TopicPartition, int] | None") -> "Ca
         return lambda _, places: places.latest
     if options.to_offset is not None:
         return lambda _, __: int(options.to_offset)
-    shift = options.shift_by or 0  # --to-current is a shift by nothing
+    shift = options.shift_by or 0  # --to-current is a shift by 0
 
     def shifted(partition: "TopicPartition", places: Places) -> int:
         if places.current is None and options.shift_by is not None:
@@ -178,8 +179,8 @@ def _members(admin: "Admin", group: str, output: Output) -> int:
 
 def _active(group: str, members: int) -> tuple[str, str]:
     return (
-        f"{group} has {units.plural(members, 'member')}: offsets can be reset only while nobody reads",
-        f"Stop its consumers first; `ottla group describe {group}` shows who they are.",
+        f"{group} has {units.plural(members, 'member')}: offsets can be reset only without members",
+        f"Stop its consumers first; `ottla group describe {group}` shows them.",
     )
 
 
@@ -190,7 +191,7 @@ def _scope(
 
     if not topics:
         if not committed:
-            raise Failure(f"{group} has committed nothing", "--topic TOPIC names what it should read.")
+            raise Failure(f"{group} has no committed offsets", "--topic TOPIC names the topic to read.")
         return sorted(committed)
     counts = {topic.name: topic.partitions for topic in admin.list_topics(include_internal=True)}
     chosen: dict[TopicPartition, None] = {}

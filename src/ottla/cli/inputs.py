@@ -1,4 +1,4 @@
-"""The files that a command reads, one after another; "-" is standard input. Knows how far reading has come."""
+"""The input files of a command, read one after another; "-" is standard input. Counts the bytes that were read."""
 
 import os
 import stat
@@ -11,7 +11,7 @@ from ottla.cli.terminal import Failure
 
 
 class Inputs:
-    """Opens the files, each once, in order. Raises Failure for one that cannot be read."""
+    """Opens each file once, in order. Raises Failure for a file that cannot be read."""
 
     def __init__(self, paths: Sequence[str]) -> None:
         self.paths = paths
@@ -19,25 +19,25 @@ class Inputs:
         self._current: BinaryIO | None = None
 
     def check(self) -> None:
-        """Raise Failure unless every file can be opened: before anything of the first one is used."""
+        """Raise Failure unless every file can be opened, before the first one is read."""
         for path in self.paths:
             if path != "-":
                 with _opened(path):
                     pass
 
     def total(self) -> int | None:
-        """Bytes of all files together; None if one is a pipe or a terminal, whose end is not known."""
+        """Return the bytes of all files together; None if one is a pipe or a terminal, whose size is unknown."""
         sizes = [_size(path) for path in self.paths]
         return None if None in sizes else sum(size for size in sizes if size is not None)
 
     def reached(self) -> int:
-        """Bytes that were read by now; whole buffers count."""
+        """Return the number of bytes read so far, including buffered ones."""
         current = self._current
         return self._finished + (0 if current is None else os.lseek(current.fileno(), 0, os.SEEK_CUR))
 
     @contextmanager
     def open(self, path: str) -> Iterator[BinaryIO]:
-        """The stream of one of the files."""
+        """Open one of the files."""
         stream = sys.stdin.buffer if path == "-" else _opened(path)
         if _size(path) is not None:
             self._current = stream
@@ -57,7 +57,7 @@ def _opened(path: str) -> BinaryIO:
 
 
 def _size(path: str) -> int | None:
-    """The bytes of a regular file; None for anything else."""
+    """Return the size of a regular file; None for anything else."""
     try:
         status = os.fstat(sys.stdin.fileno()) if path == "-" else os.stat(path)
     except (OSError, ValueError):

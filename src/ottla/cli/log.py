@@ -1,4 +1,4 @@
-"""Read the files of a log: segments, indices, checkpoints. Needs no broker, and changes nothing."""
+"""Read the files of a log: segments, indices, checkpoints. Needs no broker and changes no file."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ ottla log dump data/__cluster_metadata-0 --deep --json | jq .record
 _DUMP_DESCRIPTION = """\
 Show segments, indices, snapshots and checkpoints.
 
-Files that a running broker writes may end in a batch that is not whole yet, which reads as damage.
+The files of a running broker may end in an incomplete batch, which is reported as damage.
 """
 _KINDS = ("data", "metadata", "offsets", "transactions")
 
@@ -62,7 +62,7 @@ def _dump(options: Options) -> int:
             below = list(files_below(Path(path)))
             if not below:
                 Path(path).stat()
-                raise Failure(f"{path} is nothing that a log consists of", exit_code=2)
+                raise Failure(f"{path} is not a file of a log", exit_code=2)
         except OSError as error:
             raise Failure(f"{path} cannot be read: {error.strerror}", exit_code=2) from error
         found += below
@@ -81,7 +81,7 @@ def _dump(options: Options) -> int:
 
 
 def _shows_progress(options: Options) -> bool:
-    """Whether batches are not shown on a terminal, where they would be progress themselves."""
+    """Whether to show progress: not if the batches are printed at a terminal."""
     return (options.verify and not options.deep and sys.stdout.isatty()) or output_is_a_file()
 
 
@@ -89,11 +89,11 @@ def _size(path: Path) -> int:
     try:
         return path.stat().st_size
     except OSError:
-        return 0  # reading it says why
+        return 0  # reading it reports the reason
 
 
 class _Dump:
-    """Prints file after file and keeps count of what is wrong."""
+    """Prints the files one after another and counts their defects."""
 
     def __init__(self, options: Options, bar: Progress) -> None:
         from ottla.cli.dump_printer import Printer
@@ -108,7 +108,7 @@ class _Dump:
         self._follows: tuple[Path, int] | None = None
 
     def file(self, found: Found, size: int) -> None:
-        """Print one file of so many bytes."""
+        """Print one file of `size` bytes."""
         from ottla.tools.dump.files import dump_file
         from ottla.tools.dump.rows import damage
 
@@ -153,7 +153,7 @@ class _Dump:
             self._out.write(text)
 
     def end(self, interrupted_of: int | None = None) -> int:
-        """Print the totals of a check, of which an interrupt may have left files out; returns the exit code."""
+        """Print the totals of a check, which an interrupt may have ended early; returns the exit code."""
         if self._options.verify and not self._options.json:
             found = f"{self._damaged:,} damaged places" if self._damaged != 1 else "1 damaged place"
             text = f"{units.plural(self._files, 'file')}, {found if self._damaged else 'nothing damaged'}"
@@ -165,7 +165,7 @@ class _Dump:
 
 
 def _plain(fields: Mapping[str, Any]) -> dict[str, Any]:
-    """The fields as JSON can have them: text if it is UTF-8, else base64."""
+    """Convert fields for JSON: bytes become text if they are UTF-8, else base64."""
     made: dict[str, Any] = {}
     for name, value in fields.items():
         if name == "headers":

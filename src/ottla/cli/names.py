@@ -1,4 +1,4 @@
-"""Names of topics and groups as people give them: exact, with wildcards, or as regular expressions."""
+"""Names of topics and groups on the command line: exact, with wildcards, or as regular expressions."""
 
 import re
 import sys
@@ -18,7 +18,7 @@ _WILD = re.compile(r"[*?\[]")
 
 
 def name_parameters(noun: str, *, optional: bool = False) -> list[click.Parameter]:
-    """The names that a verb is about; Kafka's tools have them as an option, which is understood too."""
+    """Return the parameters for the names that a verb works on. The option of Kafka's tools is accepted, too."""
     return [
         Argument(
             "names",
@@ -32,7 +32,7 @@ def name_parameters(noun: str, *, optional: bool = False) -> list[click.Paramete
 
 
 def names_of(options: Options, noun: str, *, optional: bool = False) -> list[str]:
-    """The names as they were given; raises Failure where there are none and must be some."""
+    """Return the given names; raises a usage error if there are none and they are not `optional`."""
     names = [*options.names, *options.more_names]
     if not names and not optional:
         raise usage_error(f"which {noun}?")
@@ -42,7 +42,7 @@ def names_of(options: Options, noun: str, *, optional: bool = False) -> list[str
 def choose(
     wanted: Sequence[str], known: Iterable[str], noun: str, *, regex: bool = False, missing_ok: bool = False
 ) -> list[str]:
-    """Those of `known` that are meant, each once; raises Failure for a name that is not there."""
+    """Return the names of `known` that match, each once; raises Failure for a name without a match."""
     known = list(known)
     chosen: dict[str, None] = {}
     for name in wanted:
@@ -57,13 +57,13 @@ def choose(
 
 
 def missing(name: str, known: Iterable[str], noun: str, *, is_pattern: bool = False) -> tuple[str, str]:
-    """The problem and the advice for a name that is not there."""
+    """Return the problem and the advice for a name that does not exist."""
     known = list(known)
-    listing = f"`ottla {noun} list` shows the {noun}s that there are."
+    listing = f"`ottla {noun} list` shows the existing {noun}s."
     if not known:
         return (
             f"there is no {noun} {name!r}",
-            f"There is none at all yet: `ottla {noun} --help` shows what can be done.",
+            f"No {noun} exists yet: `ottla {noun} --help` shows the verbs.",
         )
     if is_pattern:
         return f"no {noun} matches {name!r}", listing
@@ -72,12 +72,12 @@ def missing(name: str, known: Iterable[str], noun: str, *, is_pattern: bool = Fa
 
 
 def is_pattern(name: str, *, regex: bool) -> bool:
-    """Whether a name may stand for several."""
+    """Whether a name can match several."""
     return regex or _WILD.search(name) is not None
 
 
 def confirmed(question: str, *, yes: bool) -> bool:
-    """Whether to go on: asks only where a person sits at a terminal and has not said yes already."""
+    """Whether to continue: asks only at a terminal, and only without `yes`."""
     if yes or not (sys.stdin.isatty() and sys.stderr.isatty()):
         return True
     sys.stderr.write(f"{question} [y/N] ")
@@ -86,7 +86,7 @@ def confirmed(question: str, *, yes: bool) -> bool:
 
 
 def enumerated(names: Sequence[str], most: int = 5) -> str:
-    """`a, b and 7 more`."""
+    """Format as `a, b and 7 more`."""
     if len(names) <= most:
         return ", ".join(names)
     return f"{', '.join(names[: most - 1])} and {len(names) - most + 1} more"
@@ -107,7 +107,7 @@ def _matching(name: str, known: Iterable[str], *, regex: bool) -> list[str]:
 
 
 def existing_groups(admin: "Admin", options: Options, *, optional: bool = False, missing_ok: bool = False) -> list[str]:
-    """The groups that are meant; all if none is named and `optional`."""
+    """Return the groups that the options name; all groups if they name none and `optional` is set."""
     wanted = names_of(options, "group", optional=optional)
     known = [group.group_id for group in admin.list_groups()]
     return choose(wanted, known, "group", regex=options.regex, missing_ok=missing_ok) if wanted else known

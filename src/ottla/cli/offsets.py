@@ -1,4 +1,4 @@
-"""Where reading begins and ends: `-o beginning|end|N|+N|-N|@WHEN`, and what these are in each partition."""
+"""The start of reading: `-o beginning|end|N|+N|-N|@WHEN`, and the offsets that it means in each partition."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class Where(NamedTuple):
 
 
 def parse_where(text: str, now_ms: int | None = None) -> Where:
-    """The place that `-o` names; raises Failure with exit code 2."""
+    """Parse the value of `-o`; raises Failure with exit code 2."""
     word = {"earliest": "beginning", "start": "beginning", "latest": "end"}.get(text.lower(), text.lower())
     if word in ("beginning", "end"):
         return Where(word)
@@ -75,7 +75,7 @@ def parse_partitions(words: Iterable[str]) -> list[int]:
             raise Failure(f"--partition {word!r} is not a number or a range such as 4-6", exit_code=2)
         low, high = int(first), int(last or first)
         if high - low >= 1 << 20:
-            raise Failure(f"--partition {word!r} is more than anybody has", exit_code=2)
+            raise Failure(f"--partition {word!r} is too large a range", exit_code=2)
         chosen.update(dict.fromkeys(range(low, high + 1)))
     return list(chosen)
 
@@ -83,7 +83,7 @@ def parse_partitions(words: Iterable[str]) -> list[int]:
 def start_offsets(
     consumer: Consumer, where: Where, first: Mapping[TopicPartition, int], end: Mapping[TopicPartition, int]
 ) -> dict[TopicPartition, int]:
-    """Where to begin in each partition, between its first record and its end."""
+    """Return the start offset of each partition, between its first record and its end."""
     if where.kind == "time":
         at = offsets_at(consumer, where.number, end)
     else:
@@ -101,6 +101,6 @@ def start_offsets(
 
 
 def offsets_at(consumer: Consumer, timestamp_ms: int, end: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
-    """The first record not older than that in each partition; its end if all are older."""
+    """Return the first offset at or after a time in each partition; its end if all records are older."""
     found = consumer.offsets_for_times(dict.fromkeys(end, timestamp_ms))
     return {tp: end[tp] if (row := found.get(tp)) is None else row[0] for tp in end}

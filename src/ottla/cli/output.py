@@ -1,7 +1,7 @@
-"""What commands print: tables for people, and with `--json` JSON lines: one object per row, on standard output.
+"""The output of commands: tables for people, or JSON lines with `--json`, one object per row, on standard output.
 
-People's remarks, warnings and progress go to standard error, so that standard output holds the result and nothing else.
-A column's heading is for people, its key is the JSON key; times in JSON are milliseconds, sizes bytes.
+Notes, warnings and progress go to standard error, so that standard output holds only the result. A column has a heading
+for tables and a key for JSON. Times in JSON are milliseconds, sizes are bytes.
 """
 
 import sys
@@ -21,11 +21,12 @@ _SHORTEST = 10
 
 
 class Column(NamedTuple):
-    """One column: the key of its value in a row, the heading (default: the key in capitals), how it is shown.
+    """One column of a table: the key of its value in a row, and the heading (default: the key in capitals).
 
-    `show` makes text of the value (default: None is "-", a list is joined by commas), `colour` may pick one of Style's
-    ("green", "yellow", "red", "dim", "bold") by the value. `right` aligns numbers, `narrow` may be cut on a terminal.
-    `cell` makes the text of the whole row instead.
+    - `show` formats the value. By default None becomes "-", and the items of a list are joined by commas.
+    - `cell` formats the whole row instead of the value.
+    - `colour` returns the name of one of Style's colours for a value ("green", "yellow", "red", "dim", "bold").
+    - `right` aligns the column to the right, `narrow` allows a terminal to cut it.
     """
 
     key: str
@@ -37,11 +38,11 @@ class Column(NamedTuple):
     cell: Callable[[Mapping[str, Any]], str] | None = None
 
     def title(self) -> str:
-        """The heading."""
+        """Return the heading."""
         return self.key.replace("_", " ").upper() if self.heading is None else self.heading
 
     def text(self, row: Mapping[str, Any]) -> str:
-        """The row's value as people see it, in one line."""
+        """Format the value of a row as one line."""
         if self.cell is not None:
             return one_line(self.cell(row))
         value = row.get(self.key)
@@ -64,7 +65,7 @@ def moment(key: str, heading: str | None = None) -> Column:
 
 
 def plain(value: object) -> str:
-    """A value as text for people."""
+    """Format a value for people."""
     if value is None or value == "":
         return "-"
     if isinstance(value, bool):
@@ -77,7 +78,7 @@ def plain(value: object) -> str:
 
 
 def one_line(text: str) -> str:
-    """The text with control characters written out: what a stranger stored must not steer the terminal."""
+    """Escape control characters: text from other users must not control the terminal."""
     if text.isprintable():
         return text
     return "".join(c if c.isprintable() else c.encode("unicode_escape").decode("ascii") for c in text)
@@ -94,7 +95,7 @@ def output_options() -> list[click.Parameter]:
 
 
 class Output:
-    """Prints the results of one command. `json`: whether a program reads them."""
+    """Prints the results of one command, as JSON lines if `json` is set."""
 
     def __init__(self, options: Options, stream: TextIO | None = None) -> None:
         self.json: bool = getattr(options, "json", False)
@@ -102,7 +103,7 @@ class Output:
         self.style = Style.of(self.stream)
 
     def table(self, columns: Sequence[Column | str], rows: Iterable[Mapping[str, Any]]) -> int:
-        """Print the rows, by their columns for people, whole for programs; returns how many there were."""
+        """Print the rows as a table, or each row as a JSON object; returns the number of rows."""
         if self.json:
             count = 0
             for row in rows:
@@ -121,7 +122,7 @@ class Output:
         return len(rows)
 
     def record(self, row: Mapping[str, Any], columns: Sequence[Column | str] | None = None) -> None:
-        """Print one thing: a line for each column (default: each key) for people, one object for programs."""
+        """Print one row: as a line per column (default: per key), or as a JSON object."""
         if self.json:
             self.object(row)
             return
@@ -133,37 +134,37 @@ class Output:
             self._write(f"{self.style.dim(name.ljust(width))}{_GAP}{self._coloured(column.text(row), colour)}")
 
     def object(self, row: Mapping[str, Any]) -> None:
-        """Print one JSON object on a line of its own."""
+        """Print a JSON object on a line."""
         import json
 
         self._write(json.dumps(row, ensure_ascii=False, separators=(",", ":"), default=str))
 
     def done(self, text: str, row: Mapping[str, Any]) -> None:
-        """Print what was done: `text` for people, `row` for programs."""
+        """Print the result of a change: `text` for people, or `row` as JSON."""
         if self.json:
             self.object(row)
         else:
             self._write(text)
 
     def line(self, text: str = "") -> None:
-        """Print a line for people only: a heading, an empty line."""
+        """Print a line, such as a heading, that JSON output does not have."""
         if not self.json:
             self._write(text)
 
     def names(self, names: Iterable[str]) -> None:
-        """Print names, one a line: as they are for scripts, without control characters for a terminal."""
+        """Print one name per line: unchanged for scripts, with control characters escaped at a terminal."""
         safe = self.stream.isatty()
         for name in names:
             self._write(one_line(name) if safe else name)
 
     def note(self, text: str) -> None:
-        """Tell people something that is not part of the result, on standard error."""
+        """Print a note for people on standard error."""
         if not self.json:
             self.stream.flush()
             print(Style.of(sys.stderr).dim(text), file=sys.stderr)
 
     def warn(self, text: str) -> None:
-        """Tell people and whoever keeps a program's log what deserves a look, on standard error."""
+        """Print a warning on standard error, also with `--json`."""
         self.stream.flush()
         print(Style.of(sys.stderr).yellow(f"ottla: {text}"), file=sys.stderr)
 
@@ -193,13 +194,13 @@ class Output:
         return _GAP.join(parts).rstrip()
 
     def _fit(self, columns: Sequence[Column], widths: list[int]) -> None:
-        """On a terminal the columns that may be cut give way, the widest first; elsewhere nothing is cut."""
+        """Narrow the columns that may be cut to the width of the terminal, the widest first."""
         if not self.stream.isatty():
             return
-        room = terminal_columns() - len(_GAP) * (len(columns) - 1)
-        able = [index for index, column in enumerate(columns) if column.narrow]
-        while sum(widths) > room and able:
-            widest = max(able, key=widths.__getitem__)
+        available = terminal_columns() - len(_GAP) * (len(columns) - 1)
+        cuttable = [index for index, column in enumerate(columns) if column.narrow]
+        while sum(widths) > available and cuttable:
+            widest = max(cuttable, key=widths.__getitem__)
             if widths[widest] <= max(_SHORTEST, len(columns[widest].title())):
                 return
             widths[widest] -= 1

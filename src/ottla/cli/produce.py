@@ -1,7 +1,7 @@
-"""Send records to a topic: lines of standard input or of files, whole files, JSON lines, or what a format says.
+"""Send records to a topic: lines of standard input or of files, whole files, JSON lines, or a format of your own.
 
-Ends when all are acknowledged; exit code 1 if one was not, or if a line did not fit, which is named. The summary goes
-to standard error, -v prints where each record is.
+The command ends when all records are acknowledged. If a record fails or a line does not fit the format, it prints the
+line and the exit code is 1. The summary goes to standard error; -v prints the offset of each record.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ Numbered = tuple[str, int, "NewRecord | BadRecord"]
 
 
 def sending_settings(options: Options) -> dict[str, object]:
-    """The producer's settings that these options ask for."""
+    """Return the settings of the producer for these options."""
     settings = client_settings(options, "producer")
     settings["allow.auto.create.topics"] = options.create
     for name, value in (("compression.type", options.compression), ("acks", options.acks)):
@@ -86,7 +86,7 @@ def sending_options(*, with_rate: bool = True) -> list[click.Parameter]:
 
 
 _PARAMETERS = [
-    Argument("topic", "TOPIC", help="where to; - is each record's own: %t, or topic in JSON"),
+    Argument("topic", "TOPIC", help="the topic; with - each record names its own: %t, or topic in JSON"),
     Argument("files", "FILE", nargs=-1, help="read these instead of standard input"),
     *section(
         "What a record is",
@@ -94,10 +94,10 @@ _PARAMETERS = [
             "-f",
             "--format",
             metavar="FORMAT",
-            help="%k key %v value (or %s) %h headers %p partition %T timestamp %t topic %o passed over %K %V "
+            help="%k key %v value (or %s) %h headers %p partition %T timestamp %t topic %o ignored %K %V "
             "sizes %H number of headers; %k{hex} {base64} {escaped}; \\n \\t \\xNN; default: %v\\n",
         ),
-        Option("-K", "--key-delimiter", metavar="TEXT", help="what stands between key and value of a line"),
+        Option("-K", "--key-delimiter", metavar="TEXT", help="the text between key and value of a line"),
         Option("--null", metavar="TEXT", help="a key or value that is exactly this is null"),
         Option("-J", "--json", is_flag=True, help="JSON lines: key value headers partition timestamp"),
         Option("--json-value", is_flag=True, help="the same, and every value is JSON as it stands there"),
@@ -105,7 +105,7 @@ _PARAMETERS = [
         Option("--tombstone", is_flag=True, help="one record without a value, for --key"),
     ),
     *section(
-        "For every record that does not say it itself",
+        "For records without their own",
         Option("-k", "--key", metavar="KEY", help="the key"),
         Option("--timestamp", metavar="WHEN", help="2026-01-31T12:00, ms since 1970, -1h; default: now"),
         Option("-H", "--header", multiple=True, metavar="NAME=VALUE", help="one more header"),
@@ -114,7 +114,7 @@ _PARAMETERS = [
             "--partition",
             type=_partition,
             metavar="N",
-            help="the partition, whatever the record says; `any` leaves it to the key",
+            help="the partition, instead of the record's own; `any` chooses it by the key",
         ),
     ),
     *sending_options(),
@@ -128,7 +128,7 @@ _PARAMETERS = [
 
 
 def run(options: Options) -> int:
-    """Send everything and wait for it."""
+    """Send all records and wait for their acknowledgements."""
     inputs = Inputs(options.file or options.files or ["-"])
     records = _records(options, inputs)
     defaults = _Defaults(options)
@@ -166,9 +166,9 @@ def run(options: Options) -> int:
 
 
 def _send(producer: Producer, deliveries: Deliveries, send: Callable[[], None]) -> BaseException | None:
-    """Send, and wait for the acknowledgements; returns what ended the sending early.
+    """Send, and wait for the acknowledgements; returns the exception that ended the sending early.
 
-    Records that were read before an interrupt are sent all the same. A second interrupt ends the wait for them.
+    Records that were read before an interrupt are still sent. A second interrupt ends the wait for them.
     """
     from ottla.clients.errors import ClientError
 
@@ -186,7 +186,7 @@ def _send(producer: Producer, deliveries: Deliveries, send: Callable[[], None]) 
 
 
 def _is_plain(options: Options, defaults: _Defaults) -> bool:
-    """Whether each line is a value and there is nothing else to it."""
+    """Whether each line is a value without key, headers, timestamp or format."""
     special = (
         options.format is not None,
         options.key_delimiter,
@@ -207,25 +207,25 @@ def _shows_progress(options: Options) -> bool:
 
 
 def _reads_a_terminal(options: Options) -> bool:
-    """Whether somebody sits there and is to write the records."""
+    """Whether a person types the records at a terminal."""
     elsewhere = options.files or options.file or options.tombstone
     return not elsewhere and sys.stdin.isatty() and sys.stderr.isatty()
 
 
 def existing_topics(options: Options) -> set[str]:
-    """The topics that there are; raises Failure if the one that is meant is none of them."""
+    """Return the existing topics; raises Failure if the topic of the command does not exist."""
     with open_admin(options) as admin:
         known = {topic.name for topic in admin.list_topics(include_internal=True)}
     if options.topic != "-" and options.topic not in known:
         problem, advice = missing(options.topic, known, "topic")
         raise Failure(
-            problem, advice, f"`ottla topic create {options.topic}` makes it, --create lets the broker do it."
+            problem, advice, f"`ottla topic create {options.topic}` creates it; with --create the broker does."
         )
     return known
 
 
 class _Defaults:
-    """What the options say about every record."""
+    """Key, headers, timestamp and partition that the options give to every record."""
 
     def __init__(self, options: Options) -> None:
         from ottla.cli.offsets import parse_moment
@@ -242,7 +242,7 @@ class _Defaults:
 
 
 def _is_text(argument: str) -> bool:
-    """Whether an argument is UTF-8; Python has what is none as halves of surrogate pairs."""
+    """Whether an argument is UTF-8; Python represents other bytes as lone surrogates."""
     try:
         argument.encode()
     except UnicodeEncodeError:
@@ -251,7 +251,7 @@ def _is_text(argument: str) -> bool:
 
 
 class _Sending:
-    """Hands records to the producer, one after another."""
+    """Passes records to the producer, one after another."""
 
     def __init__(
         self, producer: Producer, topic: str, topics: set[str] | None, defaults: _Defaults, deliveries: Deliveries
@@ -263,7 +263,7 @@ class _Sending:
         self._deliveries = deliveries
 
     def all(self, records: Iterator[Numbered], rate: float | None, bar: Progress) -> None:
-        """Send them; those that fail are told to the deliveries. Raises ClientError where going on makes no sense."""
+        """Send records; the deliveries receive failures. Raises ClientError for errors that concern all records."""
         from ottla.tools.formats.record_reader import BadRecord
 
         started_s = time.monotonic()
@@ -283,14 +283,14 @@ class _Sending:
                     time.sleep(ahead_s)
 
     def lines(self, inputs: Inputs, bar: Progress) -> None:
-        """Send each line as a value: as `all`, for what most people do, and quicker."""
+        """Send each line as a value: a faster `all` for the most common case."""
         from ottla.clients.errors import ClientError
         from ottla.tools.formats.record_reader import NewRecord
 
         send, add, topic, key = self._producer.send, self._deliveries.add, self._topic, self._defaults.key
         wish = self._defaults.partition
         partition = None if wish is None or wish < 0 else wish
-        # Lines of a pipe may be far apart; those of a file come by the thousand.
+        # A pipe may deliver lines rarely; a file delivers thousands at once.
         every = 1 if bar.shown and inputs.total() is None else _LINES
         count = size = 0
         for path in inputs.paths:
@@ -301,7 +301,7 @@ class _Sending:
                     try:
                         add(source, number, send(topic, value, key, partition=partition))
                     except ClientError:
-                        self._send(source, number, NewRecord(value=value))  # which knows what to do about it
+                        self._send(source, number, NewRecord(value=value))  # handles the error
                     count += 1
                     size += len(line)
                     if count >= every:
@@ -322,7 +322,7 @@ class _Sending:
         if self._topic != "-":
             topic = self._topic
         elif topic is None or (self._topics is not None and topic not in self._topics):
-            why = "it says no topic" if topic is None else missing(topic, self._topics or (), "topic")[0]
+            why = "the record names no topic" if topic is None else missing(topic, self._topics or (), "topic")[0]
             self._deliveries.refused(source, number, why)
             return
         if defaults.headers:
@@ -343,7 +343,7 @@ class _Sending:
 
 
 def _records(options: Options, inputs: Inputs) -> Iterator[Numbered]:
-    """The records of the input, each with where it is from. Raises Failure for options that contradict."""
+    """Yield the records of the input with their sources. Raises Failure for options that exclude each other."""
     from ottla.cli.format_option import parse_format
     from ottla.tools.formats.record_reader import NewRecord, Template
     from ottla.tools.formats.template import FormatError
@@ -353,12 +353,12 @@ def _records(options: Options, inputs: Inputs) -> Iterator[Numbered]:
             "--file": options.file, "--tombstone": options.tombstone}  # fmt: skip
     given = [name for name, value in ways.items() if value]
     if len(given) > 1:
-        raise Failure(f"{given[0]} and {given[1]} both say what a record is", exit_code=2)
+        raise Failure(f"{given[0]} and {given[1]} exclude each other: both define the records", exit_code=2)
     if options.tombstone:
         if options.key is None:
             raise Failure("--tombstone needs the --key that it deletes", exit_code=2)
         return iter([("line ", 1, NewRecord())])
-    inputs.check()  # before anything is sent: all can be read
+    inputs.check()  # No record is sent unless all files can be read.
     if options.file:
         return _whole_files(inputs)
     if as_json:

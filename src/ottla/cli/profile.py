@@ -1,6 +1,6 @@
-"""Keep the addresses and settings of several clusters under names, in ~/.config/ottla/config.toml.
+"""Manage named addresses and settings of several clusters, in ~/.config/ottla/config.toml.
 
---profile NAME or $OTTLA_PROFILE choose one for a command, `ottla profile use` for all commands from then on. Settings
+--profile NAME or $OTTLA_PROFILE choose a profile for one command, `ottla profile use` for all later commands. Settings
 are Kafka's client settings; passwords are never printed.
 """
 
@@ -45,7 +45,7 @@ _SHOW_PARAMETERS = [
 _SET_PARAMETERS = [
     *_name(),
     Argument("changes", "SETTING=VALUE", nargs=-1, help="settings of Kafka's clients"),
-    Option("--unset", multiple=True, metavar="SETTING", help="take a setting out"),
+    Option("--unset", multiple=True, metavar="SETTING", help="remove a setting"),
     Option("--from-file", metavar="FILE", help="take the settings of a properties file"),
 ]
 
@@ -79,7 +79,7 @@ def _list(options: Options) -> int:
             output.line(str(row["profile"]))
         return 0
     if not rows and not output.json:
-        output.note("There is no profile yet. `ottla profile set NAME bootstrap.servers=HOST:PORT` makes one.")
+        output.note("There is no profile yet. `ottla profile set NAME bootstrap.servers=HOST:PORT` creates one.")
         return 0
     columns = [
         Column("in_use", "", show=lambda used: "*" if used else "", colour=lambda used: "green" if used else None),
@@ -95,7 +95,7 @@ def _show(options: Options) -> int:
     output = Output(options)
     name = options.name or profile_file.load().get("current")
     if not name:
-        raise Failure("no profile is in use", "`ottla profile list` shows the profiles that there are.", exit_code=2)
+        raise Failure("no profile is in use", "`ottla profile list` shows the existing profiles.", exit_code=2)
     secret = _secrets()
     shown = {
         setting: "(hidden)" if setting in secret or profile_file.looks_secret(setting) else _text(value)
@@ -151,14 +151,14 @@ def _use(options: Options) -> int:
 def _delete(options: Options) -> int:
     profile_file.settings_of(options.name)
     if not confirmed(f"Delete the profile {options.name}?", yes=options.yes):
-        raise Failure("nothing was deleted", "--yes deletes without a question.")
+        raise Failure("nothing was deleted", "--yes deletes without asking.")
     profile_file.store(options.name, None)
     print(f"{options.name}: deleted")
     return 0
 
 
 def _rows() -> dict[str, Any]:
-    """Every setting that some client has, by its name."""
+    """Return the settings of all clients by name."""
     from ottla.clients.consumer.settings import CONSUMER_OPTIONS
     from ottla.clients.producer.settings import PRODUCER_OPTIONS
 
@@ -205,7 +205,7 @@ COMMAND = Group(
             _show,
             _SHOW_PARAMETERS,
             "show a profile's settings",
-            description="Show a profile's settings, those that are secret hidden.",
+            description="Show a profile's settings; secrets are hidden.",
             examples="ottla profile show local",
         ),
         "set": Command(
@@ -225,7 +225,7 @@ COMMAND = Group(
         "use": Command(
             _use,
             _USE_PARAMETERS,
-            "make a profile the one that is used",
+            "make a profile the current one",
             examples="""
                 ottla profile use prod
                 ottla profile use --none

@@ -5,8 +5,8 @@
     [profiles.staging]
     "bootstrap.servers" = "broker1:9092,broker2:9092"
 
-It may hold passwords: it is written with mode 0600, and whole or not at all. What people wrote into it besides stays,
-comments too, but for the profile that changes.
+It may contain passwords: it is written atomically, with mode 0600. Other content, such as comments, is preserved,
+except in the profile that changes.
 """
 
 import os
@@ -17,13 +17,13 @@ from ottla.cli.terminal import Failure
 
 
 def path() -> str:
-    """Where the file is, or would be."""
+    """Return the path of the file, which need not exist."""
     home = os.environ.get("XDG_CONFIG_HOME") or os.path.expanduser("~/.config")  # noqa: PTH111 - no pathlib at start
     return f"{home}/ottla/config.toml"
 
 
 def load() -> dict[str, Any]:
-    """The file as it is; empty if there is none. Raises Failure if it cannot be read."""
+    """Read the file; returns an empty document if it does not exist. Raises Failure if it cannot be read."""
     try:
         with open(path(), "rb") as file:
             import tomllib
@@ -42,25 +42,25 @@ def load() -> dict[str, Any]:
 
 
 def settings_of(name: str) -> dict[str, object]:
-    """The client settings of a profile. Raises Failure if there is none of that name."""
+    """Return the client settings of a profile; raises Failure if it does not exist."""
     found = load().get("profiles", {})
     if name not in found:
         from ottla.cli.suggestions import nearest
 
         near = nearest(name, found)
-        advice = f"Did you mean {near}?" if near else "`ottla profile list` shows the profiles that there are."
+        advice = f"Did you mean {near}?" if near else "`ottla profile list` shows the existing profiles."
         raise Failure(f"there is no profile {name!r}", advice, exit_code=2)
     return flat(found[name])
 
 
 def settings_in_use() -> dict[str, object]:
-    """The settings of the profile in use; empty if none is."""
+    """Return the settings of the current profile; empty if there is none."""
     current = load().get("current")
     return settings_of(current) if current else {}
 
 
 def flat(table: dict[str, Any], prefix: str = "") -> dict[str, object]:
-    """Settings by Kafka's names: a table within a table is a name with dots."""
+    """Return settings by Kafka's names: nested tables become names with dots."""
     settings: dict[str, object] = {}
     for name, value in table.items():
         if isinstance(value, dict):
@@ -75,12 +75,12 @@ _HEADER = re.compile(r"^\s*\[", re.MULTILINE)
 
 
 def looks_secret(setting: str) -> bool:
-    """Whether a setting by its name is nothing to print."""
+    """Whether the name of a setting says that its value must not be printed."""
     return _SECRET.search(setting) is not None
 
 
 def store(name: str, settings: dict[str, object] | None) -> None:
-    """Write a profile, or take it out (None). Raises Failure if the file cannot be written."""
+    """Write a profile, or delete it (None). Raises Failure if the file cannot be written."""
     document = load()
     table = document.setdefault("profiles", {})
     if settings is None:
@@ -106,7 +106,7 @@ def store(name: str, settings: dict[str, object] | None) -> None:
 
 
 def use(name: str | None) -> None:
-    """Make a profile the one that is used; None: no profile is."""
+    """Make a profile the current one; with None there is no current profile."""
     document = load()
     document.pop("current", None)
     if name is not None:
@@ -130,7 +130,7 @@ def _text() -> str:
 
 
 def _sections(text: str) -> list[str]:
-    """What comes before the first table, then each table with its header."""
+    """Split into the text before the first table, then each table with its header."""
     starts = [match.start() for match in _HEADER.finditer(text)]
     ends = [*starts, len(text)]
     return [text[: ends[0]], *(text[start:end] for start, end in zip(starts, ends[1:], strict=True))]
@@ -144,7 +144,7 @@ def _write(text: str, document: dict[str, Any]) -> None:
     except ValueError:
         parsed = None
     if parsed is None or _plain(parsed) != _plain(document):
-        text = _whole(document)  # written in a way that could not be edited in place
+        text = _whole(document)  # The layout of the text cannot be edited in place.
     target = path()
     try:
         os.makedirs(target.rpartition("/")[0], mode=0o700, exist_ok=True)  # noqa: PTH103 - no pathlib for one call
@@ -159,7 +159,7 @@ def _write(text: str, document: dict[str, Any]) -> None:
 
 
 def _plain(document: dict[str, Any]) -> dict[str, Any]:
-    """The document with each profile's settings by Kafka's names, for comparison."""
+    """Return the document with settings by Kafka's names, for comparison."""
     profiles = {name: flat(table) for name, table in document.get("profiles", {}).items()}
     return {**document, "profiles": profiles}
 

@@ -1,8 +1,8 @@
-"""Progress of long work: one line on standard error that is redrawn, only while standard error is a terminal.
+"""Progress of long work: one line on standard error that is redrawn while standard error is a terminal.
 
-The line shows how many pieces are done, their bytes, the rates of the last seconds, and, where the total is known, a
-bar, the share and the time that is left. What does not fit into the terminal's width is left out. Whatever else is
-printed on the terminal meanwhile goes through `say`, or after `clear`.
+The line shows the number of finished items, their bytes and the rates of the last seconds. If the total is known, it
+also shows a bar, the percentage and the remaining time. Parts that exceed the width of the terminal are omitted. Other
+text for the terminal must go through `say`, or follow a `clear`.
 """
 
 import os
@@ -20,8 +20,8 @@ _FIRST_S = 0.3  # shorter work shows no progress
 _EVERY_S = 0.1
 _SAMPLES = 40  # rates are those of the last 4 seconds
 _GAP = "  "
-_NARROWEST, _WIDEST = 8, 30  # of the bar
-_WIDE = 60  # a terminal in which the bar has its place; in a narrower one the numbers come first
+_NARROWEST, _WIDEST = 8, 30  # columns of the bar
+_WIDE = 60  # A narrower terminal shows the numbers first, and the bar only if it fits.
 
 
 def is_terminal() -> bool:
@@ -32,7 +32,7 @@ def is_terminal() -> bool:
 def output_is_a_file() -> bool:
     """Whether standard output is a file or a device such as /dev/null.
 
-    Results on a terminal are progress themselves, and what reads a pipe may show them there.
+    Results at a terminal show the progress themselves, and the reader of a pipe may print to the same terminal.
     """
     try:
         mode = os.fstat(sys.stdout.fileno()).st_mode
@@ -42,9 +42,9 @@ def output_is_a_file() -> bool:
 
 
 class Progress:
-    """Progress of one work. `advance` is cheap enough for every piece.
+    """The progress of one task. `advance` is cheap enough to be called for every item.
 
-    `unit` is a plural noun, or "B" where the pieces are bytes. `shown` False makes every method do nothing but count.
+    `unit` is a plural noun, or "B" if the items are bytes. With `shown` False every method only counts.
     """
 
     def __init__(self, unit: str, *, shown: bool, total: int | None = None) -> None:
@@ -58,11 +58,11 @@ class Progress:
         self._is_drawn = False
 
     def expect(self, total: int | None, reached: Callable[[], int] | None = None) -> None:
-        """Set the total; it is in pieces, or in whatever `reached` returns how much is done of."""
+        """Set the total, in items or in the unit of `reached`, which returns the finished part of it."""
         self._total, self._reached = total, reached
 
     def advance(self, count: int = 1, size: int = 0) -> None:
-        """Add so many pieces of so many bytes; (0, 0) redraws only."""
+        """Add `count` items of `size` bytes in total; (0, 0) only redraws the line."""
         self._count += count
         self._size += size
         if self.shown:
@@ -80,14 +80,14 @@ class Progress:
 
     @contextmanager
     def cleared(self) -> Iterator[None]:
-        """Remove the line at the end of the block, however it ends."""
+        """Remove the line at the end of the block, also after an exception."""
         try:
             yield
         finally:
             self.clear()
 
     def say(self, text: str) -> None:
-        """Print a line of text on standard error, above the progress."""
+        """Print a line of text above the progress line."""
         self.clear()
         print(text, file=sys.stderr)
 
@@ -96,8 +96,8 @@ class Progress:
         columns = terminal_columns(sys.stderr) - 3  # a full line would wrap, and Ctrl-C shows as ^C after it
         share = self._share()
         texts = self._texts(now_s, share)
-        room = columns if share is None or columns < _WIDE else columns - _NARROWEST - len(_GAP)
-        while len(texts) > 1 and len(_GAP.join(texts)) > room:
+        available = columns if share is None or columns < _WIDE else columns - _NARROWEST - len(_GAP)
+        while len(texts) > 1 and len(_GAP.join(texts)) > available:
             texts.pop()
         line = _GAP.join(texts)[:columns]
         if share is not None:
@@ -113,7 +113,7 @@ class Progress:
         return min(1.0, max(0.0, done / self._total))
 
     def _texts(self, now_s: float, share: float | None) -> list[str]:
-        """The parts of the line, the most important first."""
+        """Return the parts of the line, the most important first."""
         rate, size_rate = self._rates(now_s)
         if self._unit == "B":
             of = f" of {units.size(self._total)}" if self._total else ""
@@ -130,14 +130,14 @@ class Progress:
         return [*texts, *rates, *sizes]
 
     def _rates(self, now_s: float) -> tuple[float, float]:
-        """Pieces and bytes in a second."""
+        """Return items and bytes per second."""
         then_s, count, size = self._samples[0] if len(self._samples) == _SAMPLES else (self._start_s, 0, 0)
         took_s = max(now_s - then_s, 1e-9)
         return (self._count - count) / took_s, (self._size - size) / took_s
 
 
-def _bar(share: float, room: int) -> str:
-    width = min(_WIDEST, room)
+def _bar(share: float, columns: int) -> str:
+    width = min(_WIDEST, columns)
     if width < _NARROWEST:
         return ""
     style, full = Style.of(sys.stderr), round(width * share)

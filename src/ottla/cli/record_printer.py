@@ -1,6 +1,6 @@
-"""Records for a person at a terminal: one line each, where and when in dim, the key in colour, then value and headers.
+"""Records at a terminal: a line each, with a dim place and time, a coloured key, then value and headers.
 
-Nothing in a record reaches the terminal unescaped. A very long value is cut, and says so.
+Records are escaped. A very long value is cut, with a note.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ LONGEST = 1000
 
 
 class PrettyWriter:
-    """Writes records for a person; `with_topic` where there are several topics."""
+    """Formats records for people; `with_topic` if there are several topics."""
 
     def __init__(self, style: Style, *, with_topic: bool) -> None:
         self._style = style
@@ -24,7 +24,7 @@ class PrettyWriter:
         self._width = 0
 
     def lines(self, records: Iterable[Readable]) -> str:
-        """A line for each record."""
+        """Format one line per record."""
         placed = [(self._place(record), record) for record in records]
         self._width = max([self._width, *(len(place) for place, _ in placed)])
         return "".join([self._line(place, record) for place, record in placed])
@@ -47,7 +47,7 @@ class PrettyWriter:
 
 def _shown(data: bytes) -> str:
     if len(data) <= LONGEST:
-        # A backslash of the record's own is shown as it is: this is to be looked at, not to be read back.
+        # A backslash of the record is shown unescaped: this output is for reading, not for parsing.
         return escaped_text(data).replace("\\\\", "\\")
     return _cut(escaped_text(data[:LONGEST]).replace("\\\\", "\\"), len(data) - LONGEST)
 

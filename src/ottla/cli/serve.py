@@ -30,8 +30,8 @@ if TYPE_CHECKING:
 logger = logging.getLogger("ottla.up")
 
 _STOPPING_SIGNALS = (signal.SIGINT, signal.SIGTERM)
-# Signals so close to each other are one: `timeout` sends two, a shell and `make` pass on what the terminal sent to all.
-_ONE_WISH_S = 0.5
+# Signals this close together count as one: `timeout` sends two, and a shell or `make` repeats the terminal's.
+_ONE_REQUEST_S = 0.5
 _GC_THRESHOLDS = (20_000, 10, 50)
 LOG_LEVELS = ("debug", "info", "warning", "error")
 _PLAIN_OPTIONS = ("--data", "--config", "--node-id", "--listen", "--log-level")
@@ -57,8 +57,8 @@ def plain_options(words: Sequence[str]) -> SimpleNamespace | None:
 
 
 def run(options: SimpleNamespace) -> int:
-    """Serve until a signal."""
-    gc.disable()  # what a start creates stays; see `_announce`
+    """Run a broker until a signal arrives."""
+    gc.disable()  # Objects of the start are never garbage; see `_announce`.
     start_logging(options.log_level)
     config = broker_settings.broker_config(options)
     for warning in config.warnings:
@@ -83,34 +83,34 @@ async def _serve(config: BrokerConfig) -> None:
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
 
-    asked_s = 0.0
+    first_signal_s = 0.0
 
     def stop_on(signal_number: signal.Signals) -> None:
-        nonlocal asked_s
+        nonlocal first_signal_s
         if stop.is_set():
-            if loop.time() - asked_s < _ONE_WISH_S:
+            if loop.time() - first_signal_s < _ONE_REQUEST_S:
                 return
-            logger.warning("Stopping at once: %s came a second time", signal_number.name)
+            logger.warning("Stopping at once: received %s a second time", signal_number.name)
             os._exit(128 + signal_number)
         logger.info("Stopping: %s", signal_number.name)
-        asked_s = loop.time()
+        first_signal_s = loop.time()
         stop.set()
 
     for signal_number in _STOPPING_SIGNALS:
         loop.add_signal_handler(signal_number, stop_on, signal_number)
     await serve(config, lambda bootstrap: _announce(config, bootstrap), stop)
-    for signal_number in _STOPPING_SIGNALS:  # what still comes must not make a failure of it
+    for signal_number in _STOPPING_SIGNALS:  # a late signal must not turn this into a failure
         loop.remove_signal_handler(signal_number)
         signal.signal(signal_number, signal.SIG_IGN)
     logger.info("Stopped cleanly")
 
 
 def _announce(config: BrokerConfig, bootstrap: "Bootstrap") -> None:
-    """The line that scripts wait for, then what a person may want to know."""
-    # Looking through code and partitions for garbage would find none, again and again.
+    """Print the line that scripts wait for, then examples for people."""
+    # Code and partitions are never garbage: the collector need not search them.
     gc.freeze()
-    # Requests leave few cycles behind. With Python's own thresholds (700, 10, 10) the collector looks through a large
-    # answer while it is made, which takes as long as making it, and no slice of the work can interrupt that.
+    # Requests create few cycles. With Python's thresholds (700, 10, 10) the collector searches a large response while
+    # it is built, which doubles its time and blocks the event loop.
     gc.set_threshold(*_GC_THRESHOLDS)
     gc.enable()
     style = Style.of(sys.stdout)
@@ -129,7 +129,7 @@ def _announce(config: BrokerConfig, bootstrap: "Bootstrap") -> None:
     try:
         print("\n".join(lines), flush=True)
     except BrokenPipeError:
-        # Whoever waited for the first line has it and left; the interpreter flushes standard output once more at exit.
+        # The reader ended after the first line. The interpreter flushes standard output again at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
@@ -143,7 +143,7 @@ def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
 
 
 def _raise_file_limit() -> None:
-    """Segments and connections are open files; the usual soft limit of 1,024 is for `select`."""
+    """Raise the limit of open files, for segments and connections; the usual one of 1,024 is meant for `select`."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     wanted = 1 << 20 if hard == resource.RLIM_INFINITY else min(hard, 1 << 20)
     if soft != resource.RLIM_INFINITY and soft < wanted:

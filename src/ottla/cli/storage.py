@@ -1,4 +1,4 @@
-"""Log directories before a broker opens them: where they are by default, whose they are, how they are formatted."""
+"""Log directories before a broker opens them: the default location, the node that owns them, and formatting."""
 
 import errno
 import os
@@ -11,7 +11,7 @@ from ottla.log.storage import MetaProperties, StorageError, format_directory, re
 
 
 def default_data_directory() -> str:
-    """`$OTTLA_DATA`, or `ottla` among the user's data (`$XDG_DATA_HOME`, `~/.local/share`)."""
+    """Return `$OTTLA_DATA`, or `ottla` in the user's data directory (`$XDG_DATA_HOME`, `~/.local/share`)."""
     configured = os.environ.get("OTTLA_DATA")
     if configured:
         return configured
@@ -20,7 +20,7 @@ def default_data_directory() -> str:
 
 
 def random_uuid() -> Uuid:
-    """A new id whose text form does not start with a dash, which a command line would take for an option."""
+    """Return a new id whose text does not start with a dash: a command line would read it as an option."""
     while True:
         uuid = os.urandom(16)
         if not uuid_to_text(uuid).startswith("-"):
@@ -28,7 +28,7 @@ def random_uuid() -> Uuid:
 
 
 def check_cluster_id(text: str) -> str:
-    """The id as it is; raises Failure if Kafka would not take it."""
+    """Return the id; raises Failure if Kafka would reject it."""
     try:
         uuid_from_text(text)
     except ValueError as error:
@@ -38,22 +38,22 @@ def check_cluster_id(text: str) -> str:
 
 
 def known_node_id(directory: str) -> int | None:
-    """The node that a formatted directory belongs to; None if it says nothing."""
+    """Return the node that a formatted directory belongs to; None if it is unknown."""
     files = Files()
     try:
         meta = read_meta(files, directory) if files.is_directory(directory) else None
     except (StorageError, OSError):
-        return None  # opening it later says what is wrong
+        return None  # Opening the directory later reports the problem.
     return meta.node_id if meta is not None and meta.node_id >= 0 else None
 
 
 def directories_of(config: BrokerConfig) -> list[str]:
-    """All directories that a broker keeps something in, each once."""
+    """Return all directories that a broker uses, each once."""
     return list(dict.fromkeys([*config.log_dirs, config.metadata_log_dir]))
 
 
 def format_one(directory: str, cluster_id: str, node_id: int, *, ignore_formatted: bool = False) -> MetaProperties:
-    """Format one directory; raises Failure in words."""
+    """Format one directory; raises Failure."""
     try:
         return format_directory(
             Files(), directory, cluster_id, node_id, random_uuid(), ignore_formatted=ignore_formatted
@@ -65,11 +65,11 @@ def format_one(directory: str, cluster_id: str, node_id: int, *, ignore_formatte
 
 
 def unusable(directory: str, error: OSError) -> Failure:
-    """The failure for a directory that cannot be created, read or written."""
+    """Return the failure for a directory that cannot be created, read or written."""
     reason = error.strerror or str(error)
     if error.errno in (errno.EEXIST, errno.ENOTDIR):
-        reason = "there is a file of that name, or of a part of it"
+        reason = "the path, or a part of it, is a file"
     return Failure(
         f"the data directory {directory} cannot be used: {reason}",
-        "Give another one with --data DIR, or make this one yours.",
+        "Choose another one with --data DIR, or change the owner of this one.",
     )

@@ -1,6 +1,6 @@
-"""Show the last records of topics, then what comes, until Ctrl-C. No group's positions are touched.
+"""Show the last records of topics, then new ones, until Ctrl-C. The offsets of groups do not change.
 
-The last 10 of all partitions together are shown first, in the order of their timestamps; -n 0 shows new ones only.
+The last 10 records of all partitions together come first, ordered by timestamp; -n 0 shows only new ones.
 """
 
 import click
@@ -26,15 +26,15 @@ _PARAMETERS = [
         default=10,
         metavar="N",
         show_default=True,
-        help="how many to show first",
+        help="number of records to start with",
     ),
-    Option("--count", type=click.IntRange(min=0), metavar="N", help="end after so many records"),
+    Option("--count", type=click.IntRange(min=0), metavar="N", help="end after N records"),
     *reading_options(),
 ]
 
 
 def run(options: Options) -> int:
-    """Read and print."""
+    """Read the records and print them."""
     return read(options, offset="end", last=options.last, count=options.count)
 
 

@@ -1,4 +1,4 @@
-"""What a person sees: colours where the terminal has them, failures without a traceback, one-line logs."""
+"""Output for people: colours, failures without a traceback, one-line logs, and closed or full output streams."""
 
 import errno
 import logging
@@ -11,7 +11,7 @@ from typing import TextIO
 
 from ottla.cli.log_limit import LimitedHandler, shorten
 
-# What the record kernels are where they were not built.
+# Describes record kernels that are not compiled.
 NOT_COMPILED = "plain Python, which is slower: the install found no C compiler, or OTTLA_KERNELS asks for it"
 
 
@@ -27,35 +27,35 @@ class Failure(Exception):
 
 
 class Style:
-    """Colours, or none: only on a terminal, and never with NO_COLOR (https://no-color.org)."""
+    """Colours for a terminal; none elsewhere or with NO_COLOR (https://no-color.org)."""
 
     def __init__(self, *, coloured: bool) -> None:
         self.coloured = coloured
 
     @classmethod
     def of(cls, stream: TextIO) -> "Style":
-        """The style for what is written to `stream`."""
+        """Return the style for text that is written to `stream`."""
         plain = "NO_COLOR" in os.environ or os.environ.get("TERM") == "dumb"
         return cls(coloured=stream.isatty() and not plain)
 
     def bold(self, text: str) -> str:
-        """What matters most."""
+        """Emphasize."""
         return self._wrap("1", text)
 
     def dim(self, text: str) -> str:
-        """What may be passed over."""
+        """Mark secondary text."""
         return self._wrap("2", text)
 
     def green(self, text: str) -> str:
-        """It went well."""
+        """Mark success."""
         return self._wrap("32", text)
 
     def yellow(self, text: str) -> str:
-        """Worth a look."""
+        """Mark a warning."""
         return self._wrap("33", text)
 
     def red(self, text: str) -> str:
-        """It went wrong."""
+        """Mark a failure."""
         return self._wrap("31", text)
 
     def _wrap(self, code: str, text: str) -> str:
@@ -63,9 +63,9 @@ class Style:
 
 
 def terminal_columns(stream: TextIO | None = None) -> int:
-    """The width of the terminal that `stream` (default: standard output) is; 80 if it is none.
+    """Return the width of the terminal behind `stream` (default: standard output); 80 if it is not a terminal.
 
-    `shutil.get_terminal_size` does the same, but its module loads three formats of archives: 3 ms of a start.
+    `shutil.get_terminal_size` does the same, but importing `shutil` takes 3 ms.
     """
     stream = sys.__stdout__ if stream is None else stream
     try:
@@ -75,13 +75,13 @@ def terminal_columns(stream: TextIO | None = None) -> int:
     if columns <= 0:
         try:
             columns = os.get_terminal_size(stream.fileno()).columns if stream else 0
-        except (OSError, ValueError):  # no terminal, or closed
+        except (OSError, ValueError):  # not a terminal, or closed
             columns = 0
     return columns or 80
 
 
 class LineFormatter(logging.Formatter):
-    """`2026-01-31 12:00:00.123 WARN  network.server  message`; a traceback only where one was logged on purpose."""
+    """Formats `2026-01-31 12:00:00.123 WARN  network.server  message`, with a traceback if the record has one."""
 
     _NAMES = {"WARNING": "WARN", "CRITICAL": "FATAL"}
 
@@ -90,30 +90,31 @@ class LineFormatter(logging.Formatter):
         self._colours = style
 
     def format(self, record: logging.LogRecord) -> str:
-        """One line."""
+        """Format a log record as one line."""
         level = f"{self._NAMES.get(record.levelname, record.levelname):<5}"
         if record.levelno >= logging.ERROR:
             level = self._colours.red(level)
         elif record.levelno >= logging.WARNING:
             level = self._colours.yellow(level)
         moment = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(record.created))
-        room = record.name.removeprefix("ottla.")
+        logger_name = record.name.removeprefix("ottla.")
         message = shorten(record.getMessage().replace("\r", "\\r").replace("\n", "\\n"))
-        line = f"{self._colours.dim(f'{moment}.{int(record.msecs):03d}')} {level} {self._colours.dim(room)}  {message}"
+        start = self._colours.dim(f"{moment}.{int(record.msecs):03d}")
+        line = f"{start} {level} {self._colours.dim(logger_name)}  {message}"
         if record.exc_info:
             line += "\n" + self.formatException(record.exc_info)
         return line
 
 
 def start_logging(level: str) -> None:
-    """Send all log lines to standard error, within a bounded rate."""
+    """Write all log lines to standard error, with a limited rate."""
     handler = LimitedHandler(sys.stderr)
     handler.setFormatter(LineFormatter(Style.of(sys.stderr)))
     logging.basicConfig(level=level.upper(), handlers=[handler], force=True)
 
 
 class _ClientWarnings(logging.Handler):
-    """Shows a client's warning as a line of the command, in place of a progress line that may be there."""
+    """Prints warnings of clients as lines of the command; replaces the progress line."""
 
     def emit(self, record: logging.LogRecord) -> None:
         text = " ".join(record.getMessage().split())
@@ -127,7 +128,7 @@ _CLIENT_WARNINGS = _ClientWarnings(logging.WARNING)
 
 def warn_of_clients() -> None:
     """Print the warnings of clients on standard error from now on."""
-    logging.getLogger("ottla").addHandler(_CLIENT_WARNINGS)  # a second time does nothing
+    logging.getLogger("ottla").addHandler(_CLIENT_WARNINGS)  # repeated calls have no effect
 
 
 _CANNOT_WRITE = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO})
@@ -135,9 +136,9 @@ _CANNOT_WRITE = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO})
 
 @contextmanager
 def quiet_pipe() -> Iterator[None]:
-    """End quietly, with exit code 141 as a shell has it for SIGPIPE, when nobody reads on (`| head`).
+    """Exit with code 141, as shells report SIGPIPE, if the reader of standard output has ended (`| head`).
 
-    Where standard output goes to a file and its disk is full, that is one line and exit code 1.
+    If standard output is a file on a full disk, print one line and exit with code 1.
     """
     try:
         try:
@@ -148,7 +149,7 @@ def quiet_pipe() -> Iterator[None]:
         _forget_standard_output()
         raise SystemExit(141) from None
     except OSError as error:
-        # What writes a file of its own names it, or has made a Failure of it.
+        # An error of another file has its name, or is a Failure already.
         if error.errno not in _CANNOT_WRITE or error.filename is not None:
             raise
         _forget_standard_output()
@@ -157,20 +158,19 @@ def quiet_pipe() -> Iterator[None]:
 
 
 def _forget_standard_output() -> None:
-    """The interpreter flushes standard output once more at exit."""
+    """Redirect standard output to /dev/null, because the interpreter flushes it again at exit."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def open_closed_streams() -> None:
-    """Give a process that was started without standard input, output or error /dev/null for it.
+    """Open /dev/null for standard input, output or error if the process was started without it.
 
-    Else the next file or socket gets that number, is written to as if it were standard output, and is more than an
-    event loop takes.
+    Otherwise the next file or socket gets its number: output would be written to it, and an event loop rejects it.
     """
     for number, name in enumerate(("stdin", "stdout", "stderr")):
         if getattr(sys, name) is None:
             opened = os.open(os.devnull, os.O_RDONLY if number == 0 else os.O_WRONLY)
-            if opened == number:  # as the lowest number that is free
+            if opened == number:  # the lowest free number
                 os.set_inheritable(opened, True)
             else:
                 os.dup2(opened, number)

@@ -8,12 +8,12 @@ __all__ = ["count", "duration", "moment", "moment_utc", "parse_duration", "plura
 
 
 def count(number: float | None) -> str:
-    """A number as `1,234,567`; "-" for None."""
+    """Format a number as `1,234,567`; None as "-"."""
     return "-" if number is None else f"{number:,}" if isinstance(number, int) else f"{number:,.1f}"
 
 
 def moment(timestamp_ms: int | None) -> str:
-    """Milliseconds since the epoch as local `2026-01-31 12:00:00.123`; "-" where there is none."""
+    """Format milliseconds since the epoch as local `2026-01-31 12:00:00.123`; None and negative numbers as "-"."""
     if timestamp_ms is None or timestamp_ms < 0:
         return "-"
     try:
@@ -24,11 +24,11 @@ def moment(timestamp_ms: int | None) -> str:
 
 
 def plural(number: int, noun: str, nouns: str | None = None) -> str:
-    """`1 topic`, `2 topics`."""
+    """Format as `1 topic` or `2 topics`."""
     return f"{number:,} {noun if number == 1 else nouns or noun + 's'}"
 
 
 def moment_utc(timestamp_ms: int) -> str:
-    """Milliseconds since the epoch as `2026-01-31 12:00:00.123 UTC`."""
+    """Format milliseconds since the epoch as `2026-01-31 12:00:00.123 UTC`."""
     text = time.strftime("%Y-%m-%d %H:%M:%S", time.gmtime(timestamp_ms // 1000))
     return f"{text}.{timestamp_ms % 1000:03d} UTC"

@@ -1,6 +1,7 @@
-"""Settings as people write them, `NAME=VALUE`: to what a broker takes, and from there to text that explains it.
+"""Settings as `NAME=VALUE` words: converted to the values of brokers, and from these to text for people.
 
-Settings in milliseconds take `7d`, `12h`, `30min`, `45s`, those in bytes `512MiB`, `1GiB` (and `1g`, as 1,024 cubed).
+Settings in milliseconds accept `7d`, `12h`, `30min`, `45s`. Settings in bytes accept `512MiB`, `1GiB`
+and `1g` (1,024 cubed).
 """
 
 from collections.abc import Iterable

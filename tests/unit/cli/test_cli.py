@@ -218,7 +218,7 @@ def test_formatted_directory_says_which_node_it_is(tmp_path: Path) -> None:
 def test_directory_that_cannot_be_made_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "file").write_text("")
     assert main(["format", "--data", str(tmp_path / "file" / "x")]) == 1
-    assert f"{tmp_path}/file/x cannot be used: there is a file of that name" in capsys.readouterr().err
+    assert f"{tmp_path}/file/x cannot be used: the path, or a part of it, is a file" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("module", ["ottla", "ottla.cli.main"])

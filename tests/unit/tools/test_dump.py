@@ -86,7 +86,7 @@ def test_leader_epochs_as_a_broker_writes_them_are_sound(
     assert "leader-epoch-checkpoint  2 entries" in out
     text = (directory / "leader-epoch-checkpoint").read_text()
     for changed, problem in {
-        "0 20": "the epoch 0 from 20 on does not rise",
+        "0 20": "the epoch 0 from 20 on is not greater",
         "3 20": "the batch at offset 20 has leader epoch 1, the checkpoint has another",
         "1 30": "the batch at offset 20 has leader epoch 1, the checkpoint has another",
         "1 10": "the batch at offset 10 has leader epoch 0, the checkpoint has another",
@@ -120,11 +120,13 @@ def test_each_damage_is_named_with_its_place(log: Callable[..., Path], capsys: p
     assert "checksum" in told(write(segment, length + 70, b"\xff"))
     assert f"at byte {length}" in told(write(segment, length + 70, b"\xff"))
     assert "the last 5 are missing" in told(cut(segment, 4 * length - 5))
-    assert "no whole batch" in told(cut(segment, 3 * length + 20))
+    assert "not a complete batch" in told(cut(segment, 3 * length + 20))
     assert "magic 9" in told(write(segment, length + 16, b"\x09"))
     assert "old format 1" in told(write(segment, length + 16, b"\x01"))
     assert "no batch begins at 1" in told(write(index, 4, struct.pack(">i", 1)))
-    assert "does not rise" in told(write(index, 8, struct.pack(">ii", 0, 0) + struct.pack(">ii", 5, 5)))
+    assert "is not greater than the previous entry" in told(
+        write(index, 8, struct.pack(">ii", 0, 0) + struct.pack(">ii", 5, 5))
+    )
     assert "3 bytes at the end" in told(cut(index, 11))
     assert "latest timestamp" in told(write(times, 0, struct.pack(">q", START)))
     assert "ends before offset 99" in told(write(times, 32, struct.pack(">i", 99)))

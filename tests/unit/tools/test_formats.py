@@ -146,7 +146,7 @@ def test_what_was_never_escaped_is_refused() -> None:
     [
         ("%z", "unknown"),
         ("%", "unknown"),
-        (r"\q", "no escape"),
+        (r"\q", "not an escape"),
         ("%v{zip}", "hex, base64, escaped"),
         ("%p{iso}", "big8"),
         ("%k{hex", "never closed"),
@@ -204,7 +204,7 @@ def test_sizes_that_lie_end_the_input_with_an_error(data: bytes) -> None:
         (b'{"vaule":1}', "'vaule' is unknown"),
         (b'{"partition":-2}', "partition"),
         (b'{"partition":true}', "partition"),
-        (b'{"key":"a","key_base64":"YQ=="}', "both"),
+        (b'{"key":"a","key_base64":"YQ=="}', "exclude each other"),
         (b'{"value_base64":"%"}', "value_base64"),
         (b'{"headers":[1]}', "name and value"),
         (b'{"key":"\\ud800"}', "surrogate"),

@@ -1,4 +1,4 @@
-"""Which file is what, by its name, and the order in which the files of a directory are read."""
+"""The kind of a file by its name, and the order in which the files of a directory are read."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _PARTITION = re.compile(r"(.+)-(\d+)")
 
 
 class Found(NamedTuple):
-    """A file that can be read. `kind` is how; `base_offset` what its name says."""
+    """A readable file. `kind` names its format; `base_offset` comes from its name."""
 
     path: Path
     kind: str
@@ -27,7 +27,7 @@ class Found(NamedTuple):
 
 
 def kind_of(path: Path) -> Found | None:
-    """The file and how to read it; None if its name says nothing."""
+    """Return the file with its kind; None if the name is unknown."""
     name = path.name
     match = _NUMBERED.fullmatch(name)
     if match:
@@ -44,13 +44,13 @@ def kind_of(path: Path) -> Found | None:
 
 
 def topic_of(path: Path) -> str | None:
-    """The topic whose partition's directory holds the file."""
+    """Return the topic of the partition directory that contains the file."""
     match = _PARTITION.fullmatch(path.resolve().parent.name)
     return match[1] if match else None
 
 
 def files_below(path: Path) -> Iterator[Found]:
-    """The file itself, or what can be read in a directory and those in it: in order, segment by segment.
+    """Yield the file itself, or the readable files of a directory tree in order, segment by segment.
 
     Raises OSError.
     """
@@ -78,7 +78,7 @@ def _place(name: str) -> tuple[object, ...]:
 
 
 def dump_file(found: Found, depth: Depth, follows: int | None = None) -> Rows:
-    """The rows of one file; indices are checked against their segment where `depth.verify`. Raises OSError."""
+    """Yield the rows of a file; with `depth.verify` indices are compared with their segment. Raises OSError."""
     from ottla.tools.dump import indices
 
     path, kind, base_offset = found

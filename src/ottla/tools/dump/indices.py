@@ -1,4 +1,4 @@
-"""Indices as rows: offset, time and transaction index, checked against their segment while both are walked once."""
+"""Offset, time and transaction indices as rows, verified against their segment in one pass over both."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _PIECE = 1 << 16
 
 
 def _entries(path: Path, entry: Struct) -> Iterator[tuple[int, int]]:
-    """The entries before the zeros of space that was reserved and never written. Raises OSError."""
+    """Yield the entries before the zeros of preallocated space. Raises OSError."""
     zeros = 0
     position = 0
     is_first = True
@@ -41,11 +41,11 @@ def _entries(path: Path, entry: Struct) -> Iterator[tuple[int, int]]:
 def _size_problem(path: Path, entry: Struct) -> Rows:
     left = path.stat().st_size % entry.size
     if left:
-        yield damage(f"{left} bytes at the end are no whole entry of {entry.size}")
+        yield damage(f"{left} bytes at the end are not a complete entry of {entry.size}")
 
 
 class _Batches:
-    """The batches of a segment, walked forwards as the entries of an index ask for them."""
+    """The batches of a segment, read forwards in step with the entries of an index."""
 
     def __init__(self, path: Path) -> None:
         self._fd = os.open(path, os.O_RDONLY)
@@ -56,7 +56,7 @@ class _Batches:
         self.ended = False
 
     def forward(self) -> bool:
-        """Go to the next batch; False at the end, which stays at the last one."""
+        """Go to the next batch; returns False at the end, and stays at the last batch."""
         row = next(self._rows, None)
         if row is None or isinstance(row[1], str):
             self.ended = True
@@ -70,7 +70,7 @@ class _Batches:
 
 
 def dump_offset_index(path: Path, base_offset: int, segment: Path | None) -> Rows:
-    """Entries of a `.index`; with `segment` each is checked against the batch that it points to."""
+    """Yield the entries of a `.index`; with `segment` each is compared with the batch at its position."""
     yield from _size_problem(path, _OFFSET_ENTRY)
     batches = _Batches(segment) if segment else None
     count, bad, before = 0, 0, (-1, -1)
@@ -94,7 +94,7 @@ def _offset_problem(
     relative: int, position: int, before: tuple[int, int], offset: int, batches: _Batches | None
 ) -> str | None:
     if relative <= before[0] or position <= before[1]:
-        return f"the entry {offset:,} at {position:,} does not rise above the one before it"
+        return f"the entry {offset:,} at {position:,} is not greater than the previous entry"
     if batches is None:
         return None
     while batches.position < position and batches.forward():
@@ -107,7 +107,7 @@ def _offset_problem(
 
 
 def dump_time_index(path: Path, base_offset: int, segment: Path | None) -> Rows:
-    """Entries of a `.timeindex`; with `segment` each is checked against the timestamps before it."""
+    """Yield the entries of a `.timeindex`; with `segment` each is compared with the timestamps up to its offset."""
     yield from _size_problem(path, _TIME_ENTRY)
     batches = _Batches(segment) if segment else None
     count, bad, before = 0, 0, (-1, -1)
@@ -117,7 +117,7 @@ def dump_time_index(path: Path, base_offset: int, segment: Path | None) -> Rows:
             yield Row("entry", {"timestamp": timestamp, "offset": offset})
             problem = None
             if timestamp <= before[0] or relative < before[1]:
-                problem = f"the entry {timestamp} at offset {offset:,} does not rise above the one before it"
+                problem = f"the entry {timestamp} at offset {offset:,} is not greater than the previous entry"
             elif batches is not None:
                 problem = _time_problem(timestamp, offset, batches)
             if problem:
@@ -142,7 +142,7 @@ def _time_problem(timestamp: int, offset: int, batches: _Batches) -> str | None:
 
 
 def dump_transaction_index(path: Path) -> Rows:
-    """Entries of a `.txnindex`: the aborted transactions."""
+    """Yield the entries of a `.txnindex`: the aborted transactions."""
     try:
         entries = TxnIndex(Files(), str(path)).all()
     except CorruptIndexError as error:

@@ -1,6 +1,6 @@
-"""The cluster's own records in words: `__cluster_metadata`, `__consumer_offsets`, `__transaction_state`, markers.
+"""The cluster's own records decoded: `__cluster_metadata`, `__consumer_offsets`, `__transaction_state`, markers.
 
-A meaning is a dict of `type` and the message's fields by name, or of `problem` if the record cannot be read.
+A decoded record is a dict of `type` and the fields by name, or of `problem` if it cannot be decoded.
 """
 
 from __future__ import annotations
@@ -32,14 +32,14 @@ STATES = (
 
 
 def meaning_for(kind: str) -> Callable[[Record], dict[str, Any]] | None:
-    """What tells the meaning of the records of "metadata", "offsets" or "transactions"; None for any others."""
-    tell = {"metadata": _metadata, "offsets": _group, "transactions": _transaction}.get(kind)
-    if tell is None:
+    """Return the decoder for the records of "metadata", "offsets" or "transactions"; None for other kinds."""
+    decode = {"metadata": _metadata, "offsets": _group, "transactions": _transaction}.get(kind)
+    if decode is None:
         return None
 
     def meaning(record: Record) -> dict[str, Any]:
         try:
-            return tell(record)
+            return decode(record)
         except (DecodeError, UnicodeDecodeError) as error:
             return {"problem": str(error)}
 
@@ -93,7 +93,7 @@ def _keyed(decode: Any, record: Record) -> dict[str, Any]:
 
 
 def control_meaning(record: Record) -> dict[str, Any]:
-    """What a control record says."""
+    """Decode a control record."""
     from ottla.protocol.control_records import BODIES, ControlType, decode_control_key, decode_marker
 
     try:

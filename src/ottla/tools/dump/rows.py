@@ -1,4 +1,4 @@
-"""Rows: what a dump yields, one for each batch, record, entry, and each thing that is wrong."""
+"""The rows of a dump: one for each batch, record, index entry, and problem."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ Rows = Iterator[Row]
 
 
 def damage(text: str, **where: object) -> Row:
-    """Something that cannot be in a sound log."""
+    """Return a row for a defect that a sound log cannot have."""
     return Row("damage", {"problem": text, **where})
 
 
 def warning(text: str, **where: object) -> Row:
-    """Something that deserves a look but can be as it should."""
+    """Return a row for something unusual that a sound log can have."""
     return Row("warning", {"problem": text, **where})

@@ -1,6 +1,6 @@
-"""A segment (or a snapshot of the metadata log) as rows: batches, their records if wanted, and what is wrong with them.
+"""A segment, or a snapshot of the metadata log, as rows: batches, optionally their records, and their defects.
 
-One batch is in memory at a time, and of one that is not opened only its header.
+At most one batch is in memory, or only its header if its records are not read.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ from ottla.records.reader import decode_batch, payload
 from ottla.tools.dump.rows import Row, Rows, damage, warning
 
 LARGEST = 1 << 30
-"""A batch above this is not opened: nobody can have written it."""
+"""A larger batch is reported as damage and not read: no broker accepts it."""
 _OVERHEAD_AND_MAGIC = 17
 _ZEROS = bytes(1 << 16)
 Meaning = Callable[[Record], dict[str, Any]]
 
 
 class Depth(NamedTuple):
-    """How far to look: into records, at checksums and structure, and what records mean."""
+    """The depth of a dump: whether to show records, whether to verify checksums and structure, how to decode."""
 
     deep: bool = False
     verify: bool = False
@@ -32,12 +32,12 @@ class Depth(NamedTuple):
 
 
 def headers(fd: int, size: int) -> Iterator[tuple[int, BatchHeader | str]]:
-    """(position, header) of each batch; a str instead says why nothing can be read from there on."""
+    """Yield (position, header) of each batch. If the rest is unreadable, the last item has the reason as a str."""
     position = 0
     while position < size:
         head = os.pread(fd, HEADER_SIZE, position)
         if len(head) < HEADER_SIZE:
-            yield position, f"{size - position} bytes at the end are no whole batch"
+            yield position, f"{size - position} bytes at the end are not a complete batch"
             return
         try:
             header = read_header(head)
@@ -72,9 +72,9 @@ def _only_zeros(fd: int, position: int, size: int) -> bool:
 
 
 def dump_segment(path: Path, base_offset: int | None, depth: Depth, follows: int | None = None) -> Rows:
-    """The rows of a segment; ends in one of kind "end" with totals. Raises OSError.
+    """Yield the rows of a segment; the last one is of kind "end" with the totals. Raises OSError.
 
-    `base_offset` is the file's name, `follows` the offset after the segment before it, where these are known.
+    `base_offset` comes from the file name. `follows` is the offset after the previous segment. Both may be unknown.
     """
     fd = os.open(path, os.O_RDONLY)
     try:
@@ -165,7 +165,7 @@ def _batch_fields(position: int, header: BatchHeader) -> dict[str, Any]:
 
 
 def _open(fd: int, position: int, header: BatchHeader, depth: Depth) -> Rows:
-    """The records of a batch, and what is wrong with it inside."""
+    """Yield the records of a batch and its defects."""
     if header.size > LARGEST:
         yield damage(f"the batch has {header.size:,} bytes and is not opened", offset=header.base_offset)
         return

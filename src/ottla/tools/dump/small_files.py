@@ -1,4 +1,4 @@
-"""Checkpoints, producer snapshots and the one-page text files of log directories, as rows."""
+"""Checkpoints, producer snapshots and the small text files of log directories, as rows."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ TEXTS = frozenset({"meta.properties", checkpoints.PARTITION_METADATA, "quorum-st
 
 
 def dump_offsets(directory: Path, name: str) -> Rows:
-    """A checkpoint of offsets by partition."""
+    """Yield the rows of a checkpoint with offsets by partition."""
     try:
         rows = checkpoints.read_offsets(Files(), str(directory), name)
     except checkpoints.CorruptCheckpointError as error:
@@ -34,7 +34,7 @@ def dump_offsets(directory: Path, name: str) -> Rows:
 
 
 def dump_epochs(path: Path, *, verify: bool = False) -> Rows:
-    """A leader-epoch checkpoint; with `verify` it is compared with the batches beside it."""
+    """Yield the rows of a leader-epoch checkpoint; `verify` compares it with the batches of its directory."""
     try:
         rows = epochs.read_entries(Files(), str(path))
     except (checkpoints.CorruptCheckpointError, ValueError) as error:
@@ -45,7 +45,7 @@ def dump_epochs(path: Path, *, verify: bool = False) -> Rows:
     for epoch, start in rows:
         yield Row("entry", {"leader_epoch": epoch, "start_offset": start})
         if epoch <= before[0] or start <= before[1]:
-            yield damage(f"the epoch {epoch} from {start:,} on does not rise above the one before it")
+            yield damage(f"the epoch {epoch} from {start:,} on is not greater than the previous entry")
             bad += 1
         before = (epoch, start)
     problem = None
@@ -59,7 +59,7 @@ def dump_epochs(path: Path, *, verify: bool = False) -> Rows:
 
 
 def dump_producers(path: Path) -> Rows:
-    """A snapshot of a partition's producers."""
+    """Yield the rows of a producer snapshot of a partition."""
     try:
         entries = decode_snapshot(_read(path))
     except CorruptSnapshotError as error:
@@ -82,7 +82,7 @@ def dump_producers(path: Path) -> Rows:
 
 
 def dump_text(path: Path) -> Rows:
-    """A small text file, line by line."""
+    """Yield the lines of a small text file."""
     for line in _read(path).decode("utf-8", "replace").splitlines():
         yield Row("line", {"text": line})
 

@@ -1,14 +1,14 @@
-"""Bytes as text that is printable, has no line breaks and can be read back exactly.
+"""Bytes as printable text without line breaks that converts back to the same bytes.
 
-Printable UTF-8 stays as it is. Everything else, and the backslash, becomes `\\n`, `\\t`, `\\r`, `\\\\` or `\\xNN` per
-byte. So no record can move a terminal's cursor, colour it or reverse its lines.
+Printable UTF-8 is unchanged. All other bytes and the backslash become `\\n`, `\\t`, `\\r`, `\\\\` or `\\xNN`.
+So no record can send control sequences to a terminal.
 """
 
 import re
 from functools import cache
 
 NULL = b"\\N"
-"""How an escaped field says that there is nothing, not even emptiness. As in PostgreSQL's COPY."""
+"""Stands for null in an escaped field, as in PostgreSQL's COPY."""
 
 _NAMES = {"\n": "\\n", "\t": "\\t", "\r": "\\r", "\\": "\\\\"}
 _BYTES = {b"n": b"\n", b"t": b"\t", b"r": b"\r", b"\\": b"\\"}
@@ -16,23 +16,23 @@ _ESCAPE = re.compile(rb"\\(x[0-9a-fA-F]{2}|[ntr\\])|\\")
 
 
 class NotEscaped(ValueError):
-    """A backslash with something after it that `escaped` never writes."""
+    """A backslash followed by text that `escaped` never writes."""
 
 
 def escaped(data: bytes, also: str = "") -> bytes:
-    """The bytes in printable text; the characters of `also` (printable ASCII) are escaped too."""
+    """Escape bytes to printable text; also escapes the printable ASCII characters `also`."""
     return escaped_text(data, also).encode()
 
 
 def escaped_text(data: bytes, also: str = "") -> str:
-    """As `escaped`, as a str."""
+    """As `escaped`, but return a str."""
     text = data.decode("utf-8", "surrogateescape")
     if text.isprintable() and "\\" not in text and not any(c in text for c in also):
         return text
-    return "".join(_as_it_is(c, also) for c in text)
+    return "".join(_unless_printable(c, also) for c in text)
 
 
-def _as_it_is(character: str, also: str) -> str:
+def _unless_printable(character: str, also: str) -> str:
     if character.isprintable() and character != "\\" and character not in also:
         return character
     return _escape_of(character)
@@ -45,7 +45,7 @@ def _escape_of(character: str) -> str:
 
 
 def unescaped(text: bytes) -> bytes:
-    """What `escaped` was given. Raises NotEscaped."""
+    """Return the bytes that `escaped` was given. Raises NotEscaped."""
     return _ESCAPE.sub(_byte_of, text) if b"\\" in text else text
 
 
@@ -58,7 +58,7 @@ def _byte_of(match: re.Match[bytes]) -> bytes:
 
 
 def for_terminal(text: str) -> str:
-    """Text of ours for a terminal: anything that is not printable (line breaks excepted) as `\\xNN` or `\\uNNNN`."""
+    """Escape the characters of our own output that are not printable, except line breaks, as `\\uNNNN`."""
     return "".join(c if c.isprintable() or c == "\n" else _json_escape(c) for c in text)
 
 
@@ -69,8 +69,8 @@ def _json_escape(character: str) -> str:
 
 
 def visible(data: bytes) -> bytes:
-    """The bytes as a terminal may have them: as `escaped`, but line breaks, tabs and backslashes stay."""
+    """Escape bytes for a terminal: as `escaped`, but line breaks, tabs and backslashes are unchanged."""
     text = data.decode("utf-8", "surrogateescape")
     if text.isprintable():
         return data
-    return "".join(c if c in "\n\t\\" else _as_it_is(c, "") for c in text).encode()
+    return "".join(c if c in "\n\t\\" else _unless_printable(c, "") for c in text).encode()

@@ -1,10 +1,10 @@
-"""Records as JSON Lines: one object per line, out and in, nothing lost on the way.
+"""Records as JSON Lines: one object per line, written and read without loss.
 
     {"topic":"t","partition":0,"offset":7,"timestamp":1769860800123,"key":"k","value":"v","headers":[]}
 
-Key, value and each header's value are a string if they are UTF-8 and null if they are null; otherwise `key_base64`,
-`value_base64` stand in their place. Headers are objects of `name` and `value` in order: a name may come twice.
-With `inline` a value that is JSON stands there as it is, and one that is not as `value_text` (or `value_base64`).
+A key, value or header value is null, or a string if it is UTF-8; otherwise its field is `key_base64` or `value_base64`.
+Headers are objects of `name` and `value` in order; names may repeat. With `inline` a value that is valid JSON is
+embedded, and any other value is in `value_text` (or `value_base64`).
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ def _not_json(text: str) -> Any:
 
 
 def write_lines(records: Iterable[Readable], *, inline: bool = False) -> str:
-    """The records as lines of JSON."""
+    """Format the records as lines of JSON."""
     value_of = _inline_value if inline else _value
     return "".join(
         [
@@ -68,9 +68,9 @@ def _inline_value(data: bytes | None) -> str:
         return '"value":null'
     try:
         text = data.decode()
-        # What only says null would read as no value at all.
+        # The value `null` would be read as no value.
         if json.loads(text, parse_constant=_not_json) is not None:
-            # A line break in valid JSON is space between tokens, and would end our line.
+            # A line break in valid JSON is only white space, but it would end the line.
             one_line = text.replace("\n", " ").replace("\r", " ")
             return f'"value":{one_line}'
     except UnicodeDecodeError:
@@ -81,7 +81,7 @@ def _inline_value(data: bytes | None) -> str:
 
 
 def read_lines(stream: BinaryIO, *, inline: bool = False) -> Iterator[tuple[int, NewRecord | BadRecord]]:
-    """Line numbers from 1 and the records there; empty lines are passed over. `inline`: every `value` is JSON."""
+    """Yield line numbers from 1 and their records; skips empty lines. With `inline` every `value` is JSON."""
     number = 0
     while line := stream.readline(MAX_RECORD):
         number += 1
@@ -118,7 +118,7 @@ def _record(line: bytes, *, inline: bool) -> NewRecord:
 def _bytes(row: Mapping[str, Any], name: str) -> bytes | None:
     given = [key for key in (name, f"{name}_base64", f"{name}_text") if row.get(key) is not None]
     if len(given) > 1:
-        raise BadRecord(f"{given[0]!r} and {given[1]!r} are both there")
+        raise BadRecord(f"{given[0]!r} and {given[1]!r} exclude each other")
     if not given:
         return None
     data = row[given[0]]
@@ -128,7 +128,7 @@ def _bytes(row: Mapping[str, Any], name: str) -> bytes | None:
         raise BadRecord(f"{given[0]!r} is not a string")
     try:
         return binascii.a2b_base64(data, strict_mode=True) if given[0].endswith("_base64") else data.encode()
-    except ValueError as error:  # what is no base64, not ASCII, or half of a surrogate pair
+    except ValueError as error:  # not base64, not ASCII, or a lone surrogate
         raise BadRecord(f"{given[0]!r}: {error}") from error
 
 
@@ -156,7 +156,7 @@ def _topic(row: Mapping[str, Any]) -> str | None:
 
 
 def _read_headers(headers: Any) -> list[tuple[str, bytes | None]]:
-    """Headers as we write them, or as an object of names and values."""
+    """Parse headers as `write_lines` writes them, or from an object of names and values."""
     if headers is None:
         return []
     if isinstance(headers, dict):

@@ -18,14 +18,14 @@ from ottla.tools.formats.record_writer import delimiter_character, number_layout
 from ottla.tools.formats.template import Field, FormatError, Part
 
 MAX_RECORD = 256 << 20
-"""No record is longer; a delimiter that does not come is looked for no further."""
+"""The longest record; the search for a missing delimiter ends here."""
 _PIECE = 1 << 16
 _NUMBER = re.compile(rb"-?[0-9]{1,20}")
 _MAX_HEADERS = 1_000_000
 
 
 class NewRecord(NamedTuple):
-    """What is to be produced; None where the input says nothing (and for a null key or value)."""
+    """A record to produce; None for parts that the input does not give, and for a null key or value."""
 
     key: bytes | None = None
     value: bytes | None = None
@@ -36,13 +36,13 @@ class NewRecord(NamedTuple):
 
 
 class BadRecord(ValueError):
-    """The input does not fit at this record. `fatal` if what follows cannot be read either."""
+    """The input does not fit the format at this record. `fatal` if the rest of the input cannot be read either."""
 
     fatal = False
 
 
 class _Source:
-    """Bytes to be read, from memory and as far as needed from a stream."""
+    """Bytes to parse, from memory and, as needed, from a stream."""
 
     __slots__ = ("_stream", "data", "position")
 
@@ -55,7 +55,7 @@ class _Source:
         return self.position >= len(self.data) and not self._more(1)
 
     def _more(self, wanted: int) -> bool:
-        """Have more bytes behind those that are here; those read already go."""
+        """Read more bytes from the stream and drop the parsed ones; returns False at the end."""
         if self._stream is None:
             return False
         rest = self.data[self.position :]
@@ -117,7 +117,7 @@ def _shown(data: bytes) -> str:
 
 
 class Template:
-    """A template to read by. Raises FormatError if records could not be told apart by it."""
+    """A template for reading. Raises FormatError if the ends of its fields are ambiguous."""
 
     def __init__(self, parts: Sequence[Part], *, null: bytes | None = None) -> None:
         self.parts = tuple(parts)
@@ -156,7 +156,7 @@ def _deep(fields: Sequence[Field]) -> Iterator[Field]:
 
 
 def _check(parts: Sequence[Part], known: set[str]) -> None:
-    """Whether each field's end can be found."""
+    """Raise FormatError unless the end of each field can be found."""
     for index, part in enumerate(parts):
         if isinstance(part, bytes):
             continue
@@ -224,7 +224,7 @@ def _read_field(
 
 
 def decoded(text: bytes, encoding: str, null: bytes | None, what: str) -> bytes | None:
-    """A key or value from how it is written. Raises BadRecord."""
+    """Decode a key or value from its encoding. Raises BadRecord."""
     if encoding == "escaped":
         try:
             return None if text == NULL else unescaped(text)
@@ -272,7 +272,7 @@ def _read_headers(
 
 
 def read_header_list(text: bytes) -> list[tuple[str, bytes | None]]:
-    """The headers in `name=value,name=value`, as `%h` writes them. Raises BadRecord."""
+    """Parse headers from `name=value,name=value`, as `%h` writes them. Raises BadRecord."""
     headers: list[tuple[str, bytes | None]] = []
     for item in text.split(b",") if text else ():
         name, equals, value = item.partition(b"=")
@@ -305,7 +305,7 @@ def _record(found: dict[str, object]) -> NewRecord:
 
 
 def read_records(template: Template, stream: BinaryIO) -> Iterator[tuple[int, NewRecord | BadRecord]]:
-    """Line (or record, if the template has no lines) from 1 and the record there, until the stream ends."""
+    """Yield the line number (or record number, if the template has no lines) from 1, and the record."""
     return _by_lines(template, stream) if template.lines else _by_records(template, stream)
 
 

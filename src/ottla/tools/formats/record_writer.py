@@ -1,7 +1,7 @@
-"""Records out by a template: `Writer.lines(records)` gives the bytes of a whole poll.
+"""Write records by a template: `Writer.lines(records)` returns the bytes of a whole poll.
 
-Templates whose fields are all written as they are take a way on which C does the work, record after record. The others
-go part by part.
+If no field has an encoding, the template becomes one `%` format per batch, which C applies record by record. Other
+templates are written part by part in Python.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ Put = Callable[["Readable"], bytes]
 
 
 class Readable(Protocol):
-    """What a writer wants to know of a record: `ottla.clients.Record` has it."""
+    """The attributes of a record that a writer needs; `ottla.clients.Record` has them."""
 
     topic: ClassVar[str]
     partition: ClassVar[int]
@@ -38,14 +38,14 @@ class Readable(Protocol):
 
 
 VISIBLE = "visible"
-"""An encoding that no format string asks for: see `for_terminal_only`."""
+"""An encoding that format strings do not have; see `for_terminal_only`."""
 
 _INDEX = {"offset": 0, "timestamp": 1, "key": 2, "value": 3}
 _DIRECT = {"key": b"%b", "value": b"%b", "offset": b"%d", "timestamp": b"%d"}
 
 
 class Writer:
-    """Writes records by one template. `null` is what stands for a key or value that is null."""
+    """Writes records by one template. `null` is written for a null key or value."""
 
     def __init__(self, parts: Sequence[Part], *, null: bytes = b"") -> None:
         self._puts = _compile(parts, null)
@@ -60,7 +60,7 @@ class Writer:
         self._direct: dict[type[Any], Callable[[Any], bytes]] = {}
 
     def lines(self, records: Iterable[Readable]) -> bytes:
-        """All records, one after another."""
+        """Write all records, one after another."""
         if not self._is_direct or self._take is None:
             return b"".join([self.line(record) for record in records])
         pieces: list[bytes] = []
@@ -73,7 +73,7 @@ class Writer:
         return b"".join(pieces)
 
     def line(self, record: Readable) -> bytes:
-        """One record."""
+        """Write one record."""
         return b"".join([put(record) for put in self._puts])
 
     def _template(self, kind: type[Any]) -> Callable[[Any], bytes]:
@@ -108,7 +108,7 @@ def _compile(parts: Sequence[Part], null: bytes) -> list[Put]:
 
 
 def delimiter_character(following: Part) -> str:
-    """What an escaped field escapes besides, so that the literal after it is found; "" if that cannot be."""
+    """Return the character that a field must escape so that a reader finds the next literal; "" if none can."""
     first = following[:1].decode("ascii", "replace") if isinstance(following, bytes) else ""
     return first if first.isprintable() and first not in ("�", "\\") and not first.isalnum() else ""
 
@@ -133,7 +133,7 @@ def _put(field: Field, null: bytes, stop: str) -> Put:
 
 
 def bytes_writer(encoding: str, null: bytes, stop: str = "") -> Callable[[bytes | None], bytes]:
-    """How bytes are written in an encoding of the template's."""
+    """Return the function that writes bytes in an encoding of the template."""
     if encoding == "escaped":
         return lambda data: NULL if data is None else escaped(data, stop)
     if encoding == VISIBLE:
@@ -159,13 +159,13 @@ def _number_writer(encoding: str) -> Callable[[int], bytes]:
 
 
 def number_layout(encoding: str) -> tuple[Any, int]:
-    """Byte order and size in bytes of "big32" and its like."""
+    """Return the byte order and the size in bytes of an encoding such as "big32"."""
     order = "big" if encoding.startswith("big") else "little"
     return order, int(encoding.removeprefix(order)) // 8
 
 
 def moment(timestamp_ms: int) -> datetime | None:
-    """A timestamp as a date in UTC; None if no calendar has it."""
+    """Convert a timestamp to a date in UTC; None if it is out of range."""
     try:
         return datetime.fromtimestamp(timestamp_ms // 1000, UTC).replace(microsecond=timestamp_ms % 1000 * 1000)
     except (ValueError, OverflowError, OSError):
@@ -173,7 +173,7 @@ def moment(timestamp_ms: int) -> datetime | None:
 
 
 def iso(timestamp_ms: int) -> str:
-    """`2026-01-31T12:00:00.123Z`; the number itself for what no calendar has, and for -1, which is none."""
+    """`2026-01-31T12:00:00.123Z`; the number itself if it is out of range, and for -1, which means none."""
     when = moment(timestamp_ms) if timestamp_ms != -1 else None
     return str(timestamp_ms) if when is None else f"{when:%Y-%m-%dT%H:%M:%S}.{timestamp_ms % 1000:03d}Z"
 
@@ -201,7 +201,7 @@ def header_text(name: str, value: bytes | None, stop: str = "") -> bytes:
 
 
 class _Header:
-    """A header in the clothes of a record, for the parts of `%h{...}`."""
+    """A header with the attributes of a record, for the parts of `%h{...}`."""
 
     topic: ClassVar[str] = ""
     partition: ClassVar[int] = -1
@@ -214,7 +214,7 @@ class _Header:
 
 
 def for_terminal_only(parts: Sequence[Part]) -> tuple[Part, ...]:
-    """The template with fields that cannot play with a terminal where they would be written as they are."""
+    """Return the template with unencoded fields escaped: records must not send control sequences to a terminal."""
     return tuple(
         part._replace(
             encoding=part.encoding or (VISIBLE if part.name in ("key", "value", "topic") else ""),

@@ -1,18 +1,18 @@
-"""A format string as its parts: literal bytes and fields.
+"""Format strings, parsed to parts: literal bytes and fields.
 
     %t topic   %p partition   %o offset   %T %d timestamp   %k key   %v %s value   %h headers
     %K bytes of the key   %V %S bytes of the value   %R the same as 4 bytes, big-endian   %H number of headers
     \\n \\t \\r \\\\ \\xNN are bytes, %% is a percent sign, %{ and %} are braces
 
-These are kcat's letters and rpk's; where the two differ (%T, which is a topic's size for rpk), it is kcat's. In braces
-after a letter stands how it is written:
+The letters are those of kcat and rpk. Where the two differ (%T is the size of the topic in rpk), kcat wins. Braces
+after a letter contain its encoding:
 
-    %k{hex} %v{base64} %t{escaped}      bytes: as they are without braces; `escaped` is printable text on one line
+    %k{hex} %v{base64} %t{escaped}      bytes: unchanged without braces; `escaped` is printable text on one line
     %o{big32} %V{little64} %p{ascii}    numbers: decimal without braces; big and little 8, 16, 32, 64
     %T{iso} %T{strftime[%H:%M]}         timestamps: ms since the epoch without braces; UTC
     %h{%k=%v;}                          each header in turn; without braces name=value,name=value
 
-Sizes of what is null are -1.
+The size of null is -1.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ from typing import NamedTuple
 
 
 class FormatError(ValueError):
-    """The format string is wrong; says where and what it may be."""
+    """The format string is wrong; the message names the place and the alternatives."""
 
 
 class Field(NamedTuple):
-    """One field of a record. `inner` are the parts of each header for `%h{...}`."""
+    """A field of a record. `inner` are the parts of each header for `%h{...}`."""
 
     name: str
     encoding: str = ""
@@ -53,7 +53,7 @@ _TOKEN = re.compile(r"[%\\]")
 
 
 def parse(text: str, *, in_headers: bool = False) -> tuple[Part, ...]:
-    """The parts of a format string; literals that meet are joined. Raises FormatError."""
+    """Parse a format string; adjacent literals are joined. Raises FormatError."""
     parts: list[Part] = []
     position = 0
     while position < len(text):
@@ -86,7 +86,9 @@ def _escape(text: str, position: int) -> tuple[bytes, int]:
     digits = text[position + 2 : position + 4]
     if letter == "x" and len(digits) == 2 and set(digits) <= _HEX:
         return bytes((int(digits, 16),)), position + 4
-    raise FormatError(f"{text[position : position + 4]!r} in the format is no escape; there are \\n \\t \\r \\\\ \\xNN")
+    raise FormatError(
+        f"{text[position : position + 4]!r} in the format is not an escape; there are \\n \\t \\r \\\\ \\xNN"
+    )
 
 
 def _field(text: str, position: int, *, in_headers: bool) -> tuple[Part, int]:
@@ -114,7 +116,7 @@ def _field(text: str, position: int, *, in_headers: bool) -> tuple[Part, int]:
 
 
 def _braces(text: str, start: int) -> tuple[str, int]:
-    """What is in the braces that open at `start`, and the position after them."""
+    """Return the text in the braces that open at `start`, and the position after them."""
     depth = 0
     position = start
     while position < len(text):
