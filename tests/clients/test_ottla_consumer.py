@@ -98,7 +98,7 @@ def test_records_of_every_shape_and_codec_arrive_as_sent(
     assert {r.topic_partition for r in got} == {TopicPartition(topic, 0)}
 
 
-def test_names_that_no_request_can_hold_are_refused_and_nothing_else_changes(
+def test_invalid_topic_names_are_rejected_and_change_nothing(
     broker: RunningBroker, make_topic: MakeTopic, reader: Reader
 ) -> None:
     half = "\ud800"  # of a surrogate pair
@@ -146,7 +146,7 @@ def test_arrow_batch_holds_the_same_records(broker: RunningBroker, make_topic: M
 
 
 @pytest.mark.parametrize("codec", ["none", "lz4", "zstd"])
-def test_poll_and_poll_arrow_in_turn_hand_over_each_record_once(
+def test_alternating_poll_and_poll_arrow_return_each_record_once(
     broker: RunningBroker, make_topic: MakeTopic, reader: Reader, codec: str
 ) -> None:
     topic, sent = make_topic(), sample_records(400)
@@ -195,9 +195,7 @@ def test_seek_goes_to_offset_beginning_end_and_timestamp(
         consumer.seek((topic, 7), 0)
 
 
-def test_paused_partition_waits_and_keeps_its_place(
-    broker: RunningBroker, make_topic: MakeTopic, reader: Reader
-) -> None:
+def test_paused_partition_keeps_its_position(broker: RunningBroker, make_topic: MakeTopic, reader: Reader) -> None:
     topic = make_topic(2)
     for partition in (0, 1):
         produce(broker.bootstrap, topic, numbered(20), partition)
@@ -216,7 +214,7 @@ def test_paused_partition_waits_and_keeps_its_place(
     assert [r.offset for r in [*while_paused, *rest] if r.partition == 0] == list(range(20))
 
 
-def test_auto_commit_leaves_out_what_the_last_poll_handed_over(
+def test_auto_commit_excludes_records_of_the_last_poll(
     broker: RunningBroker, make_topic: MakeTopic, reader: Reader
 ) -> None:
     topic, group = make_topic(), unique("group")
@@ -269,7 +267,7 @@ def test_iteration_commits_only_what_it_yielded(broker: RunningBroker, make_topi
     assert poll_all(again, 23)[0].offset == 7
 
 
-def test_commits_are_seen_by_other_clients_and_theirs_by_us(
+def test_commits_are_visible_to_other_clients_and_theirs_to_ours(
     broker: RunningBroker, make_topic: MakeTopic, reader: Reader
 ) -> None:
     topic, group = make_topic(), unique("group")
@@ -324,7 +322,9 @@ STRATEGIES = ["range", "roundrobin", "sticky", "cooperative-sticky"]
 
 
 @pytest.mark.parametrize("strategy", STRATEGIES)
-def test_group_of_ours_shares_and_reads_once(broker: RunningBroker, make_topic: MakeTopic, strategy: str) -> None:
+def test_our_members_share_a_group_and_read_each_record_once(
+    broker: RunningBroker, make_topic: MakeTopic, strategy: str
+) -> None:
     topic, group = make_topic(6), unique("group")
     sent = [0]
 
@@ -341,7 +341,7 @@ def test_group_of_ours_shares_and_reads_once(broker: RunningBroker, make_topic: 
 
 @pytest.mark.parametrize("strategy", ["range", "roundrobin", "cooperative-sticky"])
 @pytest.mark.parametrize("first", ["ours", "theirs"])
-def test_group_of_ours_and_librdkafka_shares_and_reads_once(
+def test_our_members_and_librdkafka_share_a_group_and_read_each_record_once(
     broker: RunningBroker, make_topic: MakeTopic, strategy: str, first: str
 ) -> None:
     topic, group = make_topic(6), unique("group")
@@ -364,7 +364,7 @@ def test_group_of_ours_and_librdkafka_shares_and_reads_once(
     rebalance_story(join, send)
 
 
-def test_cooperative_member_keeps_what_it_keeps(broker: RunningBroker, make_topic: MakeTopic) -> None:
+def test_cooperative_member_keeps_reading_during_a_rebalance(broker: RunningBroker, make_topic: MakeTopic) -> None:
     topic, group = make_topic(4), unique("group")
     options = {"partition.assignment.strategy": "cooperative-sticky"}
     told: list[tuple[str, list[int]]] = []
@@ -388,7 +388,7 @@ def test_cooperative_member_keeps_what_it_keeps(broker: RunningBroker, make_topi
         one.stop()
 
 
-def test_static_member_comes_back_without_a_rebalance(broker: RunningBroker, make_topic: MakeTopic) -> None:
+def test_static_member_restarts_without_a_rebalance(broker: RunningBroker, make_topic: MakeTopic) -> None:
     topic, group = make_topic(4), unique("group")
     stays = OurMember(broker.bootstrap, topic, group, **{"group.instance.id": "a"}).start()
     comes = OurMember(broker.bootstrap, topic, group, **{"group.instance.id": "b"}).start()
@@ -419,7 +419,7 @@ def test_partitions_that_are_added_are_read(
     assert poll_all(consumer, 1)[0].partition == 2
 
 
-def test_slow_user_stays_a_member_until_max_poll_interval_and_is_told_why(
+def test_slow_member_leaves_after_max_poll_interval_with_a_reason(
     broker: RunningBroker, make_topic: MakeTopic, reader: Reader, caplog: pytest.LogCaptureFixture
 ) -> None:
     topic, group = make_topic(), unique("group")
@@ -441,7 +441,7 @@ def test_slow_user_stays_a_member_until_max_poll_interval_and_is_told_why(
     assert lost == [TopicPartition(topic, 0)]
 
 
-def test_value_that_cannot_be_read_is_raised_once_with_its_place(
+def test_value_that_cannot_be_deserialized_is_raised_once_with_its_offset(
     broker: RunningBroker, make_topic: MakeTopic, reader: Reader
 ) -> None:
     topic = make_topic()
@@ -455,7 +455,7 @@ def test_value_that_cannot_be_read_is_raised_once_with_its_place(
     assert values(poll_all(consumer, 1)) == ["4"]
 
 
-def test_without_a_position_and_a_reset_poll_raises_until_somebody_seeks(
+def test_poll_without_position_and_reset_raises_until_seek(
     broker: RunningBroker, make_topic: MakeTopic, reader: Reader
 ) -> None:
     topic = make_topic()
@@ -472,7 +472,7 @@ def test_without_a_position_and_a_reset_poll_raises_until_somebody_seeks(
         consumer.poll(WAIT_S)
 
 
-def test_transactions_that_were_aborted_are_not_seen(broker: RunningBroker, make_topic: MakeTopic) -> None:
+def test_aborted_transactions_are_not_returned(broker: RunningBroker, make_topic: MakeTopic) -> None:
     if broker.kind == "ottla":
         pytest.skip("the broker has no transactions yet")
     topic = make_topic()
@@ -514,7 +514,7 @@ def test_large_records_and_many_partitions_stay_within_the_queue(
     assert most <= 2_300_000
 
 
-def test_asyncio_face_reads_commits_and_iterates(broker: RunningBroker, make_topic: MakeTopic) -> None:
+def test_asyncio_consumer_reads_commits_and_iterates(broker: RunningBroker, make_topic: MakeTopic) -> None:
     topic, group = make_topic(), unique("group")
     produce(broker.bootstrap, topic, numbered(20))
     told: list[str] = []
@@ -544,7 +544,7 @@ def test_asyncio_face_reads_commits_and_iterates(broker: RunningBroker, make_top
     assert told == ["assigned 1", "revoked 1"]
 
 
-def test_unsubscribe_leaves_the_group_and_another_subscription_may_follow(
+def test_unsubscribe_leaves_the_group_and_allows_another_subscription(
     broker: RunningBroker, make_topic: MakeTopic, reader: Reader
 ) -> None:
     one, two = make_topic(), make_topic()
@@ -569,7 +569,7 @@ def test_partitions_that_are_none_are_refused(broker: RunningBroker, reader: Rea
         reader().assign(wrong)
 
 
-def test_questions_about_what_is_not_there(broker: RunningBroker, topic: str, reader: Reader) -> None:
+def test_queries_about_unknown_topics_and_partitions(broker: RunningBroker, topic: str, reader: Reader) -> None:
     consumer = reader()
     with pytest.raises(UnknownTopicOrPartition, match=topic):
         consumer.partitions_of(topic)
@@ -587,7 +587,7 @@ class TestRestart:
 
     pytestmark: ClassVar[list[Any]] = []
 
-    def test_broker_that_is_killed_and_comes_back_loses_nothing(self, tmp_path: Path) -> None:
+    def test_restart_of_a_killed_broker_loses_no_record(self, tmp_path: Path) -> None:
         broker = OttlaProcess(tmp_path, {"group.initial.rebalance.delay.ms": 0})
         broker.start()
         topic, group = unique("restart"), unique("group")

@@ -69,7 +69,7 @@ def two_batches(broker: RunningBroker, make_topic: MakeTopic) -> str:
 
 
 class TestCorruptBatch:
-    def test_damage_on_the_way_is_healed_by_fetching_again(self, broker: RunningBroker, two_batches: str) -> None:
+    def test_batch_corrupted_by_the_network_is_fetched_again(self, broker: RunningBroker, two_batches: str) -> None:
         damaged: list[int] = []
 
         def once(_: object, response: Any) -> Any:
@@ -87,7 +87,7 @@ class TestCorruptBatch:
         assert damaged
 
     @pytest.mark.parametrize("choice", ["raise", "skip"])
-    def test_damage_that_stays_is_raised_once_or_skipped(
+    def test_permanently_corrupt_batch_is_raised_once_or_skipped(
         self, broker: RunningBroker, two_batches: str, choice: str, caplog: pytest.LogCaptureFixture
     ) -> None:
         def always(_: object, response: Any) -> Any:
@@ -119,7 +119,7 @@ class TestThrottling:
     """KIP-219: a broker answers at once and says how long to leave it alone."""
 
     @pytest.mark.parametrize("api_key", [FETCH, OFFSET_COMMIT, HEARTBEAT])
-    def test_broker_is_left_alone_for_as_long_as_it_asks(
+    def test_throttled_client_sends_nothing_for_the_throttle_time(
         self, broker: RunningBroker, make_topic: MakeTopic, api_key: int
     ) -> None:
         topic = make_topic()
@@ -148,7 +148,7 @@ class TestThrottling:
         assert 0.69 <= at[1] - at[0] < 5
 
 
-def test_connections_that_end_in_the_middle_lose_and_double_nothing(
+def test_connections_closed_mid_response_neither_lose_nor_duplicate_records(
     broker: RunningBroker, make_topic: MakeTopic
 ) -> None:
     topic = make_topic()
@@ -176,7 +176,7 @@ class TestOnDisk:
 
     pytestmark: ClassVar[list[Any]] = []
 
-    def test_flipped_bit_on_disk_is_one_error_and_the_rest_is_read(self, tmp_path: Path) -> None:
+    def test_flipped_bit_on_disk_is_one_error_and_other_batches_are_read(self, tmp_path: Path) -> None:
         with OttlaProcess(tmp_path) as broker:
             topic = unique("disk")
             with Admin(bootstrap_servers=broker.bootstrap) as admin:
@@ -192,7 +192,7 @@ class TestOnDisk:
             assert [e.offset for e in raised] == [0]
             assert [r.offset for r in seen] == [5, 6, 7, 8, 9]
 
-    def test_new_leader_is_asked_and_its_answer_is_believed(self, tmp_path: Path) -> None:
+    def test_epoch_check_at_the_new_leader_decides_the_position(self, tmp_path: Path) -> None:
         """A restart begins a new epoch. A leader that says it was cut off sends the reader back to where it was."""
         cut: list[bool] = []
 
@@ -219,7 +219,7 @@ class TestOnDisk:
             assert proxy.asked.count(OFFSET_FOR_LEADER_EPOCH) == 1
 
 
-def test_commit_that_is_tried_again_after_a_rebalance_does_not_undo_what_another_member_commits(
+def test_commit_retried_after_a_rebalance_does_not_overwrite_another_members_commit(
     broker: RunningBroker, make_topic: MakeTopic
 ) -> None:
     topic, group = make_topic(2), unique("g")

@@ -74,7 +74,7 @@ def polls(consumer: Consumer) -> bool:
 
 
 class TestThreads:
-    def test_wakeup_ends_the_poll_of_another_thread_and_loses_nothing(
+    def test_wakeup_ends_the_poll_of_another_thread_without_losing_records(
         self, broker: RunningBroker, make_topic: MakeTopic, reader: Reader
     ) -> None:
         topic = make_topic()
@@ -91,7 +91,7 @@ class TestThreads:
         with pytest.raises(Wakeup):
             consumer.poll(0)
 
-    def test_second_poll_at_a_time_is_refused_and_all_else_is_not(
+    def test_concurrent_poll_is_rejected_but_other_methods_are_not(
         self, broker: RunningBroker, make_topic: MakeTopic, reader: Reader
     ) -> None:
         topic = make_topic()
@@ -191,7 +191,7 @@ class TestClose:
         with Admin(bootstrap_servers=broker.bootstrap) as admin:
             wait_until(lambda: not admin.describe_groups([group])[group].members, "nobody in the group", 5)
 
-    def test_close_waits_for_commits_that_are_under_way_in_their_order(
+    def test_close_waits_for_commits_in_flight_in_their_order(
         self, broker: RunningBroker, make_topic: MakeTopic, reader: Reader
     ) -> None:
         topic, group = make_topic(), unique("group")
@@ -206,7 +206,7 @@ class TestClose:
         assert told == [(offset, None) for offset in range(50)]
         assert committed(reader(group_id=group), tp) == 49
 
-    def test_callback_that_fails_is_logged_and_harms_nobody(
+    def test_failing_commit_callback_is_logged_and_affects_no_other_commit(
         self, make_topic: MakeTopic, reader: Reader, caplog: pytest.LogCaptureFixture
     ) -> None:
         tp = TopicPartition(make_topic(), 0)
@@ -219,7 +219,7 @@ class TestClose:
 
 
 class TestValues:
-    def test_poison_is_skipped_by_choice_and_positions_move_on(
+    def test_undeserializable_record_is_skipped_by_setting(
         self, broker: RunningBroker, make_topic: MakeTopic, reader: Reader, caplog: pytest.LogCaptureFixture
     ) -> None:
         topic, group = make_topic(), unique("group")
@@ -231,7 +231,7 @@ class TestValues:
         assert committed(consumer, TopicPartition(topic, 0)) == 4
         assert caplog.text.count("Skipped: The value of") == 2
 
-    def test_poison_alone_and_last_is_raised_once_and_committed_over(
+    def test_undeserializable_last_record_is_raised_once_and_committed(
         self, broker: RunningBroker, make_topic: MakeTopic, reader: Reader
     ) -> None:
         topic, group = make_topic(), unique("group")
@@ -246,7 +246,7 @@ class TestValues:
             assert consumer.poll(0.2) == []
         assert committed(reader(group_id=group), TopicPartition(topic, 0)) == 1
 
-    def test_typed_values_go_round(self, broker: RunningBroker, make_topic: MakeTopic, reader: Reader) -> None:
+    def test_typed_values_round_trip(self, broker: RunningBroker, make_topic: MakeTopic, reader: Reader) -> None:
         topic = make_topic()
         with Producer(
             bootstrap_servers=broker.bootstrap, key_serializer="int64", value_serializer="double"
@@ -261,7 +261,7 @@ class TestValues:
 
 
 class TestGroups:
-    def test_static_member_is_fenced_by_one_of_the_same_name(
+    def test_static_member_is_fenced_by_another_with_the_same_instance_id(
         self, broker: RunningBroker, make_topic: MakeTopic, reader: Reader
     ) -> None:
         topic, group = make_topic(), unique("group")
@@ -287,7 +287,7 @@ class TestGroups:
         assert second.poll(0.3) == []
         assert second.assignment() == [TopicPartition(topic, 0)]
 
-    def test_pattern_notices_topics_that_come_and_go(self, broker: RunningBroker, reader: Reader) -> None:
+    def test_pattern_follows_created_and_deleted_topics(self, broker: RunningBroker, reader: Reader) -> None:
         base = unique("pattern")
         consumer = reader(
             group_id=unique("group"), metadata_max_age_ms=200, heartbeat_interval_ms=200, allow_auto_create_topics=False
@@ -313,7 +313,7 @@ class TestGroups:
             admin.delete_topics([f"{base}.b", f"{base}x"])
 
 
-def test_position_of_a_lost_epoch_is_not_believed(broker: RunningBroker, make_topic: MakeTopic, reader: Reader) -> None:
+def test_position_of_an_unknown_epoch_is_checked(broker: RunningBroker, make_topic: MakeTopic, reader: Reader) -> None:
     """An epoch that the leader never had is no position in its log; one that it has is."""
     topic = make_topic()
     produce(broker.bootstrap, topic, numbered(5))
@@ -328,7 +328,7 @@ class TestRestart:
 
     pytestmark: ClassVar[list[Any]] = []
 
-    def test_group_goes_on_after_its_broker_was_killed(self, tmp_path: Path) -> None:
+    def test_group_continues_after_its_broker_was_killed(self, tmp_path: Path) -> None:
         """Three times: no record is lost; one may come twice, since its commit may have been lost with the broker."""
         broker = OttlaProcess(tmp_path, {"group.initial.rebalance.delay.ms": 0})
         broker.start()
@@ -374,7 +374,7 @@ class TestRestart:
 class TestWhatIsLeft:
     """Of records that were taken and not handed over yet."""
 
-    def test_iteration_yields_nothing_of_what_is_paused_or_not_assigned_any_more(
+    def test_iteration_yields_no_records_of_paused_or_unassigned_partitions(
         self, broker: RunningBroker, make_topic: MakeTopic, reader: Reader
     ) -> None:
         topic = make_topic(2)
@@ -392,7 +392,7 @@ class TestWhatIsLeft:
             (1, offset) for offset in range(5)
         ]
 
-    def test_poll_that_ctrl_c_ends_skips_nothing_and_close_commits_none_of_it(
+    def test_records_of_a_poll_ended_by_ctrl_c_are_neither_skipped_nor_committed(
         self, broker: RunningBroker, make_topic: MakeTopic, reader: Reader
     ) -> None:
         topic, group = make_topic(), unique("group")
@@ -416,7 +416,7 @@ class TestWhatIsLeft:
         assert [record.offset for record in poll_all(again, 5)] == list(range(5, 10))
 
 
-def test_wakeup_in_a_signal_handler_ends_a_poll_wherever_it_is(broker: RunningBroker, make_topic: MakeTopic) -> None:
+def test_wakeup_in_a_signal_handler_ends_a_poll_at_any_point(broker: RunningBroker, make_topic: MakeTopic) -> None:
     """A handler runs between any two lines of the thread that polls: here a trace function takes its place."""
     files = ("threading.py", "consumer/blocking.py", "consumer/face.py", "consumer/ready.py")
     with Consumer(bootstrap_servers=broker.bootstrap) as consumer:

@@ -78,7 +78,7 @@ def test_unknown_topic_is_reported_once_and_read_when_it_appears(
     assert any(isinstance(event, Connected) for event in events)
 
 
-def test_problem_is_raised_by_the_next_poll_if_asked_for(broker: RunningBroker) -> None:
+def test_problem_is_raised_by_the_next_poll_with_on_problem_raise(broker: RunningBroker) -> None:
     topic = unique("missing")
     with Consumer(
         bootstrap_servers=broker.bootstrap, group_id=unique("g"), allow_auto_create_topics=False, on_problem="raise"
@@ -99,7 +99,7 @@ def test_partition_that_does_not_exist_is_reported(
     assert f"{topic}-7 does not exist" in caplog.text
 
 
-def test_coordinator_at_a_wrong_address_is_named_at_once(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_unreachable_coordinator_is_reported_at_once(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     """The usual mistake with containers: the broker advertises an address that the client cannot reach."""
     broker = OttlaProcess(tmp_path)
     with broker:
@@ -127,7 +127,7 @@ def test_poll_without_a_subscription_is_an_error(broker: RunningBroker, make_top
             consumer.poll(0.1)
 
 
-def test_rebalances_are_logged_and_reported_with_the_members_place(
+def test_rebalances_are_logged_and_reported_with_generation_and_member(
     broker: RunningBroker, make_topic: MakeTopic, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.INFO, "ottla.clients.consumer")
@@ -179,7 +179,7 @@ def test_only_stored_offsets_are_committed(broker: RunningBroker, make_topic: Ma
             consumer.store_offsets({tp: 1})
 
 
-def test_partitions_are_added_and_removed_one_by_one(broker: RunningBroker, make_topic: MakeTopic) -> None:
+def test_partitions_are_assigned_and_unassigned_incrementally(broker: RunningBroker, make_topic: MakeTopic) -> None:
     topic = make_topic(3)
     for partition in range(3):
         fill(broker, topic, 5, partition)
@@ -195,9 +195,7 @@ def test_partitions_are_added_and_removed_one_by_one(broker: RunningBroker, make
             consumer.incremental_unassign([(topic, 2)])
 
 
-def test_records_know_who_set_their_time_and_which_leader_wrote_them(
-    broker: RunningBroker, make_topic: MakeTopic
-) -> None:
+def test_records_have_timestamp_type_and_leader_epoch(broker: RunningBroker, make_topic: MakeTopic) -> None:
     own, stamped = make_topic(), make_topic(message_timestamp_type="LogAppendTime")
     for topic in (own, stamped):
         fill(broker, topic, 1)
@@ -253,7 +251,7 @@ def test_statistics_count_records_and_lag(broker: RunningBroker, make_topic: Mak
         assert last.metrics["incoming-byte-total"] > 0
 
 
-def test_forked_child_is_refused(broker: RunningBroker, make_topic: MakeTopic) -> None:
+def test_forked_child_is_rejected(broker: RunningBroker, make_topic: MakeTopic) -> None:
     topic = make_topic()
     fill(broker, topic, 10)
     with Consumer(bootstrap_servers=broker.bootstrap, auto_offset_reset="earliest", max_poll_records=3) as consumer:

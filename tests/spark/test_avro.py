@@ -97,7 +97,7 @@ def frame(spark: SparkSession) -> DataFrame:
     )
 
 
-def test_what_is_written_is_read_back(spark: SparkSession, broker: RunningBroker) -> None:
+def test_written_avro_values_are_read_back(spark: SparkSession, broker: RunningBroker) -> None:
     topic = unique("avro")
     rows = frame(spark)
     options = {"kafka.bootstrap.servers": broker.bootstrap, "value.format": "avro"}
@@ -108,7 +108,7 @@ def test_what_is_written_is_read_back(spark: SparkSession, broker: RunningBroker
     assert sorted(back.collect()) == rows.collect()
 
 
-def test_a_value_that_is_no_avro_fails_a_query_with_its_place_or_is_null(
+def test_invalid_avro_value_fails_a_query_with_its_offset_or_is_null(
     spark: SparkSession, broker: RunningBroker
 ) -> None:
     topic = unique("avro")

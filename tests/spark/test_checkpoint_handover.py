@@ -71,7 +71,7 @@ def upto(*ends: int) -> Batch:
 
 @pytest.mark.jvm
 @pytest.mark.timeout(300)
-def test_each_goes_on_where_the_other_was(query: Query) -> None:
+def test_each_source_continues_from_the_checkpoint_of_the_other(query: Query) -> None:
     topic = query.ottla.topic(partitions=2)
     fill(query.ottla, topic, 0, 10)
     fill(query.ottla, topic, 1, 4)

@@ -132,7 +132,7 @@ def fill(ottla: Ottla, topic: str, count: int, partition: int) -> None:
 
 @pytest.mark.parametrize("begins", ["earliest", "latest"])
 @pytest.mark.parametrize("seed", range(SEEDS))
-def test_wherever_the_driver_dies_nothing_is_lost_or_doubled(ottla: Ottla, seed: int, begins: str) -> None:
+def test_driver_crash_at_any_point_neither_loses_nor_duplicates_records(ottla: Ottla, seed: int, begins: str) -> None:
     chance = random.Random(seed)
     topic = ottla.topic(f"crash-{seed}-{begins}", partitions=2)
     fill(ottla, topic, 5, 0)

@@ -62,9 +62,7 @@ def ends(topic: str, offset: int) -> dict[str, Any]:
         ("disconnect", {"api": "Metadata"}),
     ],
 )
-def test_what_goes_wrong_for_a_moment_is_asked_again(
-    ottla: Ottla, opened: Opens, kind: str, given: dict[str, Any]
-) -> None:
+def test_transient_errors_are_retried(ottla: Ottla, opened: Opens, kind: str, given: dict[str, Any]) -> None:
     topic = filled(ottla)
     reader = opened(topic)
     at = reader.initialOffset()
@@ -84,7 +82,7 @@ def test_a_leader_that_moves_is_found(ottla: Ottla, opened: Opens) -> None:
     assert fault.count
 
 
-def test_what_stays_wrong_is_an_error_within_the_limit(ottla: Ottla, opened: Opens) -> None:
+def test_permanent_error_is_raised_within_the_timeout(ottla: Ottla, opened: Opens) -> None:
     topic = filled(ottla)
     reader = opened(topic)
     at = reader.initialOffset()
@@ -100,7 +98,7 @@ def test_what_stays_wrong_is_an_error_within_the_limit(ottla: Ottla, opened: Ope
     assert reader.latestOffset(at, ALL) == ends(topic, 5), "asked once more, it goes on"
 
 
-def test_a_broker_that_stands_still_is_waited_for_and_then_named(ottla: Ottla, opened: Opens) -> None:
+def test_unresponsive_broker_is_retried_and_then_named(ottla: Ottla, opened: Opens) -> None:
     topic = filled(ottla)
     reader = opened(topic, **{"kafka.request.timeout.ms": "1000"})
     at = reader.initialOffset()
@@ -117,7 +115,7 @@ def test_a_broker_that_stands_still_is_waited_for_and_then_named(ottla: Ottla, o
     assert reader.latestOffset(at, ALL) == ends(topic, 5)
 
 
-def test_who_may_not_see_a_topic_is_told_at_once(ottla: Ottla, opened: Opens) -> None:
+def test_missing_authorization_is_an_error_at_once(ottla: Ottla, opened: Opens) -> None:
     topic = filled(ottla)
     reader = opened(topic)
     at = reader.initialOffset()
@@ -129,7 +127,7 @@ def test_who_may_not_see_a_topic_is_told_at_once(ottla: Ottla, opened: Opens) ->
 
 
 @pytest.mark.parametrize("error", ["NOT_COORDINATOR", "COORDINATOR_LOAD_IN_PROGRESS", "COORDINATOR_NOT_AVAILABLE"])
-def test_a_group_that_moves_gets_its_offsets_in_the_end(ottla: Ottla, opened: Opens, error: str) -> None:
+def test_group_whose_coordinator_moves_gets_its_offsets(ottla: Ottla, opened: Opens, error: str) -> None:
     topic = filled(ottla)
     reader = opened(topic, commitGroup="mover")
     at = reader.latestOffset(reader.initialOffset(), ALL)
@@ -139,7 +137,7 @@ def test_a_group_that_moves_gets_its_offsets_in_the_end(ottla: Ottla, opened: Op
     assert fault.count == 2
 
 
-def test_a_group_that_answers_late_holds_no_batch_up_and_is_never_ahead(ottla: Ottla, opened: Opens) -> None:
+def test_slow_commit_delays_no_batch_and_is_never_ahead(ottla: Ottla, opened: Opens) -> None:
     topic = filled(ottla)
     reader = opened(topic, commitGroup="late")
     at = reader.latestOffset(reader.initialOffset(), ALL)
@@ -156,7 +154,7 @@ def test_a_group_that_answers_late_holds_no_batch_up_and_is_never_ahead(ottla: O
     assert ottla.group("late").positions == {(topic, 0): 6}, "at rest it is level"
 
 
-def test_who_may_not_commit_to_the_group_is_told_its_name(ottla: Ottla, opened: Opens) -> None:
+def test_unauthorized_commit_names_the_group(ottla: Ottla, opened: Opens) -> None:
     topic = filled(ottla)
     reader = opened(topic, commitGroup="theirs")
     ottla.faults.fail("OffsetCommit", "GROUP_AUTHORIZATION_FAILED", times=None)
@@ -165,7 +163,7 @@ def test_who_may_not_commit_to_the_group_is_told_its_name(ottla: Ottla, opened: 
         reader.latestOffset(at, ALL)
 
 
-def test_a_group_that_cannot_be_told_for_long_stops_nothing(
+def test_unavailable_group_does_not_stop_the_query(
     ottla: Ottla, opened: Opens, caplog: pytest.LogCaptureFixture
 ) -> None:
     topic = filled(ottla)

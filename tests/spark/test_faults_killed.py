@@ -139,7 +139,7 @@ def _kill_session(leader: int) -> None:
 
 
 @pytest.mark.timeout(400)
-def test_a_query_that_is_killed_at_any_step_loses_and_doubles_nothing(
+def test_query_killed_at_any_step_neither_loses_nor_duplicates_records(
     spark: SparkSession, ottla: Ottla, tmp_path: Path
 ) -> None:
     home = Home(tmp_path / "query")

@@ -86,7 +86,7 @@ def fill(ottla: Ottla, topic: str, count: int, partition: int = 0) -> None:
     ottla.produce(topic, *(f"v{i}" for i in range(count)), partition=partition)
 
 
-def test_what_is_harmed_or_gone_stops_a_query_unless_it_may_lose_data(
+def test_corrupt_or_deleted_records_stop_a_query_unless_it_may_lose_data(
     spark: SparkSession, ottla: Ottla, tmp_path: Path
 ) -> None:
     topic = ottla.topic()
@@ -113,7 +113,7 @@ def test_what_is_harmed_or_gone_stops_a_query_unless_it_may_lose_data(
     assert query.run() == [3, 4], "from then on all is well"
 
 
-def test_topics_that_come_and_go_and_leaders_that_move_under_a_running_query(
+def test_running_query_survives_created_and_deleted_topics_and_moving_leaders(
     spark: SparkSession, ottla: Ottla, tmp_path: Path
 ) -> None:
     name = unique("pattern")
@@ -144,7 +144,7 @@ def test_topics_that_come_and_go_and_leaders_that_move_under_a_running_query(
     assert sorted(query.rows) == sorted(wanted)
 
 
-def test_a_broker_that_is_away_is_waited_for_and_then_named(spark: SparkSession, tmp_path: Path) -> None:
+def test_unavailable_broker_is_retried_and_then_named(spark: SparkSession, tmp_path: Path) -> None:
     with OttlaProcess(tmp_path / "broker", TEST_PROPERTIES) as broker:
         topic = unique("away")
         with Admin(broker.bootstrap) as admin:
@@ -176,7 +176,7 @@ def test_a_broker_that_is_away_is_waited_for_and_then_named(spark: SparkSession,
         assert query.run() == [9, 10, 11]
 
 
-def test_a_value_that_does_not_fit_its_schema_is_named(spark: SparkSession, ottla: Ottla) -> None:
+def test_value_that_does_not_match_its_schema_is_named(spark: SparkSession, ottla: Ottla) -> None:
     topic = ottla.topic()
     ottla.produce(topic, '{"id": 1}', '{"id": 2}', '{"id": "three"}')
     options = {"kafka.bootstrap.servers": ottla.bootstrap, "subscribe": topic, "value.format": "json"}

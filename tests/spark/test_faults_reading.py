@@ -1,4 +1,4 @@
-"""What goes wrong while a task reads its range: harmed batches, leaders that move, requests that fail. No Spark."""
+"""Faults while a task reads its range: corrupt batches, leader changes, failed requests. Without Spark."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pytest
 from ottla.clients import ClientError, CorruptRecords
 from ottla.clients.consumer.ranges import RangeReader
 from ottla.spark import range_reader
-from ottla.spark.client_pool import Kept
+from ottla.spark.client_pool import ClientPool
 from ottla.spark.offsets import OffsetRange
 from ottla.spark.range_reader import read_range
 from ottla.testing import Ottla
@@ -21,15 +21,15 @@ PATIENCE = {"default.api.timeout.ms": "10000"}
 
 @pytest.fixture(autouse=True)
 def own_readers(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """Each test's readers end with it."""
-    kept: Kept[RangeReader] = Kept(RangeReader)
-    monkeypatch.setattr(range_reader, "_readers", kept)
+    """Close the readers of each test at its end."""
+    pool: ClientPool[RangeReader] = ClientPool(RangeReader)
+    monkeypatch.setattr(range_reader, "_readers", pool)
     yield
-    kept.close()
+    pool.close()
 
 
 def filled(ottla: Ottla, batches: int = 4, size: int = 5) -> str:
-    """A topic of so many batches of so many records."""
+    """Create a topic with `batches` batches of `size` records."""
     topic = ottla.topic()
     for batch in range(batches):
         ottla.produce(topic, *(f"v{batch * size + i}" for i in range(size)))
@@ -43,48 +43,48 @@ def offsets(ottla: Ottla, topic: str, start: int, end: int, **wishes: Any) -> li
 
 
 @pytest.mark.parametrize(
-    ("harmed", "start", "end", "left"),
+    ("corrupt", "start", "end", "left"),
     [
         (7, 0, 20, [*range(5), *range(10, 20)]),
-        (7, 0, 10, [*range(5)]),  # the range ends with it
-        (7, 6, 9, []),  # and is within it
+        (7, 0, 10, [*range(5)]),  # the range ends with the corrupt batch
+        (7, 6, 9, []),  # the range is within the corrupt batch
         (1, 3, 12, [*range(5, 12)]),
         (17, 0, 18, [*range(15)]),
     ],
 )
-def test_a_harmed_batch_is_an_error_or_left_out(
-    ottla: Ottla, caplog: pytest.LogCaptureFixture, harmed: int, start: int, end: int, left: list[int]
+def test_corrupt_batch_is_an_error_or_skipped(
+    ottla: Ottla, caplog: pytest.LogCaptureFixture, corrupt: int, start: int, end: int, left: list[int]
 ) -> None:
     topic = filled(ottla)
-    first = max(harmed // 5 * 5, start)
-    ottla.faults.corrupt(topic, offset=harmed)
+    first = max(corrupt // 5 * 5, start)
+    ottla.faults.corrupt(topic, offset=corrupt)
     with pytest.raises(CorruptRecords, match=f"{topic}-0 at offset {first}: .*failOnDataLoss=false") as error:
         offsets(ottla, topic, start, end)
     assert (error.value.topic, error.value.partition, error.value.offset) == (topic, 0, first)
     with caplog.at_level(logging.WARNING, "ottla.spark"):
         assert offsets(ottla, topic, start, end, fail_on_data_loss=False) == left
-    last = min(harmed // 5 * 5 + 5, end) - 1
-    assert f"offsets {first} to {last} are left out, since failOnDataLoss is false" in caplog.text
+    last = min(corrupt // 5 * 5 + 5, end) - 1
+    assert f"offsets {first} to {last} are skipped, since failOnDataLoss is false" in caplog.text
 
 
-def test_several_harmed_batches_are_each_left_out(ottla: Ottla, caplog: pytest.LogCaptureFixture) -> None:
+def test_several_corrupt_batches_are_each_skipped(ottla: Ottla, caplog: pytest.LogCaptureFixture) -> None:
     topic = filled(ottla)
     for offset in (0, 5, 15):
         ottla.faults.corrupt(topic, offset=offset, on_disk=True)
     assert offsets(ottla, topic, 0, 20, fail_on_data_loss=False) == [*range(10, 15)]
-    assert [record.getMessage().count("left out") for record in caplog.records if record.name == "ottla.spark"] == [
+    assert [record.getMessage().count("are skipped") for record in caplog.records if record.name == "ottla.spark"] == [
         1
     ] * 3
-    assert offsets(ottla, topic, 10, 15) == [*range(10, 15)], "what is whole is read either way"
+    assert offsets(ottla, topic, 10, 15) == [*range(10, 15)], "intact batches are read with both settings"
 
 
-def test_the_clients_own_way_to_leave_them_out_does_not_stall(ottla: Ottla) -> None:
+def test_client_setting_to_skip_corrupt_records_does_not_stall(ottla: Ottla) -> None:
     topic = filled(ottla)
     ottla.faults.corrupt(topic, offset=15)
     assert offsets(ottla, topic, 0, 20, fail_on_data_loss=False, client={"on.corrupt.records": "skip"}) == [*range(15)]
 
 
-def test_bytes_that_only_the_network_harmed_are_fetched_again(ottla: Ottla) -> None:
+def test_batch_corrupted_by_the_network_is_fetched_again(ottla: Ottla) -> None:
     topic = filled(ottla)
     fault = ottla.faults.corrupt(topic, offset=7, times=1)
     assert offsets(ottla, topic, 0, 20) == [*range(20)]
@@ -92,14 +92,14 @@ def test_bytes_that_only_the_network_harmed_are_fetched_again(ottla: Ottla) -> N
 
 
 @pytest.mark.parametrize("error", ["NOT_LEADER_OR_FOLLOWER", "FENCED_LEADER_EPOCH", "KAFKA_STORAGE_ERROR"])
-def test_a_fetch_that_is_refused_for_now_is_tried_again(ottla: Ottla, error: str) -> None:
+def test_retriable_fetch_error_is_retried(ottla: Ottla, error: str) -> None:
     topic = filled(ottla)
     fault = ottla.faults.fail("Fetch", error, times=2, topic=topic)
     assert offsets(ottla, topic, 0, 20) == [*range(20)]
     assert fault.count == 2
 
 
-def test_a_leader_that_moves_between_two_fetches_costs_no_record(ottla: Ottla) -> None:
+def test_leader_change_between_two_fetches_loses_no_record(ottla: Ottla) -> None:
     topic = filled(ottla, batches=40)
     client = {"bootstrap.servers": ottla.bootstrap, "max.partition.fetch.bytes": "400", **PATIENCE}
     batches = read_range(client, OffsetRange(topic, 0, 0, 200), max_bytes_per_batch=200)
@@ -112,21 +112,21 @@ def test_a_leader_that_moves_between_two_fetches_costs_no_record(ottla: Ottla) -
 
 
 @pytest.mark.parametrize("kind", ["disconnect", "swallow"])
-def test_connections_that_die_are_made_anew(ottla: Ottla, kind: str) -> None:
+def test_lost_connections_are_reestablished(ottla: Ottla, kind: str) -> None:
     topic = filled(ottla)
     fault = getattr(ottla.faults, kind)("Fetch", times=2)
     assert offsets(ottla, topic, 0, 20) == [*range(20)]
     assert fault.count == 2
 
 
-def test_what_stays_refused_is_an_error_within_the_limit(ottla: Ottla) -> None:
+def test_permanent_fetch_error_is_raised_within_the_timeout(ottla: Ottla) -> None:
     topic = filled(ottla)
     ottla.faults.fail("Fetch", "KAFKA_STORAGE_ERROR", times=None, topic=topic)
     with pytest.raises(ClientError, match=rf"{topic}-0 at offset 3: no records within 1\.5 s"):
         offsets(ottla, topic, 3, 20, client={"default.api.timeout.ms": "1500"})
 
 
-def test_who_may_not_read_is_told_at_once(ottla: Ottla) -> None:
+def test_missing_read_authorization_is_an_error_at_once(ottla: Ottla) -> None:
     topic = filled(ottla)
     ottla.faults.fail("Fetch", "TOPIC_AUTHORIZATION_FAILED", times=None, topic=topic)
     with pytest.raises(ClientError, match=rf"(?i){topic}.*authori[sz]"):

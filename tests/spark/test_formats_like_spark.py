@@ -131,7 +131,7 @@ def same(one: Any, other: Any) -> bool:
     return bool(one == other)
 
 
-def test_fields_are_what_from_json_makes_of_them(spark: SparkSession) -> None:
+def test_fields_equal_those_of_from_json(spark: SparkSession) -> None:
     differences = []
     with in_utc(spark):
         for kind, fields in FIELDS.items():
@@ -151,7 +151,7 @@ def test_values_are_json_where_from_json_says_so(spark: SparkSession) -> None:
     assert ours(schema, [*WHOLES]).to_pylist() == theirs(spark, schema, WHOLES)
 
 
-def test_texts_become_what_from_json_makes_of_them(spark: SparkSession) -> None:
+def test_texts_become_the_values_of_from_json(spark: SparkSession) -> None:
     texts = [
         '{"a":1,"b":"x","c":1.5,"d":{"e":7,"f":["p",null]},"t":"2013-01-01T05:00:00Z","y":true,"n":1.25}',
         '{"b":"say \\"é\\"","other":{"a":1},"c":-3}',

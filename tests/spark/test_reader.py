@@ -157,7 +157,7 @@ def test_a_batch_begins_and_ends_at_timestamps(topics: Topics, batch: Callable[.
 
 
 @pytest.mark.both
-def test_offsets_that_are_gone_are_a_loss_or_left_out(topics: Topics, batch: Callable[..., list[OffsetRange]]) -> None:
+def test_deleted_offsets_are_a_loss_or_skipped(topics: Topics, batch: Callable[..., list[OffsetRange]]) -> None:
     topic = topics.make()
     topics.send(topic, 10)
     topics.admin.delete_records({TopicPartition(topic, 0): 4})
@@ -191,7 +191,7 @@ def test_a_topic_that_does_not_exist_is_named(topics: Topics, batch: Callable[..
         batch("", assign=json.dumps({topic: [0, 7]}))
 
 
-def test_a_cluster_that_is_down_is_asked_for_a_while_and_then_named() -> None:
+def test_unreachable_cluster_is_retried_and_then_named() -> None:
     given = {"kafka_default_api_timeout_ms": "3000"}
     began = time.monotonic()
     with pytest.raises(ClusterError, match=r"Asking 127\.0\.0\.1:1 for topics failed: .*127\.0\.0\.1:1"):
@@ -199,7 +199,7 @@ def test_a_cluster_that_is_down_is_asked_for_a_while_and_then_named() -> None:
     assert 0.5 < time.monotonic() - began < 8
 
 
-def test_a_read_logs_in_with_the_settings_that_spark_users_know(secured: SecuredKafka) -> None:  # noqa: F811
+def test_read_authenticates_with_the_settings_of_sparks_kafka_source(secured: SecuredKafka) -> None:  # noqa: F811
     settings = sasl(secured, "SCRAM-SHA-512", listener="SASL_SSL")
     topic = unique("secured")
     with Admin(settings) as admin, Producer(settings) as producer:
@@ -245,7 +245,7 @@ def test_batches_are_as_large_as_allowed_and_reach_the_end(topics: Topics, strea
 
 
 @pytest.mark.both
-def test_where_a_query_began_now_its_first_batch_is_empty_and_stores_it(topics: Topics, stream: Stream) -> None:
+def test_first_batch_of_a_query_from_latest_is_empty_and_stores_the_start(topics: Topics, stream: Stream) -> None:
     topic = topics.make()
     topics.send(topic, 5)
     reader = stream(topic)
@@ -261,7 +261,7 @@ def test_where_a_query_began_now_its_first_batch_is_empty_and_stores_it(topics: 
 
 
 @pytest.mark.both
-def test_a_first_batch_that_a_dead_run_planned_is_done_again_without_a_loss(topics: Topics, stream: Stream) -> None:
+def test_first_batch_planned_by_a_crashed_run_is_rerun_without_a_loss(topics: Topics, stream: Stream) -> None:
     topic = topics.make()
     topics.send(topic, 5)
     planned = stream(topic).initialOffset()
@@ -276,7 +276,7 @@ def test_a_first_batch_that_a_dead_run_planned_is_done_again_without_a_loss(topi
 
 
 @pytest.mark.both
-def test_new_partitions_and_topics_are_noticed_and_read_from_their_beginning(topics: Topics, stream: Stream) -> None:
+def test_new_partitions_and_topics_are_read_from_their_start(topics: Topics, stream: Stream) -> None:
     name = unique("grows")
     first = topics.make(f"{name}-a")
     reader = stream("", subscribePattern=f"{name}-.*", startingOffsets="earliest")
@@ -291,7 +291,7 @@ def test_new_partitions_and_topics_are_noticed_and_read_from_their_beginning(top
 
 
 @pytest.mark.both
-def test_a_recreated_topic_is_a_loss_and_else_read_from_its_beginning(topics: Topics, stream: Stream) -> None:
+def test_recreated_topic_is_a_loss_or_read_from_its_start(topics: Topics, stream: Stream) -> None:
     topic = topics.make()
     topics.send(topic, 5)
     strict, lenient = (stream(topic, startingOffsets="earliest", failOnDataLoss=word) for word in ("true", "false"))
@@ -310,7 +310,7 @@ def test_a_recreated_topic_is_a_loss_and_else_read_from_its_beginning(topics: To
 
 
 @pytest.mark.both
-def test_a_deleted_topic_is_a_loss_and_else_left_out(topics: Topics, stream: Stream) -> None:
+def test_deleted_topic_is_a_loss_or_omitted(topics: Topics, stream: Stream) -> None:
     kept, deleted = topics.make(), topics.make()
     topics.send(kept, 2)
     topics.send(deleted, 2)
@@ -327,7 +327,7 @@ def test_a_deleted_topic_is_a_loss_and_else_left_out(topics: Topics, stream: Str
 
 
 @pytest.mark.both
-def test_a_query_waits_for_enough_offsets_but_not_for_ever(topics: Topics, stream: Stream) -> None:
+def test_query_waits_for_min_offsets_at_most_max_trigger_delay(topics: Topics, stream: Stream) -> None:
     topic = topics.make()
     reader = stream(topic, startingOffsets="earliest", minOffsetsPerTrigger="10", maxTriggerDelay="1s")
     at = reader.initialOffset()
@@ -346,7 +346,7 @@ def test_a_query_waits_for_enough_offsets_but_not_for_ever(topics: Topics, strea
 
 
 @pytest.mark.both
-def test_an_available_now_query_ends_where_everything_ended_when_it_began(topics: Topics, stream: Stream) -> None:
+def test_available_now_query_ends_at_the_ends_of_its_start(topics: Topics, stream: Stream) -> None:
     topic = topics.make()
     topics.send(topic, 10)
     reader = stream(topic, startingOffsets="earliest", maxOffsetsPerTrigger="6", minOffsetsPerTrigger="5")
@@ -372,14 +372,14 @@ def committed(topics: Topics, group: str) -> dict[int, int]:
 
 
 @pytest.mark.both
-def test_what_was_processed_is_committed_also_that_of_the_last_batch(
+def test_processed_offsets_are_committed_including_the_last_batch(
     topics: Topics, stream: Stream, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     topic, group = topics.make(partitions=2), unique("group")
     topics.send(topic, 5, 0)
     reader = stream(topic, startingOffsets="earliest", commitGroup=group)
     start = reader.initialOffset()
-    admin = reader._asked()._admin
+    admin = reader._connected()._admin
     commit = admin.alter_group_offsets
 
     async def late(*given: Any) -> None:
@@ -402,7 +402,7 @@ def test_what_was_processed_is_committed_also_that_of_the_last_batch(
 
 
 @pytest.mark.both
-def test_a_group_that_consumers_are_in_is_refused_by_name(topics: Topics, stream: Stream) -> None:
+def test_commit_group_with_members_is_rejected_by_name(topics: Topics, stream: Stream) -> None:
     topic, group = topics.make(), unique("group")
     topics.send(topic, 1)
     settings = {"bootstrap.servers": topics.bootstrap, "group.id": group, "auto.offset.reset": "earliest"}
@@ -420,7 +420,7 @@ def test_a_group_that_consumers_are_in_is_refused_by_name(topics: Topics, stream
 # -- a broker that is away ---------------------------------------------------------------------------------------
 
 
-def test_a_broker_that_is_away_for_a_while_only_makes_the_trigger_longer(tmp_path: Path) -> None:
+def test_unavailable_broker_only_delays_the_trigger(tmp_path: Path) -> None:
     process = OttlaProcess(tmp_path, TEST_PROPERTIES)
     process.start()
     topics = Topics(process.bootstrap)

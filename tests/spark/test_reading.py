@@ -17,7 +17,7 @@ from ottla.clients.admin import ConfigResource
 from ottla.clients.consumer import ranges
 from ottla.clients.consumer.ranges import RangeReader, RecordsLost
 from ottla.spark import range_reader
-from ottla.spark.client_pool import Kept
+from ottla.spark.client_pool import ClientPool
 from ottla.spark.offsets import OffsetRange
 from ottla.spark.options import read_source_options
 from ottla.spark.range_reader import arrow_schema, read_range, read_ranges
@@ -63,10 +63,10 @@ class World:
 @pytest.fixture
 def world(broker: RunningBroker, monkeypatch: pytest.MonkeyPatch) -> Iterator[World]:
     range_reader._readers.close()  # the threads of those that other tests left would count here
-    kept: Kept[RangeReader] = Kept(RangeReader)
-    monkeypatch.setattr(range_reader, "_readers", kept)
+    pool: ClientPool[RangeReader] = ClientPool(RangeReader)
+    monkeypatch.setattr(range_reader, "_readers", pool)
     yield World(broker.bootstrap)
-    kept.close()
+    pool.close()
 
 
 def numbered(count: int, size: int = 0) -> list[Sent]:
@@ -94,7 +94,7 @@ def test_the_arrow_schema_is_exactly_what_spark_expects(include_headers: bool) -
     assert arrow_schema(include_headers).equals(wanted)
 
 
-def test_a_topic_that_stamps_its_records_says_so(world: World) -> None:
+def test_timestamp_type_of_log_append_time_is_returned(world: World) -> None:
     topic = world.topic()
     world.send(topic, numbered(3))
     with Admin(world.bootstrap) as admin:
@@ -111,7 +111,7 @@ def test_a_range_may_begin_and_end_within_a_batch(world: World, codec: str) -> N
         assert world.offsets(topic, start, end) == list(range(start, end))
 
 
-def test_batches_are_bounded_by_their_bytes_but_for_a_record_that_is_larger(world: World) -> None:
+def test_batches_have_at_most_the_maximum_size_except_for_one_large_record(world: World) -> None:
     topic = world.topic()
     world.send(topic, [*numbered(40, 10_000), *numbered(1, 300_000), *numbered(9, 10_000)])
     batches = list(read_range(world.client, OffsetRange(topic, 0, 0, 50), max_bytes_per_batch=50_000))
@@ -140,16 +140,16 @@ def test_ranges_one_after_another_share_a_reader_and_fetch_nothing_in_between(wo
     assert not [t for t in threading.enumerate() if t.name == "ottla-ranges"]
 
 
-def test_a_reader_that_is_idle_for_long_is_closed(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_idle_reader_is_closed(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     topic = world.topic()
     world.send(topic, numbered(3))
-    monkeypatch.setattr(range_reader, "_readers", Kept(RangeReader, idle_s=0.2))
+    monkeypatch.setattr(range_reader, "_readers", ClientPool(RangeReader, idle_s=0.2))
     assert world.offsets(topic, 0, 3) == [0, 1, 2]
     wait_until(lambda: not any(t.name == "ottla-ranges" for t in threading.enumerate()), "the reader is closed")
     assert world.offsets(topic, 1, 3) == [1, 2]
 
 
-def test_a_read_that_is_left_half_done_leaves_no_thread(world: World) -> None:
+def test_abandoned_read_leaves_no_thread(world: World) -> None:
     topic = world.topic()
     world.send(topic, numbered(100, 1_000))
     batches = read_range(world.client, OffsetRange(topic, 0, 0, 100), max_bytes_per_batch=5_000)
@@ -158,9 +158,7 @@ def test_a_read_that_is_left_half_done_leaves_no_thread(world: World) -> None:
     wait_until(lambda: not any(t.name == "ottla-ranges" for t in threading.enumerate()), "the reader is closed")
 
 
-def test_records_that_retention_removed_are_an_error_or_left_out(
-    world: World, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_records_deleted_by_retention_are_an_error_or_skipped(world: World, caplog: pytest.LogCaptureFixture) -> None:
     topic = world.topic()
     world.send(topic, numbered(20))
     with Admin(world.bootstrap) as admin:
@@ -174,7 +172,7 @@ def test_records_that_retention_removed_are_an_error_or_left_out(
     assert world.offsets(topic, 18, 40, fail_on_data_loss=False, client={"fetch.max.wait.ms": "50"}) == [18, 19]
 
 
-def test_a_topic_that_is_gone_is_an_error_or_left_out(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_deleted_topic_is_an_error_or_skipped(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(ranges, "GONE_S", 0.5)
     topic = unique("never")
     with pytest.raises(RecordsLost, match=f"{topic}-0: the topic does not exist"):
@@ -201,7 +199,7 @@ def test_control_records_at_the_end_and_aborted_records_end_a_range(broker: Runn
     assert world.offsets(topic, 3, 8, isolation_level="read_committed") == []
 
 
-def test_gaps_of_compaction_do_not_bring_records_from_behind_the_range(world: World) -> None:
+def test_range_with_compaction_gaps_returns_no_records_beyond_its_end(world: World) -> None:
     topic = world.topic()
     world.send(topic, numbered(10))
     world.send(topic, numbered(10))
@@ -244,7 +242,7 @@ def test_a_corrupt_batch_is_an_error_that_names_its_offset(world: World) -> None
             world.offsets(topic, 0, 10, client={"bootstrap.servers": proxy.bootstrap})
 
 
-def test_a_broker_that_stops_is_waited_for_and_then_named(tmp_path: Path) -> None:
+def test_stopped_broker_is_retried_and_then_named(tmp_path: Path) -> None:
     with OttlaProcess(tmp_path / "broker") as process:
         world = World(process.bootstrap)
         topic = world.topic()
@@ -262,7 +260,7 @@ def test_a_broker_that_stops_is_waited_for_and_then_named(tmp_path: Path) -> Non
         process.start()
 
 
-def test_small_ranges_of_one_task_come_as_one_batch_and_large_ones_do_not(
+def test_small_ranges_of_a_task_share_a_batch_and_large_ones_do_not(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     topic, other = world.topic(), world.topic()

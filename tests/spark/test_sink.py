@@ -27,7 +27,7 @@ from pyspark.sql.types import (
 from ottla.clients import Admin, MessageTooLarge, UnknownTopicOrPartition
 from ottla.clients.producer import Producer
 from ottla.spark import batch_writer
-from ottla.spark.client_pool import Kept
+from ottla.spark.client_pool import ClientPool
 from ottla.spark.options import SinkOptions
 from ottla.spark.sink import BatchWriter, SinkError, StreamWriter, WriteFailed, Written
 from tests.clients.proxy import Proxy
@@ -73,15 +73,15 @@ class World(Reads):
 
 
 @pytest.fixture
-def producers(monkeypatch: pytest.MonkeyPatch) -> Iterator[Kept[Producer]]:
-    kept: Kept[Producer] = Kept(Producer)
-    monkeypatch.setattr(batch_writer, "_producers", kept)
-    yield kept
-    kept.close()
+def producers(monkeypatch: pytest.MonkeyPatch) -> Iterator[ClientPool[Producer]]:
+    pool: ClientPool[Producer] = ClientPool(Producer)
+    monkeypatch.setattr(batch_writer, "_producers", pool)
+    yield pool
+    pool.close()
 
 
 @pytest.fixture
-def world(broker: RunningBroker, producers: Kept[Producer]) -> World:
+def world(broker: RunningBroker, producers: ClientPool[Producer]) -> World:
     return World(broker.bootstrap)
 
 
@@ -113,7 +113,7 @@ class TestRows:
                 assert row["headers"] == sent["headers"]
                 assert round(row["timestamp"].timestamp() * 1000) == sent["timestamp"] // 1000
 
-    def test_the_option_topic_wins_and_other_columns_are_left_out(self, world: World) -> None:
+    def test_topic_option_overrides_the_column_and_other_columns_are_ignored(self, world: World) -> None:
         topic = world.topic()
         told = world.write([{"topic": "elsewhere", "value": b"a", "offset": 7}], topic=topic)
         assert told.by_partition == {(topic, 0): (1, 1)}
@@ -147,7 +147,7 @@ class TestRows:
         with pytest.raises(SinkError, match="Row 1 of a batch has no topic"):
             world.write([{"topic": world.topic(), "value": b""}, {"topic": None, "value": b""}])
 
-    def test_a_topic_that_is_not_there_is_named(self, world: World) -> None:
+    def test_missing_topic_is_named(self, world: World) -> None:
         name = unique("missing")
         with pytest.raises(WriteFailed, match=name) as failed:
             world.write([{"value": b"x"}], topic=name, **{"max.block.ms": "1500", "allow.auto.create.topics": "false"})
@@ -161,7 +161,7 @@ class TestRows:
             assert isinstance(failed.value.__cause__, MessageTooLarge)
         assert world.write([{"value": b"small"}], topic=topic).records == 1
 
-    def test_tasks_share_a_producer_unless_one_failed(self, world: World, producers: Kept[Producer]) -> None:
+    def test_tasks_share_a_producer_unless_one_failed(self, world: World, producers: ClientPool[Producer]) -> None:
         topic = world.topic()
         made: list[Producer] = []
         plain = producers._make
@@ -174,7 +174,7 @@ class TestRows:
         world.write([{"value": b"x"}], topic=topic)
         assert len(made) == 2
 
-    def test_an_answer_that_is_lost_writes_nothing_twice(self, world: World) -> None:
+    def test_lost_response_writes_no_duplicates(self, world: World) -> None:
         topic = world.topic()
         lost: list[int] = []
 
@@ -194,7 +194,7 @@ class TestRows:
         assert [row["value"] for row in world.rows(topic, 0, 100)] == [b"%d" % i for i in range(100)]
 
 
-def test_a_broker_that_stops_is_waited_for_and_then_named(tmp_path: Path, producers: Kept[Producer]) -> None:
+def test_stopped_broker_is_retried_and_then_named(tmp_path: Path, producers: ClientPool[Producer]) -> None:
     with OttlaProcess(tmp_path / "broker") as process:
         world = World(process.bootstrap)
         topic = world.topic()
@@ -228,7 +228,7 @@ class TestSchema:
             (StructType([*schema("topic", "value"), *schema("value")]), "several columns 'value'"),
         ],
     )
-    def test_columns_that_do_not_fit_are_named(self, given: StructType, message: str) -> None:
+    def test_columns_of_wrong_types_are_named(self, given: StructType, message: str) -> None:
         with pytest.raises(SinkError, match=message):
             BatchWriter(SinkOptions(topic=None, client={}), given)
         with pytest.raises(SinkError, match=message):
@@ -258,7 +258,7 @@ class TestSpark:
         assert all(row["headers"] == [{"key": "h", "value": b"1"}] for row in rows)
         assert {round(row["timestamp"].timestamp() * 1000) - int(row["key"]) for row in rows} == {FIRST_TIMESTAMP}
 
-    def test_refusals_reach_the_user(self, spark: SparkSession, world: World) -> None:
+    def test_errors_reach_the_user(self, spark: SparkSession, world: World) -> None:
         writes = spark.range(3).selectExpr("id value").write.format("ottla").mode("append")
         with pytest.raises(AnalysisException, match="'value' is of bigint; it must be string or binary"):
             writes.options(**{"kafka.bootstrap.servers": world.bootstrap, "topic": "t"}).save()
@@ -266,7 +266,9 @@ class TestSpark:
         with pytest.raises(PythonException, match="has no topic"):
             rows.mode("append").option("kafka.bootstrap.servers", world.bootstrap).save()
 
-    def test_a_stream_is_written_and_goes_on(self, spark: SparkSession, world: World, tmp_path: Path) -> None:
+    def test_stream_is_written_and_continues_after_a_restart(
+        self, spark: SparkSession, world: World, tmp_path: Path
+    ) -> None:
         source, target = world.topic(), world.topic()
         world.write([{"value": b"%d" % i} for i in range(50)], topic=source)
         brokers = {"kafka.bootstrap.servers": world.bootstrap}

@@ -128,7 +128,7 @@ class Killed:
 
 
 @pytest.mark.timeout(300)
-def test_a_sink_that_is_killed_at_any_point_loses_nothing_and_doubles_what_that_attempt_wrote(
+def test_sink_killed_at_any_point_loses_nothing_and_rewrites_only_that_attempt(
     spark: SparkSession, ottla: Ottla, tmp_path: Path
 ) -> None:
     killed = Killed(ottla, tmp_path / "query")
@@ -179,7 +179,7 @@ class TestBrokers:
 
     SHORT: dict[str, Any] = {"kafka.delivery.timeout.ms": 1500, "kafka.request.timeout.ms": 500}
 
-    def test_what_is_wrong_for_a_moment_is_tried_again_and_doubles_nothing(
+    def test_transient_errors_are_retried_without_duplicates(
         self, spark: SparkSession, ottla: Ottla, tmp_path: Path
     ) -> None:
         source, target = ottla.topic(), ottla.topic()
@@ -192,7 +192,7 @@ class TestBrokers:
             run(spark, ottla, source, target, tmp_path / "checkpoint")
         assert [record.text for record in ottla.records(target)] == values
 
-    def test_what_stays_wrong_fails_the_query_with_its_reason_and_is_written_when_it_is_started_again(
+    def test_permanent_error_fails_the_query_and_a_restart_writes_the_rows(
         self, spark: SparkSession, ottla: Ottla, tmp_path: Path
     ) -> None:
         source, target = ottla.topic(), ottla.topic()
@@ -213,7 +213,7 @@ class TestBrokers:
         run(spark, ottla, source, target, tmp_path / "checkpoint")
         assert [record.text for record in ottla.records(target)] == values
 
-    def test_a_record_that_is_too_large_and_a_topic_that_is_not_there_are_named(
+    def test_too_large_record_and_missing_topic_are_named(
         self, spark: SparkSession, ottla: Ottla, tmp_path: Path
     ) -> None:
         source, target = ottla.topic(), ottla.topic(max_message_bytes=2_000)

@@ -119,7 +119,7 @@ def test_a_topic_is_a_table_with_the_columns_of_sparks_kafka_source(world: World
     assert large.groupBy("partition").count().orderBy("partition").collect() == [(0, 8), (1, 5)]
 
 
-def test_what_is_wrong_with_the_options_is_said_at_load(world: World) -> None:
+def test_option_errors_are_raised_at_load(world: World) -> None:
     for given, text in (
         ({"startingOffset": "earliest"}, "There is no option 'startingoffset'; did you mean 'startingOffsets'?"),
         ({"subscribePattern": "x"}, "subscribe and subscribePattern are given"),
@@ -137,7 +137,7 @@ def test_what_is_wrong_with_the_options_is_said_at_load(world: World) -> None:
 
 
 @pytest.mark.both
-def test_a_query_reads_what_is_available_now_and_goes_on_there_the_next_time(world: World) -> None:
+def test_available_now_query_continues_at_its_end_the_next_time(world: World) -> None:
     topic, group = world.topic(2), unique("group")
     world.send(topic, 20, 0)
     world.send(topic, 10, 1)
@@ -158,7 +158,7 @@ def test_a_query_reads_what_is_available_now_and_goes_on_there_the_next_time(wor
 
 
 @pytest.mark.both
-def test_a_running_query_sees_new_records_and_new_partitions(world: World) -> None:
+def test_running_query_reads_new_records_and_new_partitions(world: World) -> None:
     topic = world.topic()
     world.send(topic, 9)
     query = world.query(topic, {"processingTime": "100 milliseconds"})
@@ -175,7 +175,7 @@ def test_a_running_query_sees_new_records_and_new_partitions(world: World) -> No
     query.stop()
 
 
-def test_a_query_whose_topic_is_made_anew_stops_and_says_so(world: World) -> None:
+def test_query_stops_with_an_error_when_its_topic_is_recreated(world: World) -> None:
     topic = world.topic()
     world.send(topic, 5)
     query = world.query(topic, {"processingTime": "100 milliseconds"}, startingOffsets="earliest")

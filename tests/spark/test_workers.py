@@ -13,25 +13,25 @@ from ottla.spark import workers
 
 SETTLED = """
 import gc
-from ottla.spark.workers import settle
+from ottla.spark.workers import tune_worker
 for _ in range(2):
-    settle()
+    tune_worker()
     print(gc.get_freeze_count())
 import decimal, xml.dom.minidom
-settle()
+tune_worker()
 print(gc.get_freeze_count(), len(gc.get_objects()))
 """
 
 
 def frozen(**environment: str) -> list[int]:
-    """How many objects the garbage collector leaves out: after settle(), again, and with more imported; the others."""
+    """Count frozen objects after tune_worker(), after a second call, and after an import; and the other objects."""
     own = {name: value for name, value in os.environ.items() if name != "SPARK_REUSE_WORKER"}
     command = [sys.executable, "-c", SETTLED]
     ran = subprocess.run(command, env=own | environment, capture_output=True, text=True, timeout=30, check=True)
     return [int(word) for word in ran.stdout.split()]
 
 
-def test_the_garbage_collector_of_a_worker_does_not_look_at_modules() -> None:
+def test_garbage_collector_of_a_worker_skips_modules() -> None:
     first, again, more, others = frozen(SPARK_REUSE_WORKER="1")
     assert first > 1_000
     assert again == pytest.approx(first, rel=0.01)
@@ -39,14 +39,14 @@ def test_the_garbage_collector_of_a_worker_does_not_look_at_modules() -> None:
     assert others < 500
 
 
-def test_other_processes_are_left_as_they_are() -> None:
+def test_processes_that_are_not_workers_are_unchanged() -> None:
     assert frozen()[:3] == [0, 0, 0]
 
 
 @pytest.mark.skipif(not hasattr(socket, "TCP_QUICKACK"), reason="Linux only")
 def test_connections_within_the_machine_acknowledge_at_once() -> None:
     quick = socket.IPPROTO_TCP, socket.TCP_QUICKACK
-    before = workers.acknowledge()
+    before = workers.acknowledge_at_once()
     with socket.create_server(("127.0.0.1", 0)) as server, socket.create_connection(server.getsockname()) as near:
         far, _ = server.accept()
         with far:
@@ -56,7 +56,7 @@ def test_connections_within_the_machine_acknowledge_at_once() -> None:
                 far.sendall(b"!")
                 near.recv(1)
             assert not far.getsockopt(*quick)
-            assert workers.acknowledge() == before + 2
+            assert workers.acknowledge_at_once() == before + 2
             assert far.getsockopt(*quick)
             assert far.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)
-    assert workers.acknowledge() == before
+    assert workers.acknowledge_at_once() == before

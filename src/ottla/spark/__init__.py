@@ -1,12 +1,15 @@
 """Ottla for Spark: `format("ottla")` reads and writes topics of Ottla or any Kafka, without a jar.
 
-Nothing to register: Spark finds it by the package `pyspark_ottla`. Options and columns are those of Spark's own Kafka
-source (docs/spark.md). Names here are imported on first use, since pyspark takes a second.
+It needs no registration: Spark finds it by the package `pyspark_ottla`. Options and columns are those of Spark's Kafka
+source (docs/spark.md). Names here are imported on first use, because importing pyspark takes a second.
 
-Reading order: the pure parts `options` (what may be asked for, by the `names` there are) and `offsets` (positions,
-ranges); then `source`, what Spark calls on the driver, with `cluster`, its questions to the brokers; `reading` and
-`sink`, what the tasks do, in processes that `workers` makes quick; `formats`, typed columns; `session`, a SparkSession
-with the settings that make it quick.
+Reading order:
+
+1. Pure functions: options (with the tables in names) and offsets (positions, ranges).
+2. On the driver: source, cluster (requests to the brokers), sink.
+3. In the tasks: range_reader, batch_writer, client_pool, workers.
+4. Typed columns: formats, json_columns, avro_values, columns, ddl.
+5. session: a SparkSession with fast settings.
 """
 
 from __future__ import annotations
@@ -15,7 +18,7 @@ from typing import TYPE_CHECKING
 
 from ottla.common.lazy import lazy_names
 
-# Not on first use like the rest: once imported, the module of this name would hide the function. It imports no pyspark.
+# Imported at once: after its first import, the module `session` would hide the function. It does not import pyspark.
 from ottla.spark.session import JavaMissing, session, settings
 
 if TYPE_CHECKING:

@@ -1,8 +1,8 @@
-"""Columns of Avro values into typed columns, and back, as Spark's from_avro and to_avro have them. See `serde.avro`.
+"""Converts Avro values to typed columns and back, with the types of Spark's from_avro and to_avro. See `serde.avro`.
 
-Of a source, `value.avro.schema` says what was written, `value.avro.readerSchema` what is wanted of it, and
-`value.avro.header=confluent` that each value begins with five bytes of Confluent's wire format, which are left out: no
-registry is asked. Of a sink, the schema is the one that is given, or what to_avro derives from the columns.
+For a source, `value.avro.schema` is the writer's schema and `value.avro.readerSchema` the reader's. With
+`value.avro.header=confluent`, each value begins with the five bytes of Confluent's wire format, which are skipped; no
+registry is asked. A sink writes with the given schema, or with the one that to_avro would derive from the columns.
 """
 
 from __future__ import annotations
@@ -64,33 +64,33 @@ _AVRO: Final[dict[type[DataType], Any]] = {
 }
 
 
-# -- in ----------------------------------------------------------------------------------------------------------
+# -- reading ----------------------------------------------------------------------------------------------------------
 
 
 def avro_type(part: str, formats: Mapping[str, str], *, permissive: bool) -> DataType:
-    """The type of a column of Avro values; all in it may be null if values that do not fit are. Raises OptionError."""
+    """Return the type of a column of Avro values. `permissive`: every field is nullable. Raises OptionError."""
     kind, _ = _sql_type(_decoder(part, formats).schema)
     return with_nulls(kind) if permissive else kind
 
 
 class AvroReader:
-    """Reads the values of a column. Raises OptionError if what was asked for is not right."""
+    """Reads the values of a column. Raises OptionError for invalid options."""
 
     def __init__(self, part: str, formats: Mapping[str, str], arrow_type: Any) -> None:
         self._decoder = _decoder(part, formats)
         self._type = arrow_type
 
     def read(self, values: Any, only_first: bool) -> tuple[Any, list[tuple[int, str, str]]]:
-        """A column with a row for each of the binary `values`; and row, field and reason of what could not be read.
+        """Return a column with a row for each of the binary `values`; and row, field and reason of each invalid value.
 
-        The latter's rows are null. With `only_first` there is no column if there is one.
+        The rows of invalid values are null. With `only_first`, the column is None if there is an invalid value.
         """
         column, bad = self._decoder.decode(rows_of(values), only_first)
         return None if column is None else array_of(self._type, column), bad
 
 
 def _decoder(part: str, formats: Mapping[str, str]) -> AvroDecoder:
-    """What reads values as these options say. Raises OptionError."""
+    """Return the decoder for these options. Raises OptionError."""
     name = f"{part}.avro.schema"
     if name not in formats:
         raise OptionError(f"{part}.format=avro needs {name}, the JSON text of the schema that the values have")
@@ -117,7 +117,7 @@ def _parsed(name: str, formats: Mapping[str, str]) -> Node:
 
 
 def _sql_type(node: Node) -> tuple[DataType, bool]:
-    """The type that from_avro gives, and whether it may be null."""
+    """Return the type that from_avro returns, and whether it is nullable."""
     if node.kind == "record":
         fields = [StructField(each.name, *_sql_type(each.node)) for each in node.fields]
         return StructType(fields), False
@@ -142,11 +142,11 @@ def _sql_type(node: Node) -> tuple[DataType, bool]:
     return _SQL[kind[0]], node.is_nullable()
 
 
-# -- out ---------------------------------------------------------------------------------------------------------
+# -- writing ---------------------------------------------------------------------------------------------------------
 
 
 def written_schema(part: str, formats: Mapping[str, str], kind: DataType, nullable: bool) -> str:
-    """The schema that a column of this type is written with, as JSON. Raises OptionError if it cannot be."""
+    """Return the schema, as JSON, to write a column of this type with. Raises OptionError if there is none."""
     for name, why in (("readerschema", "what is written has one schema"), ("header", "no registry is asked for an id")):
         if f"{part}.avro.{name}" in formats:
             raise OptionError(f"{part}.avro.{name.replace('readers', 'readerS')} is for reading: {why}")
@@ -162,16 +162,16 @@ def written_schema(part: str, formats: Mapping[str, str], kind: DataType, nullab
 
 
 def avro_schema(kind: DataType, *, nullable: bool = False) -> str:
-    """The Avro schema, as JSON, that a sink writes with unless it is given one: what Spark's to_avro derives.
+    """Return the Avro schema, as JSON, that a sink uses by default. It is the one that Spark's to_avro derives.
 
-    `kind` is a DataFrame's schema, if its columns become the value; or the type of a column `key` or `value`, and
-    `nullable` whether that may be null. Raises OptionError for a type that Avro has not.
+    `kind` is a DataFrame's schema, if its columns become the value; or the type of a column `key` or `value`, which may
+    be null if `nullable`. Raises OptionError for a type without an Avro type.
     """
     return json.dumps(_derived(kind, nullable, "topLevelRecord", "", ""))
 
 
 def to_avro(column: Any, schema: str) -> tuple[Any, tuple[int, str, str] | None]:
-    """The values of a column as a binary array, null for null; or row, field and reason of one that does not fit."""
+    """Encode a column as a binary array, null for null; or return row, field and reason of an invalid value."""
     values, bad = _encoder(schema, plan_of(column.type)).encode(view_of(column))
     return None if values is None else array_of(pa.binary(), values), bad
 
@@ -205,7 +205,7 @@ def _derived(kind: DataType, nullable: bool, name: str, namespace: str, path: st
 
 
 def _plan(kind: DataType) -> Plan:
-    """The layout of the Arrow column that Spark gives for a type that `_derived` took."""
+    """Return the layout of Spark's Arrow column for a type that `_derived` supports."""
     from pyspark.sql.pandas.types import to_arrow_type
 
     return plan_of(to_arrow_type(kind, timezone="UTC"))

@@ -1,4 +1,4 @@
-"""Arrow batches from Spark into topics; runs in Spark's Python workers, which keep their producers."""
+"""Writes Arrow batches from Spark to topics, in Spark's Python workers, which reuse their producers."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from pyspark.taskcontext import TaskContext
 
 from ottla.clients.errors import ClientError
 from ottla.clients.producer import Producer
-from ottla.spark.client_pool import Kept
+from ottla.spark.client_pool import ClientPool
 from ottla.spark.sink import Plan, SinkError, WriteFailed, Written
-from ottla.spark.workers import settle
+from ottla.spark.workers import tune_worker
 
 if TYPE_CHECKING:
     from ottla.clients.producer.delivery import BlockingBatches
@@ -22,18 +22,18 @@ if TYPE_CHECKING:
 BATCH_ID: Final = "streaming.sql.batchId"
 QUERY_ID: Final = "sql.streaming.queryId"
 COLUMNS: Final = ("key", "value", "partition", "timestamp", "headers")
-"""What is sent of a row; and `topic` says where to."""
+"""The columns of a row that are sent, to the topic in the column `topic`."""
 SETTINGS: Final[Mapping[str, object]] = {"linger.ms": 0}
-"""Where the user has no wish: batches come whole, so there is nothing to wait for."""
+"""Defaults of the producer here: Spark's batches are complete, so there is nothing to linger for."""
 GATHERED_BYTES: Final = 1024 * 1024
-"""Batches of Spark's that are smaller are gathered to that, so that the brokers get fewer and fuller ones."""
+"""Smaller batches of Spark are joined up to this size, so that the brokers get fewer and larger batches."""
 
-_producers: Kept[Producer[Any, Any]] = Kept(Producer)
+_producers: ClientPool[Producer[Any, Any]] = ClientPool(Producer)
 
 
 def write_task(plan: Plan, batches: Iterator[pa.RecordBatch]) -> Written:
     """Write the rows of one task. Raises SinkError, WriteFailed."""
-    settle()
+    tune_worker()
     context = TaskContext.get()
     settings = {**SETTINGS, **plan.client}
     with _producers.client(settings) as producer:
@@ -52,7 +52,7 @@ def write_task(plan: Plan, batches: Iterator[pa.RecordBatch]) -> Written:
 
 
 class _Task:
-    """One task's rows on their way: small batches are gathered, and what is acknowledged is counted."""
+    """One task: joins small batches, sends them, and counts the acknowledged records."""
 
     def __init__(self, producer: Producer, plan: Plan) -> None:
         self.written: dict[tuple[str, int], tuple[int, int]] = {}
@@ -63,7 +63,7 @@ class _Task:
         self._sent: deque[tuple[str, BlockingBatches]] = deque()
 
     def take(self, batch: pa.RecordBatch) -> None:
-        """Send it, or gather it with others."""
+        """Send a batch, or keep it to join it with others."""
         if not batch.num_rows:
             return
         if self._plan.encode is not None:
@@ -75,10 +75,10 @@ class _Task:
             self._send()
 
     def finish(self) -> None:
-        """Everything is sent and acknowledged. Raises WriteFailed."""
+        """Send the remaining rows and wait for all acknowledgements. Raises WriteFailed."""
         self._send()
         while self._sent:
-            self._settle()
+            self._wait_for_oldest()
 
     def _by_topic(self, batch: pa.RecordBatch) -> Iterator[tuple[str, pa.RecordBatch]]:
         names = batch.schema.names
@@ -105,9 +105,9 @@ class _Task:
             except (ClientError, ValueError) as error:
                 raise WriteFailed(f"Topic {topic!r}: {error}") from error
         while self._sent and self._sent[0][1].done():
-            self._settle()
+            self._wait_for_oldest()
 
-    def _settle(self) -> None:
+    def _wait_for_oldest(self) -> None:
         topic, sent = self._sent.popleft()
         try:
             ranges = sent.result()

@@ -1,7 +1,7 @@
-"""Clients that Spark's Python workers keep from one task to the next, since connecting costs more than a small task.
+"""A pool of clients that Spark's Python workers reuse between tasks: connecting costs more than a small task.
 
-A client is taken out while it is used, so nobody shares one; the idle ones are closed after a while. A forked child
-starts with none.
+A client is out of the pool while a task uses it, so tasks never share one. Idle clients are closed after a while. A
+forked child starts with an empty pool, because the threads of the parent's clients do not exist there.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from ottla.clients.errors import ClientError
 logger = logging.getLogger("ottla.spark")
 
 IDLE_S: Final = 120.0
-"""How long a client is kept without work."""
+"""How long an idle client stays open."""
 
 
 class _Closes(Protocol):
@@ -29,44 +29,44 @@ class _Closes(Protocol):
 C = TypeVar("C", bound=_Closes)
 
 
-class Kept(Generic[C]):
-    """Clients by their settings; `make` makes one."""
+class ClientPool(Generic[C]):
+    """Idle clients by their settings. `make` creates a client."""
 
     def __init__(self, make: Callable[[Mapping[str, object]], C], idle_s: float = IDLE_S) -> None:
         self._make = make
         self._idle_s = idle_s
         self._idle: dict[tuple[tuple[str, str], ...], list[tuple[float, C]]] = {}
         self._lock = threading.Lock()
-        self._looks_later = False
+        self._timer_runs = False
         self._pid = os.getpid()
 
     @contextmanager
     def client(self, settings: Mapping[str, object]) -> Iterator[C]:
-        """A client of these settings, which is closed if the block ends by an exception and kept otherwise."""
+        """Lend a client with these settings. It is closed if the block raises, and returned to the pool otherwise."""
         key = tuple(sorted((name, str(value)) for name, value in settings.items()))
-        client = self._taken(key)
+        client = self._take_idle(key)
         if client is None:
             client = self._make(settings)
         try:
             yield client
         except BaseException:
-            _end(client)
+            _close(client)
             raise
         with self._lock:
             self._idle.setdefault(key, []).append((time.monotonic(), client))
-            self._look_later()
+            self._start_timer()
 
     def close(self) -> None:
-        """Close the clients that are idle now."""
+        """Close the idle clients."""
         with self._lock:
             idle, self._idle = self._idle, {}
         for rows in idle.values():
             for _, client in rows:
-                _end(client)
+                _close(client)
 
-    def _taken(self, key: tuple[tuple[str, str], ...]) -> C | None:
-        if self._pid != os.getpid():  # the parent's, whose threads are not here
-            self._idle, self._lock, self._looks_later, self._pid = {}, threading.Lock(), False, os.getpid()
+    def _take_idle(self, key: tuple[tuple[str, str], ...]) -> C | None:
+        if self._pid != os.getpid():  # a forked child
+            self._idle, self._lock, self._timer_runs, self._pid = {}, threading.Lock(), False, os.getpid()
         with self._lock:
             rows = self._idle.get(key)
             client = rows.pop()[1] if rows else None
@@ -74,32 +74,32 @@ class Kept(Generic[C]):
                 self._idle.pop(key, None)
         return client
 
-    def _look_later(self) -> None:
-        if self._looks_later:
+    def _start_timer(self) -> None:
+        if self._timer_runs:
             return
-        self._looks_later = True
-        timer = threading.Timer(self._idle_s, self._close_old)
+        self._timer_runs = True
+        timer = threading.Timer(self._idle_s, self._close_expired)
         timer.daemon = True
         timer.start()
 
-    def _close_old(self) -> None:
-        latest = time.monotonic() - self._idle_s
-        old: list[C] = []
+    def _close_expired(self) -> None:
+        expired_before = time.monotonic() - self._idle_s
+        expired: list[C] = []
         with self._lock:
-            self._looks_later = False
+            self._timer_runs = False
             for key, rows in list(self._idle.items()):
-                old += [client for since, client in rows if since <= latest]
-                self._idle[key] = [row for row in rows if row[0] > latest]
+                expired += [client for since, client in rows if since <= expired_before]
+                self._idle[key] = [row for row in rows if row[0] > expired_before]
                 if not self._idle[key]:
                     del self._idle[key]
             if self._idle:
-                self._look_later()
-        for client in old:
-            _end(client)
+                self._start_timer()
+        for client in expired:
+            _close(client)
 
 
-def _end(client: _Closes) -> None:
+def _close(client: _Closes) -> None:
     try:
         client.close()
-    except ClientError as error:  # others are to be closed yet, or an error of more worth is on its way
-        logger.warning("While a client was closed: %s", error)
+    except ClientError as error:  # raising would skip the other clients, or hide the error of a task
+        logger.warning("Closing a client failed: %s", error)

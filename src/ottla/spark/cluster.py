@@ -1,8 +1,8 @@
-"""The driver's questions to the cluster: which partitions there are, where they begin and end, what to commit.
+"""The driver's requests to the cluster: the partitions, their first and last offsets, and commits.
 
-One client is kept for the life of a query. `survey` costs one ListOffsets round trip; topics are looked at beside it,
-once a second (`kafka.metadata.max.age.ms`), or when an answer says that something changed. A cluster that does not
-answer is asked again until `kafka.default.api.timeout.ms` (a minute) is over; then ClusterError says what was wanted.
+A query uses one client for its whole life. `survey` costs one ListOffsets round trip. In parallel, topics are described
+again once a second (`kafka.metadata.max.age.ms`), or after a response which shows that they changed. Requests are
+retried until `kafka.default.api.timeout.ms` (a minute); then ClusterError names what was requested.
 """
 
 from __future__ import annotations
@@ -26,21 +26,21 @@ R = TypeVar("R")
 
 logger = logging.getLogger("ottla.spark")
 
-LOOK_EVERY_MS: Final = 1_000
-SETTLE_S: Final = 5.0
+METADATA_MAX_AGE_MS: Final = 1_000
+COMMIT_WAIT_S: Final = 5.0
 
 
 class ClusterError(Exception):
-    """The cluster did not answer in time, or refused; the message names the brokers, what was asked and why not."""
+    """A request failed or timed out; the message names the brokers, the request and the reason."""
 
 
 class CommitError(Exception):
-    """The group of `commitGroup` cannot be committed to."""
+    """Offsets cannot be committed to the group of `commitGroup`."""
 
 
 @dataclass(frozen=True, slots=True)
 class Topic:
-    """One topic as the cluster has it. `topic_id` is "" where the broker is too old to have ids."""
+    """One topic of the cluster. `topic_id` is "" if the broker is too old for topic ids."""
 
     topic_id: str
     partitions: tuple[int, ...]
@@ -48,39 +48,39 @@ class Topic:
 
 @dataclass(frozen=True, slots=True)
 class Survey:
-    """Where every partition ends, and the first offsets of those whose topic has another id than before."""
+    """The end of every partition, and the first offsets of partitions whose topic was recreated."""
 
     latest: Positions
     recreated: Positions
 
 
 class SourceCluster:
-    """What a read asks of its cluster. Every method blocks; not for several threads."""
+    """The cluster of one query. Every method blocks. Not thread-safe."""
 
     def __init__(self, options: SourceOptions) -> None:
         self._options = options
         self._servers = options.client["bootstrap.servers"]
         self._committed = options.isolation_level == "read_committed"
-        self._look_every_s = int(options.client.get("metadata.max.age.ms", LOOK_EVERY_MS)) / 1000
+        self._max_age_s = int(options.client.get("metadata.max.age.ms", METADATA_MAX_AGE_MS)) / 1000
         self._topics: dict[str, Topic] = {}
-        self._looked_at_s: float | None = None
+        self._described_at_s: float | None = None
         self._admin = AsyncAdmin(common_settings(options.client))
-        self._driver = Driver("ottla-spark")  # after what may raise: it has a thread
+        self._driver = Driver("ottla-spark")  # last: it starts a thread, and the lines above may raise
         self._group: dict[TopicPartition, int] = {}
         self._commit: concurrent.futures.Future[None] | None = None
 
     def close(self) -> None:
-        """End a commit under way and close the connections; never raises."""
+        """Wait for a commit in flight and close the connections; never raises."""
         if self._driver.closed:
             return
         try:
-            self.settle()
+            self.wait_for_commit()
         except CommitError as error:
-            logger.warning("While a query stopped: %s", error)
+            logger.warning("Error while stopping a query: %s", error)
         try:
-            self._driver.run(self._admin.close(), SETTLE_S)
+            self._driver.run(self._admin.close(), COMMIT_WAIT_S)
         except ClientError as error:
-            logger.warning("While a query stopped: %s", error)
+            logger.warning("Error while stopping a query: %s", error)
         self._driver.close()
 
     def _ask(self, what: str, question: Coroutine[Any, Any, R]) -> R:
@@ -90,14 +90,14 @@ class SourceCluster:
             about = " ".join(getattr(error, "__notes__", ()))
             raise ClusterError(f"Asking {self._servers} for {what} failed: {error} {about}".rstrip()) from error
 
-    # -- topics ------------------------------------------------------------------------------------------------
+    # -- topics ---------------------------------------------------------------------------------------------------
 
     def partitions(self, *, all_named: bool = True) -> list[TopicPartition]:
-        """What is subscribed to, as the cluster has it now.
+        """Return the subscribed partitions that exist now.
 
-        Raises ClusterError if a topic or partition that was named is not there, unless `all_named` is false.
+        Raises ClusterError if a topic or partition of the options does not exist, unless `all_named` is false.
         """
-        self._ask("topics", self._look())
+        self._ask("topics", self._describe_again())
         there = self._partitions()
         missing = self._missing(set(there)) if all_named else []
         if missing:
@@ -120,15 +120,15 @@ class SourceCluster:
             return [tp for tp in there if tp.partition in subscription.partitions[tp.topic]]
         return there
 
-    async def _look(self) -> set[str]:
-        """Learn the topics; those that have another id than before are returned."""
-        before = self._topics
+    async def _describe_again(self) -> set[str]:
+        """Describe the subscribed topics. Returns the topics whose id changed: they were recreated."""
+        previous = self._topics
         self._topics = await self._describe()
-        self._looked_at_s = time.monotonic()
+        self._described_at_s = time.monotonic()
         return {
             name
             for name, topic in self._topics.items()
-            if name in before and topic.topic_id and before[name].topic_id not in ("", topic.topic_id)
+            if name in previous and topic.topic_id and previous[name].topic_id not in ("", topic.topic_id)
         }
 
     async def _describe(self) -> dict[str, Topic]:
@@ -148,18 +148,18 @@ class SourceCluster:
             for name, topic in described.items()
         }
 
-    # -- offsets -----------------------------------------------------------------------------------------------
+    # -- offsets --------------------------------------------------------------------------------------------------
 
     def ends(self, partitions: Iterable[TopicPartition]) -> Positions:
-        """The end of each: the next offset, or with read_committed the first of an open transaction."""
+        """Return the end of each partition: the next offset, or with read_committed the last stable offset."""
         return self._ask("the ends of partitions", self._offsets(dict.fromkeys(partitions, OffsetSpec.LATEST)))
 
     def firsts(self, partitions: Iterable[TopicPartition]) -> Positions:
-        """The first offset of each; those that are gone are left out."""
+        """Return the first offset of each partition. Deleted partitions are omitted."""
         return self._ask("first offsets", self._offsets(dict.fromkeys(partitions, OffsetSpec.EARLIEST)))
 
     def at_times(self, times: Mapping[TopicPartition, int]) -> Positions:
-        """The first offset at or after each time (ms); -1 where no record is so young."""
+        """Return the first offset at or after each time (ms); -1 if no record is that new."""
         return self._ask("offsets by timestamp", self._offsets(times))
 
     async def _offsets(self, specs: Mapping[TopicPartition, OffsetSpec | int]) -> Positions:
@@ -173,56 +173,56 @@ class SourceCluster:
         return {tp: at.offset for tp, at in found.items()}
 
     def survey(self, start: Mapping[TopicPartition, int]) -> Survey:
-        """Where everything that is subscribed to ends, new partitions too, seen from a query at `start`.
+        """Return the ends of all subscribed partitions, including new ones.
 
-        An end before `start` is asked for again a few times: a new leader may not know of all it has.
+        An end before `start` is requested again a few times: a new leader may not know its high watermark yet.
         """
         survey = self._ask("the ends of partitions", self._survey())
         for _ in range(self._options.fetch_offset_retries - 1):
             odd = shrunk(start, survey.latest)
             if survey.recreated or not odd:
                 break
-            logger.warning("%s ended before the query's position; asking again", ", ".join(map(str, odd)))
+            logger.warning("%s ended before the query's position; retrying", ", ".join(map(str, odd)))
             time.sleep(self._options.fetch_offset_retry_interval_ms / 1000)
-            survey = self._ask("the ends of partitions", self._survey(look=True))
+            survey = self._ask("the ends of partitions", self._survey(describe=True))
         return survey
 
-    async def _survey(self, look: bool = False) -> Survey:
-        looked_at_s = self._looked_at_s
-        is_due = look or looked_at_s is None or time.monotonic() - looked_at_s >= self._look_every_s
+    async def _survey(self, describe: bool = False) -> Survey:
+        described_at_s = self._described_at_s
+        is_due = describe or described_at_s is None or time.monotonic() - described_at_s >= self._max_age_s
         known = self._partitions()
         specs = dict.fromkeys(known, OffsetSpec.LATEST)
         if is_due:
-            changed, latest = await asyncio.gather(self._look(), self._offsets(specs))
+            changed, latest = await asyncio.gather(self._describe_again(), self._offsets(specs))
         else:
             changed, latest = set(), await self._offsets(specs)
             if len(latest) < len(known):
-                changed = await self._look()
+                changed = await self._describe_again()
         there = self._partitions()
-        # What is new, and what was asked about while it was made anew.
+        # New partitions, and partitions whose topic was recreated during the request.
         again = [tp for tp in there if tp not in latest or tp.topic in changed]
         latest |= await self._offsets(dict.fromkeys(again, OffsetSpec.LATEST))
         renewed = [tp for tp in there if tp.topic in changed]
         recreated = await self._offsets(dict.fromkeys(renewed, OffsetSpec.EARLIEST))
         return Survey({tp: latest[tp] for tp in there if tp in latest}, recreated)
 
-    # -- the group ---------------------------------------------------------------------------------------------
+    # -- the group ------------------------------------------------------------------------------------------------
 
     def commit(self, group: str, at: Mapping[TopicPartition, int]) -> None:
-        """Begin to commit what changed since the last commit; does not wait for the answer.
+        """Start to commit the offsets that changed since the last commit, without waiting for the response.
 
-        While one is under way nothing is begun: the next call has what this one leaves. Raises CommitError if the one
-        before was refused.
+        If a commit is in flight, this does nothing, and the next call commits the offsets. Raises CommitError if the
+        previous commit was refused.
         """
         if self._commit is not None and not self._commit.done():
             return
-        self.settle()
+        self.wait_for_commit()
         changed = {tp: offset for tp, offset in at.items() if self._group.get(tp) != offset}
         if changed:
             self._commit = asyncio.run_coroutine_threadsafe(self._commit_now(group, changed), self._driver.loop)
 
-    def settle(self, timeout_s: float = SETTLE_S) -> None:
-        """Wait for a commit under way; raises CommitError if it was refused for good."""
+    def wait_for_commit(self, timeout_s: float = COMMIT_WAIT_S) -> None:
+        """Wait for a commit in flight. Raises CommitError if it was refused with an error that is not retriable."""
         commit, self._commit = self._commit, None
         if commit is None:
             return
@@ -249,7 +249,7 @@ class SourceCluster:
             if not reason.retriable and not isinstance(reason, UnknownTopicOrPartition):
                 raise CommitError(f"Offsets cannot be committed to group {group} of commitGroup: {reason}") from reason
             logger.warning("Offset of %s was not committed to group %s: %s", tp, group, reason)
-        # A topic that is gone has no offset to commit, now or later.
+        # A deleted topic has no offset to commit, now or later.
         self._group |= {
             tp: offset
             for tp, offset in at.items()
@@ -258,7 +258,7 @@ class SourceCluster:
 
 
 def _raise_others(failure: PartialFailure) -> None:
-    """Raise the first error that is not that something is not there."""
+    """Raise the first error other than UnknownTopicOrPartition."""
     for key, error in failure.errors.items():
         if not isinstance(error, UnknownTopicOrPartition):
             error.add_note(f"(about {key})")

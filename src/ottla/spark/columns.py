@@ -1,4 +1,4 @@
-"""Between pyarrow's arrays and the columns of `ottla.serde`: the same buffers, nothing is copied."""
+"""Converts between pyarrow's arrays and the columns of `ottla.serde`. They share buffers; nothing is copied."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _PLANS = {
 
 
 def plan_of(kind: Any) -> Plan:
-    """The plan of an Arrow type; a timestamp's also says whether it is a moment. Raises TypeError if there is none."""
+    """Return the plan of an Arrow type; for timestamps with whether they have a time zone. Raises TypeError."""
     if kind in _PLANS:
         return _PLANS[kind]
     if pa.types.is_timestamp(kind) and kind.unit == "us":
@@ -44,7 +44,7 @@ def plan_of(kind: Any) -> Plan:
 
 
 def array_of(kind: Any, column: Column) -> Any:
-    """An Arrow array of type `kind` of a column of the same plan."""
+    """Return an Arrow array of type `kind` from a column of the same plan."""
     if pa.types.is_struct(kind):
         kinds = [field.type for field in kind]
     elif pa.types.is_map(kind):
@@ -59,7 +59,7 @@ def array_of(kind: Any, column: Column) -> Any:
 
 
 def rows_of(array: Any) -> ByteRows:
-    """The rows of an array of bytes or texts. Raises TypeError for another."""
+    """Return the rows of an array of bytes or strings. Raises TypeError for other arrays."""
     kind = array.type
     is_wide = pa.types.is_large_binary(kind) or pa.types.is_large_string(kind)
     if not (is_wide or pa.types.is_binary(kind) or pa.types.is_string(kind)):
@@ -69,7 +69,7 @@ def rows_of(array: Any) -> ByteRows:
 
 
 def view_of(array: Any) -> ColumnView:
-    """An array to read; it must be of a type that `plan_of` knows, or its large kin."""
+    """Return a view of an array whose type, or its non-large variant, has a plan."""
     kind = array.type
     children = []
     if pa.types.is_struct(kind):

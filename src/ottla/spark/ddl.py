@@ -1,6 +1,6 @@
-"""Spark's types from text, without Spark's JVM: `a INT, b ARRAY<STRUCT<c: STRING>>`, or a StructType as JSON.
+"""Parses Spark's types from text without the JVM: `a INT, b ARRAY<STRUCT<c: STRING>>`, or a StructType as JSON.
 
-Spark plans a data source in a Python process that has no session, so its own parser cannot be asked there.
+Spark plans a data source in a Python process without a session, where Spark's own parser is not available.
 """
 
 from __future__ import annotations
@@ -41,21 +41,21 @@ _TOKEN: Final = re.compile(r"\s*(?:(`(?:[^`]|``)+`)|('(?:[^'\\]|\\.)*')|(\w+)|([
 
 
 class SchemaError(ValueError):
-    """A schema cannot be read; the message says where."""
+    """A schema cannot be parsed; the message contains the position."""
 
 
 def parse_schema(text: str) -> DataType:
-    """The type that a schema in DDL or JSON stands for; a list of columns is a StructType. Raises SchemaError."""
+    """Parse a schema in DDL or JSON; a list of columns is a StructType. Raises SchemaError."""
     if text.lstrip().startswith(("{", '"')):
         try:
             return _from_json(text)
         except (ValueError, KeyError, TypeError, AssertionError) as error:
-            raise SchemaError(f"is no type of Spark as JSON: {error}") from error
+            raise SchemaError(f"is not a type of Spark as JSON: {error}") from error
     return _Parser(text).whole()
 
 
 def nullable(kind: DataType) -> DataType:
-    """The type with everything in it nullable: nobody knows what a topic holds."""
+    """Return the type with all fields nullable: the records of a topic need not match a schema."""
     if isinstance(kind, StructType):
         return StructType([StructField(field.name, nullable(field.dataType)) for field in kind.fields])
     if isinstance(kind, ArrayType):
@@ -75,7 +75,7 @@ def _from_json(text: str) -> DataType:
 
 
 class _Parser:
-    """Tokens of a schema, read from left to right."""
+    """A recursive descent parser of DDL."""
 
     def __init__(self, text: str) -> None:
         self._text = text
@@ -91,7 +91,7 @@ class _Parser:
         self._at = 0
 
     def whole(self) -> DataType:
-        """All of it: a type, or columns."""
+        """Parse the whole text: a type, or columns."""
         is_type = len(self._tokens) == 1 or self._tokens[1:2] in (["<"], ["("])
         parsed = self._type() if is_type else StructType(self._columns(end=""))
         if self._at < len(self._tokens):

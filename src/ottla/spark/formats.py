@@ -1,8 +1,8 @@
-"""Key and value as typed columns: what the options key.format and value.format ask for, on the way in and out.
+"""Typed key and value columns for the options key.format and value.format, for reads and writes.
 
-`column_type` is for planning; `decode` and `encoder` run in the tasks, on Arrow batches. A value that does not fit
-raises FormatError with field, topic, partition and offset; with mode=PERMISSIVE it is null, and its text goes into the
-column `_corrupt_record` of the schema, if there is one (it is then not null, and its other fields are).
+`column_type` is for planning; `decode` and `encoder` run in the tasks, on Arrow batches. A value that does not match
+its format raises FormatError with field, topic, partition and offset. With mode=PERMISSIVE the value is null. If the
+schema has a column `_corrupt_record`, the value is a struct of nulls with its text in that column instead.
 """
 
 from __future__ import annotations
@@ -46,25 +46,25 @@ Part = Literal["key", "value"]
 PARTS: Final[tuple[Part, ...]] = ("key", "value")
 CORRUPT: Final = "_corrupt_record"
 BESIDE_VALUE: Final = frozenset({"key", "value", "topic", "partition", "headers", "timestamp"})
-"""Columns of a sink that mean something themselves; without a column `value`, all others are the value."""
+"""Columns of a sink with a meaning of their own. Without a column `value`, all other columns are the value."""
 
 _OPTIONS_OF: Final = {"schema": "json", "avro.schema": "avro", "avro.readerSchema": "avro", "avro.header": "avro"}
 _KNOWN: Final = (
     BooleanType, ByteType, ShortType, IntegerType, LongType, FloatType, DoubleType, DecimalType, StringType, BinaryType,
     DateType, TimestampType, TimestampNTZType,
 )  # fmt: skip
-_MOST_DIGITS: Final = 38
+_MAX_DIGITS: Final = 38
 
 
 class FormatError(ValueError):
-    """A key or value does not fit its format; the message names field, topic, partition and offset."""
+    """A key or value does not match its format; the message names field, topic, partition and offset."""
 
 
-# -- in ----------------------------------------------------------------------------------------------------------
+# -- reading ----------------------------------------------------------------------------------------------------------
 
 
 def column_type(part: Part, options: SourceOptions) -> DataType:
-    """The type of the column `key` or `value` of a read. Raises OptionError for schemas that are not right."""
+    """Return the type of the column `key` or `value` of a read. Raises OptionError for an invalid schema."""
     asked = options.key_format if part == "key" else options.value_format
     _refuse_others(part, asked, options.formats)
     if asked == "raw":
@@ -75,7 +75,7 @@ def column_type(part: Part, options: SourceOptions) -> DataType:
 
 
 def decode(batches: Iterator[Any], options: SourceOptions) -> Iterator[Any]:
-    """The batches with typed key and value. Raises FormatError."""
+    """Yield the batches with typed key and value. Raises FormatError."""
     kinds: dict[str, type[_Decoder]] = {"json": _JsonDecoder, "avro": _AvroDecoder}
     asked = {part: getattr(options, f"{part}_format") for part in PARTS}
     decoders = [kinds[asked[part]](part, options) for part in PARTS if asked[part] != "raw"]
@@ -87,7 +87,7 @@ def decode(batches: Iterator[Any], options: SourceOptions) -> Iterator[Any]:
 
 
 class _Decoder(ABC):
-    """Makes one column of batches typed."""
+    """Converts one column of batches to its type."""
 
     def __init__(self, part: Part, options: SourceOptions) -> None:
         self._part: Part = part
@@ -95,7 +95,7 @@ class _Decoder(ABC):
         self._type = to_arrow_type(column_type(part, options), timezone="UTC")
 
     def decode(self, batch: Any) -> Any:
-        """The batch with this column typed. Raises FormatError."""
+        """Return the batch with this column converted. Raises FormatError."""
         index = batch.schema.get_field_index(self._part)
         column, bad = self._read(batch.column(index))
         if bad and not self._permissive:
@@ -104,11 +104,11 @@ class _Decoder(ABC):
 
     @abstractmethod
     def _read(self, values: Any) -> tuple[Any, Sequence[tuple[int, str, str]]]:
-        """The typed column; and row, field and reason of what could not be read, of which the first may be enough."""
+        """Return the typed column; and row, field and reason of each invalid value, or of the first one only."""
 
 
 class _JsonDecoder(_Decoder):
-    """Values that are JSON; with a column for the texts of what could not be read, if the schema has one."""
+    """Decodes JSON values, with a column for the texts of invalid values if the schema has one."""
 
     def __init__(self, part: Part, options: SourceOptions) -> None:
         super().__init__(part, options)
@@ -133,7 +133,7 @@ class _JsonDecoder(_Decoder):
 
 
 class _AvroDecoder(_Decoder):
-    """Values that are Avro. There is no column for what could not be read: no text is at hand."""
+    """Decodes Avro values. There is no column for invalid values, because they have no text."""
 
     def __init__(self, part: Part, options: SourceOptions) -> None:
         super().__init__(part, options)
@@ -160,7 +160,7 @@ def _mode(formats: Mapping[str, str]) -> str:
 
 
 def _refuse_others(part: Part, asked: str, formats: Mapping[str, str]) -> None:
-    """Refuse options of another format than the one that is asked for: they would have no effect."""
+    """Reject options of another format: they would have no effect."""
     for name, of in _OPTIONS_OF.items():
         if f"{part}.{name.lower()}" in formats and of != asked:
             raise OptionError(f"{part}.{name} is given, but {part}.format is {asked}; did you mean {part}.format={of}?")
@@ -203,30 +203,30 @@ def _check_known(kind: DataType, path: str) -> None:
         raise OptionError(f"{path} is {kind.simpleString()}, which cannot be read")
     elif isinstance(kind, DecimalType) and not _is_possible(kind):
         raise OptionError(
-            f"{path} is {kind.simpleString()}; a decimal has 1 to {_MOST_DIGITS} digits, and no more of them "
+            f"{path} is {kind.simpleString()}; a decimal has 1 to {_MAX_DIGITS} digits, and no more of them "
             "behind its point than there are"
         )
 
 
 def _is_possible(kind: DecimalType) -> bool:
-    return 0 <= kind.scale <= kind.precision and 1 <= kind.precision <= _MOST_DIGITS
+    return 0 <= kind.scale <= kind.precision and 1 <= kind.precision <= _MAX_DIGITS
 
 
-# -- out ---------------------------------------------------------------------------------------------------------
+# -- writing ---------------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
 class Encoder:
-    """Makes key and value bytes of typed columns, batch by batch; goes along to the workers."""
+    """Encodes typed columns to key and value bytes, batch by batch. It is pickled and sent to the workers."""
 
     parts: tuple[Part, ...]
     fields: tuple[str, ...] = ()
-    """The columns that are the value, where there is no column of that name."""
+    """The columns that make up the value, if there is no column `value`."""
     schemas: tuple[tuple[Part, str], ...] = ()
-    """The Avro schemas of those parts that are Avro; the others are JSON."""
+    """The Avro schemas of the parts in Avro; the other parts are JSON."""
 
     def __call__(self, batch: Any) -> Any:
-        """The batch with its columns encoded."""
+        """Return the batch with encoded columns."""
         for part in self.parts:
             if part == "value" and self.fields:
                 columns = [batch.column(name) for name in self.fields]
@@ -250,9 +250,9 @@ class Encoder:
 
 
 def encoder(options: SinkOptions, schema: StructType) -> Encoder | None:
-    """What encodes a DataFrame of `schema`; None if there is nothing to encode. Raises OptionError.
+    """Return the encoder of a DataFrame of `schema`; None if there is nothing to encode. Raises OptionError.
 
-    Without a column `value`, those that mean nothing else (`BESIDE_VALUE`) are the fields of the value.
+    Without a column `value`, the columns that are not in `BESIDE_VALUE` are the fields of the value.
     """
     asked: dict[Part, str] = {"key": options.key_format, "value": options.value_format}
     parts = tuple(part for part in PARTS if asked[part] != "raw")

@@ -1,4 +1,4 @@
-"""Columns of JSON texts into typed columns, and back, as Spark's from_json and to_json have them. See `serde`."""
+"""Converts JSON texts to typed columns and back, as Spark's from_json and to_json do. See `serde`."""
 
 from __future__ import annotations
 
@@ -15,15 +15,14 @@ if TYPE_CHECKING:
 
 
 def read_json(values: Any, kind: Any, only_first: bool = False) -> tuple[Any, list[Bad]]:
-    """A column of the Arrow type `kind` with a row for each of the binary `values`; and what could not be read.
+    """Return a column of the Arrow type `kind` with a row for each of the binary `values`; and the invalid values.
 
-    The latter's rows are null, as those of values that are null or blank. With `only_first` the first of them is the
-    last row.
+    The rows of invalid, null and blank values are null. With `only_first`, the column ends at the first invalid value.
     """
     column, bad = decode(plan_of(kind), rows_of(values), only_first)
     return array_of(kind, column), bad
 
 
 def to_json(column: Any) -> Any:
-    """The texts of a column of structs, or of anything else that JSON has, as a binary array; null for null."""
+    """Return the JSON texts of a column as a binary array; null for null."""
     return array_of(pa.binary(), encode(plan_of(column.type), view_of(column)))

@@ -1,7 +1,7 @@
-"""The names of options: which there are, what was probably meant by one that there is not, and which are refused.
+"""The names of options as tables: the valid ones, and suggestions for unknown ones.
 
-Tables and no more; what the options mean is in `options`. Of the settings of Kafka's Java clients each is taken, has no
-effect because what is read and written is the same without it, or is refused with the reason.
+`options` defines what the options mean. Each setting of Kafka's Java clients is either supported, or accepted without
+effect because it does not change the records that are read or written, or rejected with a reason.
 """
 
 from __future__ import annotations
@@ -32,9 +32,9 @@ SOURCE_NAMES: Final = (
     "groupIdPrefix", *FORMAT_NAMES,
 )  # fmt: skip
 STREAMS_ONLY: Final = ("maxOffsetsPerTrigger", "minOffsetsPerTrigger", "maxTriggerDelay")
-"""Without effect on a batch; commitGroup it refuses."""
+"""These have no effect on a batch read. A batch read rejects commitGroup."""
 SINK_NAMES: Final = ("topic", "includeHeaders", *FORMAT_NAMES)
-_SPARKS_OWN: Final = ("checkpointLocation", "queryName")  # Spark hands them to a stream's writer among the options
+_SPARKS_OWN: Final = ("checkpointLocation", "queryName")  # Spark passes them to the writer of a stream with the options
 
 _NO_EFFECT: Final = frozenset(
     {
@@ -48,14 +48,14 @@ _NO_EFFECT: Final = frozenset(
         "sasl.login.retry.backoff.max.ms", "sasl.login.retry.backoff.ms", "send.buffer.bytes",
         "share.acknowledgement.mode", "share.acquire.mode", "socket.connection.setup.timeout.max.ms",
         "transaction.timeout.ms",
-        # What a broker checks of a token; a client only sends it.
+        # Brokers validate tokens; clients only send them.
         "sasl.oauthbearer.clock.skew.seconds", "sasl.oauthbearer.expected.audience", "sasl.oauthbearer.expected.issuer",
         "sasl.oauthbearer.jwks.endpoint.refresh.ms", "sasl.oauthbearer.jwks.endpoint.retry.backoff.max.ms",
         "sasl.oauthbearer.jwks.endpoint.retry.backoff.ms", "sasl.oauthbearer.jwks.endpoint.url",
         "sasl.oauthbearer.scope.claim.name", "sasl.oauthbearer.sub.claim.name",
     }
 )  # fmt: skip
-# A source is in no group, and its ranges say which records a read brings.
+# A source is not a member of a group, and its ranges determine which records are read.
 _NO_EFFECT_ON_SOURCE: Final = frozenset(
     {
         "allow.auto.create.topics", "auto.commit.interval.ms", "exclude.internal.topics", "group.instance.id",
@@ -112,8 +112,8 @@ _REFUSED_BY: Final[Mapping[Side, Mapping[str, str]]] = {
         "enable.auto.commit": "Spark keeps the positions itself; commitGroup has them committed to a group as well",
         "key.deserializer": "keys are bytes; key.format or Spark's functions make columns of them",
         "value.deserializer": "values are bytes; value.format or Spark's functions make columns of them",
-        "on.corrupt.records": "failOnDataLoss=false leaves out, with a warning, what cannot be read",
-        "on.deserialization.error": "the option mode says what becomes of a value that does not fit its format",
+        "on.corrupt.records": "failOnDataLoss=false skips corrupt records with a warning",
+        "on.deserialization.error": "the option mode decides what happens to a value that does not match its format",
     },
     "sink": _REFUSED
     | {
@@ -138,7 +138,7 @@ _HINTS: Final = {
 
 
 def with_effect(settings: Mapping[str, str], side: Side) -> dict[str, str]:
-    """The settings of Kafka's (without `kafka.`) that change something; raises OptionError for one that is refused."""
+    """Return the client settings (without `kafka.`) that have an effect. Raises OptionError for a rejected one."""
     for name, why in _REFUSED_BY[side].items():
         if name in settings:
             raise OptionError(f"kafka.{name} is not supported: {why}")
@@ -147,21 +147,21 @@ def with_effect(settings: Mapping[str, str], side: Side) -> dict[str, str]:
 
 
 def check_names(given: Iterable[str], settings: Collection[str], side: Side) -> None:
-    """Raise OptionError for a name, in lower case, that is none. `settings` are the names of our clients' settings."""
+    """Raise OptionError for an unknown name (in lower case). `settings` are the names of our clients' settings."""
     own = {name.lower(): name for name in (*(SOURCE_NAMES if side == "source" else SINK_NAMES), *_SPARKS_OWN)}
     kafka = {f"kafka.{name}" for name in (*settings, *_NO_EFFECT, *_REFUSED_BY[side])}
     for name in given:
         if name not in own and name not in kafka:
-            raise OptionError(f"There is no option {name!r}; {_meant(name, own, kafka, side)}")
+            raise OptionError(f"There is no option {name!r}; {_suggestion(name, own, kafka, side)}")
 
 
-def _meant(name: str, own: Mapping[str, str], kafka: Collection[str], side: Side) -> str:
+def _suggestion(name: str, own: Mapping[str, str], kafka: Collection[str], side: Side) -> str:
     other: Side = "sink" if side == "source" else "source"
-    elsewhere = {each.lower(): each for each in (SINK_NAMES if side == "source" else SOURCE_NAMES)}
+    other_side = {each.lower(): each for each in (SINK_NAMES if side == "source" else SOURCE_NAMES)}
     if name == "topic" and side == "source":
         return "did you mean 'subscribe'?"
-    if name in elsewhere:
-        return f"{elsewhere[name]!r} is an option of the {other}"
+    if name in other_side:
+        return f"{other_side[name]!r} is an option of the {other}"
     if name in _HINTS:
         return _HINTS[name]
     if f"kafka.{name}" in kafka:

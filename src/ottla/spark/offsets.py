@@ -1,13 +1,14 @@
-"""Positions in topics, as pure functions: what a micro-batch may take, how it is split into tasks, what was lost.
+"""Plans the offsets of micro-batches with pure functions: their ends, their tasks, and lost records.
 
-A position is the next offset to read. Spark keeps the positions of a query as JSON, `{"topic": {"0": 123}}`, just like
-its own Kafka source, so that a checkpoint of the one can be read by the other. In this order the source uses it:
+A position is the next offset to read. Spark stores the positions of a query as JSON, `{"topic": {"0": 123}}`. The
+format is that of Spark's Kafka source, so each of the two sources can read a checkpoint of the other. The source calls:
 
     positions(json) -> reconcile(start, latest, ...) -> admit(start, latest, ...) -> json_of(end)
     plan(start, end, ...) -> split(ranges, ...) or pack(ranges)
 
-A position that goes back (`end` before `start`) is a reset: the partition was made anew or cut, the batch that goes
-back reads nothing of it and the next one goes on from there. Nothing here does I/O or knows Spark.
+Invariant: the ranges of a batch depend only on its start and end, so a re-run batch reads the same records. An end
+before the start is a reset: the partition was recreated or truncated. That batch reads nothing of the partition, and
+the next one continues from the new position. Every function costs O(partitions). Nothing here does I/O or knows Spark.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ Positions: TypeAlias = dict[TopicPartition, int]
 
 
 class OffsetRange(NamedTuple):
-    """The offsets of one partition that one task reads: `start` up to, without, `end`."""
+    """The offsets from `start` to before `end` of one partition, read by one task."""
 
     topic: str
     partition: int
@@ -37,24 +38,24 @@ class OffsetRange(NamedTuple):
 
     @property
     def size(self) -> int:
-        """How many offsets; compaction and transactions may leave fewer records."""
+        """The number of offsets. Compaction and transactions may leave fewer records."""
         return self.end - self.start
 
     @property
     def topic_partition(self) -> TopicPartition:
-        """The partition."""
+        """The topic and partition."""
         return TopicPartition(self.topic, self.partition)
 
 
 class PositionsError(ValueError):
-    """A text or a checkpoint that holds no positions."""
+    """A text or a checkpoint does not contain valid positions."""
 
 
-# -- JSON --------------------------------------------------------------------------------------------------------
+# -- JSON ---------------------------------------------------------------------------------------------------------
 
 
 def positions(offset: object) -> Positions:
-    """The positions of Spark's Kafka JSON, parsed; raises PositionsError for anything else."""
+    """Parse positions in the JSON format of Spark's Kafka source. Raises PositionsError."""
     found: Positions = {}
     if not isinstance(offset, Mapping):
         raise PositionsError(_expected(offset))
@@ -74,26 +75,26 @@ def _expected(given: object) -> str:
 
 
 def json_of(at: Mapping[TopicPartition, int]) -> dict[str, dict[str, int]]:
-    """The same as JSON. Equal positions give equal text: Spark compares the text to see whether there is news."""
+    """Return positions as JSON. Equal positions give equal text, which Spark compares to detect new data."""
     json: dict[str, dict[str, int]] = {}
     for topic, partition in sorted(at):
         json.setdefault(topic, {})[str(partition)] = at[TopicPartition(topic, partition)]
     return json
 
 
-# -- what was lost -----------------------------------------------------------------------------------------------
+# -- lost records -------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
 class Reconciled:
-    """Where the partitions end for this query, and each loss that was noticed, as a sentence."""
+    """The ends of the partitions for this query, and a sentence about each detected loss."""
 
     latest: Positions
     losses: tuple[str, ...]
 
 
 def shrunk(start: Mapping[TopicPartition, int], latest: Mapping[TopicPartition, int]) -> list[TopicPartition]:
-    """The partitions that end before the query's position: worth asking again, a new leader may lag."""
+    """Return the partitions that end before the query's position. A retry may help: a new leader may lag."""
     return [tp for tp, at in start.items() if latest.get(tp, at) < at]
 
 
@@ -102,11 +103,11 @@ def reconcile(
     latest: Mapping[TopicPartition, int],
     recreated: Mapping[TopicPartition, int],
 ) -> Reconciled:
-    """What the cluster has, seen from a query at `start`.
+    """Compare the ends of the partitions with a query at `start`.
 
-    `recreated` are partitions of topics that have another id than before, with their first offset: the query goes back
-    to it. A partition that ends before `start` was cut: the query goes back to that end. One that is not in `latest`
-    is gone and left out; should it come back, it is new.
+    `recreated` are the first offsets of partitions whose topic was recreated: the query goes back to them. A partition
+    that ends before `start` was truncated: the query goes back to its end. A partition that is not in `latest` was
+    deleted and is omitted; if it is created again later, it counts as new.
     """
     ends = dict(latest)
     losses = []
@@ -131,19 +132,19 @@ def _listed(partitions: Sequence[TopicPartition]) -> str:
     return f"{shown} and {len(partitions) - 10} more" if len(partitions) > 10 else shown
 
 
-# -- how much ----------------------------------------------------------------------------------------------------
+# -- size of a micro-batch ----------------------------------------------------------------------------------------
 
 
 def pending(start: Mapping[TopicPartition, int], latest: Mapping[TopicPartition, int]) -> int:
-    """How many offsets there are between the two."""
+    """Return the number of offsets between the two positions."""
     return sum(max(0, end - start.get(tp, end)) for tp, end in latest.items())
 
 
 def admit(start: Mapping[TopicPartition, int], latest: Mapping[TopicPartition, int], max_offsets: int) -> Positions:
-    """The end of a micro-batch of about `max_offsets` offsets, each partition's share by how much it has.
+    """Return the end of a micro-batch of about `max_offsets` offsets.
 
-    As with Spark's Kafka source no partition starves: one that has less than its share of one offset gets one. `start`
-    has every partition of `latest`, the new ones too.
+    Each partition gets a share in proportion to its pending offsets, but at least one offset, so that no partition
+    starves. Spark's Kafka source does the same. `start` must contain every partition of `latest`, including new ones.
     """
     sizes = {tp: end - start[tp] for tp, end in latest.items() if tp in start and end > start[tp]}
     total = sum(sizes.values())
@@ -156,19 +157,19 @@ def admit(start: Mapping[TopicPartition, int], latest: Mapping[TopicPartition, i
     return ends
 
 
-# -- tasks -------------------------------------------------------------------------------------------------------
+# -- tasks --------------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What the tasks of a micro-batch read, and each loss that was noticed, as a sentence."""
+    """The ranges of a micro-batch, and a sentence about each detected loss."""
 
     ranges: tuple[OffsetRange, ...]
     losses: tuple[str, ...]
 
 
 def new_partitions(start: Mapping[TopicPartition, int], end: Mapping[TopicPartition, int]) -> list[TopicPartition]:
-    """Those whose first offset must be asked for."""
+    """Return the partitions whose first offset must be requested."""
     return [tp for tp in end if tp not in start]
 
 
@@ -179,11 +180,11 @@ def plan(
     *,
     from_initial: bool = False,
 ) -> Plan:
-    """The ranges between two positions. The new partitions of `end` begin at `first_of_new`; one not there is gone.
+    """Return the ranges between two positions.
 
-    The same positions give the same ranges, so that a batch that is done again reads the same. `from_initial`: `start`
-    was not stored but is what the query would begin with now, after the batch of `end` was planned by a run that died.
-    What is in `start` alone came later, and is no loss.
+    The new partitions of `end` start at `first_of_new`; those without an entry were deleted. Equal positions give equal
+    ranges, so a re-run batch reads the same records. `from_initial`: a run planned the batch of `end` and crashed, and
+    `start` is not stored but computed now. A partition that is only in `start` was created since, and is not a loss.
     """
     losses = []
     if not from_initial:
@@ -209,10 +210,10 @@ def plan(
 def split(
     ranges: Iterable[OffsetRange], min_partitions: int | None = None, max_records: int | None = None
 ) -> list[OffsetRange]:
-    """The ranges, those with the most offsets cut into several.
+    """Split the largest ranges.
 
-    None has more than `max_records` offsets. Then, where there are fewer than `min_partitions` ranges, the large ones
-    are cut until there are about so many; empty ones are left out.
+    First, no range may have more than `max_records` offsets. Then, if there are fewer than `min_partitions` ranges, the
+    largest ones are split until there are about that many. Empty ranges are omitted.
     """
     parts = [r for r in ranges if r.size > 0]
     if max_records is not None:
@@ -220,7 +221,7 @@ def split(
     if min_partitions is None or len(parts) >= min_partitions or not parts:
         return parts
     total = sum(r.size for r in parts)
-    # Those too small to be cut take one task each and leave the others to share the rest.
+    # Ranges that are too small to split get one task each; the others share the remaining tasks.
     small = {r for r in parts if _share(r.size, total, min_partitions) == 1}
     rest = total - sum(r.size for r in small)
     wanted = max(min_partitions - len(small), 1)
@@ -234,25 +235,26 @@ PACKED_OFFSETS: Final = 1_000
 
 
 def pack(ranges: Iterable[OffsetRange]) -> list[tuple[OffsetRange, ...]]:
-    """The ranges by task: each has its own, but where there are many, small ones share tasks.
+    """Assign the ranges to tasks.
 
-    A task costs some 10 ms whatever it reads. Up to `FEW_TASKS` ranges have a task each. Of more, neighbours go
-    together while they have no more than `PACKED_OFFSETS`, and no more than leaves about `FEW_TASKS` tasks.
+    A task has a fixed cost of about 10 ms. Up to `FEW_TASKS` ranges have a task each. If there are more, adjacent
+    ranges share a task while they have at most `PACKED_OFFSETS` offsets together, and at most so many that there are
+    about `FEW_TASKS` tasks.
     """
     parts = [r for r in ranges if r.size > 0]
     if len(parts) <= FEW_TASKS:
         return [(part,) for part in parts]
-    most = min(PACKED_OFFSETS, math.ceil(sum(r.size for r in parts) / FEW_TASKS))
+    limit = min(PACKED_OFFSETS, math.ceil(sum(r.size for r in parts) / FEW_TASKS))
     tasks: list[tuple[OffsetRange, ...]] = []
-    some: list[OffsetRange] = []
+    packed: list[OffsetRange] = []
     offsets = 0
     for part in parts:
-        if some and offsets + part.size > most:
-            tasks.append(tuple(some))
-            some, offsets = [], 0
-        some.append(part)
+        if packed and offsets + part.size > limit:
+            tasks.append(tuple(packed))
+            packed, offsets = [], 0
+        packed.append(part)
         offsets += part.size
-    tasks.append(tuple(some))
+    tasks.append(tuple(packed))
     return tasks
 
 
@@ -266,6 +268,6 @@ def _cut(whole: OffsetRange, parts: int) -> list[OffsetRange]:
 
 
 def lag(end_offset: Mapping[str, Any], latest_offset: Mapping[str, Any]) -> Positions:
-    """How many offsets each partition still has after `end_offset`: the two are a progress report's, parsed."""
+    """Return the pending offsets of each partition, from the parsed offsets of a progress report."""
     at, latest = positions(end_offset), positions(latest_offset)
     return {tp: max(0, end - at.get(tp, 0)) for tp, end in sorted(latest.items())}

@@ -1,9 +1,9 @@
-"""What may be asked of `format("ottla")`: the options of Spark's own Kafka source and sink, read once and checked.
+"""Reads and checks the options of `format("ottla")`, which are those of Spark's Kafka source and sink.
 
-Names are Spark's, in any case; `kafka.` leads to the settings of our clients, which have Kafka's names (TLS and SASL
-among them). What is misspelt, missing or contradictory raises OptionError with the name that was probably meant. An
-option that only tunes the JVM's client is taken and has no effect; one that would change what is read, or how it is
-protected, is refused. Nothing here does I/O or knows Spark.
+Names are Spark's and not case-sensitive. The prefix `kafka.` leads to the settings of our clients, which have Kafka's
+names. A misspelt, missing or contradictory option raises OptionError with a suggestion. An option that only tunes the
+JVM's client is accepted and has no effect. An unsupported option that would change which records are read, or their
+security, is rejected. Nothing here does I/O or knows Spark.
 """
 
 from __future__ import annotations
@@ -19,33 +19,33 @@ from ottla.clients.options import Option, read_options
 from ottla.common.ids import TopicPartition
 from ottla.common.units import UNITS_MS
 from ottla.spark.names import ENDING, FORMAT_NAMES, FORMATS, STARTING, STRATEGIES, Side, check_names, with_effect
-from ottla.spark.names import OptionError as OptionError  # noqa: PLC0414 - others take it from here
+from ottla.spark.names import OptionError as OptionError  # noqa: PLC0414 - re-exported
 from ottla.spark.offsets import EARLIEST, LATEST, Positions, PositionsError, positions
 
-# -- what options mean -------------------------------------------------------------------------------------------
+# -- meaning of the options ---------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
 class Subscribe:
-    """Every partition of these topics."""
+    """All partitions of these topics."""
 
     topics: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class SubscribePattern:
-    """Every partition of the topics whose whole name matches; internal ones never do."""
+    """All partitions of the topics whose whole name matches. Internal topics never match."""
 
     text: str
 
     def matches(self, topic: str) -> bool:
-        """Whether a topic is meant."""
+        """Whether a topic matches."""
         return re.fullmatch(self.text, topic) is not None
 
 
 @dataclass(frozen=True, slots=True)
 class Assign:
-    """These partitions of these topics."""
+    """Some partitions of these topics."""
 
     partitions: Mapping[str, tuple[int, ...]]
 
@@ -89,7 +89,7 @@ Place: TypeAlias = Earliest | Latest | Offsets | Timestamps | Timestamp
 
 @dataclass(frozen=True, slots=True)
 class SourceOptions:
-    """Everything that a read was asked for. `client` are the settings of clients that were given, by Kafka's names."""
+    """The options of a read. `client` are the given settings of our clients, by Kafka's names."""
 
     subscription: Subscription
     starting: Place
@@ -111,12 +111,12 @@ class SourceOptions:
     key_format: str = "raw"
     value_format: str = "raw"
     formats: Mapping[str, str] = field(default_factory=dict)
-    """The options of the formats as they were given, by their names in lower case."""
+    """The given options of the formats, by their names in lower case."""
 
 
 @dataclass(frozen=True, slots=True)
 class SinkOptions:
-    """Everything that a write was asked for. `topic` wins over the column `topic`; None: the column has it."""
+    """The options of a write. `topic` overrides the column `topic`."""
 
     topic: str | None
     client: Mapping[str, str]
@@ -126,13 +126,13 @@ class SinkOptions:
     formats: Mapping[str, str] = field(default_factory=dict)
 
 
-# -- reading them --------------------------------------------------------------------------------------------------
+# -- reading the options ------------------------------------------------------------------------------------------
 
 _DURATION: Final = re.compile(r"\s*(\d+)\s*(us|ms|s|m|min|h|d)?\s*")
 
 
 class _Given:
-    """The options that were given, by name in any case; each value is read by one of the methods."""
+    """The given options. Names are not case-sensitive; one method per type reads a value."""
 
     def __init__(self, given: Mapping[str, str]) -> None:
         self._values = {name.lower(): value for name, value in given.items()}
@@ -209,14 +209,14 @@ class _Given:
         return {name.removeprefix("kafka."): value for name, value in self._values.items() if name.startswith("kafka.")}
 
 
-# -- the source --------------------------------------------------------------------------------------------------
+# -- the source ---------------------------------------------------------------------------------------------------
 
 
 def read_source_options(given: Mapping[str, str], *, streaming: bool | None = None) -> SourceOptions:
-    """The options of a read, checked; raises OptionError.
+    """Read and check the options of a read. Raises OptionError.
 
-    `streaming` None: it is not known yet which kind of read it will be (at load()), what depends on it is not checked.
-    Options for streams alone have no effect on a batch, as with Spark's Kafka source; `commitGroup` is refused there.
+    `streaming` is None at load(), when the kind of read is unknown; then checks that depend on it are skipped. Options
+    for streams have no effect on a batch read, as in Spark's Kafka source, but `commitGroup` is rejected there.
     """
     options = _Given(given)
     check_names(options, _names(_consumer_rows()), "source")
@@ -280,7 +280,7 @@ def _subscription(options: _Given) -> Subscription:
         try:
             re.compile(text)
         except re.error as error:
-            raise OptionError(f"subscribePattern {text!r} is no regular expression: {error}") from None
+            raise OptionError(f"subscribePattern {text!r} is not a regular expression: {error}") from None
         return SubscribePattern(text)
     return _assign(options.json(name))
 
@@ -297,11 +297,11 @@ def _assign(found: Any) -> Assign:
     return Assign(partitions)
 
 
-# -- places ------------------------------------------------------------------------------------------------------
+# -- places -------------------------------------------------------------------------------------------------------
 
 
 def _place(options: _Given, names: tuple[str, str, str], default: Place) -> Place:
-    """The first of the three that was given: that one wins, as Spark documents it."""
+    """Read the first of the three options that is given. It overrides the others, as Spark documents."""
     at_time, by_time, by_offset = names
     if at_time in options:
         at_ms = options.number(at_time, 0)
@@ -355,7 +355,7 @@ def _refuse(at: Positions, value: int, name: str, word: str, why: str) -> None:
 
 
 def _check_partitions(name: str, place: Offsets | Timestamps, subscription: Subscription) -> None:
-    """That the JSON and what is subscribed to speak of the same; partitions of topics are compared with the cluster."""
+    """Check that the JSON and the subscription have the same topics. Partitions are checked with the cluster later."""
     given = place.at if isinstance(place, Offsets) else place.at_ms
     name += "ByTimestamp" if isinstance(place, Timestamps) else ""
     if isinstance(subscription, Subscribe):
@@ -390,7 +390,7 @@ def _check_order(starting: Place, ending: Place) -> None:
 
 
 def check_covered(name: str, given: Iterable[TopicPartition], actual: Iterable[TopicPartition]) -> None:
-    """Raise OptionError unless offsets or timestamps were given for exactly the partitions that there are."""
+    """Raise OptionError unless offsets or timestamps are given for exactly the existing partitions."""
     wanted, there = set(given), set(actual)
     if there - wanted:
         odd = ", ".join(map(str, sorted(there - wanted)))
@@ -400,11 +400,11 @@ def check_covered(name: str, given: Iterable[TopicPartition], actual: Iterable[T
         raise OptionError(f"{name} has {odd}, which the cluster does not have")
 
 
-# -- the sink ----------------------------------------------------------------------------------------------------
+# -- the sink -----------------------------------------------------------------------------------------------------
 
 
 def read_sink_options(given: Mapping[str, str]) -> SinkOptions:
-    """The options of a write, checked; raises OptionError."""
+    """Read and check the options of a write. Raises OptionError."""
     options = _Given(given)
     rows = _producer_rows()
     check_names(options, _names(rows), "sink")
@@ -422,7 +422,7 @@ def read_sink_options(given: Mapping[str, str]) -> SinkOptions:
     )
 
 
-# -- settings of clients -----------------------------------------------------------------------------------------
+# -- settings of clients ------------------------------------------------------------------------------------------
 
 
 def _consumer_rows() -> tuple[Option, ...]:
@@ -442,7 +442,7 @@ def _names(rows: tuple[Option, ...]) -> set[str]:
 
 
 def common_settings(client: Mapping[str, str]) -> dict[str, str]:
-    """Those settings that every client has: what one needs that only asks questions."""
+    """Return the settings that all clients have, for an admin client."""
     from ottla.clients.options import COMMON_OPTIONS
 
     known = _names(COMMON_OPTIONS)

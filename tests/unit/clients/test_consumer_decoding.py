@@ -1,4 +1,4 @@
-"""What one fetch brought, taken as records and as columns in turn: the same records, each once, the same errors."""
+"""Decoding one fetch response to records and to columns: equal records, each once, and equal errors."""
 
 import random
 from typing import Any
@@ -35,7 +35,7 @@ def columns_kernel(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPat
 
 
 def random_log(chance: random.Random) -> tuple[bytearray, list[tuple[int, int]]]:
-    """Batches of all kinds, and the transactions that were aborted."""
+    """Return random batches of all kinds, and the aborted transactions."""
     log, aborted, offset = bytearray(), [], chance.randrange(5)
     for number in range(chance.randrange(1, 8)):
         kind = chance.choice(["plain", "plain", "plain", "stamped", "gap", "aborted", "committed", "crc", "malformed"])
@@ -73,7 +73,7 @@ def random_log(chance: random.Random) -> tuple[bytearray, list[tuple[int, int]]]
 
 
 def take_all(fetched: Fetched, chance: random.Random, kinds: str) -> tuple[list[Row], list[tuple[int, str]]]:
-    """What it has, and the errors; each step in one of `kinds` ("records", "columns" by their first letter)."""
+    """Return all rows and errors. Each step is one of `kinds` (r: records, c: columns)."""
     rows: list[Row] = []
     errors = []
     while not fetched.exhausted:
@@ -108,7 +108,7 @@ def arrow_rows(collector: ColumnCollector) -> list[Row]:
 
 
 @pytest.mark.parametrize("seed", range(60))
-def test_columns_and_records_may_be_taken_in_turn(seed: int) -> None:
+def test_columns_and_records_can_be_taken_alternately(seed: int) -> None:
     log, aborted = random_log(random.Random(seed))
     next_offset, end = whole_batches(memoryview(log))
     assert end == len(log)
@@ -130,9 +130,7 @@ def test_columns_and_records_may_be_taken_in_turn(seed: int) -> None:
 
 @pytest.mark.parametrize("kinds", ["r", "c"])
 @pytest.mark.parametrize("codec", [Codec.NONE, Codec.LZ4])
-def test_whatever_byte_of_a_batch_is_harmed_the_batches_around_it_are_read_and_it_is_an_error(
-    kinds: str, codec: Codec
-) -> None:
+def test_batches_around_a_corrupt_batch_are_read_for_any_corrupt_byte(kinds: str, codec: Codec) -> None:
     log = bytearray()
     for first in (0, 5, 10):
         batch = encode_batch([(5, None, b"x", [])] * 5, codec=codec)
@@ -149,7 +147,7 @@ def test_whatever_byte_of_a_batch_is_harmed_the_batches_around_it_are_read_and_i
             assert [offset for offset, _ in errors] == [5]
 
 
-def test_columns_of_several_partitions_say_where_each_row_is_from() -> None:
+def test_columns_of_several_partitions_have_topic_and_partition_of_each_row() -> None:
     collector = ColumnCollector(100)
     collector.expect(1000)
     for topic, partition, count in (("ä", 0, 3), ("ä", 1, 2), ("b", 0, 1)):
@@ -162,7 +160,7 @@ def test_columns_of_several_partitions_say_where_each_row_is_from() -> None:
     assert batch.column("offset").to_pylist() == [0, 1, 2, 0, 1, 0]
 
 
-def test_what_a_batch_decompresses_to_ends_a_poll(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_decompressed_size_of_batches_limits_a_poll(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("ottla.clients.consumer.collectors.ARROW_BYTES", 10_000)
     log = encode_batch([(5, None, bytes(1000), [])] * 100, codec=Codec.ZSTD)
     fetched = Fetched(TP, memoryview(log), 0)
@@ -177,7 +175,7 @@ def test_what_a_batch_decompresses_to_ends_a_poll(monkeypatch: pytest.MonkeyPatc
     assert set(counts[:-1]) == {9}
 
 
-def test_a_batch_keeps_its_memory_when_the_fetch_is_gone() -> None:
+def test_arrow_batch_does_not_share_memory_with_the_fetch() -> None:
     log = bytearray(encode_batch([(5, b"key", b"value", [])] * 10))
     collector = ColumnCollector(100)
     collector.expect(len(log))

@@ -1,4 +1,4 @@
-"""The consumer's core when leaders change: who is asked, what is believed, what is handed over."""
+"""The consumer's core when leaders change: requests, positions and records."""
 
 from __future__ import annotations
 
@@ -38,8 +38,8 @@ def batch(base: int, count: int, epoch: int) -> bytes:
     return bytes(encode_batch([(0, None, b"v", [])] * count, base_offset=base, leader_epoch=epoch))
 
 
-class Hand:
-    """A consumer of one partition whose requests are answered by hand."""
+class ManualBroker:
+    """A consumer of one partition. The test responds to its requests."""
 
     def __init__(self, **options: object) -> None:
         self.now_ms = 0.0
@@ -55,7 +55,7 @@ class Hand:
         self.poll()
 
     def lead(self, node: int, epoch: int) -> None:
-        """The next metadata names this leader."""
+        """Make the next metadata response name this leader."""
         self.leader, self.epoch = node, epoch
         self.view.apply(metadata(topic_row("t", leaders=[node], epoch=epoch)), self.now_ms)
 
@@ -83,7 +83,7 @@ class Hand:
         return [record.offset for record in collector.records]
 
     def take_sent(self) -> Send:
-        """The only request that is not answered yet."""
+        """Return the only request without a response."""
         (send,) = self.sent
         self.sent.clear()
         return send
@@ -115,40 +115,40 @@ class Hand:
         self.work()
 
     def read_five_of_epoch_0(self) -> Send:
-        """Read offsets 0 to 4, leave 5 to 9 in the buffer; the fetch that waits for more."""
+        """Read offsets 0 to 4, leave 5 to 9 in the buffer, and return the fetch in flight."""
         self.answer(self.fetch(), records=memoryview(batch(0, 5, 0)), high_watermark=10)
         assert self.poll() == [0, 1, 2, 3, 4]
         self.answer(self.fetch(), records=memoryview(batch(5, 5, 0)), high_watermark=10)
         return self.fetch()
 
 
-def test_new_leader_is_asked_whether_it_has_what_was_read() -> None:
-    hand = Hand()
-    waiting = hand.read_five_of_epoch_0()
-    hand.lead(2, 3)
-    hand.work()
-    check = hand.check()
+def test_new_leader_is_checked_for_the_records_that_were_read() -> None:
+    broker = ManualBroker()
+    waiting = broker.read_five_of_epoch_0()
+    broker.lead(2, 3)
+    broker.work()
+    check = broker.check()
     (row,) = check.request.topics[0].partitions  # type: ignore[attr-defined]
     assert (check.node, row.current_leader_epoch, row.leader_epoch) == (2, 3, 0)
-    assert hand.poll() == []
-    hand.answer_check(check, 0, 12)
-    after = hand.fetch()
+    assert broker.poll() == []
+    broker.answer_check(check, 0, 12)
+    after = broker.fetch()
     assert after.node == 2
     assert after.request.topics[0].partitions[0].fetch_offset == 5  # type: ignore[attr-defined]
-    hand.answer(waiting, records=memoryview(batch(10, 5, 0)))  # the old leader's, too late
-    hand.answer(after, records=memoryview(batch(5, 7, 0)), high_watermark=12)
-    assert hand.poll() == [5, 6, 7, 8, 9, 10, 11]
-    hand.work(1_000)
-    assert hand.fetch().node == 2, "once is enough"
+    broker.answer(waiting, records=memoryview(batch(10, 5, 0)))  # a late response of the old leader
+    broker.answer(after, records=memoryview(batch(5, 7, 0)), high_watermark=12)
+    assert broker.poll() == [5, 6, 7, 8, 9, 10, 11]
+    broker.work(1_000)
+    assert broker.fetch().node == 2, "the check is not repeated"
 
 
-def test_truncated_log_goes_on_where_it_parted_or_raises() -> None:
-    resets, raises = Hand(), Hand(auto_offset_reset="none")
-    for hand in (resets, raises):
-        hand.read_five_of_epoch_0()
-        hand.lead(2, 3)
-        hand.work()
-        hand.answer_check(hand.check(), 0, 3)
+def test_truncated_log_continues_at_the_divergence_or_raises() -> None:
+    resets, raises = ManualBroker(), ManualBroker(auto_offset_reset="none")
+    for broker in (resets, raises):
+        broker.read_five_of_epoch_0()
+        broker.lead(2, 3)
+        broker.work()
+        broker.answer_check(broker.check(), 0, 3)
     fetch = resets.fetch()
     assert fetch.request.topics[0].partitions[0].fetch_offset == 3  # type: ignore[attr-defined]
     for _ in range(2):
@@ -161,33 +161,33 @@ def test_truncated_log_goes_on_where_it_parted_or_raises() -> None:
     assert raises.fetch().node == 2
 
 
-def test_leader_that_knows_nothing_of_the_epoch_means_a_reset() -> None:
-    hand = Hand(auto_offset_reset="latest")
-    hand.read_five_of_epoch_0()
-    hand.lead(2, 3)
-    hand.work()
-    hand.answer_check(hand.check(), -1, -1)
-    assert hand.take_sent().request.topics[0].partitions[0].timestamp == -1  # type: ignore[attr-defined]
+def test_leader_without_the_epoch_causes_a_reset() -> None:
+    broker = ManualBroker(auto_offset_reset="latest")
+    broker.read_five_of_epoch_0()
+    broker.lead(2, 3)
+    broker.work()
+    broker.answer_check(broker.check(), -1, -1)
+    assert broker.take_sent().request.topics[0].partitions[0].timestamp == -1  # type: ignore[attr-defined]
 
 
-def test_question_that_fails_is_asked_again_and_one_that_is_not_served_is_not() -> None:
-    hand = Hand()
-    hand.read_five_of_epoch_0()
-    hand.lead(2, 3)
-    hand.work()
-    hand.answer_check(hand.check(), -1, -1, ErrorCode.FENCED_LEADER_EPOCH)
-    assert not hand.sent
-    hand.work(200)
-    hand.complete(hand.check(), ConnectionLost("gone"))
-    hand.work(200)
-    hand.complete(hand.check(), UnsupportedByBroker("old"))
-    assert hand.fetch().node == 2
+def test_failed_epoch_check_is_retried_but_an_unsupported_one_is_skipped() -> None:
+    broker = ManualBroker()
+    broker.read_five_of_epoch_0()
+    broker.lead(2, 3)
+    broker.work()
+    broker.answer_check(broker.check(), -1, -1, ErrorCode.FENCED_LEADER_EPOCH)
+    assert not broker.sent
+    broker.work(200)
+    broker.complete(broker.check(), ConnectionLost("lost"))
+    broker.work(200)
+    broker.complete(broker.check(), UnsupportedByBroker("old"))
+    assert broker.fetch().node == 2
 
 
-def test_refusal_that_names_the_new_leader_needs_no_metadata() -> None:
-    hand = Hand()
-    fetch = hand.fetch()
-    asked = hand.refreshed
+def test_error_that_names_the_new_leader_needs_no_metadata_request() -> None:
+    broker = ManualBroker()
+    fetch = broker.fetch()
+    asked = broker.refreshed
     response = FetchResponse(
         session_id=7,
         responses=[
@@ -204,63 +204,63 @@ def test_refusal_that_names_the_new_leader_needs_no_metadata() -> None:
         ],
         node_endpoints=[NodeEndpoint(9, "host9", 9092)],
     )
-    hand.complete(fetch, response)
-    assert hand.fetch().node == 9
-    assert (hand.view.nodes[9].host, hand.view.leader_epoch(*T0), hand.refreshed) == ("host9", 4, asked)
+    broker.complete(fetch, response)
+    assert broker.fetch().node == 9
+    assert (broker.view.nodes[9].host, broker.view.leader_epoch(*T0), broker.refreshed) == ("host9", 4, asked)
 
 
-def test_broker_that_fails_without_a_reason_is_asked_again(caplog: pytest.LogCaptureFixture) -> None:
-    hand = Hand()
-    hand.answer(hand.fetch(), error_code=ErrorCode.UNKNOWN_SERVER_ERROR)
+def test_unknown_server_error_is_retried(caplog: pytest.LogCaptureFixture) -> None:
+    broker = ManualBroker()
+    broker.answer(broker.fetch(), error_code=ErrorCode.UNKNOWN_SERVER_ERROR)
     assert "at offset 0" in caplog.text
-    hand.work(200)
-    hand.answer(hand.fetch(), records=memoryview(batch(0, 3, 0)), high_watermark=3)
-    assert hand.poll() == [0, 1, 2]
+    broker.work(200)
+    broker.answer(broker.fetch(), records=memoryview(batch(0, 3, 0)), high_watermark=3)
+    assert broker.poll() == [0, 1, 2]
 
 
-def test_answers_of_two_leaders_to_the_same_question_are_one() -> None:
-    hand = Hand()
-    old = hand.fetch()
-    hand.lead(2, 1)
-    hand.work()
-    new = hand.fetch()
+def test_responses_of_two_leaders_for_the_same_offset_are_not_duplicated() -> None:
+    broker = ManualBroker()
+    old = broker.fetch()
+    broker.lead(2, 1)
+    broker.work()
+    new = broker.fetch()
     assert (old.node, new.node) == (1, 2)
-    hand.answer(new, records=memoryview(batch(0, 3, 0)), high_watermark=3)
-    hand.answer(old, records=memoryview(batch(0, 3, 0)), high_watermark=3)
-    assert hand.poll() == [0, 1, 2]
-    assert hand.poll() == []
+    broker.answer(new, records=memoryview(batch(0, 3, 0)), high_watermark=3)
+    broker.answer(old, records=memoryview(batch(0, 3, 0)), high_watermark=3)
+    assert broker.poll() == [0, 1, 2]
+    assert broker.poll() == []
 
 
 class TestRack:
-    """KIP-392: the leader names a replica that is nearer."""
+    """KIP-392: the leader names a replica in the client's rack."""
 
-    def test_nearer_replica_serves_until_its_time_is_over(self) -> None:
-        hand = Hand(client_rack="r", metadata_max_age_ms=10_000)
-        first = hand.fetch()
+    def test_preferred_replica_serves_until_metadata_max_age(self) -> None:
+        broker = ManualBroker(client_rack="r", metadata_max_age_ms=10_000)
+        first = broker.fetch()
         assert first.request.rack_id == "r"  # type: ignore[attr-defined]
-        hand.answer(first, preferred_read_replica=2)
+        broker.answer(first, preferred_read_replica=2)
         for offset in range(3):
-            follower = hand.fetch()
+            follower = broker.fetch()
             assert follower.node == 2
-            hand.answer(follower, records=memoryview(batch(offset, 1, 0)))
-            assert hand.poll() == [offset]
-        hand.now_ms += 10_001
-        hand.answer(hand.fetch(), records=memoryview(batch(3, 1, 0)))
-        assert hand.fetch().node == 1
+            broker.answer(follower, records=memoryview(batch(offset, 1, 0)))
+            assert broker.poll() == [offset]
+        broker.now_ms += 10_001
+        broker.answer(broker.fetch(), records=memoryview(batch(3, 1, 0)))
+        assert broker.fetch().node == 1
 
     @pytest.mark.parametrize("code", [ErrorCode.OFFSET_OUT_OF_RANGE, ErrorCode.NOT_LEADER_OR_FOLLOWER])
-    def test_replica_that_refuses_is_left_for_the_leader(self, code: ErrorCode) -> None:
-        hand = Hand(client_rack="r")
-        hand.answer(hand.fetch(), preferred_read_replica=2)
-        hand.answer(hand.fetch(), error_code=code)
-        hand.work(200)
-        assert hand.fetch().node == 1
+    def test_fetches_return_to_the_leader_after_an_error_of_the_replica(self, code: ErrorCode) -> None:
+        broker = ManualBroker(client_rack="r")
+        broker.answer(broker.fetch(), preferred_read_replica=2)
+        broker.answer(broker.fetch(), error_code=code)
+        broker.work(200)
+        assert broker.fetch().node == 1
 
-    def test_replica_that_is_gone_is_left_for_the_leader(self) -> None:
-        hand = Hand(client_rack="r")
-        hand.answer(hand.fetch(), preferred_read_replica=2)
-        follower = hand.fetch()
+    def test_fetches_return_to_the_leader_after_the_replica_disconnects(self) -> None:
+        broker = ManualBroker(client_rack="r")
+        broker.answer(broker.fetch(), preferred_read_replica=2)
+        follower = broker.fetch()
         assert follower.node == 2
-        hand.complete(follower, ConnectionLost("gone"))
-        hand.work(200)
-        assert hand.fetch().node == 1
+        broker.complete(follower, ConnectionLost("lost"))
+        broker.work(200)
+        assert broker.fetch().node == 1

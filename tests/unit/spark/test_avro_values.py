@@ -74,12 +74,12 @@ def test_a_key_has_a_schema_of_its_own() -> None:
     assert column_type("key", read_source_options(given)) == LongType()
 
 
-def test_what_does_not_fit_is_named_with_its_place() -> None:
+def test_invalid_value_is_an_error_with_its_field() -> None:
     with pytest.raises(FormatError, match=r"'flights', partition 3, offset 101: the value's field delay has an index"):
         values([written(LATE), b"\x02A\x08"], options())
 
 
-def test_what_does_not_fit_is_null_if_that_is_asked_for() -> None:
+def test_invalid_value_is_null_in_permissive_mode() -> None:
     asked = options(mode="PERMISSIVE")
     kind = column_type("value", asked)
     assert isinstance(kind, StructType)
@@ -87,7 +87,7 @@ def test_what_does_not_fit_is_null_if_that_is_asked_for() -> None:
     assert values([written(LATE), b"\x02A\x08", b""], asked) == [LATE, None, None]
 
 
-def test_values_are_read_as_the_schema_that_is_wanted() -> None:
+def test_values_are_read_with_the_reader_schema() -> None:
     wanted = {
         "type": "record",
         "name": "Flight",
@@ -100,7 +100,7 @@ def test_values_are_read_as_the_schema_that_is_wanted() -> None:
     assert values([written(LATE)], asked) == [{"late": 7.0, "origin": "JFK"}]
 
 
-def test_the_header_of_the_wire_format_is_left_out() -> None:
+def test_wire_format_header_is_skipped() -> None:
     asked = options(value_avro_header="confluent")
     assert values([b"\x00\x00\x00\x00\x07" + written(LATE)], asked) == [LATE]
     with pytest.raises(FormatError, match="offset 100: the value has no header of Confluent's wire format"):
@@ -120,12 +120,12 @@ def test_the_header_of_the_wire_format_is_left_out() -> None:
         ({"mode": "DROPMALFORMED"}, "must be FAILFAST"),
     ],
 )
-def test_options_that_are_not_right_are_refused(given: dict[str, str], match: str) -> None:
+def test_invalid_avro_options_are_rejected(given: dict[str, str], match: str) -> None:
     with pytest.raises(OptionError, match=match):
         column_type("value", options(**given))
 
 
-def test_a_schema_that_holds_itself_is_refused_by_name() -> None:
+def test_recursive_schema_is_rejected_by_name() -> None:
     tree = {"type": "record", "name": "Tree", "fields": [{"name": "left", "type": ["null", "Tree"]}]}
     with pytest.raises(OptionError, match="'left' is of 'Tree' within itself"):
         column_type("value", options(tree))
@@ -144,7 +144,7 @@ ROWS = pa.array(
 )
 
 
-def test_columns_are_written_as_the_schema_that_is_derived_of_them() -> None:
+def test_columns_are_written_with_the_derived_schema() -> None:
     raw = encode(KIND, ROWS)
     schema = fastavro.parse_schema(json.loads(avro_schema(KIND, nullable=True)))
     found = [None if each is None else fastavro.schemaless_reader(io.BytesIO(each), schema, None) for each in raw]
@@ -153,7 +153,7 @@ def test_columns_are_written_as_the_schema_that_is_derived_of_them() -> None:
     assert found[2]["at"].microsecond == 1_500
 
 
-def test_columns_are_written_as_the_schema_that_is_given() -> None:
+def test_columns_are_written_with_the_given_schema() -> None:
     given = {
         "type": "record",
         "name": "Flight",

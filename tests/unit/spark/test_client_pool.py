@@ -1,4 +1,4 @@
-"""Clients that are kept: an end that goes wrong hides nothing and leaves no other client open."""
+"""The pool of clients in Spark's workers: reuse, and errors while clients are closed."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ from collections.abc import Mapping
 import pytest
 
 from ottla.clients.errors import RequestTimedOut
-from ottla.spark.client_pool import Kept
+from ottla.spark.client_pool import ClientPool
 
 
-class Stubborn:
-    """A client whose brokers do not answer when it is closed."""
+class FailingClose:
+    """A client whose `close` fails."""
 
-    made: list[Stubborn]
+    made: list[FailingClose]
 
     def __init__(self, settings: Mapping[str, object]) -> None:
         self.settings = settings
@@ -26,30 +26,30 @@ class Stubborn:
 
 
 @pytest.fixture(autouse=True)
-def _none_made() -> None:
-    Stubborn.made = []
+def _no_clients() -> None:
+    FailingClose.made = []
 
 
-def test_the_error_of_a_task_is_not_hidden_by_one_while_its_client_is_closed() -> None:
-    kept = Kept(Stubborn)
-    with pytest.raises(ZeroDivisionError), kept.client({"a": 1}):
+def test_error_of_a_task_is_raised_although_closing_its_client_fails() -> None:
+    pool = ClientPool(FailingClose)
+    with pytest.raises(ZeroDivisionError), pool.client({"a": 1}):
         _ = 1 / 0
-    assert [client.is_closed for client in Stubborn.made] == [True]
+    assert [client.is_closed for client in FailingClose.made] == [True]
 
 
-def test_all_idle_clients_are_closed_though_the_first_fails_to() -> None:
-    kept = Kept(Stubborn)
+def test_all_idle_clients_are_closed_although_closing_the_first_fails() -> None:
+    pool = ClientPool(FailingClose)
     for number in range(3):
-        with kept.client({"a": number}):
+        with pool.client({"a": number}):
             pass
-    kept.close()
-    assert [client.is_closed for client in Stubborn.made] == [True] * 3
+    pool.close()
+    assert [client.is_closed for client in FailingClose.made] == [True] * 3
 
 
-def test_a_client_of_the_same_settings_is_used_again_and_one_that_is_in_use_is_not_shared() -> None:
-    kept = Kept(Stubborn)
-    with kept.client({"a": 1}) as first, kept.client({"a": 1}) as second:
+def test_idle_client_with_equal_settings_is_reused_but_a_client_in_use_is_not_shared() -> None:
+    pool = ClientPool(FailingClose)
+    with pool.client({"a": 1}) as first, pool.client({"a": 1}) as second:
         assert first is not second
-    with kept.client({"a": 1}) as third:
+    with pool.client({"a": 1}) as third:
         assert third in (first, second)
-    kept.close()
+    pool.close()

@@ -1,4 +1,4 @@
-"""The driver's questions: what cannot be asked leaves nothing behind."""
+"""The driver's connection to the cluster."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from ottla.spark.cluster import SourceCluster
 from ottla.spark.options import read_source_options
 
 
-def test_settings_that_no_client_can_be_made_of_leave_no_thread() -> None:
+def test_invalid_client_settings_leave_no_thread() -> None:
     options = read_source_options(
         {"kafka.bootstrap.servers": "localhost:1", "subscribe": "t", "kafka.security.protocol": "SSL",
          "kafka.ssl.ca.location": "/no/such/file"}

@@ -45,7 +45,7 @@ def read(schema: str, values: list[bytes | None], **more: str) -> list[Any]:
     return typed.column("value").to_pylist()
 
 
-def test_values_become_rows_where_they_were() -> None:
+def test_values_become_rows_in_their_positions() -> None:
     values = [b'{"carrier":"UA","delay":7}', None, b'{"delay":-3,"other":[1]}', b"{}"]
     assert read(FLIGHT, values) == [
         {"carrier": "UA", "delay": 7},
@@ -189,7 +189,7 @@ def test_what_is_written_is_read_again(drawn: tuple[str, list[dict[str, Any] | N
         ("a INT, a INT", "value.schema has the column 'a' twice"),
         ("BIGINT", "value.schema is bigint; it must be columns or a struct"),
         ("a MAP<INT, INT>", "has keys of int; JSON has only strings"),
-        ('{"type":"struct"}', "is no type of Spark as JSON"),
+        ('{"type":"struct"}', "is not a type of Spark as JSON"),
         ("_corrupt_record INT, a INT", "_corrupt_record must be a STRING"),
     ],
 )

@@ -28,7 +28,7 @@ def test_the_version_is_read_from_the_file_or_asked_for(
     assert session.java_version(java(tmp_path / "jdk", version, release=release) / "bin" / "java") == major
 
 
-def test_an_old_java_home_gives_way_to_the_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_java_on_the_path_replaces_an_old_java_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("JAVA_HOME", str(java(tmp_path / "old", "11.0.2")))
     new = java(tmp_path / "new", "21.0.1")
     monkeypatch.setenv("PATH", f"{new / 'bin'}{os.pathsep}{os.environ['PATH']}")
@@ -36,7 +36,7 @@ def test_an_old_java_home_gives_way_to_the_path(tmp_path: Path, monkeypatch: pyt
     assert "JAVA_HOME" not in os.environ
 
 
-def test_without_any_java_one_line_says_what_to_install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_missing_java_is_an_error_with_installation_advice(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("JAVA_HOME", str(java(tmp_path / "old", "11.0.2")))
     monkeypatch.setenv("PATH", str(tmp_path))
     monkeypatch.setattr(session.importlib.util, "find_spec", lambda name: None)

@@ -56,12 +56,12 @@ ranges = st.lists(
 # -- JSON --------------------------------------------------------------------------------------------------------
 
 
-def test_positions_are_the_json_of_sparks_kafka_source() -> None:
+def test_positions_use_the_json_of_sparks_kafka_source() -> None:
     assert json_of(at(b0=7, a1=2, a0=1)) == {"a": {"0": 1, "1": 2}, "b": {"0": 7}}
 
 
 @given(ends)
-def test_what_was_written_as_json_is_read_again(where: Positions) -> None:
+def test_positions_round_trip_as_json(where: Positions) -> None:
     assert positions(json.loads(json.dumps(json_of(where)))) == where
 
 
@@ -75,7 +75,7 @@ def test_equal_positions_are_equal_texts(where: Positions, chance: object) -> No
 @pytest.mark.parametrize(
     "odd", [None, [], "x", {"t": 3}, {"t": {"x": 3}}, {"t": {"0": "3"}}, {"t": {"0": True}}, {"t": {"-1": 3}}]
 )
-def test_what_holds_no_positions_is_refused(odd: object) -> None:
+def test_invalid_positions_are_rejected(odd: object) -> None:
     with pytest.raises(PositionsError, match="expected"):
         positions(odd)
 
@@ -87,23 +87,23 @@ def test_nothing_is_lost_when_partitions_only_grow() -> None:
     assert reconcile(at(t0=3), at(t0=9, t1=4), {}) == reconcile({}, at(t0=9, t1=4), {})
 
 
-def test_a_partition_that_is_gone_is_a_loss_and_left_out() -> None:
+def test_deleted_partition_is_a_loss_and_omitted() -> None:
     found = reconcile(at(t0=3, u0=5), at(t0=3), {})
     assert found.latest == at(t0=3)
     assert found.losses == ("u-0 is gone: deleted, or no longer subscribed to",)
 
 
-def test_a_recreated_topic_is_read_from_its_new_beginning_even_if_it_grew_past_the_old_position() -> None:
+def test_recreated_topic_is_read_from_its_start_even_beyond_the_old_position() -> None:
     found = reconcile(at(t0=100), at(t0=150), at(t0=0))
     assert found.latest == at(t0=0), "the batch goes back, the next one reads"
     assert "created again" in found.losses[0]
 
 
-def test_a_recreated_topic_that_was_never_read_is_no_loss() -> None:
+def test_recreated_topic_that_was_never_read_is_not_a_loss() -> None:
     assert reconcile(at(t0=0), at(t0=5), at(t0=0)) == reconcile({}, at(t0=5), {})
 
 
-def test_a_partition_that_was_cut_is_a_loss_and_the_query_goes_back_to_its_end() -> None:
+def test_truncated_partition_is_a_loss_and_the_query_returns_to_its_end() -> None:
     found = reconcile(at(t0=100), at(t0=60), {})
     assert (found.latest, len(found.losses)) == (at(t0=60), 1)
     assert plan(at(t0=100), at(t0=60), {}).ranges == ()
@@ -114,7 +114,7 @@ def test_a_partition_that_was_cut_is_a_loss_and_the_query_goes_back_to_its_end()
 
 
 @given(ends, ends, st.integers(1, 10**6))
-def test_a_batch_takes_about_what_is_allowed_and_always_goes_on(old: Positions, grown: Positions, most: int) -> None:
+def test_batch_takes_about_the_limit_and_always_makes_progress(old: Positions, grown: Positions, most: int) -> None:
     start = {p: old.get(p, 0) for p in grown}
     latest = {p: start[p] + more for p, more in grown.items()}
     end = admit(start, latest, most)
@@ -125,7 +125,7 @@ def test_a_batch_takes_about_what_is_allowed_and_always_goes_on(old: Positions, 
     assert all(end[p] > start[p] for p in latest if latest[p] > start[p]), "no partition starves"
 
 
-def test_the_share_of_a_partition_is_by_how_much_it_has() -> None:
+def test_share_of_a_partition_is_proportional_to_its_pending_offsets() -> None:
     assert admit(at(a0=0, a1=0), at(a0=900, a1=100), 100) == at(a0=90, a1=10)
     assert admit(at(a0=5, a1=5), at(a0=10, a1=10), 100) == at(a0=10, a1=10)
     assert admit(at(a0=0, a1=0), at(a0=10**6, a1=1), 10) == at(a0=9, a1=1)
@@ -141,7 +141,7 @@ def test_new_partitions_are_read_from_their_first_offset() -> None:
     assert "is gone before" in plan(at(t0=1), at(t0=1, t1=5), {}).losses[0]
 
 
-def test_a_first_batch_done_again_after_a_crash_loses_nothing_though_now_is_another() -> None:
+def test_rerun_first_batch_loses_nothing_although_the_end_of_the_log_moved() -> None:
     """Batch 0 was planned up to 10, its beginning is not stored, and now the topics are at 30 and have one more."""
     planned = plan(at(t0=30, t1=4), at(t0=10), {}, from_initial=True)
     assert planned.ranges == ()
@@ -150,7 +150,7 @@ def test_a_first_batch_done_again_after_a_crash_loses_nothing_though_now_is_anot
 
 
 @given(ranges, st.none() | st.integers(1, 30), st.none() | st.integers(1, 3000))
-def test_pieces_are_the_whole(whole: list[OffsetRange], least: int | None, most: int | None) -> None:
+def test_split_ranges_cover_the_whole(whole: list[OffsetRange], least: int | None, most: int | None) -> None:
     pieces = split(whole, least, most)
     assert all(piece.size > 0 for piece in pieces)
     for one in whole:
@@ -164,7 +164,7 @@ def test_pieces_are_the_whole(whole: list[OffsetRange], least: int | None, most:
         assert all(piece.size <= most for piece in pieces)
 
 
-def test_without_a_wish_each_partition_is_one_task() -> None:
+def test_each_partition_is_one_task_by_default() -> None:
     assert split([OffsetRange("t", 0, 0, 10), OffsetRange("t", 1, 5, 5)]) == [OffsetRange("t", 0, 0, 10)]
 
 
@@ -174,7 +174,7 @@ def test_a_large_partition_is_split_over_tasks_and_small_ones_are_not() -> None:
     assert [p.size for p in split([OffsetRange("t", 0, 10, 110)], max_records=40)] == [33, 33, 34]
 
 
-def test_no_task_is_empty_where_more_tasks_are_wanted_than_there_are_offsets() -> None:
+def test_no_task_is_empty_if_there_are_fewer_offsets_than_tasks() -> None:
     assert [p.size for p in split([OffsetRange("t", 0, 7, 10)], min_partitions=8)] == [1, 1, 1]
 
 
@@ -189,7 +189,7 @@ def test_packing_keeps_every_range_in_order_and_makes_no_large_task(whole: list[
     assert all(len(task) == 1 or sum(r.size for r in task) <= PACKED_OFFSETS for task in tasks)
 
 
-def test_a_thousand_partitions_with_little_are_few_tasks_and_with_much_a_thousand() -> None:
+def test_thousand_small_partitions_are_few_tasks_and_large_ones_a_thousand() -> None:
     def of(size: int) -> list[OffsetRange]:
         return [OffsetRange("t", i, 0, size) for i in range(1000)]
 
@@ -199,5 +199,5 @@ def test_a_thousand_partitions_with_little_are_few_tasks_and_with_much_a_thousan
     assert len(pack(of(10)[:32])) == 32
 
 
-def test_lag_follows_from_a_progress_report() -> None:
+def test_lag_is_computed_from_a_progress_report() -> None:
     assert lag({"t": {"0": 7}}, {"t": {"0": 10, "1": 2}}) == at(t0=3, t1=2)

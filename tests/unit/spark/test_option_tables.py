@@ -13,7 +13,7 @@ from pyspark.sql.datasource import CaseInsensitiveDict
 from ottla.clients.consumer.settings import CONSUMER_OPTIONS
 from ottla.clients.producer.settings import PRODUCER_OPTIONS
 from ottla.common.ids import TopicPartition
-from ottla.spark.cluster import LOOK_EVERY_MS
+from ottla.spark.cluster import METADATA_MAX_AGE_MS
 from ottla.spark.names import FORMAT_NAMES, SINK_NAMES, SOURCE_NAMES, with_effect
 from ottla.spark.options import (
     Assign,
@@ -84,7 +84,7 @@ def test_each_option_is_in_the_table() -> None:
 
 
 @pytest.mark.parametrize("name", EACH)
-def test_each_option_is_read_and_what_cannot_be_is_refused_by_its_name(name: str) -> None:
+def test_each_option_is_read_and_invalid_values_are_rejected_by_name(name: str) -> None:
     good, where, wanted, bad = EACH[name]
     for spelt in (name, name.lower()):
         assert getattr(source({spelt: good}), where) == wanted
@@ -134,7 +134,7 @@ CONTRADICTIONS: tuple[tuple[bool | None, dict[str, str], str], ...] = (
 
 
 @pytest.mark.parametrize(("streaming", "given", "text"), CONTRADICTIONS)
-def test_what_contradicts_is_refused(streaming: bool | None, given: dict[str, str], text: str) -> None:
+def test_contradicting_options_are_rejected(streaming: bool | None, given: dict[str, str], text: str) -> None:
     with pytest.raises(OptionError, match=re.escape(text)):
         source(given, streaming)
 
@@ -154,11 +154,13 @@ def test_what_contradicts_is_refused(streaming: bool | None, given: dict[str, st
         ({"minOffsetsPerTrigger": "8", "maxOffsetsPerTrigger": "8"}, "min_offsets_per_trigger", 8),
     ],
 )
-def test_what_sparks_kafka_source_takes_together_is_taken(given: dict[str, str], where: str, wanted: object) -> None:
+def test_combinations_that_sparks_kafka_source_accepts_are_accepted(
+    given: dict[str, str], where: str, wanted: object
+) -> None:
     assert getattr(source(given), where) == wanted
 
 
-def test_what_is_for_streams_has_no_effect_on_a_batch_and_says_so(caplog: pytest.LogCaptureFixture) -> None:
+def test_stream_options_have_no_effect_on_a_batch_read_and_warn(caplog: pytest.LogCaptureFixture) -> None:
     given = {"maxOffsetsPerTrigger": "5", "minOffsetsPerTrigger": "5", "maxTriggerDelay": "1s"}
     asked = OttlaDataSource(CaseInsensitiveDict({**ONE, **given}))  # type: ignore[arg-type]
     asked.reader(asked.schema())
@@ -238,13 +240,13 @@ def test_every_setting_of_the_java_clients_is_known(read: type, names: str) -> N
         ("config.providers", "as they stand"),
     ],
 )
-def test_what_cannot_be_had_is_refused_with_the_reason(name: str, reason: str) -> None:
+def test_unsupported_settings_are_rejected_with_a_reason(name: str, reason: str) -> None:
     with pytest.raises(OptionError, match=reason) as error:
         source({f"kafka.{name}": "x"})
     assert str(error.value).startswith(f"kafka.{name} is not supported: ")
 
 
-def test_what_is_for_groups_reaches_no_client_of_a_source_but_topics_of_a_sink_may_be_made() -> None:
+def test_group_settings_reach_no_source_but_a_sink_may_create_topics() -> None:
     assert with_effect({"max.poll.records": "5", "allow.auto.create.topics": "true"}, "source") == {}
     assert with_effect({"allow.auto.create.topics": "false"}, "sink") == {"allow.auto.create.topics": "false"}
 
@@ -290,7 +292,7 @@ def test_where_a_read_begins_by_default_is_as_the_guide_says() -> None:
 def test_the_clients_defaults_are_as_the_guide_says() -> None:
     clients = rows("Settings of the clients: `kafka.*`")
     assert clients["kafka.max.partition.fetch.bytes"][0] == f"{FETCH_BYTES // 2**20} MiB"
-    assert clients["kafka.metadata.max.age.ms"][0] == f"{LOOK_EVERY_MS} for the driver"
+    assert clients["kafka.metadata.max.age.ms"][0] == f"{METADATA_MAX_AGE_MS} for the driver"
     defaults = {row.name: row.default for row in (*CONSUMER_OPTIONS, *PRODUCER_OPTIONS)}
     for name in ("isolation.level", "default.api.timeout.ms", "compression.type", "delivery.timeout.ms"):
         assert clients[f"kafka.{name}"][0].strip("`") == str(defaults[name])

@@ -64,7 +64,7 @@ def test_names_are_read_in_any_case() -> None:
     assert lower.subscription == SubscribePattern("t.*")
 
 
-def test_what_to_read_is_said_in_one_of_three_ways() -> None:
+def test_exactly_one_subscription_option_is_required() -> None:
     assert source(subscribe=" a, b,,a ").subscription == Subscribe(("a", "b"))
     assert source(assign='{"t": [2, 0]}').subscription == Assign({"t": (0, 2)})
     pattern = source(subscribePattern="ev.*").subscription
@@ -72,7 +72,7 @@ def test_what_to_read_is_said_in_one_of_three_ways() -> None:
     assert (pattern.matches("events"), pattern.matches("my-events")) == (True, False)
 
 
-def test_the_most_exact_way_to_say_where_to_begin_wins() -> None:
+def test_most_specific_starting_option_wins() -> None:
     offsets, times = '{"t": {"0": 7, "1": -2}}', '{"t": {"0": 5000, "1": 6000}}'
     assert source(startingOffsets=offsets).starting == At({t(0): 7, t(1): -2})
     assert source(startingOffsets=offsets, startingOffsetsByTimestamp=times).starting == Timestamps(
@@ -108,7 +108,7 @@ def test_settings_of_clients_keep_kafkas_names() -> None:
     assert common_settings(options.client)["sasl.jaas.config"] == "x"
 
 
-def test_what_only_tunes_the_jvms_client_has_no_effect() -> None:
+def test_settings_that_tune_the_jvm_client_have_no_effect() -> None:
     assert source(kafka_group_id="g", kafka_receive_buffer_bytes="65536", groupIdPrefix="p").client == source().client
 
 
@@ -133,7 +133,7 @@ def test_what_only_tunes_the_jvms_client_has_no_effect() -> None:
         ("group.id", "commitGroup"),
     ],
 )
-def test_a_misspelt_option_is_refused_and_the_right_name_suggested(odd: str, meant: str) -> None:
+def test_misspelt_option_is_rejected_with_a_suggestion(odd: str, meant: str) -> None:
     message = refused(**{odd.replace(".", "_"): "1"}) if "_" not in odd else ""
     assert f"'{meant}'" in message
     assert odd.lower() in message.lower()
@@ -150,14 +150,14 @@ def test_one_wrong_letter_in_a_name_is_found(name: str, data: st.DataObject) -> 
     assert "did you mean" in str(caught.value)
 
 
-def test_what_is_missing_is_named() -> None:
+def test_missing_options_are_named() -> None:
     with pytest.raises(OptionError, match="subscribe, subscribePattern, assign"):
         read_source_options(SERVERS)
     with pytest.raises(OptionError, match=r"kafka\.bootstrap\.servers is missing"):
         read_source_options({"subscribe": "t"})
 
 
-def test_contradictions_are_refused() -> None:
+def test_contradictions_are_rejected() -> None:
     assert "subscribe and subscribePattern are given" in refused(subscribe="t", subscribePattern="t")
     assert "more than maxOffsetsPerTrigger" in refused(minOffsetsPerTrigger="9", maxOffsetsPerTrigger="3")
     assert "not among what is to be read" in refused(startingOffsets='{"u": {"0": 1}}')
@@ -217,7 +217,7 @@ def test_a_stream_has_no_end_and_a_batch_does_not_begin_at_it() -> None:
         ("kafka.bootstrap.servers", "nowhere"),
     ],
 )
-def test_a_value_that_cannot_be_read_is_refused_by_name(name: str, value: str) -> None:
+def test_invalid_value_is_rejected_by_name(name: str, value: str) -> None:
     assert name.removeprefix("kafka.") in refused(**{name.replace(".", "_"): value})
 
 
@@ -247,7 +247,7 @@ def test_a_sink_has_a_topic_or_a_column_for_it() -> None:
     assert (options.topic, options.client["compression.type"], options.value_format) == ("t", "zstd", "json")
 
 
-def test_a_sink_refuses_what_a_source_takes_and_what_it_cannot_do() -> None:
+def test_sink_rejects_source_options_and_unsupported_settings() -> None:
     for name, text in (
         ("subscribe", "'subscribe' is an option of the source"),
         ("topik", "did you mean 'topic'"),

@@ -9,8 +9,7 @@ the next fetch is a full one. A fetch costs O(wanted partitions) on the client a
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Final
+from typing import Final, NamedTuple
 
 from ottla.clients.consumer.settings import FetchSettings
 from ottla.common.errors import ErrorCode
@@ -22,8 +21,7 @@ NEWEST_WITH_NAMES: Final = 12
 """The newest version of Fetch that names topics; newer versions have topic ids only."""
 
 
-@dataclass(frozen=True, slots=True)
-class WantedPartition:
+class WantedPartition(NamedTuple):
     """Where to fetch one partition, and how much of it."""
 
     topic_id: Uuid

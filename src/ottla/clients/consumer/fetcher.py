@@ -229,7 +229,7 @@ class Fetcher:
     def _reset_out_of_range(self, state: PartitionState) -> None:
         if self._settings.reset_timestamp is None:
             state.error = OffsetOutOfRange(
-                f"{state.tp}: offset {state.fetch_offset} is out of range and auto.offset.reset is none: call seek",
+                f"{state.tp}: offset {state.fetch_offset} is out of range and auto.offset.reset=none: call seek",
                 code=ErrorCode.OFFSET_OUT_OF_RANGE,
             )
         else:

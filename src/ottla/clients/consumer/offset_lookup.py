@@ -3,7 +3,7 @@
 A partition in phase RESET gets its position from ListOffsets. A partition whose leader changed is checked with
 OffsetForLeaderEpoch before it is fetched again (KIP-320): the new leader returns where the epoch of the last record
 that was read ends in its log. If that is below the position, the log was truncated and records that were read are lost.
-The consumer then continues at the point of divergence, or raises LogTruncated if auto.offset.reset is none.
+Then the consumer continues at the point of divergence. With auto.offset.reset=none it raises LogTruncated instead.
 
 Each partition has at most one lookup in flight. All partitions of one leader share a request. A response applies only
 to partitions whose position has not been set since the request (`PartitionState.version`).
@@ -52,7 +52,7 @@ class OffsetLookup:
         """Apply auto.offset.reset to a partition without a position or a committed offset."""
         if self._settings.reset_timestamp is None:
             state.error = OffsetOutOfRange(
-                f"{state.tp} has no committed offset and auto.offset.reset is none: call seek, or change the setting",
+                f"{state.tp} has no committed offset and auto.offset.reset=none: call seek, or change the setting",
                 code=ErrorCode.OFFSET_OUT_OF_RANGE,
             )
         else:

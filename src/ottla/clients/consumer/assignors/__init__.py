@@ -1,7 +1,7 @@
-"""Assignors: who reads which partition in a group. Pure functions of the members and of the partition counts.
+"""Assignors: pure functions from members and partition counts to the partitions of each member.
 
-Kafka's names, results and user data, so that our members and those of other clients may lead each other: range,
-roundrobin, sticky (KIP-54, KIP-341), cooperative-sticky (KIP-429, KIP-792).
+Names, results and user data are Kafka's, so that members of different clients can share a group: range, roundrobin,
+sticky (KIP-54, KIP-341), cooperative-sticky (KIP-429, KIP-792).
 """
 
 from ottla.clients.consumer.assignors.base import Assignor, Member

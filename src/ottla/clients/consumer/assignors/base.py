@@ -1,6 +1,6 @@
-"""What an assignor is, and the order in which all of them look at members.
+"""The base class of assignors, and the order of members that all assignors use.
 
-An assignor keeps no state: what it has to remember between two rebalances comes in with the call.
+An assignor has no state. The previous assignment, if it needs one, is an argument of each call.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ NO_GENERATION = -1
 
 @dataclass(frozen=True, slots=True)
 class Member:
-    """One member as the leader sees it. `owned` and `generation` are what its subscription claims."""
+    """One member of the group. `owned` and `generation` are its previous assignment according to its subscription."""
 
     member_id: str
     topics: tuple[str, ...]
@@ -31,28 +31,28 @@ Assignment = dict[str, list[TopicPartition]]
 
 
 class Assignor(ABC):
-    """Distributes partitions over members. Subclass it for a strategy of your own: `name` is what members agree on."""
+    """Distributes partitions over members. Subclasses are strategies; the members of a group agree on a `name`."""
 
     name: ClassVar[str]
     cooperative: ClassVar[bool] = False
-    """Whether members keep their partitions while the group rebalances."""
+    """Whether members keep their partitions during a rebalance."""
 
     def user_data(self, owned: Sequence[TopicPartition], generation: int) -> bytes | None:  # noqa: ARG002 - for subclasses
-        """What a member tells the leader beside its topics; `owned` is its last assignment, of `generation`."""
+        """Return the user data of a member's subscription. `owned` is its last assignment, of `generation`."""
         return None
 
     @abstractmethod
     def assign(self, partition_counts: Mapping[str, int], members: Sequence[Member]) -> Assignment:
-        """The partitions of every member; topics without partitions are not in `partition_counts`."""
+        """Return the partitions of every member. `partition_counts` omits topics without partitions."""
 
 
 def in_order(members: Iterable[Member]) -> list[Member]:
-    """Members in Kafka's order: static ones by instance id, then the others by member id."""
+    """Sort members in Kafka's order: static members by instance id, then the others by member id."""
     return sorted(members, key=lambda m: (m.instance_id is None, m.instance_id or "", m.member_id))
 
 
 def subscribers(members: Iterable[Member]) -> dict[str, list[Member]]:
-    """Members of each topic, in order; topics sorted."""
+    """Return the members that subscribe to each topic, in Kafka's order; the topics are sorted."""
     by_topic: dict[str, list[Member]] = {}
     for member in in_order(members):
         for topic in dict.fromkeys(member.topics):

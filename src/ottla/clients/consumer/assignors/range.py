@@ -1,4 +1,7 @@
-"""Range: of each topic a run of neighbouring partitions per member, so that equal topics lie side by side."""
+"""The range assignor: each member gets adjacent partitions of each topic.
+
+For topics with equal partition counts, a member gets the same partition numbers of each, so it can join them.
+"""
 
 from __future__ import annotations
 
@@ -10,12 +13,12 @@ from ottla.common.ids import TopicPartition
 
 
 class RangeAssignor(Assignor):
-    """Kafka's default; the first members get one partition more where it does not divide."""
+    """Kafka's default. If the division has a remainder, the first members get one more partition."""
 
     name: ClassVar[str] = "range"
 
     def assign(self, partition_counts: Mapping[str, int], members: Sequence[Member]) -> Assignment:
-        """Partitions of every member."""
+        """Return the partitions of every member."""
         result: Assignment = {member.member_id: [] for member in members}
         for topic, readers in subscribers(members).items():
             each, extra = divmod(partition_counts.get(topic, 0), len(readers))

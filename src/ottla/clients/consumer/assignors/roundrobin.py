@@ -1,4 +1,4 @@
-"""Round robin: all partitions of all topics dealt like cards; a member that does not read the topic is passed over."""
+"""The round-robin assignor: partitions go to the members in turn, skipping members without the topic."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from ottla.common.ids import TopicPartition
 
 
 class RoundRobinAssignor(Assignor):
-    """Even over all topics together when members read the same ones."""
+    """Distributes all partitions evenly if all members subscribe to the same topics."""
 
     name: ClassVar[str] = "roundrobin"
 
     def assign(self, partition_counts: Mapping[str, int], members: Sequence[Member]) -> Assignment:
-        """Partitions of every member."""
+        """Return the partitions of every member."""
         result: Assignment = {member.member_id: [] for member in members}
         circle = in_order(members)
         turn = 0

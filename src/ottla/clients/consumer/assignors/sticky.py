@@ -1,8 +1,15 @@
-"""Sticky: as even as can be, and whoever has a partition keeps it if that is fair.
+"""The sticky assignors: balanced assignments that move as few partitions as possible.
 
-Claims come first: of two members that claim a partition, the one of the later generation has it; of two of the same
-generation neither. Then what nobody has goes to the least loaded, and what is unfair moves from the most loaded.
-`cooperative-sticky` gives a partition that moves to nobody in this round: its owner has to let go of it first.
+`distribute` has three steps:
+
+1. Each member claims the partitions of its previous assignment. If two members claim a partition, the claim of the
+   later generation wins; between equal generations neither wins.
+2. Each unclaimed partition goes to the subscriber with the fewest partitions.
+3. While one member has at least two partitions more than another subscriber of one of its topics, that partition moves.
+
+Every existing partition with a subscriber is assigned exactly once. The cost is O(partitions x members) per step.
+`cooperative-sticky` omits partitions that move to another member from the result: their owner must revoke them first,
+and the following rebalance assigns them.
 """
 
 from __future__ import annotations
@@ -17,7 +24,7 @@ from ottla.protocol.wire import DecodeError
 
 
 class StickyUserData(Message, versions="0-1"):
-    """What a sticky member was given last. KIP-54, with the generation since KIP-341."""
+    """The last assignment of a sticky member. KIP-54; the generation is from KIP-341."""
 
     previous_assignment: list[StickyTopic] = []
     generation: Int32 = since(1, default=NO_GENERATION)
@@ -31,34 +38,34 @@ class StickyTopic(Struct):
 
 
 class StickyAssignor(Assignor):
-    """Stops all members while it rebalances; the claims travel in the user data."""
+    """The eager assignor: all members stop during a rebalance. The claims are in the user data."""
 
     name: ClassVar[str] = "sticky"
 
     def user_data(self, owned: Sequence[TopicPartition], generation: int) -> bytes | None:
-        """The last assignment and its generation; None before the first."""
+        """Return the last assignment and its generation; None before the first assignment."""
         if generation == NO_GENERATION:
             return None
         rows = [StickyTopic(topic=topic, partitions=partitions) for topic, partitions in by_topic(owned).items()]
         return StickyUserData(previous_assignment=rows, generation=generation).encode(1)
 
     def assign(self, partition_counts: Mapping[str, int], members: Sequence[Member]) -> Assignment:
-        """Partitions of every member."""
+        """Return the partitions of every member."""
         return distribute(partition_counts, members, {m.member_id: _claim_in_user_data(m.user_data) for m in members})
 
 
 class CooperativeStickyAssignor(Assignor):
-    """Members keep reading what they keep; a partition that moves takes a second rebalance."""
+    """The cooperative assignor: members keep reading their partitions. A partition that moves needs two rebalances."""
 
     name: ClassVar[str] = "cooperative-sticky"
     cooperative: ClassVar[bool] = True
 
     def user_data(self, owned: Sequence[TopicPartition], generation: int) -> bytes | None:  # noqa: ARG002
-        """The generation alone, for leaders that do not know of it in the subscription."""
+        """Return the generation, for leaders that do not read it from the subscription."""
         return generation.to_bytes(4, "big", signed=True)
 
     def assign(self, partition_counts: Mapping[str, int], members: Sequence[Member]) -> Assignment:
-        """Partitions of every member, without those that another one still has to give up."""
+        """Return the partitions of every member, without those that another member must revoke first."""
         claims = {m.member_id: (m.owned, _generation_of(m)) for m in members}
         result = distribute(partition_counts, members, claims)
         owners = {tp: m.member_id for m in members for tp in m.owned}
@@ -72,7 +79,7 @@ Claim = tuple[Sequence[TopicPartition], int]
 
 
 def _claim_in_user_data(data: bytes | None) -> Claim:
-    """What cannot be read claims nothing, as in Kafka."""
+    """Decode a claim. Invalid user data claims nothing, as in Kafka."""
     if not data:
         return (), NO_GENERATION
     for version in (1, 0):
@@ -94,7 +101,7 @@ def _generation_of(member: Member) -> int:
 def distribute(
     partition_counts: Mapping[str, int], members: Sequence[Member], claims: Mapping[str, Claim]
 ) -> Assignment:
-    """The sticky distribution; no partition that exists and has a reader is left out, none is given twice."""
+    """Assign every existing partition that has a subscriber exactly once."""
     readers = {topic: [m.member_id for m in ms] for topic, ms in subscribers(members).items()}
     counts = {topic: partition_counts.get(topic, 0) for topic in readers}
     order = [m.member_id for m in in_order(members)]
@@ -102,7 +109,7 @@ def distribute(
     result: Assignment = {member_id: [] for member_id in order}
     for tp in sorted(owner):
         result[owner[tp]].append(tp)
-    # The fewer may have a topic, the earlier it is dealt: what only one may have must not come last.
+    # Topics with few subscribers come first, while those subscribers have few partitions.
     for topic in sorted(counts, key=lambda name: (len(readers[name]), name)):
         for partition in range(counts[topic]):
             tp = TopicPartition(topic, partition)
@@ -131,7 +138,7 @@ def _settle_claims(
 
 
 def _balance(result: Assignment, readers: Mapping[str, list[str]]) -> None:
-    """While one member has two more than another that may have one of them, the most loaded such member gives one."""
+    """Move partitions from the members with the most partitions until no move improves the balance."""
     while _move_one(result, readers):
         pass
 
