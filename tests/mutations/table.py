@@ -330,14 +330,14 @@ ON_DISK = (
         "broker/metadata_loading.py",
         "            if not check_crc(data, position, header.size):\n                raise harmed(",
         "            if not data:\n                raise harmed(",
-        (f"{UNIT}/broker/test_metadata_log.py::test_a_harmed_byte_of_what_was_on_disk_is_refused_and_named",),
+        (f"{UNIT}/broker/test_metadata_log.py::test_corrupt_synced_byte_is_rejected_with_its_position",),
     ),
     Mutation(
         "a metadata log that lost a segment is refused",
         "broker/metadata_loading.py",
         "            if header.base_offset > offset:\n",
         "            if header.base_offset > log.log_end_offset:\n",
-        (f"{UNIT}/broker/test_metadata_log.py::test_a_segment_that_is_missing_is_no_metadata_that_was_never_there",),
+        (f"{UNIT}/broker/test_metadata_log.py::test_missing_metadata_segment_is_an_error_not_an_empty_log",),
     ),
     Mutation(
         "no producer id comes twice, nor after a snapshot of the metadata",
@@ -358,14 +358,14 @@ ON_DISK = (
         "broker/metadata_loading.py",
         "    if log.log_end_offset < synced:\n",
         "    if log.log_end_offset < 0:\n",
-        (f"{UNIT}/broker/test_metadata_log.py::test_a_harmed_byte_of_what_was_on_disk_is_refused_and_named",),
+        (f"{UNIT}/broker/test_metadata_log.py::test_corrupt_synced_byte_is_rejected_with_its_position",),
     ),
     Mutation(
         "a harmed snapshot of the metadata is passed over",
         "broker/metadata_snapshots.py",
         "        if not check_crc(data, position, header.size):\n",
         "        if not header:\n",
-        (f"{UNIT}/broker/test_metadata_log.py::test_a_damaged_snapshot_is_passed_over",),
+        (f"{UNIT}/broker/test_metadata_log.py::test_corrupt_snapshot_is_skipped",),
     ),
     Mutation(
         "leader epochs are there twice",
@@ -667,7 +667,7 @@ CRASHES = (
         "broker/metadata_log.py",
         "        if end_offset <= self.raft.high_watermark and not self._waiting:\n",
         "        if end_offset:\n",
-        (f"{UNIT}/broker/test_metadata_log.py::test_what_was_answered_survives_a_power_cut",),
+        (f"{UNIT}/broker/test_metadata_log.py::test_acknowledged_operations_survive_a_power_cut",),
     ),
     Mutation(
         "files that are replaced are on disk before their name is",
@@ -837,7 +837,7 @@ DISKS = (
         "broker/metadata_log.py",
         "            _notify(listener, old, image)\n",
         "            listener(old, image)\n",
-        (f"{UNIT}/broker/test_metadata_log.py::test_a_mistake_of_who_is_told_of_a_commit_does_not_hold_up_the_log",),
+        (f"{UNIT}/broker/test_metadata_log.py::test_listener_that_raises_does_not_stop_the_metadata_log",),
     ),
 )
 
@@ -847,14 +847,14 @@ GROUPS = (
         "coordinators/group/records.py",
         "if len(group_id) <= LONGEST_CACHED else",
         "if group_id else",
-        (f"{UNIT}/coordinators/test_group_runtime.py::test_names_that_clients_make_up_take_no_memory_that_stays",),
+        (f"{UNIT}/coordinators/test_group_runtime.py::test_keys_of_long_group_ids_are_not_cached",),
     ),
     Mutation(
         "long names of groups are not kept to find their partition",
         "broker/group_runtime.py",
         "if len(group_id) <= LONGEST_CACHED else",
         "if group_id else",
-        (f"{UNIT}/coordinators/test_group_runtime.py::test_names_that_clients_make_up_take_no_memory_that_stays",),
+        (f"{UNIT}/coordinators/test_group_runtime.py::test_keys_of_long_group_ids_are_not_cached",),
     ),
     Mutation(
         "a bug in one group stops no clocks of others",
@@ -862,14 +862,16 @@ GROUPS = (
         "        finally:  # an unhandled error in one group must not stop the timers of the others\n"
         "            self._arm_again(now)\n",
         "        except KeyError:\n            raise\n        self._arm_again(now)\n",
-        (f"{UNIT}/coordinators/test_group_runtime.py::test_a_bug_in_one_group_does_not_stop_the_clocks_of_others",),
+        (
+            f"{UNIT}/coordinators/test_group_runtime.py::test_unhandled_error_in_one_group_does_not_stop_timers_of_others",
+        ),
     ),
     Mutation(
         "a protocol that a member names twice counts once",
         "coordinators/group/join.py",
         "    protocols: Protocols = tuple(unique.items())\n",
         "    protocols: Protocols = tuple((each.name, each.metadata) for each in request.protocols)\n",
-        (f"{UNIT}/coordinators/test_rebalance.py::test_a_protocol_that_is_named_twice_counts_once",),
+        (f"{UNIT}/coordinators/test_rebalance.py::test_duplicate_protocol_counts_once",),
     ),
 )
 
@@ -893,7 +895,7 @@ TIME = (
         "coordinators/group/shard.py",
         "        return before_ms is not None and abs(self._wall_ahead_ms - before_ms) >= CLOCK_JUMP_MS\n",
         "        return False\n",
-        (f"{UNIT}/coordinators/test_offsets.py::test_a_clock_that_is_wrong_for_a_moment_expires_nothing",),
+        (f"{UNIT}/coordinators/test_offsets.py::test_offsets_do_not_expire_after_a_jump_of_the_wall_clock",),
     ),
     Mutation(
         "sessions of members go by a clock that nobody sets",
@@ -1231,14 +1233,14 @@ STOCK = (
         "coordinators/group/unserved.py",
         "        core.groups.pop(group_id, None)\n",
         "        pass\n",
-        (f"{UNSERVED}::test_group_and_its_offsets_are_kept_for_as_long_as_the_broker_runs",),
+        (f"{UNSERVED}::test_unsupported_group_and_its_offsets_are_retained",),
     ),
     Mutation(
         "offsets of a group that is not served do not make a simple group",
         "coordinators/group/shard.py",
         "        if group_id not in self._core.groups and group_id not in self._core.unserved:\n",
         "        if group_id not in self._core.groups:\n",
-        (f"{UNSERVED}::test_offsets_that_are_loaded_before_or_after_the_group_belong_to_it",),
+        (f"{UNSERVED}::test_offsets_loaded_before_or_after_the_group_belong_to_it",),
     ),
     Mutation(
         "groups that are not served are listed by their type",
@@ -1252,7 +1254,7 @@ STOCK = (
         "coordinators/group/unserved.py",
         "key=_type, reverse=True)",
         "key=_type)",
-        (f"{UNSERVED}::test_tombstones_come_in_the_order_that_kafka_can_replay",),
+        (f"{UNSERVED}::test_tombstones_are_in_the_order_that_kafka_can_replay",),
     ),
 )
 

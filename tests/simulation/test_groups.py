@@ -33,7 +33,7 @@ SEEDS = int(os.environ.get("OTTLA_SEEDS", "12"))
 PARTITIONS = range(6)
 GROUPS = ("a", "b")
 SESSION_MS, REBALANCE_MS = 8_000, 15_000
-# A join waits for others, at most until static members that went away are given up; a sync for the leader.
+# A join waits for other members, at most until absent static members expire. A sync waits for the leader.
 ANSWER_WITHIN_MS = 3 * REBALANCE_MS + SESSION_MS
 # A group that was loaded knows only the protocol that was chosen, so that a restart may shut out a newcomer.
 FATAL = {ErrorCode.FENCED_INSTANCE_ID, ErrorCode.INCONSISTENT_GROUP_PROTOCOL}
@@ -51,7 +51,7 @@ class Client:
     owned: set[int] = field(default_factory=set)
     next_ms: int = 0
     busy_until_ms: int = 0
-    """Until then it works on what it has and does not join again, perhaps for too long."""
+    """Until then it processes records and does not rejoin, possibly for longer than its timeout."""
 
 
 class World:
@@ -223,7 +223,7 @@ class World:
         assert not late, f"not answered: {late[0].request}"
 
     def check_log(self) -> None:
-        """The log tells the same as the living shard, and as the clients were told."""
+        """A shard that replays the log has the state of the live shard, and every acknowledged commit."""
         live, replayed = self.driver.shard, self.driver.replayed()
         assert {key: row.offset for key, row in live.committed_offsets().items()} == self.committed
         assert replayed.committed_offsets() == live.committed_offsets()
@@ -242,7 +242,7 @@ class World:
                 assert stored[member.member_id] == (member.instance_id, member.assignment)
 
     def settle(self) -> None:
-        """No more trouble: whoever is alive must come to rest."""
+        """Stop all faults; the clients that are alive must become stable."""
         self.driver.append_error = ErrorCode.NONE
         until_ms = self.driver.now_ms + 4 * ANSWER_WITHIN_MS
         while self.driver.now_ms < until_ms:
@@ -256,7 +256,7 @@ class World:
 
 
 @pytest.mark.parametrize("seed", range(SEEDS))
-def test_group_keeps_its_promises(seed: int) -> None:
+def test_groups_keep_their_invariants(seed: int) -> None:
     world = World(seed)
     for _ in range(3):
         world.start_client()

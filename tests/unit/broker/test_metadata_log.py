@@ -188,9 +188,7 @@ def test_metadata_transaction_that_a_shortage_cuts_short_is_aborted(
     assert set(started(tmp_path).image.topics_by_name) == {"created"}
 
 
-def test_a_mistake_of_who_is_told_of_a_commit_does_not_hold_up_the_log(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_listener_that_raises_does_not_stop_the_metadata_log(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     thread = Thread()
     shell = started(tmp_path, thread=thread)
     seen: list[set[str]] = []
@@ -217,7 +215,7 @@ def test_a_mistake_of_who_is_told_of_a_commit_does_not_hold_up_the_log(
 
 
 @pytest.mark.parametrize("seed", range(40))
-def test_what_was_answered_survives_a_power_cut(seed: int) -> None:
+def test_acknowledged_operations_survive_a_power_cut(seed: int) -> None:
     disk = SimulatedDisk(seed)
     answered: set[str] = set()
     asked = 0
@@ -311,7 +309,7 @@ def test_a_snapshot_and_what_follows_make_the_same_image(tmp_path: Path) -> None
 
 
 @pytest.mark.parametrize("damage", ["cut", "flipped", "empty"])
-def test_a_damaged_snapshot_is_passed_over(tmp_path: Path, damage: str, caplog: pytest.LogCaptureFixture) -> None:
+def test_corrupt_snapshot_is_skipped(tmp_path: Path, damage: str, caplog: pytest.LogCaptureFixture) -> None:
     shell = started(tmp_path)
     create(shell, "a")
     snapshot(shell)
@@ -377,7 +375,7 @@ def test_producer_ids_are_never_given_twice(tmp_path: Path) -> None:
     assert len(set(given)) == len(given) == 4500
 
 
-def test_a_mistake_in_an_operation_fails_that_one_alone(tmp_path: Path) -> None:
+def test_unhandled_error_fails_only_its_operation(tmp_path: Path) -> None:
     thread = Thread()
     shell = started(tmp_path, thread=thread)
     wrong = shell.submit(lambda _: Outcome([], 1 // 0))
@@ -389,7 +387,7 @@ def test_a_mistake_in_an_operation_fails_that_one_alone(tmp_path: Path) -> None:
     shell.close()
 
 
-def test_a_damaged_vote_file_is_passed_over(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_corrupt_quorum_state_is_skipped(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     shell = started(tmp_path)
     create(shell, "a")
     epoch = shell.raft.epoch
@@ -403,7 +401,7 @@ def test_a_damaged_vote_file_is_passed_over(tmp_path: Path, caplog: pytest.LogCa
 
 
 @pytest.mark.parametrize("unclean", [False, True])
-def test_a_harmed_byte_of_what_was_on_disk_is_refused_and_named(tmp_path: Path, *, unclean: bool) -> None:
+def test_corrupt_synced_byte_is_rejected_with_its_position(tmp_path: Path, *, unclean: bool) -> None:
     shell = started(tmp_path)
     create(shell, "a")
     create(shell, "b")
@@ -427,7 +425,7 @@ def test_a_harmed_byte_of_what_was_on_disk_is_refused_and_named(tmp_path: Path, 
 
 
 @pytest.mark.parametrize("unclean", [False, True])
-def test_a_segment_that_is_missing_is_no_metadata_that_was_never_there(tmp_path: Path, *, unclean: bool) -> None:
+def test_missing_metadata_segment_is_an_error_not_an_empty_log(tmp_path: Path, *, unclean: bool) -> None:
     settings = MetadataLogSettings(segment_bytes=2000)
     shell = started(tmp_path, settings=settings)
     for number in range(60):

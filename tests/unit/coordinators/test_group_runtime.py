@@ -305,7 +305,9 @@ def test_parked_join_is_answered_by_the_timer(node: Node) -> None:
     assert done.result().generation_id == 1
 
 
-def test_a_bug_in_one_group_does_not_stop_the_clocks_of_others(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_unhandled_error_in_one_group_does_not_stop_timers_of_others(
+    node: Node, monkeypatch: pytest.MonkeyPatch
+) -> None:
     broken, other = node.join("a"), node.join("b")
     assert not broken.done
     assert not other.done
@@ -327,7 +329,7 @@ def test_a_bug_in_one_group_does_not_stop_the_clocks_of_others(node: Node, monke
     assert other.result().error_code == ErrorCode.NONE
 
 
-def test_names_that_clients_make_up_take_no_memory_that_stays(node: Node) -> None:
+def test_keys_of_long_group_ids_are_not_cached(node: Node) -> None:
     caches = (group_runtime._cached_partition_of, records._cached_offset_key)
     before = [cache.cache_info().currsize for cache in caches]
     for number in range(10):

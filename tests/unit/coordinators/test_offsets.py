@@ -89,13 +89,13 @@ def test_committed_offset_is_fetched_and_survives_a_restart(driver: GroupDriver)
     assert state(driver) == "Empty"
 
 
-def test_what_was_never_committed_is_at_minus_one(driver: GroupDriver) -> None:
+def test_missing_offset_is_minus_one(driver: GroupDriver) -> None:
     assert committed(driver, "unknown group") == -1
     commit(driver)
     assert committed(driver, topic="other") == -1
 
 
-def test_offset_of_a_former_topic_of_the_same_name_does_not_count(driver: GroupDriver) -> None:
+def test_offset_of_a_recreated_topic_is_missing(driver: GroupDriver) -> None:
     request = commit_request(offset=7)
     request.topics[0].topic_id = b"1" * 16
     driver.ask(request)
@@ -150,7 +150,7 @@ def test_metadata_has_a_limit(driver: GroupDriver) -> None:
     assert committed(driver) == 8
 
 
-def test_failed_append_changes_nothing_and_says_so(driver: GroupDriver) -> None:
+def test_failed_append_changes_nothing_and_returns_an_error(driver: GroupDriver) -> None:
     commit(driver, offset=1)
     driver.append_error = ErrorCode.COORDINATOR_NOT_AVAILABLE
     assert commit(driver, offset=2) == ErrorCode.COORDINATOR_NOT_AVAILABLE
@@ -165,7 +165,7 @@ def offset_delete(driver: GroupDriver, topic: str = "t") -> tuple[int, list[int]
     return answer.error_code, [row.error_code for topic in answer.topics for row in topic.partitions]
 
 
-def test_offsets_of_topics_that_nobody_reads_can_be_deleted(driver: GroupDriver) -> None:
+def test_offsets_of_unsubscribed_topics_can_be_deleted(driver: GroupDriver) -> None:
     assert offset_delete(driver) == (ErrorCode.GROUP_ID_NOT_FOUND, [])
     commit(driver, topic="read")
     commit(driver, topic="old")
@@ -181,7 +181,7 @@ def test_live_group_of_another_kind_keeps_its_offsets(driver: GroupDriver) -> No
     assert offset_delete(driver) == (ErrorCode.NON_EMPTY_GROUP, [])
 
 
-def test_deleted_topic_takes_its_offsets_along(driver: GroupDriver) -> None:
+def test_offsets_of_deleted_topic_are_deleted(driver: GroupDriver) -> None:
     for group in ("g", "h"):
         commit(driver, group=group, topic="gone")
         commit(driver, group=group, topic="stays")
@@ -260,7 +260,7 @@ def test_offsets_of_a_consumer_that_assigns_itself_expire_after_its_last_commit(
     assert committed(driver) == -1
 
 
-def test_a_clock_that_is_wrong_for_a_moment_expires_nothing(driver: GroupDriver) -> None:
+def test_offsets_do_not_expire_after_a_jump_of_the_wall_clock(driver: GroupDriver) -> None:
     commit(driver)
     driver.wall_ahead_ms = 30 * DAY_MS
     driver.advance(600_000)

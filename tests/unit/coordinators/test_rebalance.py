@@ -42,7 +42,7 @@ def state(driver: GroupDriver, group_id: str = "g") -> str:
     return driver.ask(DescribeGroup(group_id)).group_state
 
 
-def test_first_join_without_an_id_is_told_to_come_back_with_one(driver: GroupDriver) -> None:
+def test_first_join_of_dynamic_member_returns_member_id_required(driver: GroupDriver) -> None:
     joiner = Joiner(driver, client_id="app")
     answer = driver.ask(joiner.join_request(), 4, "app")
     assert answer.error_code == ErrorCode.MEMBER_ID_REQUIRED
@@ -50,7 +50,7 @@ def test_first_join_without_an_id_is_told_to_come_back_with_one(driver: GroupDri
     assert len(answer.member_id) == len("app-") + 36
 
 
-def test_old_client_is_taken_in_at_once(driver: GroupDriver) -> None:
+def test_join_before_version_4_adds_the_member_at_once(driver: GroupDriver) -> None:
     call = driver.send(Joiner(driver).join_request(), 3)
     assert call not in driver.answers
     driver.advance(3_000)
@@ -65,7 +65,7 @@ def test_initial_rebalance_waits_for_the_delay(driver: GroupDriver) -> None:
     assert driver.answers[call].generation_id == 1
 
 
-def test_initial_delay_grows_while_members_come(driver: GroupDriver) -> None:
+def test_initial_delay_is_extended_while_members_join(driver: GroupDriver) -> None:
     first = Joiner(driver)
     call = first.join()
     driver.advance(2_000)
@@ -76,7 +76,7 @@ def test_initial_delay_grows_while_members_come(driver: GroupDriver) -> None:
     assert driver.answers[call].generation_id == driver.answers[second].generation_id == 1
 
 
-def test_without_a_delay_a_crowd_is_one_generation_nevertheless() -> None:
+def test_minimum_delay_gathers_many_members_into_one_generation() -> None:
     settings = {
         "group.min.session.timeout.ms": 6_000, "group.max.session.timeout.ms": 1_800_000, "group.max.size": 100,
         "group.initial.rebalance.delay.ms": 0, "offset.metadata.max.bytes": 4096, "offsets.retention.minutes": 1,
@@ -92,7 +92,7 @@ def test_without_a_delay_a_crowd_is_one_generation_nevertheless() -> None:
     assert {driver.answers[call].generation_id for call in calls} == {1}
 
 
-def test_initial_delay_ends_with_the_rebalance_timeout_however_many_come(driver: GroupDriver) -> None:
+def test_initial_delay_is_limited_by_the_rebalance_timeout(driver: GroupDriver) -> None:
     first = Joiner(driver, rebalance_timeout_ms=7_000).join()
     for _ in range(8):
         driver.advance(1_000)
@@ -100,7 +100,7 @@ def test_initial_delay_ends_with_the_rebalance_timeout_however_many_come(driver:
     assert first in driver.answers
 
 
-def test_leader_alone_gets_the_members_and_its_assignment_reaches_all(driver: GroupDriver) -> None:
+def test_only_leader_receives_members_and_all_receive_its_assignment(driver: GroupDriver) -> None:
     members = [Joiner(driver, protocols=(("range", b"m%d" % n),)) for n in range(3)]
     calls = [member.join() for member in members]
     driver.advance(6_000)
@@ -129,7 +129,7 @@ def test_protocol_that_most_members_prefer_wins(driver: GroupDriver) -> None:
     assert {driver.answers[call].protocol_name for call in calls} == {"range"}
 
 
-def test_a_protocol_that_is_named_twice_counts_once(driver: GroupDriver) -> None:
+def test_duplicate_protocol_counts_once(driver: GroupDriver) -> None:
     members = [Joiner(driver, protocols=(("range", b"1"), ("range", b"2"))), Joiner(driver)]
     settle(driver, members)
     assert {member.generation for member in members} == {members[0].generation} != {-1}
@@ -159,7 +159,7 @@ def test_empty_group_id_is_invalid(driver: GroupDriver) -> None:
     assert driver.ask(LeaveGroupRequest(), 5).error_code == ErrorCode.INVALID_GROUP_ID
 
 
-def test_unknown_member_of_an_unknown_group_must_join_anew(driver: GroupDriver) -> None:
+def test_unknown_member_of_unknown_group_is_rejected(driver: GroupDriver) -> None:
     joiner = Joiner(driver)
     joiner.member_id = "ghost"
     assert driver.answers[joiner.join()].error_code == ErrorCode.UNKNOWN_MEMBER_ID
@@ -178,7 +178,7 @@ def test_new_member_makes_the_others_join_again(driver: GroupDriver) -> None:
     assert driver.answers[call].generation_id == 2
 
 
-def test_member_that_does_not_rejoin_is_dropped_after_the_rebalance_timeout(driver: GroupDriver) -> None:
+def test_member_that_does_not_rejoin_is_removed_after_the_rebalance_timeout(driver: GroupDriver) -> None:
     first, second = stable_group(driver, 2, rebalance_timeout_ms=30_000, session_timeout_ms=40_000)
     call = Joiner(driver, rebalance_timeout_ms=30_000).join()
     again = first.join()
@@ -189,7 +189,7 @@ def test_member_that_does_not_rejoin_is_dropped_after_the_rebalance_timeout(driv
     assert second.heartbeat() == ErrorCode.UNKNOWN_MEMBER_ID
 
 
-def test_member_that_never_syncs_is_dropped_and_the_rest_rebalances(driver: GroupDriver) -> None:
+def test_member_that_does_not_sync_is_removed_and_the_group_rebalances(driver: GroupDriver) -> None:
     first, second = Joiner(driver, session_timeout_ms=70_000), Joiner(driver, session_timeout_ms=70_000)
     calls = first.join(), second.join()
     driver.advance(6_000)
@@ -222,7 +222,7 @@ def test_changed_subscription_forces_a_rebalance(driver: GroupDriver) -> None:
     assert leader.heartbeat() == ErrorCode.REBALANCE_IN_PROGRESS
 
 
-def test_lost_answer_to_join_can_be_asked_for_again_while_the_leader_assigns(driver: GroupDriver) -> None:
+def test_join_can_be_retried_in_the_sync_phase(driver: GroupDriver) -> None:
     members = [Joiner(driver), Joiner(driver)]
     calls = [member.join() for member in members]
     driver.advance(6_000)
@@ -232,7 +232,7 @@ def test_lost_answer_to_join_can_be_asked_for_again_while_the_leader_assigns(dri
     assert again == first
 
 
-def test_join_in_the_sync_phase_sends_waiting_followers_back(driver: GroupDriver) -> None:
+def test_join_in_the_sync_phase_fails_parked_syncs(driver: GroupDriver) -> None:
     members = [Joiner(driver), Joiner(driver)]
     calls = [member.join() for member in members]
     driver.advance(6_000)
@@ -254,7 +254,7 @@ def test_old_generation_and_wrong_protocol_are_refused_in_sync(driver: GroupDriv
     assert member.heartbeat() == ErrorCode.ILLEGAL_GENERATION
 
 
-def test_silent_member_is_dropped_after_its_session_timeout(driver: GroupDriver) -> None:
+def test_member_without_heartbeats_is_removed_after_its_session_timeout(driver: GroupDriver) -> None:
     first, second = stable_group(driver, 2)
     for _ in range(3):
         driver.advance(4_000)
@@ -264,7 +264,7 @@ def test_silent_member_is_dropped_after_its_session_timeout(driver: GroupDriver)
     assert driver.answers[first.join()].generation_id == 2
 
 
-def test_heartbeats_keep_a_member_for_ever(driver: GroupDriver) -> None:
+def test_heartbeats_extend_the_session(driver: GroupDriver) -> None:
     (member,) = stable_group(driver, 1)
     for _ in range(100):
         driver.advance(9_999)
@@ -282,7 +282,7 @@ def test_member_waiting_in_a_rebalance_needs_no_heartbeats(driver: GroupDriver) 
     assert driver.answers[call].error_code == ErrorCode.NONE
 
 
-def test_id_that_was_given_out_and_never_used_does_not_hold_up_a_rebalance_for_long(driver: GroupDriver) -> None:
+def test_unused_member_id_expires_and_lets_the_rebalance_complete(driver: GroupDriver) -> None:
     (member,) = stable_group(driver, 1, session_timeout_ms=6_000)
     driver.send(Joiner(driver, session_timeout_ms=6_000).join_request())
     call = member.join()
@@ -330,7 +330,7 @@ def test_group_takes_no_more_than_its_maximum() -> None:
     assert state(driver) == "Stable"
 
 
-def test_lowered_maximum_drops_who_rejoins_last() -> None:
+def test_lowered_maximum_rejects_members_that_rejoin_last() -> None:
     driver = GroupDriver()
     members = stable_group(driver, 3)
     driver.config = GroupConfig(max_size=2)
@@ -340,7 +340,7 @@ def test_lowered_maximum_drops_who_rejoins_last() -> None:
     assert [driver.answers[call].error_code for call in calls] == [0, 0, ErrorCode.GROUP_MAX_SIZE_REACHED]
 
 
-def test_failed_write_of_the_assignment_sends_everybody_back(driver: GroupDriver) -> None:
+def test_failed_append_of_the_assignment_starts_a_rebalance(driver: GroupDriver) -> None:
     members = [Joiner(driver), Joiner(driver)]
     calls = [member.join() for member in members]
     driver.advance(6_000)
@@ -372,7 +372,7 @@ def test_members_that_died_with_the_coordinator_time_out(driver: GroupDriver) ->
     assert state(driver) == "Empty"
 
 
-def test_unload_answers_whoever_waits(driver: GroupDriver) -> None:
+def test_unload_answers_parked_requests(driver: GroupDriver) -> None:
     join = Joiner(driver).join()
     others = [Joiner(driver, "h"), Joiner(driver, "h")]
     calls = [member.join() for member in others]

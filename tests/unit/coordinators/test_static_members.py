@@ -39,7 +39,7 @@ def test_returning_follower_keeps_its_assignment_without_a_rebalance(driver: Gro
     assert follower.heartbeat() == ErrorCode.FENCED_INSTANCE_ID
 
 
-def test_returning_leader_is_told_to_skip_the_assignment(driver: GroupDriver) -> None:
+def test_returning_leader_skips_the_assignment(driver: GroupDriver) -> None:
     static_group(driver)
     reborn = Joiner(driver, instance_id="i0")
     answer = reborn.joined(reborn.join())
@@ -50,7 +50,7 @@ def test_returning_leader_is_told_to_skip_the_assignment(driver: GroupDriver) ->
     assert state(driver) == "Stable"
 
 
-def test_returning_leader_of_an_old_version_does_not_learn_that_it_leads(driver: GroupDriver) -> None:
+def test_returning_leader_of_an_old_version_receives_its_former_id_as_leader(driver: GroupDriver) -> None:
     leader, _ = static_group(driver)
     reborn = Joiner(driver, instance_id="i0", version=8)
     answer = reborn.joined(reborn.join())
@@ -85,7 +85,7 @@ def test_returning_member_that_changes_the_vote_starts_a_rebalance(driver: Group
     assert members[0].heartbeat() == ErrorCode.REBALANCE_IN_PROGRESS
 
 
-def test_two_with_the_same_instance_id_the_later_fences_the_earlier_while_it_waits(driver: GroupDriver) -> None:
+def test_second_member_with_an_instance_id_fences_the_parked_first(driver: GroupDriver) -> None:
     first = Joiner(driver, instance_id="i0").join()
     second = Joiner(driver, instance_id="i0").join()
     assert driver.answers[first].error_code == ErrorCode.FENCED_INSTANCE_ID
@@ -122,7 +122,7 @@ def test_return_during_the_sync_phase_starts_over(driver: GroupDriver) -> None:
     assert members[0].heartbeat() == ErrorCode.REBALANCE_IN_PROGRESS
 
 
-def test_absent_static_member_is_kept_through_a_rebalance_until_its_session_ends(driver: GroupDriver) -> None:
+def test_absent_static_member_remains_until_its_session_expires(driver: GroupDriver) -> None:
     leader, absent = static_group(driver)
     leader.rebalance_timeout_ms = absent.rebalance_timeout_ms
     call = leader.join()

@@ -78,7 +78,7 @@ def delete_offsets(driver: GroupDriver) -> tuple[ErrorCode, list[int]]:
     [EMPTY_GROUP, EMPTY_GROUP + MEMBER, SHARE_GROUP, STREAMS_GROUP, FUTURE_GROUP],
     ids=["empty consumer", "consumer", "share", "streams", "future"],
 )
-def test_group_and_its_offsets_are_kept_for_as_long_as_the_broker_runs(keys: list[bytes]) -> None:
+def test_unsupported_group_and_its_offsets_are_retained(keys: list[bytes]) -> None:
     driver = opened(*keys)
     before = list(driver.log)
     driver.advance(60 * DAY_MS)
@@ -89,7 +89,7 @@ def test_group_and_its_offsets_are_kept_for_as_long_as_the_broker_runs(keys: lis
     assert not driver.shard.groups
 
 
-def test_offsets_that_are_loaded_before_or_after_the_group_belong_to_it() -> None:
+def test_offsets_loaded_before_or_after_the_group_belong_to_it() -> None:
     driver = opened(*EMPTY_GROUP)
     driver.log.append(raw_commit(6, 4))
     driver.restart()
@@ -189,7 +189,7 @@ def test_classic_member_converts_an_empty_group_and_finds_its_offsets(keys: list
     assert not driver.shard.unserved
 
 
-def test_tombstones_come_in_the_order_that_kafka_can_replay() -> None:
+def test_tombstones_are_in_the_order_that_kafka_can_replay() -> None:
     driver = opened(*EMPTY_GROUP, *MEMBER)
     driver.advance(SESSION_MS)
     before = len(driver.log)
@@ -201,7 +201,7 @@ def test_tombstones_come_in_the_order_that_kafka_can_replay() -> None:
     assert driver.ask(DeleteGroup("g")).error_code == ErrorCode.GROUP_ID_NOT_FOUND
 
 
-def test_join_that_is_refused_in_any_case_converts_nothing() -> None:
+def test_rejected_join_does_not_convert_the_group() -> None:
     driver = opened(*EMPTY_GROUP)
     before = list(driver.log)
     returning = Joiner(driver)
@@ -221,7 +221,7 @@ def test_failed_conversion_leaves_the_group() -> None:
     assert join_error(driver) is ErrorCode.NONE
 
 
-def test_groups_that_stock_kafka_deleted_or_converted_are_not_kept() -> None:
+def test_groups_that_stock_kafka_deleted_or_converted_are_not_listed() -> None:
     driver = opened(*EMPTY_GROUP, offset=None)
     driver.log += [(name, None) for name in EMPTY_GROUP]
     driver.restart()
