@@ -402,14 +402,14 @@ ON_DISK = (
     Mutation(
         "a checkpoint takes no new topic for the old one of its name",
         "log/manager.py",
-        "        self._forget_namesake(directory, topic_partition)\n",
+        "        self._rewrite_checkpoints_with(directory, topic_partition)\n",
         "",
         (f"{STORAGE}/test_recreated_topics.py::test_where_the_old_one_began_hides_no_record_of_the_new_one",),
     ),
     Mutation(
         "what a killed process left is synced before it is served",
         "log/manager.py",
-        "        self._flush_found()\n",
+        "        self._flush_recovered()\n",
         "",
         (f"{STORAGE}/test_power_cut.py::test_what_was_sent_again_after_a_kill_survives_a_power_cut",),
     ),
@@ -455,7 +455,7 @@ ON_DISK = (
     Mutation(
         "a harmed magic is noticed",
         "log/segment.py",
-        "            right = right and data[position + MAGIC_POSITION] == MAGIC  # which has no CRC either\n",
+        "            right = right and data[position + MAGIC_POSITION] == MAGIC  # the CRC does not cover it either\n",
         "",
         (f"{HARMED}[cleaned segment-stopped]",),
         MANY_BYTES,
@@ -494,7 +494,7 @@ ON_DISK = (
     Mutation(
         "a time index is believed if its batch says the same",
         "log/segment.py",
-        "timestamp < 0 or self._says(timestamp, offset):\n",
+        "timestamp < 0 or self._agrees(timestamp, offset):\n",
         "timestamp < 0 or self.size > 0:\n",
         (f"{STORAGE}/test_timestamps.py::test_a_harmed_entry_costs_no_record",),
     ),
@@ -722,7 +722,7 @@ DISKS = (
         "a swap that fails takes the directory offline",
         "log/cleaner.py",
         "            return self._swap(log, outcome, running)\n        except OSError as error:\n"
-        "            # A swap that was cut short is completed or undone by the next start, whatever cut it short.\n"
+        "            # The next start completes or undoes an interrupted swap, whatever the error was.\n"
         "            log.log_directory.take_offline(error)\n",
         "            return self._swap(log, outcome, running)\n        except OSError:\n",
         (f"{CLEANER}::test_a_swap_that_fails_is_completed_or_undone_by_the_next_start",),
@@ -730,8 +730,8 @@ DISKS = (
     Mutation(
         "a worker that cannot be started is tried again later",
         "log/cleaner.py",
-        "        except (OSError, KafkaError) as error:  # no memory",
-        "        except KafkaError as error:  # no memory",
+        "        except (OSError, KafkaError) as error:  # the worker",
+        "        except KafkaError as error:  # the worker",
         (f"{CLEANER}::test_a_worker_that_cannot_be_started_is_no_end_of_compaction",),
     ),
     Mutation(
@@ -918,8 +918,8 @@ TIME = (
     Mutation(
         "deleted topics go although the clock was set back",
         "log/manager.py",
-        "        trees = [(where, path) for moment, where, path in self._doomed if not now_ms < moment <= latest]\n",
-        "        trees = [(where, path) for moment, where, path in self._doomed if moment <= now_ms <= latest]\n",
+        "        trees = [(where, path) for moment, where, path in self._deletions if not now_ms < moment <= latest]\n",
+        "        trees = [(where, path) for moment, where, path in self._deletions if moment <= now_ms <= latest]\n",
         (f"{CLOCK}::test_housekeeping_goes_on_after_the_clock_was_set_back",),
     ),
     Mutation(
@@ -1080,7 +1080,7 @@ SHORTAGES = (
     Mutation(
         "a new log waits for the checkpoints that name an old one",
         "log/manager.py",
-        "        if any(topic_partition in directory.named.get(name, ()) for name in _BELIEVED):\n",
+        "        if any(topic_partition in directory.named.get(name, ()) for name in _TRUSTED):\n",
         "        if not directory.online:\n",
         (f"{SHORT}::test_new_partition_is_never_opened_beside_a_checkpoint_of_its_namesake[2]",),
     ),
@@ -1142,8 +1142,8 @@ SHORTAGES = (
     Mutation(
         "an index that vanishes while it grows is whole in the end",
         "log/index.py",
-        "            if files.length(fd) < self._written * self.entry.size:  # somebody",
-        "            if files.length(fd) < 0:  # somebody",
+        "            if files.length(fd) < self._written * self.entry.size:\n",
+        "            if files.length(fd) < 0:\n",
         (f"{MISSING}::test_index_that_vanishes_while_its_segment_is_appended_to_is_whole_when_it_is_sealed",),
     ),
     Mutation(

@@ -10,7 +10,7 @@ import pytest
 from ottla.common.errors import ErrorCode, KafkaError
 from ottla.common.ids import TopicPartition, uuid_to_text
 from ottla.log import DirectoryInfo, Files, LogConfig, LogManager, StorageError
-from ottla.log.manager import marked_name
+from ottla.log.directory_names import marked_name
 from ottla.log.storage import MetaProperties, check_meta, format_directory, read_meta
 from tests.storage.helpers import START, TOPIC_ID, ManualClock, append, batch, values
 

@@ -1,10 +1,10 @@
-"""The log: Kafka's data directory, segments on disk, recovery, retention, compaction. Knows no network and no group.
+"""The log: Kafka's data directory, segments on disk, recovery, retention, compaction. No network, no groups.
 
-`LogManager` holds the directories and their logs; `open_log` opens one log alone (the metadata log). One thread calls
-everything; `Log.flush` and `LogManager.checkpoint` alone may run in another.
+`LogManager` owns the log directories and their logs; `open_log` opens a single log (the metadata log). One thread calls
+everything; only `Log.flush` and `LogManager.checkpoint` may run in another thread.
 
-Reading order: files (the seam to the disk), segment and index, log, recovery, producers, epochs, retention, cleaner,
-storage (meta.properties, the lock), manager.
+Reading order: files (all disk access), segment and index, segment_list, producer_state, durability, log, recovery,
+epochs, retention, compaction and cleaner, storage (meta.properties, the lock), directory, manager.
 """
 
 from ottla.log.config import LogConfig

@@ -1,11 +1,11 @@
 """Kafka's small text files: offset checkpoints of a log directory, and `partition.metadata` of a partition.
 
-An offset checkpoint is a version line, a count line and lines `topic partition offset`. Written atomically; a file
-that cannot be read as such raises CorruptCheckpointError (Kafka takes the directory offline then).
+An offset checkpoint is a version line, a count line and lines `topic partition offset`. It is written atomically. A
+file with other content raises CorruptCheckpointError (Kafka then takes the directory offline).
 
-One changed digit is still a number. Where believing it would cost records, each entry is written several times, which
-Kafka reads as once: three times where the entry cannot be found out otherwise, and what most copies say is taken.
-`partition.metadata` ends with a line that Kafka does not read: the CRC of what is before it.
+A changed digit is still a number. Where trusting it could cost records and the offset cannot be derived from other
+files, each entry is written three times, and the majority counts when it is read. Kafka reads the copies as one entry.
+`partition.metadata` ends with a line that Kafka ignores: the CRC of the lines before it.
 """
 
 import logging
@@ -25,18 +25,18 @@ HIGH_WATERMARKS = "replication-offset-checkpoint"
 CLEANER_OFFSETS = "cleaner-offset-checkpoint"
 LEADER_EPOCHS = "leader-epoch-checkpoint"
 PARTITION_METADATA = "partition.metadata"
-# Of entries that nothing else tells.
+# Copies of an entry that cannot be derived from other files.
 COPIES = 3
 _ENTRY = re.compile(r"([\w.-]+) (\d+) (\d+)", re.ASCII)
 _CHECKSUM = b"\ncrc32c: "
 
 
 class CorruptCheckpointError(OSError):
-    """A checkpoint file holds something else."""
+    """A file is not a valid checkpoint."""
 
 
 def read_lines(files: Files, path: str, width: int) -> list[list[str]]:
-    """The entries of a checkpoint, each split in `width` words; none if there is no file."""
+    """The entries of a checkpoint, each split into `width` words; empty if the file is missing."""
     if not files.exists(path):
         return []
     content = files.read(path)
@@ -55,12 +55,12 @@ def read_lines(files: Files, path: str, width: int) -> list[list[str]]:
 
 
 def format_lines(entries: list[str]) -> bytes:
-    """A checkpoint file's content."""
+    """Encode the entries of a checkpoint."""
     return "\n".join(["0", str(len(entries)), *entries, ""]).encode()
 
 
 def read_offsets(files: Files, directory: str, name: str) -> dict[TopicPartition, int]:
-    """Offsets by partition; empty if the file is missing. Of copies that differ, what most of them say."""
+    """Offsets by partition; empty if the file is missing. Where copies differ, the majority counts."""
     path = f"{directory}/{name}"
     try:
         entries = [(TopicPartition(topic, int(p)), int(offset)) for topic, p, offset in read_lines(files, path, 3)]
@@ -84,7 +84,7 @@ def read_offsets(files: Files, directory: str, name: str) -> dict[TopicPartition
 
 
 def _salvage(content: bytes) -> list[tuple[TopicPartition, int]]:
-    """The entries that most copies of a harmed file agree on; two lines may have become one."""
+    """The entries that most copies in a corrupt file agree on. A corrupt newline may have joined two lines."""
     found = map(_ENTRY.match, content.decode("utf-8", "replace").split("\n"))
     entries = Counter((TopicPartition(each[1], int(each[2])), int(each[3])) for each in found if each)
     return [entry for entry, count in entries.items() if 2 * count > COPIES]
@@ -93,13 +93,13 @@ def _salvage(content: bytes) -> list[tuple[TopicPartition, int]]:
 def write_offsets(
     files: Files, directory: str, name: str, offsets: Mapping[TopicPartition, int], *, copies: int = 1
 ) -> None:
-    """Replace a checkpoint durably; each entry is in it `copies` times."""
+    """Replace a checkpoint durably, with each entry `copies` times."""
     lines = [f"{tp.topic} {tp.partition} {offset}" for tp, offset in sorted(offsets.items())] * copies
     files.write_atomically(f"{directory}/{name}", format_lines(lines))
 
 
 def read_topic_id(files: Files, directory: str) -> Uuid:
-    """The topic id in a partition's `partition.metadata`; ZERO_UUID if there is none that can be read.
+    """The topic id in a partition's `partition.metadata`; ZERO_UUID if the file is missing or unreadable.
 
     A power cut before the log's first flush leaves the file missing, empty or torn.
     """
@@ -123,7 +123,7 @@ def read_topic_id(files: Files, directory: str) -> Uuid:
 
 
 def write_topic_id(files: Files, directory: str, topic_id: Uuid) -> str:
-    """Write `partition.metadata`; the path, for the caller to sync with the log: thousands are made in one go."""
+    """Write `partition.metadata`; return the path, which the caller syncs with the log: topics are created in bulk."""
     path = f"{directory}/{PARTITION_METADATA}"
     text = f"version: 0\ntopic_id: {uuid_to_text(topic_id)}".encode()
     files.write(path + ".tmp", text + _CHECKSUM + b"%08x" % crc32c(text))

@@ -1,9 +1,12 @@
-"""`Cleaner`: picks the dirtiest compacted log, has a worker process clean it, swaps the result in.
+"""`Cleaner`: selects the dirtiest compacted log, lets a worker process clean it, and swaps the result in.
 
-The broker's thread calls `step` every second or so; it never waits. A step with nothing under way looks for a log whose
-dirty share exceeds min.cleanable.dirty.ratio (or whose oldest dirty record exceeds max.compaction.lag.ms), at most
-once per `backoff_ms`; a step that finds the worker done renames files. A crash at any moment is undone or completed
-by `recovery.finish_swaps`. A log whose cleaning failed is left alone for ten minutes.
+The broker's thread calls `step` about once a second; `step` never blocks. Without a running job it looks for a log
+whose dirty ratio exceeds min.cleanable.dirty.ratio or whose oldest dirty record exceeds max.compaction.lag.ms, at most
+once per `backoff_ms`. When the worker has finished, it renames files.
+
+Invariant: a crash at any moment is undone or completed by `recovery.finish_swaps`. The worker syncs `.cleaned` files
+before it reports success; each is renamed to `.swap` before the segments that it replaces are renamed, group by group
+in offset order. A log whose cleaning failed is not tried again for ten minutes.
 """
 
 import logging
@@ -26,24 +29,24 @@ DEFAULT_LOAD_FACTOR = 0.9
 logger = logging.getLogger(__name__)
 
 _LONGEST_JOB_MS = 6 * 3_600_000
-# What kept a log from being cleaned may pass, as a full disk does; a harmed record is met again.
+# A full disk may be temporary; a corrupt record fails the next attempt, too.
 _RETRY_MS = 600_000
 
 
 class Work(Protocol):
-    """A job under way."""
+    """A running job."""
 
     def poll(self) -> CleanResult | str | None:
-        """The result, what went wrong, or None while it goes on."""
+        """The result, an error message, or None while the job runs."""
         ...
 
     def stop(self) -> None:
-        """End it; what it wrote is removed by the caller."""
+        """Stop the job; the caller deletes what it wrote."""
         ...
 
 
 class WorkerProcess:
-    """A job in a process of its own. Its files are on no log directory, so that a full one does not stop it."""
+    """A job in a separate process. Its pipes are files outside of the log directories, which may be full."""
 
     def __init__(self, job: CleanJob) -> None:
         self._output: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115  # lives as long as the process
@@ -73,7 +76,7 @@ class WorkerProcess:
         try:
             return CleanResult.from_json(output.decode())
         except (ValueError, TypeError) as error:
-            return f"the worker's answer makes no sense: {error}"
+            return f"the worker returned an invalid result: {error}"
 
     def stop(self) -> None:
         """See `Work`."""
@@ -87,7 +90,7 @@ class WorkerProcess:
 
 
 class Candidate(NamedTuple):
-    """A log that may be cleaned: from `first_dirty` to `end`, where the first segment begins that may not."""
+    """A log that may be cleaned from `first_dirty` up to `end`, the base offset of the first segment that must stay."""
 
     log: Log
     first_dirty: int
@@ -98,7 +101,7 @@ class Candidate(NamedTuple):
 
     @property
     def ratio(self) -> float:
-        """Share of the bytes that were not cleaned yet."""
+        """Dirty bytes as a share of all cleanable bytes."""
         total = self.clean_bytes + self.dirty_bytes
         return self.dirty_bytes / total if total else 0.0
 
@@ -113,7 +116,7 @@ class _Running(NamedTuple):
 
 
 class Cleaner:
-    """See the module's docstring. `start_work` is another way to do a job, for tests."""
+    """See the module's docstring. Tests pass another `start_work`."""
 
     def __init__(
         self,
@@ -129,13 +132,13 @@ class Cleaner:
         self._start_work = start_work
         self._running: _Running | None = None
         self._next_look_ms = 0
-        # Directory -> when its log may be tried again.
+        # Directory of a log -> when its cleaning may be retried.
         self._failed: dict[str, int] = {}
 
     def configure(self, *, backoff_ms: int, dedupe_buffer_bytes: int, load_factor: float) -> None:
         """Apply changed settings; a running job keeps the old ones.
 
-        A load factor that is not above 0 and at most 1, which Kafka accepts, means the default.
+        Kafka accepts any load factor; one that is not above 0 and at most 1 means the default here.
         """
         self.backoff_ms = backoff_ms
         share = load_factor if 0 < load_factor <= 1 else DEFAULT_LOAD_FACTOR
@@ -143,13 +146,13 @@ class Cleaner:
 
     @property
     def busy(self) -> bool:
-        """Whether a job is under way."""
+        """Whether a job is running."""
         return self._running is not None
 
     def step(self, now_ms: int) -> bool:
-        """Go on; whether anything was swapped in or started."""
+        """Start, check or finish a job; whether a job was started or a result swapped in."""
         if self._running is not None and self._running.log.closed:
-            # Deleted: what is written from now on may be in the directory of another topic of that name.
+            # The partition was deleted: the worker may write into the directory of a new topic of the same name.
             self._stop(self._running)
         if self._running is not None:
             return self._finish(self._running, now_ms)
@@ -161,13 +164,13 @@ class Cleaner:
             return False
         try:
             self._start(candidate, now_ms)
-        except (OSError, KafkaError) as error:  # no memory, no room for the worker's files: not the log's disk
+        except (OSError, KafkaError) as error:  # the worker cannot start: not an error of the log's disk
             self._leave_alone(candidate.log, str(error), now_ms)
             return False
         return True
 
     def close(self) -> None:
-        """Stop the job under way, if there is one."""
+        """Stop the running job."""
         if self._running is not None:
             self._stop(self._running)
 
@@ -182,7 +185,7 @@ class Cleaner:
     # Choosing
 
     def choose(self, now_ms: int) -> Candidate | None:
-        """The log that most needs cleaning; None if none does."""
+        """The log with the highest dirty ratio among those that need cleaning; None if no log does."""
         candidates = []
         for log in self.manager.all():
             if (
@@ -206,23 +209,23 @@ class Cleaner:
         return max(candidates, key=lambda candidate: candidate.ratio, default=None)
 
     def assess(self, log: Log, now_ms: int) -> Candidate:
-        """How much of a log is dirty and may be cleaned."""
+        """Measure how much of a log is dirty and may be cleaned."""
         segments = log.segments
-        # From the first segment's start, not the log's: that one may be forgotten in a crash, and then a tombstone that
-        # was seen without the records before it would go, and leave them.
+        # Not from the log start offset: a crash may set it back. A tombstone that was cleaned without the records
+        # before it would then disappear and let these records reappear.
         first_dirty = log.segments.cleaned_to
         if not segments[0].base_offset <= first_dirty <= log.log_end_offset:
             first_dirty = segments[0].base_offset
-        # What is not on disk yet may be lost by a power cut, and must not have taken what it supersedes with it.
+        # A record that is not on disk yet may be lost in a power cut, so it must not remove the records it supersedes.
         bound = min(log.last_stable_offset, segments[-1].base_offset, log.flushed_offset)
         lag = log.config.min_compaction_lag_ms
         dirty = [s for i, s in enumerate(segments[:-1]) if segments[i + 1].base_offset > first_dirty]
         if lag > 0:
             young = (s.base_offset for s in dirty if s.largest_timestamp()[0] > now_ms - lag)
             bound = min(bound, next(young, bound))
-        # Whole segments only: the one that holds `bound` stays.
+        # Only whole segments are cleaned, not the one that holds `bound`.
         end = max((s.base_offset for s in segments if s.base_offset <= bound), default=segments[0].base_offset)
-        # Without such a limit no segment is opened for it.
+        # Without max.compaction.lag.ms no segment needs to be opened.
         deadline = now_ms - max(log.config.max_compaction_lag_ms, 0)
         overdue = deadline > 0 and any(0 < s.first_batch_timestamp() < deadline for s in dirty if s.base_offset < end)
         return Candidate(
@@ -271,7 +274,7 @@ class Cleaner:
             if now_ms - running.started_ms <= _LONGEST_JOB_MS:
                 return False
             running.work.stop()
-            outcome = "it takes too long"
+            outcome = "the worker exceeded its time limit"
         self._running = None
         log = running.log
         if log.closed or not log.log_directory.online:
@@ -282,12 +285,12 @@ class Cleaner:
                 self._discard(log, sorted(running.sources))
                 return False
             if log.segments.unsynced.truncations != running.truncations:
-                # What superseded the records that are gone now may be gone itself.
+                # The truncation may have dropped records for which the worker removed older ones.
                 self._discard(log, sorted(running.sources))
                 return False
             return self._swap(log, outcome, running)
         except OSError as error:
-            # A swap that was cut short is completed or undone by the next start, whatever cut it short.
+            # The next start completes or undoes an interrupted swap, whatever the error was.
             log.log_directory.take_offline(error)
             return False
 
@@ -305,7 +308,7 @@ class Cleaner:
         for group in result.groups:
             old = [sources[base] for base in group]
             if any(id(segment) not in present for segment in old):
-                # Retention or a truncation was faster. What follows was cleaned in the belief that this is there.
+                # Retention deleted a segment. The result for later segments relies on the deleted records.
                 logger.info("The cleaning for partition %s is aborted: its segments changed", log.topic_partition)
                 self._discard(log, pending)
                 return False
@@ -327,7 +330,7 @@ class Cleaner:
 
 
 def _summary(log: Log, first_dirty: int, result: CleanResult) -> str:
-    """What Kafka's cleaner reports after a pass, in one line."""
+    """The report of Kafka's cleaner after a pass, as one line."""
     megabytes, seconds = result.bytes_before / (1 << 20), max(result.took_ms, 1) / 1000
     fewer_bytes = 1 - result.bytes_after / max(result.bytes_before, 1)
     fewer_messages = 1 - result.messages_after / max(result.messages_before, 1)

@@ -1,6 +1,6 @@
-"""The cleaner's worker process: one `CleanJob` as JSON on standard input, its `CleanResult` on standard output.
+"""The cleaner's worker process: reads a `CleanJob` as JSON from standard input, writes a `CleanResult` to its output.
 
-It dies with the broker that started it, and takes the processor only when others leave it.
+It dies with the broker that started it and runs at low CPU priority.
 """
 
 import ctypes
@@ -16,12 +16,12 @@ _NICENESS = 5
 
 
 def main() -> None:
-    """Do one job."""
+    """Run one job."""
     parent = int(sys.argv[1])
     ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
     if os.getppid() != parent:
         return
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the broker's to handle
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the broker handles Ctrl-C
     os.nice(_NICENESS)
     result = clean(CleanJob.from_json(sys.stdin.read()), Files())
     sys.stdout.write(result.to_json())

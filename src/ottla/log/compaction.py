@@ -1,10 +1,15 @@
-"""Compaction of sealed segments: of each key only the last record stays. Runs in the cleaner's worker process.
+"""Compaction of sealed segments: only the last record of each key is retained. Runs in the cleaner's worker process.
 
-`clean` reads the segments that a `CleanJob` names and writes new ones beside them, with the suffix `.cleaned`, synced.
-It changes nothing that is there; the broker swaps the new ones in. Kafka's rules: offsets never change; a tombstone
-goes delete.retention.ms after the pass that first saw it (KIP-534); records of aborted transactions go at once, their
-marker once no record is left and the delete horizon has passed; the last batch of every active producer stays, empty
-if need be, and so does the last batch of the cleaned range.
+Algorithm: a first read of the dirty segments maps the digest of each key to its last offset, until the map is full.
+A second read, of the clean and dirty segments below that offset, drops each record whose key has a later offset in the
+map, and writes the rest to new, synced segments beside the old ones, with the suffix `.cleaned`. Existing files are not
+changed; the broker swaps the new segments in. Cost: the dirty part is read twice, the clean part once,
+`BYTES_PER_KEY` of memory for each distinct dirty key.
+
+Kafka's rules: offsets never change. A tombstone is dropped delete.retention.ms after the pass that first saw it
+(KIP-534). Records of aborted transactions are dropped at once, their marker when no record is left and the delete
+horizon has passed. The last batch of each active producer is retained, empty if necessary, and so is the last batch of
+the cleaned range.
 """
 
 import json
@@ -22,13 +27,13 @@ from ottla.log.txn_index import AbortedTransaction
 from ottla.records import BatchHeader, Buffer, check_crc, decode_keys, encode_empty_batch, read_header
 from ottla.records.compaction import retain
 
-# What a key costs in the map: a 16-byte digest, an int, their objects and the dictionary's slot.
+# Memory of a key in the map: a 16-byte digest, an int, their objects and the dictionary's slot.
 BYTES_PER_KEY = 150
 
 
 @dataclass(frozen=True)
 class CleanJob:
-    """`bases` and `next_base`: the segments that may be cleaned and where the first other one begins.
+    """The segments at `bases` may be cleaned; `next_base` is the base offset of the segment after them.
 
     `producers` are (producer id, offset of its last record or -1, epoch).
     """
@@ -47,12 +52,12 @@ class CleanJob:
     producers: list[tuple[int, int, int]] = field(default_factory=list)
 
     def to_json(self) -> str:
-        """For the worker's standard input."""
+        """Encode for the worker's standard input."""
         return json.dumps(asdict(self))
 
     @classmethod
     def from_json(cls, text: str) -> "CleanJob":
-        """The other way round."""
+        """Decode the output of `to_json`."""
         fields = json.loads(text)
         fields["aborted"] = [AbortedTransaction(*entry) for entry in fields["aborted"]]
         fields["producers"] = [tuple(entry) for entry in fields["producers"]]
@@ -61,9 +66,9 @@ class CleanJob:
 
 @dataclass(frozen=True)
 class CleanResult:
-    """`groups`: the base offset of each new segment (that of its first source) and its sources' base offsets.
+    """`groups` has the base offsets of the sources of each new segment; the first is that of the new segment, too.
 
-    All below `end_offset` is clean now.
+    Everything below `end_offset` is clean now.
     """
 
     groups: list[list[int]]
@@ -75,18 +80,18 @@ class CleanResult:
     took_ms: int
 
     def to_json(self) -> str:
-        """For the worker's standard output."""
+        """Encode for the worker's standard output."""
         return json.dumps(asdict(self))
 
     @classmethod
     def from_json(cls, text: str) -> "CleanResult":
-        """The other way round; raises ValueError or TypeError at anything else."""
+        """Decode the output of `to_json`. Raises ValueError or TypeError for other input."""
         return cls(**json.loads(text))
 
 
 @dataclass
 class Counts:
-    """What was read and written."""
+    """How much was read and written."""
 
     messages_before: int = 0
     messages_after: int = 0
@@ -94,7 +99,7 @@ class Counts:
 
 
 class KeyMap:
-    """Digest of a key -> its last offset; `latest` is the last offset that was looked at."""
+    """Digest of a key -> its last offset; `latest` is the last offset that was read."""
 
     def __init__(self, max_keys: int) -> None:
         self.max_keys = max_keys
@@ -102,7 +107,7 @@ class KeyMap:
         self._offsets: dict[bytes, int] = {}
 
     def put(self, key: bytes, offset: int) -> bool:
-        """Whether there was room for it."""
+        """Set the last offset of a key; False if the map is full."""
         digest = md5(key, usedforsecurity=False).digest()
         if digest not in self._offsets and len(self._offsets) >= self.max_keys:
             return False
@@ -110,12 +115,12 @@ class KeyMap:
         return True
 
     def is_last(self, key: bytes, offset: int) -> bool:
-        """Whether no later record of the key is known."""
+        """Whether the map has no later record of the key."""
         return offset >= self._offsets.get(md5(key, usedforsecurity=False).digest(), -1)
 
 
 class Transactions:
-    """Tells, batch by batch in the order of the log, which records were aborted and which markers are of no use."""
+    """Decides, batch by batch in log order, which records were aborted and which markers are not needed any more."""
 
     def __init__(self, aborted: list[AbortedTransaction]) -> None:
         self._pending = sorted(aborted, key=lambda transaction: transaction.first_offset, reverse=True)
@@ -137,7 +142,7 @@ class Transactions:
         return True
 
     def is_idle_marker(self, data: Buffer, header: BatchHeader) -> bool:
-        """Whether no record of the transaction that a marker ends is left in the log."""
+        """Whether the log has no record left of the transaction that a marker ends."""
         self._advance(header.last_offset)
         if header.producer_id < 0:
             return False
@@ -163,7 +168,7 @@ class Transactions:
 
 
 def clean(job: CleanJob, files: Files) -> CleanResult:
-    """Do the job; raises OSError or KafkaError, and then what it wrote is worth nothing."""
+    """Run a job. Raises OSError or KafkaError; the files written so far are then unusable."""
     clock = SystemClock()
     started_ms = clock.monotonic_ms()
     open_files = OpenFiles()
@@ -197,7 +202,7 @@ def clean(job: CleanJob, files: Files) -> CleanResult:
 def _read_keys(job: CleanJob, segments: list[Segment]) -> KeyMap:
     keys = KeyMap(job.max_keys)
     keys.latest = job.first_dirty - 1
-    # Whose markers lie before what is read would otherwise never end.
+    # A transaction whose marker is before the first segment read would never end.
     start = max((base for base in job.bases if base <= job.first_dirty), default=0)
     transactions = Transactions([transaction for transaction in job.aborted if transaction.last_offset >= start])
     for i, segment in enumerate(segments):
@@ -217,7 +222,7 @@ def _read_keys(job: CleanJob, segments: list[Segment]) -> KeyMap:
 
 
 def _sound_batches(segment: Segment) -> Iterator[tuple[int, memoryview, BatchHeader]]:
-    """The segment's batches. What is written anew gets a new CRC, so that harm must be found before."""
+    """The segment's batches. Rewritten batches get a new CRC, so corruption must be detected before."""
     for position, data, header in segment.batches():
         if not check_crc(data, 0, len(data)):
             raise KafkaError(
@@ -228,7 +233,7 @@ def _sound_batches(segment: Segment) -> Iterator[tuple[int, memoryview, BatchHea
 
 
 def _groups(job: CleanJob, segments: list[Segment], files: Files) -> Iterator[list[Segment]]:
-    """Runs of neighbours that together make one segment at most, so that small ones grow together again."""
+    """Group adjacent segments that together fit into one segment, so that small ones are merged."""
     group: list[Segment] = []
     sizes = [0, 0, 0]
     for i, segment in enumerate(segments):
@@ -250,7 +255,7 @@ def _groups(job: CleanJob, segments: list[Segment], files: Files) -> Iterator[li
 
 
 def _size_if_there(files: Files, path: str) -> int:
-    # The broker rebuilds an index that is missing when it needs it.
+    # The broker rebuilds a missing index when it needs it.
     return files.size(path) if files.exists(path) else 0
 
 
@@ -292,7 +297,7 @@ def _filter(
     transactions: Transactions,
     last_of: dict[int, tuple[int, int]],
 ) -> Buffer | None:
-    """What stays of a batch: all of it, a part, an empty one, or nothing."""
+    """What is retained of a batch: all of it, a part, an empty batch, or nothing (None)."""
     horizon = header.delete_horizon_ms
     horizon_passed = horizon is not None and horizon <= job.now_ms
     if header.is_control:

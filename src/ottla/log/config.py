@@ -1,4 +1,4 @@
-"""`LogConfig`: what one partition's log needs to know of its topic's configuration. Names and defaults are Kafka's."""
+"""`LogConfig`: the settings of a topic that its logs use. Names and defaults are Kafka's."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -9,7 +9,7 @@ _INT64_MAX = (1 << 63) - 1
 
 @dataclass(frozen=True, slots=True)
 class LogConfig:
-    """Sizes in bytes, times in milliseconds; -1 means no limit where Kafka has it so."""
+    """Sizes in bytes, times in milliseconds; -1 means no limit, as in Kafka."""
 
     segment_bytes: int = 1 << 30
     segment_ms: int = 7 * 24 * 3600 * 1000
@@ -27,16 +27,16 @@ class LogConfig:
     min_cleanable_dirty_ratio: float = 0.5
     cleanup_policy: frozenset[str] = frozenset({"delete"})
     max_message_bytes: int = 1_048_588
-    # Of the broker, not of the topic.
+    # This is a setting of the broker, not of the topic.
     producer_id_expiration_ms: int = 24 * 3600 * 1000
 
     @classmethod
     def from_topic_config(cls, values: Mapping[str, object]) -> "LogConfig":
-        """From Kafka's names ("segment.bytes") and typed values; names that the log has no use for are passed over."""
+        """Create from Kafka's names ("segment.bytes") and typed values; other names are ignored."""
         return cls().with_overrides(values)
 
     def with_overrides(self, values: Mapping[str, object]) -> "LogConfig":
-        """A copy in which the given settings are replaced."""
+        """A copy with the given settings replaced."""
         known: dict[str, Any] = {name: getattr(self, name) for name in self.__annotations__}
         changes: dict[str, Any] = {}
         for name, value in values.items():
@@ -53,19 +53,19 @@ class LogConfig:
 
     @property
     def max_segment_ms(self) -> int:
-        """After so long a segment is rolled; the cleaner's deadline counts, for it passes over the active one."""
+        """The time after which a segment is rolled. The cleaner skips the active one, so its deadline counts, too."""
         if self.compacts and self.max_compaction_lag_ms > 0:
             return min(self.segment_ms, self.max_compaction_lag_ms)
         return self.segment_ms
 
     @property
     def compacts(self) -> bool:
-        """Whether the cleaner keeps only the last record of each key."""
+        """Whether the cleaner retains only the last record of each key."""
         return "compact" in self.cleanup_policy
 
     @property
     def deletes(self) -> bool:
-        """Whether old segments go by time and size."""
+        """Whether old segments are deleted by time and size."""
         return "delete" in self.cleanup_policy
 
 
@@ -74,4 +74,4 @@ def _policies(value: object) -> frozenset[str]:
         return frozenset(part.strip() for part in value.split(",") if part.strip())
     if isinstance(value, list | tuple | set | frozenset):
         return frozenset(str(part) for part in value)
-    raise TypeError(f"cleanup.policy is {value!r}, neither a text nor a list")
+    raise TypeError(f"cleanup.policy is {value!r}, which is not a string or a list")

@@ -1,11 +1,11 @@
-"""Every touch of the disk by the log goes through one `Files` object: a test puts a failing disk in its place.
+"""All disk access of the log goes through a `Files` object, which tests replace by a failing disk.
 
 Methods are thin: they raise OSError as the system does. Paths are strings (cheaper than `Path` on the hot path).
-Promises that callers build on: `pwrite` wrote everything or raised; `write_atomically` leaves the old or the new
-content whatever happens, and the new one once it returned.
+Callers rely on two guarantees: `pwrite` writes everything or raises; `write_atomically` leaves the old or the new
+content in any case, and the new content is durable when it returns.
 """
 
-# Plain paths and system calls throughout, as the docstring says.
+# The docstring explains why this file uses string paths and system calls.
 # ruff: noqa: PTH103, PTH104, PTH108, PTH112
 
 import errno
@@ -16,7 +16,7 @@ from ottla.common.shortage import DESCRIPTOR_SHORTAGES, SyncError
 from ottla.log.read_buffers import ReadBuffers
 from ottla.records import Buffer
 
-# Below, the allocator has memory at hand.
+# For smaller reads, the allocator has memory available.
 LARGE_READ_BYTES = 128 * 1024
 # FALLOC_FL_KEEP_SIZE of linux/falloc.h
 _KEEP_SIZE = 1
@@ -28,10 +28,10 @@ class Files:
     _buffers: ReadBuffers | None = None
     _fallocate: Callable[[int, int, int, int], object] | None = None
     release_descriptor: Callable[[], bool] | None = None
-    """Closes a cached descriptor when the process has none left; whether it closed one. Then the call is retried."""
+    """Closes a cached descriptor when the process has none left, and returns whether it did. The call is retried."""
 
     def open(self, path: str, *, create: bool = False, truncate: bool = False, read_only: bool = False) -> int:
-        """A descriptor; `create` makes the file when it is missing."""
+        """Open a file and return its descriptor; `create` creates a missing file."""
         flags = os.O_RDONLY if read_only else os.O_RDWR
         if create:
             flags |= os.O_CREAT
@@ -49,11 +49,11 @@ class Files:
         return obtain()
 
     def close(self, fd: int) -> None:
-        """Give the descriptor back."""
+        """Close the descriptor."""
         os.close(fd)
 
     def dup(self, fd: int) -> int:
-        """A second descriptor of the same open file, for another thread to sync."""
+        """Duplicate a descriptor, for another thread to sync."""
         return self._with_descriptor(lambda: os.dup(fd))
 
     def pwrite(self, fd: int, data: Buffer, position: int) -> None:
@@ -65,7 +65,7 @@ class Files:
                 written += os.pwrite(fd, view[written:], position + written)
 
     def pread(self, fd: int, size: int, position: int) -> bytes:
-        """Up to `size` bytes at `position`; fewer only at the end of the file."""
+        """Read `size` bytes at `position`; fewer only at the end of the file."""
         data = os.pread(fd, size, position)
         if len(data) == size or not data:
             return data
@@ -77,7 +77,7 @@ class Files:
         return b"".join(parts)
 
     def pread_large(self, fd: int, size: int, position: int) -> Buffer:
-        """As `pread`; much of it comes as a view of memory that is used again once nobody looks at it any more."""
+        """Like `pread`, but a large result is a view of pooled memory, reused when no view of it is left."""
         if size < LARGE_READ_BYTES:
             return self.pread(fd, size, position)
         if self._buffers is None:
@@ -89,23 +89,23 @@ class Files:
         return view[:done].toreadonly()
 
     def fsync(self, fd: int) -> None:
-        """Make the file's content durable. Raises SyncError: after that the content may be lost."""
+        """Make the file's content durable. Raises SyncError; the content may be lost then."""
         try:
             os.fdatasync(fd)
         except OSError as error:
             raise SyncError(error.errno, error.strerror) from error
 
     def allocate(self, fd: int, position: int, size: int) -> None:
-        """Have blocks for `size` bytes at `position`, beyond the end; the length stays, `truncate` gives them back.
+        """Allocate blocks for `size` bytes at `position`, beyond the end; the file's length does not change.
 
-        OSError where that cannot be had: no room, or a system that does not know it.
+        `truncate` frees the blocks. Raises OSError if there is no space or the file system does not support it.
         """
         if self._fallocate is None:
             self._fallocate = _system_fallocate()
         self._fallocate(fd, _KEEP_SIZE, position, size)
 
     def fsync_if_there(self, path: str) -> None:
-        """Make a file's content durable, whoever wrote it."""
+        """Make the content of a file durable if it exists, also if another process wrote it."""
         try:
             fd = self.open(path, read_only=True)
         except FileNotFoundError:
@@ -116,27 +116,27 @@ class Files:
             self.close(fd)
 
     def truncate(self, fd: int, size: int) -> None:
-        """Cut or grow the file to `size`."""
+        """Set the file's length to `size`."""
         os.ftruncate(fd, size)
 
     def size(self, path: str) -> int:
-        """Bytes in the file; FileNotFoundError if there is none."""
+        """Length of a file. Raises FileNotFoundError."""
         return os.stat(path).st_size
 
     def length(self, fd: int) -> int:
-        """Bytes in an open file."""
+        """Length of an open file."""
         return os.lseek(fd, 0, os.SEEK_END)
 
     def modified_ms(self, path: str) -> int:
-        """When the content last changed, in milliseconds since the epoch."""
+        """Time of the last change of the content, in milliseconds since the epoch."""
         return os.stat(path).st_mtime_ns // 1_000_000
 
     def exists(self, path: str) -> bool:
-        """Whether a file or directory is there."""
+        """Whether a file or directory exists."""
         return os.path.exists(path)
 
     def is_directory(self, path: str) -> bool:
-        """Whether a directory is there."""
+        """Whether the path is a directory."""
         return os.path.isdir(path)
 
     def list(self, directory: str) -> list[str]:
@@ -148,7 +148,7 @@ class Files:
         os.rename(old, new)
 
     def unlink(self, path: str) -> None:
-        """Remove a file if it is there."""
+        """Delete a file if it exists."""
         try:
             os.unlink(path)
         except FileNotFoundError:
@@ -159,8 +159,8 @@ class Files:
         os.makedirs(path, exist_ok=True)
 
     def remove_tree(self, path: str) -> None:
-        """Remove a directory with all in it, if it is there."""
-        from shutil import rmtree  # with its archive formats, 4 ms that no start needs
+        """Delete a directory and its content if it exists."""
+        from shutil import rmtree  # its import takes 4 ms at start
 
         if os.path.isdir(path):
             rmtree(path)
@@ -181,7 +181,7 @@ class Files:
         return volume.f_blocks * volume.f_frsize, volume.f_bavail * volume.f_frsize
 
     def read(self, path: str) -> bytes:
-        """The whole content of a small file."""
+        """Read the whole content of a small file."""
         fd = self.open(path, read_only=True)
         try:
             return self.pread(fd, self.size(path), 0)
@@ -189,7 +189,7 @@ class Files:
             self.close(fd)
 
     def write(self, path: str, data: Buffer, *, sync: bool = False) -> None:
-        """Replace the content of a file in place: not atomic."""
+        """Replace the content of a file in place, not atomically."""
         fd = self.open(path, create=True, truncate=True)
         try:
             self.pwrite(fd, data, 0)
@@ -199,7 +199,7 @@ class Files:
             self.close(fd)
 
     def write_atomically(self, path: str, data: Buffer) -> None:
-        """Replace the content of a file durably, by way of `<path>.tmp`."""
+        """Replace the content of a file durably and atomically: write `<path>.tmp`, sync it, rename it."""
         temporary = path + ".tmp"
         self.write(temporary, data, sync=True)
         self.rename(temporary, path)
@@ -207,8 +207,8 @@ class Files:
 
 
 def _system_fallocate() -> Callable[[int, int, int, int], object]:
-    """The system's own: Python's (posix_fallocate) makes the file longer."""
-    import ctypes  # 2 ms, and only a log that has grown needs it
+    """The system call: Python's `posix_fallocate` changes the file's length."""
+    import ctypes  # its import takes 2 ms, and only a large segment needs it
 
     library = ctypes.CDLL(None, use_errno=True)
     if not hasattr(library, "fallocate"):

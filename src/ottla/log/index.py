@@ -1,10 +1,9 @@
 """Kafka's sparse indices: offset to position (8-byte entries) and timestamp to offset (12-byte entries).
 
-An index has two lives. That of the *active* segment keeps its entries in memory and writes them to its file in
-pieces and, at the latest, when the segment is sealed; after a crash it is rebuilt from the log. That of a *sealed*
-segment keeps nothing in memory: a lookup opens the file and bisects with a few reads, so that a broker with many
-segments neither reads nor holds their indices. A file that Kafka preallocated and did not trim (it crashed) ends in
-zero entries, which are not counted.
+The index of the *active* segment has its entries in memory. It writes them to its file in pieces, the rest when the
+segment is sealed; after a crash it is rebuilt from the log. The index of a *sealed* segment has nothing in memory: a
+lookup opens the file and bisects it with a few reads, so that a broker with many segments neither reads nor retains
+their indices. If Kafka crashed before it trimmed a preallocated file, the file ends in zero entries, which are ignored.
 """
 
 from array import array
@@ -20,17 +19,17 @@ from ottla.log.files import Files
 
 T = TypeVar("T")
 
-# What an index that is not in memory holds; never changed.
+# The entries of an index that is not in memory; never changed.
 _NOTHING = array("q")
-# Entries of the active segment are written out in pieces of this many, so that sealing it writes little.
+# The active segment writes its entries in pieces of this size, so that sealing it writes little.
 _PIECE = 512
-# Read at once: the last steps of a bisection need no call to the system.
+# Bytes of one read: the last steps of a bisection need no system call.
 _BLOCK_BYTES = 4096
 _ZEROS = (0, 0)
 
 
 class _Rows:
-    """The entries of an open index file, as `bisect` wants them; those of a preallocated tail are left out."""
+    """The entries of an open index file as a sequence for `bisect`, without a preallocated tail."""
 
     __slots__ = ("_block", "_first", "_in_block", "count", "entry", "fd", "files", "path")
 
@@ -40,10 +39,10 @@ class _Rows:
         self.path = path
         self.entry = entry
         self._in_block = _BLOCK_BYTES // entry.size
-        self._first = -1  # the entry that the block begins with
+        self._first = -1  # the first entry of the block
         self._block = b""
         self.count = files.length(fd) // entry.size
-        if self.count > 1 and self[self.count - 1] == _ZEROS:  # the first entry may rightly look like zeros
+        if self.count > 1 and self[self.count - 1] == _ZEROS:  # zeros are valid in the first entry
             self.count = bisect_left(range(self.count - 1), True, key=lambda i: self[i] == _ZEROS)
 
     def __len__(self) -> int:
@@ -59,11 +58,11 @@ class _Rows:
             raise CorruptIndexError(f"{self.path} ends before entry {index}")
         first, second = self.entry.unpack_from(self._block, at * size)
         if first < 0 or second < 0:
-            raise CorruptIndexError(f"{self.path} has an impossible entry {index}")
+            raise CorruptIndexError(f"{self.path} has an invalid entry {index}")
         return first, second
 
     def last(self) -> tuple[int, int] | None:
-        """The last entry, if there is one."""
+        """The last entry, or None."""
         return self[self.count - 1] if self.count else None
 
     def floor(self, key: int, field: int) -> tuple[int, int] | None:
@@ -76,11 +75,11 @@ class _Rows:
 
 
 class CorruptIndexError(Exception):
-    """An index says what cannot be; it has to be rebuilt from the log."""
+    """An index is corrupt and must be rebuilt from the log."""
 
 
 class _Index:
-    """Entries of a key and a value, both of which rise. Offsets are stored relative to the base offset."""
+    """Entries of a key and a value, which both rise. Offsets are stored relative to the base offset."""
 
     __slots__ = ("_keys", "_values", "_written", "base_offset", "files", "in_memory", "path")
 
@@ -96,7 +95,7 @@ class _Index:
         self._written = 0
 
     def start(self, *, fresh: bool = False) -> None:
-        """Begin empty in memory, with an empty file; where there is none yet (`fresh`), the first write creates it."""
+        """Start empty in memory, with an empty file; if there is no file (`fresh`), the first write creates it."""
         if not fresh:
             self.files.write(self.path, b"")
         self.in_memory = True
@@ -105,7 +104,7 @@ class _Index:
         self._written = 0
 
     def load(self) -> None:
-        """Take the file's entries into memory, to append to them; zeros at the end are cut off."""
+        """Load the file's entries into memory, for appending; zeros at the end are cut off."""
         files, entry = self.files, self.entry
         fd = files.open(self.path)
         try:
@@ -121,23 +120,23 @@ class _Index:
         self._written = count
         self.in_memory = True
         if not (_rises(self._keys) and _rises(self._values)):
-            raise CorruptIndexError(f"{self.path} does not rise from zero on")
+            raise CorruptIndexError(f"{self.path} does not rise")
 
     @property
     def entries(self) -> int:
-        """How many entries there are."""
+        """Number of entries."""
         if self.in_memory:
             return len(self._keys)
         return self._look(len)
 
     def extend(self, keys: "array[int]", values: "array[int]") -> None:
-        """Add entries above all others, as a recovery finds them; offsets are relative."""
+        """Add the entries that a recovery collected; they are above all others, and offsets are relative."""
         self._keys += keys
         self._values += values
         self._write_piece()
 
     def _write_piece(self) -> None:
-        """Write the pending entries if they are many. A shortage postpones that: they stay in memory."""
+        """Write the pending entries if there are many. In a shortage they stay in memory."""
         if len(self._keys) - self._written >= _PIECE:
             try:
                 self.write_pending()
@@ -146,13 +145,13 @@ class _Index:
                     raise
 
     def write_pending(self) -> None:
-        """Write what the file lacks; all of it, if the file is not as this index left it."""
+        """Write the entries that the file lacks; all entries if the file was truncated or deleted meanwhile."""
         if self._written and self._written == len(self._keys):
             return
         files = self.files
         fd = files.open(self.path, create=True)
         try:
-            if files.length(fd) < self._written * self.entry.size:  # somebody removed or truncated the file
+            if files.length(fd) < self._written * self.entry.size:
                 self._written = 0
             position = self._written * self.entry.size
             data = self._packed(self._keys[self._written :], self._values[self._written :])
@@ -164,19 +163,19 @@ class _Index:
         self._written = len(self._keys)
 
     def seal(self) -> None:
-        """Write the rest and let go of the memory."""
+        """Write the pending entries and release the memory."""
         if self.in_memory:
             self.write_pending()
-            self.let_go()
+            self.release()
 
-    def let_go(self) -> None:
-        """Let go of the memory; what is not in the file yet is lost."""
+    def release(self) -> None:
+        """Release the memory; pending entries are lost."""
         self.in_memory = False
         self._keys = _NOTHING
         self._values = _NOTHING
 
     def _packed(self, keys: "array[int]", values: "array[int]") -> bytes:
-        """As they are in the file; the arrays are changed. A recovery writes millions of entries: not one by one."""
+        """Encode entries; the arrays are changed. Recovery writes millions, so they are not encoded one by one."""
         raise NotImplementedError
 
     def _floor(self, key: int) -> tuple[int, int] | None:
@@ -207,7 +206,7 @@ class _Index:
 
 
 class OffsetIndex(_Index):
-    """Offset of a batch's last record -> position of that batch."""
+    """Maps the offset of a batch's last record to the position of the batch."""
 
     __slots__ = ()
 
@@ -220,12 +219,12 @@ class OffsetIndex(_Index):
         self._write_piece()
 
     def lookup(self, offset: int) -> int:
-        """Position of a batch at or before the one that holds `offset`; 0 if no entry helps."""
+        """Position of a batch at or before the one that holds `offset`; 0 if no entry is below it."""
         found = self._floor(offset - self.base_offset)
         return found[1] if found else 0
 
     def floor_position(self, limit: int) -> int:
-        """The greatest known start of a batch that is not beyond `limit`."""
+        """The greatest indexed batch position that is not above `limit`."""
         if self.in_memory:
             i = bisect_right(self._values, limit) - 1
             return self._values[i] if i >= 0 else 0
@@ -238,7 +237,7 @@ class OffsetIndex(_Index):
         return self.base_offset + offset, position
 
     def truncate_to(self, offset: int) -> None:
-        """Forget entries of `offset` and above. In memory only; `write_pending` brings the file in line."""
+        """Remove entries of `offset` and above from memory; `write_pending` updates the file."""
         self._forget(bisect_left(self._keys, offset - self.base_offset))
 
     def _packed(self, keys: "array[int]", values: "array[int]") -> bytes:
@@ -249,7 +248,7 @@ class OffsetIndex(_Index):
 
 
 class TimeIndex(_Index):
-    """Timestamp -> offset: every record with a greater timestamp lies after that offset."""
+    """Maps a timestamp to an offset: every record with a greater timestamp comes after that offset."""
 
     __slots__ = ()
 
@@ -273,7 +272,7 @@ class TimeIndex(_Index):
         return timestamp, self.base_offset + offset
 
     def truncate_to(self, offset: int) -> None:
-        """Forget entries of `offset` and above. In memory only; `write_pending` brings the file in line."""
+        """Remove entries of `offset` and above from memory; `write_pending` updates the file."""
         self._forget(bisect_left(self._values, offset - self.base_offset))
 
     def _packed(self, keys: "array[int]", values: "array[int]") -> bytes:
@@ -286,7 +285,7 @@ class TimeIndex(_Index):
 
 
 def _big_endian(numbers: "array[int]") -> "array[int]":
-    """As they are in a file; the array is changed."""
+    """Convert to the byte order of the file, in place."""
     if byteorder == "little":
         numbers.byteswap()
     return numbers

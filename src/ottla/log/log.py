@@ -272,8 +272,8 @@ class Log:
         """Repair the segment in which a read of `offset` failed.
 
         Corrupt frames get a batch header again (see `repair`), both indices are rebuilt from the batches, and the
-        index of aborted transactions is rebuilt if it is corrupt. Cost: one pass over the segment, at most once in
-        `_REPAIR_INTERVAL_MS`: what a repair cannot fix must not be read for every request.
+        index of aborted transactions is rebuilt if it is corrupt. Cost: one read of the segment, at most once in
+        `_REPAIR_INTERVAL_MS`: a corruption that a repair cannot fix must not be read for every request.
         """
         segments, context = self.segments, self._context
         i = segments.index_of_read(offset)

@@ -1,9 +1,9 @@
 """`LogManager`: the log directories of one broker and the logs in them.
 
-A new partition goes to the online directory with the fewest. A directory whose disk fails goes offline alone: its
-logs raise KAFKA_STORAGE_ERROR and `on_directory_failed` is called, on the thread that met the error. After `load`,
-one thread calls everything; `checkpoint` and `Log.flush` may run in another one, and `in_background` is given what may
-take long and needs no answer (removing files).
+A new partition is created in the online directory with the fewest partitions. A directory whose disk fails goes
+offline alone: its logs raise KAFKA_STORAGE_ERROR, and `on_directory_failed` is called in the thread that met the error.
+After `load`, one thread calls everything; `checkpoint` and `Log.flush` may run in another thread. Slow work without a
+result (deleting files) is passed to `in_background`.
 
 Duties of the owner, at the intervals of the settings: `cleanup`, `expire_producers`, `remove_deleted`,
 `checkpoint_recovery_points`, `checkpoint_log_starts` and `checkpoint_high_watermarks`; `close` at the end.
@@ -11,8 +11,6 @@ Compaction is the `Cleaner`'s.
 """
 
 import logging
-import os
-import re
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
@@ -33,6 +31,7 @@ from ottla.log.checkpoints import (
 from ottla.log.config import LogConfig
 from ottla.log.context import LogContext
 from ottla.log.directory import LogDirectory, Opening
+from ottla.log.directory_names import DELETE_SUFFIX, FUTURE_SUFFIX, STRAY_SUFFIX, marked_name, parse_name, suffix_of
 from ottla.log.files import Files
 from ottla.log.log import Log
 from ottla.log.open_files import MOST_OPEN, OpenFiles
@@ -41,20 +40,14 @@ from ottla.log.segment import DELETED
 
 logger = logging.getLogger(__name__)
 
-DELETE_SUFFIX = "-delete"
-STRAY_SUFFIX = "-stray"
-FUTURE_SUFFIX = "-future"
 _LOG_DELETED = ".log" + DELETED
-_MAX_NAME = 255
 _LONGEST_DELAY_MS = 3_600_000
 _SYNCING_THREADS = 8
-_PARTITION_NAME = re.compile(r"(?P<topic>[a-zA-Z0-9._-]+)-(?P<partition>\d+)")
-_MARKED_NAME = re.compile(r".+-\d+\.[0-9a-f]{32}(?P<suffix>-delete|-stray|-future)")
 
 
 @dataclass(frozen=True, slots=True)
 class DirectoryInfo:
-    """A log directory as others see it. Sizes of the volume are -1 while it is offline."""
+    """A description of a log directory. The sizes of its volume are -1 while it is offline."""
 
     path: str
     directory_id: Uuid
@@ -64,7 +57,7 @@ class DirectoryInfo:
 
 
 class LogManager:
-    """See the module's docstring. Directories are used in the order given where nothing else decides."""
+    """See the module's docstring. Of directories with equally few partitions, the first in log.dirs is used."""
 
     def __init__(
         self,
@@ -89,18 +82,18 @@ class LogManager:
             raise storage.StorageError("log.dirs names no directory")
         self._directories = [LogDirectory(path, self.files, self._failed) for path in paths]
         self._logs: dict[TopicPartition, Log] = {}
-        # Directories of deleted partitions, with the moment to remove them.
-        self._doomed: list[tuple[int, LogDirectory, str]] = []
-        # Directories that a shortage kept from being removed; filled by the thread that removes.
-        self._unremoved: deque[tuple[LogDirectory, str]] = deque()
+        # Directories of deleted partitions, with the time at which to delete each.
+        self._deletions: list[tuple[int, LogDirectory, str]] = []
+        # Directories that could not be deleted in a shortage; the deleting thread fills this.
+        self._undeleted: deque[tuple[LogDirectory, str]] = deque()
         self._acquired = False
         self.has_descriptor: Callable[[], bool] = lambda: True
-        """Whether the process may have one more open file, for a new log."""
+        """Whether the process may open one more file, for a new log."""
 
     # Starting
 
     def acquire(self) -> None:
-        """Lock the directories, and see how the last run ended; `load` does it unless it was done before."""
+        """Lock the directories and read how the last run ended; `load` does so if it was not done before."""
         if self._acquired:
             return
         self._acquired = True
@@ -116,11 +109,11 @@ class LogManager:
         config_for: Callable[[str], LogConfig] | None = None,
         is_stray: Callable[[TopicPartition, Uuid], bool] | None = None,
     ) -> None:
-        """Lock the directories and open every partition in them; each is recovered if the last run did not end well.
+        """Lock the directories and open every partition in them, with recovery after an unclean shutdown.
 
-        `config_for(topic)` gives the topic's configuration. A partition for which `is_stray(partition, topic id)` holds
-        is renamed `...-stray` and left alone. Raises StorageError if a directory is in use or a partition is in two;
-        a disk that fails takes its directory offline, and StorageError is raised if none is left.
+        `config_for(topic)` returns the topic's configuration. A partition for which `is_stray(partition, topic id)` is
+        true is renamed to `...-stray` and not opened. A failing disk takes its directory offline. Raises StorageError
+        if a directory is in use, a partition is in two directories, or no directory is online.
         """
         self.acquire()
         started_ms = self.clock.monotonic_ms()
@@ -133,12 +126,12 @@ class LogManager:
                     _refuse_shortage(error)
                     directory.fail(error)
         logger.info("Loaded %d logs in %dms", len(self._logs), self.clock.monotonic_ms() - started_ms)
-        self._flush_found()
+        self._flush_recovered()
         if not any(directory.online for directory in self._directories):
             raise storage.StorageError("None of the log directories can be used; see the lines above")
 
-    def _flush_found(self) -> None:
-        """What a killed process left with the system is read, and answered for, when it is on disk, if answers are."""
+    def _flush_recovered(self) -> None:
+        """Flush logs with a flush policy before they are served: a killed process may have left records unsynced."""
         now_ms = self.clock.wall_ms()
 
         def flush(log: Log) -> None:
@@ -186,38 +179,36 @@ class LogManager:
     def _partition_of(self, directory: LogDirectory, name: str, path: str) -> TopicPartition | None:
         if not self.files.is_directory(path):
             return None
-        if marked := _MARKED_NAME.fullmatch(name):
-            if marked["suffix"] == DELETE_SUFFIX:
-                self._doomed.append((self.clock.wall_ms() + self.defaults.file_delete_delay_ms, directory, path))
-            elif marked["suffix"] == FUTURE_SUFFIX:
+        if (suffix := suffix_of(name)) is not None:
+            if suffix == DELETE_SUFFIX:
+                self._deletions.append((self.clock.wall_ms() + self.defaults.file_delete_delay_ms, directory, path))
+            elif suffix == FUTURE_SUFFIX:
                 logger.warning("Skipping %s: moving partitions between directories is not supported", path)
             return None
-        match = _PARTITION_NAME.fullmatch(name)
-        if match is None:
+        topic_partition = parse_name(name)
+        if topic_partition is None:
             logger.warning("Skipping %s: it is not a partition directory", path)
             return None
-        if match["topic"] == METADATA_TOPIC:
-            return None
-        return TopicPartition(match["topic"], int(match["partition"]))
+        return None if topic_partition.topic == METADATA_TOPIC else topic_partition
 
     # The logs
 
     def get(self, topic_partition: TopicPartition) -> Log | None:
-        """The partition's log, if there is one (its directory may be offline)."""
+        """The partition's log, None if it does not exist. Its directory may be offline."""
         return self._logs.get(topic_partition)
 
     @property
     def count(self) -> int:
-        """How many logs there are, each with an open file for its active segment."""
+        """Number of logs. Each has an open file for its active segment."""
         return len(self._logs)
 
     @property
     def open_file_count(self) -> int:
-        """About how many files the logs have open."""
+        """Approximate number of open files of all logs."""
         return len(self._logs) + self.open_files.count
 
     def all(self) -> list[Log]:
-        """Every log."""
+        """All logs."""
         return list(self._logs.values())
 
     def create(
@@ -227,30 +218,31 @@ class LogManager:
         config: LogConfig | None = None,
         overrides: Mapping[str, str] | None = None,
     ) -> Log:
-        """The partition's log, created empty if there is none. `overrides` are the topic's own settings, for the log.
+        """The partition's log; an empty one is created if it does not exist. `overrides` are logged.
 
-        Raises KafkaError: INCONSISTENT_TOPIC_ID if one of an older topic of that name is there (delete it first),
-        KAFKA_STORAGE_ERROR if no directory is online or the disk fails; ShortageError if it can be retried.
+        Raises KafkaError: INCONSISTENT_TOPIC_ID if the log belongs to an older topic of the same name (delete it
+        first), KAFKA_STORAGE_ERROR if no directory is online or the disk fails. A ShortageError can be retried.
         """
         log = self._logs.get(topic_partition)
         if log is not None:
             if topic_id not in {ZERO_UUID, log.topic_id} and log.topic_id != ZERO_UUID:
-                raise KafkaError(ErrorCode.INCONSISTENT_TOPIC_ID, f"{log.directory} is of another topic's life")
+                raise KafkaError(
+                    ErrorCode.INCONSISTENT_TOPIC_ID, f"{log.directory} belongs to another topic of the same name"
+                )
             return log
         directory = self._emptiest_directory()
         if not self.has_descriptor():
             raise ShortageError(f"Cannot create {topic_partition}: raise the limit of open files (ulimit -n)")
-        self._forget_namesake(directory, topic_partition)
+        self._rewrite_checkpoints_with(directory, topic_partition)
         problem = f"Cannot create {topic_partition} in {directory.path}"
         if not directory.online:
             raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, problem)
-        if any(topic_partition in directory.named.get(name, ()) for name in _BELIEVED):
+        if any(topic_partition in directory.named.get(name, ()) for name in _TRUSTED):
             raise ShortageError(f"{problem}: a checkpoint that names it could not be written")
-        path = f"{directory.path}/{topic_partition}"
-        context = LogContext(directory, topic_partition, path=path, clock=self.clock, open_files=self.open_files)
+        context = LogContext(directory, topic_partition, clock=self.clock, open_files=self.open_files)
         config = config or self.defaults
         try:
-            if self.files.exists(path):
+            if self.files.exists(context.path):
                 log = open_log(context, config, topic_id=topic_id)
             else:
                 log = create_log(context, config, topic_id)
@@ -261,7 +253,9 @@ class LogManager:
             raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"{problem}: {error}") from error
         self._logs[topic_partition] = log
         properties = ", ".join(f"{name}={value}" for name, value in sorted((overrides or {}).items()))
-        logger.info("Created log for partition %s in %s with properties {%s}", topic_partition, path, properties)
+        logger.info(
+            "Created log for partition %s in %s with properties {%s}", topic_partition, log.directory, properties
+        )
         return log
 
     def _emptiest_directory(self) -> LogDirectory:
@@ -277,10 +271,10 @@ class LogManager:
         return min(directories, key=lambda directory: counts[id(directory)])
 
     def delete(self, topic_partitions: Iterable[TopicPartition]) -> int:
-        """Forget partitions, those that are there: directories are renamed now, and removed after file.delete.delay.ms.
+        """Delete partitions; directories are renamed now and deleted after file.delete.delay.ms.
 
-        How many there were. That the new names are on disk is waited for in the background: should a power cut bring an
-        old name back, nobody knows its topic, and the next start sets it aside.
+        Returns how many existed. The new names are synced in the background: if a power cut brings an old name back,
+        the next start finds that its topic does not exist and marks the directory as stray.
         """
         directories: dict[int, LogDirectory] = {}
         count = 0
@@ -291,20 +285,20 @@ class LogManager:
             count += 1
             log.abandon()
             directory = log.log_directory
-            if directory.online and self._set_aside(log, directory):
+            if directory.online and self._mark_deleted(log, directory):
                 directories[id(directory)] = directory
         if directories:
             self._in_background(lambda: self._sync_names(directories.values()))
         return count
 
-    def _set_aside(self, log: Log, directory: LogDirectory) -> bool:
+    def _mark_deleted(self, log: Log, directory: LogDirectory) -> bool:
         path = f"{directory.path}/{marked_name(log.topic_partition, DELETE_SUFFIX)}"
         try:
             self.files.rename(log.directory, path)
         except OSError as error:
-            directory.fail(error)  # with its directory back, the next start sets it aside
+            directory.fail(error)  # when the disk works again, the next start marks the directory as stray
             return False
-        self._doomed.append((self.clock.wall_ms() + log.config.file_delete_delay_ms, directory, path))
+        self._deletions.append((self.clock.wall_ms() + log.config.file_delete_delay_ms, directory, path))
         logger.info("Log for partition %s is renamed to %s and is scheduled for deletion", log.topic_partition, path)
         return True
 
@@ -318,11 +312,11 @@ class LogManager:
     # Directories
 
     def directories(self) -> list[DirectoryInfo]:
-        """All of log.dirs, offline ones too."""
+        """All of log.dirs, including offline ones."""
         return [self._info(directory) for directory in self._directories]
 
     def log_directories(self) -> list[LogDirectory]:
-        """The directories themselves, for the cleaner and for the metadata log."""
+        """The `LogDirectory` of each of log.dirs, including offline ones."""
         return list(self._directories)
 
     def _info(self, directory: LogDirectory) -> DirectoryInfo:
@@ -338,10 +332,10 @@ class LogManager:
         if self._on_directory_failed is not None:
             self._on_directory_failed(DirectoryInfo(directory.path, directory.directory_id, False, -1, -1), error)
 
-    # Upkeep
+    # Maintenance
 
     def cleanup(self, now_ms: int) -> int:
-        """Retention of every log, then `remove_deleted`; how many segments went."""
+        """Apply retention to every log, then `remove_deleted`; the number of segments deleted."""
         count = 0
         for log in self.all():
             if not log.log_directory.online:
@@ -359,17 +353,17 @@ class LogManager:
             log.producers.expire(now_ms)
 
     def remove_deleted(self, now_ms: int) -> None:
-        """Remove, in the background, the files and directories whose file.delete.delay.ms is over."""
+        """Delete, in the background, the files and directories whose file.delete.delay.ms has passed."""
         doomed = [
             (log.log_directory, paths)
             for log in self._logs.values()
             if log.log_directory.online and (paths := log.segments.take_due_deletions(now_ms))
         ]
-        latest = now_ms + max(self.defaults.file_delete_delay_ms, _LONGEST_DELAY_MS)  # beyond: the clock was set back
-        trees = [(where, path) for moment, where, path in self._doomed if not now_ms < moment <= latest]
-        self._doomed = [entry for entry in self._doomed if now_ms < entry[0] <= latest]
-        while self._unremoved:
-            trees.append(self._unremoved.popleft())
+        latest = now_ms + max(self.defaults.file_delete_delay_ms, _LONGEST_DELAY_MS)  # later: the clock was set back
+        trees = [(where, path) for moment, where, path in self._deletions if not now_ms < moment <= latest]
+        self._deletions = [entry for entry in self._deletions if now_ms < entry[0] <= latest]
+        while self._undeleted:
+            trees.append(self._undeleted.popleft())
         if doomed or trees:
             self._in_background(lambda: self._remove(doomed, trees))
 
@@ -389,7 +383,7 @@ class LogManager:
             except OSError as error:
                 directory.fail(error)
                 if is_shortage(error):
-                    self._unremoved.append((directory, path))
+                    self._undeleted.append((directory, path))
 
     def checkpoint(self) -> None:
         """Write recovery points and log starts of every directory. May run in another thread."""
@@ -397,14 +391,14 @@ class LogManager:
         self.checkpoint_log_starts()
 
     def checkpoint_recovery_points(self) -> None:
-        """Write up to where each log is on disk for certain, and what is overdue. May run in another thread."""
+        """Write the recovery points, and checkpoints that are overdue. May run in another thread."""
         self._checkpoint(RECOVERY_POINTS, self._directories)
         for directory in self._directories:
             for name in tuple(directory.overdue):
                 self._checkpoint(name, [directory])
 
     def checkpoint_log_starts(self) -> None:
-        """Write the log starts that the files' names do not tell. May run in another thread."""
+        """Write the log start offsets that differ from the first base offset. May run in another thread."""
         self._checkpoint(LOG_STARTS, self._directories)
 
     def checkpoint_high_watermarks(self) -> None:
@@ -412,28 +406,28 @@ class LogManager:
         self._checkpoint(HIGH_WATERMARKS, self._directories)
 
     def checkpoint_cleaned(self, log: Log) -> None:
-        """Write up to where each log in the directory of this one was compacted."""
+        """Write up to which offset each log in the directory of `log` was compacted."""
         self._checkpoint(CLEANER_OFFSETS, [log.log_directory])
 
     def _checkpoint(self, name: str, directories: Iterable[LogDirectory]) -> None:
         for directory in directories:
-            directory.write(name, partial(self._told, name, directory))
+            directory.write(name, partial(self._offsets_for, name, directory))
 
-    def _told(self, name: str, directory: LogDirectory) -> dict[TopicPartition, int]:
-        tell = _CHECKPOINTS[name]
-        told = ((log.topic_partition, tell(log)) for log in self.all() if log.log_directory is directory)
-        return {topic_partition: offset for topic_partition, offset in told if offset is not None}
+    def _offsets_for(self, name: str, directory: LogDirectory) -> dict[TopicPartition, int]:
+        offset_of = _CHECKPOINTS[name]
+        offsets = ((log.topic_partition, offset_of(log)) for log in self.all() if log.log_directory is directory)
+        return {topic_partition: offset for topic_partition, offset in offsets if offset is not None}
 
-    def _forget_namesake(self, directory: LogDirectory, topic_partition: TopicPartition) -> None:
-        """See that no checkpoint takes a new log for one of its name that was deleted: its records would be hidden."""
-        for name in _BELIEVED:
+    def _rewrite_checkpoints_with(self, directory: LogDirectory, topic_partition: TopicPartition) -> None:
+        """Remove a deleted partition from the checkpoints: its offsets would hide records of a new namesake."""
+        for name in _TRUSTED:
             if topic_partition in directory.named.get(name, ()):
                 self._checkpoint(name, [directory])
 
     # The end
 
     def close(self, broker_epoch: int = -1) -> None:
-        """Close every log, write the checkpoints and, where all went well, the clean-shutdown file; unlock."""
+        """Close every log and write the checkpoints; directories without an error get the clean-shutdown file."""
         dirty: set[int] = set()
 
         def tried(log: Log, step: Callable[[], object]) -> bool:
@@ -462,7 +456,7 @@ class LogManager:
 
     @staticmethod
     def _flush_all(logs: list[Log], flush: Callable[[Log], object]) -> None:
-        """Several at a time: file systems make one write to their journal out of fsyncs that wait together."""
+        """Flush several logs at a time: file systems combine concurrent fsyncs into one journal write."""
         if len(logs) <= _SYNCING_THREADS:
             for log in logs:
                 flush(log)
@@ -473,7 +467,7 @@ class LogManager:
             list(threads.map(flush, logs))
 
     def abandon(self) -> None:
-        """Close files and locks and write nothing: what a crash leaves."""
+        """Close files and locks without writing, as a crash does."""
         for log in self.all():
             log.abandon()
         for directory in self._directories:
@@ -481,14 +475,14 @@ class LogManager:
 
 
 def _refuse_shortage(error: OSError) -> None:
-    """A start without the descriptors for its logs is refused: no directory is at fault."""
+    """Refuse a start without enough descriptors or memory for the logs: no directory is at fault."""
     if is_shortage(error):
         raise storage.StorageError(
             f"The logs cannot be opened: {error}. Each partition needs an open file; raise the limit (ulimit -n)"
         ) from error
 
 
-def _untold_start(log: Log) -> int | None:
+def _log_start_to_checkpoint(log: Log) -> int | None:
     start = log.log_start_offset
     return start if start > log.segments[0].base_offset else None
 
@@ -497,18 +491,12 @@ def _cleaned_to(log: Log) -> int | None:
     return log.segments.cleaned_to or None
 
 
-# What each tells of a log; None is nothing.
+# The entry of a log in each checkpoint; None for no entry.
 _CHECKPOINTS: dict[str, Callable[[Log], int | None]] = {
     RECOVERY_POINTS: lambda log: log.flushed_offset,
-    LOG_STARTS: _untold_start,
+    LOG_STARTS: _log_start_to_checkpoint,
     HIGH_WATERMARKS: lambda log: log.high_watermark,
     CLEANER_OFFSETS: _cleaned_to,
 }
-# Those by which the next start goes.
-_BELIEVED = (RECOVERY_POINTS, LOG_STARTS, CLEANER_OFFSETS)
-
-
-def marked_name(topic_partition: TopicPartition, suffix: str) -> str:
-    """The name of a directory that is not in use: `<topic>-<partition>.<unique><suffix>`, at most 255 bytes."""
-    tail = f"-{topic_partition.partition}.{os.urandom(16).hex()}{suffix}"
-    return topic_partition.topic[: _MAX_NAME - len(tail)] + tail
+# Checkpoints that the next start trusts.
+_TRUSTED = (RECOVERY_POINTS, LOG_STARTS, CLEANER_OFFSETS)

@@ -1,4 +1,4 @@
-"""The descriptors of sealed segments: not too many at a time, and none closed while somebody reads from it."""
+"""Bounds the descriptors of sealed segments, and keeps a descriptor open while a reader uses it."""
 
 from __future__ import annotations
 
@@ -10,46 +10,46 @@ from ottla.log.files import Files
 
 
 class FileOwner(Protocol):
-    """What has a descriptor that may be closed, and is opened again when it is needed: a sealed segment."""
+    """A sealed segment: its descriptor may be closed and is opened again when needed."""
 
     fd: int
 
     @property
     def evictable(self) -> bool:
-        """Whether that may be now."""
+        """Whether the descriptor may be closed now."""
 
     def close_file(self) -> None:
-        """Close it."""
+        """Close the descriptor."""
 
 
 MOST_OPEN: Final = 1000
 
 
 class OpenFiles:
-    """Bounds the descriptors of sealed segments: the one used longest ago is closed."""
+    """Closes the least recently used descriptor when there are more than `limit`."""
 
     def __init__(self, limit: int = MOST_OPEN) -> None:
         self.limit = limit
         self._thread = threading.get_ident()
         self._segments: OrderedDict[int, FileOwner] = OrderedDict()
-        # How many slices read from a descriptor, and which of these their segments have closed.
+        # Number of slices that read from a descriptor, and the descriptors that were closed meanwhile.
         self._pins: dict[int, int] = {}
         self._left: set[int] = set()
 
     @property
     def count(self) -> int:
-        """How many sealed segments have their files open."""
+        """Number of sealed segments with an open file."""
         return len(self._segments)
 
     def touch(self, segment: FileOwner) -> None:
-        """`segment` was opened or used just now."""
+        """Note that `segment` was opened or used."""
         segments = self._segments
         segments[id(segment)] = segment
         segments.move_to_end(id(segment))
         self.trim()
 
     def trim(self) -> bool:
-        """Close what is beyond the limit; whether that could be done: segments that wait for an fsync stay open."""
+        """Close descriptors above the limit; False if too many segments wait for an fsync and must stay open."""
         while len(self._segments) > self.limit:
             if not self._close_one():
                 return False
@@ -58,8 +58,8 @@ class OpenFiles:
     def release_descriptor(self) -> bool:
         """Close one descriptor, for a process that has none left; whether there was one to close.
 
-        The segment used last keeps its descriptor, for its caller may be reading. Another thread than the one that
-        reads closes nothing.
+        The segment used last keeps its descriptor, because its caller may be reading. In any thread other than the
+        one that reads, nothing is closed.
         """
         return threading.get_ident() == self._thread and self._close_one()
 
@@ -73,20 +73,20 @@ class OpenFiles:
         return False
 
     def _is_pinned(self, segment: FileOwner) -> bool:
-        # Closing it would free nothing before its readers are done.
+        # Closing it would free nothing before its readers finish.
         return segment.fd in self._pins
 
     def forget(self, segment: FileOwner) -> None:
-        """`segment` was closed."""
+        """Note that `segment` was closed."""
         self._segments.pop(id(segment), None)
 
     def pin(self, fd: int) -> int:
-        """Keep the descriptor open until `unpin`, whatever becomes of its segment."""
+        """Keep the descriptor open until `unpin`, even if its segment is closed."""
         self._pins[fd] = self._pins.get(fd, 0) + 1
         return fd
 
     def unpin(self, files: Files, fd: int) -> None:
-        """Take back one `pin`."""
+        """Undo one `pin`."""
         pins = self._pins.pop(fd) - 1
         if pins:
             self._pins[fd] = pins
@@ -95,7 +95,7 @@ class OpenFiles:
             files.close(fd)
 
     def close(self, files: Files, fd: int) -> None:
-        """Close a segment's descriptor, now or when the last one who reads from it is done."""
+        """Close a segment's descriptor, now or when its last reader unpins it."""
         if fd in self._pins:
             self._left.add(fd)
         else:

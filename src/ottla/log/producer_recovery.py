@@ -16,7 +16,7 @@ def replay_producers(segments: Iterable[Segment], producers: ProducerState, end_
     """Replay the batches between the state's `end_offset` and `end_offset`.
 
     A segment is read only if it holds such a batch. The rest of a corrupt segment is skipped: the log must open
-    without it. Cost: one pass over the batches in between.
+    without it. Cost: one read of the batches in between.
     """
     row = list(segments)
     for i, segment in enumerate(row):

@@ -8,7 +8,7 @@ recovery point is read only if an index is missing or has an impossible size.
 
 Why nothing acknowledged is lost: everything below the recovery point was synced, so a crash cannot have damaged it;
 corruption there is repaired in place (see `repair`) and never ends the log. Everything above was written in order, so
-what a crash left is a prefix. Cost: one pass over the unflushed segments, by the compiled `records.survey`.
+what a crash left is a prefix. Cost: one read of the unflushed segments, by the compiled `records.survey`.
 """
 
 import logging

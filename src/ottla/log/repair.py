@@ -28,7 +28,7 @@ def repair_segment(segment: Segment, end_offset: int, *, contiguous: bool) -> No
     """Make a segment a sequence of batches again, up to the first place that cannot be repaired.
 
     Walks the batches and stops at the first whose CRC or offsets are wrong (`contiguous`: also at a gap), repairs that
-    stretch, and goes on behind it. Cost: one pass over the segment. Raises OSError.
+    stretch, and goes on behind it. Cost: one read of the segment. Raises OSError.
     """
     expected = segment.base_offset
     position = 0

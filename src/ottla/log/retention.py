@@ -1,6 +1,8 @@
-"""Which segments may be deleted: by the log's start, by size, by age; oldest first, never above the high watermark.
+"""Finds the segments that may be deleted: by log start offset, by size, by age.
 
-A segment's age is that of its greatest timestamp. The active one may be deleted, too, if it is not empty.
+Only a run from the oldest segment on is deleted, and no segment that ends above the high watermark. A segment's age is
+that of its greatest timestamp. The active segment may be deleted, too, if it is not empty. Cost: one look at each
+segment that is deleted and at the first that is not.
 """
 
 import logging
@@ -12,7 +14,7 @@ from ottla.log.segment import Segment, TornSegmentError
 
 logger = logging.getLogger(__name__)
 
-# Whether a segment may be deleted, with the next one's base offset (None: it is the active one).
+# Whether a segment may be deleted; the second argument is the next base offset, None for the active segment.
 Rule = Callable[[Segment, int | None], bool]
 
 
@@ -25,7 +27,7 @@ def find_expired(
     log_end_offset: int,
     now_ms: int,
 ) -> list[str]:
-    """For each segment that may be deleted, from the first one on, the reason as Kafka logs it."""
+    """For each segment that may be deleted, oldest first: the reason, in the words of Kafka's log."""
 
     def leading(first: int, expired: Rule) -> int:
         for i in range(first, len(segments)):
@@ -58,7 +60,7 @@ def _age_reason(segment: Segment, retention_ms: int) -> str:
 
 
 def _beyond(limit: int, size: int) -> Rule:
-    """Which segments of a log of `size` bytes can be deleted without leaving fewer than `limit`."""
+    """A rule: delete segments of a log of `size` bytes as long as at least `limit` bytes remain."""
     excess = size - limit
 
     def expired(segment: Segment, _: int | None) -> bool:
@@ -70,7 +72,7 @@ def _beyond(limit: int, size: int) -> Rule:
 
 
 def age_of(segment: Segment) -> int:
-    """The timestamp by which a segment ages: its greatest, or when it was written if its batches have none."""
+    """The greatest timestamp of a segment, or the time of the last write if its batches have no timestamps."""
     timestamp = _largest_timestamp(segment)
     return timestamp if timestamp >= 0 else segment.modified_ms()
 

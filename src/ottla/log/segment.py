@@ -1,9 +1,9 @@
 """One segment: a run of batches in a `.log` file with its indices, named by its base offset.
 
-The last segment of a log is *active*: it is appended to and its indices are in memory. The others are *sealed*: their
-descriptor is opened on first use and may be closed again by `OpenFiles` when too many are open. Positions of recent
-batches (active) and of the next batch of a sequential reader (sealed) are remembered, so that the common reads need no
-index. A segment checks nothing that its log has checked, and raises OSError as the disk does.
+The last segment of a log is *active*: batches are appended to it and its indices are in memory. The others are
+*sealed*: their descriptor is opened on first use, and `OpenFiles` closes it again when too many are open. The positions
+of recent batches (active) and of the next batch of a sequential reader (sealed) are cached, so that common reads need
+no index. A segment does not repeat the checks of its log, and raises OSError as the disk does.
 """
 
 import logging
@@ -35,12 +35,11 @@ SCAN_CHUNK = 1 << 20
 _RECENT = 1024
 _HINTS = 32
 _NOTHING_RECENT = 1 << 63
-# A file that has blocks for what comes next is a third cheaper to write to than one that gets each block by itself.
-# Not for small ones: there may be thousands.
+# Writing into preallocated blocks costs a third less. Small segments get none: there may be thousands of them.
 ALLOCATE_FROM = 8 << 20
 ALLOCATED_AHEAD = 2 << 20
 _NEVER = 1 << 63
-# Of indices that turn out to be harmed: Kafka's default of index.interval.bytes.
+# Interval of an index that is rebuilt because it is corrupt: Kafka's default of index.interval.bytes.
 _REBUILD_INTERVAL = 4096
 
 logger = logging.getLogger(__name__)
@@ -52,7 +51,7 @@ def file_name(base_offset: int, suffix: str = ".log") -> str:
 
 
 class Segment:
-    """`size` is where the next batch goes; what belongs to it beside the `.log` is made or looked up when asked for."""
+    """`size` is the position of the next batch. Indices and caches are created on first use."""
 
     __slots__ = (
         "_hints",
@@ -80,12 +79,12 @@ class Segment:
         "txn_index",
         "unindexed",
     )
-    # Made by `__getattr__`.
+    # `__getattr__` creates these.
     offset_index: OffsetIndex
     time_index: TimeIndex
     txn_index: TxnIndex
     _hints: dict[int, int]
-    # Last offsets and positions of the newest batches; they cover all offsets from `recent_from` on.
+    # Last offsets and positions of the newest batches: of all offsets from `recent_from` on.
     _recent_last: list[int]
     _recent_positions: list[int]
 
@@ -100,14 +99,14 @@ class Segment:
         self.size = size
         self.fd = -1
         self.sealed = True
-        # Not before it is synced: a descriptor that another thread is about to sync must stay what it is.
+        # False until the segment is synced: another thread is about to sync this descriptor.
         self.evictable = True
         self.created_ms = 0
         self.first_timestamp: int | None = None
         self.unindexed = 0
-        # Up to here it has blocks, or needs none in advance.
+        # Up to this position, no blocks need to be allocated.
         self.allocated = ALLOCATE_FROM
-        # Up to here this process wrote the batches, or saw that each one follows the one before.
+        # Up to this position, this process wrote the batches or checked that each follows the previous one.
         self.sound_to = 0
         self.repaired_ms: int | None = None
         self._max_timestamp: int | None = None
@@ -117,7 +116,7 @@ class Segment:
     if not TYPE_CHECKING:
 
         def __getattr__(self, name: str) -> object:
-            """What is made when it is first asked for: of a log's thousands of old segments few ever are."""
+            """Create an attribute on first use: few of a log's thousands of old segments are ever read."""
             made: object
             if name == "offset_index":
                 made = OffsetIndex(self.files, self.path(".index"), self.base_offset)
@@ -142,7 +141,7 @@ class Segment:
         """Path of one of its files."""
         return f"{self.directory}/{self.base_offset:020d}{suffix}{self.suffix}"
 
-    # Life
+    # Opening and closing
 
     @classmethod
     def create(
@@ -156,7 +155,7 @@ class Segment:
         suffix: str = "",
         fresh: bool = False,
     ) -> "Segment":
-        """An empty active one; files of the same name are emptied, unless `fresh` says that there are none."""
+        """Create an empty active segment. Existing files are truncated; with `fresh` there are none."""
         segment = cls(files, directory, base_offset, open_files, suffix=suffix)
         segment.fd = files.open(segment.path(), create=True, truncate=True)
         try:
@@ -164,7 +163,7 @@ class Segment:
             if not fresh:
                 segment.txn_index.rewrite([])
         except OSError:
-            # An empty segment that stays would end the log at its base offset for the next recovery.
+            # The next recovery would end the log at an empty segment left behind.
             segment.close_file()
             files.unlink(segment.path())
             raise
@@ -175,7 +174,7 @@ class Segment:
         return segment
 
     def start_indices(self, *, fresh: bool = False) -> None:
-        """Empty indices in memory, to be filled by appends or by a recovery; their files are there later if `fresh`."""
+        """Start empty indices in memory, for appends or a recovery; with `fresh` their files are created later."""
         self.offset_index.start(fresh=fresh)
         self.time_index.start(fresh=fresh)
         self.unindexed = 0
@@ -183,12 +182,12 @@ class Segment:
         self._max_offset = self.base_offset
 
     def activate(self) -> None:
-        """Make a sealed one writable again. Raises CorruptIndexError if its indices must be rebuilt first."""
+        """Make a sealed segment writable again. Raises CorruptIndexError if its indices must be rebuilt first."""
         if not self.offset_index.in_memory:
             self.offset_index.load()
         if not self.time_index.in_memory:
             self.time_index.load()
-        self.evictable = False  # before it is opened among the sealed ones
+        self.evictable = False  # before `open_file`, which may close evictable segments
         self.open_file()
         self.open_files.forget(self)
         self.sealed = False
@@ -198,12 +197,12 @@ class Segment:
         self._hints.clear()
 
     def seal(self) -> None:
-        """No more appends: the last timestamp is indexed and the indices leave memory."""
+        """End appends: index the greatest timestamp and release the indices' memory."""
         self.write_out()
         self.mark_sealed()
 
     def write_out(self) -> None:
-        """Write all that `mark_sealed` needs on disk. If this raises, the segment can be appended to as before."""
+        """Write everything that must be in the files before `mark_sealed`. If it raises, appends may continue."""
         if self.time_index.in_memory:
             timestamp, offset = self.largest_timestamp()
             self.time_index.maybe_append(timestamp, offset)
@@ -217,9 +216,9 @@ class Segment:
         self.txn_index.write_pending()
 
     def mark_sealed(self) -> None:
-        """Let go of the memory of a segment that was written out; this cannot fail."""
-        self.offset_index.let_go()
-        self.time_index.let_go()
+        """Release the memory of a segment after `write_out`; this cannot fail."""
+        self.offset_index.release()
+        self.time_index.release()
         self.sealed = True
         self._recent_last.clear()
         self._recent_positions.clear()
@@ -228,7 +227,7 @@ class Segment:
             self.open_files.touch(self)
 
     def open_file(self) -> int:
-        """The descriptor, opened if need be."""
+        """The descriptor; opens the file if necessary."""
         if self.fd < 0:
             self.fd = self.files.open(self.path())
         if self.sealed:
@@ -243,7 +242,7 @@ class Segment:
             self.open_files.close(self.files, fd)
 
     def change_suffix(self, suffix: str) -> None:
-        """Rename all its files; those that are not there are passed over."""
+        """Rename all files of the segment that exist."""
         old = [self.path(kind) for kind in SUFFIXES]
         self.suffix = suffix
         for kind, path in zip(SUFFIXES, old, strict=True):
@@ -256,7 +255,7 @@ class Segment:
     # Appending
 
     def append(self, buffer: Buffer, last_offset: int, max_timestamp: int, index_interval: int) -> None:
-        """Write one batch at the end. If this raises, `size` is as before and the file may hold a part of it."""
+        """Write one batch at the end. If it raises, `size` is unchanged but the file may be longer."""
         position = self.size
         size = len(buffer)
         if position + size > self.allocated:
@@ -277,12 +276,12 @@ class Segment:
         try:
             self.files.allocate(self.fd, end, ALLOCATED_AHEAD)
         except OSError as error:
-            # Nothing is lost by it: where there is no room, the write says so.
+            # Nothing is lost: if there is no space, the write fails.
             logger.debug("Cannot preallocate blocks for %s: %s", self.path(), error)
             self.allocated = _NEVER
 
     def note(self, position: int, size: int, last_offset: int, max_timestamp: int, index_interval: int) -> None:
-        """Take a batch that is in the file at `position` into the indices, in the order of the file."""
+        """Add a batch of the file to the indices, in the order of the file."""
         if self.first_timestamp is None:
             self.first_timestamp = max_timestamp
         if self._max_timestamp is None:
@@ -297,7 +296,7 @@ class Segment:
         self.unindexed += size
 
     def survey(self, position: int, expected: int, *, gaps: bool, known_to: int, epoch: int, interval: int) -> "Survey":
-        """One that goes on where the indices, which are in memory, are now; its finds come back with `take`."""
+        """Create a survey that continues the indices, which are in memory; `take` returns its results to them."""
         from ottla.records.survey import Survey
 
         survey = Survey(self.base_offset, position, expected, gaps, known_to, epoch)
@@ -308,7 +307,7 @@ class Segment:
         return survey
 
     def take(self, survey: "Survey") -> None:
-        """Take what the survey has found into the indices, as `note` does for one batch."""
+        """Add the survey's entries to the indices, as `note` does for one batch."""
         offsets, positions, timestamps, time_offsets = survey.take_entries()
         self.offset_index.extend(offsets, positions)
         self.time_index.extend(timestamps, time_offsets)
@@ -318,7 +317,7 @@ class Segment:
         self.unindexed = survey.unindexed
 
     def cover_tail(self, position: int, next_offset: int) -> None:
-        """Start remembering batches with the one to be written at `position` for `next_offset`."""
+        """Start the cache of recent batches with the one to be written at `position` for `next_offset`."""
         if position == self.size and not self._recent_last:
             self.recent_from = next_offset
 
@@ -341,16 +340,16 @@ class Segment:
         return self.size
 
     def _indexed(self, offset: int) -> int:
-        """Where, by the index, a walk to `offset` may begin. Raises CorruptIndexError where no batch can be."""
+        """The position at which a walk to `offset` may begin. Raises CorruptIndexError if it is outside of the file."""
         position = self.offset_index.lookup(offset)
         if position and position >= self.size:
             raise CorruptIndexError(f"{self.offset_index.path} points behind the end, to {position}")
         return position
 
     def walk(self, position: int) -> Iterator[tuple[int, int, int, int, int]]:
-        """Position, base offset, size, last offset, greatest timestamp of the batches from `position` (a start) on.
+        """Position, base offset, size, last offset, greatest timestamp of each batch from `position` on.
 
-        Raises TornSegmentError where no whole batch is.
+        Raises TornSegmentError if the bytes at a position are not a whole batch.
         """
         data = b""
         start = position
@@ -358,7 +357,7 @@ class Segment:
         while end - position >= HEADER_SIZE:
             at = position - start
             if len(data) - at < HEADER_SIZE:
-                fd = self.fd if self.fd >= 0 else self.open_file()  # that it is in use, `read` says
+                fd = self.fd if self.fd >= 0 else self.open_file()  # `read` notes the use
                 data = self.files.pread(fd, min(_WALK_CHUNK, end - position), position)
                 start, at = position, 0
                 if len(data) < HEADER_SIZE:
@@ -371,7 +370,7 @@ class Segment:
             position += size
 
     def cut(self, start: int, limit: int) -> int:
-        """The greatest end of a batch, after `start` (the start of one), that is not beyond `limit`; else `start`."""
+        """The greatest batch end after the batch start `start` that is not above `limit`; `start` if there is none."""
         if self._recent_positions and self._recent_positions[0] <= start:
             i = bisect_right(self._recent_positions, limit) - 1
             return max(self._recent_positions[i], start)
@@ -388,10 +387,10 @@ class Segment:
         return end
 
     def check_frames(self, data: Buffer, start: int, expected: int | None, end_offset: int) -> None:
-        """See that the batches in `data`, from position `start` on, follow each other; their offsets have no CRC.
+        """Check that the batches in `data`, from position `start` on, follow each other: no CRC covers their offsets.
 
-        `expected` is an offset that the first one must hold; None where there may be gaps. All are below `end_offset`.
-        What this process wrote or looked at before is not looked at again. Raises TornSegmentError.
+        The first batch must hold the offset `expected`; None if there may be gaps. All end below `end_offset`. On
+        success `sound_to` moves, so that nothing is checked twice. Raises TornSegmentError.
         """
         position, end = 0, len(data)
         gaps = expected is None
@@ -403,7 +402,7 @@ class Segment:
                 right = base == expected
             else:
                 right = base <= expected <= base + delta
-            right = right and data[position + MAGIC_POSITION] == MAGIC  # which has no CRC either
+            right = right and data[position + MAGIC_POSITION] == MAGIC  # the CRC does not cover it either
             if not right or not 0 <= delta < end_offset - base or length + LOG_OVERHEAD < HEADER_SIZE:
                 raise TornSegmentError(f"{self.path()} has offset {base} at byte {start + position}")
             expected = base + delta + 1
@@ -412,7 +411,7 @@ class Segment:
             self.sound_to = start + min(position, end)
 
     def hint(self, offset: int, position: int) -> None:
-        """A reader will soon ask for `offset`, which is at `position`."""
+        """Cache the position of `offset`, which a sequential reader will request next."""
         hints = self._hints
         if len(hints) >= _HINTS:
             del hints[next(iter(hints))]
@@ -429,12 +428,12 @@ class Segment:
     def batches(self, position: int = 0, *, checked: bool = False) -> Iterator[tuple[int, memoryview, BatchHeader]]:
         """Position, bytes and header of each whole batch from `position` on.
 
-        Raises KafkaError(CORRUPT_MESSAGE) at bytes that are no batch; with `checked` it stops at the first batch whose
-        CRC is wrong. An incomplete tail ends it without a word.
+        Raises KafkaError(CORRUPT_MESSAGE) at bytes that are not a batch; with `checked` it stops at the first batch
+        with a wrong CRC. It stops without an error at an incomplete tail.
         """
         chunk = SCAN_CHUNK
         while self.size - position >= HEADER_SIZE:
-            # Not one descriptor for all: what the caller does in between may have it closed.
+            # Open the file for each chunk: the caller may cause the descriptor to be closed in between.
             data = memoryview(self.files.pread(self.open_file(), min(chunk, self.size - position), position))
             used = 0
             for at, header in iter_batches(data):
@@ -472,7 +471,7 @@ class Segment:
                 self.fd = self.files.open(self.path(), read_only=True)
                 try:
                     self._max_timestamp, self._max_offset = self._look_up_largest()
-                finally:  # thousands are asked in a row: readers keep their descriptors
+                finally:  # thousands of segments are read in a row: they must not evict the descriptors of readers
                     self.close_file()
             else:
                 self._max_timestamp = -1
@@ -480,12 +479,12 @@ class Segment:
 
     def _look_up_largest(self) -> tuple[int, int]:
         timestamp, offset = -1, self.base_offset
-        if self.size <= _WALK_CHUNK:  # one read, of what the indices only tell about
+        if self.size <= _WALK_CHUNK:  # one read of the batches is cheaper than the index, and certain
             for _, _, _, last, greatest in self.walk(0):
                 if greatest > timestamp:
                     timestamp, offset = greatest, last
             return timestamp, offset
-        timestamp, offset = self._believed(TimeIndex.last)
+        timestamp, offset = self._verified(TimeIndex.last)
         if self.sealed and timestamp >= 0:
             return timestamp, offset
         for _, _, header in self.batches(self._indexed(offset)):
@@ -493,14 +492,14 @@ class Segment:
                 timestamp, offset = header.max_timestamp, header.last_offset
         return timestamp, offset
 
-    def _believed(self, look: Callable[[TimeIndex], tuple[int, int]]) -> tuple[int, int]:
-        """An entry of the time index, if the batch there says the same; otherwise the index is made anew.
+    def _verified(self, look: Callable[[TimeIndex], tuple[int, int]]) -> tuple[int, int]:
+        """An entry of the time index, verified against its batch; if they differ, the index is rebuilt.
 
-        Retention goes by it, too: a harmed index must not cost records.
+        Retention uses the result, too: a corrupt index must not cost records.
         """
         try:
             timestamp, offset = look(self.time_index)
-            if not self.sealed or timestamp < 0 or self._says(timestamp, offset):
+            if not self.sealed or timestamp < 0 or self._agrees(timestamp, offset):
                 return timestamp, offset
         except CorruptIndexError as error:
             logger.warning("%s", error)
@@ -508,7 +507,7 @@ class Segment:
         self.rebuild_indices(_REBUILD_INTERVAL)
         return look(self.time_index)
 
-    def _says(self, timestamp: int, offset: int) -> bool:
+    def _agrees(self, timestamp: int, offset: int) -> bool:
         """Whether the batch that holds `offset` has this greatest timestamp."""
         for _, _, _, last, greatest in self.walk(self._indexed(offset)):
             if last >= offset:
@@ -516,11 +515,11 @@ class Segment:
         return False
 
     def before_timestamp(self, timestamp: int) -> int:
-        """An offset after which, it is known, all records of `timestamp` or later come; the base offset if none."""
-        return self._believed(lambda index: index.lookup(timestamp - 1))[1]
+        """An offset such that all records of `timestamp` or later come after it; the base offset if none is known."""
+        return self._verified(lambda index: index.lookup(timestamp - 1))[1]
 
     def first_batch_timestamp(self) -> int:
-        """The first batch's greatest timestamp, by which rolling is timed; -1 if it is empty."""
+        """The first batch's greatest timestamp, from which segment.ms counts; -1 in an empty segment."""
         if self.first_timestamp is None:
             if self.size < HEADER_SIZE:
                 return -1
@@ -528,13 +527,13 @@ class Segment:
         return self.first_timestamp
 
     def modified_ms(self) -> int:
-        """When the file was last written."""
+        """Time of the last write to the file."""
         return self.files.modified_ms(self.path())
 
     # Changing
 
     def has_sound_txn_index(self) -> bool:
-        """Whether the index of aborted transactions can be believed; one that never was there can."""
+        """Whether the index of aborted transactions is valid; a file that never existed is."""
         try:
             self.txn_index.all()
         except CorruptIndexError:
@@ -542,7 +541,7 @@ class Segment:
         return True
 
     def rebuild_indices(self, index_interval: int) -> None:
-        """Rebuild the offset and time indices from the batches, which are believed."""
+        """Rebuild the offset and time indices from the batches. Cost: one read of the segment."""
         sealed = self.sealed
         self._hints.clear()
         self.start_indices(fresh=True)
@@ -557,10 +556,10 @@ class Segment:
             raise
 
     def _forget_indices(self) -> None:
-        """Undo a rebuild that failed: without its indices, the next read of the segment rebuilds them."""
+        """Undo a failed rebuild: without index files, the next read rebuilds them."""
         self._max_timestamp = None
         for index in (self.offset_index, self.time_index):
-            index.let_go()
+            index.release()
             self.files.unlink(index.path)
 
     def truncate_to(self, offset: int) -> None:
@@ -586,7 +585,7 @@ class Segment:
 
 
 class TornSegmentError(Exception):
-    """A segment does not end with a whole batch: it needs recovery."""
+    """A segment has bytes that are not a whole batch where one is expected."""
 
 
 class CorruptSegmentError(Exception):

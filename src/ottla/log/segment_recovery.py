@@ -1,4 +1,4 @@
-"""One pass over a segment that may be damaged: checks its batches and rebuilds what is derived from them.
+"""Reads a segment that may be damaged: checks its batches and rebuilds what is derived from them.
 
 `Survey` (compiled) checks frames, CRCs and offsets and collects index entries and producers of plain batches. It stops
 at batches that need more: the first of a leader epoch, and batches of transactions. Where it meets corruption below

@@ -1,6 +1,6 @@
-"""What a log directory has as a whole: `meta.properties`, the lock against a second broker, the clean-shutdown file.
+"""Files of a log directory as a whole: `meta.properties`, the lock against a second broker, the clean-shutdown file.
 
-The lock is Kafka's own (a POSIX record lock on `.lock`), so that neither broker opens what the other one uses.
+The lock is the same as Kafka's (a POSIX record lock on `.lock`), so Kafka and Ottla exclude each other.
 """
 
 import fcntl
@@ -17,18 +17,18 @@ from ottla.records.checksum import crc32c
 META_PROPERTIES = "meta.properties"
 LOCK = ".lock"
 CLEAN_SHUTDOWN = ".kafka_cleanshutdown"
-# A comment, which Kafka passes over.
+# Kafka skips this line as a comment.
 _CHECKSUM = b"#crc32c="
-# A POSIX lock does not hold against the own process.
+# A POSIX lock does not exclude the process that holds it.
 _locked_here: set[str] = set()
 
 
 class StorageError(Exception):
-    """A log directory that cannot be used; the message says why and what to do."""
+    """A log directory cannot be used. The message says why and what to do."""
 
 
 class MetaProperties(NamedTuple):
-    """The identity of a log directory. `node_id` is -1 and `directory_id` zero where an old file has none."""
+    """The identity of a log directory. Without entries in an old file, `node_id` is -1 and `directory_id` is zero."""
 
     cluster_id: str
     node_id: int
@@ -36,7 +36,7 @@ class MetaProperties(NamedTuple):
 
 
 def read_meta(files: Files, directory: str) -> MetaProperties | None:
-    """The directory's `meta.properties`; None if it is not formatted. Raises StorageError if it makes no sense."""
+    """Read the directory's `meta.properties`; None if it is not formatted. Raises StorageError if it is corrupt."""
     path = f"{directory}/{META_PROPERTIES}"
     if not files.exists(path):
         return None
@@ -60,9 +60,7 @@ def read_meta(files: Files, directory: str) -> MetaProperties | None:
         raise StorageError(f"{path} is damaged: {error}") from error
     text, marked, checksum = content.rpartition(_CHECKSUM)
     if marked and checksum.strip() != b"%08x" % crc32c(text):
-        raise StorageError(
-            f"{path} is damaged: its checksum is wrong. See that its values are right, and remove its last line"
-        )
+        raise StorageError(f"{path} is damaged: its checksum is wrong. Check its values, then remove its last line")
     return meta
 
 
@@ -77,17 +75,14 @@ def write_meta(files: Files, directory: str, meta: MetaProperties) -> None:
 def format_directory(
     files: Files, directory: str, cluster_id: str, node_id: int, directory_id: Uuid, *, ignore_formatted: bool = False
 ) -> MetaProperties:
-    """Make `directory` a log directory of the cluster; it is created if it is missing.
+    """Format `directory` as a log directory of the cluster, and create it if it is missing.
 
-    One that is formatted already raises StorageError, or is returned as it is with `ignore_formatted` if the cluster
-    and node are the same.
+    A formatted directory raises StorageError. With `ignore_formatted` it is left as it is if cluster and node match.
     """
     known = read_meta(files, directory) if files.is_directory(directory) else None
     if known is not None:
         if not ignore_formatted:
-            raise StorageError(
-                f"Log directory {directory} is already formatted; use --ignore-formatted to pass over it"
-            )
+            raise StorageError(f"Log directory {directory} is already formatted; use --ignore-formatted to skip it")
         check_meta(known, directory, cluster_id, node_id)
         return known
     files.make_directory(directory)
@@ -97,7 +92,7 @@ def format_directory(
 
 
 def check_meta(meta: MetaProperties, directory: str, cluster_id: str, node_id: int) -> None:
-    """Raise StorageError unless the directory is of this cluster and node."""
+    """Raise StorageError unless the directory belongs to this cluster and node."""
     if meta.cluster_id != cluster_id:
         raise StorageError(
             f"{directory} belongs to cluster {meta.cluster_id}, not {cluster_id}; point log.dirs elsewhere"
@@ -107,7 +102,7 @@ def check_meta(meta: MetaProperties, directory: str, cluster_id: str, node_id: i
 
 
 class DirectoryLock:
-    """Held from `acquire` to `release`; the system releases it when the process dies."""
+    """A lock from `acquire` to `release`; the system releases it when the process dies."""
 
     def __init__(self, directory: str) -> None:
         self.path = f"{directory}/{LOCK}"
@@ -128,7 +123,7 @@ class DirectoryLock:
         _locked_here.add(real)
 
     def release(self) -> None:
-        """Give it back if it is held."""
+        """Release the lock if it is held."""
         if self._fd >= 0:
             fd, self._fd = self._fd, -1
             _locked_here.discard(os.path.realpath(self.path))
@@ -140,7 +135,7 @@ def _in_use(path: str) -> str:
 
 
 def take_clean_shutdown(files: Files, directory: str) -> int | None:
-    """Whether the last shutdown was clean: its broker epoch (-1 if not told), or None. The file is removed."""
+    """The broker epoch of a clean shutdown (-1 if unknown), None after an unclean one. Deletes the file."""
     path = f"{directory}/{CLEAN_SHUTDOWN}"
     if not files.exists(path):
         return None
@@ -155,6 +150,6 @@ def take_clean_shutdown(files: Files, directory: str) -> int | None:
 
 
 def write_clean_shutdown(files: Files, directory: str, broker_epoch: int) -> None:
-    """Say that all logs of the directory were closed in order."""
+    """Mark that all logs of the directory were closed cleanly."""
     content = f'{{"version":0,"brokerEpoch":{broker_epoch}}}'
     files.write_atomically(f"{directory}/{CLEAN_SHUTDOWN}", content.encode())

@@ -1,7 +1,7 @@
 """The index of aborted transactions of a segment (`.txnindex`): 34 bytes each, in the order of their markers.
 
-The file exists only once there was an abort. A consumer that reads committed records only is told of the entries
-that touch what it fetched, and skips their records itself (KIP-98).
+The file is created by the first abort. A consumer that reads only committed records receives the entries that overlap
+what it fetched, and skips their records itself (KIP-98).
 """
 
 from struct import Struct
@@ -16,7 +16,7 @@ _VERSION = 0
 
 
 class AbortedTransaction(NamedTuple):
-    """`last_offset` is that of the marker; `last_stable_offset` as it was after the marker."""
+    """`last_offset` is the marker's offset, `last_stable_offset` the value after the marker."""
 
     producer_id: int
     first_offset: int
@@ -25,7 +25,7 @@ class AbortedTransaction(NamedTuple):
 
 
 class TxnIndex:
-    """Loaded on first use: most segments have none."""
+    """The entries of one segment. They are loaded on first use: most segments have none."""
 
     __slots__ = ("_entries", "_written", "files", "is_expected", "path")
 
@@ -33,30 +33,30 @@ class TxnIndex:
         self.files = files
         self.path = path
         self.is_expected = False
-        """Whether the file was there before: if it is missing then, it has to be rebuilt."""
+        """Whether the file existed before. If it is missing then, it must be rebuilt."""
         self._entries: list[AbortedTransaction] | None = None
-        # How many of the entries are in the file.
+        # Number of entries that are in the file.
         self._written = 0
 
     def all(self) -> list[AbortedTransaction]:
-        """Every entry; raises CorruptIndexError if the file is corrupt, or missing although it was there before."""
+        """All entries. Raises CorruptIndexError if the file is corrupt, or missing although it existed before."""
         if self._entries is None:
             self._entries = self._load()
             self._written = len(self._entries)
         return self._entries
 
     def append(self, transaction: AbortedTransaction) -> None:
-        """Add an aborted transaction and write it. A shortage postpones the write to the next one."""
+        """Add an aborted transaction and write it. In a shortage, the next write includes it."""
         self.all().append(transaction)
         try:
             self.write_pending()
         except OSError as error:
-            # The marker is in the log already: the entry must not be lost, nor the append fail.
+            # The marker is in the log already: the entry must not be lost, and the append must not fail.
             if not is_shortage(error):
                 raise
 
     def write_pending(self) -> None:
-        """Write the entries that the file lacks; all of them, if the file is not as this index left it."""
+        """Write the entries that the file lacks; all entries if the file was changed or deleted meanwhile."""
         if self._entries is None or self._written == len(self._entries):
             return
         fd = self.files.open(self.path, create=True)
@@ -71,12 +71,12 @@ class TxnIndex:
         self.is_expected = True
 
     def restore(self) -> None:
-        """Write the entries again if their file has vanished."""
+        """Rewrite the file if it was deleted meanwhile."""
         if self.is_expected and self._entries and not self.files.exists(self.path):
             self.rewrite(self._entries)
 
     def rewrite(self, entries: list[AbortedTransaction]) -> None:
-        """Replace all; without entries there is no file."""
+        """Replace all entries; without entries the file is deleted."""
         self._entries = entries
         if entries:
             self.files.write(self.path, b"".join(_ENTRY.pack(_VERSION, *entry) for entry in entries))
@@ -86,7 +86,7 @@ class TxnIndex:
         self.is_expected = bool(entries)
 
     def truncate_to(self, offset: int) -> None:
-        """Forget transactions whose marker is at `offset` or above."""
+        """Remove transactions whose marker is at `offset` or above."""
         entries = self.all()
         kept = [entry for entry in entries if entry.last_offset < offset]
         if len(kept) < len(entries):
@@ -104,6 +104,6 @@ class TxnIndex:
         for version, *rest in _ENTRY.iter_unpack(data):
             entry = AbortedTransaction(*rest)
             if version != _VERSION or entry.last_offset < entry.first_offset:
-                raise CorruptIndexError(f"{self.path} holds an impossible entry: {entry}")
+                raise CorruptIndexError(f"{self.path} has an impossible entry: {entry}")
             entries.append(entry)
         return entries
