@@ -11,15 +11,14 @@ from pathlib import Path
 from setuptools import Extension, setup
 
 RECORDS = Path("src/ottla/records")
-# Each with a fallback in plain Python beside it.
-KERNELS = ("_kernels", "_encode_columns", "_decode_columns", "_survey")
 PRODUCER = Path("src/ottla/clients/producer")  # plain Python and C in one
 PROTOCOL = Path("src/ottla/protocol")
 CODECS = ("_shapes", "_decoding", "_encoding")  # their fallback is source that `compiler` writes
 SERDE = Path("src/ottla/serde")  # plain Python and C in one
 JOBS = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 # Python's own flags often contain -g: debug symbols take a quarter of the compile time and nine tenths of the size.
-FLAGS = [] if os.environ.get("CFLAGS") else ["-g0"]
+# Sums of deltas wrap, as in Java.
+FLAGS = ["-fwrapv"] if os.environ.get("CFLAGS") else ["-fwrapv", "-g0"]
 
 
 def extensions() -> list[Extension]:
@@ -33,9 +32,9 @@ def extensions() -> list[Extension]:
     serde = [str(path) for path in sorted(SERDE.glob("*.pxd"))]
     modules: list[Extension] = cythonize(
         [
-            Extension(f"ottla.records.{name}", [str(RECORDS / f"{name}.py")], depends=declarations)
-            for name in KERNELS
-            if (RECORDS / f"{name}.py").exists()
+            Extension(f"ottla.records.{path.stem}", [str(path.with_suffix(".py"))], depends=declarations)
+            for path in sorted(RECORDS.glob("*.pxd"))
+            if path.with_suffix(".py").exists()
         ]
         + [
             Extension(

@@ -183,7 +183,7 @@ def test_development_environment_serves_run_but_not_the_reverse(environment: Mod
 
 def test_changed_dependencies_and_kernels_are_installed_again(environment: ModuleType, checkout: Path) -> None:
     first = environment.digest(checkout)
-    kernel = checkout / "src" / "ottla" / "records" / "_kernels.py"
+    kernel = checkout / "src" / "ottla" / "records" / "_record_reader.py"
     kernel.parent.mkdir(parents=True)
     kernel.write_text("1")
     second = environment.digest(checkout)

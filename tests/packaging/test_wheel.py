@@ -22,7 +22,8 @@ from tests.ottla_process import OttlaProcess
 
 ROOT = Path(__file__).parents[2]
 EXTENSIONS = {
-    "ottla/records/_kernels",
+    "ottla/records/_record_reader",
+    "ottla/records/_record_writer",
     "ottla/records/_encode_columns",
     "ottla/records/_decode_columns",
     "ottla/records/_survey",
@@ -37,6 +38,7 @@ import json, sys
 import pyarrow as pa
 from ottla.clients import Admin, Consumer, Producer
 from ottla.clients.producer import batch
+from ottla.common.kernels import is_compiled
 from ottla.records import kernels
 
 with Admin(bootstrap_servers=sys.argv[1]) as admin:
@@ -55,7 +57,7 @@ with Consumer(settings) as consumer:
     while len(rows) < 3:
         rows += consumer.poll_arrow(10).to_pylist()
 print(json.dumps({
-    "compiled": [kernels.COMPILED, kernels.is_compiled("_decode_columns"), batch.COMPILED],
+    "compiled": [kernels.COMPILED, is_compiled("ottla.records._decode_columns"), batch.COMPILED],
     "records": [record.value.decode() for record in records],
     "rows": [row["value"].decode() for row in rows],
     "header": records[0].headers[0][0],

@@ -1,431 +1,476 @@
-# mypy: ignore-errors
-# ruff: noqa: F821
-# cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True, initializedcheck=False
-"""Columns into batches, for Cython's pure-Python mode: the promises of `_encode_columns_fallback`, in C.
+# cython: language_level=3, annotation_typing=False, boundscheck=False, wraparound=False, cdivision=True
+"""Encodes columns into record batches. The columns come as Arrow's buffers, but nothing here knows Arrow.
 
-`kernels` imports this only as an extension module. `Rows` keeps the buffers and checks once that all offsets are within
-them; after that `RowEncoder` follows them unchecked. A call holds the GIL for one batch or so.
+One source for C and Python: Cython compiles this file with the types of `_encode_columns.pxd`. `column_kernels` exports
+it. `Rows` holds the buffers and checks once that all offsets are within them; after that `RowEncoder` follows them
+unchecked. It chooses each row's partition and writes the row at once into that partition's batch. Rows keep their order
+within a partition. A call holds the GIL for about one batch.
 """
 
-import cython
-from cython.cimports.cpython.buffer import PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
-from cython.cimports.cpython.bytearray import PyByteArray_AS_STRING, PyByteArray_FromStringAndSize, PyByteArray_Resize
-from cython.cimports.cpython.mem import PyMem_Calloc, PyMem_Free
-from cython.cimports.libc.stdint import int32_t, int64_t, uint8_t
-from cython.cimports.libc.string import memcpy, memset
-from cython.cimports.ottla.records._numbers import hash_key, size_of, write_number
+from __future__ import annotations
 
-COMPILED = True
+from typing import Any, TypeAlias
 
-_HEADER_SIZE = cython.declare(cython.Py_ssize_t, 61)
-_RECORD_OVERHEAD = cython.declare(cython.Py_ssize_t, 21)
-_PAIR_OVERHEAD = cython.declare(cython.Py_ssize_t, 10)
+try:
+    import cython
+except ImportError:
+    from ottla.common import cython_stub as cython
 
-_Bytes = cython.typedef(cython.pointer(cython.const[uint8_t]))
+if not cython.compiled:
+    from ottla.records._record_reader import BufferView, view_of
+    from ottla.records._record_writer import hash_of
+    from ottla.records.record_fields import OpenBatch
 
+    Bytes: TypeAlias = memoryview
+    Memory: TypeAlias = bytearray
+    # A bytes-like object; a pyarrow.Buffer is one.
+    Buffer: TypeAlias = Any
+    # In each, `first` says where in the buffers the first row is. A validity bitmap (bit set: not null) may be None.
+    # Validity, offsets, data, first, whether offsets have 64 bits.
+    Strings: TypeAlias = tuple[Buffer | None, Buffer, Buffer | None, int, bool]
+    # Validity, numbers, first.
+    Numbers: TypeAlias = tuple[Buffer | None, Buffer, int]
+    # Validity, offsets, first, whether offsets have 64 bits, names, values, how many of these there are.
+    HeaderLists: TypeAlias = tuple[Buffer | None, Buffer, int, bool, Strings | None, Strings | None, int]
+    # 61 bytes for a header and the records, how many, base and max timestamp, last offset delta.
+    Encoded: TypeAlias = tuple[bytearray, int, int, int, int]
 
-def _raise_harmed(what: str) -> None:
-    raise ValueError(f"The columns are harmed: {what}")
-
-
-@cython.cfunc
-@cython.inline
-@cython.exceptval(check=False)
-def _is_valid(bits: _Bytes, index: cython.Py_ssize_t) -> cython.bint:
-    return bits == cython.NULL or (bits[index >> 3] >> (index & 7)) & 1
-
-
-@cython.cfunc
-@cython.inline
-@cython.exceptval(check=False)
-def _start_of(column: cython.pointer(Strings), row: cython.Py_ssize_t) -> cython.Py_ssize_t:
-    """Where a row starts; that of the row after the last is where the last one ends."""
-    if column.narrow != cython.NULL:
-        return column.narrow[column.first + row]
-    return column.wide[column.first + row]
+_HEADER_SIZE = 61
+# Bytes of a record without key, value and headers, at most; and of a header without name and value.
+_RECORD_OVERHEAD = 21
+_PAIR_OVERHEAD = 10
 
 
-@cython.cfunc
-@cython.inline
-@cython.exceptval(check=False)
-def _size_at(column: cython.pointer(Strings), row: cython.Py_ssize_t) -> cython.Py_ssize_t:
+def _corrupt(what: str) -> ValueError:
+    return ValueError(f"The columns are corrupt: {what}")
+
+
+# The next three are in `_record_writer` as well. The C compiler inlines functions of the same file only, and a call for
+# each number would cost a fifth of the time.
+
+
+def _size_of(value: int) -> int:
+    """How many bytes a zigzag number takes."""
+    rest = (value << 1) ^ (value >> 63)
+    size = 1
+    while rest >= 0x80:
+        rest >>= 7
+        size += 1
+    return size
+
+
+def _write_number(target: Memory, position: int, value: int) -> int:
+    """Write a zigzag number; the position after it."""
+    rest = (value << 1) ^ (value >> 63)
+    while rest >= 0x80:
+        target[position] = rest & 0x7F | 0x80
+        rest >>= 7
+        position += 1
+    target[position] = rest
+    return position + 1
+
+
+def _size_of_field(size: int) -> int:
+    """How many bytes a field of this size takes with its length; a negative size is null."""
+    return 1 if size < 0 else _size_of(size) + size
+
+
+class StringColumn:
+    """A column of byte strings. It has offsets of 32 bits (`narrow`) or 64 (`wide`); without them every row is null.
+
+    Row 0 is at `first` in the buffers.
+    """
+
+    has_offsets: bool
+    is_wide: bool
+    has_nulls: bool
+    validity: Bytes
+    narrow: Bytes
+    wide: Bytes
+    data: Bytes
+    first: int
+
+
+def _is_set(bits: Bytes, index: int) -> bool:
+    return bits[index >> 3] >> (index & 7) & 1 != 0
+
+
+def _start_of(column: StringColumn, row: int) -> int:
+    """Where a row starts; the start of the row after the last one is the end of the last one."""
+    return column.wide[column.first + row] if column.is_wide else column.narrow[column.first + row]
+
+
+def _size_at(column: StringColumn, row: int) -> int:
     """Bytes of a row, -1 if it is null."""
-    if column.narrow == cython.NULL and column.wide == cython.NULL:
-        return -1
-    if not _is_valid(column.validity, column.first + row):
+    if not column.has_offsets or (column.has_nulls and not _is_set(column.validity, column.first + row)):
         return -1
     return _start_of(column, row + 1) - _start_of(column, row)
 
 
-@cython.cfunc
-@cython.inline
-@cython.exceptval(check=False)
-def _size_of_field(size: cython.Py_ssize_t) -> cython.Py_ssize_t:
-    return 1 if size < 0 else size_of(size) + size
-
-
-@cython.cfunc
-@cython.inline
-@cython.exceptval(check=False)
-def _write_field(
-    place: cython.pointer(uint8_t), column: cython.pointer(Strings), row: cython.Py_ssize_t, size: cython.Py_ssize_t
-) -> cython.pointer(uint8_t):
-    if size < 0:
-        place[0] = 1
-        return place + 1
-    place = write_number(place, size)
-    if size:
-        memcpy(place, column.data + _start_of(column, row), size)
-    return place + size
-
-
-@cython.cfunc
-def _check_ascent(
-    column: cython.pointer(Strings), start: cython.Py_ssize_t, end: cython.Py_ssize_t, limit: cython.Py_ssize_t
-) -> cython.int:
-    """Offsets that ascend from 0 at least to `limit` at most."""
-    row: cython.Py_ssize_t
-    fits: cython.bint = _start_of(column, start) >= 0 and _start_of(column, end) <= limit
+def _check_ascent(column: StringColumn, start: int, end: int, limit: int) -> None:
+    """Raise ValueError unless the offsets ascend, from 0 at least to `limit` at most."""
+    fits = _start_of(column, start) >= 0 and _start_of(column, end) <= limit
     for row in range(start, end):
         fits &= _start_of(column, row) <= _start_of(column, row + 1)
     if not fits:
-        _raise_harmed("offsets that do not ascend within the data")
-    return 0
+        raise _corrupt("offsets that do not ascend within the data")
 
 
-@cython.cfunc
-@cython.exceptval(check=False)
-def _size_of_headers(rows: Rows, row: cython.Py_ssize_t) -> cython.Py_ssize_t:
+def _write_field(target: Memory, position: int, column: StringColumn, row: int, size: int) -> int:
+    """Write a row of a column with its length; the position after it."""
+    if size < 0:
+        target[position] = 1
+        return position + 1
+    position = _write_number(target, position, size)
+    if size:
+        start = _start_of(column, row)
+        if cython.compiled:
+            memcpy(target + position, column.data + start, size)
+        else:
+            target[position : position + size] = column.data[start : start + size]
+    return position + size
+
+
+class Rows:
+    """Columns of `count` rows: partitions are int32, timestamps int64 in ms; names of headers are UTF-8.
+
+    The buffers are held and must not change. Raises ValueError for offsets that lead out of the buffers, for buffers
+    that are too short, and for a header without a name. `largest` is the most bytes that a row may take as a record,
+    `earliest` the least timestamp if that is negative, otherwise 0.
+    """
+
+    largest: int
+    earliest: int
+    count: int
+    # The bytes that all rows may take as records.
+    size: int
+    views: list[BufferView]
+    keys: StringColumn
+    values: StringColumn
+    has_headers: bool
+    # Offsets into the two columns that follow, without data of their own.
+    lists: StringColumn
+    names: StringColumn
+    header_values: StringColumn
+    # Numbers with their validity; row 0 is at the `first_...` in both.
+    has_partitions: bool
+    partitions_have_nulls: bool
+    partition_validity: Bytes
+    partitions: Bytes
+    first_partition: int
+    has_timestamps: bool
+    timestamps_have_nulls: bool
+    timestamp_validity: Bytes
+    timestamps: Bytes
+    first_timestamp: int
+
+    def __init__(
+        self,
+        count: int,
+        key: Strings | None,
+        value: Strings | None,
+        partition: Numbers | None,
+        timestamp: Numbers | None,
+        headers: HeaderLists | None,
+    ) -> None:
+        if count < 0:
+            raise ValueError(f"{count} rows cannot be encoded")
+        self.count = count
+        self.size = 0
+        self.views = []
+        self.keys = self._strings_of(key, 0, count)
+        self.values = self._strings_of(value, 0, count)
+        self.has_headers = False
+        if headers is not None and count:
+            self._take_headers(headers)
+        self._take_partitions(partition)
+        self._take_timestamps(timestamp)
+        self._measure()
+
+    def _hold(self, buffer: Buffer) -> BufferView:
+        view = view_of(buffer)
+        self.views.append(view)
+        return view
+
+    def _bits(self, buffer: Buffer, last: int) -> Bytes:
+        """A bitmap of at least `last` bits."""
+        view = self._hold(buffer)
+        if view.size < (last + 7) >> 3:
+            raise _corrupt("a bitmap that is too short")
+        return view.data
+
+    def _numbers(self, buffer: Buffer, last: int, width: int) -> Bytes:
+        """At least `last` numbers of so many bytes."""
+        view = self._hold(buffer)
+        if view.size // width < last:
+            raise _corrupt("a buffer of numbers that is too short")
+        if cython.compiled:
+            return view.data
+        return view.data[: view.size // width * width].cast("i" if width == 4 else "q")
+
+    def _offsets_of(
+        self, validity: Buffer | None, offsets: Buffer, first: int, is_wide: bool, count: int
+    ) -> StringColumn:
+        column = StringColumn()
+        if first < 0:
+            raise _corrupt("a negative offset")
+        column.first = first
+        column.is_wide = is_wide
+        column.has_offsets = count > 0
+        column.has_nulls = count > 0 and validity is not None
+        if column.has_nulls:
+            column.validity = self._bits(validity, first + count)
+        if count:
+            numbers = self._numbers(offsets, first + count + 1, 8 if is_wide else 4)
+            if cython.compiled:
+                column.narrow = cython.cast(Int32s, numbers)
+                column.wide = cython.cast(Int64s, numbers)
+            else:
+                column.narrow = column.wide = numbers
+        return column
+
+    def _strings_of(self, buffers: Strings | None, start: int, end: int) -> StringColumn:
+        """A column whose rows from `start` to `end` will be read."""
+        if buffers is None:
+            column = StringColumn()
+            column.has_offsets = False
+            return column
+        validity, offsets, data, first, is_wide = buffers
+        column = self._offsets_of(validity, offsets, first, is_wide, end)
+        if end:
+            view = self._hold(b"" if data is None else data)
+            column.data = view.data
+            _check_ascent(column, start, end, view.size)
+        return column
+
+    def _take_headers(self, headers: HeaderLists) -> None:
+        validity, offsets, first, is_wide, names, values, pairs = headers
+        self.lists = self._offsets_of(validity, offsets, first, is_wide, self.count)
+        _check_ascent(self.lists, 0, self.count, pairs)
+        start = _start_of(self.lists, 0)
+        end = _start_of(self.lists, self.count)
+        self.names = self._strings_of(names, start, end)
+        self.header_values = self._strings_of(values, start, end)
+        self.has_headers = True
+        for row in range(self.count):
+            if _size_at(self.lists, row) > 0:
+                for index in range(_start_of(self.lists, row), _start_of(self.lists, row + 1)):
+                    if _size_at(self.names, index) < 0:
+                        raise ValueError("The column headers has a header without a name")
+
+    def _take_partitions(self, column: Numbers | None) -> None:
+        self.has_partitions = column is not None and self.count > 0
+        self.partitions_have_nulls = False
+        if column is not None and self.count > 0:
+            validity, numbers, first = column
+            last = first + self.count
+            self.first_partition = first
+            if validity is not None:
+                self.partitions_have_nulls = True
+                self.partition_validity = self._bits(validity, last)
+            if cython.compiled:
+                self.partitions = cython.cast(Int32s, self._numbers(numbers, last, 4))
+            else:
+                self.partitions = self._numbers(numbers, last, 4)
+
+    def _take_timestamps(self, column: Numbers | None) -> None:
+        self.has_timestamps = column is not None and self.count > 0
+        self.timestamps_have_nulls = False
+        earliest = 0
+        if column is not None and self.count > 0:
+            validity, numbers, first = column
+            last = first + self.count
+            self.first_timestamp = first
+            if validity is not None:
+                self.timestamps_have_nulls = True
+                self.timestamp_validity = self._bits(validity, last)
+            if cython.compiled:
+                self.timestamps = cython.cast(Int64s, self._numbers(numbers, last, 8))
+            else:
+                self.timestamps = self._numbers(numbers, last, 8)
+            for row in range(self.count):
+                if self._has_timestamp(row):
+                    earliest = min(earliest, self.timestamps[self.first_timestamp + row])
+        self.earliest = earliest
+
+    def _has_partition(self, row: int) -> bool:
+        if not self.has_partitions:
+            return False
+        return not self.partitions_have_nulls or _is_set(self.partition_validity, self.first_partition + row)
+
+    def _has_timestamp(self, row: int) -> bool:
+        if not self.has_timestamps:
+            return False
+        return not self.timestamps_have_nulls or _is_set(self.timestamp_validity, self.first_timestamp + row)
+
+    def _measure(self) -> None:
+        """Fill in `size` and `largest`."""
+        largest = 0
+        keys = self.keys
+        values = self.values
+        for row in range(self.count):
+            size = _RECORD_OVERHEAD + max(0, _size_at(keys, row)) + max(0, _size_at(values, row))
+            if self.has_headers:
+                size += self._most_header_bytes(row)
+            self.size += size
+            largest = max(largest, size)
+        self.largest = largest
+
+    def _most_header_bytes(self, row: int) -> int:
+        size = 0
+        if _size_at(self.lists, row) > 0:
+            for index in range(_start_of(self.lists, row), _start_of(self.lists, row + 1)):
+                size += _PAIR_OVERHEAD + _size_at(self.names, index) + max(0, _size_at(self.header_values, index))
+        return size
+
+
+def _size_of_headers(rows: Rows, row: int) -> int:
     """Bytes of the headers of a row with their count."""
-    index: cython.Py_ssize_t
-    if _size_at(cython.address(rows.lists), row) <= 0:
+    if _size_at(rows.lists, row) <= 0:
         return 1
-    start: cython.Py_ssize_t = _start_of(cython.address(rows.lists), row)
-    end: cython.Py_ssize_t = _start_of(cython.address(rows.lists), row + 1)
-    size: cython.Py_ssize_t = size_of(end - start)
+    start = _start_of(rows.lists, row)
+    end = _start_of(rows.lists, row + 1)
+    size = _size_of(end - start)
     for index in range(start, end):
-        size += _size_of_field(_size_at(cython.address(rows.names), index))
-        size += _size_of_field(_size_at(cython.address(rows.header_values), index))
+        size += _size_of_field(_size_at(rows.names, index)) + _size_of_field(_size_at(rows.header_values, index))
     return size
 
 
-@cython.cfunc
-@cython.exceptval(check=False)
-def _write_headers(place: cython.pointer(uint8_t), rows: Rows, row: cython.Py_ssize_t) -> cython.pointer(uint8_t):
-    index: cython.Py_ssize_t
-    if _size_at(cython.address(rows.lists), row) <= 0:
-        place[0] = 0
-        return place + 1
-    start: cython.Py_ssize_t = _start_of(cython.address(rows.lists), row)
-    end: cython.Py_ssize_t = _start_of(cython.address(rows.lists), row + 1)
-    place = write_number(place, end - start)
-    for index in range(start, end):
-        place = _write_field(place, cython.address(rows.names), index, _size_at(cython.address(rows.names), index))
-        place = _write_field(
-            place, cython.address(rows.header_values), index, _size_at(cython.address(rows.header_values), index)
-        )
-    return place
-
-
-@cython.cfunc
-@cython.inline
-@cython.exceptval(check=False)
-def _write_row(
-    place: cython.pointer(uint8_t),
-    rows: Rows,
-    row: cython.Py_ssize_t,
-    body: cython.Py_ssize_t,
-    delta: int64_t,
-    offset_delta: int32_t,
-    key_size: cython.Py_ssize_t,
-    value_size: cython.Py_ssize_t,
-) -> cython.void:
-    place = write_number(place, body)
-    place[0] = 0
-    place = write_number(place + 1, delta)
-    place = write_number(place, offset_delta)
-    place = _write_field(place, cython.address(rows.keys), row, key_size)
-    place = _write_field(place, cython.address(rows.values), row, value_size)
-    if rows.has_headers:
-        _write_headers(place, rows, row)
+def _write_headers(target: Memory, position: int, rows: Rows, row: int) -> None:
+    if _size_at(rows.lists, row) <= 0:
+        target[position] = 0
     else:
-        place[0] = 0
+        start = _start_of(rows.lists, row)
+        end = _start_of(rows.lists, row + 1)
+        position = _write_number(target, position, end - start)
+        for index in range(start, end):
+            position = _write_field(target, position, rows.names, index, _size_at(rows.names, index))
+            position = _write_field(target, position, rows.header_values, index, _size_at(rows.header_values, index))
 
 
-@cython.cclass
-class Rows:
-    """Columns of `count` rows, by their buffers; they are kept and must not change."""
-
-    def __init__(
-        self,
-        count: cython.Py_ssize_t,
-        key: object,
-        value: object,
-        partition: object,
-        timestamp: object,
-        headers: object,
-    ) -> None:
-        if self.held or count < 0:
-            raise ValueError("Rows are made once, of 0 rows or more")
-        self.count = count
-        self.strings_of(cython.address(self.keys), key, 0, count)
-        self.strings_of(cython.address(self.values), value, 0, count)
-        if headers is not None:
-            self.take_headers(headers)
-        self.measure(partition, timestamp)
-
-    def __dealloc__(self) -> None:
-        while self.held:
-            self.held -= 1
-            PyBuffer_Release(cython.address(self.views[self.held]))
-
-    @cython.cfunc
-    @cython.exceptval(check=True)
-    def hold(self, buffer: object) -> cython.pointer(Py_buffer):
-        view: cython.pointer(Py_buffer) = cython.address(self.views[self.held])
-        PyObject_GetBuffer(buffer, view, PyBUF_SIMPLE)
-        self.held += 1
-        return view
-
-    @cython.cfunc
-    @cython.exceptval(check=True)
-    def bits(self, buffer: object, last: cython.Py_ssize_t) -> _Bytes:
-        """A bitmap of at least `last` bits, NULL for None."""
-        if buffer is None:
-            return cython.NULL
-        view: cython.pointer(Py_buffer) = self.hold(buffer)
-        if view.len < (last + 7) >> 3:
-            _raise_harmed("a bitmap that is too short")
-        return cython.cast(_Bytes, view.buf)
-
-    @cython.cfunc
-    @cython.exceptval(check=True)
-    def numbers(self, buffer: object, last: cython.Py_ssize_t, width: cython.Py_ssize_t) -> cython.p_void:
-        view: cython.pointer(Py_buffer) = self.hold(buffer)
-        if view.len // width < last:
-            _raise_harmed("a buffer of numbers that is too short")
-        return view.buf
-
-    @cython.cfunc
-    @cython.exceptval(-1)
-    def offsets_of(
-        self,
-        column: cython.pointer(Strings),
-        validity: object,
-        offsets: object,
-        first: cython.Py_ssize_t,
-        wide: object,
-        count: cython.Py_ssize_t,
-    ) -> cython.int:
-        if first < 0:
-            _raise_harmed("a negative offset")
-        column.first = first
-        if count == 0:
-            return 0
-        column.validity = self.bits(validity, first + count)
-        if wide:
-            column.wide = cython.cast(
-                cython.pointer(cython.const[int64_t]), self.numbers(offsets, first + count + 1, 8)
-            )
-        else:
-            column.narrow = cython.cast(
-                cython.pointer(cython.const[int32_t]), self.numbers(offsets, first + count + 1, 4)
-            )
-        return 0
-
-    @cython.cfunc
-    @cython.exceptval(-1)
-    def strings_of(
-        self, column: cython.pointer(Strings), buffers: object, start: cython.Py_ssize_t, end: cython.Py_ssize_t
-    ) -> cython.int:
-        """A column of which the rows from `start` to `end` will be looked at."""
-        if buffers is None:
-            return 0
-        validity, offsets, data, first, wide = buffers
-        self.offsets_of(column, validity, offsets, first, wide, end)
-        if end:
-            limit: cython.Py_ssize_t = 0
-            if data is not None:
-                view: cython.pointer(Py_buffer) = self.hold(data)
-                column.data = cython.cast(_Bytes, view.buf)
-                limit = view.len
-            _check_ascent(column, start, end, limit)
-        return 0
-
-    @cython.cfunc
-    @cython.exceptval(-1)
-    def take_headers(self, headers: object) -> cython.int:
-        row: cython.Py_ssize_t
-        index: cython.Py_ssize_t
-        lists: cython.pointer(Strings) = cython.address(self.lists)
-        validity, offsets, first, wide, names, values, pairs = headers
-        if not self.count:
-            return 0
-        self.offsets_of(lists, validity, offsets, first, wide, self.count)
-        _check_ascent(lists, 0, self.count, pairs)
-        start: cython.Py_ssize_t = _start_of(lists, 0)
-        end: cython.Py_ssize_t = _start_of(lists, self.count)
-        self.strings_of(cython.address(self.names), names, start, end)
-        self.strings_of(cython.address(self.header_values), values, start, end)
-        self.has_headers = True
-        for row in range(self.count):
-            if _size_at(lists, row) <= 0:
-                continue
-            for index in range(_start_of(lists, row), _start_of(lists, row + 1)):
-                if _size_at(cython.address(self.names), index) < 0:
-                    raise ValueError("The column headers has a header without a name")
-        return 0
-
-    @cython.cfunc
-    @cython.exceptval(-1)
-    def measure(self, partitions: object, timestamps: object) -> cython.int:
-        row: cython.Py_ssize_t
-        index: cython.Py_ssize_t
-        field: cython.Py_ssize_t
-        size: cython.Py_ssize_t
-        largest: cython.Py_ssize_t = 0
-        earliest: int64_t = 0
-        if partitions is not None and self.count:
-            validity, numbers, first = partitions
-            self.first_partition = first
-            self.partition_validity = self.bits(validity, self.first_partition + self.count)
-            self.partitions = cython.cast(
-                cython.pointer(cython.const[int32_t]), self.numbers(numbers, self.first_partition + self.count, 4)
-            )
-        if timestamps is not None and self.count:
-            validity, numbers, first = timestamps
-            self.first_timestamp = first
-            self.timestamp_validity = self.bits(validity, self.first_timestamp + self.count)
-            self.timestamps = cython.cast(
-                cython.pointer(cython.const[int64_t]), self.numbers(numbers, self.first_timestamp + self.count, 8)
-            )
-            for row in range(self.first_timestamp, self.first_timestamp + self.count):
-                if _is_valid(self.timestamp_validity, row) and self.timestamps[row] < earliest:
-                    earliest = self.timestamps[row]
-        for row in range(self.count):
-            size = _RECORD_OVERHEAD
-            field = _size_at(cython.address(self.keys), row)
-            size += max(0, field)
-            field = _size_at(cython.address(self.values), row)
-            size += max(0, field)
-            if self.has_headers and _size_at(cython.address(self.lists), row) > 0:
-                for index in range(
-                    _start_of(cython.address(self.lists), row), _start_of(cython.address(self.lists), row + 1)
-                ):
-                    field = _size_at(cython.address(self.header_values), index)
-                    size += _PAIR_OVERHEAD + _size_at(cython.address(self.names), index) + (max(0, field))
-            self.size += size
-            if size > largest:
-                largest = size
-        self.largest = largest
-        self.earliest = earliest
-        return 0
-
-
-def _checked_turns(after: list[int] | None, partitions: int) -> list[int]:
+def _check_after(after: list[int] | None, partitions: int) -> list[int]:
     if after is None:
         return [(partition + 1) % partitions for partition in range(partitions)]
     if len(after) != partitions or not 0 <= min(after) <= max(after) < partitions:
-        raise ValueError(f"What comes after each of {partitions} partitions: {after}")
+        raise ValueError(f"The next partition after each of {partitions} partitions cannot be {after}")
     return list(after)
 
 
-@cython.cclass
 class RowEncoder:
-    """Rows into batches for the partitions of one topic."""
+    """Encodes rows into batches for the partitions of one topic.
+
+    A row goes to the partition that it names, otherwise by murmur2 of its key. Rows with neither go to one partition,
+    from `sticky`, until a batch of that is full, then to the next, or to `after[partition]`. A batch takes at most
+    `batch_size` bytes of records, or one record. When more than `room` bytes are in batches that are not full, all of
+    these are returned. A row without a timestamp has `now_ms`; no timestamp may be negative.
+    """
+
+    partitions: int
+    batch_size: int
+    room: int
+    now_ms: int
+    sticky: int
+    after: list[int]
+    # The batch of each partition, a C array where this is compiled, and its memory.
+    opened: list[OpenBatch]
+    contents: list[Any]
+    rows: Rows | None
+    # The next row, the bytes in batches that are not full, and how large a new batch is likely to become.
+    row: int
+    waiting: int
+    likely: int
 
     def __init__(
-        self,
-        partitions: int32_t,
-        batch_size: cython.Py_ssize_t,
-        room: cython.Py_ssize_t,
-        now_ms: int64_t,
-        sticky: int32_t,
-        after: list[int] | None = None,
+        self, partitions: int, batch_size: int, room: int, now_ms: int, sticky: int, after: list[int] | None = None
     ) -> None:
-        if partitions < 1 or not 0 <= sticky < partitions or self.opened != cython.NULL:
+        if partitions < 1 or not 0 <= sticky < partitions:
             raise ValueError(f"Partition {sticky} of {partitions}")
-        self.opened = cython.cast(cython.pointer(Open), PyMem_Calloc(partitions, cython.sizeof(Open)))
-        if self.opened == cython.NULL:
-            raise MemoryError
-        self.bodies = [None] * partitions
+        if cython.compiled:
+            if self.opened != cython.NULL:
+                raise ValueError("A RowEncoder is initialized once")
+            self.opened = cython.cast(OpenPointer, PyMem_Calloc(partitions, cython.sizeof(OpenBatch)))
+            if self.opened == cython.NULL:
+                raise MemoryError
+        else:
+            self.opened = [OpenBatch() for _ in range(partitions)]
+        self.contents = [None] * partitions
         self.partitions = partitions
         self.batch_size = batch_size
         self.room = room
         self.now_ms = now_ms
         self.sticky = sticky
-        self.after = _checked_turns(after, partitions)
+        self.after = _check_after(after, partitions)
+        self.rows = None
+        self.row = 0
+        self.waiting = 0
+        self.likely = 0
 
     def __dealloc__(self) -> None:
-        PyMem_Free(self.opened)
+        if cython.compiled:
+            PyMem_Free(self.opened)
 
     def take(self, rows: Rows) -> None:
-        """Go on with these rows; the ones before must have been encoded."""
+        """Continue with these rows; ValueError if previous ones are not all encoded."""
         if rows is None or (self.rows is not None and self.row < self.rows.count):
             raise ValueError("There are rows that are not encoded")
         self.rows = rows
         self.row = 0
-        self.likely = (
-            rows.size
-            if rows.keys.narrow == cython.NULL and rows.keys.wide == cython.NULL
-            else (rows.size // self.partitions * 5 // 4)
-        )
+        self.likely = rows.size // self.partitions * 5 // 4 if rows.keys.has_offsets else rows.size
 
-    def encode(self) -> list:
-        """The next batches that are full, in order; none when the rows are all taken."""
-        rows: Rows = self.rows
-        opened: cython.pointer(Open)
-        row: cython.Py_ssize_t
-        index: cython.Py_ssize_t
-        key_size: cython.Py_ssize_t
-        value_size: cython.Py_ssize_t
-        body: cython.Py_ssize_t
-        size: cython.Py_ssize_t
-        partition: int32_t
-        timestamp: int64_t
-        delta: int64_t
+    def encode(self) -> list[tuple[int, Encoded]]:
+        """The next batches that are full, in order, each with its partition; none when all rows are encoded.
+
+        Raises ValueError for a partition that does not exist.
+        """
+        rows = self.rows
         if rows is None:
             return []
+        keys = rows.keys
+        values = rows.values
         for row in range(self.row, rows.count):
-            key_size = _size_at(cython.address(rows.keys), row)
-            value_size = _size_at(cython.address(rows.values), row)
-            index = rows.first_partition + row
-            if rows.partitions != cython.NULL and _is_valid(rows.partition_validity, index):
-                partition = rows.partitions[index]
+            key_size = _size_at(keys, row)
+            value_size = _size_at(values, row)
+            if rows._has_partition(row):
+                partition = rows.partitions[rows.first_partition + row]
                 if partition < 0 or partition >= self.partitions:
                     raise ValueError(f"There is no partition {partition}, only 0 to {self.partitions - 1}")
             elif key_size >= 0:
-                partition = (
-                    hash_key(rows.keys.data + _start_of(cython.address(rows.keys), row), key_size) & 0x7FFFFFFF
-                ) % self.partitions
+                hashed = hash_of(keys.data, _start_of(keys, row), key_size)
+                partition = (hashed & 0x7FFFFFFF) % self.partitions
             else:
                 partition = self.sticky
-            index = rows.first_timestamp + row
-            if rows.timestamps != cython.NULL and _is_valid(rows.timestamp_validity, index):
-                timestamp = rows.timestamps[index]
+            timestamp = rows.timestamps[rows.first_timestamp + row] if rows._has_timestamp(row) else self.now_ms
+            if cython.compiled:
+                batch = cython.address(self.opened[partition])
             else:
-                timestamp = self.now_ms
-            opened = cython.address(self.opened[partition])
-            # Timestamps are not negative, nor is their difference too large for an int64.
-            delta = timestamp - opened.base_timestamp if opened.count else 0
-            body = 1 + size_of(delta) + size_of(opened.count) + _size_of_field(key_size) + _size_of_field(value_size)
+                batch = self.opened[partition]
+            # Timestamps are not negative, so their difference fits 64 bits.
+            delta = timestamp - batch.base_timestamp if batch.count else 0
+            body = 1 + _size_of(delta) + _size_of(batch.count) + _size_of_field(key_size) + _size_of_field(value_size)
             body += _size_of_headers(rows, row) if rows.has_headers else 1
-            size = size_of(body) + body
-            if opened.count and opened.used + size > self.batch_size + _HEADER_SIZE:
+            size = _size_of(body) + body
+            if batch.count and batch.used + size > self.batch_size + _HEADER_SIZE:
                 self.row = row
                 if partition == self.sticky:
                     self.sticky = self.after[partition]
-                return [self.close(partition)]
-            if opened.count == 0:
-                self.begin(partition, size)
-                opened.base_timestamp = opened.max_timestamp = timestamp
-            elif opened.capacity - opened.used < size:
-                self.grow(partition, size)
-            _write_row(opened.room + opened.used, rows, row, body, delta, opened.count, key_size, value_size)
-            opened.used += size
-            opened.count += 1
-            if timestamp > opened.max_timestamp:
-                opened.max_timestamp = timestamp
+                return [self._close(partition)]
+            if batch.count == 0:
+                self._begin(partition, size, timestamp)
+            elif batch.capacity - batch.used < size:
+                self._grow(partition, size)
+            position = _write_number(batch.target, batch.used, body)
+            batch.target[position] = 0
+            position = _write_number(batch.target, position + 1, delta)
+            position = _write_number(batch.target, position, batch.count)
+            position = _write_field(batch.target, position, keys, row, key_size)
+            position = _write_field(batch.target, position, values, row, value_size)
+            if rows.has_headers:
+                _write_headers(batch.target, position, rows, row)
+            else:
+                batch.target[position] = 0
+            batch.used += size
+            batch.count += 1
+            batch.max_timestamp = max(batch.max_timestamp, timestamp)
             self.waiting += size
             if self.waiting > self.room:
                 self.row = row + 1
@@ -434,47 +479,47 @@ class RowEncoder:
         self.rows = None
         return []
 
-    def finish(self) -> list:
+    def finish(self) -> list[tuple[int, Encoded]]:
         """The batches that are not full, by partition."""
-        return [self.close(partition) for partition in range(self.partitions) if self.opened[partition].count]
+        closed = []
+        for partition in range(self.partitions):
+            if self.opened[partition].count:
+                closed.append(self._close(partition))
+        return closed
 
-    @cython.cfunc
-    @cython.exceptval(-1)
-    def begin(self, partition: int32_t, size: cython.Py_ssize_t) -> cython.int:
-        opened: cython.pointer(Open) = cython.address(self.opened[partition])
-        capacity: cython.Py_ssize_t = min(self.likely, self.batch_size)
-        if capacity < size:
-            capacity = size
-        capacity += _HEADER_SIZE
-        body: bytearray = PyByteArray_FromStringAndSize(cython.NULL, capacity)
-        self.bodies[partition] = body
-        opened.room = cython.cast(cython.pointer(uint8_t), PyByteArray_AS_STRING(body))
-        memset(opened.room, 0, _HEADER_SIZE)
-        opened.used = _HEADER_SIZE
-        opened.capacity = capacity
-        return 0
+    def _begin(self, partition: int, size: int, timestamp: int) -> None:
+        """Allocate memory for a batch, for its first record at least."""
+        capacity = max(min(self.likely, self.batch_size), size) + _HEADER_SIZE
+        content = bytearray(_HEADER_SIZE)
+        self.contents[partition] = content
+        self.opened[partition].used = _HEADER_SIZE
+        self.opened[partition].base_timestamp = timestamp
+        self.opened[partition].max_timestamp = timestamp
+        self._resize(partition, content, capacity)
 
-    @cython.cfunc
-    @cython.exceptval(-1)
-    def grow(self, partition: int32_t, size: cython.Py_ssize_t) -> cython.int:
-        opened: cython.pointer(Open) = cython.address(self.opened[partition])
-        capacity: cython.Py_ssize_t = 2 * opened.capacity + size
-        if capacity > self.batch_size + _HEADER_SIZE:
-            capacity = self.batch_size + _HEADER_SIZE
-        body: bytearray = self.bodies[partition]
-        PyByteArray_Resize(body, capacity)
-        opened.room = cython.cast(cython.pointer(uint8_t), PyByteArray_AS_STRING(body))
-        opened.capacity = capacity
-        return 0
+    def _grow(self, partition: int, size: int) -> None:
+        capacity = min(2 * self.opened[partition].capacity + size, self.batch_size + _HEADER_SIZE)
+        self._resize(partition, self.contents[partition], capacity)
 
-    @cython.cfunc
-    def close(self, partition: int32_t) -> object:
-        opened: cython.pointer(Open) = cython.address(self.opened[partition])
-        body: bytearray = self.bodies[partition]
-        self.bodies[partition] = None
-        PyByteArray_Resize(body, opened.used)
-        encoded: tuple = (body, opened.count, opened.base_timestamp, opened.max_timestamp, opened.count - 1)
-        self.waiting -= opened.used - _HEADER_SIZE
-        opened.count = 0
-        opened.room = cython.NULL
+    def _resize(self, partition: int, content: bytearray, capacity: int) -> None:
+        if cython.compiled:
+            PyByteArray_Resize(content, capacity)
+            self.opened[partition].target = cython.cast(Memory, PyByteArray_AS_STRING(content))
+        else:
+            content.extend(bytes(capacity - len(content)))
+            self.opened[partition].target = content
+        self.opened[partition].capacity = capacity
+
+    def _close(self, partition: int) -> tuple[int, Encoded]:
+        content = self.contents[partition]
+        self.contents[partition] = None
+        if cython.compiled:
+            batch = cython.address(self.opened[partition])
+            PyByteArray_Resize(content, batch.used)
+        else:
+            batch = self.opened[partition]
+            del content[batch.used :]
+        encoded = (content, batch.count, batch.base_timestamp, batch.max_timestamp, batch.count - 1)
+        self.waiting -= batch.used - _HEADER_SIZE
+        batch.count = 0
         return partition, encoded

@@ -1,130 +1,131 @@
-# mypy: ignore-errors
-# ruff: noqa: F821
-# cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True, initializedcheck=False
-"""The survey of a segment for Cython's pure-Python mode: the promises of `_survey_fallback`, in C.
+# cython: language_level=3, annotation_typing=False, boundscheck=False, wraparound=False, cdivision=True
+"""Checks the batches of a segment after an unclean shutdown, and collects the entries of its indices meanwhile.
 
-It holds the GIL for one piece of a segment at a time. CRCs of small batches are computed here, those of large ones by
-the library, which is quicker then.
+One source for C and Python: Cython compiles this file with the types of `_survey.pxd`. `survey` exports it. It is not
+among the other kernels, since only a broker that was not closed cleanly needs it.
+
+A `Survey` reads a segment piece by piece. It checks that each batch is complete, that its CRC is right and that its
+offset follows the previous one. It stops at a batch that the caller has to handle: one with a new leader epoch, or of a
+transaction. For each idempotent producer it remembers the positions of the last five batches.
 """
 
-from array import array
+from __future__ import annotations
 
-import cython
-from cython.cimports.cpython.buffer import PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
-from cython.cimports.cpython.bytes import PyBytes_FromStringAndSize
-from cython.cimports.libc.stdint import int16_t, int32_t, int64_t, uint8_t, uint16_t, uint32_t, uint64_t
-from cython.cimports.libc.stdlib import free, realloc
-from cython.cimports.ottla.records._castagnoli import ottla_computes_crc, ottla_crc32c
+from array import array
+from typing import TypeAlias
+
+try:
+    import cython
+except ImportError:
+    from ottla.common import cython_stub as cython
 
 from ottla.records.checksum import crc32c
 
-COMPILED = True
+if not cython.compiled:
+    from ottla.records._record_reader import int32_of, read_int64, read_uint32, view_of
+    from ottla.records.batch import wrap64
 
-_MORE = cython.declare(cython.int, 0)
-_LOOK = cython.declare(cython.int, 1)
-_FRAME = cython.declare(cython.int, 2)
-_CRC = cython.declare(cython.int, 3)
-_OFFSET = cython.declare(cython.int, 4)
-_HEADER_SIZE = cython.declare(cython.Py_ssize_t, 61)
-_LOG_OVERHEAD = cython.declare(cython.Py_ssize_t, 12)
-_CRC_START = cython.declare(cython.Py_ssize_t, 21)
-_SMALL = cython.declare(cython.Py_ssize_t, 2048)
-_KEPT_BATCHES = cython.declare(cython.int, 5)
-_INT32_MAX = cython.declare(int64_t, 0x7FFFFFFF)
-
-_Bytes = cython.typedef(cython.pointer(cython.const[uint8_t]))
-_Numbers = cython.typedef(cython.pointer(int64_t))
-
-_computes_crc = cython.declare(cython.bint, ottla_computes_crc())
+    Bytes: TypeAlias = memoryview
+    Buffer: TypeAlias = bytes | bytearray | memoryview
 
 
-@cython.cfunc
-@cython.inline
-@cython.exceptval(check=False)
-def _read32(data: _Bytes) -> int32_t:
-    return cython.cast(
-        int32_t,
-        cython.cast(uint32_t, data[0]) << 24
-        | cython.cast(uint32_t, data[1]) << 16
-        | cython.cast(uint32_t, data[2]) << 8
-        | cython.cast(uint32_t, data[3]),
-    )
+# Why a survey stopped.
+MORE, LOOK, FRAME, CRC, OFFSET = range(5)
+_MORE, _LOOK, _FRAME, _CRC, _OFFSET = range(5)
+
+_HEADER_SIZE = 61
+_LOG_OVERHEAD = 12
+_CRC_START = 21
+# The library computes the CRC of larger batches faster.
+_LARGEST_OWN_CRC = 2048
+# Positions that are remembered for each producer.
+_RING_SIZE = 5
+_INT32_MAX = 0x7FFFFFFF
+_TRANSACTIONAL_OR_CONTROL = 0x30
+if cython.compiled:
+    _COMPUTES_CRC = ottla_computes_crc()
+else:
+    _COMPUTES_CRC = False
 
 
-@cython.cfunc
-@cython.inline
-@cython.exceptval(check=False)
-def _read64(data: _Bytes) -> int64_t:
-    high: uint64_t = cython.cast(uint32_t, _read32(data))
-    low: uint64_t = cython.cast(uint32_t, _read32(data + 4))
-    return cython.cast(int64_t, high << 32 | low)
+class Int64Column:
+    """Integers of 64 bits; compiled, they are an array in C that grows."""
 
+    numbers: list[int]
+    used: int
+    capacity: int
 
-@cython.cclass
-class _Column:
-    """A row of numbers that grows."""
-
-    numbers: _Numbers
-    used: cython.Py_ssize_t
-    room: cython.Py_ssize_t
-
-    def __dealloc__(self):
-        free(self.numbers)
-
-    @cython.cfunc
-    def append(self, number: int64_t) -> cython.int:
-        if self.used == self.room:
-            room: cython.Py_ssize_t = 2 * self.room + 64
-            grown: cython.p_void = realloc(self.numbers, room * cython.sizeof(int64_t))
-            if grown == cython.NULL:
-                raise MemoryError(room)
-            self.numbers = cython.cast(_Numbers, grown)
-            self.room = room
-        self.numbers[self.used] = number
-        self.used += 1
-        return 0
-
-    @cython.cfunc
-    def take(self) -> object:
-        data: bytes = PyBytes_FromStringAndSize(
-            cython.cast(cython.p_char, self.numbers), self.used * cython.sizeof(int64_t)
-        )
+    def __init__(self) -> None:
         self.used = 0
-        return array("q", data)
+        if not cython.compiled:
+            self.numbers = []
+
+    def __dealloc__(self) -> None:
+        if cython.compiled:
+            free(self.numbers)
+
+    def append(self, number: int) -> None:
+        if cython.compiled:
+            if self.used == self.capacity:
+                self._grow()
+            self.numbers[self.used] = number
+        else:
+            self.numbers.append(number)
+        self.used += 1
+
+    def _grow(self) -> None:
+        if cython.compiled:
+            self.capacity = 2 * self.capacity + 64
+            grown = cython.cast(Int64s, realloc(self.numbers, self.capacity * cython.sizeof(int64_t)))
+            if grown == cython.NULL:
+                raise MemoryError
+            self.numbers = grown
+
+    def take(self) -> array[int]:
+        """The integers; the column is empty afterwards."""
+        if cython.compiled:
+            size = self.used * cython.sizeof(int64_t)
+            taken = array("q", PyBytes_FromStringAndSize(cython.cast(cython.p_char, self.numbers), size))
+        else:
+            taken = array("q", self.numbers)
+            self.numbers = []
+        self.used = 0
+        return taken
 
 
-@cython.cclass
 class Survey:
-    """See `_survey_fallback`."""
+    """How far a segment has been checked, and what was found.
 
-    base_offset = cython.declare(int64_t, visibility="readonly")
-    good = cython.declare(int64_t, visibility="readonly")
-    expected = cython.declare(int64_t, visibility="readonly")
-    gaps = cython.declare(cython.bint, visibility="readonly")
-    known_to = cython.declare(int64_t, visibility="public")
-    epoch = cython.declare(int64_t, visibility="public")
-    needed = cython.declare(int64_t, visibility="readonly")
-    looked_at = cython.declare(int64_t, visibility="public")
-    first_timestamp = cython.declare(int64_t, visibility="public")
-    max_timestamp = cython.declare(int64_t, visibility="public")
-    max_offset = cython.declare(int64_t, visibility="public")
-    unindexed = cython.declare(int64_t, visibility="public")
-    index_interval = cython.declare(int64_t, visibility="public")
-    last_time = cython.declare(int64_t, visibility="public")
-    _offsets: _Column
-    _positions: _Column
-    _times: _Column
-    _time_offsets: _Column
-    _producers: dict
-    # The rings of the producers by their number in `_producers`, and how many batches each has seen.
-    _rings: _Column
-    _last_producer: int64_t
-    _last_ring: cython.Py_ssize_t
+    `good` is the position in the file after the last good batch, `expected` the offset that the next one must have (at
+    least, with `gaps`). Producers of batches below `known_to` are not collected. `epoch` is the newest leader epoch;
+    the caller updates it. The other fields are as in `Segment`, for its indices.
+    """
 
-    def __init__(
-        self, base_offset: int64_t, good: int64_t, expected: int64_t, gaps: cython.bint, known_to: int64_t,
-        epoch: int64_t,
-    ) -> None:  # fmt: skip
+    base_offset: int
+    good: int
+    expected: int
+    gaps: bool
+    known_to: int
+    epoch: int
+    needed: int
+    looked_at: int
+    first_timestamp: int
+    max_timestamp: int
+    max_offset: int
+    unindexed: int
+    index_interval: int
+    last_time: int
+    _offsets: Int64Column
+    _positions: Int64Column
+    _times: Int64Column
+    _time_offsets: Int64Column
+    # By producer id, where its ring begins in `_ring_slots`: how many batches it had, then the positions of five.
+    _rings: dict[int, int]
+    _ring_slots: Int64Column
+    _last_producer: int
+    _last_ring: int
+
+    def __init__(self, base_offset: int, good: int, expected: int, gaps: bool, known_to: int, epoch: int) -> None:
         self.base_offset = base_offset
         self.good = good
         self.expected = expected
@@ -139,98 +140,80 @@ class Survey:
         self.unindexed = 0
         self.index_interval = 4096
         self.last_time = -1
-        self._offsets = _Column()
-        self._positions = _Column()
-        self._times = _Column()
-        self._time_offsets = _Column()
-        self._rings = _Column()
-        self._producers = {}
+        self._offsets = Int64Column()
+        self._positions = Int64Column()
+        self._times = Int64Column()
+        self._time_offsets = Int64Column()
+        self._rings = {}
+        self._ring_slots = Int64Column()
         self._last_producer = -1
 
-    def go_on(self, data: object, place: int64_t) -> int:
-        """Go over the batches in `data`; why it stopped."""
-        view: Py_buffer
-        PyObject_GetBuffer(data, cython.address(view), PyBUF_SIMPLE)
-        try:
-            return self._go_on(memoryview(data), cython.cast(_Bytes, view.buf), view.len, self.good - place)
-        finally:
-            PyBuffer_Release(cython.address(view))
+    def go_on(self, data: Buffer, start: int) -> int:
+        """Check the batches in `data`, which starts at position `start` of the file, from `good` on; why it stopped.
 
-    @cython.cfunc
-    def _go_on(self, whole: object, start: _Bytes, end: cython.Py_ssize_t, at: cython.Py_ssize_t) -> cython.int:
-        batch: _Bytes
-        size: cython.Py_ssize_t
-        base: int64_t
-        last: int64_t
-        producer: int64_t
-        crc: uint32_t
-        attributes: int16_t
-        special: cython.bint
+        MORE: the rest is not a complete batch, which takes `needed` bytes (as far as is known). LOOK: the next batch is
+        good, and the caller has to handle it and then set `looked_at` to its position. FRAME (size or magic), CRC and
+        OFFSET name what is wrong with the next batch.
+        """
+        view = view_of(data)
+        return self._check_batches(memoryview(data), view.data, view.size, self.good - start)
+
+    def _check_batches(self, whole: memoryview, data: Bytes, end: int, at: int) -> int:
         if at < 0 or at > end:
             raise IndexError(at)
         while True:
             self.needed = _HEADER_SIZE
             if end - at < _HEADER_SIZE:
                 return _MORE
-            batch = start + at
-            size = _read32(batch + 8)
+            size = int32_of(read_uint32(data, at + 8))
             size += _LOG_OVERHEAD
-            if batch[16] != 2 or size < _HEADER_SIZE:
+            if data[at + 16] != 2 or size < _HEADER_SIZE:
                 return _FRAME
             self.needed = size
             if end - at < size:
                 return _MORE
-            crc = cython.cast(uint32_t, _read32(batch + 17))
-            if _computes_crc and size < _SMALL:
-                if ottla_crc32c(batch + _CRC_START, size - _CRC_START) != crc:
-                    return _CRC
-            elif crc != cython.cast(uint32_t, crc32c(whole[at + _CRC_START : at + size])):
+            if not self._crc_is(whole, data, at, size, read_uint32(data, at + 17)):
                 return _CRC
-            base = _read64(batch)
-            last = cython.cast(
-                int64_t, cython.cast(uint64_t, base) + cython.cast(uint64_t, cython.cast(int64_t, _read32(batch + 23)))
-            )
+            base = read_int64(data, at)
+            last = wrap64(base + int32_of(read_uint32(data, at + 23)))
             if base < self.expected or last < base or last - self.base_offset > _INT32_MAX:
                 return _OFFSET
             if base != self.expected and not self.gaps:
                 return _OFFSET
             if self.looked_at != self.good:
-                producer = _read64(batch + 43)
-                attributes = cython.cast(
-                    int16_t, cython.cast(uint16_t, batch[21]) << 8 | cython.cast(uint16_t, batch[22])
-                )
-                special = (attributes & 0x30) != 0 and producer >= 0 and base >= self.known_to
-                if special or _read32(batch + 12) > self.epoch:
+                producer = read_int64(data, at + 43)
+                is_collected = producer >= 0 and base >= self.known_to
+                special = is_collected and data[at + 22] & _TRANSACTIONAL_OR_CONTROL
+                if special or int32_of(read_uint32(data, at + 12)) > self.epoch:
                     return _LOOK
-                if producer >= 0 and base >= self.known_to:
-                    self._keep(producer, at)
-            self._note(last, _read64(batch + 35), size)
+                if is_collected:
+                    self._remember(producer, at)
+            self._advance(last, read_int64(data, at + 35), size)
             at += size
 
-    @cython.cfunc
-    def _keep(self, producer: int64_t, at: cython.Py_ssize_t) -> cython.int:
-        """The place of a producer's batch goes into its ring: how many it has seen, and the places of five of them."""
-        ring: cython.Py_ssize_t
-        number: object
-        seen: int64_t
-        _: cython.int
-        if producer != self._last_producer:
-            number = self._producers.get(producer)
-            if number is None:
-                number = self._rings.used
-                self._producers[producer] = number
-                for _ in range(_KEPT_BATCHES + 1):
-                    self._rings.append(0)
-            self._last_producer = producer
-            self._last_ring = number
-        ring = self._last_ring
-        seen = self._rings.numbers[ring]
-        self._rings.numbers[ring + 1 + seen % _KEPT_BATCHES] = at
-        self._rings.numbers[ring] = seen + 1
-        return 0
+    def _crc_is(self, whole: memoryview, data: Bytes, at: int, size: int, crc: int) -> bool:
+        if cython.compiled and _COMPUTES_CRC and size < _LARGEST_OWN_CRC:
+            return ottla_crc32c(data + at + _CRC_START, size - _CRC_START) == crc
+        return crc32c(whole[at + _CRC_START : at + size]) == crc
 
-    @cython.cfunc
-    def _note(self, last: int64_t, timestamp: int64_t, size: cython.Py_ssize_t) -> cython.int:
+    def _remember(self, producer: int, at: int) -> None:
+        """Put the position of a producer's batch into its ring, over the oldest one if the ring is full."""
+        if producer != self._last_producer:
+            known = self._rings.get(producer)
+            if known is None:
+                known = self._ring_slots.used
+                self._rings[producer] = known
+                for _ in range(_RING_SIZE + 1):
+                    self._ring_slots.append(0)
+            self._last_producer = producer
+            self._last_ring = known
+        ring = self._last_ring
+        seen = self._ring_slots.numbers[ring]
+        self._ring_slots.numbers[ring + 1 + seen % _RING_SIZE] = at
+        self._ring_slots.numbers[ring] = seen + 1
+
+    def _advance(self, last: int, timestamp: int, size: int) -> None:
+        """Take a good batch into account, as `Segment` does when it is appended."""
         if self.good == 0:
             self.first_timestamp = timestamp
         if timestamp > self.max_timestamp:
@@ -247,26 +230,22 @@ class Survey:
         self.unindexed += size
         self.good += size
         self.expected = last + 1
-        return 0
 
-    def take_entries(self) -> tuple:
-        """New entries of both indices."""
+    def take_entries(self) -> tuple[array[int], array[int], array[int], array[int]]:
+        """New entries of the offset index (relative offsets, positions) and the time index (timestamps, offsets)."""
         return self._offsets.take(), self._positions.take(), self._times.take(), self._time_offsets.take()
 
-    def take_producers(self) -> list:
-        """Where the last batches of producers are."""
-        places: list = []
-        ring: cython.Py_ssize_t
-        seen: int64_t
-        i: int64_t
-        for number in self._producers.values():
-            ring = number
-            seen = self._rings.numbers[ring]
-            i = seen - _KEPT_BATCHES if seen > _KEPT_BATCHES else 0
+    def take_producers(self) -> list[int]:
+        """Positions in the data of the last `go_on` of each producer's last five batches, in order."""
+        positions = []
+        for known in self._rings.values():
+            ring = known
+            seen = self._ring_slots.numbers[ring]
+            i = max(0, seen - _RING_SIZE)
             while i < seen:
-                places.append(self._rings.numbers[ring + 1 + i % _KEPT_BATCHES])
+                positions.append(self._ring_slots.numbers[ring + 1 + i % _RING_SIZE])
                 i += 1
-        self._producers = {}
-        self._rings.used = 0
+        self._rings = {}
+        self._ring_slots = Int64Column()
         self._last_producer = -1
-        return places
+        return positions

@@ -16,7 +16,7 @@ from ottla.cli.main import main
 from ottla.cli.root import SUMMARIES
 from ottla.cli.terminal import Failure
 from ottla.config import BrokerConfig
-from ottla.records.kernels import is_compiled
+from ottla.records.kernels import COMPILED
 from tests.cli.commands import options_of
 
 
@@ -229,7 +229,7 @@ def test_it_is_a_module_too_and_says_which_kernels_serve(module: str) -> None:
         words = [sys.executable, "-m", module, "version"]
         answer = subprocess.run(words, capture_output=True, text=True, check=True, timeout=30, env=environment)
         told[kernels] = answer.stdout.splitlines()[-1]
-    assert told["auto"] == ("kernels are compiled" if is_compiled() else told["fallback"])
+    assert told["auto"] == ("kernels are compiled" if COMPILED else told["fallback"])
     assert told["fallback"].startswith("kernels are plain Python, which is slower")
 
 

@@ -12,26 +12,26 @@ from ottla.clients.errors import CorruptRecords
 from ottla.common.ids import TopicPartition
 from ottla.records import (
     Codec,
-    _decode_columns_fallback,
     encode_batch,
     encode_end_transaction_marker,
-    kernels,
     patch,
     read_header,
     stamp_log_append_time,
 )
 from ottla.records.batch import TRANSACTIONAL, seal
-from ottla.records.column_kernels import Columns, whole_batches
+from ottla.records.column_kernels import whole_batches
+from tests.uncompiled import record_kernels
 
 TP = TopicPartition("t", 3)
 Row = tuple[Any, ...]
 
 
-@pytest.fixture(params=["as built", "fallback"], autouse=True)
+@pytest.fixture(params=["as built", "uncompiled"], autouse=True)
 def columns_kernel(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    if request.param == "fallback":
-        monkeypatch.setattr("ottla.clients.consumer.collectors.Columns", _decode_columns_fallback.Columns)
-        monkeypatch.setattr("ottla.clients.consumer.arrow.repeat_texts", _decode_columns_fallback.repeat_texts)
+    if request.param == "uncompiled":
+        uncompiled = record_kernels()["_decode_columns"]
+        monkeypatch.setattr("ottla.clients.consumer.collectors.Columns", uncompiled.Columns)
+        monkeypatch.setattr("ottla.clients.consumer.arrow.repeat_texts", uncompiled.repeat_texts)
 
 
 def random_log(chance: random.Random) -> tuple[bytearray, list[tuple[int, int]]]:
@@ -184,7 +184,3 @@ def test_arrow_batch_does_not_share_memory_with_the_fetch() -> None:
     del collector
     log[:] = bytes(len(log))
     assert batch.column("value").to_pylist() == 10 * [b"value"]
-
-
-def test_the_kernel_that_is_used_is_the_one_that_was_built() -> None:
-    assert Columns.__module__.endswith("_fallback") != kernels.is_compiled("_decode_columns")

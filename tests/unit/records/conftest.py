@@ -1,38 +1,34 @@
-"""Every test of this room that asks for `kernel` runs once over the compiled kernels and once over plain Python."""
+"""Runs each test of this package that takes `kernel` over the compiled kernels and over their sources."""
 
-from types import ModuleType
+from types import ModuleType, SimpleNamespace
 
 import pytest
 
-from ottla.records import _kernels_fallback, kernels
+from ottla.common.kernels import is_compiled
+from ottla.records import _record_reader, _record_writer, kernels
+from tests.uncompiled import record_kernels
 
-KERNEL_FUNCTIONS = (
-    "append_record",
-    "decode_keys",
-    "decode_records",
-    "encode_records",
-    "keep_records",
-    "murmur2",
-    "plain_batch",
-    "scan_batches",
-    "walk_records",
-)
+KERNEL_FUNCTIONS = tuple(name for name in kernels.__all__ if name != "COMPILED")
 
 
-def compiled_kernels() -> ModuleType | None:
-    if not kernels.is_compiled():
-        return None
-    from ottla.records import _kernels
-
-    return _kernels
+def functions_of(reader: ModuleType, writer: ModuleType) -> SimpleNamespace:
+    """The functions that `kernels` exports, from these two modules."""
+    return SimpleNamespace(**{name: getattr(reader, name, None) or getattr(writer, name) for name in KERNEL_FUNCTIONS})
 
 
-@pytest.fixture(params=["compiled", "fallback"])
-def kernel(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> ModuleType:
-    """The module of kernels, which the whole room uses during the test."""
-    module = _kernels_fallback if request.param == "fallback" else compiled_kernels()
-    if module is None:
+def compiled_kernels() -> SimpleNamespace | None:
+    return functions_of(_record_reader, _record_writer) if is_compiled("ottla.records._record_reader") else None
+
+
+uncompiled_kernels = functions_of(record_kernels()["_record_reader"], record_kernels()["_record_writer"])
+
+
+@pytest.fixture(params=["compiled", "uncompiled"])
+def kernel(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> SimpleNamespace:
+    """The kernels that the whole package uses during the test."""
+    found = uncompiled_kernels if request.param == "uncompiled" else compiled_kernels()
+    if found is None:
         pytest.skip("the kernels are not compiled here")
     for name in KERNEL_FUNCTIONS:
-        monkeypatch.setattr(kernels, name, getattr(module, name))
-    return module
+        monkeypatch.setattr(kernels, name, getattr(found, name))
+    return found

@@ -1,4 +1,4 @@
-"""One suite over both kernels that decode batches into columns; what they say is what `decode_batch` says."""
+"""One suite over the compiled kernel that decodes batches into columns and its source, against `decode_batch`."""
 
 import struct
 import tracemalloc
@@ -11,13 +11,13 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from ottla.common.errors import KafkaError
+from ottla.common.kernels import is_compiled
 from ottla.records import (
     Codec,
-    _decode_columns_fallback,
+    _decode_columns,
     decode_batch,
     encode_batch,
     encode_control_batch,
-    kernels,
     patch,
     read_header,
     stamp_log_append_time,
@@ -26,26 +26,24 @@ from ottla.records.batch import Buffer, seal
 from ottla.records.builder import ControlType
 from ottla.records.columns import BinaryColumn, RecordColumns
 from ottla.records.reader import payload
+from tests.uncompiled import record_kernels
 
 from .samples import CODECS, INT64, RECORDS, ROWS
 from .test_mutations import BATCHES, _mutate, _seal_if_possible
 
 MANY = settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 WIDE = 1 << 40
+UNCOMPILED = record_kernels()["_decode_columns"]
 Row = tuple[Any, ...]
 
 
 def compiled_columns() -> ModuleType | None:
-    if not kernels.is_compiled("_decode_columns"):
-        return None
-    from ottla.records import _decode_columns
-
-    return _decode_columns
+    return _decode_columns if is_compiled("ottla.records._decode_columns") else None
 
 
-@pytest.fixture(params=["compiled", "fallback"])
+@pytest.fixture(params=["compiled", "uncompiled"])
 def module(request: pytest.FixtureRequest) -> ModuleType:
-    found = _decode_columns_fallback if request.param == "fallback" else compiled_columns()
+    found = UNCOMPILED if request.param == "uncompiled" else compiled_columns()
     if found is None:
         pytest.skip("the kernels are not compiled here")
     return found
@@ -289,9 +287,7 @@ def test_mutated_batches_have_the_same_outcome_in_both(codec: Codec, most: int, 
     if data.draw(st.booleans()):
         _seal_if_possible(harmed)
     most_bytes = data.draw(st.sampled_from([50, WIDE]))
-    first, second = (
-        _outcome(module.Columns(most, most_bytes), bytes(harmed)) for module in (compiled, _decode_columns_fallback)
-    )
+    first, second = (_outcome(module.Columns(most, most_bytes), bytes(harmed)) for module in (compiled, UNCOMPILED))
     assert first == second
 
 
@@ -342,7 +338,7 @@ def test_callers_mistakes_are_no_kafka_errors(module: ModuleType) -> None:
         columns.add_batches(b"", -1, 0, True)
     assert rows_of(columns.close()) == []
     for work in (columns.close, lambda: columns.add_batches(b"", 0, 0, True)):
-        with pytest.raises(ValueError, match="handed out"):
+        with pytest.raises(ValueError, match="closed"):
             work()
 
 
@@ -366,4 +362,4 @@ def test_whole_batches_are_found(module: ModuleType, data: st.DataObject) -> Non
     size = data.draw(st.integers(0, len(log)))
     assert module.whole_batches(log[:size]) == (3 * (size // third) or -1, size // third * third)
     harmed = bytes(_mutate(bytes(log), data))
-    assert module.whole_batches(harmed) == _decode_columns_fallback.whole_batches(harmed)
+    assert module.whole_batches(harmed) == UNCOMPILED.whole_batches(harmed)

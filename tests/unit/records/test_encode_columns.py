@@ -1,4 +1,4 @@
-"""Columns into batches: one suite over the compiled kernel and plain Python, against the encoder of single records."""
+"""Columns into batches: one suite over the compiled kernel and its source, against the encoder of single records."""
 
 import struct
 from types import ModuleType
@@ -8,27 +8,26 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from ottla.records import Record, _encode_columns_fallback, kernels
+from ottla.common.kernels import is_compiled
+from ottla.records import Record, _encode_columns, kernels
 from ottla.records.murmur2 import partition_for_key
+from tests.uncompiled import record_kernels
 
 from .samples import FIELD, HEADERS
 
 HUGE = 1 << 40
+UNCOMPILED = record_kernels()["_encode_columns"]
 Row = tuple[int | None, bytes | None, bytes | None, list[tuple[str, bytes | None]], int | None]
 BOTH = settings(max_examples=80, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 
 
 def compiled() -> ModuleType | None:
-    if not kernels.is_compiled("_encode_columns"):
-        return None
-    from ottla.records import _encode_columns
-
-    return _encode_columns
+    return _encode_columns if is_compiled("ottla.records._encode_columns") else None
 
 
-@pytest.fixture(params=["compiled", "fallback"])
+@pytest.fixture(params=["compiled", "uncompiled"])
 def columns(request: pytest.FixtureRequest) -> ModuleType:
-    module = _encode_columns_fallback if request.param == "fallback" else compiled()
+    module = UNCOMPILED if request.param == "uncompiled" else compiled()
     if module is None:
         pytest.skip("the kernels are not compiled here")
     return module
@@ -165,7 +164,7 @@ def test_every_row_is_once_and_in_order_in_batches_no_larger_than_asked(
 @given(rows=ROWS, batch_size=st.integers(0, 600), room=st.sampled_from([0, 100, 1000, HUGE]))
 def test_both_choose_the_same_batches(rows: list[Row], batch_size: int, room: int) -> None:
     outcomes = []
-    for module in (_encode_columns_fallback, compiled()):
+    for module in (UNCOMPILED, compiled()):
         assert module is not None
         chunk = make(module, rows)
         batches = encode(module.RowEncoder(5, batch_size, room, 5, 1), chunk)
@@ -234,22 +233,22 @@ HARMED = [
 @pytest.mark.parametrize(("story", "column"), HARMED, ids=[story for story, _ in HARMED])
 def test_harmed_columns_are_refused(columns: ModuleType, story: str, column: tuple[Any, ...]) -> None:
     for key, value in ((column, GOOD), (GOOD, column)):
-        with pytest.raises(ValueError, match="harmed"):
+        with pytest.raises(ValueError, match="corrupt"):
             columns.Rows(2, key, value, None, None, None)
     lists = (None, struct.pack("<3i", 0, 1, 2), 0, False)
     for names, values in ((column, GOOD), (GOOD, column)):
-        with pytest.raises(ValueError, match="harmed"):
+        with pytest.raises(ValueError, match="corrupt"):
             columns.Rows(2, None, GOOD, None, None, (*lists, names, values, 2))
 
 
 def test_numbers_and_lists_that_are_harmed_are_refused(columns: ModuleType) -> None:
     for harmed in ((None, bytes(7), 0), (None, bytes(64), 15), (b"", bytes(64), 0)):
-        with pytest.raises(ValueError, match="harmed"):
+        with pytest.raises(ValueError, match="corrupt"):
             columns.Rows(2, None, GOOD, harmed, None, None)
-        with pytest.raises(ValueError, match="harmed"):
+        with pytest.raises(ValueError, match="corrupt"):
             columns.Rows(2, None, GOOD, None, harmed, None)
     for offsets in ((0, 1, 3), (0, 2, 1), (-1, 0, 1)):
-        with pytest.raises(ValueError, match="harmed"):
+        with pytest.raises(ValueError, match="corrupt"):
             columns.Rows(2, None, GOOD, None, None, (None, struct.pack("<3i", *offsets), 0, False, GOOD, GOOD, 2))
     nameless = strings([b"a", None])
     with pytest.raises(ValueError, match="without a name"):
@@ -266,7 +265,7 @@ def test_partitions_that_are_none_are_refused(columns: ModuleType) -> None:
         with pytest.raises(ValueError, match="of"):
             columns.RowEncoder(partitions, HUGE, HUGE, 0, sticky)
     for after in ([0], [0, 2], [-1, 0], [0, 1, 0]):
-        with pytest.raises(ValueError, match="comes after"):
+        with pytest.raises(ValueError, match="next partition"):
             columns.RowEncoder(2, HUGE, HUGE, 0, 0, after)
 
 

@@ -1,4 +1,4 @@
-"""One suite over the compiled kernels and those in plain Python."""
+"""One suite over the compiled record kernels and their sources."""
 
 import gc
 import mmap
@@ -6,7 +6,7 @@ import os
 import subprocess
 import sys
 import tempfile
-from types import ModuleType
+from types import SimpleNamespace
 
 import pytest
 from hypothesis import HealthCheck, example, given, settings
@@ -16,7 +16,6 @@ from ottla.common.errors import ErrorCode, KafkaError
 from ottla.records import (
     Codec,
     Record,
-    _kernels_fallback,
     check_crc,
     decode_batch,
     decode_keys,
@@ -27,7 +26,7 @@ from ottla.records import (
 from ottla.records.batch import Buffer
 from ottla.records.compaction import retain
 
-from .conftest import KERNEL_FUNCTIONS, compiled_kernels
+from .conftest import compiled_kernels, uncompiled_kernels
 from .samples import CODECS, INT64, NEAR, RECORDS, ROWS, rows_of, with_payload
 
 BOTH = settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
@@ -35,7 +34,7 @@ BOTH = settings(max_examples=40, deadline=None, suppress_health_check=[HealthChe
 
 @pytest.mark.parametrize("codec", CODECS)
 @pytest.mark.parametrize("wrap", [bytes, bytearray, memoryview])
-def test_records_come_back_as_they_were(kernel: ModuleType, codec: Codec, wrap: type) -> None:
+def test_records_come_back_as_they_were(kernel: SimpleNamespace, codec: Codec, wrap: type) -> None:
     batch = encode_batch(ROWS, base_offset=100, codec=codec)
     records = decode_batch(wrap(batch))
     assert rows_of(records) == ROWS
@@ -45,7 +44,9 @@ def test_records_come_back_as_they_were(kernel: ModuleType, codec: Codec, wrap: 
 
 @BOTH
 @given(rows=RECORDS, codec=st.sampled_from(CODECS), base_offset=st.integers(0, 1 << 50))
-def test_any_records_come_back_as_they_were(kernel: ModuleType, rows: list, codec: Codec, base_offset: int) -> None:
+def test_any_records_come_back_as_they_were(
+    kernel: SimpleNamespace, rows: list, codec: Codec, base_offset: int
+) -> None:
     batch = encode_batch(rows, codec=codec, base_offset=base_offset)
     assert check_crc(batch, 0, len(batch))
     records = decode_batch(batch)
@@ -59,7 +60,7 @@ def test_any_records_come_back_as_they_were(kernel: ModuleType, rows: list, code
 @BOTH
 @given(timestamps=st.lists(INT64, min_size=1, max_size=5), base_offset=INT64)
 @example(timestamps=[-(1 << 63), (1 << 63) - 1], base_offset=(1 << 63) - 1)
-def test_sums_beyond_int64_wrap(kernel: ModuleType, timestamps: list[int], base_offset: int) -> None:
+def test_sums_beyond_int64_wrap(kernel: SimpleNamespace, timestamps: list[int], base_offset: int) -> None:
     batch = encode_batch([(timestamp, None, None, []) for timestamp in timestamps], base_offset=base_offset)
     assert [record.timestamp for record in decode_batch(batch)] == timestamps
     assert all(-(1 << 63) <= record.offset < 1 << 63 for record in decode_batch(batch))
@@ -71,10 +72,10 @@ def test_sums_beyond_int64_wrap(kernel: ModuleType, timestamps: list[int], base_
 def test_both_kernels_write_the_same_bytes(rows: list, deltas: list[int] | None) -> None:
     compiled = compiled_kernels()
     assert compiled is not None
-    assert compiled.encode_records(rows, deltas) == _kernels_fallback.encode_records(rows, deltas)
+    assert compiled.encode_records(rows, deltas) == uncompiled_kernels.encode_records(rows, deltas)
 
 
-def _outcome(module: ModuleType, name: str, *arguments: object) -> object:
+def _outcome(module: SimpleNamespace, name: str, *arguments: object) -> object:
     try:
         return getattr(module, name)(*arguments)
     except KafkaError as error:
@@ -98,17 +99,17 @@ SIZES_DELTAS = [0, 70, 9_000, 1, 1 << 21, 1 << 20, 5]
 def test_both_kernels_agree_on_every_value_of_every_byte() -> None:
     compiled = compiled_kernels()
     assert compiled is not None
-    out, count, *_ = _kernels_fallback.encode_records(SIZES, SIZES_DELTAS)
+    out, count, *_ = uncompiled_kernels.encode_records(SIZES, SIZES_DELTAS)
     for position in range(61, len(out)):
         was = out[position]
         for byte in range(256):
             out[position] = byte
             found = _outcome(compiled, "walk_records", out, 61, len(out), count)
-            assert found == _outcome(_kernels_fallback, "walk_records", out, 61, len(out), count), (position, byte)
+            assert found == _outcome(uncompiled_kernels, "walk_records", out, 61, len(out), count), (position, byte)
         out[position] = was
     for end in range(61, len(out)):
         found = _outcome(compiled, "walk_records", out, 61, end, count)
-        assert found == _outcome(_kernels_fallback, "walk_records", out, 61, end, count), end
+        assert found == _outcome(uncompiled_kernels, "walk_records", out, 61, end, count), end
 
 
 def _walk_to_the_edge() -> None:
@@ -118,7 +119,7 @@ def _walk_to_the_edge() -> None:
         file.truncate(2 * page)
         room = mmap.mmap(file.fileno(), 2 * page)
         file.truncate(page)
-    out, count, *_ = _kernels_fallback.encode_records(SIZES, SIZES_DELTAS)
+    out, count, *_ = uncompiled_kernels.encode_records(SIZES, SIZES_DELTAS)
     for end in range(61, len(out) + 1):
         start = page - end
         room[start:page] = bytes(out[:end])
@@ -126,7 +127,7 @@ def _walk_to_the_edge() -> None:
             for byte in (*range(16), 0x7F, 0x80, 0xFF):
                 room[start + position] = byte
                 for name, more in (("walk_records", ()), ("decode_keys", (0,))):
-                    _outcome(compiled_kernels() or _kernels_fallback, name, room, start + 61, page, count, *more)
+                    _outcome(compiled_kernels() or uncompiled_kernels, name, room, start + 61, page, count, *more)
             room[start + position] = out[position]
 
 
@@ -143,7 +144,7 @@ def test_nothing_is_read_beyond_the_end() -> None:
 def test_both_kernels_agree_on_harmed_records(rows: list, data: st.DataObject, shift: int) -> None:
     compiled = compiled_kernels()
     assert compiled is not None
-    out, count, *_ = _kernels_fallback.encode_records(rows, None)
+    out, count, *_ = uncompiled_kernels.encode_records(rows, None)
     for _ in range(data.draw(st.integers(0, 3))):
         out[data.draw(st.integers(61, len(out) - 1))] = data.draw(st.integers(0, 255))
     count += data.draw(st.sampled_from([0, 0, 0, 1, -1, 1 << 31]))
@@ -157,7 +158,7 @@ def test_both_kernels_agree_on_harmed_records(rows: list, data: st.DataObject, s
         ("decode_keys", (*span, 10)),
         ("keep_records", (*span, mask, shift)),
     ):
-        assert _outcome(compiled, name, *arguments) == _outcome(_kernels_fallback, name, *arguments), name
+        assert _outcome(compiled, name, *arguments) == _outcome(uncompiled_kernels, name, *arguments), name
 
 
 def _malformed(payload: bytes, count: int = 1) -> bytes:
@@ -190,7 +191,7 @@ GOOD = b"\x0c\0\0\0\x01\x01\0"  # length 6, attributes, deltas 0, no key, no val
         ("ends after attributes", b"\x02\0" + b"\0" * 5, 1),
     ],
 )
-def test_malformed_records_are_refused(kernel: ModuleType, story: str, payload: bytes, count: int) -> None:
+def test_malformed_records_are_refused(kernel: SimpleNamespace, story: str, payload: bytes, count: int) -> None:
     batch = _malformed(payload, count)
     for read in (decode_batch, decode_keys, lambda batch: retain(batch, 0, {0})):
         with pytest.raises(KafkaError) as caught:
@@ -198,49 +199,49 @@ def test_malformed_records_are_refused(kernel: ModuleType, story: str, payload: 
         assert caught.value.code is ErrorCode.INVALID_RECORD, story
 
 
-def test_the_good_record_of_the_test_above_is_good(kernel: ModuleType) -> None:
+def test_the_good_record_of_the_test_above_is_good(kernel: SimpleNamespace) -> None:
     assert rows_of(decode_batch(_malformed(GOOD))) == [(1, None, None, [])]
 
 
-def test_negative_lengths_below_minus_one_mean_null(kernel: ModuleType) -> None:
+def test_negative_lengths_below_minus_one_mean_null(kernel: SimpleNamespace) -> None:
     """Kafka's reader takes every negative size for null."""
     assert rows_of(decode_batch(_malformed(b"\x0c\0\0\0\x03\x05\0"))) == [(1, None, None, [])]
 
 
-def test_a_header_key_that_is_no_utf8_is_read_with_replacements(kernel: ModuleType) -> None:
+def test_a_header_key_that_is_no_utf8_is_read_with_replacements(kernel: SimpleNamespace) -> None:
     batch = with_payload(encode_batch([(1, None, None, [])]), b"\x12\0\0\0\x01\x01\x02\x02\xff\x01")
     assert decode_batch(batch)[0].headers == [("\ufffd", None)]
 
 
-def test_a_huge_count_allocates_nothing(kernel: ModuleType) -> None:
+def test_a_huge_count_allocates_nothing(kernel: SimpleNamespace) -> None:
     with pytest.raises(KafkaError):
         kernel.decode_records(GOOD, 0, len(GOOD), 0x7FFFFFFF, 0, 0, None, Record)
 
 
-def test_log_append_time_is_every_records_time(kernel: ModuleType) -> None:
+def test_log_append_time_is_every_records_time(kernel: SimpleNamespace) -> None:
     batch = encode_batch(ROWS, attributes=0x08)
     assert [record.timestamp for record in decode_batch(batch)] == [1_005] * 4
 
 
-def test_offset_deltas_may_have_gaps(kernel: ModuleType) -> None:
+def test_offset_deltas_may_have_gaps(kernel: SimpleNamespace) -> None:
     batch = encode_batch(ROWS, base_offset=10, offset_deltas=[0, 5, 6, 90])
     assert [record.offset for record in decode_batch(batch)] == [10, 15, 16, 100]
     assert read_header(batch).last_offset == 100
 
 
 @pytest.mark.parametrize("wrap", [bytearray, memoryview])
-def test_fields_may_be_any_buffer(kernel: ModuleType, wrap: type) -> None:
+def test_fields_may_be_any_buffer(kernel: SimpleNamespace, wrap: type) -> None:
     batch = encode_batch([(1, wrap(b"k"), wrap(b"v"), [("h", wrap(b"x"))])])
     assert rows_of(decode_batch(batch)) == [(1, b"k", b"v", [("h", b"x")])]
 
 
 @pytest.mark.parametrize("bad", [(1, "text", None, []), (1, None, 5, []), (1, None), ("now", None, None, [])])
-def test_what_is_no_record_cannot_be_encoded(kernel: ModuleType, bad: tuple) -> None:
+def test_what_is_no_record_cannot_be_encoded(kernel: SimpleNamespace, bad: tuple) -> None:
     with pytest.raises((TypeError, ValueError)):
         encode_batch([(0, None, None, []), bad])
 
 
-def test_scanning_ends_after_the_last_whole_batch(kernel: ModuleType) -> None:
+def test_scanning_ends_after_the_last_whole_batch(kernel: SimpleNamespace) -> None:
     batch = bytes(encode_batch(ROWS))
     size = len(batch)
     for buffer, end in (
@@ -272,14 +273,14 @@ def test_scan_is_exported() -> None:
         (b"abc", 479470107),
     ],
 )
-def test_murmur2_is_kafkas(kernel: ModuleType, key: bytes, expected: int) -> None:
+def test_murmur2_is_kafkas(kernel: SimpleNamespace, key: bytes, expected: int) -> None:
     assert kernel.murmur2(key) == expected & 0xFFFFFFFF
     assert kernel.murmur2(memoryview(key)) == expected & 0xFFFFFFFF
 
 
 @pytest.mark.parametrize("codec", CODECS)
 @pytest.mark.parametrize("by_function", [False, True])
-def test_retained_records_keep_their_offsets(kernel: ModuleType, codec: Codec, by_function: bool) -> None:
+def test_retained_records_keep_their_offsets(kernel: SimpleNamespace, codec: Codec, by_function: bool) -> None:
     batch = encode_batch(
         ROWS, base_offset=50, codec=codec, leader_epoch=4, producer_id=3, producer_epoch=1, base_sequence=20
     )
@@ -299,19 +300,19 @@ def test_retained_records_keep_their_offsets(kernel: ModuleType, codec: Codec, b
     assert after.partition_leader_epoch == 4
 
 
-def test_a_batch_that_stays_whole_is_not_copied(kernel: ModuleType) -> None:
+def test_a_batch_that_stays_whole_is_not_copied(kernel: SimpleNamespace) -> None:
     batch = encode_batch(ROWS)
     left = retain(b"xx" + batch + b"yy", 2, range(4))
     assert isinstance(left, memoryview)
     assert left == batch
 
 
-def test_nothing_left_is_none(kernel: ModuleType) -> None:
+def test_nothing_left_is_none(kernel: SimpleNamespace) -> None:
     assert retain(encode_batch(ROWS), 0, ()) is None
 
 
 @pytest.mark.parametrize("codec", CODECS)
-def test_the_delete_horizon_is_set_once_and_moves_no_timestamp(kernel: ModuleType, codec: Codec) -> None:
+def test_the_delete_horizon_is_set_once_and_moves_no_timestamp(kernel: SimpleNamespace, codec: Codec) -> None:
     batch: Buffer | None = encode_batch(ROWS, codec=codec)
     batch = retain(batch or b"", 0, {0, 2, 3}, 1 << 41)
     assert batch is not None
@@ -338,18 +339,9 @@ def test_the_collector_does_not_look_at_records_and_they_die_all_the_same() -> N
     gc.collect()
 
 
-def test_both_modules_offer_the_same_functions() -> None:
-    compiled = compiled_kernels()
-    if compiled is None:
-        pytest.skip("the kernels are not compiled here")
-    for name in KERNEL_FUNCTIONS:
-        assert callable(getattr(compiled, name))
-        assert callable(getattr(_kernels_fallback, name))
-
-
 @pytest.mark.parametrize(("wish", "expected"), [("fallback", "False"), ("auto", str(compiled_kernels() is not None))])
 def test_the_environment_chooses_the_kernels(wish: str, expected: str) -> None:
-    """And importing the room loads no library that is slow to import."""
+    """Importing the package also loads no library that is slow to import."""
     script = (
         "import sys; import ottla.records; from ottla.records import kernels; print(kernels.COMPILED);"
         "assert not {'cramjam', 'lz4', 'crc32c', 'importlib.metadata'} & set(sys.modules)"

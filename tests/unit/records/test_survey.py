@@ -1,4 +1,4 @@
-"""One suite over the compiled survey of a segment and the one in plain Python."""
+"""One suite over the compiled survey of a segment and its source."""
 
 import random
 from types import ModuleType
@@ -8,20 +8,24 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ottla.records import _survey_fallback, encode_batch, encode_end_transaction_marker, kernels, patch, read_header
+from ottla.common.kernels import is_compiled
+from ottla.records import _survey, encode_batch, encode_end_transaction_marker, patch, read_header
 from ottla.records.batch import TRANSACTIONAL
 from ottla.records.survey import CRC, FRAME, LOOK, MORE, OFFSET
+from tests.uncompiled import record_kernels
 
 from .samples import with_field
 
-MODULES = [pytest.param(name, id=name.lstrip("_")) for name in ("_survey", "_survey_fallback")]
+UNCOMPILED = record_kernels()["_survey"]
 
 
-@pytest.fixture(params=MODULES)
+@pytest.fixture(params=["compiled", "uncompiled"])
 def module(request: pytest.FixtureRequest) -> ModuleType:
-    if request.param == "_survey" and not kernels.is_compiled("_survey"):
+    if request.param == "uncompiled":
+        return UNCOMPILED
+    if not is_compiled("ottla.records._survey"):
         pytest.skip("the survey is not compiled here")
-    return __import__(f"ottla.records.{request.param}", fromlist=["Survey"])
+    return _survey
 
 
 def batch(offset: int, count: int = 1, *, size: int = 30, epoch: int = 0, timestamp: int = 1000, **more: int) -> bytes:
@@ -125,10 +129,8 @@ def test_entries_come_after_each_interval_and_times_only_rise(module: ModuleType
 @settings(max_examples=60, deadline=None)
 @given(seed=st.integers(0, 1 << 32))
 def test_both_find_the_same_in_any_segment_harmed_or_not(seed: int) -> None:
-    if not kernels.is_compiled("_survey"):
+    if not is_compiled("ottla.records._survey"):
         pytest.skip("the survey is not compiled here")
-    from ottla.records import _survey
-
     chance = random.Random(seed)
     log, offset = bytearray(), 0
     for _ in range(chance.randrange(1, 60)):
@@ -147,7 +149,7 @@ def test_both_find_the_same_in_any_segment_harmed_or_not(seed: int) -> None:
     for _ in range(chance.choice([0, 0, 1])):
         log[chance.randrange(len(log))] ^= 1 << chance.randrange(8)
     step = chance.randrange(100, 9000)
-    found = [_finds(module, bytes(log), step) for module in (_survey, _survey_fallback)]
+    found = [_finds(module, bytes(log), step) for module in (_survey, UNCOMPILED)]
     assert found[0] == found[1]
 
 
