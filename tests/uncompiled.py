@@ -5,25 +5,27 @@ from __future__ import annotations
 import importlib
 import sys
 from functools import cache
+from pathlib import Path
 from types import ModuleType
 
-from ottla.common.kernels import SourceFinder
+from ottla.common.kernels import ignore_extensions
 
 
 @cache
 def _load(package: str, names: tuple[str, ...]) -> dict[str, ModuleType]:
-    """Import modules of a package anew, with its kernels uncompiled, and put the previous modules back."""
+    """Import modules of a package again, with its kernels uncompiled, and put the previous modules back."""
     parent = importlib.import_module(package)
+    directory = Path(parent.__path__[0])
     full = {name: f"{package}.{name}" for name in names}
     built = {name: importlib.import_module(path) for name, path in full.items()}
-    finder = SourceFinder()
-    sys.meta_path.insert(0, finder)  # type: ignore[arg-type]
+    finder = sys.path_importer_cache[str(directory)]
+    ignore_extensions(directory)
     try:
         for path in full.values():
             del sys.modules[path]
         return {name: importlib.import_module(path) for name, path in full.items()}
     finally:
-        sys.meta_path.remove(finder)  # type: ignore[arg-type]
+        sys.path_importer_cache[str(directory)] = finder
         for name, module in built.items():
             sys.modules[full[name]] = module
             setattr(parent, name, module)

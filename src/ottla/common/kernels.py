@@ -2,24 +2,16 @@
 
 A kernel is a module `_NAME.py` with its C types in `_NAME.pxd`. Cython compiles it to an extension, which the import
 system prefers to the source beside it. OTTLA_KERNELS changes that: `fallback` runs the sources although there are
-extensions, `compiled` makes a missing extension an ImportError. `ottla/__init__.py` calls `choose` before any kernel is
+extensions, `compiled` makes missing extensions an ImportError. `ottla/__init__.py` calls `choose` before any kernel is
 imported.
 """
 
 import sys
-from collections.abc import Sequence
-from importlib.machinery import EXTENSION_SUFFIXES, SOURCE_SUFFIXES, FileFinder, ModuleSpec, SourceFileLoader
+from importlib.machinery import EXTENSION_SUFFIXES, SOURCE_SUFFIXES, FileFinder, SourceFileLoader
 from importlib.util import find_spec
 from pathlib import Path
-from types import ModuleType
 
-PACKAGES = ("ottla.records", "ottla.protocol", "ottla.serde")
-
-
-def is_kernel(name: str, path: Sequence[str] | None) -> bool:
-    """Whether a module is a kernel: one with C types beside it."""
-    package, _, stem = name.rpartition(".")
-    return package in PACKAGES and path is not None and any(Path(place, f"{stem}.pxd").exists() for place in path)
+PACKAGES = tuple(Path(__file__).parents[1] / name for name in ("records", "serde"))
 
 
 def is_compiled(name: str) -> bool:
@@ -28,37 +20,28 @@ def is_compiled(name: str) -> bool:
     return spec is not None and spec.origin is not None and spec.origin.endswith(tuple(EXTENSION_SUFFIXES))
 
 
-class SourceFinder:
-    """Finds the sources of kernels, on `sys.meta_path` before the finder that would find their extensions."""
-
-    def find_spec(
-        self,
-        fullname: str,
-        path: Sequence[str] | None,
-        target: ModuleType | None = None,  # noqa: ARG002 - the import system passes it
-    ) -> ModuleSpec | None:
-        if not is_kernel(fullname, path):
-            return None
-        for place in path or ():
-            spec = FileFinder(place, (SourceFileLoader, SOURCE_SUFFIXES)).find_spec(fullname)
-            if spec is not None:
-                return spec
-        return None
+def ignore_extensions(package: Path) -> None:
+    """Import the modules in this directory from their sources from now on."""
+    sys.path_importer_cache[str(package)] = FileFinder(str(package), (SourceFileLoader, SOURCE_SUFFIXES))
 
 
-class ExtensionFinder:
-    """Refuses kernels that were not compiled."""
-
-    def find_spec(self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None) -> None:  # noqa: ARG002
-        if is_kernel(fullname, path):
-            stem = fullname.rpartition(".")[2]
-            if not any(Path(place, stem + suffix).exists() for place in path or () for suffix in EXTENSION_SUFFIXES):
-                raise ImportError(f"OTTLA_KERNELS=compiled, but {fullname} is not compiled here")
+def missing_extensions() -> list[str]:
+    """The kernels that are not compiled."""
+    return [
+        f"{package.name}/{types.stem}"
+        for package in PACKAGES
+        for types in sorted(package.glob("*.pxd"))
+        if types.with_suffix(".py").exists()
+        and not any(package.joinpath(types.stem + suffix).exists() for suffix in EXTENSION_SUFFIXES)
+    ]
 
 
 def choose(wish: str) -> None:
     """Obey OTTLA_KERNELS from the next import of a kernel on."""
     if wish == "fallback":
-        sys.meta_path.insert(0, SourceFinder())
+        for package in PACKAGES:
+            ignore_extensions(package)
     elif wish == "compiled":
-        sys.meta_path.insert(0, ExtensionFinder())
+        missing = missing_extensions()
+        if missing:
+            raise ImportError(f"OTTLA_KERNELS=compiled, but these kernels are not compiled here: {', '.join(missing)}")
