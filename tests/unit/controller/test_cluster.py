@@ -314,7 +314,7 @@ def test_a_controlled_shutdown_hands_leaderships_over() -> None:
     assert cluster.do(cluster.controller.begin_controlled_shutdown(1, cluster.epochs[1])) == 0
     partitions = cluster.controller.image.topics_by_name["t"].partitions.values()
     assert [(p.leader, p.isr) for p in partitions] == [(2, (2,))] * 2
-    assert cluster.do(cluster.controller.begin_controlled_shutdown(2, cluster.epochs[2])) == 2, "nobody else is left"
+    assert cluster.do(cluster.controller.begin_controlled_shutdown(2, cluster.epochs[2])) == 2, "no other replica"
 
 
 def test_a_broker_is_unregistered_unless_it_is_this_one() -> None:

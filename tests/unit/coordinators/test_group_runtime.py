@@ -377,7 +377,7 @@ def test_topic_that_cannot_be_created_is_said_to_be_unavailable(late: bool) -> N
     assert raised.value.code == ErrorCode.COORDINATOR_NOT_AVAILABLE
 
 
-def test_deleted_partition_lets_go_of_its_groups(node: Node) -> None:
+def test_deleted_partition_unloads_its_groups(node: Node) -> None:
     parked = node.join()
     node.of().closed = True
     node.runtime.partitions_changed()
@@ -385,7 +385,7 @@ def test_deleted_partition_lets_go_of_its_groups(node: Node) -> None:
     assert error_of(node.commit()) == ErrorCode.COORDINATOR_NOT_AVAILABLE
 
 
-def test_close_answers_whoever_waits(node: Node) -> None:
+def test_close_answers_parked_requests(node: Node) -> None:
     parked = node.join()
     node.runtime.close()
     assert parked.result().error_code == ErrorCode.NOT_COORDINATOR
@@ -472,11 +472,11 @@ def test_topic_that_is_deleted_while_its_groups_are_loading_is_forgotten(node: N
     assert node.committed() == -1
 
 
-def test_offset_of_a_topic_that_went_before_a_crash_is_not_that_of_its_successor(node: Node) -> None:
+def test_offset_of_a_topic_deleted_before_a_crash_is_missing_for_the_recreated_topic(node: Node) -> None:
     request = commit_request("g", 7)
     request.topics[0].topic_id = node.topics["t"]
     node.runtime.submit("g", request, api_version=10)
-    # The broker died between the deletion and what it wrote of the group; then the topic was made anew.
+    # The broker crashed between the deletion and the tombstone; then the topic was recreated.
     node.topics["t"] = b"u" * 16
     node.start().start()
     node.loop.run()

@@ -264,7 +264,7 @@ def test_offsets_do_not_expire_after_a_jump_of_the_wall_clock(driver: GroupDrive
     commit(driver)
     driver.wall_ahead_ms = 30 * DAY_MS
     driver.advance(600_000)
-    driver.wall_ahead_ms = 0  # somebody noticed
+    driver.wall_ahead_ms = 0  # the clock is corrected
     driver.advance(3 * 600_000)
     assert committed(driver) == 7
     driver.wall_ahead_ms = 30 * DAY_MS

@@ -133,7 +133,7 @@ def test_absent_static_member_remains_until_its_session_expires(driver: GroupDri
 
 def test_wrong_member_id_with_a_known_instance_is_fenced(driver: GroupDriver) -> None:
     _, follower = static_group(driver)
-    follower.member_id = "somebody else"
+    follower.member_id = "another-member"
     assert driver.answers[follower.join()].error_code == ErrorCode.FENCED_INSTANCE_ID
     assert driver.answers[follower.sync()].error_code == ErrorCode.FENCED_INSTANCE_ID
     assert follower.leave() == ErrorCode.FENCED_INSTANCE_ID

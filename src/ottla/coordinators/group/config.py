@@ -30,7 +30,7 @@ class GroupConfig:
 
     @classmethod
     def from_settings(cls, setting: Callable[[str], object]) -> GroupConfig:
-        """Read the broker's settings through `setting(name)`; raises TypeError if one is no whole number."""
+        """Read the broker's settings through `setting(name)`; raises TypeError if a value is not an integer."""
 
         def number(name: str) -> int:
             value = setting(name)

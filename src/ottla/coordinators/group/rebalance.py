@@ -10,7 +10,7 @@
    SyncGroup within the rebalance timeout are removed, and a new rebalance begins (KAFKA-12679).
 
 Invariant: a group in PreparingRebalance has a join timer and a group in CompletingRebalance has a sync timer, so that a
-silent client cannot stop a group. Each phase costs one pass over the members.
+silent client cannot stop a group. Each phase visits each member once.
 """
 
 from __future__ import annotations
