@@ -10,7 +10,7 @@ from typing import NamedTuple
 CHAOS, STORAGE, FUZZ, UNIT = "tests/chaos", "tests/storage", "tests/fuzz", "tests/unit"
 HOSTILE = f"{FUZZ}/test_hostile_clients.py"
 SERVER = f"{UNIT}/network/test_server.py"
-HARMED = f"{STORAGE}/test_corrupt_bytes.py::test_a_harmed_byte_costs_what_it_touches"
+HARMED = f"{STORAGE}/test_corrupt_bytes.py::test_corrupt_byte_costs_only_what_it_touches"
 FAILING = f"{STORAGE}/test_failing_disk.py"
 RESTARTS = f"{CHAOS}/test_restarts.py"
 FLUSH = f"{UNIT}/broker/test_flush_before_ack.py"
@@ -115,7 +115,7 @@ WIRE = (
         "log/open_files.py",
         "        if fd in self._pins:\n",
         "        if not self._pins:\n",
-        ("tests/storage/test_slices.py::test_it_is_read_to_its_end_whatever_becomes_of_its_segment",),
+        ("tests/storage/test_slices.py::test_slice_is_readable_after_its_segment_was_closed_or_deleted",),
     ),
     Mutation(
         "a client that never reads its responses is disconnected",
@@ -308,14 +308,14 @@ ON_DISK = (
         "log/compaction.py",
         "        if not check_crc(data, 0, len(data)):\n",
         "        if not data:\n",
-        (f"{STORAGE}/test_cleaner.py::test_harm_is_not_given_a_new_checksum_and_cleaning_is_tried_again",),
+        (f"{STORAGE}/test_cleaner.py::test_corrupt_batch_gets_no_new_checksum_and_cleaning_is_retried",),
     ),
     Mutation(
         "a cleaning of a log that was cut meanwhile is thrown away",
         "log/cleaner.py",
         "            if log.segments.unsynced.truncations != running.truncations:\n",
         "            if running.truncations < 0:\n",
-        (f"{STORAGE}/test_cleaner.py::test_a_log_that_changed_meanwhile_is_left_as_it_is",),
+        (f"{STORAGE}/test_cleaner.py::test_result_for_a_truncated_log_is_discarded",),
     ),
     Mutation(
         "a swap that a crash cut short is completed",
@@ -344,14 +344,14 @@ ON_DISK = (
         "metadata/snapshot.py",
         "    if image.producer_ids_next:\n",
         "    if image.producer_ids_next < 0:\n",
-        (f"{STORAGE}/test_topic_lifecycle.py::test_what_comes_and_goes_is_its_own_after_every_end",),
+        (f"{STORAGE}/test_topic_lifecycle.py::test_topics_keep_their_own_state_after_every_crash",),
     ),
     Mutation(
         "offsets of a topic that is gone go with it",
         "coordinators/group/shard.py",
         "        effects = offsets.delete_outdated(self._core, topic_id) if topic_id is not None else []\n",
         "        effects: Effects = []\n",
-        (f"{STORAGE}/test_topic_lifecycle.py::test_what_comes_and_goes_is_its_own_after_every_end",),
+        (f"{STORAGE}/test_topic_lifecycle.py::test_topics_keep_their_own_state_after_every_crash",),
     ),
     Mutation(
         "a metadata log that lost its end is refused",
@@ -404,21 +404,21 @@ ON_DISK = (
         "log/manager.py",
         "        self._rewrite_checkpoints_with(directory, topic_partition)\n",
         "",
-        (f"{STORAGE}/test_recreated_topics.py::test_where_the_old_one_began_hides_no_record_of_the_new_one",),
+        (f"{STORAGE}/test_recreated_topics.py::test_log_start_of_a_deleted_topic_hides_no_record_of_its_namesake",),
     ),
     Mutation(
         "what a killed process left is synced before it is served",
         "log/manager.py",
         "        self._flush_recovered()\n",
         "",
-        (f"{STORAGE}/test_power_cut.py::test_what_was_sent_again_after_a_kill_survives_a_power_cut",),
+        (f"{STORAGE}/test_power_cut.py::test_batches_resent_after_a_kill_survive_a_power_cut",),
     ),
     Mutation(
         "compaction waits for what supersedes a record to be on disk",
         "log/cleaner.py",
         "segments[-1].base_offset, log.flushed_offset)\n",
         "segments[-1].base_offset)\n",
-        (f"{STORAGE}/test_log_model.py::test_whatever_happens_what_was_promised_is_there",),
+        (f"{STORAGE}/test_log_model.py::test_log_keeps_its_promises_under_random_operations",),
         (("OTTLA_LOG_MODEL", "150"),),
     ),
     Mutation(
@@ -426,7 +426,7 @@ ON_DISK = (
         "log/context.py",
         "        if not self.closed:\n            self.log_directory.fail(error)\n",
         "        self.log_directory.fail(error)\n",
-        (f"{STORAGE}/test_recreated_topics.py::test_who_asks_about_a_deleted_topic_takes_no_directory_with_it",),
+        (f"{STORAGE}/test_recreated_topics.py::test_query_of_a_deleted_topic_leaves_the_directory_online",),
     ),
     Mutation(
         "two lines that became one are told apart",
@@ -473,30 +473,28 @@ ON_DISK = (
         "log/segment.py",
         '                raise TornSegmentError(f"{self.path()} holds no whole batch at {position}")\n',
         "                return\n",
-        (f"{STORAGE}/test_recovery.py::test_an_index_that_lies_is_noticed_while_reading_and_made_anew",),
+        (f"{STORAGE}/test_recovery.py::test_wrong_index_is_detected_by_a_read_and_rebuilt",),
     ),
     Mutation(
         "what was recovered is synced with the next flush",
         "log/durability.py",
         "            paths = [*small, *(segment.path() for segment in sealed if segment.evictable)]\n",
         "            paths = [*small]\n",
-        (
-            f"{STORAGE}/test_recovery.py::test_more_segments_are_recovered_than_files_may_be_open_and_the_next_flush_keeps_them",
-        ),
+        (f"{STORAGE}/test_recovery.py::test_more_segments_than_open_files_are_recovered_and_synced_by_the_next_flush",),
     ),
     Mutation(
         "an index that points behind the end is noticed",
         "log/segment.py",
         "        if position and position >= self.size:\n",
         "        if position < 0:\n",
-        (f"{STORAGE}/test_recovery.py::test_an_index_that_points_out_of_its_segment_costs_no_record",),
+        (f"{STORAGE}/test_recovery.py::test_index_entry_outside_of_its_segment_costs_no_record",),
     ),
     Mutation(
         "a time index is believed if its batch says the same",
         "log/segment.py",
         "timestamp < 0 or self._agrees(timestamp, offset):\n",
         "timestamp < 0 or self.size > 0:\n",
-        (f"{STORAGE}/test_timestamps.py::test_a_harmed_entry_costs_no_record",),
+        (f"{STORAGE}/test_timestamps.py::test_corrupt_index_entry_costs_no_record",),
     ),
     Mutation(
         "harm costs one batch, and nothing behind it",
@@ -565,7 +563,7 @@ ON_DISK = (
         "log/recovery.py",
         "            self.files.fsync(segment.fd)\n            segment.size",
         "            segment.size",
-        (f"{STORAGE}/test_recovery.py::test_what_was_cut_off_does_not_come_back_with_the_next_power_cut",),
+        (f"{STORAGE}/test_recovery.py::test_truncated_tail_does_not_come_back_after_the_next_power_cut",),
     ),
 )
 
@@ -587,7 +585,7 @@ CRASHES = (
         "log/segment_recovery.py",
         "                self.producers.record(header, None, header.base_offset, None)\n",
         "                pass\n",
-        (f"{STORAGE}/test_recovery.py::test_leader_epochs_and_producers_come_back_from_the_batches",),
+        (f"{STORAGE}/test_recovery.py::test_leader_epochs_and_producers_are_rebuilt_from_the_batches",),
     ),
     Mutation(
         "a changed digit in leader-epoch-checkpoint is found",
@@ -643,7 +641,7 @@ CRASHES = (
         "log/files.py",
         '        temporary = path + ".tmp"\n',
         "        temporary = path\n",
-        (f"{STORAGE}/test_power_cut.py::test_a_start_that_was_cut_short_at_any_moment_is_begun_again",),
+        (f"{STORAGE}/test_power_cut.py::test_start_interrupted_at_any_moment_is_repeated",),
     ),
     Mutation(
         "groups are read from their log",
@@ -659,7 +657,7 @@ CRASHES = (
         "            if now_ms:\n",
         (
             f"{UNIT}/broker/test_flush_before_ack.py::test_power_failure_takes_nothing_that_was_acknowledged",
-            f"{STORAGE}/test_power_cut.py::test_what_was_answered_survives_a_power_cut_of_the_whole_broker",
+            f"{STORAGE}/test_power_cut.py::test_acknowledged_records_survive_a_power_cut_of_the_broker",
         ),
     ),
     Mutation(
@@ -674,7 +672,7 @@ CRASHES = (
         "log/files.py",
         "        self.write(temporary, data, sync=True)\n",
         "        self.write(temporary, data)\n",
-        (f"{STORAGE}/test_power_cut.py::test_what_was_answered_survives_a_power_cut_of_the_whole_broker",),
+        (f"{STORAGE}/test_power_cut.py::test_acknowledged_records_survive_a_power_cut_of_the_broker",),
         (("OTTLA_POWER_CUTS", "60"),),
     ),
     Mutation(
@@ -682,7 +680,7 @@ CRASHES = (
         "log/durability.py",
         "        if sync_directory:\n",
         "        if not sync_directory:\n",
-        (f"{STORAGE}/test_recovery.py::test_what_was_flushed_survives_any_crash_once_and_in_order",),
+        (f"{STORAGE}/test_recovery.py::test_flushed_records_survive_any_crash_once_and_in_order",),
     ),
     Mutation(
         "names of new partitions are synced with them",
@@ -690,8 +688,8 @@ CRASHES = (
         "            files.fsync_directory(context.log_directory.path)  # the partition's directory may be new\n",
         "",
         (
-            f"{STORAGE}/test_recovery.py::test_what_was_flushed_survives_any_crash_once_and_in_order",
-            f"{STORAGE}/test_power_cut.py::test_what_was_answered_survives_a_power_cut_of_the_whole_broker",
+            f"{STORAGE}/test_recovery.py::test_flushed_records_survive_any_crash_once_and_in_order",
+            f"{STORAGE}/test_power_cut.py::test_acknowledged_records_survive_a_power_cut_of_the_broker",
         ),
     ),
     Mutation(
@@ -716,7 +714,7 @@ DISKS = (
         "log/cleaner.py",
         "                self._leave_alone(log, outcome, now_ms)\n                self._discard(",
         "                self._leave_alone(log, outcome, now_ms)\n                str(",
-        (f"{CLEANER}::test_a_worker_that_fails_costs_one_attempt",),
+        (f"{CLEANER}::test_failed_worker_costs_one_attempt",),
     ),
     Mutation(
         "a swap that fails takes the directory offline",
@@ -725,21 +723,21 @@ DISKS = (
         "            # The next start completes or undoes an interrupted swap, whatever the error was.\n"
         "            log.log_directory.take_offline(error)\n",
         "            return self._swap(log, outcome, running)\n        except OSError:\n",
-        (f"{CLEANER}::test_a_swap_that_fails_is_completed_or_undone_by_the_next_start",),
+        (f"{CLEANER}::test_failed_swap_is_completed_or_undone_by_the_next_start",),
     ),
     Mutation(
         "a worker that cannot be started is tried again later",
         "log/cleaner.py",
         "        except (OSError, KafkaError) as error:  # the worker",
         "        except KafkaError as error:  # the worker",
-        (f"{CLEANER}::test_a_worker_that_cannot_be_started_is_no_end_of_compaction",),
+        (f"{CLEANER}::test_compaction_is_retried_when_the_worker_cannot_start",),
     ),
     Mutation(
         "a directory that cannot be read at a start is offline alone",
         "log/manager.py",
         "                    self._load_directory(directory, config_for, is_stray)\n                except OSError as",
         "                    self._load_directory(directory, config_for, is_stray)\n                except KeyError as",
-        (f"{FAILING}::test_a_disk_that_cannot_be_read_at_a_start_costs_its_own_partitions",),
+        (f"{FAILING}::test_disk_unreadable_at_start_takes_only_its_partitions_offline",),
     ),
     Mutation(
         "metadata that cannot be read is no end of the log",
@@ -750,14 +748,14 @@ DISKS = (
         "            except OSError:\n"
         "                break\n"
         "            try:\n",
-        (f"{FAILING}::test_metadata_that_cannot_be_read_is_named_and_nothing_is_made_up",),
+        (f"{FAILING}::test_unreadable_metadata_is_reported_and_not_replaced",),
     ),
     Mutation(
         "an error of the disk takes its directory offline",
         "log/context.py",
         "            self.log_directory.fail(error)\n        problem = ",
         "            str(error)\n        problem = ",
-        (f"{FAILING}::test_a_directory_that_fails_costs_its_own_partitions",),
+        (f"{FAILING}::test_failed_directory_takes_only_its_partitions_offline",),
     ),
     Mutation(
         "the same, on a disk that is full indeed",
@@ -771,7 +769,7 @@ DISKS = (
         "log/segment_list.py",
         "            self._cut_partial_write(segment)\n            raise\n",
         "            raise\n",
-        (f"{STORAGE}/test_recovery.py::test_a_failed_write_takes_the_directory_offline_and_leaves_no_half_batch",),
+        (f"{STORAGE}/test_recovery.py::test_failed_write_takes_the_directory_offline_and_leaves_no_partial_batch",),
     ),
     Mutation(
         "a failed fsync fails all who wait",
@@ -786,7 +784,7 @@ DISKS = (
         "        if directory.path == self.config.metadata_log_dir:\n",
         "        if directory.path == self.config:\n",
         (
-            f"{FAILING}::test_a_directory_with_the_metadata_that_fails_stops_the_broker",
+            f"{FAILING}::test_failure_of_the_metadata_directory_stops_the_broker",
             f"{CHAOS}/test_full_disk.py::test_broker_whose_only_disk_is_full_stops_and_works_again_after_space_is_freed",
         ),
     ),
@@ -795,28 +793,28 @@ DISKS = (
         "broker/group_runtime.py",
         '        except KafkaError as error:\n            logger.warning("Failed to write to',
         '        except KeyError as error:\n            logger.warning("Failed to write to',
-        (f"{FAILING}::test_a_disk_that_fails_with_the_offsets_of_groups_refuses_commits",),
+        (f"{FAILING}::test_failed_disk_with_group_offsets_refuses_commits",),
     ),
     Mutation(
         "a snapshot that does not fit is made later",
         "broker/metadata_snapshotting.py",
         '            except OSError as error:\n                logger.warning("Failed to write a metadata snapshot',
         '            except KeyError as error:\n                logger.warning("Failed to write a metadata snapshot',
-        (f"{FAILING}::test_a_snapshot_of_the_metadata_that_does_not_fit_is_made_later",),
+        (f"{FAILING}::test_metadata_snapshot_that_does_not_fit_is_written_later",),
     ),
     Mutation(
         "a disk that cannot be read goes offline",
         "log/log.py",
         "            self._repair(offset, error)\n        except OSError as error:\n            self._context.fail(",
         "            self._repair(offset, error)\n        except OSError as error:\n            str(",
-        (f"{FAILING}::test_a_disk_that_cannot_be_read_costs_its_own_partitions",),
+        (f"{FAILING}::test_unreadable_disk_takes_only_its_partitions_offline",),
     ),
     Mutation(
         "partitions of a lost directory are not made anew",
         "broker/server.py",
         "        missing = sorted(set(known.directories) - present) if known is not None else []\n",
         "        missing = sorted(set(known.directories) - known.directories) if known is not None else []\n",
-        (f"{FAILING}::test_a_directory_that_is_lost_is_found_again",),
+        (f"{FAILING}::test_lost_directory_is_used_again_when_it_returns",),
     ),
     Mutation(
         "checkpoints do not queue on a slow disk",
@@ -1011,7 +1009,7 @@ SHORTAGES = (
         "common/shortage.py",
         " and not isinstance(error, SyncError)",
         "",
-        (f"{SHORT}::test_failed_fsync_is_no_shortage",),
+        (f"{SHORT}::test_failed_fsync_is_not_treated_as_a_shortage",),
     ),
     Mutation(
         "connections leave descriptors to the logs",
@@ -1097,7 +1095,7 @@ SHORTAGES = (
         "    if is_shortage(error):\n        raise storage.StorageError(\n",
         "    if not error.args:\n        raise storage.StorageError(\n",
         (
-            f"{SHORT}::test_start_without_descriptors_is_refused_and_the_next_one_has_everything",
+            f"{SHORT}::test_start_without_descriptors_is_refused_and_the_next_start_loses_nothing",
             f"{LIMITS}::test_start_that_cannot_open_its_logs_is_an_error_and_changes_nothing",
         ),
     ),
@@ -1135,7 +1133,7 @@ SHORTAGES = (
         '            raise CorruptIndexError(f"{self.path} is missing") from error\n',
         "            raise\n",
         (
-            f"{MISSING}::test_index_that_vanishes_costs_its_topic_no_directory_in_a_running_broker",
+            f"{MISSING}::test_deleted_index_takes_no_directory_offline",
             f"{MISSING}::test_file_that_vanishes_while_the_broker_runs_is_rebuilt[*.index]",
         ),
     ),
@@ -1144,7 +1142,7 @@ SHORTAGES = (
         "log/index.py",
         "            if files.length(fd) < self._written * self.entry.size:\n",
         "            if files.length(fd) < 0:\n",
-        (f"{MISSING}::test_index_that_vanishes_while_its_segment_is_appended_to_is_whole_when_it_is_sealed",),
+        (f"{MISSING}::test_index_deleted_during_appends_is_complete_when_its_segment_is_sealed",),
     ),
     Mutation(
         "an index of aborted transactions that vanished is written again",
@@ -1175,7 +1173,7 @@ SETTINGS = (
         "log/cleaner.py",
         "        share = load_factor if 0 < load_factor <= 1 else DEFAULT_LOAD_FACTOR\n",
         "        share = load_factor\n",
-        (f"{STORAGE}/test_cleaner.py::test_load_factor_that_is_no_share_means_the_default",),
+        (f"{STORAGE}/test_cleaner.py::test_invalid_load_factor_means_the_default",),
     ),
     Mutation(
         "a change of a broker is checked with its other settings",

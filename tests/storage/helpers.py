@@ -1,4 +1,4 @@
-"""Short words for the storage tests: a clock that is set, batches, a log on any disk, reading it all."""
+"""Helpers of the storage tests: a manual clock, batches, a log on any disk, all its records."""
 
 from ottla.common.ids import TopicPartition
 from ottla.log import Files, Log, LogConfig, LogContext, LogDirectory, Opening, open_log
@@ -12,7 +12,7 @@ START = 1_700_000_000_000
 
 
 class ManualClock:
-    """Stands still unless it is moved."""
+    """A clock that moves only when `now` is set."""
 
     def __init__(self, now: int = START) -> None:
         self.now = now
@@ -30,7 +30,7 @@ def batch(*values: bytes, key: bytes | None = b"k", timestamp: int = START, **op
 
 
 def append(log: Log, data: bytearray, epoch: int = 0, now: int = START, origin: str = "client") -> AppendInfo:
-    """As the broker does."""
+    """Append a batch as the broker does."""
     return log.append_as_leader(data, read_header(data), epoch, now, origin)  # type: ignore[arg-type]
 
 

@@ -1,4 +1,4 @@
-"""Blocks that a log has ahead of its end: they change nothing that anybody reads, and are given back."""
+"""Preallocated blocks beyond the end of a log: readers never see them, and unused ones are freed."""
 
 import errno
 import os
@@ -31,7 +31,7 @@ def filled(path: Path, files: Files | None = None) -> Log:
     return log
 
 
-def test_a_log_that_has_grown_has_blocks_ahead_and_is_no_longer_for_it(tmp_path: Path) -> None:
+def test_large_log_preallocates_blocks_beyond_its_length(tmp_path: Path) -> None:
     log = filled(tmp_path)
     length, blocks = the_file(log)
     assert length == log.size
@@ -39,14 +39,14 @@ def test_a_log_that_has_grown_has_blocks_ahead_and_is_no_longer_for_it(tmp_path:
     assert len(records(log)) == 10
 
 
-def test_small_logs_have_none(tmp_path: Path) -> None:
+def test_small_log_preallocates_nothing(tmp_path: Path) -> None:
     log = open_at(str(tmp_path))
     append(log, batch(VALUE))
     os.sync()
     assert the_file(log)[1] < 50_000
 
 
-def test_what_was_not_needed_is_given_back_when_the_segment_is_sealed(tmp_path: Path) -> None:
+def test_unused_blocks_are_freed_when_the_segment_is_sealed(tmp_path: Path) -> None:
     log = filled(tmp_path)
     log.roll()
     log.flush()
@@ -55,7 +55,7 @@ def test_what_was_not_needed_is_given_back_when_the_segment_is_sealed(tmp_path: 
     assert blocks < length + 50_000
 
 
-def test_what_was_not_needed_is_given_back_by_a_clean_stop(tmp_path: Path) -> None:
+def test_unused_blocks_are_freed_by_a_clean_shutdown(tmp_path: Path) -> None:
     log = filled(tmp_path)
     log.close()
     length, blocks = the_file(log)
@@ -73,7 +73,7 @@ def test_a_log_whose_process_died_goes_on(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("number", [errno.ENOSPC, errno.EOPNOTSUPP])
-def test_where_no_blocks_are_to_be_had_records_are_written_all_the_same(tmp_path: Path, number: int) -> None:
+def test_records_are_written_when_preallocation_fails(tmp_path: Path, number: int) -> None:
     class Unwilling(Files):
         asked = 0
 

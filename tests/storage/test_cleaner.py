@@ -129,7 +129,7 @@ def last_of(records: list[tuple[int, bytes | None, bytes | None]]) -> dict[bytes
 
 
 @pytest.mark.parametrize("load_factor", [float("nan"), float("inf"), -7.0, 0.0, 1.5])
-def test_load_factor_that_is_no_share_means_the_default(house: House, load_factor: float) -> None:
+def test_invalid_load_factor_means_the_default(house: House, load_factor: float) -> None:
     house.cleaner.configure(backoff_ms=0, dedupe_buffer_bytes=1_500_000, load_factor=0.9)
     usual = house.cleaner.max_keys
     house.cleaner.configure(backoff_ms=0, dedupe_buffer_bytes=1_500_000, load_factor=load_factor)
@@ -252,7 +252,7 @@ def test_aborted_records_go_at_once_and_their_marker_later(house: House) -> None
     assert house.state()[:2] == [(0, b"a", b"good"), (3, b"b", b"good")]
 
 
-def test_a_full_key_map_cleans_as_far_as_it_goes(tmp_path: Path) -> None:
+def test_full_key_map_ends_the_cleaned_range(tmp_path: Path) -> None:
     house = House(str(tmp_path))
     house.cleaner.max_keys = 5
     for i in range(60):
@@ -265,7 +265,7 @@ def test_a_full_key_map_cleans_as_far_as_it_goes(tmp_path: Path) -> None:
     assert len(house.state()) < 60
 
 
-def test_what_full_segments_shrank_to_grows_together_at_the_next_pass(house: House) -> None:
+def test_shrunken_segments_are_merged_by_the_next_pass(house: House) -> None:
     # As in Kafka, sources are grouped by the sizes that they have before the pass.
     for i in range(40):
         house.put(b"k%d" % (i % 2), b"x" * 100)
@@ -312,7 +312,7 @@ def test_a_worker_process_does_the_job(tmp_path: Path) -> None:
     assert [offset for offset, _, _ in contents(log)] == [36, 37, 38, 39]
 
 
-def test_harm_is_not_given_a_new_checksum_and_cleaning_is_tried_again(tmp_path: Path) -> None:
+def test_corrupt_batch_gets_no_new_checksum_and_cleaning_is_retried(tmp_path: Path) -> None:
     house = House(str(tmp_path))
     house.cleaner = Cleaner(house.manager, backoff_ms=0)
     for i in range(40):
@@ -340,7 +340,7 @@ def test_harm_is_not_given_a_new_checksum_and_cleaning_is_tried_again(tmp_path: 
     assert [offset for offset, _, _ in house.state()] == [36, 37, 38, 39]
 
 
-def test_a_segment_that_begins_with_no_batch_does_not_keep_the_others_from_being_cleaned(tmp_path: Path) -> None:
+def test_segment_without_a_first_batch_does_not_stop_cleaning_of_other_logs(tmp_path: Path) -> None:
     config = LogConfig(cleanup_policy=frozenset({"compact"}), min_cleanable_dirty_ratio=0.9, max_compaction_lag_ms=DAY)
     house = House(str(tmp_path), config=config)
     house.put(b"k", b"1")
@@ -378,7 +378,7 @@ def test_a_clock_that_was_set_back_does_not_put_off_cleaning(house: House, *, fa
     assert [offset for offset, _, _ in house.state()] == [36, 37, 38, 39]
 
 
-def test_a_log_that_changed_meanwhile_is_left_as_it_is(house: House) -> None:
+def test_result_for_a_truncated_log_is_discarded(house: House) -> None:
     for i in range(40):
         house.put(b"k%d" % (i % 4), b"%d" % i)
     house.log.roll(START)
@@ -390,7 +390,7 @@ def test_a_log_that_changed_meanwhile_is_left_as_it_is(house: House) -> None:
     assert not list(Path(house.log.directory).glob("*.cleaned"))
 
 
-def test_snapshots_of_producers_go_with_the_segments_they_belong_to(house: House) -> None:
+def test_producer_snapshots_are_deleted_with_their_segments(house: House) -> None:
     for round_ in range(3):
         for i in range(40):
             house.put(b"k%d" % (i % 4), b"%d" % i, producer_id=1, producer_epoch=0, base_sequence=40 * round_ + i)

@@ -1,4 +1,4 @@
-"""One byte changes in any file of a broker's directory: what it touches is named, nothing wrong is served, the rest is.
+"""One byte changes in any file of a broker's directory: the damage is reported and never served; the rest is served.
 
 A template is written once: topics in several segments, one of them with records deleted, one that is compacted and one
 that was, a group. Each case copies it, changes a byte, starts a whole broker on it and reads everything.
@@ -242,7 +242,7 @@ async def _check_cleaned(node: NodeOnDisk, topic: str, template: Template, *, ha
     assert set(range(BATCHES - KEYS, BATCHES + 1)) - lost <= found.keys()
 
 
-def test_there_is_a_case_for_each_kind_of_file(template: Template) -> None:
+def test_every_kind_of_file_has_a_case(template: Template) -> None:
     """Partitions are made alike, so that one of them stands for all."""
     for home in (template.clean, template.killed):
         for path in home.rglob("*"):
@@ -259,7 +259,7 @@ ENDED = [
 
 
 @pytest.mark.parametrize(("kind", "ended"), ENDED, ids=[f"{kind}-{ended}" for kind, ended in ENDED])
-def test_a_harmed_byte_costs_what_it_touches(tmp_path: Path, template: Template, kind: str, ended: str) -> None:
+def test_corrupt_byte_costs_only_what_it_touches(tmp_path: Path, template: Template, kind: str, ended: str) -> None:
     source = template.clean if ended == "stopped" else template.killed
     for seed in range(CASES):
         home = tmp_path / f"data-{seed}"

@@ -88,7 +88,7 @@ def test_epoch_without_batches_is_dropped_and_deleted_records_are_no_disagreemen
 
 
 @pytest.mark.parametrize("epochs", [EPOCHS, [0] * 18], ids=["three epochs", "one epoch"])
-def test_changed_epoch_in_the_last_batch_is_not_taken_into_the_checkpoint(
+def test_corrupt_epoch_in_the_last_batch_does_not_enter_the_checkpoint(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, epochs: list[int]
 ) -> None:
     path = written(tmp_path, epochs)

@@ -65,7 +65,7 @@ WORKER = {
 
 
 @pytest.mark.parametrize("fault", WORKER)
-def test_a_worker_that_fails_costs_one_attempt(tmp_path: Path, fault: str) -> None:
+def test_failed_worker_costs_one_attempt(tmp_path: Path, fault: str) -> None:
     house, files = filled(tmp_path)
     suffix, faults = WORKER[fault]
     start = house.cleaner._start_work
@@ -102,7 +102,7 @@ SWAP = {
 
 
 @pytest.mark.parametrize("fault", SWAP)
-def test_a_swap_that_fails_is_completed_or_undone_by_the_next_start(tmp_path: Path, fault: str) -> None:
+def test_failed_swap_is_completed_or_undone_by_the_next_start(tmp_path: Path, fault: str) -> None:
     house, files = filled(tmp_path)
     house.log.flush()
     suffix, faults = SWAP[fault]
@@ -124,7 +124,7 @@ def test_a_swap_that_fails_is_completed_or_undone_by_the_next_start(tmp_path: Pa
     assert newest(again) == [*EXPECTED, (40, b"other", b"more")]
 
 
-def test_a_worker_that_cannot_be_started_is_no_end_of_compaction(tmp_path: Path) -> None:
+def test_compaction_is_retried_when_the_worker_cannot_start(tmp_path: Path) -> None:
     house, files = filled(tmp_path)
 
     def no_memory(_: CleanJob) -> Tried:
@@ -138,7 +138,7 @@ def test_a_worker_that_cannot_be_started_is_no_end_of_compaction(tmp_path: Path)
     assert house.cleaner.step(house.clock.now + LEFT_ALONE_MS)
 
 
-def test_a_stop_goes_on_though_the_disk_fails(tmp_path: Path) -> None:
+def test_shutdown_continues_when_the_disk_fails(tmp_path: Path) -> None:
     """What the worker left cannot be removed: the logs are closed all the same."""
     house, files = filled(tmp_path)
     house.cleaner._start_work = lambda job: Stopped()

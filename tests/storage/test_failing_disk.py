@@ -187,7 +187,7 @@ async def _second_fails(home: Path, suffix: str, faults: dict[str, int]) -> None
 
 
 @pytest.mark.parametrize("fault", FAULTS)
-def test_a_directory_that_fails_costs_its_own_partitions(tmp_path: Path, fault: str) -> None:
+def test_failed_directory_takes_only_its_partitions_offline(tmp_path: Path, fault: str) -> None:
     asyncio.run(_second_fails(tmp_path, *FAULTS[fault]))
 
 
@@ -211,7 +211,7 @@ async def _first_fails(home: Path, suffix: str, faults: dict[str, int]) -> None:
 
 
 @pytest.mark.parametrize("fault", [name for name in FAULTS if "index" not in name])
-def test_a_directory_with_the_metadata_that_fails_stops_the_broker(tmp_path: Path, fault: str) -> None:
+def test_failure_of_the_metadata_directory_stops_the_broker(tmp_path: Path, fault: str) -> None:
     asyncio.run(_first_fails(tmp_path, *FAULTS[fault]))
 
 
@@ -228,7 +228,7 @@ async def _snapshot_fails(home: Path) -> None:
         assert "new-3" in broker.node.node.broker.metadata.image.topics_by_name
 
 
-def test_a_snapshot_of_the_metadata_that_does_not_fit_is_made_later(tmp_path: Path) -> None:
+def test_metadata_snapshot_that_does_not_fit_is_written_later(tmp_path: Path) -> None:
     asyncio.run(_snapshot_fails(tmp_path))
 
 
@@ -242,7 +242,7 @@ async def _read_fails(home: Path) -> None:
         await broker.again()
 
 
-def test_a_disk_that_cannot_be_read_costs_its_own_partitions(tmp_path: Path) -> None:
+def test_unreadable_disk_takes_only_its_partitions_offline(tmp_path: Path) -> None:
     asyncio.run(_read_fails(tmp_path))
 
 
@@ -276,7 +276,7 @@ async def _offsets_fail(home: Path, faults: dict[str, int]) -> None:
 
 
 @pytest.mark.parametrize("fault", ["full while appending", "broken at sync", "gone"])
-def test_a_disk_that_fails_with_the_offsets_of_groups_refuses_commits(tmp_path: Path, fault: str) -> None:
+def test_failed_disk_with_group_offsets_refuses_commits(tmp_path: Path, fault: str) -> None:
     with asyncio.Runner() as runner:
         runner.run(_offsets_fail(tmp_path, FAULTS[fault][1]))
 
@@ -307,7 +307,7 @@ async def _read_fails_at_a_start(home: Path, suffix: str) -> None:
 
 
 @pytest.mark.parametrize("kind", READ_AT_A_START)
-def test_a_disk_that_cannot_be_read_at_a_start_costs_its_own_partitions(tmp_path: Path, kind: str) -> None:
+def test_disk_unreadable_at_start_takes_only_its_partitions_offline(tmp_path: Path, kind: str) -> None:
     asyncio.run(_read_fails_at_a_start(tmp_path, READ_AT_A_START[kind]))
 
 
@@ -321,7 +321,7 @@ async def _metadata_cannot_be_read(home: Path, suffix: str) -> None:
 
 
 @pytest.mark.parametrize("suffix", [".log", "quorum-state"])
-def test_metadata_that_cannot_be_read_is_named_and_nothing_is_made_up(tmp_path: Path, suffix: str) -> None:
+def test_unreadable_metadata_is_reported_and_not_replaced(tmp_path: Path, suffix: str) -> None:
     asyncio.run(_metadata_cannot_be_read(tmp_path, suffix))
 
 
@@ -349,5 +349,5 @@ async def _lost(home: Path, *, empty: bool) -> None:
 
 
 @pytest.mark.parametrize("empty", [False, True], ids=["not a directory", "an empty one instead"])
-def test_a_directory_that_is_lost_is_found_again(tmp_path: Path, *, empty: bool) -> None:
+def test_lost_directory_is_used_again_when_it_returns(tmp_path: Path, *, empty: bool) -> None:
     asyncio.run(_lost(tmp_path, empty=empty))

@@ -120,7 +120,7 @@ def sequenced(sequence: int, *data: bytes, epoch: int = 0, producer: int = 7, **
     return batch(*(data or (b"x",)), producer_id=producer, producer_epoch=epoch, base_sequence=sequence, **options)
 
 
-def test_a_batch_sent_again_is_written_once_and_answered_with_its_offsets(log: Log) -> None:
+def test_resent_batch_is_written_once_and_answered_with_its_offsets(log: Log) -> None:
     for i in range(6):
         append(log, sequenced(2 * i, b"a", b"b"))
     again = append(log, sequenced(2, b"a", b"b"))
@@ -129,7 +129,7 @@ def test_a_batch_sent_again_is_written_once_and_answered_with_its_offsets(log: L
     assert log.log_end_offset == 12
 
 
-def test_the_sixth_batch_back_is_no_duplicate_any_more(log: Log) -> None:
+def test_sixth_last_batch_is_not_recognized_as_a_duplicate(log: Log) -> None:
     for i in range(6):
         append(log, sequenced(i))
     with pytest.raises(KafkaError) as info:
@@ -217,7 +217,7 @@ def test_an_open_transaction_holds_the_last_stable_offset(log: Log) -> None:
 
 
 @pytest.mark.parametrize("restart", [None, True, False])
-def test_aborted_transactions_are_told_to_who_fetches_their_range(tmp_path: Path, restart: bool | None) -> None:
+def test_aborted_transactions_are_returned_for_their_range(tmp_path: Path, restart: bool | None) -> None:
     log = small(tmp_path)
     append(log, transactional(0, 7))
     append(log, transactional(0, 8))
@@ -261,7 +261,7 @@ def test_offsets_by_timestamp(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("seed", range(6))
-def test_timestamps_that_do_not_rise_are_found_whatever_happens_to_the_segments(tmp_path: Path, seed: int) -> None:
+def test_unordered_timestamps_are_found_after_any_change_of_the_segments(tmp_path: Path, seed: int) -> None:
     chance = random.Random(seed)
     log, written = small(tmp_path), {}
     for step in range(120):
@@ -287,7 +287,7 @@ def test_timestamps_that_do_not_rise_are_found_whatever_happens_to_the_segments(
         assert (log.max_timestamp_offset() or [None])[0] == max(kept, default=None)
 
 
-def test_where_leader_epochs_ended(log: Log) -> None:
+def test_end_offsets_of_leader_epochs(log: Log) -> None:
     for epoch in (2, 2, 5, 7):
         append(log, batch(b"a"), epoch=epoch)
     assert log.offset_for_leader_epoch(7) == (7, 4)
@@ -302,7 +302,7 @@ def test_where_leader_epochs_ended(log: Log) -> None:
 # Cutting
 
 
-def test_deleted_records_are_gone_at_once_and_their_segments_with_the_next_cleanup(tmp_path: Path) -> None:
+def test_deleted_records_are_unreadable_at_once_and_their_segments_deleted_by_cleanup(tmp_path: Path) -> None:
     clock = ManualClock()
     log = open_at(str(tmp_path), config=LogConfig(segment_bytes=400), clock=clock)
     for _ in range(20):
@@ -338,7 +338,7 @@ def test_retention_by_age_takes_segments_below_the_high_watermark(tmp_path: Path
     assert append(log, batch(b"b")).first_offset == 12
 
 
-def test_retention_by_size_keeps_at_least_that_much(tmp_path: Path) -> None:
+def test_retention_by_size_retains_at_least_that_much(tmp_path: Path) -> None:
     log = small(tmp_path, retention_bytes=1000, retention_ms=-1)
     for _ in range(40):
         append(log, batch(b"a" * 40))
@@ -349,7 +349,7 @@ def test_retention_by_size_keeps_at_least_that_much(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("offset", [0, 1, 7, 13, 19])
-def test_truncation_leaves_what_was_before(tmp_path: Path, offset: int) -> None:
+def test_truncation_retains_earlier_records(tmp_path: Path, offset: int) -> None:
     log = small(tmp_path, index_interval_bytes=64)
     for i in range(20):
         append(log, sequenced(i, b"%02d" % i + b"a" * 40), epoch=i // 4)
@@ -393,7 +393,7 @@ def test_a_flush_in_another_thread_does_not_disturb_appends(tmp_path: Path) -> N
     assert values(log) == [b"%d" % i for i in range(400)]
 
 
-def test_a_flush_of_a_log_deleted_meanwhile_harms_no_other(tmp_path: Path) -> None:
+def test_flush_of_a_log_deleted_meanwhile_leaves_the_directory_online(tmp_path: Path) -> None:
     log = small(tmp_path)
     append(log, batch(b"a"))
     log.abandon()

@@ -337,7 +337,7 @@ def _read(log: Log) -> dict[int, tuple[bytes | None, bytes | None, int]]:
 
 
 @pytest.mark.parametrize("seed", range(SEEDS))
-def test_whatever_happens_what_was_promised_is_there(tmp_path: Path, seed: int) -> None:
+def test_log_keeps_its_promises_under_random_operations(tmp_path: Path, seed: int) -> None:
     story = Story(seed, tmp_path)
     for _ in range(LIVES):
         story.end()

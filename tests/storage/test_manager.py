@@ -121,7 +121,7 @@ def test_no_usable_directory_is_an_error(tmp_path: Path) -> None:
         manager(tmp_path / "file" / "below")
 
 
-def test_a_deleted_partition_leaves_the_disk_after_its_delay(tmp_path: Path) -> None:
+def test_deleted_partition_is_removed_from_disk_after_its_delay(tmp_path: Path) -> None:
     clock = ManualClock()
     logs = manager(tmp_path, clock=clock)
     long_topic = TopicPartition("x" * 249, 0)
@@ -146,7 +146,7 @@ def test_a_deleted_partition_leaves_the_disk_after_its_delay(tmp_path: Path) -> 
     assert [path for path in tmp_path.iterdir() if path.is_dir()] == []
 
 
-def test_partitions_of_another_topics_life_are_set_aside(tmp_path: Path) -> None:
+def test_partition_of_an_older_namesake_is_marked_stray(tmp_path: Path) -> None:
     logs = manager(tmp_path)
     logs.create(A, TOPIC_ID)
     with pytest.raises(KafkaError) as info:

@@ -105,7 +105,7 @@ def test_file_that_vanishes_between_two_runs_is_rebuilt(tmp_path: Path, pattern:
     assert again.log_directory.online
 
 
-def test_index_that_vanishes_while_its_segment_is_appended_to_is_whole_when_it_is_sealed(tmp_path: Path) -> None:
+def test_index_deleted_during_appends_is_complete_when_its_segment_is_sealed(tmp_path: Path) -> None:
     config = LogConfig(segment_bytes=1 << 20, index_interval_bytes=0)
     log = open_at(str(tmp_path), config=config)
     for number in range(1500):
@@ -120,7 +120,7 @@ def test_index_that_vanishes_while_its_segment_is_appended_to_is_whole_when_it_i
     assert sealed.offset_index.lookup(5) > 0
 
 
-def test_index_that_vanishes_costs_its_topic_no_directory_in_a_running_broker(tmp_path: Path) -> None:
+def test_deleted_index_takes_no_directory_offline(tmp_path: Path) -> None:
     """Read beyond the index of each segment; a broker that met a missing one stopped."""
     with OttlaProcess(tmp_path) as process:
         create_topic(process, "t", segment_bytes=1 << 20)

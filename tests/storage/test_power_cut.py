@@ -233,18 +233,18 @@ async def _killed_and_cut(home: Path, seed: int) -> None:
 
 
 @pytest.mark.parametrize("seed", range(6))
-def test_what_was_sent_again_after_a_kill_survives_a_power_cut(tmp_path: Path, seed: int) -> None:
+def test_batches_resent_after_a_kill_survive_a_power_cut(tmp_path: Path, seed: int) -> None:
     with asyncio.Runner() as runner:
         runner.run(_killed_and_cut(tmp_path / "data", seed))
 
 
-def test_a_start_that_was_cut_short_at_any_moment_is_begun_again(tmp_path: Path) -> None:
+def test_start_interrupted_at_any_moment_is_repeated(tmp_path: Path) -> None:
     with asyncio.Runner() as runner:
         moments = runner.run(_cut_first_starts(tmp_path / "data"))
     assert moments > 10, "it writes more than that"
 
 
 @pytest.mark.parametrize("seed", range(SEEDS))
-def test_what_was_answered_survives_a_power_cut_of_the_whole_broker(tmp_path: Path, seed: int) -> None:
+def test_acknowledged_records_survive_a_power_cut_of_the_broker(tmp_path: Path, seed: int) -> None:
     with asyncio.Runner() as runner:
         runner.run(_tell(Story(seed, tmp_path / "data")))

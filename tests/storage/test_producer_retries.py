@@ -1,4 +1,4 @@
-"""What an idempotent producer sends again after a crash is known, however many of its batches were under way."""
+"""Batches that an idempotent producer resends after a crash are recognized, up to five in flight."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""Memory of large reads: used again when nobody looks at it, never before, and bounded."""
+"""Memory of large reads: reused when no view of it is left, never before, and bounded."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from ottla.log.read_buffers import KEPT_BYTES, ReadBuffers
 MIB = 1024 * 1024
 
 
-def test_a_large_read_gives_what_is_there(tmp_path: Path) -> None:
+def test_large_read_returns_the_content(tmp_path: Path) -> None:
     content = os.urandom(3 * LARGE_READ_BYTES)
     (tmp_path / "file").write_bytes(content)
     files = Files()
@@ -22,7 +22,7 @@ def test_a_large_read_gives_what_is_there(tmp_path: Path) -> None:
     files.close(fd)
 
 
-def test_what_somebody_still_looks_at_is_not_written_over(tmp_path: Path) -> None:
+def test_buffer_with_a_view_is_not_overwritten(tmp_path: Path) -> None:
     (tmp_path / "file").write_bytes(b"a" * MIB + b"b" * MIB)
     files = Files()
     fd = files.open(str(tmp_path / "file"))
@@ -36,7 +36,7 @@ def test_what_somebody_still_looks_at_is_not_written_over(tmp_path: Path) -> Non
     files.close(fd)
 
 
-def test_memory_is_used_again_and_bounded() -> None:
+def test_memory_is_reused_and_bounded() -> None:
     buffers = ReadBuffers()
     one = buffers.take(MIB)
     place = id(one.obj)

@@ -1,4 +1,4 @@
-"""What a crash leaves, opened again: all whole batches, nothing else, and a log that goes on."""
+"""A log opened after a crash has all whole batches, nothing else, and accepts appends."""
 
 import contextlib
 import errno
@@ -46,7 +46,7 @@ def test_a_tail_torn_at_any_byte_is_cut_to_whole_batches(tmp_path: Path) -> None
 
 
 @pytest.mark.parametrize("limit", [1, 3, 1000])
-def test_more_segments_are_recovered_than_files_may_be_open_and_the_next_flush_keeps_them(limit: int) -> None:
+def test_more_segments_than_open_files_are_recovered_and_synced_by_the_next_flush(limit: int) -> None:
     disk = SimulatedDisk()
     log = open_at("/d", disk, SMALL)
     fill(log, 30)
@@ -61,7 +61,7 @@ def test_more_segments_are_recovered_than_files_may_be_open_and_the_next_flush_k
     assert values(log) == [b"%03d" % i for i in range(30)]
 
 
-def test_what_was_cut_off_does_not_come_back_with_the_next_power_cut() -> None:
+def test_truncated_tail_does_not_come_back_after_the_next_power_cut() -> None:
     disk = SimulatedDisk()
     log = open_at("/d", disk)
     append(log, batch(b"kept"))
@@ -133,7 +133,7 @@ def test_only_segments_from_the_recovery_point_on_are_read(tmp_path: Path) -> No
 
 @pytest.mark.parametrize("kind", [".index", ".timeindex"])
 @pytest.mark.parametrize("harm", ["missing", "odd", "garbage", "zeros"])
-def test_harmed_indices_are_made_anew(tmp_path: Path, kind: str, harm: str) -> None:
+def test_corrupt_indices_are_rebuilt(tmp_path: Path, kind: str, harm: str) -> None:
     log = open_at(str(tmp_path), config=SMALL)
     fill(log, 20)
     log.close()
@@ -155,7 +155,7 @@ def test_harmed_indices_are_made_anew(tmp_path: Path, kind: str, harm: str) -> N
         assert log.offset_for_timestamp(START + 11, 20) == (START + 11, 11, 3)
 
 
-def test_an_index_that_lies_is_noticed_while_reading_and_made_anew(tmp_path: Path) -> None:
+def test_wrong_index_is_detected_by_a_read_and_rebuilt(tmp_path: Path) -> None:
     config = LogConfig(segment_bytes=4 << 20)
     log = open_at(str(tmp_path), config=config)
     for i in range(60):
@@ -171,7 +171,7 @@ def test_an_index_that_lies_is_noticed_while_reading_and_made_anew(tmp_path: Pat
 
 
 @pytest.mark.parametrize("position", [1 << 30, -1 << 31], ids=["behind the end", "before the start"])
-def test_an_index_that_points_out_of_its_segment_costs_no_record(tmp_path: Path, position: int) -> None:
+def test_index_entry_outside_of_its_segment_costs_no_record(tmp_path: Path, position: int) -> None:
     log = open_at(str(tmp_path), config=LogConfig(index_interval_bytes=0))
     for i in range(6):
         append(log, batch(b"%03d" % i))
@@ -186,7 +186,7 @@ def test_an_index_that_points_out_of_its_segment_costs_no_record(tmp_path: Path,
     assert (read, log.log_directory.online) == (list(range(6)), True)
 
 
-def test_an_index_that_was_not_synced_when_its_segment_was_rolled_is_not_believed(tmp_path: Path) -> None:
+def test_index_that_was_not_synced_after_a_roll_is_not_trusted(tmp_path: Path) -> None:
     log = open_at(str(tmp_path), config=LogConfig(index_interval_bytes=0))
     for i in range(6):
         append(log, batch(b"x" * 2000, timestamp=START + i))
@@ -201,7 +201,7 @@ def test_an_index_that_was_not_synced_when_its_segment_was_rolled_is_not_believe
     assert log.segments[0].largest_timestamp() == (START + 5, 5), "by which it ages"
 
 
-def test_leader_epochs_and_producers_come_back_from_the_batches(tmp_path: Path) -> None:
+def test_leader_epochs_and_producers_are_rebuilt_from_the_batches(tmp_path: Path) -> None:
     log = open_at(str(tmp_path), config=SMALL)
     fill(log, 20)
     log.abandon()
@@ -213,7 +213,7 @@ def test_leader_epochs_and_producers_come_back_from_the_batches(tmp_path: Path) 
     assert append(log, batch(b"019", producer_id=1, producer_epoch=0, base_sequence=19)).duplicate
 
 
-def test_harmed_epochs_and_a_harmed_batch_are_no_end_of_the_log(tmp_path: Path) -> None:
+def test_corrupt_epochs_and_a_corrupt_batch_do_not_end_the_log(tmp_path: Path) -> None:
     log = open_at(str(tmp_path), config=SMALL)
     fill(log, 20)
     log.close()
@@ -225,7 +225,7 @@ def test_harmed_epochs_and_a_harmed_batch_are_no_end_of_the_log(tmp_path: Path) 
     assert log.offset_for_leader_epoch(6) == (6, 20)
 
 
-def test_a_log_that_ends_before_its_start_begins_anew_there(tmp_path: Path) -> None:
+def test_log_that_ends_before_its_start_restarts_there(tmp_path: Path) -> None:
     log = open_at(str(tmp_path), config=SMALL)
     fill(log, 5)
     log.abandon()
@@ -251,7 +251,7 @@ def test_files_to_be_deleted_and_stray_indices_are_removed_and_unknown_ones_are_
 
 
 @pytest.mark.parametrize("harm", [errno.EIO, errno.ENOSPC])
-def test_a_failed_write_takes_the_directory_offline_and_leaves_no_half_batch(harm: int) -> None:
+def test_failed_write_takes_the_directory_offline_and_leaves_no_partial_batch(harm: int) -> None:
     disk = SimulatedDisk()
     log = open_at("/d", disk)
     fill(log, 3)
@@ -271,7 +271,7 @@ def test_a_failed_write_takes_the_directory_offline_and_leaves_no_half_batch(har
     assert values(log) == [b"000", b"001", b"002"]
 
 
-def test_a_failed_fsync_is_not_tried_again() -> None:
+def test_failed_fsync_is_not_retried() -> None:
     disk = SimulatedDisk()
     log = open_at("/d", disk)
     fill(log, 3)
@@ -366,7 +366,7 @@ class Story:
 
 
 @pytest.mark.parametrize("seed", range(150))
-def test_what_was_flushed_survives_any_crash_once_and_in_order(seed: int) -> None:
+def test_flushed_records_survive_any_crash_once_and_in_order(seed: int) -> None:
     story = Story(seed)
     for _ in range(4):
         story.disk.crash_after = story.random.randrange(200) if story.random.random() < 0.5 else None

@@ -1,4 +1,4 @@
-"""A topic is deleted while something of it is under way, and made anew under its name: neither harms the other."""
+"""A topic is deleted during an operation and recreated under the same name: the two do not affect each other."""
 
 from __future__ import annotations
 
@@ -66,12 +66,12 @@ async def _lives_twice(home: Path, *, killed_between: bool) -> None:
 
 
 @pytest.mark.parametrize("killed_between", [False, True])
-def test_where_the_old_one_began_hides_no_record_of_the_new_one(tmp_path: Path, *, killed_between: bool) -> None:
+def test_log_start_of_a_deleted_topic_hides_no_record_of_its_namesake(tmp_path: Path, *, killed_between: bool) -> None:
     with asyncio.Runner() as runner:
         runner.run(_lives_twice(tmp_path / "data", killed_between=killed_between))
 
 
-def test_the_checkpoints_tell_nothing_of_the_old_one(tmp_path: Path) -> None:
+def test_checkpoints_forget_a_deleted_topic(tmp_path: Path) -> None:
     logs = manager(tmp_path, LogConfig(segment_bytes=300))
     log = logs.create(TP, TOPIC_ID)
     for _ in range(20):
@@ -106,7 +106,7 @@ def _fill(log: Log) -> None:
     log.flush()
 
 
-def test_compaction_begins_at_the_start_of_the_new_one(tmp_path: Path) -> None:
+def test_compaction_of_a_recreated_topic_begins_at_its_start(tmp_path: Path) -> None:
     logs = manager(tmp_path, COMPACT)
     cleaner = Cleaner(logs, backoff_ms=0, start_work=Later)
     for topic_id in (TOPIC_ID, ANOTHER_ID):
@@ -125,7 +125,7 @@ def test_compaction_begins_at_the_start_of_the_new_one(tmp_path: Path) -> None:
     logs.abandon()
 
 
-def test_compaction_of_the_old_one_leaves_nothing_in_the_new_one(tmp_path: Path) -> None:
+def test_compaction_of_a_deleted_topic_leaves_nothing_in_its_namesake(tmp_path: Path) -> None:
     logs = manager(tmp_path, COMPACT)
     jobs: list[Later] = []
 
@@ -146,7 +146,7 @@ def test_compaction_of_the_old_one_leaves_nothing_in_the_new_one(tmp_path: Path)
     logs.abandon()
 
 
-def test_who_asks_about_a_deleted_topic_takes_no_directory_with_it(tmp_path: Path) -> None:
+def test_query_of_a_deleted_topic_leaves_the_directory_online(tmp_path: Path) -> None:
     with asyncio.Runner() as runner:
         runner.run(_asked_for_and_deleted(tmp_path / "data"))
 
@@ -188,7 +188,7 @@ class DeletedMeanwhile(Files):
             self.logs.create(TP, ANOTHER_ID)
 
 
-def test_a_late_flush_of_the_old_one_writes_nothing_into_the_new_one(tmp_path: Path) -> None:
+def test_late_flush_of_a_deleted_topic_writes_nothing_into_its_namesake(tmp_path: Path) -> None:
     files = DeletedMeanwhile()
     logs = files.logs = manager(tmp_path, files=files)
     old = logs.create(TP, TOPIC_ID)
@@ -228,6 +228,6 @@ async def _deleted_on_a_broken_disk(home: Path, *, known_before: bool) -> None:
 
 
 @pytest.mark.parametrize("known_before", [False, True])
-def test_a_topic_is_deleted_though_its_disk_cannot_set_it_aside(tmp_path: Path, *, known_before: bool) -> None:
+def test_topic_is_deleted_when_its_directory_cannot_be_renamed(tmp_path: Path, *, known_before: bool) -> None:
     with asyncio.Runner() as runner:
         runner.run(_deleted_on_a_broken_disk(tmp_path, known_before=known_before))

@@ -187,7 +187,7 @@ def test_read_is_retried_wherever_it_fails(tmp_path: Path, number: int) -> None:
         assert log.log_directory.online
 
 
-def test_failed_fsync_is_no_shortage(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_failed_fsync_is_not_treated_as_a_shortage(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     log = open_at(str(tmp_path))
     append(log, batch(b"a"))
 
@@ -284,7 +284,7 @@ def test_directory_of_a_deleted_partition_is_removed_later(tmp_path: Path, monke
     assert manager.log_directories()[0].online
 
 
-def test_start_without_descriptors_is_refused_and_the_next_one_has_everything(tmp_path: Path) -> None:
+def test_start_without_descriptors_is_refused_and_the_next_start_loses_nothing(tmp_path: Path) -> None:
     manager = manager_at(tmp_path, Files())
     for number in range(3):
         append(manager.create(TopicPartition("t", number), TOPIC_ID), batch(b"%d" % number))

@@ -1,4 +1,4 @@
-"""Parts of segments that are read when they are sent, whatever becomes of their segments until then."""
+"""Parts of segments that are read only when they are sent, also after their segment was closed or deleted."""
 
 import errno
 import gc
@@ -73,7 +73,7 @@ def taken(found: FileSlice) -> bytes:
     return data
 
 
-def test_much_is_read_in_pieces_and_little_at_once(tmp_path: Path, files: CountingFiles) -> None:
+def test_large_result_is_read_in_pieces_and_small_result_at_once(tmp_path: Path, files: CountingFiles) -> None:
     log, content = filled(tmp_path, files)
     found = slice_of(log)
     assert len(found) == len(content)
@@ -82,7 +82,7 @@ def test_much_is_read_in_pieces_and_little_at_once(tmp_path: Path, files: Counti
     assert not isinstance(log.look_up(0, 30_000, log.log_end_offset), FileSlice)
 
 
-def test_what_no_one_has_looked_through_yet_is_read_and_checked_first(tmp_path: Path, files: CountingFiles) -> None:
+def test_unchecked_batches_are_read_and_checked_first(tmp_path: Path, files: CountingFiles) -> None:
     log, content = filled(tmp_path, files)
     log.close()
     again = open_at(str(tmp_path), files, clean=True, recovery_point=log.log_end_offset)
@@ -91,7 +91,9 @@ def test_what_no_one_has_looked_through_yet_is_read_and_checked_first(tmp_path: 
 
 
 @pytest.mark.parametrize("fate", ["closed", "deleted", "crowded out"])
-def test_it_is_read_to_its_end_whatever_becomes_of_its_segment(tmp_path: Path, files: CountingFiles, fate: str) -> None:
+def test_slice_is_readable_after_its_segment_was_closed_or_deleted(
+    tmp_path: Path, files: CountingFiles, fate: str
+) -> None:
     log, content = filled(tmp_path, files, segments=4, open_files=OpenFiles(2))
     slices = [slice_of(log), slice_of(log)]
     first = bytes(slices[0].take(30_000))
@@ -110,7 +112,7 @@ def test_it_is_read_to_its_end_whatever_becomes_of_its_segment(tmp_path: Path, f
     assert taken(slices[1]) == content
 
 
-def test_its_descriptor_is_closed_with_the_last_one_who_reads_from_it(tmp_path: Path, files: CountingFiles) -> None:
+def test_descriptor_is_closed_with_its_last_slice(tmp_path: Path, files: CountingFiles) -> None:
     log, content = filled(tmp_path, files)
     slices = [slice_of(log), slice_of(log)]
     log.close()
@@ -133,7 +135,7 @@ def test_a_disk_that_fails_while_it_is_sent_is_offline(tmp_path: Path, files: Co
     assert not log.log_directory.online
 
 
-def test_a_file_that_somebody_has_cut_is_no_good_data(tmp_path: Path, files: CountingFiles) -> None:
+def test_slice_of_a_truncated_file_raises(tmp_path: Path, files: CountingFiles) -> None:
     log, _ = filled(tmp_path, files)
     found = slice_of(log)
     os.truncate(Path(log.directory, f"{0:020d}.log"), 50_000)

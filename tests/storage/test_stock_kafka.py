@@ -108,7 +108,7 @@ def open_stock(data: Path, topic: str) -> Log:
     return open_log(context, LogConfig(), opening=opening)
 
 
-def test_what_a_killed_stock_broker_wrote_is_opened_whole(killed: Path) -> None:
+def test_log_of_a_killed_stock_broker_is_opened_completely(killed: Path) -> None:
     assert not (killed / ".kafka_cleanshutdown").exists()
     assert max(path.stat().st_size for path in killed.glob("plain-0/*.index")) == 10 << 20, "nothing is preallocated"
     log = open_stock(killed, "plain")

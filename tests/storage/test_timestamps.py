@@ -1,4 +1,4 @@
-"""Looks for a timestamp in segments of which one read does not tell all: by their indices, which are not believed."""
+"""Queries for a timestamp in segments larger than one read: they use the time index and verify its entries."""
 
 import os
 import random
@@ -41,13 +41,13 @@ def check(log: Log, written: dict[int, int]) -> None:
 
 
 @pytest.mark.parametrize("seed", range(6))
-def test_timestamps_that_do_not_rise_are_found_in_segments_of_any_size(tmp_path: Path, seed: int) -> None:
+def test_unordered_timestamps_are_found_in_segments_of_any_size(tmp_path: Path, seed: int) -> None:
     check(*filled(tmp_path, seed))
 
 
 @pytest.mark.parametrize("kind", [".timeindex", ".index"])
 @pytest.mark.parametrize("seed", range(int(os.environ.get("OTTLA_SEEDS", "6"))))
-def test_a_harmed_entry_costs_no_record(tmp_path: Path, seed: int, kind: str) -> None:
+def test_corrupt_index_entry_costs_no_record(tmp_path: Path, seed: int, kind: str) -> None:
     log, written = filled(tmp_path, seed)
     log.close()
     chance = random.Random(seed)

@@ -223,6 +223,6 @@ async def _tell(story: Story) -> None:
 
 
 @pytest.mark.parametrize("seed", range(SEEDS))
-def test_what_comes_and_goes_is_its_own_after_every_end(tmp_path: Path, seed: int) -> None:
+def test_topics_keep_their_own_state_after_every_crash(tmp_path: Path, seed: int) -> None:
     with asyncio.Runner() as runner:
         runner.run(_tell(Story(seed, tmp_path / "data")))
