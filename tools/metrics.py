@@ -2,7 +2,8 @@
 
 Files and lines are counted as they are, with comments and blank lines. A function's parameters are counted without
 `self` and `cls`; nesting is the number of compound statements around its deepest statement. A broad except catches
-Exception or BaseException. `tests/unit/test_tidy.py` holds the limits. Uses nothing but the standard library.
+Exception or BaseException and does not end with `raise`. `tests/unit/test_tidy.py` has the limits. Uses nothing but the
+standard library.
 """
 
 from __future__ import annotations
@@ -76,11 +77,13 @@ class SourceFile:
 
     @property
     def broad_excepts(self) -> Iterator[int]:
-        """The lines of handlers that catch everything."""
+        """The lines of handlers that catch everything and do not re-raise it."""
         for node in ast.walk(self.tree):
             if isinstance(node, ast.ExceptHandler):
                 types = node.type.elts if isinstance(node.type, ast.Tuple) else [node.type]
-                if any(kind is None or ast.unparse(kind) in ("Exception", "BaseException") for kind in types):
+                raises = isinstance(node.body[-1], ast.Raise) and node.body[-1].exc is None
+                broad = any(kind is None or ast.unparse(kind) in ("Exception", "BaseException") for kind in types)
+                if broad and not raises:
                     yield node.lineno
 
     @cached_property

@@ -22,7 +22,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             return _report(failure)
         except KeyboardInterrupt:
             return 130
-        except Exception as error:
+        except Exception as error:  # a ClientError, whose module most commands do not import
             clients = sys.modules.get("ottla.clients.errors")
             if clients is None or not isinstance(error, clients.ClientError):
                 raise

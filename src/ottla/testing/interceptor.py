@@ -170,15 +170,19 @@ class Interceptor:
 
     def _delayed(self, request: _Request, seconds: float, others: list[int]) -> Completion[Frames]:
         later: Completion[Frames] = Completion()
-        kept = request.kept()
+        copied = request.copied()
 
         def go_on() -> None:
             if request.connection.closed:
                 return
-            try:
-                _then(self._act(kept, others), lambda answer: later.complete(answer) and None, later.fail)
-            except Exception as error:  # noqa: BLE001 - not swallowed: the connection gets it and closes
-                later.fail(error)
+            started: Completion[Frames | Completion[Frames]] = Completion()
+            started.complete_with(self._act, copied, others)
+            if started.error is not None:
+                later.fail(started.error)
+            elif isinstance(answer := started.result(), Completion):
+                later.follow(answer)
+            else:
+                later.complete(answer)
 
         asyncio.get_running_loop().call_later(seconds, go_on)
         return later
@@ -201,12 +205,11 @@ class Interceptor:
             self._withheld.setdefault(number, []).append(request.connection)
             return Completion()  # never done; `remove` ends it
 
-        def end(_: object) -> None:
+        if not isinstance(answer, Completion):
             request.connection.abort()
-
-        _then(answer, end, end)
-        # A later response would find the connection closed.
-        return answer if isinstance(answer, Completion) else None
+            return None
+        answer.on_done(lambda _: request.connection.abort())
+        return answer  # its response finds the connection closed
 
     def _fail(self, number: int, rule: Rule, request: _Request) -> Any:
         if request.api == "Fetch":
@@ -356,7 +359,7 @@ class _Request:
             )
         return self._message
 
-    def kept(self) -> _Request:
+    def copied(self) -> _Request:
         """A copy that outlives the network's buffer."""
         return _Request(self.connection, self.header, self.api, memoryview(bytearray(self.frame)))
 
@@ -381,24 +384,6 @@ class _Request:
             return self.encode(change(told))
 
         return answer.then(apply) if isinstance(answer, Completion) else apply(answer)
-
-
-def _then(
-    answer: Frames | Completion[Frames], succeeded: Callable[[Any], object], failed: Callable[[Exception], object]
-) -> None:
-    if not isinstance(answer, Completion):
-        succeeded(answer)
-        return
-
-    def finish(done: Completion[Frames]) -> None:
-        try:
-            result = done.result()
-        except Exception as error:  # noqa: BLE001 - handed on
-            failed(error)
-        else:
-            succeeded(result)
-
-    answer.on_done(finish)
 
 
 _NOT_MEANT: Any = object()

@@ -169,10 +169,10 @@ async def completed(completion: Completion[T]) -> T:
     def finish(done: Completion[T]) -> None:
         if future.done():
             return
-        try:
+        if done.error is not None:
+            future.set_exception(done.error)
+        else:
             future.set_result(done.result())
-        except Exception as error:  # noqa: BLE001 - raised in the waiter
-            future.set_exception(error)
 
     completion.on_done(finish)
     return await future

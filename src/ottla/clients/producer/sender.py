@@ -47,7 +47,7 @@ async def _run_in_order(coroutines: list[Coroutine[Any, Any, object]], then: Cal
         for coroutine in coroutines:
             try:
                 await coroutine
-            except Exception:
+            except Exception:  # the program's callback may raise anything; the other callbacks must run
                 logger.exception("A delivery callback failed")
     finally:
         in_callback.reset(token)
@@ -251,7 +251,7 @@ class Sender:
             future = connection.send_nowait(request, version=version, timeout_s=self._timeout_s)
         except NetworkError as error:
             self._lose(send, client_error(error))
-        except Exception as error:
+        except Exception as error:  # an unhandled error: the records must fail, or they would wait until their timeout
             logger.exception("Cannot encode %d batches", len(send.batches))
             self._lose(send, ClientError(f"The records cannot be encoded: {error}"))
         else:

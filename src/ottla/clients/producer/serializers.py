@@ -24,7 +24,7 @@ def serialize(serializer: Serializer, what: str, topic: str, given: object, head
         return None
     try:
         made = serializer(given, topic, headers) if type(serializer) is Call else serializer(given)
-    except Exception as error:
+    except Exception as error:  # the program's function may raise anything
         raise SerializationFailed(f"The serializer refused a {what} for {topic}: {error}") from error
     return made if type(made) is bytes else as_bytes(made, what)
 
