@@ -1,7 +1,7 @@
 """`python -m tests.mutations [WORD...]`: the rows whose protection has one of these words, `1/3` a third, or all rows.
 
-Each is taken out of a copy of the source, and its tests must fail there; where they pass, the protection is not tested.
-Before, each test must pass, and not be skipped, with the copy as it is: one that always fails is no proof either.
+Each row is applied to a copy of the source, and its tests must fail there. If they pass, the protection is not tested.
+Before that, each test must pass, and not be skipped, with the unchanged copy: a test that always fails proves nothing.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ TESTS_PASSED, TESTS_FAILED = 0, 1
 
 
 def main(words: list[str]) -> int:
-    """How many protections are not seen."""
+    """Run the rows; exit code 1 if a protection is not tested."""
     chosen = list(MUTATIONS)
     if words and (share := re.fullmatch(r"(\d+)/(\d+)", words[0])):
         chosen = chosen[int(share[1]) - 1 :: int(share[2])]
@@ -47,7 +47,7 @@ def main(words: list[str]) -> int:
 
 
 def tried(mutation: Mutation, copy: Path) -> str | None:
-    """Why the row is no proof, or None if all its tests pass with the protection and fail without it."""
+    """The reason why a row fails, or None if all its tests pass with the protection and fail without it."""
     path = copy / "ottla" / mutation.path
     source = path.read_text()
     assert source.count(mutation.old) == 1, f"{mutation.path} has {mutation.old!r} {source.count(mutation.old)} times"

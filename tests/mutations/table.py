@@ -1,4 +1,4 @@
-"""Table: what protects a promise of docs/reliability.md, how it is taken out, and the tests that must fail then.
+"""Table: the code that protects each guarantee of docs/reliability.md, the code without it, and the failing tests.
 
 `old` is in `path` exactly once; `new` takes its place. Each test of a row must fail, alone.
 """
@@ -10,7 +10,7 @@ from typing import NamedTuple
 CHAOS, STORAGE, FUZZ, UNIT = "tests/chaos", "tests/storage", "tests/fuzz", "tests/unit"
 HOSTILE = f"{FUZZ}/test_hostile_clients.py"
 SERVER = f"{UNIT}/network/test_server.py"
-HARMED = f"{STORAGE}/test_corrupt_bytes.py::test_corrupt_byte_costs_only_what_it_touches"
+CORRUPT_BYTE = f"{STORAGE}/test_corrupt_bytes.py::test_corrupt_byte_costs_only_what_it_touches"
 FAILING = f"{STORAGE}/test_failing_disk.py"
 RESTARTS = f"{CHAOS}/test_restarts.py"
 FLUSH = f"{UNIT}/broker/test_flush_before_ack.py"
@@ -50,7 +50,7 @@ WIRE = (
         (f"{HOSTILE}::test_half_frames_slow_senders_and_clients_that_never_read",),
     ),
     Mutation(
-        "a kept metadata answer does not keep a topic from being created",
+        "a cached metadata response does not prevent the creation of a topic",
         "broker/handlers/metadata.py",
         "        request.allow_auto_topic_creation,  # what creates a topic is never answered from here\n",
         "",
@@ -104,14 +104,14 @@ WIRE = (
         (f"{HOSTILE}::test_many_requests_in_flight_whose_responses_are_not_read",),
     ),
     Mutation(
-        "what is asked for stays in its file until it is sent",
+        "large responses stay in their files until they are sent",
         "log/segment_list.py",
         "UNREAD_BYTES = 64 * 1024\n",
         "UNREAD_BYTES = 1 << 40\n",
         (f"{HOSTILE}::test_clients_that_fetch_much_and_read_nothing",),
     ),
     Mutation(
-        "a descriptor stays open for who reads from it",
+        "a descriptor stays open for its readers",
         "log/open_files.py",
         "        if fd in self._pins:\n",
         "        if not self._pins:\n",
@@ -206,7 +206,7 @@ WIRE = (
         (f"{HOSTILE}::test_decompression_bombs_where_a_batch_must_be_decompressed",),
     ),
     Mutation(
-        "a request that cannot be read is told from a bug",
+        "an unreadable request is distinguished from an unhandled error",
         "protocol/decoder.py",
         '    "DECODE_ERRORS": (struct_error, IndexError, UnicodeDecodeError),\n',
         '    "DECODE_ERRORS": (IndexError,),\n',
@@ -304,7 +304,7 @@ BOUNDED_WORK = (
 
 ON_DISK = (
     Mutation(
-        "compaction checks what it writes anew",
+        "compaction checks the batches that it rewrites",
         "log/compaction.py",
         "        if not check_crc(data, 0, len(data)):\n",
         "        if not data:\n",
@@ -326,7 +326,7 @@ ON_DISK = (
         (f"{STORAGE}/test_cleaner.py::test_a_crash_at_any_moment_of_a_cleaning_loses_nothing",),
     ),
     Mutation(
-        "a harmed metadata log is refused",
+        "a corrupt metadata log is rejected",
         "broker/metadata_loading.py",
         "            if not check_crc(data, position, header.size):\n                raise harmed(",
         "            if not data:\n                raise harmed(",
@@ -347,7 +347,7 @@ ON_DISK = (
         (f"{STORAGE}/test_topic_lifecycle.py::test_topics_keep_their_own_state_after_every_crash",),
     ),
     Mutation(
-        "offsets of a topic that is gone go with it",
+        "offsets of a deleted topic are deleted with it",
         "coordinators/group/shard.py",
         "        effects = offsets.delete_outdated(self._core, topic_id) if topic_id is not None else []\n",
         "        effects: Effects = []\n",
@@ -361,7 +361,7 @@ ON_DISK = (
         (f"{UNIT}/broker/test_metadata_log.py::test_corrupt_synced_byte_is_rejected_with_its_position",),
     ),
     Mutation(
-        "a harmed snapshot of the metadata is passed over",
+        "a corrupt metadata snapshot is skipped",
         "broker/metadata_snapshots.py",
         "        if not check_crc(data, position, header.size):\n",
         "        if not header:\n",
@@ -372,7 +372,7 @@ ON_DISK = (
         "log/epochs.py",
         "    return entries[::2] if entries[::2] == entries[1::2] else entries\n",
         "    return entries[::2]\n",
-        (f"{HARMED}[leader epochs-stopped]",),
+        (f"{CORRUPT_BYTE}[leader epochs-stopped]",),
         MANY_BYTES,
     ),
     Mutation(
@@ -380,7 +380,7 @@ ON_DISK = (
         "log/checkpoints.py",
         '    if marked and checksum.strip() != b"%08x" % crc32c(text):\n',
         "    if marked and not checksum:\n",
-        (f"{HARMED}[topic id-stopped]",),
+        (f"{CORRUPT_BYTE}[topic id-stopped]",),
         MANY_BYTES,
     ),
     Mutation(
@@ -388,7 +388,7 @@ ON_DISK = (
         "log/storage.py",
         '    if marked and checksum.strip() != b"%08x" % crc32c(text):\n',
         "    if marked and not checksum:\n",
-        (f"{HARMED}[meta.properties-stopped]",),
+        (f"{CORRUPT_BYTE}[meta.properties-stopped]",),
         MANY_BYTES,
     ),
     Mutation(
@@ -396,7 +396,7 @@ ON_DISK = (
         "log/directory.py",
         "_REBUILDABLE = (RECOVERY_POINTS, HIGH_WATERMARKS)\n",
         "_REBUILDABLE = (RECOVERY_POINTS, HIGH_WATERMARKS, LOG_STARTS)\n",
-        (f"{HARMED}[log starts-stopped]",),
+        (f"{CORRUPT_BYTE}[log starts-stopped]",),
         MANY_BYTES,
     ),
     Mutation(
@@ -429,11 +429,11 @@ ON_DISK = (
         (f"{STORAGE}/test_recreated_topics.py::test_query_of_a_deleted_topic_leaves_the_directory_online",),
     ),
     Mutation(
-        "two lines that became one are told apart",
+        "two lines that were joined are detected",
         "log/checkpoints.py",
         "map(_ENTRY.match, ",
         "map(_ENTRY.fullmatch, ",
-        (f"{HARMED}[log starts-stopped]",),
+        (f"{CORRUPT_BYTE}[log starts-stopped]",),
         MANY_BYTES,
     ),
     Mutation(
@@ -441,23 +441,23 @@ ON_DISK = (
         "log/directory.py",
         "_REBUILDABLE = (RECOVERY_POINTS, HIGH_WATERMARKS)\n",
         "_REBUILDABLE = (RECOVERY_POINTS, HIGH_WATERMARKS, CLEANER_OFFSETS)\n",
-        (f"{HARMED}[cleaner offsets-stopped]",),
+        (f"{CORRUPT_BYTE}[cleaner offsets-stopped]",),
         MANY_BYTES,
     ),
     Mutation(
-        "the segment that is harmed is mended, not the empty one before it",
+        "the corrupt segment is repaired, not the previous empty one",
         "log/log.py",
         "        i = segments.index_of_read(offset)\n",
         "        i = segments.index_at(offset)\n",
-        (f"{HARMED}[cleaned segment of old-stopped]",),
+        (f"{CORRUPT_BYTE}[cleaned segment of old-stopped]",),
         MANY_BYTES,
     ),
     Mutation(
-        "a harmed magic is noticed",
+        "a corrupt magic byte is detected",
         "log/segment.py",
         "            right = right and data[position + MAGIC_POSITION] == MAGIC  # the CRC does not cover it either\n",
         "",
-        (f"{HARMED}[cleaned segment-stopped]",),
+        (f"{CORRUPT_BYTE}[cleaned segment-stopped]",),
         MANY_BYTES,
     ),
     Mutation(
@@ -465,7 +465,7 @@ ON_DISK = (
         "log/producer_snapshot.py",
         "    if crc != crc32c(data[_CRC_START:]):\n",
         "    if not data:\n",
-        (f"{HARMED}[newest producer snapshot-stopped]",),
+        (f"{CORRUPT_BYTE}[newest producer snapshot-stopped]",),
         MANY_BYTES,
     ),
     Mutation(
@@ -497,21 +497,21 @@ ON_DISK = (
         (f"{STORAGE}/test_timestamps.py::test_corrupt_index_entry_costs_no_record",),
     ),
     Mutation(
-        "harm costs one batch, and nothing behind it",
+        "corruption affects one batch, and no later ones",
         "log/repair.py",
         "    if segment.size - position < HEADER_SIZE:\n        return None\n    found",
         "    if segment.size > 0:\n        return None\n    found",
-        (f"{HARMED}[segment-stopped]",),
+        (f"{CORRUPT_BYTE}[segment-stopped]",),
         MANY_BYTES,
     ),
     Mutation(
-        "mending gives nothing a checksum",
+        "a repair does not write checksums for corrupt records",
         "log/repair.py",
         "    files.pwrite(fd, head, position)\n",
         "    from ottla.records.checksum import crc32c\n\n"
         '    head[17:21] = crc32c(bytes(head[21:]) + stretch[HEADER_SIZE:]).to_bytes(4, "big")\n'
         "    files.pwrite(fd, head, position)\n",
-        (f"{HARMED}[newest segment-killed]",),
+        (f"{CORRUPT_BYTE}[newest segment-killed]",),
         MANY_BYTES,
     ),
     Mutation(
@@ -519,7 +519,7 @@ ON_DISK = (
         "log/segment.py",
         '                raise TornSegmentError(f"{self.path()} has offset {base} at byte {start + position}")\n',
         "                pass\n",
-        (f"{HARMED}[segment-stopped]",),
+        (f"{CORRUPT_BYTE}[segment-stopped]",),
         MANY_BYTES,
     ),
     Mutation(
@@ -547,7 +547,7 @@ ON_DISK = (
         "broker/group_loading.py",
         "            if not check_crc(data, position, header.size):\n",
         "            if not data:\n",
-        (f"{HARMED}[groups-stopped]",),
+        (f"{CORRUPT_BYTE}[groups-stopped]",),
         MANY_BYTES,
     ),
     Mutation(
@@ -559,7 +559,7 @@ ON_DISK = (
         FALLBACK,
     ),
     Mutation(
-        "what recovery cuts off is gone for good",
+        "truncated data never reappears after recovery",
         "log/recovery.py",
         "            self.files.fsync(segment.fd)\n            segment.size",
         "            segment.size",
@@ -740,7 +740,7 @@ DISKS = (
         (f"{FAILING}::test_disk_unreadable_at_start_takes_only_its_partitions_offline",),
     ),
     Mutation(
-        "metadata that cannot be read is no end of the log",
+        "unreadable metadata is not the end of the log",
         "log/segment_recovery.py",
         "            data = self.segment.files.pread(fd, min(chunk, segment.size - place), place)\n            try:\n",
         "            try:\n"
@@ -772,7 +772,7 @@ DISKS = (
         (f"{STORAGE}/test_recovery.py::test_failed_write_takes_the_directory_offline_and_leaves_no_partial_batch",),
     ),
     Mutation(
-        "a failed fsync fails all who wait",
+        "a failed fsync fails all waiters",
         "broker/partition.py",
         "        except (KafkaError, OSError) as error:\n            self._fail_waiting(",
         "        except KeyError as error:\n            self._fail_waiting(",
@@ -810,7 +810,7 @@ DISKS = (
         (f"{FAILING}::test_unreadable_disk_takes_only_its_partitions_offline",),
     ),
     Mutation(
-        "partitions of a lost directory are not made anew",
+        "partitions of a lost directory are not recreated",
         "broker/server.py",
         "        missing = sorted(set(known.directories) - present) if known is not None else []\n",
         "        missing = sorted(set(known.directories) - known.directories) if known is not None else []\n",
@@ -831,7 +831,7 @@ DISKS = (
         (f"{STORAGE}/test_slow_disk.py::test_metadata_does_not_wait_for_the_flushes_of_many_logs",),
     ),
     Mutation(
-        "one mistake in what is told of a commit does not hold up the metadata log",
+        "a callback that raises does not stop the metadata log",
         "broker/metadata_log.py",
         "            _notify(listener, old, image)\n",
         "            listener(old, image)\n",
@@ -896,7 +896,7 @@ TIME = (
         (f"{UNIT}/coordinators/test_offsets.py::test_offsets_do_not_expire_after_a_jump_of_the_wall_clock",),
     ),
     Mutation(
-        "sessions of members go by a clock that nobody sets",
+        "sessions of members use the monotonic clock",
         "broker/group_runtime.py",
         "        return Moment(self._clock.monotonic_ms(), self._clock.wall_ms())\n",
         "        return Moment(self._clock.wall_ms(), self._clock.wall_ms())\n",
@@ -993,7 +993,7 @@ SHORT, MISSING = f"{STORAGE}/test_shortage.py", f"{STORAGE}/test_missing_files.p
 METADATA_LOG = f"{UNIT}/broker/test_metadata_log.py"
 SHORTAGES = (
     Mutation(
-        "a shortage of descriptors or memory is no broken disk",
+        "a shortage of descriptors or memory is not a broken disk",
         "log/directory.py",
         "        if is_shortage(error):\n",
         "        if not error.args:\n",
@@ -1005,7 +1005,7 @@ SHORTAGES = (
         ),
     ),
     Mutation(
-        "a failed fsync is no shortage",
+        "a failed fsync is not a shortage",
         "common/shortage.py",
         " and not isinstance(error, SyncError)",
         "",
@@ -1169,7 +1169,7 @@ SETTINGS = (
         (f"{UNIT}/config/test_setting_values.py::test_long_values_are_checked_in_linear_time",),
     ),
     Mutation(
-        "a load factor that is no share does not stop compaction",
+        "an invalid load factor does not stop compaction",
         "log/cleaner.py",
         "        share = load_factor if 0 < load_factor <= 1 else DEFAULT_LOAD_FACTOR\n",
         "        share = load_factor\n",

@@ -83,7 +83,7 @@ def test_records_are_written_when_preallocation_fails(tmp_path: Path, number: in
 
     files = Unwilling()
     log = filled(tmp_path, files)
-    assert files.asked == 1, "it asks again and again"
+    assert files.asked == 1, "it retries forever"
     assert len(records(log)) == 10
     log.roll()
     append(log, batch(VALUE))

@@ -332,7 +332,7 @@ def test_corrupt_batch_gets_no_new_checksum_and_cleaning_is_retried(tmp_path: Pa
             time.sleep(0.02)
 
     clean_now()
-    assert house.log.size > 2000, "nothing was written anew"
+    assert house.log.size > 2000, "nothing was compacted"
     assert not house.cleaner.step(house.clock.now), "it is left alone"
     path.write_bytes(good)
     house.clock.now += 600_000

@@ -223,7 +223,7 @@ async def _check_topic(node: NodeOnDisk, topic: str, start: int, template: Templ
         )
         assert await node.produce(topic, again) == (0, sequence), "sent again, and known"
     else:
-        assert len(lost) <= IN_BATCH, f"one batch is harmed, and {lost} are lost"
+        assert len(lost) <= IN_BATCH, f"one batch is corrupt, and {lost} are lost"
     error, _ = await node.produce(topic, batch(b"go on", timestamp=node.clock.wall_ms()))
     assert error == 0
 

@@ -27,7 +27,7 @@ from tests.simulation.world.broker import NodeOnDisk
 from tests.unit.broker.room import batch
 
 STORAGE_ERROR = 56
-# COORDINATOR_LOAD_IN_PROGRESS, COORDINATOR_NOT_AVAILABLE, NOT_COORDINATOR: a client asks again.
+# COORDINATOR_LOAD_IN_PROGRESS, COORDINATOR_NOT_AVAILABLE, NOT_COORDINATOR: a client retries.
 RETRIABLE_BY_MEMBERS = {14, 15, 16}
 ROLLING = {"segment_index_bytes": 40, "index_interval_bytes": 0}
 SETTINGS = {"metadata_log_max_record_bytes_between_snapshots": 1}
@@ -152,7 +152,7 @@ class Broker:
         for topic, count in self.answered.items():
             found, refused = await self.node.read(topic)
             assert not refused
-            # What failed may be there too: nobody was told that it is not.
+            # A failed append may exist, since its outcome was not reported.
             assert [found[offset] for offset in range(count)] == [b"%d" % i for i in range(count)]
             self.answered[topic] = len(found)
             assert await self.produce(topic) == 0
@@ -268,7 +268,7 @@ async def _offsets_fail(home: Path, faults: dict[str, int]) -> None:
         broker.node.check()
         del broker.answered["b"]
         await broker.again()
-        assert (await broker.node.committed("g"))["a", 0] in {1, 2}, "nobody was told of the second"
+        assert (await broker.node.committed("g"))["a", 0] in {1, 2}, "the second commit was not acknowledged"
         assert await broker.node.commit("g", "a", 3) == 0
         assert await broker.node.committed("g") == {("a", 0): 3}
     finally:
@@ -337,7 +337,7 @@ async def _lost(home: Path, *, empty: bool) -> None:
         for _ in range(2):  # nor is it forgotten with the next start
             await broker.start()
             assert await broker.produce(good) == 0
-            assert (await broker.node.fetch(bad, 0))[0] == STORAGE_ERROR, "not made anew, without its records"
+            assert (await broker.node.fetch(bad, 0))[0] == STORAGE_ERROR, "it was recreated without its records"
             broker.node.check()
             await broker.node.stop()
         if empty:

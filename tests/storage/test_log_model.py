@@ -70,7 +70,7 @@ class Truth:
     sent: list[Sent] = field(default_factory=list)
     end: int = 0
     flushed: int = 0
-    # Up to where records may be gone, because somebody asked for it.
+    # Records below this offset may be deleted, as requested.
     start: int = 0
     # The disk said no, or the power went, while this one was appended.
     in_doubt: Sent | None = None
@@ -263,7 +263,7 @@ class Story:
         assert truth.flushed <= end <= truth.end
         assert lost or end == truth.end, f"{log} was acknowledged up to {truth.end}"
         while truth.sent and truth.sent[-1].first + len(truth.sent[-1].values) > end:
-            truth.sent.pop()  # all of the last one, where the log begins anew at its start, within a batch
+            truth.sent.pop()  # all of the last batch, if the log restarts at its start, within a batch
         truth.end = end
         truth.flushed = min(truth.flushed, end)
         truth.start = min(truth.start, end)
@@ -271,7 +271,7 @@ class Story:
 
     @staticmethod
     def settle_holes(log: Log, truth: Truth) -> None:
-        """Of what was not flushed any batch may be gone where offsets have gaps anyhow; it took nothing along."""
+        """Remove unflushed batches from the truth that the log lost, where offsets may have gaps."""
         found = _read(log)
         flushed = {record[0]: o for o, record in truth.records().items() if log.log_start_offset <= o < truth.flushed}
         for key, offset in flushed.items():

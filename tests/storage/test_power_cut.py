@@ -119,7 +119,7 @@ class Story:
         self.in_doubt.discard(name)
 
     async def cut(self) -> None:
-        """The power goes, comes back, and the broker is started again: by nobody's hand."""
+        """Cut the power, and restart the broker without manual repair."""
         self.node.problem = None
         after = self.disk.crash()
         self.disk.crash_after = None
@@ -219,7 +219,7 @@ async def _killed_and_cut(home: Path, seed: int) -> None:
     await node.create("t")
     data = batch(b"sent again", producer_id=7, producer_epoch=0, base_sequence=0, timestamp=node.clock.wall_ms())
     node.node.broker.partitions.get("t", 0).append(memoryview(bytearray(data)))
-    node.node.broker.logs.abandon()  # before it was synced: nobody was answered
+    node.node.broker.logs.abandon()  # before the sync: no append was acknowledged
     await node.abandon()
     node = NodeOnDisk(disk, home, log_flush_interval_messages=1)
     await node.start()

@@ -77,7 +77,7 @@ def test_truncated_tail_does_not_come_back_after_the_next_power_cut() -> None:
 
     log = open_at("/d", disk, recovery_point=1)
     assert values(log) == [b"kept"]
-    append(log, batch(b"anew"))  # as long as the one that was torn
+    append(log, batch(b"next"))  # as long as the torn one
     log.abandon()
     inode.changes = [change for change in inode.changes if change[1] is not None]  # the second cut took truncations
     inode.data = bytearray(inode.synced)
@@ -85,7 +85,7 @@ def test_truncated_tail_does_not_come_back_after_the_next_power_cut() -> None:
         inode.data[position : position + len(written or b"")] = written or b""
     inode.synced = bytes(inode.data)
 
-    assert values(open_at("/d", disk, recovery_point=1)) == [b"kept", b"anew"]
+    assert values(open_at("/d", disk, recovery_point=1)) == [b"kept", b"next"]
 
 
 def test_a_flipped_bit_ends_the_log_before_its_batch(tmp_path: Path) -> None:
@@ -132,26 +132,26 @@ def test_only_segments_from_the_recovery_point_on_are_read(tmp_path: Path) -> No
 
 
 @pytest.mark.parametrize("kind", [".index", ".timeindex"])
-@pytest.mark.parametrize("harm", ["missing", "odd", "garbage", "zeros"])
-def test_corrupt_indices_are_rebuilt(tmp_path: Path, kind: str, harm: str) -> None:
+@pytest.mark.parametrize("damage", ["missing", "odd", "garbage", "zeros"])
+def test_corrupt_indices_are_rebuilt(tmp_path: Path, kind: str, damage: str) -> None:
     log = open_at(str(tmp_path), config=SMALL)
     fill(log, 20)
     log.close()
     for segment in log.segments:
         path = Path(segment.path(kind))
         content = path.read_bytes()
-        if harm == "missing":
+        if damage == "missing":
             path.unlink()
-        elif harm == "odd":
+        elif damage == "odd":
             path.write_bytes(content + b"x")
-        elif harm == "garbage":
+        elif damage == "garbage":
             path.write_bytes(b"\x01" * 24)
         else:  # preallocated by Kafka and never trimmed
             path.write_bytes(content + bytes(1200 - len(content) % 24))
-    log = open_at(str(tmp_path), config=SMALL, clean=harm != "zeros", recovery_point=20)
+    log = open_at(str(tmp_path), config=SMALL, clean=damage != "zeros", recovery_point=20)
     assert values(log) == [b"%03d" % i for i in range(20)]
     assert [log.read(i, 1, 20)[7] for i in range(20)] == list(range(20))
-    if harm != "garbage" or kind == ".index":
+    if damage != "garbage" or kind == ".index":
         assert log.offset_for_timestamp(START + 11, 20) == (START + 11, 11, 3)
 
 
@@ -250,13 +250,13 @@ def test_files_to_be_deleted_and_stray_indices_are_removed_and_unknown_ones_are_
     assert len(values(log)) == 3
 
 
-@pytest.mark.parametrize("harm", [errno.EIO, errno.ENOSPC])
-def test_failed_write_takes_the_directory_offline_and_leaves_no_partial_batch(harm: int) -> None:
+@pytest.mark.parametrize("damage", [errno.EIO, errno.ENOSPC])
+def test_failed_write_takes_the_directory_offline_and_leaves_no_partial_batch(damage: int) -> None:
     disk = SimulatedDisk()
     log = open_at("/d", disk)
     fill(log, 3)
     log.flush()
-    disk.fail_writes = harm
+    disk.fail_writes = damage
     with pytest.raises(KafkaError) as info:
         append(log, batch(b"lost"))
     assert info.value.code is ErrorCode.KAFKA_STORAGE_ERROR

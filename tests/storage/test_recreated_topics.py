@@ -139,7 +139,7 @@ def test_compaction_of_a_deleted_topic_leaves_nothing_in_its_namesake(tmp_path: 
     logs.delete([TP])
     log = logs.create(TP, ANOTHER_ID)
     _fill(log)
-    clean(jobs[0].job, Files())  # by the name of the directory it was told of
+    clean(jobs[0].job, Files())  # with the old name of the directory
     cleaner.step(START)
     assert jobs[0].stopped
     assert not list(Path(log.directory).glob("*.cleaned"))

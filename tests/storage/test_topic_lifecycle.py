@@ -1,7 +1,8 @@
-"""Topics of a few names come, go, grow and change under power cuts, kills and stops: none has what was another's.
+"""Topics of a few names are created, deleted, extended and changed under power cuts, kills and stops.
 
-What was answered is true afterwards: records, settings, numbers of partitions, a group's offsets and that they are
-gone with their topic or group; no producer id comes twice. What was asked and not answered is true or not, wholly.
+Acknowledged state exists afterwards: records, settings, numbers of partitions, and a group's offsets until their
+topic or group is deleted. No topic has the state of its predecessor, and no producer id is assigned twice. An operation
+without a response has either taken effect completely or not at all.
 """
 
 from __future__ import annotations

@@ -184,7 +184,8 @@ def clean(job: CleanJob, files: Files) -> CleanResult:
     transactions = Transactions(job.aborted)
     counts = Counts()
     for group in groups:
-        _clean_group(job, group, keys, transactions, files, open_files, counts)
+        new = Segment.create(files, job.directory, group[0].base_offset, open_files, job.now_ms, suffix=CLEANED)
+        _clean_group(job, group, new, keys, transactions, counts)
     files.fsync_directory(job.directory)
     for segment in segments:
         segment.close_file()
@@ -212,13 +213,22 @@ def _read_keys(job: CleanJob, segments: list[Segment]) -> KeyMap:
         for _, data, header in _sound_batches(segment):
             if header.is_control:
                 transactions.is_idle_marker(data, header)
-            elif not transactions.is_aborted(header) and header.last_offset >= job.first_dirty:
-                for offset, key, _ in decode_keys(data):
-                    if key is not None and offset >= job.first_dirty and not keys.put(key, offset):
-                        return keys
+            elif (
+                not transactions.is_aborted(header)
+                and header.last_offset >= job.first_dirty
+                and not _put_keys(keys, data, job.first_dirty)
+            ):
+                return keys
             keys.latest = max(keys.latest, header.last_offset)
         keys.latest = max(keys.latest, end - 1)
     return keys
+
+
+def _put_keys(keys: KeyMap, data: memoryview, first_dirty: int) -> bool:
+    """Add the keys of a batch from `first_dirty` on; False if the map is full."""
+    return all(
+        keys.put(key, offset) for offset, key, _ in decode_keys(data) if key is not None and offset >= first_dirty
+    )
 
 
 def _sound_batches(segment: Segment) -> Iterator[tuple[int, memoryview, BatchHeader]]:
@@ -260,15 +270,9 @@ def _size_if_there(files: Files, path: str) -> int:
 
 
 def _clean_group(
-    job: CleanJob,
-    group: list[Segment],
-    keys: KeyMap,
-    transactions: Transactions,
-    files: Files,
-    open_files: OpenFiles,
-    counts: Counts,
+    job: CleanJob, group: list[Segment], new: Segment, keys: KeyMap, transactions: Transactions, counts: Counts
 ) -> None:
-    new = Segment.create(files, job.directory, group[0].base_offset, open_files, job.now_ms, suffix=CLEANED)
+    """Write the retained records of a group of segments into a new one, and sync it."""
     transactions.kept = []
     last_of = {producer: (offset, epoch) for producer, offset, epoch in job.producers}
     for segment in group:
@@ -282,10 +286,10 @@ def _clean_group(
     new.txn_index.rewrite(transactions.kept)
     fd = new.fd
     new.seal()
-    files.fsync(fd)
+    new.files.fsync(fd)
     new.close_file()
     for kind in SUFFIXES[1:]:
-        files.fsync_if_there(new.path(kind))
+        new.files.fsync_if_there(new.path(kind))
     counts.bytes_after += new.size
 
 

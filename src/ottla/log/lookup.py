@@ -76,14 +76,19 @@ def find_max_timestamp(segments: SegmentList) -> tuple[int, int, int] | None:
             best = segments[bisect_left(maxima, greatest)]
         if greatest < 0:
             return None
-        for _, data, header in best.batches(best.locate(best.largest_timestamp()[1])):
-            if header.max_timestamp == greatest:
-                _check(best, data, header)
-                for record in decode_batch(data):
-                    if record.timestamp == greatest:
-                        return greatest, record.offset, header.partition_leader_epoch
+        return _first_record_with(best, greatest)
     except (CorruptIndexError, TornSegmentError) as error:
         raise CorruptSegmentError(best, error) from error
+
+
+def _first_record_with(segment: Segment, greatest: int) -> tuple[int, int, int] | None:
+    """Timestamp, offset and leader epoch of the first record with the greatest timestamp of the segment."""
+    for _, data, header in segment.batches(segment.locate(segment.largest_timestamp()[1])):
+        if header.max_timestamp == greatest:
+            _check(segment, data, header)
+            offset = next((record.offset for record in decode_batch(data) if record.timestamp == greatest), None)
+            if offset is not None:
+                return greatest, offset, header.partition_leader_epoch
     return None
 
 

@@ -487,16 +487,12 @@ def _log_start_to_checkpoint(log: Log) -> int | None:
     return start if start > log.segments[0].base_offset else None
 
 
-def _cleaned_to(log: Log) -> int | None:
-    return log.segments.cleaned_to or None
-
-
 # The entry of a log in each checkpoint; None for no entry.
 _CHECKPOINTS: dict[str, Callable[[Log], int | None]] = {
     RECOVERY_POINTS: lambda log: log.flushed_offset,
     LOG_STARTS: _log_start_to_checkpoint,
     HIGH_WATERMARKS: lambda log: log.high_watermark,
-    CLEANER_OFFSETS: _cleaned_to,
+    CLEANER_OFFSETS: lambda log: log.segments.cleaned_to or None,
 }
 # Checkpoints that the next start trusts.
 _TRUSTED = (RECOVERY_POINTS, LOG_STARTS, CLEANER_OFFSETS)
