@@ -1,1 +1,1 @@
-"""Third-party clients against a real broker process: they prove that the wire is Kafka's."""
+"""Tests of third-party clients and of Ottla's clients against real broker processes."""

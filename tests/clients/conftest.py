@@ -1,4 +1,4 @@
-"""Topics and an admin client for tests in which creating topics is not the point."""
+"""Fixtures for topics and for an admin client."""
 
 from __future__ import annotations
 
@@ -27,13 +27,13 @@ def admin(broker: RunningBroker) -> AdminClient:
 
 @pytest.fixture
 def topic(request: pytest.FixtureRequest) -> str:
-    """The name of a topic that does not exist yet."""
+    """Return the name of a topic that does not exist."""
     return unique(request.node.originalname.removeprefix("test_")[:60])
 
 
 @pytest.fixture
 def make_topic(request: pytest.FixtureRequest, broker: RunningBroker, admin: AdminClient) -> Iterator[MakeTopic]:
-    """Create a topic (config names with _ for .) and wait until it has its leaders; deleted after the test."""
+    """Create topics (config names with _ for .) that have leaders; they are deleted after the test."""
     made: list[str] = []
 
     def make(partitions: int = 1, **config: object) -> str:

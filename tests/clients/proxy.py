@@ -1,7 +1,7 @@
-"""A man in the middle: clients talk to it as to the broker, and a test decides what becomes of each answer.
+"""A proxy between clients and one broker: a test can change or drop each response.
 
-Every address that an answer names (Metadata, FindCoordinator, DescribeCluster) becomes the proxy's own, so that clients
-stay with it. One broker behind one proxy.
+The proxy replaces the addresses in responses (Metadata, FindCoordinator, DescribeCluster) by its own, so that clients
+connect only to the proxy.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ from ottla.protocol.message import Message
 from ottla.protocol.registry import response_class
 
 METADATA, FIND_COORDINATOR, DESCRIBE_CLUSTER = 3, 10, 60
-# Gets the request's header and the decoded answer, which it may change; None: the connection ends here.
+# Takes the request's header and the decoded response, and returns the response to send; None closes the connection.
 Meddle = Callable[[RequestHeader, Any], Any]
 
 
 class Proxy:
-    """Listens on a free port from `__enter__` to `__exit__`. `answers` changes what the broker says, by API key."""
+    """Listens on a free port from `__enter__` to `__exit__`. `answers` has a function per API key for responses."""
 
     def __init__(self, bootstrap: str) -> None:
         host, port = bootstrap.rsplit(":", 1)
@@ -56,7 +56,7 @@ class Proxy:
                 client, _ = self._listener.accept()
                 try:
                     broker = socket.create_connection(self._broker, 10)
-                except OSError:  # the broker is down, and so is this connection
+                except OSError:  # the broker is down: close this connection too
                     client.close()
                     continue
                 broker.settimeout(None)
@@ -102,7 +102,7 @@ class Proxy:
 
 @contextlib.contextmanager
 def _ends(other: socket.socket) -> Iterator[None]:
-    """When one side is gone, the other learns of it. Shut down first: another thread may be reading there."""
+    """At the end, close the connection to the other side. `shutdown` wakes another thread that reads from it."""
     try:
         with contextlib.suppress(OSError):
             yield

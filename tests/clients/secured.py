@@ -1,4 +1,4 @@
-"""A stock Kafka that wants to know who one is, shared by the session, and the settings of clients for it."""
+"""A stock Kafka with authentication, shared by the session, and the settings of clients for it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The services of examples/services as real processes, and what they leave behind in topics, groups and ledgers."""
+"""Runs the services of examples/services as processes, and reads the topics, groups and ledgers that they write."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ OWNED = re.compile(r": (Assigned|Revoked) \[([\d, ]*)\]")
 
 
 class Stored(NamedTuple):
-    """A record of a topic as any client sees it."""
+    """One record of a topic."""
 
     key: bytes | None
     value: bytes | None
@@ -31,7 +31,7 @@ class Stored(NamedTuple):
 
 
 class Service:
-    """One process of a service; its log is in a file of the test's directory."""
+    """One process of a service. It logs to a file in the test's directory."""
 
     def __init__(self, script: str, *arguments: str, environment: Mapping[str, str], directory: Path) -> None:
         self.script = script
@@ -48,7 +48,7 @@ class Service:
         return self.log_path.read_text()
 
     def wait_for(self, pattern: str) -> str:
-        """The first match in the log; fails with the log if the process ends before or time is up."""
+        """Wait for the first match in the log. Fails with the log if the process ends first or the time is over."""
 
         def found() -> bool:
             assert self.process.poll() is None, f"{self.script} has ended:\n{self.log}"
@@ -60,7 +60,7 @@ class Service:
         return match[0]
 
     def post(self, path: str, body: Any, expected: int) -> dict[str, int]:
-        """The answer to a POST request, which must have the status `expected`."""
+        """Send a POST request, check the status, and return the response."""
         address = self.wait_for(r"http://127\.0\.0\.1:\d+")
         response = httpx.post(address + path, json=body, timeout=2 * WAIT_S, trust_env=False)
         assert response.status_code == expected, f"{self.script} {path}: {response.status_code} {response.text}"
@@ -72,7 +72,7 @@ class Service:
         return httpx.get(address + path, timeout=WAIT_S, trust_env=False).raise_for_status().json()
 
     def owned(self, *, eager: bool) -> set[int]:
-        """The partitions that the service has, by its log. With `eager` each assignment names all of them."""
+        """Return the service's partitions according to its log. With `eager`, each assignment lists all partitions."""
         owned: set[int] = set()
         for kind, numbers in OWNED.findall(self.log):
             partitions = {int(number) for number in numbers.split(",") if number.strip()}
@@ -83,13 +83,13 @@ class Service:
         return owned
 
     def terminate(self) -> None:
-        """Ask it to stop, once: a second signal would find a process that has no handlers any more."""
+        """Send SIGTERM once. After the first signal, the process has no handler for a second one."""
         if not self._asked:
             self._asked = True
             self.process.send_signal(signal.SIGTERM)
 
     def stop(self) -> None:
-        """Stop it by SIGTERM, and check that it ended as a service should."""
+        """Stop the service with SIGTERM, and check its exit code and log."""
         self.terminate()
         code = self.process.wait(2 * WAIT_S)
         assert code == 0, f"exit code {code} of {self.script}:\n{self.log}"
@@ -97,26 +97,26 @@ class Service:
             assert sign not in self.log, f"{sign.strip()} in the log of {self.script}:\n{self.log}"
 
     def kill(self) -> None:
-        """End what a failed test left behind."""
+        """Kill the process if a failed test left it running."""
         if self.process.poll() is None:
             self.process.kill()
             self.process.wait(WAIT_S)
 
 
 def share(members: Sequence[Service], *, eager: bool) -> bool:
-    """Whether the members own every partition, each only one of them, and no member none."""
+    """Whether every partition has exactly one owner and every member owns a partition."""
     owned = [member.owned(eager=eager) for member in members]
     return all(owned) and sorted(number for each in owned for number in each) == list(range(PARTITIONS))
 
 
 def rows_of(ledger: Path) -> list[dict[str, Any]]:
-    """The complete lines of a ledger."""
+    """Return the complete lines of a ledger."""
     text = ledger.read_text() if ledger.exists() else ""
     return [json.loads(line) for line in text.splitlines(keepends=True) if line.endswith("\n")]
 
 
 def records_of(bootstrap: str, topic: str) -> dict[int, list[Stored]]:
-    """The records of a topic by partition, read by librdkafka."""
+    """Return the records of a topic by partition, as librdkafka reads them."""
     reader = Consumer({"bootstrap.servers": bootstrap, "group.id": "none", "log_level": 2})
     try:
         found: dict[int, list[Stored]] = {}
@@ -135,7 +135,7 @@ def records_of(bootstrap: str, topic: str) -> dict[int, list[Stored]]:
 
 
 def committed(bootstrap: str, group: str, topic: str) -> dict[int, int]:
-    """What a group has committed, by partition."""
+    """Return the committed offsets of a group by partition."""
     reader = Consumer({"bootstrap.servers": bootstrap, "group.id": group, "log_level": 2})
     try:
         partitions = [TopicPartition(topic, number) for number in range(PARTITIONS)]

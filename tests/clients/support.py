@@ -1,4 +1,4 @@
-"""What the tests of every client share: records to send, waiting with a deadline, the story of a rebalance."""
+"""Helpers for the tests of all clients: sample records, waiting with a deadline, a rebalance scenario."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import NamedTuple, Self
 
 WAIT_S = 20.0
-# A day in November 2026, so that no test depends on the clock.
+# A fixed day in November 2026, so that no test depends on the clock.
 FIRST_TIMESTAMP = 1_795_000_000_000
 
 
 class Sent(NamedTuple):
-    """One record as a test sends it and expects it back; timestamps in ms since the epoch."""
+    """A record that a test sends and expects to read back. `timestamp` is in ms since the epoch."""
 
     key: bytes | None
     value: bytes | None
@@ -27,7 +27,7 @@ class Sent(NamedTuple):
 
 
 def sample_records(count: int) -> list[Sent]:
-    """Records of every shape: with and without key, value, headers; empty, binary, and long enough to compress."""
+    """Return records with and without key, value and headers; with empty, binary and compressible values."""
     records = []
     for i in range(count):
         key = None if i % 5 == 0 else f"key-{i % 7}".encode()
@@ -40,23 +40,23 @@ def sample_records(count: int) -> list[Sent]:
 
 
 def unique(name: str) -> str:
-    """A name that no other test uses."""
+    """Return a name that no other test uses."""
     return f"{name}-{uuid.uuid4().hex[:10]}"
 
 
 class NotInTime(AssertionError):
-    """What should have happened did not happen before its deadline."""
+    """A condition was not true before its deadline."""
 
 
 def collect_left_sockets() -> None:
-    """Let go of sockets that another client left to the garbage collector, before they fail a test that has none."""
+    """Collect sockets that a third-party client left open. Otherwise their ResourceWarning would fail a later test."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ResourceWarning)
         gc.collect()
 
 
 def wait_until(condition: Callable[[], bool], what: str, timeout_s: float = WAIT_S) -> None:
-    """Poll until it holds; fails with `what` after `timeout_s`."""
+    """Wait until the condition is true. After `timeout_s`, raise NotInTime with `what`."""
     deadline = time.monotonic() + timeout_s
     while not condition():
         if time.monotonic() > deadline:
@@ -65,7 +65,7 @@ def wait_until(condition: Callable[[], bool], what: str, timeout_s: float = WAIT
 
 
 class Member(ABC):
-    """A group's member in a thread of its own: polls until it is stopped, commits what it read when it must give it up.
+    """A group member that polls in its own thread. When partitions are revoked, it commits the records that it read.
 
     A client's class says how to `run` until `stopping`, calls `assigned` and `revoked` as they come, and `saw` for each
     record.
@@ -98,19 +98,19 @@ class Member(ABC):
         self._read.append((partition, offset))
 
     def owned(self) -> set[int]:
-        """The partitions it owns now."""
+        """Return the partitions that the member owns now."""
         return set(self._owned)
 
     def read(self) -> list[tuple[int, int]]:
-        """(partition, offset) of every record it was handed, in order."""
+        """Return (partition, offset) of every record that the member read, in order."""
         return list(self._read)
 
     def positions(self) -> dict[int, int]:
-        """The next offset to read of each partition that it read."""
+        """Return the next offset of each partition that the member has read from."""
         return {partition: offset + 1 for partition, offset in self._read}
 
     def stop(self) -> None:
-        """Commit, leave the group, end the thread; raises what went wrong in the thread."""
+        """Commit, leave the group and end the thread. Raises the thread's exception, if there was one."""
         self.stopping.set()
         self._thread.join(WAIT_S)
         if self._thread.is_alive():
@@ -122,21 +122,21 @@ class Member(ABC):
     def _guarded(self) -> None:
         try:
             self.run()
-        except BaseException as error:  # noqa: BLE001 - handed to whoever stops the member
+        except BaseException as error:  # noqa: BLE001 - `stop` raises it
             self._failure = error
         self._owned = set()
 
 
 def share(members: Sequence[Member], partitions: int) -> bool:
-    """Whether the members own every partition, each only one, and no member none."""
+    """Whether every partition has exactly one owner and every member owns a partition."""
     owned = [member.owned() for member in members]
     return all(owned) and sorted(p for own in owned for p in own) == list(range(partitions))
 
 
 def rebalance_story(join: Callable[[], Member], produce: Callable[[int], None], partitions: int = 6) -> None:
-    """Two members share a topic; a third joins; one leaves; every record is read once, in order within a partition.
+    """Check a group in which two members share a topic, a third joins and one leaves: every record is read once.
 
-    `produce(n)` sends n records to each partition.
+    `produce(n)` sends n records to each partition. Records are in order within a partition.
     """
     members: list[Member] = []
     left: list[Member] = []
@@ -168,7 +168,7 @@ def rebalance_story(join: Callable[[], Member], produce: Callable[[int], None], 
 
 
 def assert_read_once(reads: Iterable[list[tuple[int, int]]], partitions: int, each: int) -> None:
-    """Every offset 0..each-1 of every partition in exactly one member's list, ascending there."""
+    """Check that exactly one member read each offset 0..each-1 of every partition, in ascending order."""
     counts: Counter[tuple[int, int]] = Counter()
     for read in reads:
         counts.update(read)

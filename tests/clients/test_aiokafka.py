@@ -1,4 +1,4 @@
-"""aiokafka: the asyncio client; it speaks no flexible version at all, so these tests are the old protocol's."""
+"""aiokafka, an asyncio client. It uses no flexible versions, so these tests cover the old versions of the protocol."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ UNKNOWN_TOPIC, INVALID_RECORD = 3, 87
 
 
 def run(story: Callable[[], Coroutine[Any, Any, None]]) -> None:
-    """Run a story to its end, within a deadline."""
+    """Run a coroutine with a deadline."""
 
     async def bounded() -> None:
         await asyncio.wait_for(story(), 3 * WAIT_S)
@@ -94,7 +94,7 @@ def as_sent(record: Any) -> Sent:
 
 @pytest.mark.both
 @pytest.mark.parametrize("codec", ["none", "gzip", "snappy", "lz4", "zstd"])
-def test_records_come_back_as_they_were_sent(broker: RunningBroker, make_topic: MakeTopic, codec: str) -> None:
+def test_records_are_read_as_sent(broker: RunningBroker, make_topic: MakeTopic, codec: str) -> None:
     topic = make_topic(partitions=2)
     records = sample_records(300)
 
@@ -110,7 +110,7 @@ def test_records_come_back_as_they_were_sent(broker: RunningBroker, make_topic: 
 
 
 @pytest.mark.parametrize(("acks", "idempotent"), [(0, False), (1, False), ("all", False), ("all", True)])
-def test_every_level_of_acknowledgement_stores_the_records(
+def test_every_acks_level_stores_the_records(
     broker: RunningBroker, make_topic: MakeTopic, acks: int | str, idempotent: bool
 ) -> None:
     topic = make_topic()
@@ -158,7 +158,7 @@ def test_seek_goes_to_offset_beginning_end_and_timestamp(broker: RunningBroker, 
 
 
 @pytest.mark.both
-def test_commits_are_remembered_and_listed(broker: RunningBroker, make_topic: MakeTopic) -> None:
+def test_commits_are_stored_and_listed(broker: RunningBroker, make_topic: MakeTopic) -> None:
     topic = make_topic()
     group = unique("group")
     partition = TopicPartition(topic, 0)
@@ -223,7 +223,7 @@ ASSIGNORS = [RangePartitionAssignor, RoundRobinPartitionAssignor, StickyPartitio
 
 @pytest.mark.both
 @pytest.mark.parametrize("assignor", ASSIGNORS, ids=lambda a: a.name)
-def test_a_group_shares_a_topic_while_members_come_and_go(
+def test_group_shares_a_topic_while_members_join_and_leave(
     broker: RunningBroker, make_topic: MakeTopic, assignor: type
 ) -> None:
     topic = make_topic(partitions=6)
@@ -247,7 +247,7 @@ def test_a_group_shares_a_topic_while_members_come_and_go(
 
 
 @pytest.mark.both
-def test_a_static_member_keeps_its_name(broker: RunningBroker, make_topic: MakeTopic) -> None:
+def test_static_member_rejoins_with_its_instance_id(broker: RunningBroker, make_topic: MakeTopic) -> None:
     topic = make_topic()
     group = unique("group")
 
@@ -265,7 +265,7 @@ def test_a_static_member_keeps_its_name(broker: RunningBroker, make_topic: MakeT
 
 
 @pytest.mark.both
-def test_topics_are_administered_and_a_persons_errors_named(
+def test_topics_are_created_grown_described_and_deleted_with_typed_errors(
     broker: RunningBroker, make_topic: MakeTopic, topic: str
 ) -> None:
     there = make_topic()
@@ -308,7 +308,7 @@ def test_topics_are_administered_and_a_persons_errors_named(
             async def gone() -> bool:
                 return topic not in await admin.list_topics()
 
-            await until(gone, "the topic is gone")
+            await until(gone, "the topic is deleted")
             assert [e[1] for e in (await admin.delete_topics([topic])).topic_error_codes] == [UNKNOWN_TOPIC]
 
     run(story)
@@ -333,7 +333,7 @@ def test_records_are_deleted(broker: RunningBroker, make_topic: MakeTopic) -> No
 
 
 @pytest.mark.both
-def test_a_record_that_the_topic_refuses_is_refused_with_the_reason(
+def test_record_that_violates_a_topic_config_is_rejected_with_the_reason(
     broker: RunningBroker, make_topic: MakeTopic
 ) -> None:
     small = make_topic(max_message_bytes=10_000)

@@ -1,6 +1,6 @@
-"""What a client can tell two brokers by: single fields of answers, and requests that no careful client sends.
+"""Single fields of responses, and requests that only careless clients send.
 
-The requests are declared messages, sent over a raw socket; stock Kafka says what is right.
+The requests are declared messages, sent over a raw socket. Stock Kafka defines the expected responses.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ class Asking(Connection):
     """A connection that sends and receives whole messages."""
 
     def send_message(self, message: Message, version: int) -> Any:
-        """The response to `message`."""
+        """Send `message` and return its response."""
         self.send(b"".join(encode_request(message, version, 7, "detail")))
         answer = self.receive()
         correlation_id, position = decode_response_header(answer, message.API_KEY, version)
@@ -59,24 +59,24 @@ class Asking(Connection):
 
 
 def topic_id_of(connection: Asking, name: str) -> bytes:
-    """The topic's id, once the broker tells it."""
+    """Wait until the broker knows the topic, and return its id."""
     found: list[bytes] = []
 
-    def told() -> bool:
+    def has_id() -> bool:
         topics = [metadata.MetadataRequestTopic(name=name)]
         request = metadata.MetadataRequest(topics=topics, allow_auto_topic_creation=False)
         answer = connection.send_message(request, 12)
         found[:] = [bytes(topic.topic_id) for topic in answer.topics if not topic.error_code]
         return bool(found)
 
-    wait_until(told, f"the id of {name}")
+    wait_until(has_id, f"the id of {name}")
     return found[0]
 
 
 def send_batch(
     connection: Asking, topic: str, records: bytes, version: int = 12, partition: int = 0, acks: int = -1
 ) -> Any:
-    """The answer for the one partition."""
+    """Send one batch, and return the response's only partition."""
     data = [produce.PartitionProduceData(index=partition, records=records)]
     topics = [produce.TopicProduceData(name=topic, partition_data=data)]
     request = produce.ProduceRequest(acks=acks, timeout_ms=10_000, topic_data=topics)
@@ -84,7 +84,7 @@ def send_batch(
 
 
 @pytest.mark.parametrize("version", [5, 12])
-def test_what_is_wrong_inside_of_a_batch_is_told_with_the_start_of_the_log(
+def test_error_inside_a_batch_is_returned_with_the_log_start_offset(
     broker: RunningBroker, make_topic: MakeTopic, version: int
 ) -> None:
     topic = make_topic(max_message_bytes=400)
@@ -114,9 +114,7 @@ def test_what_is_wrong_inside_of_a_batch_is_told_with_the_start_of_the_log(
         assert send_batch(connection, topic, batch([b"a"])).base_offset == 3
 
 
-def test_a_partition_that_is_not_there_is_told_before_acknowledgements_that_are_not(
-    broker: RunningBroker, make_topic: MakeTopic
-) -> None:
+def test_unknown_partition_is_reported_before_invalid_acks(broker: RunningBroker, make_topic: MakeTopic) -> None:
     topic = make_topic()
     with Asking(broker.bootstrap) as connection:
         for partition, error in ((0, INVALID_REQUIRED_ACKS), (5, UNKNOWN_TOPIC)):
@@ -124,7 +122,7 @@ def test_a_partition_that_is_not_there_is_told_before_acknowledgements_that_are_
         assert send_batch(connection, topic, batch([b"a"])).base_offset == 0
 
 
-def test_the_group_without_a_name_keeps_offsets_and_has_no_members(
+def test_group_with_an_empty_name_stores_offsets_but_has_no_members(
     broker: RunningBroker, make_topic: MakeTopic
 ) -> None:
     topic = make_topic()
@@ -138,14 +136,14 @@ def test_the_group_without_a_name_keeps_offsets_and_has_no_members(
             answer = connection.send_message(commit, 8)
             return [part.error_code for each in answer.topics for part in each.partitions] == [0]
 
-        wait_until(committed, "an offset of the group without a name")
+        wait_until(committed, "the committed offset of the group with an empty name")
         for generation in (-1, 1):
             beat = heartbeat.HeartbeatRequest(generation_id=generation, member_id="x")
             assert connection.send_message(beat, 4).error_code == INVALID_GROUP_ID
 
 
 @pytest.mark.parametrize("version", [4, 7, 12])
-def test_a_partition_that_is_not_there_has_no_aborted_transactions_one_that_cannot_be_read_null(
+def test_aborted_transactions_are_empty_for_an_unknown_partition_and_null_for_other_errors(
     broker: RunningBroker, make_topic: MakeTopic, version: int
 ) -> None:
     topic = make_topic()
@@ -157,7 +155,7 @@ def test_a_partition_that_is_not_there_has_no_aborted_transactions_one_that_cann
         assert told == {0: (OFFSET_OUT_OF_RANGE, None), 9: (UNKNOWN_TOPIC, [])}
 
 
-def test_a_fetch_that_knows_no_leader_epoch_is_not_fenced(broker: RunningBroker, make_topic: MakeTopic) -> None:
+def test_fetch_without_a_leader_epoch_is_not_fenced(broker: RunningBroker, make_topic: MakeTopic) -> None:
     topic = make_topic()
     with Asking(broker.bootstrap) as connection:
         assert send_batch(connection, topic, batch([b"a"])).error_code == 0
@@ -171,7 +169,7 @@ def test_a_fetch_that_knows_no_leader_epoch_is_not_fenced(broker: RunningBroker,
 def fetch_request(
     topic: str, partitions: list[int], *, session: int = 0, epoch: int = -1, forget: tuple[int, ...] = ()
 ) -> fetch.FetchRequest:
-    """A fetch from offset 0 that does not wait."""
+    """Build a fetch from offset 0 that does not wait."""
     wanted = [fetch.FetchPartition(partition=index, partition_max_bytes=1_000) for index in partitions]
     return fetch.FetchRequest(
         session_id=session,
@@ -181,7 +179,7 @@ def fetch_request(
     )
 
 
-def test_a_session_forgets_what_a_request_both_names_and_forgets(broker: RunningBroker, make_topic: MakeTopic) -> None:
+def test_fetch_session_forgets_a_partition_that_is_also_requested(broker: RunningBroker, make_topic: MakeTopic) -> None:
     topic = make_topic(2)
     with Asking(broker.bootstrap) as connection:
         for index in (0, 1):
@@ -193,7 +191,7 @@ def test_a_session_forgets_what_a_request_both_names_and_forgets(broker: Running
         assert [part.partition_index for each in answer.responses for part in each.partitions] == [0]
 
 
-def test_an_offset_asked_for_twice_is_refused_once(broker: RunningBroker, make_topic: MakeTopic) -> None:
+def test_duplicate_partition_of_list_offsets_is_rejected_once(broker: RunningBroker, make_topic: MakeTopic) -> None:
     topic = make_topic(2)
     wanted = [list_offsets.ListOffsetsPartition(partition_index=index, timestamp=-1) for index in (0, 1, 0)]
     topics = [list_offsets.ListOffsetsTopic(name=topic, partitions=wanted)]
@@ -204,7 +202,7 @@ def test_an_offset_asked_for_twice_is_refused_once(broker: RunningBroker, make_t
         assert sorted((part.partition_index, part.error_code) for part in parts) == [(0, INVALID_REQUEST), (1, 0)]
 
 
-def test_a_topic_named_and_given_by_its_id_is_not_deleted(broker: RunningBroker, make_topic: MakeTopic) -> None:
+def test_topic_given_by_name_and_by_id_is_not_deleted(broker: RunningBroker, make_topic: MakeTopic) -> None:
     topic = make_topic()
     with Asking(broker.bootstrap) as connection:
         topic_id = topic_id_of(connection, topic)
@@ -220,7 +218,7 @@ def test_a_topic_named_and_given_by_its_id_is_not_deleted(broker: RunningBroker,
 
 
 @pytest.mark.parametrize("version", [10, 11])
-def test_metadata_by_id_is_refused_by_id_before_version_12(
+def test_metadata_by_topic_id_is_rejected_before_version_12(
     broker: RunningBroker, make_topic: MakeTopic, version: int
 ) -> None:
     topic = make_topic()
@@ -234,7 +232,7 @@ def test_metadata_by_id_is_refused_by_id_before_version_12(
 
 
 @pytest.mark.parametrize("version", [0, 1, 4, 9, 13])
-def test_metadata_reports_a_topic_unknown_while_it_is_auto_created(broker: RunningBroker, version: int) -> None:
+def test_metadata_reports_a_topic_as_unknown_while_it_is_auto_created(broker: RunningBroker, version: int) -> None:
     topic = unique("created")
     with Asking(broker.bootstrap) as connection:
 
@@ -248,7 +246,7 @@ def test_metadata_reports_a_topic_unknown_while_it_is_auto_created(broker: Runni
         assert ask(topic)[topic][1] > 0
 
 
-def test_who_asks_for_more_than_the_one_quorum_is_told_of_none(broker: RunningBroker) -> None:
+def test_describe_quorum_of_several_partitions_reports_all_as_unknown(broker: RunningBroker) -> None:
     def ask(connection: Asking, *topics: tuple[str, list[int]]) -> tuple[list[int], int]:
         data = [
             describe_quorum.RequestTopicData(
@@ -267,7 +265,7 @@ def test_who_asks_for_more_than_the_one_quorum_is_told_of_none(broker: RunningBr
         assert ask(connection) == ([], 0)
 
 
-def test_a_cursor_at_a_topic_that_is_not_asked_for_tells_of_no_operations(
+def test_cursor_at_a_topic_that_is_not_requested_returns_no_authorized_operations(
     broker: RunningBroker, make_topic: MakeTopic
 ) -> None:
     topic = make_topic()
@@ -282,7 +280,7 @@ def test_a_cursor_at_a_topic_that_is_not_asked_for_tells_of_no_operations(
 
 
 def describe(connection: Asking, kind: int, resource: str, *names: str) -> dict[str, tuple[str | None, int]]:
-    """(value, source) of each setting."""
+    """Return (value, source) of each setting."""
     wanted = describe_configs.DescribeConfigsResource(
         resource_type=kind, resource_name=resource, configuration_keys=list(names)
     )
@@ -290,7 +288,7 @@ def describe(connection: Asking, kind: int, resource: str, *names: str) -> dict[
     return {entry.name: (entry.value, entry.config_source) for entry in answer.results[0].configs}
 
 
-def test_an_item_that_a_list_names_twice_counts_once(broker: RunningBroker, make_topic: MakeTopic) -> None:
+def test_duplicate_item_of_a_list_setting_is_stored_once(broker: RunningBroker, make_topic: MakeTopic) -> None:
     topic = make_topic()
     change = incremental_alter_configs.AlterableConfig(
         name="cleanup.policy", config_operation=SET, value="compact,delete,compact"
@@ -309,7 +307,7 @@ def test_an_item_that_a_list_names_twice_counts_once(broker: RunningBroker, make
         )
 
 
-def test_a_broker_with_a_node_id_has_the_same_broker_id(broker: RunningBroker) -> None:
+def test_broker_id_setting_equals_node_id(broker: RunningBroker) -> None:
     with Asking(broker.bootstrap) as connection:
         node = connection.send_message(metadata.MetadataRequest(topics=[]), 12).brokers[0].node_id
         told = describe(connection, BROKER, str(node), "broker.id", "node.id")

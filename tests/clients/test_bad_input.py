@@ -1,7 +1,7 @@
-"""What no client would send: the protocol's own error or a closed connection, and nobody else notices.
+"""Invalid requests get the protocol's error or a closed connection, and do not affect other clients.
 
-Every test has a witness: a connection that was there before, whose records are all there afterwards. The session's end
-checks that the broker's log holds no traceback.
+Every test has a witness: a connection that produces before and after, and whose records are all stored. At the end of
+the session, a check ensures that the broker's log has no traceback.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ NEVER = -1
 
 
 class Witness:
-    """Another client: it produces before and after, and all that it produced is there at the end."""
+    """Another client. It produces before and after the test, and checks at the end that all its records are stored."""
 
     def __init__(self, bootstrap: str, topic: str) -> None:
         self._bootstrap = bootstrap
@@ -79,7 +79,7 @@ def witness(broker: RunningBroker, make_topic: MakeTopic) -> Iterator[Witness]:
 
 
 def closes(broker: RunningBroker, data: bytes, within_s: float = 10.0) -> bool:
-    """Whether the broker closes a new connection that sends this, without a word."""
+    """Whether the broker closes a new connection that sends `data`, without a response."""
     with Connection(broker.bootstrap) as connection:
         try:
             connection.send(data)
@@ -100,7 +100,7 @@ def test_random_bytes_close_the_connection(broker: RunningBroker) -> None:
 
 
 @pytest.mark.both
-def test_random_bodies_get_an_answer_or_a_closed_connection(broker: RunningBroker) -> None:
+def test_random_request_bodies_get_a_response_or_a_closed_connection(broker: RunningBroker) -> None:
     chance = random.Random(2)
     keys = [
         PRODUCE,
@@ -129,18 +129,18 @@ def test_random_bodies_get_an_answer_or_a_closed_connection(broker: RunningBroke
         with Connection(broker.bootstrap) as connection:
             connection.send(request(key, chance.randrange(0, 8), 7, body))
             connection.finish()
-            with contextlib.suppress(ConnectionClosed):  # what Kafka does with a request that it cannot read
+            with contextlib.suppress(ConnectionClosed):  # as Kafka does with a request that it cannot decode
                 assert connection.receive()[:4] == struct.pack(">i", 7)
 
 
 @pytest.mark.both
 @pytest.mark.parametrize("size", [-1, -(2**31), 2**31 - 1, 200_000_000, 0], ids=lambda s: f"length {s}")
-def test_an_impossible_length_closes_the_connection(broker: RunningBroker, size: int) -> None:
+def test_invalid_frame_length_closes_the_connection(broker: RunningBroker, size: int) -> None:
     assert closes(broker, struct.pack(">i", size) + b"\x00" * 16)
 
 
 @pytest.mark.both
-def test_half_a_frame_harms_nobody_and_is_forgotten(broker: RunningBroker, witness: Witness) -> None:
+def test_incomplete_frame_is_dropped_and_does_not_affect_other_clients(broker: RunningBroker, witness: Witness) -> None:
     frame = request(METADATA, 1, 1, struct.pack(">i", -1))
     for cut in (1, 3, 4, 7, len(frame) - 1):
         with Connection(broker.bootstrap) as connection:
@@ -151,7 +151,7 @@ def test_half_a_frame_harms_nobody_and_is_forgotten(broker: RunningBroker, witne
 
 
 @pytest.mark.both
-def test_a_frame_may_come_byte_by_byte_and_frames_may_come_together(broker: RunningBroker) -> None:
+def test_frame_may_arrive_byte_by_byte_or_together_with_others(broker: RunningBroker) -> None:
     frame = request(API_VERSIONS, 0, 1, b"")
     with Connection(broker.bootstrap) as connection:
         for i in range(len(frame)):
@@ -164,15 +164,15 @@ def test_a_frame_may_come_byte_by_byte_and_frames_may_come_together(broker: Runn
 
 @pytest.mark.both
 @pytest.mark.parametrize("count", [2**31 - 1, 50_000_000, -2, -(2**31)])
-def test_an_absurd_array_count_closes_the_connection(broker: RunningBroker, count: int) -> None:
+def test_invalid_array_count_closes_the_connection(broker: RunningBroker, count: int) -> None:
     head = string(None) + struct.pack(">hi", -1, 1000)
     assert closes(broker, request(PRODUCE, 3, 1, head + struct.pack(">i", count)))
-    if count > 0:  # Kafka takes any negative count for null, where null is allowed
+    if count > 0:  # Kafka decodes any negative count as null where null is allowed
         assert closes(broker, request(METADATA, 1, 1, struct.pack(">i", count)))
 
 
 @pytest.mark.both
-def test_strings_and_bytes_longer_than_the_frame_close_the_connection(broker: RunningBroker) -> None:
+def test_field_longer_than_the_frame_closes_the_connection(broker: RunningBroker) -> None:
     assert closes(broker, request(METADATA, 1, 1, struct.pack(">i", 1) + struct.pack(">h", 30_000) + b"short"))
     body = string(None) + struct.pack(">hi", -1, 1000) + struct.pack(">i", 1) + string("t")
     assert closes(broker, request(PRODUCE, 3, 1, body + struct.pack(">iii", 1, 0, 2**31 - 1) + b"\x00" * 20))
@@ -180,19 +180,19 @@ def test_strings_and_bytes_longer_than_the_frame_close_the_connection(broker: Ru
 
 @pytest.mark.both
 @pytest.mark.parametrize("key", [-1, 4, 7, 93, 999, 32_767])
-def test_an_unknown_api_closes_the_connection(broker: RunningBroker, key: int) -> None:
+def test_unknown_api_closes_the_connection(broker: RunningBroker, key: int) -> None:
     assert closes(broker, request(key, 0, 1, b"\x00" * 8))
 
 
 @pytest.mark.both
 @pytest.mark.parametrize(("key", "version"), [(METADATA, 99), (FETCH, 0), (PRODUCE, 2), (FETCH, -1), (11, 300)])
-def test_an_unknown_version_closes_the_connection(broker: RunningBroker, key: int, version: int) -> None:
+def test_unknown_version_closes_the_connection(broker: RunningBroker, key: int, version: int) -> None:
     assert closes(broker, request(key, version, 1, b"\x00" * 40))
 
 
 @pytest.mark.both
 @pytest.mark.parametrize("version", [99, 5, 32_767])
-def test_an_unknown_version_of_api_versions_is_answered_in_version_0(broker: RunningBroker, version: int) -> None:
+def test_unknown_version_of_api_versions_is_answered_in_version_0(broker: RunningBroker, version: int) -> None:
     with Connection(broker.bootstrap) as connection:
         answer = connection.ask(API_VERSIONS, version, b"\x00" * 5)
         error, count = struct.unpack_from(">hi", answer)
@@ -204,7 +204,7 @@ def test_an_unknown_version_of_api_versions_is_answered_in_version_0(broker: Run
 
 
 @pytest.mark.both
-def test_a_wrong_checksum_is_refused(broker: RunningBroker, make_topic: MakeTopic) -> None:
+def test_wrong_checksum_is_rejected(broker: RunningBroker, make_topic: MakeTopic) -> None:
     topic = make_topic()
     with Connection(broker.bootstrap) as connection:
         assert produce(connection, topic, batch([b"a"], crc_error=1)) == Produced(CORRUPT_MESSAGE, NEVER)
@@ -216,7 +216,7 @@ def test_a_wrong_checksum_is_refused(broker: RunningBroker, make_topic: MakeTopi
 
 
 def refused(broker: RunningBroker, topic: str, records: bytes) -> int | None:
-    """The error of producing this, or None if the connection was closed."""
+    """Produce `records` and return the error; None if the broker closed the connection."""
     with Connection(broker.bootstrap) as connection:
         try:
             return produce(connection, topic, records).error
@@ -253,7 +253,7 @@ BAD_BATCHES = {
 
 @pytest.mark.both
 @pytest.mark.parametrize("name", BAD_BATCHES)
-def test_a_batch_that_is_not_whole_is_refused(broker: RunningBroker, make_topic: MakeTopic, name: str) -> None:
+def test_invalid_batch_is_rejected(broker: RunningBroker, make_topic: MakeTopic, name: str) -> None:
     topic = make_topic()
     records, answers = BAD_BATCHES[name]
     assert refused(broker, topic, records) in answers
@@ -264,10 +264,10 @@ def test_a_batch_that_is_not_whole_is_refused(broker: RunningBroker, make_topic:
 
 @pytest.mark.both
 @pytest.mark.parametrize("codec", [1, 2, 3])
-def test_a_compressed_batch_that_is_rubbish_inside_harms_no_other(
+def test_batch_with_invalid_compressed_data_does_not_affect_other_batches(
     broker: RunningBroker, make_topic: MakeTopic, codec: int
 ) -> None:
-    """Kafka opens each batch and fails; Ottla leaves it closed unless the topic's settings ask for what is inside."""
+    """Kafka decompresses every batch and fails. Ottla decompresses a batch only if the topic's settings require it."""
     topic, strict = make_topic(), make_topic(cleanup_policy="compact")
     rubbish = batch([b"a"], attributes=codec)
     assert refused(broker, topic, rubbish) in (UNKNOWN_SERVER_ERROR, CORRUPT_MESSAGE, 0)
@@ -278,7 +278,7 @@ def test_a_compressed_batch_that_is_rubbish_inside_harms_no_other(
 
 
 @pytest.mark.both
-def test_sequences_of_an_idempotent_producer_are_kept(broker: RunningBroker, make_topic: MakeTopic) -> None:
+def test_sequence_numbers_of_an_idempotent_producer_are_checked(broker: RunningBroker, make_topic: MakeTopic) -> None:
     topic = make_topic()
     with Connection(broker.bootstrap) as connection:
         producer_id, epoch = init_producer_id(connection)
@@ -303,7 +303,7 @@ def test_sequences_of_an_idempotent_producer_are_kept(broker: RunningBroker, mak
 
 
 @pytest.mark.both
-def test_acknowledgements_that_are_not_are_refused(broker: RunningBroker, make_topic: MakeTopic) -> None:
+def test_invalid_acks_are_rejected(broker: RunningBroker, make_topic: MakeTopic) -> None:
     topic = make_topic()
     with Connection(broker.bootstrap) as connection:
         assert produce(connection, topic, batch([b"a"]), acks=2).error == INVALID_REQUIRED_ACKS
@@ -315,16 +315,16 @@ def test_acknowledgements_that_are_not_are_refused(broker: RunningBroker, make_t
 
 
 @pytest.mark.both
-def test_an_error_without_acknowledgement_closes_the_connection(broker: RunningBroker, make_topic: MakeTopic) -> None:
+def test_error_with_acks_0_closes_the_connection(broker: RunningBroker, make_topic: MakeTopic) -> None:
     topic = make_topic()
     assert closes(broker, request(PRODUCE, 3, 1, produce_body(topic, 0, batch([b"a"], crc_error=1), acks=0)))
     with Connection(broker.bootstrap) as connection:
         connection.send(request(PRODUCE, 3, 1, produce_body(topic, 0, batch([b"a"]), acks=0)))
         connection.send(request(API_VERSIONS, 0, 2, b""))
-        assert connection.receive()[:4] == struct.pack(">i", 2)  # and no answer to the first
+        assert connection.receive()[:4] == struct.pack(">i", 2)  # without a response to the first request
 
 
-def test_a_decompression_bomb_is_refused_or_stored_as_it_is(broker: RunningBroker, make_topic: MakeTopic) -> None:
+def test_decompression_bomb_is_rejected_or_stored_compressed(broker: RunningBroker, make_topic: MakeTopic) -> None:
     topic = make_topic()
     bomb = record(0, b"\x00" * 100_000_000)
     bomb = gzip.compress(bomb, 9)
@@ -336,7 +336,7 @@ def test_a_decompression_bomb_is_refused_or_stored_as_it_is(broker: RunningBroke
 
 
 @pytest.mark.both
-def test_many_connections_that_say_nothing_do_not_keep_others_out(broker: RunningBroker, witness: Witness) -> None:
+def test_many_silent_connections_do_not_block_other_clients(broker: RunningBroker, witness: Witness) -> None:
     silent = [Connection(broker.bootstrap) for _ in range(200)]
     try:
         witness.goes_on()
@@ -346,7 +346,7 @@ def test_many_connections_that_say_nothing_do_not_keep_others_out(broker: Runnin
 
 
 @pytest.mark.both
-def test_a_client_that_does_not_read_its_answers_does_not_stop_others(
+def test_client_that_does_not_read_responses_does_not_block_other_clients(
     broker: RunningBroker, make_topic: MakeTopic, witness: Witness
 ) -> None:
     topic = make_topic(max_message_bytes=2_000_000)
@@ -361,6 +361,6 @@ def test_a_client_that_does_not_read_its_answers_does_not_stop_others(
             for i in range(100):  # 7 MB each
                 slow.send(request(FETCH, 4, i, body))
         except (TimeoutError, ConnectionClosed):
-            pass  # the broker stopped reading: right
+            pass  # the broker stopped reading, as it should
         for _ in range(5):
             witness.goes_on()

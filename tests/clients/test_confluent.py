@@ -1,4 +1,4 @@
-"""confluent-kafka (librdkafka): produce, consume, seek, commit, and what it is told when a person errs."""
+"""confluent-kafka (librdkafka): produce, consume, seek, commit, and errors of users."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def consumer(broker: RunningBroker, **config: object) -> Consumer:
 
 
 def send(producer: Producer, topic: str, records: list[Sent], partition: int = 0) -> list[Message]:
-    """Produce and wait; returns the delivery reports in the order they came. A failed one raises."""
+    """Produce, wait, and return the delivery reports in order. Raises the error of a failed delivery."""
     reports: list[Message] = []
     errors: list[KafkaError] = []
 
@@ -74,7 +74,7 @@ def send(producer: Producer, topic: str, records: list[Sent], partition: int = 0
 
 
 def read(consumer: Consumer, count: int, timeout_s: float = WAIT_S) -> list[Message]:
-    """Exactly `count` messages; fails on an error or after the timeout."""
+    """Read exactly `count` messages. Fails on an error or after the timeout."""
     messages: list[Message] = []
     deadline = time.monotonic() + timeout_s
     while len(messages) < count:
@@ -96,7 +96,7 @@ def error_code(raised: pytest.ExceptionInfo[KafkaException]) -> int:
 
 @pytest.mark.both
 @pytest.mark.parametrize("codec", CODECS)
-def test_records_come_back_as_they_were_sent(broker: RunningBroker, make_topic: MakeTopic, codec: str) -> None:
+def test_records_are_read_as_sent(broker: RunningBroker, make_topic: MakeTopic, codec: str) -> None:
     topic = make_topic(partitions=2)
     records = sample_records(400)
     reports = send(producer(broker, compression_type=codec), topic, records, partition=1)
@@ -108,11 +108,13 @@ def test_records_come_back_as_they_were_sent(broker: RunningBroker, make_topic: 
     assert [as_sent(m) for m in messages] == records
     assert [m.offset() for m in messages] == list(range(400))
     assert {m.timestamp()[0] for m in messages} == {TIMESTAMP_CREATE_TIME}
-    assert codec in stored_codecs(broker.bootstrap, topic, 1)  # a batch that would grow goes as it is
+    assert codec in stored_codecs(
+        broker.bootstrap, topic, 1
+    )  # a batch that compression would enlarge is sent uncompressed
 
 
 @pytest.mark.parametrize(("acks", "idempotent"), [("0", False), ("1", False), ("all", False), ("all", True)])
-def test_every_level_of_acknowledgement_stores_the_records(
+def test_every_acks_level_stores_the_records(
     broker: RunningBroker, make_topic: MakeTopic, acks: str, idempotent: bool
 ) -> None:
     topic = make_topic()
@@ -124,7 +126,7 @@ def test_every_level_of_acknowledgement_stores_the_records(
     reader.close()
 
 
-def test_records_without_a_partition_are_spread_and_keyed_ones_stay_together(
+def test_records_without_a_key_are_spread_and_equal_keys_share_a_partition(
     broker: RunningBroker, make_topic: MakeTopic
 ) -> None:
     topic = make_topic(partitions=4)
@@ -139,7 +141,7 @@ def test_records_without_a_partition_are_spread_and_keyed_ones_stay_together(
 
 
 @pytest.mark.both
-def test_large_batches_of_large_records_pass(broker: RunningBroker, make_topic: MakeTopic) -> None:
+def test_large_batches_of_large_records_are_stored(broker: RunningBroker, make_topic: MakeTopic) -> None:
     topic = make_topic(max_message_bytes=4_000_000)
     client = producer(broker, batch_size=3_500_000, batch_num_messages=100_000, message_max_bytes=3_900_000)
     large = [Sent(b"k", bytes([i]) * 900_000, [], FIRST_TIMESTAMP + i) for i in range(12)]
@@ -181,7 +183,7 @@ def test_seek_goes_to_offset_beginning_end_and_timestamp(broker: RunningBroker, 
 
 
 @pytest.mark.both
-def test_commit_sync_and_async_are_remembered(broker: RunningBroker, make_topic: MakeTopic) -> None:
+def test_synchronous_and_asynchronous_commits_are_stored(broker: RunningBroker, make_topic: MakeTopic) -> None:
     topic = make_topic(partitions=2)
     send(producer(broker), topic, sample_records(50), partition=0)
     group = unique("group")
@@ -193,7 +195,9 @@ def test_commit_sync_and_async_are_remembered(broker: RunningBroker, make_topic:
     assert [(p.partition, p.offset, p.error) for p in done] == [(0, 10, None)]
     reader.commit(offsets=[TopicPartition(topic, 1, 0, "with metadata")], asynchronous=False)
     reader.commit(message=messages[19], asynchronous=True)
-    reader.commit(offsets=[TopicPartition(topic, 1, 0, "with metadata")], asynchronous=False)  # behind the async one
+    reader.commit(
+        offsets=[TopicPartition(topic, 1, 0, "with metadata")], asynchronous=False
+    )  # after the asynchronous commit
     reader.close()
 
     again = consumer(broker, group_id=group)
@@ -204,9 +208,7 @@ def test_commit_sync_and_async_are_remembered(broker: RunningBroker, make_topic:
     again.close()
 
 
-def test_a_group_without_a_commit_starts_where_auto_offset_reset_says(
-    broker: RunningBroker, make_topic: MakeTopic
-) -> None:
+def test_group_without_a_commit_starts_at_auto_offset_reset(broker: RunningBroker, make_topic: MakeTopic) -> None:
     topic = make_topic()
     client = producer(broker)
     send(client, topic, sample_records(10))
@@ -223,7 +225,7 @@ def test_a_group_without_a_commit_starts_where_auto_offset_reset_says(
 
 
 @pytest.mark.both
-def test_log_append_time_stamps_records_with_the_brokers_clock(broker: RunningBroker, make_topic: MakeTopic) -> None:
+def test_log_append_time_is_the_brokers_clock(broker: RunningBroker, make_topic: MakeTopic) -> None:
     topic = make_topic(message_timestamp_type="LogAppendTime")
     before = int(time.time() * 1000)
     reports = send(producer(broker), topic, [Sent(None, b"v", [], 1000) for _ in range(5)])
@@ -240,7 +242,7 @@ def test_log_append_time_stamps_records_with_the_brokers_clock(broker: RunningBr
 
 
 @pytest.mark.both
-def test_a_compacted_topic_refuses_a_record_without_key(broker: RunningBroker, make_topic: MakeTopic) -> None:
+def test_compacted_topic_rejects_a_record_without_a_key(broker: RunningBroker, make_topic: MakeTopic) -> None:
     topic = make_topic(cleanup_policy="compact")
     client = producer(broker)
     with pytest.raises(KafkaException) as refused:
@@ -250,7 +252,7 @@ def test_a_compacted_topic_refuses_a_record_without_key(broker: RunningBroker, m
 
 
 @pytest.mark.both
-def test_a_record_above_the_topics_limit_is_refused(broker: RunningBroker, make_topic: MakeTopic) -> None:
+def test_record_larger_than_the_topics_limit_is_rejected(broker: RunningBroker, make_topic: MakeTopic) -> None:
     topic = make_topic(max_message_bytes=10_000)
     client = producer(broker)
     with pytest.raises(KafkaException) as refused:
@@ -260,7 +262,7 @@ def test_a_record_above_the_topics_limit_is_refused(broker: RunningBroker, make_
 
 
 @pytest.mark.both
-def test_a_timestamp_outside_the_topics_bounds_is_refused(broker: RunningBroker, make_topic: MakeTopic) -> None:
+def test_timestamp_outside_the_topics_bounds_is_rejected(broker: RunningBroker, make_topic: MakeTopic) -> None:
     topic = make_topic(message_timestamp_before_max_ms=60_000)
     with pytest.raises(KafkaException) as refused:
         send(producer(broker), topic, [Sent(None, b"v", [], 1_600_000_000_000)])
@@ -269,7 +271,9 @@ def test_a_timestamp_outside_the_topics_bounds_is_refused(broker: RunningBroker,
 
 @pytest.mark.both
 @pytest.mark.parametrize("codec", ["gzip", "uncompressed", "zstd"])
-def test_the_topics_compression_type_rules(broker: RunningBroker, make_topic: MakeTopic, codec: str) -> None:
+def test_compression_type_of_the_topic_overrides_the_producers(
+    broker: RunningBroker, make_topic: MakeTopic, codec: str
+) -> None:
     topic = make_topic(compression_type=codec)
     records = sample_records(100)
     send(producer(broker, compression_type="lz4"), topic, records)
@@ -281,7 +285,7 @@ def test_the_topics_compression_type_rules(broker: RunningBroker, make_topic: Ma
 
 
 @pytest.mark.both
-def test_an_unknown_topic_is_created_for_a_producer_unless_it_declines(broker: RunningBroker, topic: str) -> None:
+def test_unknown_topic_is_auto_created_unless_the_producer_disables_it(broker: RunningBroker, topic: str) -> None:
     reader = consumer(broker, allow_auto_create_topics=False)
     reader.subscribe([topic])
     with pytest.raises(KafkaException) as unknown:
@@ -291,20 +295,20 @@ def test_an_unknown_topic_is_created_for_a_producer_unless_it_declines(broker: R
     assert send(producer(broker), topic, sample_records(3))[-1].offset() == 2
 
 
-def test_a_consumer_of_a_pattern_sees_a_topic_made_later(broker: RunningBroker, topic: str) -> None:
+def test_pattern_subscription_includes_topics_created_later(broker: RunningBroker, topic: str) -> None:
     client = producer(broker)
     send(client, f"{topic}-a", sample_records(3))
     reader = consumer(broker, topic_metadata_refresh_interval_ms=500)
     reader.subscribe([f"^{topic}-.*"])
     assert {m.topic() for m in read(reader, 3)} == {f"{topic}-a"}
-    reader.commit(asynchronous=False)  # the new topic makes the group rebalance, which goes back to what is committed
+    reader.commit(asynchronous=False)  # the rebalance for the new topic resets the position to the committed offset
     send(client, f"{topic}-b", sample_records(3))
     assert {m.topic() for m in read(reader, 3)} == {f"{topic}-b"}
     reader.close()
 
 
 @pytest.mark.both
-def test_metadata_names_the_broker_and_lists_topics(broker: RunningBroker, make_topic: MakeTopic) -> None:
+def test_metadata_lists_the_broker_and_topics(broker: RunningBroker, make_topic: MakeTopic) -> None:
     topic = make_topic(partitions=3)
     metadata = producer(broker).list_topics(timeout=WAIT_S)
     (node,) = metadata.brokers.values()
@@ -317,7 +321,7 @@ def test_metadata_names_the_broker_and_lists_topics(broker: RunningBroker, make_
 
 @pytest.mark.both
 @pytest.mark.parametrize("version", ["0.10.0.0", "2.0.0"])
-def test_librdkafka_told_that_the_broker_is_old_still_asks_and_works(
+def test_librdkafka_works_when_configured_for_an_old_broker(
     broker: RunningBroker, make_topic: MakeTopic, version: str
 ) -> None:
     topic = make_topic()
@@ -331,13 +335,13 @@ def test_librdkafka_told_that_the_broker_is_old_still_asks_and_works(
 
 
 @pytest.mark.both
-def test_librdkafka_that_speaks_a_removed_protocol_gets_no_answer_and_harms_nobody(
+def test_removed_protocol_version_of_librdkafka_times_out_and_affects_no_other_client(
     broker: RunningBroker, make_topic: MakeTopic
 ) -> None:
     topic = make_topic()
     ancient = producer(
         broker, api_version_request=False, broker_version_fallback="0.9.0", message_timeout_ms=1500
-    )  # Produce v1: gone since Kafka 4.0
+    )  # Produce v1, which Kafka 4.0 removed
     with pytest.raises(KafkaException) as lost:
         send(ancient, topic, [Sent(None, b"v", [], FIRST_TIMESTAMP)])
     assert error_code(lost) == KafkaError._MSG_TIMED_OUT

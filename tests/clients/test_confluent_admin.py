@@ -1,4 +1,4 @@
-"""confluent-kafka's admin client (librdkafka): topics, configs, offsets, groups, and a person's errors."""
+"""confluent-kafka's admin client (librdkafka): topics, configs, offsets, groups, and errors of users."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ T = TypeVar("T")
 
 
 def only(futures: dict[Any, Future[T]]) -> T:
-    """The result of the only future, or its error."""
+    """Return the result of the only future, or raise its error."""
     (future,) = futures.values()
     return future.result(WAIT_S)
 
@@ -55,7 +55,7 @@ def group_offsets(admin: AdminClient, group: str, *partitions: TopicPartition) -
 
 
 @pytest.mark.both
-def test_a_topic_is_created_described_grown_and_deleted(broker: RunningBroker, admin: AdminClient, topic: str) -> None:
+def test_topic_is_created_described_grown_and_deleted(broker: RunningBroker, admin: AdminClient, topic: str) -> None:
     only(admin.create_topics([NewTopic(topic, 2, 1, config={"retention.ms": "123456"})]))
     wait_until(lambda: topic in admin.list_topics(timeout=WAIT_S).topics, "the topic is listed")
     described = only(admin.describe_topics(TopicCollection([topic]), include_authorized_operations=True))
@@ -69,11 +69,11 @@ def test_a_topic_is_created_described_grown_and_deleted(broker: RunningBroker, a
     wait_until(lambda: len(admin.list_topics(topic, timeout=WAIT_S).topics[topic].partitions) == 5, "five partitions")
     assert send(producer(broker), topic, sample_records(5), partition=4)[-1].offset() == 4
     only(admin.delete_topics([topic]))
-    wait_until(lambda: topic not in admin.list_topics(timeout=WAIT_S).topics, "the topic is gone")
+    wait_until(lambda: topic not in admin.list_topics(timeout=WAIT_S).topics, "the topic is deleted")
 
 
 @pytest.mark.both
-def test_a_topic_made_again_is_empty(broker: RunningBroker, admin: AdminClient, topic: str) -> None:
+def test_recreated_topic_is_empty(broker: RunningBroker, admin: AdminClient, topic: str) -> None:
     only(admin.create_topics([NewTopic(topic, 1, 1)]))
     first = only(admin.describe_topics(TopicCollection([topic]))).topic_id
     send(producer(broker), topic, sample_records(7))
@@ -108,7 +108,7 @@ CREATE_ERRORS = [
 @pytest.mark.parametrize(
     ("name", "options", "code"), CREATE_ERRORS, ids=[e[0].strip("x.") or "length" for e in CREATE_ERRORS]
 )
-def test_a_topic_that_cannot_be_is_refused_with_the_reason(
+def test_invalid_topic_is_rejected_with_the_reason(
     admin: AdminClient, make_topic: MakeTopic, topic: str, name: str, options: dict[str, Any], code: int
 ) -> None:
     if name == "duplicate":
@@ -125,7 +125,7 @@ def test_a_topic_that_cannot_be_is_refused_with_the_reason(
 
 
 @pytest.mark.both
-def test_a_dry_run_creates_nothing(admin: AdminClient, topic: str) -> None:
+def test_validate_only_creates_no_topic(admin: AdminClient, topic: str) -> None:
     only(admin.create_topics([NewTopic(topic, 1, 1)], validate_only=True))
     assert topic not in admin.list_topics(timeout=WAIT_S).topics
     with pytest.raises(KafkaException) as refused:
@@ -134,7 +134,7 @@ def test_a_dry_run_creates_nothing(admin: AdminClient, topic: str) -> None:
 
 
 @pytest.mark.both
-def test_unknown_topics_are_called_unknown(admin: AdminClient, topic: str) -> None:
+def test_unknown_topic_is_an_unknown_topic_error_in_every_call(admin: AdminClient, topic: str) -> None:
     attempts = [
         lambda: admin.delete_topics([topic]),
         lambda: admin.create_partitions([NewPartitions(topic, 5)]),
@@ -148,7 +148,7 @@ def test_unknown_topics_are_called_unknown(admin: AdminClient, topic: str) -> No
 
 
 @pytest.mark.both
-def test_partitions_can_only_be_added(admin: AdminClient, make_topic: MakeTopic) -> None:
+def test_partition_count_can_only_grow(admin: AdminClient, make_topic: MakeTopic) -> None:
     topic = make_topic(partitions=3)
     for count in (3, 2):
         with pytest.raises(KafkaException) as refused:
@@ -178,7 +178,7 @@ def test_configs_are_described_with_their_sources(admin: AdminClient, make_topic
 
 
 @pytest.mark.both
-def test_topic_configs_are_altered_one_by_one_and_take_effect(
+def test_topic_configs_are_altered_incrementally_and_take_effect(
     broker: RunningBroker, admin: AdminClient, make_topic: MakeTopic
 ) -> None:
     topic = make_topic(retention_ms=5000)
@@ -211,7 +211,7 @@ def test_topic_configs_are_altered_one_by_one_and_take_effect(
 
 
 @pytest.mark.both
-def test_alter_configs_replaces_all_of_a_topics_configs(admin: AdminClient, make_topic: MakeTopic) -> None:
+def test_alter_configs_replaces_all_configs_of_a_topic(admin: AdminClient, make_topic: MakeTopic) -> None:
     topic = make_topic(retention_ms=5000, max_message_bytes=2000)
     with pytest.warns(DeprecationWarning, match="alter_configs"):
         only(admin.alter_configs([ConfigResource(ResourceType.TOPIC, topic, set_config={"retention.ms": "7000"})]))
@@ -220,7 +220,7 @@ def test_alter_configs_replaces_all_of_a_topics_configs(admin: AdminClient, make
 
 
 @pytest.mark.both
-def test_the_brokers_configs_are_described_and_altered(admin: AdminClient) -> None:
+def test_broker_configs_are_described_and_altered(admin: AdminClient) -> None:
     node = str(next(iter(admin.list_topics(timeout=WAIT_S).brokers)))
     resource = ConfigResource(ResourceType.BROKER, node)
 
@@ -245,7 +245,7 @@ def test_the_brokers_configs_are_described_and_altered(admin: AdminClient) -> No
 
 
 @pytest.mark.both
-def test_the_cluster_is_described(broker: RunningBroker, admin: AdminClient) -> None:
+def test_cluster_is_described(broker: RunningBroker, admin: AdminClient) -> None:
     cluster = admin.describe_cluster(include_authorized_operations=True).result(WAIT_S)
     (node,) = cluster.nodes
     assert f"{node.host}:{node.port}" == broker.bootstrap
@@ -283,7 +283,7 @@ def test_offsets_are_listed_and_records_deleted(
 
 
 @pytest.mark.both
-def test_a_groups_life_is_listed_described_altered_and_deleted(
+def test_group_is_listed_described_altered_and_deleted(
     broker: RunningBroker, admin: AdminClient, make_topic: MakeTopic
 ) -> None:
     topic = make_topic(partitions=2)
@@ -335,7 +335,7 @@ def test_a_groups_life_is_listed_described_altered_and_deleted(
 
 
 @pytest.mark.both
-def test_deleting_a_topic_takes_its_committed_offsets_along(
+def test_deleting_a_topic_deletes_its_committed_offsets(
     broker: RunningBroker, admin: AdminClient, make_topic: MakeTopic
 ) -> None:
     gone, kept, group = make_topic(), make_topic(), unique("group")
@@ -348,11 +348,11 @@ def test_deleting_a_topic_takes_its_committed_offsets_along(
         result = only(admin.list_consumer_group_offsets([ConsumerGroupTopicPartitions(group)]))
         return {p.topic for p in result.topic_partitions}
 
-    wait_until(lambda: topics() == {kept}, "only the offsets of the topic that is left")
+    wait_until(lambda: topics() == {kept}, "only the offsets of the other topic")
 
 
 @pytest.mark.both
-def test_electing_the_leader_that_leads_already_says_so(admin: AdminClient, make_topic: MakeTopic) -> None:
+def test_electing_the_current_leader_is_election_not_needed(admin: AdminClient, make_topic: MakeTopic) -> None:
     topic = make_topic()
     partition = TopicPartition(topic, 0)
     result = admin.elect_leaders(ElectionType.PREFERRED, [partition]).result(WAIT_S)

@@ -1,4 +1,4 @@
-"""confluent-kafka (librdkafka) in groups: rebalances, static members, and being fenced."""
+"""confluent-kafka (librdkafka) in groups: rebalances, static members and fencing."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from .test_confluent import consumer, error_code, producer, read, send
 
 
 class ConfluentMember(Member):
-    """Commits on revocation, so that each record is read once in the group."""
+    """Commits when partitions are revoked, so that the group reads each record once."""
 
     def __init__(self, consumer: Consumer, topic: str) -> None:
         super().__init__()
@@ -34,7 +34,7 @@ class ConfluentMember(Member):
                     raise KafkaException(message.error())
                 self.saw(message.partition(), message.offset())
         finally:
-            self._consumer.close()  # revokes, so commits
+            self._consumer.close()  # revokes the partitions, which commits
 
     def _assigned(self, consumer: Consumer, partitions: list[TopicPartition]) -> None:
         self.assigned(p.partition for p in partitions)
@@ -49,7 +49,7 @@ class ConfluentMember(Member):
 
 @pytest.mark.both
 @pytest.mark.parametrize("strategy", ["range", "roundrobin", "cooperative-sticky"])
-def test_a_group_shares_a_topic_while_members_come_and_go(
+def test_group_shares_a_topic_while_members_join_and_leave(
     broker: RunningBroker, make_topic: MakeTopic, strategy: str
 ) -> None:
     topic = make_topic(partitions=6)
@@ -67,7 +67,7 @@ def test_a_group_shares_a_topic_while_members_come_and_go(
 
 
 @pytest.mark.both
-def test_a_static_member_returns_to_its_partitions_without_a_rebalance(
+def test_static_member_gets_its_partitions_back_without_a_rebalance(
     broker: RunningBroker, make_topic: MakeTopic, admin: AdminClient
 ) -> None:
     topic = make_topic(partitions=4)
@@ -92,7 +92,7 @@ def test_a_static_member_returns_to_its_partitions_without_a_rebalance(
 
 
 @pytest.mark.both
-def test_a_second_consumer_with_the_same_instance_id_fences_the_first(
+def test_second_consumer_with_the_same_instance_id_fences_the_first(
     broker: RunningBroker, make_topic: MakeTopic
 ) -> None:
     topic = make_topic()
@@ -112,12 +112,12 @@ def test_a_second_consumer_with_the_same_instance_id_fences_the_first(
 
 
 @pytest.mark.both
-def test_a_member_that_vanishes_loses_its_partitions_after_the_session_timeout(
+def test_member_that_stops_polling_loses_its_partitions(
     broker: RunningBroker, make_topic: MakeTopic, admin: AdminClient
 ) -> None:
     topic = make_topic(partitions=2)
     group = unique("group")
-    # Polls once, then never again: max.poll.interval.ms is what makes librdkafka leave.
+    # It polls only once, so librdkafka leaves the group after max.poll.interval.ms.
     lazy = consumer(broker, group_id=group, max_poll_interval_ms=6000)
     lazy.subscribe([topic])
     wait_until(lambda: lazy.poll(0.05) is None and len(lazy.assignment()) == 2, "the lazy member has both partitions")
@@ -132,7 +132,7 @@ def test_a_member_that_vanishes_loses_its_partitions_after_the_session_timeout(
 
 
 @pytest.mark.both
-def test_a_commit_by_an_unknown_member_is_refused(broker: RunningBroker, make_topic: MakeTopic) -> None:
+def test_commit_by_an_unknown_member_is_rejected(broker: RunningBroker, make_topic: MakeTopic) -> None:
     topic = make_topic()
     group = unique("group")
     member = ConfluentMember(consumer(broker, group_id=group), topic).start()

@@ -18,7 +18,7 @@ EXAMPLES = re.findall(r"```python\n(.*?)```", PAGE.read_text(), re.DOTALL)
 
 
 @pytest.mark.both
-def test_examples_of_the_page_do_what_they_say(broker: RunningBroker) -> None:
+def test_examples_of_the_consumer_page_run(broker: RunningBroker) -> None:
     producer = confluent_kafka.Producer({"bootstrap.servers": broker.bootstrap, "log_level": 2})
     for i in range(10):
         producer.produce("orders", b"%d" % i, partition=0)

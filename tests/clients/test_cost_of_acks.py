@@ -1,6 +1,6 @@
-"""acks=all costs a broker process what acks=1 costs: the same reads, writes and wake-ups for the same requests.
+"""With acks=all a broker process needs as many reads, writes and wake-ups as with acks=1.
 
-The kernel counts them. Processor time would depend on the memory of the page cache (decision 10).
+The kernel counts them. CPU time would depend on the state of the page cache (decision 10).
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ from .wire import Connection, batch, produce
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="the counts come from /proc")
 REQUESTS, ROUNDS = 200, 4
-# Housekeeping reads and writes now and then.
+# Background tasks cause some reads and writes.
 SLACK = REQUESTS * ROUNDS // 20
 
 
 def counts(pid: int) -> Counter[str]:
-    """Reads, writes and wake-ups of a process so far, all threads."""
+    """Return the numbers of reads, writes and wake-ups of all threads of a process."""
     found: Counter[str] = Counter()
     for line in Path(f"/proc/{pid}/io").read_text().splitlines():
         name, value = line.split(": ")
@@ -42,7 +42,7 @@ def test_acks_all_needs_the_system_calls_of_acks_1(tmp_path: Path) -> None:
     with OttlaProcess(tmp_path) as broker:
         admin = AdminClient({"bootstrap.servers": broker.bootstrap, "log_level": 2})
         admin.create_topics([NewTopic("t", 1, 1)])["t"].result(WAIT_S)
-        del admin  # its connections must not wake the broker
+        del admin  # connections of the admin client must not wake the broker
         with Connection(broker.bootstrap) as connection:
             data = batch([bytes(1000)])
             produce(connection, "t", data)
@@ -55,7 +55,7 @@ def test_acks_all_needs_the_system_calls_of_acks_1(tmp_path: Path) -> None:
     for call in ("syscr", "syscw"):
         assert spent[-1][call] == pytest.approx(spent[1][call], abs=SLACK)
     for acks in spent:
-        # The record and the answer.
+        # One write for the record, one for the response.
         assert spent[acks]["syscw"] == pytest.approx(2 * REQUESTS * ROUNDS, abs=SLACK)
-        # One for each request that finds the broker asleep; a hand-off to a thread would make two of it.
+        # One wake-up per request while the broker is idle. A hand-off to a thread would need two.
         assert spent[acks]["wake-ups"] <= 1.25 * REQUESTS * ROUNDS

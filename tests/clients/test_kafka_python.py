@@ -1,4 +1,4 @@
-"""kafka-python 3: everything its producer, consumer and admin client do, with new and old protocol versions."""
+"""kafka-python 3: its producer, consumer and admin client, with new and old protocol versions."""
 
 from __future__ import annotations
 
@@ -53,20 +53,20 @@ from .wire import stored_codecs
 T = TypeVar("T")
 Open = Callable[..., Any]
 INVALID_RECORD = 87
-# The client leaves the sockets of connections that it gave up to the garbage collector.
+# The client does not close the sockets of abandoned connections; the garbage collector does.
 pytestmark = pytest.mark.filterwarnings("ignore:unclosed <socket:ResourceWarning")
 
 
 @pytest.fixture(scope="module", autouse=True)
 def no_sockets_left_behind() -> Iterator[None]:
-    """So that they do not fail a later test, whose filters are stricter."""
+    """Collect open sockets, so that they do not fail a later test with stricter warning filters."""
     yield
     collect_left_sockets()
 
 
 @pytest.fixture
 def kafka(broker: RunningBroker) -> Iterator[Open]:
-    """Make a client of a class; closed after the test."""
+    """Return a function that creates clients. They are closed after the test."""
     with ExitStack() as stack:
 
         def make(cls: type[T], *arguments: Any, **options: Any) -> T:
@@ -92,10 +92,9 @@ def consumer(kafka: Open, *topics: str, **options: Any) -> KafkaConsumer:
 
 
 def subscribe(consumer: KafkaConsumer, *topics: str, listener: ConsumerRebalanceListener | None = None) -> None:
-    """Subscribe, knowing the topics' partitions.
+    """Subscribe when the client knows the topics' partitions.
 
-    A member that leads its group before it knows them assigns nothing to anybody, and may then hang (kafka-python
-    3.0.12, against any broker).
+    Otherwise a group leader of kafka-python 3.0.12 assigns no partitions and may then hang, with any broker.
     """
     for topic in topics:
         wait_until(lambda topic=topic: bool(consumer.partitions_for_topic(topic)), f"partitions of {topic}")
@@ -104,7 +103,7 @@ def subscribe(consumer: KafkaConsumer, *topics: str, listener: ConsumerRebalance
 
 
 def send(producer: KafkaProducer, topic: str, records: list[Sent], partition: int = 0) -> list[int]:
-    """Produce, wait, and return the offsets; raises the first failure."""
+    """Produce, wait, and return the offsets. Raises the first failure."""
     futures = [producer.send(topic, r.value, r.key, r.headers, partition, r.timestamp) for r in records]
     producer.flush(WAIT_S)
     return [f.get(WAIT_S).offset for f in futures]
@@ -126,9 +125,7 @@ def as_sent(record: Any) -> Sent:
 
 @pytest.mark.both
 @pytest.mark.parametrize("codec", ["none", "gzip", "snappy", "lz4", "zstd"])
-def test_records_come_back_as_they_were_sent(
-    broker: RunningBroker, kafka: Open, make_topic: MakeTopic, codec: str
-) -> None:
+def test_records_are_read_as_sent(broker: RunningBroker, kafka: Open, make_topic: MakeTopic, codec: str) -> None:
     topic = make_topic(partitions=2)
     records = sample_records(300)
     producer = kafka(KafkaProducer, compression_type=None if codec == "none" else codec, linger_ms=20)
@@ -139,11 +136,13 @@ def test_records_come_back_as_they_were_sent(
     read_back = read(reader, 300)
     assert [as_sent(r) for r in read_back] == records
     assert [r.offset for r in read_back] == list(range(300))
-    assert codec in stored_codecs(broker.bootstrap, topic, 1)  # a batch that would grow goes as it is
+    assert codec in stored_codecs(
+        broker.bootstrap, topic, 1
+    )  # a batch that compression would enlarge is sent uncompressed
 
 
 @pytest.mark.parametrize(("acks", "idempotent"), [(0, False), (1, False), ("all", False), ("all", True)])
-def test_every_level_of_acknowledgement_stores_the_records(
+def test_every_acks_level_stores_the_records(
     kafka: Open, make_topic: MakeTopic, acks: int | str, idempotent: bool
 ) -> None:
     topic = make_topic()
@@ -186,7 +185,7 @@ def test_seek_goes_to_offset_beginning_end_and_timestamp(kafka: Open, make_topic
 
 
 @pytest.mark.both
-def test_commit_sync_and_async_are_remembered(kafka: Open, make_topic: MakeTopic) -> None:
+def test_synchronous_and_asynchronous_commits_are_stored(kafka: Open, make_topic: MakeTopic) -> None:
     topic = make_topic()
     group = unique("group")
     send(kafka(KafkaProducer), topic, sample_records(50))
@@ -208,7 +207,7 @@ def test_commit_sync_and_async_are_remembered(kafka: Open, make_topic: MakeTopic
 
 
 class KafkaPythonMember(Member, ConsumerRebalanceListener):
-    """The client commits by itself before it gives partitions up: a listener may not block its I/O thread."""
+    """A member with auto-commit, which commits before a revocation. Its listener must not block the I/O thread."""
 
     def __init__(self, consumer: KafkaConsumer, topic: str) -> None:
         super().__init__()
@@ -240,10 +239,10 @@ ATTEMPTS = 3
 
 
 def with_patience(story: Callable[[], None]) -> None:
-    """Tell a story of a group, again if it hangs: it must use a topic and a group of its own.
+    """Run a group scenario, and repeat it if it hangs. It must create its own topic and group.
 
-    In one of fifty rebalances a member of kafka-python 3.0.12 waits for ever for its own I/O thread (`send_fetches`,
-    seen as often on stock Kafka). The same stories with other clients have no second chance.
+    In one of fifty rebalances a member of kafka-python 3.0.12 deadlocks with its own I/O thread (`send_fetches`), as
+    often on stock Kafka. The same scenarios with other clients are not repeated.
     """
     for attempt in range(ATTEMPTS):
         with suppress(NotInTime) if attempt < ATTEMPTS - 1 else nullcontext():
@@ -257,7 +256,7 @@ ASSIGNORS = [RangePartitionAssignor, RoundRobinPartitionAssignor, StickyPartitio
 
 @pytest.mark.both
 @pytest.mark.parametrize("assignor", ASSIGNORS, ids=lambda a: a.name)
-def test_a_group_shares_a_topic_while_members_come_and_go(kafka: Open, make_topic: MakeTopic, assignor: type) -> None:
+def test_group_shares_a_topic_while_members_join_and_leave(kafka: Open, make_topic: MakeTopic, assignor: type) -> None:
     producer = kafka(KafkaProducer)
 
     def story() -> None:
@@ -277,8 +276,8 @@ def test_a_group_shares_a_topic_while_members_come_and_go(kafka: Open, make_topi
 
 
 @pytest.mark.both
-def test_a_static_member_returns_to_its_partitions(kafka: Open, make_topic: MakeTopic) -> None:
-    """That nobody rebalances is told with other clients: this one rejoins by itself when its metadata is refreshed."""
+def test_static_member_gets_its_partitions_back(kafka: Open, make_topic: MakeTopic) -> None:
+    """The tests of other clients check that there is no rebalance: kafka-python rejoins after a metadata refresh."""
 
     def story() -> None:
         topic = make_topic(partitions=4)
@@ -304,7 +303,7 @@ def test_a_static_member_returns_to_its_partitions(kafka: Open, make_topic: Make
 
 
 @pytest.mark.both
-def test_a_groups_offsets_are_described_altered_reset_and_deleted(kafka: Open, make_topic: MakeTopic) -> None:
+def test_group_offsets_are_described_altered_reset_and_deleted(kafka: Open, make_topic: MakeTopic) -> None:
     def story() -> None:
         topic = make_topic(partitions=2)
         group = unique("group")
@@ -342,7 +341,7 @@ def test_a_groups_offsets_are_described_altered_reset_and_deleted(kafka: Open, m
 
 
 @pytest.mark.both
-def test_a_group_is_deleted_and_then_unknown(kafka: Open, make_topic: MakeTopic) -> None:
+def test_deleted_group_is_unknown(kafka: Open, make_topic: MakeTopic) -> None:
     topic = make_topic()
     group = unique("group")
     admin = kafka(KafkaAdminClient)
@@ -353,7 +352,7 @@ def test_a_group_is_deleted_and_then_unknown(kafka: Open, make_topic: MakeTopic)
 
 
 @pytest.mark.both
-def test_a_commit_by_an_unknown_member_is_refused(kafka: Open, make_topic: MakeTopic) -> None:
+def test_commit_by_an_unknown_member_is_rejected(kafka: Open, make_topic: MakeTopic) -> None:
     def story() -> None:
         topic = make_topic()
         group = unique("group")
@@ -371,7 +370,7 @@ def test_a_commit_by_an_unknown_member_is_refused(kafka: Open, make_topic: MakeT
 
 
 @pytest.mark.both
-def test_a_topic_is_created_described_grown_and_deleted(kafka: Open, topic: str) -> None:
+def test_topic_is_created_described_grown_and_deleted(kafka: Open, topic: str) -> None:
     admin = kafka(KafkaAdminClient)
     options = {"num_partitions": 2, "replication_factor": 1, "configs": {"retention.ms": "5000"}}
     created = admin.create_topics({topic: options}, wait_for_metadata=True)["topics"][0]
@@ -385,11 +384,11 @@ def test_a_topic_is_created_described_grown_and_deleted(kafka: Open, topic: str)
     by_id = admin.describe_topic_partitions([topic])
     assert topic in str(by_id)
     admin.delete_topics([topic])
-    wait_until(lambda: topic not in admin.list_topics(), "the topic is gone")
+    wait_until(lambda: topic not in admin.list_topics(), "the topic is deleted")
 
 
 @pytest.mark.both
-def test_a_persons_errors_are_named(kafka: Open, make_topic: MakeTopic, topic: str) -> None:
+def test_admin_errors_are_typed(kafka: Open, make_topic: MakeTopic, topic: str) -> None:
     admin = kafka(KafkaAdminClient)
     there = make_topic(partitions=2)
 
@@ -417,7 +416,7 @@ def test_a_persons_errors_are_named(kafka: Open, make_topic: MakeTopic, topic: s
 
 
 @pytest.mark.both
-def test_a_record_that_the_topic_refuses_is_refused_with_the_reason(kafka: Open, make_topic: MakeTopic) -> None:
+def test_record_that_violates_a_topic_config_is_rejected_with_the_reason(kafka: Open, make_topic: MakeTopic) -> None:
     small = make_topic(max_message_bytes=10_000)
     compacted = make_topic(cleanup_policy="compact")
     with pytest.raises(MessageSizeTooLargeError):
@@ -456,7 +455,7 @@ def test_configs_are_described_altered_and_reset(kafka: Open, make_topic: MakeTo
 
 
 @pytest.mark.both
-def test_the_cluster_its_features_quorum_and_log_directories_are_described(
+def test_cluster_features_quorum_and_log_directories_are_described(
     broker: RunningBroker, kafka: Open, make_topic: MakeTopic
 ) -> None:
     topic = make_topic(partitions=2)
@@ -497,7 +496,7 @@ def test_records_are_deleted_and_offsets_listed(kafka: Open, make_topic: MakeTop
     assert str(topic) in str(producers)
 
 
-# Each takes other versions of the APIs: 2.1 is the oldest broker whose APIs Kafka 4 still has.
+# Each setting selects other API versions. 2.1 is the oldest broker whose versions Kafka 4 still supports.
 @pytest.mark.both
 @pytest.mark.parametrize(
     "version", [(0, 11), (1, 0), (2, 1), (2, 4), (2, 8), (3, 3), (4, 0)], ids=lambda v: f"{v[0]}.{v[1]}"

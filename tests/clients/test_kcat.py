@@ -1,4 +1,4 @@
-"""kcat (Debian): a librdkafka of 2023 at the command line."""
+"""kcat of Debian: a command line tool with a librdkafka of 2023."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def kcat_is_there() -> None:
 
 
 def kcat(broker: RunningBroker, *arguments: str, text: str = "", code: int = 0) -> str:
-    """Run it to its end; standard output, or standard error where a failure is expected."""
+    """Run kcat, and return its standard output, or its standard error if a failure is expected."""
     command = ["kcat", "-b", broker.bootstrap, *arguments]
     done = subprocess.run(command, input=text, capture_output=True, text=True, timeout=30, check=False)
     assert done.returncode == code, f"{command}: {done.stderr}"
@@ -32,13 +32,15 @@ def kcat(broker: RunningBroker, *arguments: str, text: str = "", code: int = 0) 
 
 @pytest.mark.both
 @pytest.mark.parametrize("codec", ["none", "gzip", "snappy", "lz4", "zstd"])
-def test_lines_go_there_and_back(broker: RunningBroker, make_topic: MakeTopic, codec: str) -> None:
+def test_lines_are_produced_and_consumed(broker: RunningBroker, make_topic: MakeTopic, codec: str) -> None:
     topic = make_topic()
     lines = "".join(f"key-{i}:value {i} {'again and ' * 20}\n" for i in range(200))
     kcat(broker, "-P", "-t", topic, "-K:", "-z", codec, "-H", "origin=kcat", "-X", "linger.ms=20", text=lines)
     assert kcat(broker, "-C", "-t", topic, "-e", "-q", "-f", "%k:%s\n") == lines
     assert set(kcat(broker, "-C", "-t", topic, "-e", "-q", "-f", "%h\n").split()) == {"origin=kcat"}
-    assert codec in stored_codecs(broker.bootstrap, topic)  # a batch that would grow goes as it is
+    assert codec in stored_codecs(
+        broker.bootstrap, topic
+    )  # a batch that compression would enlarge is sent uncompressed
 
 
 @pytest.mark.both
@@ -50,7 +52,9 @@ def test_metadata_is_listed_as_json(broker: RunningBroker, make_topic: MakeTopic
 
 
 @pytest.mark.both
-def test_offsets_are_asked_by_time_and_read_from_the_end(broker: RunningBroker, make_topic: MakeTopic) -> None:
+def test_offsets_are_queried_by_time_and_records_read_from_the_end(
+    broker: RunningBroker, make_topic: MakeTopic
+) -> None:
     topic = make_topic()
     kcat(broker, "-P", "-t", topic, text="one\ntwo\nthree\n")
     assert kcat(broker, "-C", "-t", topic, "-o", "-1", "-e", "-q") == "three\n"
@@ -60,9 +64,7 @@ def test_offsets_are_asked_by_time_and_read_from_the_end(broker: RunningBroker, 
 
 
 @pytest.mark.both
-def test_a_balanced_group_reads_to_the_end_and_goes_on_where_it_was(
-    broker: RunningBroker, make_topic: MakeTopic
-) -> None:
+def test_group_reads_to_the_end_and_continues_at_its_commit(broker: RunningBroker, make_topic: MakeTopic) -> None:
     topic = make_topic(partitions=2)
     group = unique("group")
     options = ["-G", group, "-e", "-q", "-X", "auto.offset.reset=earliest", topic]
@@ -73,14 +75,14 @@ def test_a_balanced_group_reads_to_the_end_and_goes_on_where_it_was(
 
 
 @pytest.mark.both
-def test_an_unknown_topic_and_partition_are_named(broker: RunningBroker, make_topic: MakeTopic) -> None:
+def test_unknown_topic_and_partition_are_reported_by_name(broker: RunningBroker, make_topic: MakeTopic) -> None:
     said = kcat(broker, "-C", "-t", unique("nowhere"), "-e", "-X", "allow.auto.create.topics=false", code=1)
     assert "Unknown topic or partition" in said
     assert "Unknown partition" in kcat(broker, "-P", "-t", make_topic(), "-p", "9", text="x\n", code=1)
 
 
 @pytest.mark.both
-def test_an_idempotent_producer_with_all_acknowledgements(broker: RunningBroker, make_topic: MakeTopic) -> None:
+def test_idempotent_producer_with_acks_all(broker: RunningBroker, make_topic: MakeTopic) -> None:
     topic = make_topic()
     lines = "".join(f"{i}\n" for i in range(5000))
     kcat(broker, "-P", "-t", topic, "-X", "enable.idempotence=true", "-X", "acks=all", text=lines)

@@ -1,4 +1,4 @@
-"""The page for people who come from other clients: its example runs, and what it names is there."""
+"""docs/clients-moving.md: its example runs, and the calls and settings in its tables exist."""
 
 from __future__ import annotations
 
@@ -40,14 +40,14 @@ def test_every_call_in_the_tables_exists(section: str) -> None:
     assert len(rows) > 10
     for before, after in rows:
         for name, method in CALL.findall(before):
-            assert hasattr(theirs[name], method), f"{section}: {method} is none of theirs"
+            assert hasattr(theirs[name], method), f"{section}: {method} does not exist in that client"
         for name, method in CALL.findall(after):
-            assert hasattr(ours[name], method), f"{section}: {method} is none of ours"
+            assert hasattr(ours[name], method), f"{section}: {method} does not exist in Ottla"
         for kind, method in re.findall(r"\b(Admin|AsyncAdmin)(?:\(.*?\))?\.(\w+)\(", after):
             assert hasattr({"Admin": Admin, "AsyncAdmin": AsyncAdmin}[kind], method)
 
 
-def test_the_table_of_settings_is_that_of_the_errors() -> None:
+def test_table_of_settings_equals_that_of_the_error_messages() -> None:
     rows = re.findall(
         r"^\| `(.+?)` \| (.+?) \| (.+?) \| (.*?) ?\|$", SECTIONS["Settings with other names"], re.MULTILINE
     )
@@ -56,7 +56,7 @@ def test_the_table_of_settings_is_that_of_the_errors() -> None:
 
 
 @pytest.mark.parametrize("row", foreign_settings.TABLE, ids=lambda row: row.name)
-def test_a_setting_of_another_client_is_refused_with_its_name_here(row: Elsewhere) -> None:
+def test_setting_of_another_client_is_rejected_with_its_name_in_ottla(row: Elsewhere) -> None:
     known = {option.name for option in (*PRODUCER_OPTIONS, *CONSUMER_OPTIONS)}
     aliases = {alias for option in (*PRODUCER_OPTIONS, *CONSUMER_OPTIONS) for alias in option.aliases}
     assert not row.here or row.here in known
@@ -72,8 +72,8 @@ def test_a_setting_of_another_client_is_refused_with_its_name_here(row: Elsewher
                 assert row.note in str(caught.value)
 
 
-def test_the_table_of_defaults_has_the_values_of_each_client() -> None:
-    """librdkafka does not tell its defaults; its column is from CONFIGURATION.md of version 2.16."""
+def test_table_of_defaults_has_the_values_of_each_client() -> None:
+    """librdkafka has no API for its defaults; the values are those of its CONFIGURATION.md, version 2.16."""
     assert "partition.assignment.strategy" in SECTIONS["Different defaults"]
     found = re.findall(
         r"^\| `(.+?)` \| (.+?) \| (.+?) \| (.+?) \| (.+?) \|$", SECTIONS["Different defaults"], re.MULTILINE
@@ -96,18 +96,18 @@ def test_the_table_of_defaults_has_the_values_of_each_client() -> None:
 
 
 def plain(cell: str) -> str:
-    """A cell without marks, thousands separators and remarks."""
+    """Return a cell's text without backticks, thousands separators and remarks."""
     return re.sub(r"`| \(.*\)|(?<=\d),(?=\d)", "", cell)
 
 
 def text(default: object) -> str:
-    """A default as the page writes it."""
+    """Return a default in the page's notation."""
     if isinstance(default, tuple):
         return ",".join(assignor.name for assignor in default)
     return "all" if default == -1 else str(default).lower()
 
 
-def test_the_example_runs(broker: RunningBroker, topic: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_example_of_the_page_runs(broker: RunningBroker, topic: str, capsys: pytest.CaptureFixture[str]) -> None:
     producer = confluent_kafka.Producer({"bootstrap.servers": broker.bootstrap, "log_level": 2})
     for i in range(10):
         producer.produce(topic, b"order %d" % i, partition=0)

@@ -1,7 +1,7 @@
-"""The rows of docs/clients-moving.md run as they stand: their snippets with the real client, ours with Ottla's.
+"""Runs the rows of docs/clients-moving.md: the other client's snippets with that client, ours with Ottla's.
 
-Each snippet in backticks is executed in a namespace that has what the page talks about (a topic with five records, a
-producer `p`, a consumer `c`, ...). Where both sides of a row give a value, the values must agree after `COMPARED`.
+Each snippet in backticks is executed in a namespace with the objects that the page mentions (a topic with five records,
+a producer `p`, a consumer `c`, ...). If both sides of a row return a value, the values must be equal after `COMPARED`.
 """
 
 from __future__ import annotations
@@ -36,11 +36,11 @@ SECTIONS = dict(re.findall(r"^## (.*?)\n(.*?)(?=^## |\Z)", PAGE.read_text(), re.
 ROW = re.compile(r"^\| (.+?) \| (.+?) \|$", re.MULTILINE)
 SNIPPET = re.compile(r"`([^`]+)`")
 RECORDS = 5
-# Not code: settings, exceptions, names of classes, values.
+# Cells that are not code: settings, exceptions, class names, values.
 WORDS = re.compile(
     r"^(?!r\.)[\w.=]+$|^\[\]$|^for |^async |^\{TopicPartition|^(value_|error|json|event)|^h\(|^AIOKafkaAdmin"
 )
-# Rows whose two sides return the same thing in other clothes: how each side is read.
+# Rows whose two sides return the same value in different types: how to convert each side.
 COMPARED: dict[str, tuple[Callable[[Any], Any], Callable[[Any], Any]]] = {
     "p.flush(10)": (int, int),
     "p.list_topics(topic, 10).topics[topic].partitions": (sorted, lambda infos: [info.partition for info in infos]),
@@ -66,7 +66,7 @@ COMPARED: dict[str, tuple[Callable[[Any], Any], Callable[[Any], Any]]] = {
 
 
 def snippets(cell: str) -> list[str]:
-    """The code of one cell."""
+    """Return the code of one cell."""
     return [text for text in SNIPPET.findall(cell) if not WORDS.match(text)]
 
 
@@ -77,7 +77,7 @@ def rows(section: str) -> list[tuple[str, str]]:
 
 
 async def run(code: str, names: dict[str, Any]) -> Any:
-    """The value of an expression, None of a statement. Both may await."""
+    """Return the value of an expression, or None after a statement. Both may use `await`."""
     tree = compile(code, PAGE.name, "exec", ast.PyCF_ONLY_AST | ast.PyCF_ALLOW_TOP_LEVEL_AWAIT)
     is_expression = len(tree.body) == 1 and isinstance(tree.body[0], ast.Expr)  # type: ignore[attr-defined]
     kind = "eval" if is_expression else "exec"
@@ -86,7 +86,7 @@ async def run(code: str, names: dict[str, Any]) -> Any:
 
 
 class Side:
-    """One client: its names, and how a row gets a fresh consumer that is at offset 3 of partition 0."""
+    """One client: its namespace, and a function that creates a consumer at offset 3 of partition 0 for each row."""
 
     def __init__(self, story: Story, names: dict[str, Any], make: Callable[[str, bool], Any]) -> None:
         self.names = {**story.names, **names, "name": unique("made")}
@@ -94,7 +94,7 @@ class Side:
         self._make = make
 
     async def run_row(self, codes: list[str], where: str) -> Any:
-        """The value of the first snippet; whatever a row makes is closed after it."""
+        """Return the value of the first snippet. Clients that the row creates are closed."""
         group = unique("g")
         self._story.commit(group)
         kept = self.names.get("p")
@@ -121,7 +121,7 @@ async def _awaited(value: Any) -> Any:
 
 
 async def close(thing: Any) -> None:
-    """Close a client of whichever library."""
+    """Close a client of any library."""
     if isinstance(thing, (aiokafka.AIOKafkaProducer, aiokafka.AIOKafkaConsumer)):
         await thing.stop()
     elif isinstance(thing, confluent_kafka.Producer):
@@ -137,7 +137,7 @@ CLOSED = (
 
 
 async def compare(section: str, theirs: Side, ours: Side) -> None:
-    """Run both sides of each row, and compare what `COMPARED` names."""
+    """Run both sides of each row, and compare their values after `COMPARED`."""
     compared = 0
     for left, right in rows(section):
         before, after = snippets(left), snippets(right)
@@ -152,7 +152,7 @@ async def compare(section: str, theirs: Side, ours: Side) -> None:
 
 
 class Story:
-    """A topic with five records, and what both sides of the tables name."""
+    """A topic with five records, and the names that both sides of the tables use."""
 
     def __init__(self, bootstrap: str, topic: str, admin: clients.Admin, delivery: clients.Delivery) -> None:
         self._admin = admin
@@ -168,7 +168,7 @@ class Story:
         }  # fmt: skip
 
     def commit(self, group: str) -> None:
-        """Have the group at offset 3."""
+        """Commit offset 3 for the group."""
         self._admin.alter_group_offsets(group, {self.tp: 3})
 
 
@@ -315,7 +315,7 @@ def test_rows_of_aiokafka(story: Story) -> None:
     asyncio.run(run_all())
 
 
-def test_empty_commits_and_keys_without_a_named_partitioner_differ_as_the_page_says(story: Story) -> None:
+def test_empty_commits_and_default_partitioners_differ_as_the_page_says(story: Story) -> None:
     with clients.Consumer(bootstrap_servers=story.bootstrap, group_id=unique("g")) as consumer:
         assert consumer.committed([story.tp]) == {story.tp: None}
     theirs = confluent_kafka.Consumer({"bootstrap.servers": story.bootstrap, "group.id": unique("g"), "log_level": 2})
@@ -323,7 +323,7 @@ def test_empty_commits_and_keys_without_a_named_partitioner_differ_as_the_page_s
     theirs.close()
 
 
-def test_a_poll_has_the_records_of_a_partition_together(story: Story) -> None:
+def test_poll_returns_the_records_of_a_partition_together(story: Story) -> None:
     with clients.Producer(bootstrap_servers=story.bootstrap) as producer:
         for n in range(200):
             producer.send(story.tp.topic, b"%d" % n, partition=n % 2).result(WAIT_S)
@@ -340,7 +340,7 @@ def test_a_poll_has_the_records_of_a_partition_together(story: Story) -> None:
         raise AssertionError(f"{read} records after a thousand polls")
 
 
-def test_aiokafka_member_shares_a_group_only_with_an_assignor_in_common(story: Story) -> None:
+def test_aiokafka_member_shares_a_group_only_with_a_common_assignor(story: Story) -> None:
     async def join(group: str, **settings: str) -> list[clients.TopicPartition]:
         theirs = aiokafka.AIOKafkaConsumer(story.tp.topic, bootstrap_servers=story.bootstrap, group_id=group)
         await theirs.start()

@@ -1,4 +1,4 @@
-"""Ottla's admin client about access, against stock Kafka: ACLs, SCRAM credentials, quotas."""
+"""ACLs, SCRAM credentials and quotas with Ottla's admin client, against stock Kafka."""
 
 from __future__ import annotations
 
@@ -41,12 +41,12 @@ pytestmark = [pytest.mark.jvm, pytest.mark.xdist_group("stock-kafka")]
 
 @pytest.fixture
 def admin(secured: SecuredKafka) -> Iterator[Admin]:
-    """A super user's."""
+    """An admin client of a super user."""
     with Admin(sasl(secured, "SCRAM-SHA-256")) as admin:
         yield admin
 
 
-def test_who_was_kept_out_may_write_once_a_rule_allows_it(secured: SecuredKafka, admin: Admin) -> None:
+def test_user_without_access_may_write_when_an_acl_allows_it(secured: SecuredKafka, admin: Admin) -> None:
     topic = unique("acl")
     admin.create_topic(topic, partitions=1)
     rule = Acl(AclResource.topic(topic), "User:alice", AclOperation.WRITE)
@@ -58,10 +58,10 @@ def test_who_was_kept_out_may_write_once_a_rule_allows_it(secured: SecuredKafka,
     with Producer(settings) as producer:
         producer.send(topic, b"x").result(WAIT_S)
     assert admin.delete_acls([rule]) == {AclFilter.exactly(rule): (rule,)}
-    wait_until(lambda: rule not in admin.describe_acls(), "the rule is gone")
+    wait_until(lambda: rule not in admin.describe_acls(), "the rule is deleted")
 
 
-def test_rules_are_found_by_what_they_say(admin: Admin) -> None:
+def test_acls_are_described_and_deleted_by_filter(admin: Admin) -> None:
     prefix = unique("p")
     rules = [
         Acl(AclResource.topic(prefix, prefixed=True), "User:alice", AclOperation.READ),
@@ -77,10 +77,10 @@ def test_rules_are_found_by_what_they_say(admin: Admin) -> None:
     assert admin.describe_acls(AclFilter(host="10.0.0.1", permission=AclPermission.DENY)) == [rules[1]]
     removed = admin.delete_acls([*rules[2:], match])
     assert set(removed[match]) == set(rules[:2])
-    wait_until(lambda: not set(rules) & set(admin.describe_acls()), "all rules are gone")
+    wait_until(lambda: not set(rules) & set(admin.describe_acls()), "all rules are deleted")
 
 
-def test_a_rule_that_cannot_be_is_named(admin: Admin) -> None:
+def test_invalid_acl_is_reported(admin: Admin) -> None:
     good = Acl(AclResource.topic(unique("t")), "User:alice", AclOperation.READ)
     bad = Acl(AclResource.topic(""), "User:alice", AclOperation.READ)
     with pytest.raises(PartialFailure) as caught:
@@ -90,7 +90,7 @@ def test_a_rule_that_cannot_be_is_named(admin: Admin) -> None:
     admin.delete_acls([good])
 
 
-def test_a_user_gets_a_password_and_loses_it(secured: SecuredKafka, admin: Admin) -> None:
+def test_scram_credentials_are_created_and_deleted(secured: SecuredKafka, admin: Admin) -> None:
     user, password = unique("user"), "tästä=,\u00a0on"
     admin.alter_scram_credentials(
         [ScramUpsertion(user, password), ScramUpsertion(user, password, "SCRAM-SHA-256", iterations=4096)]
@@ -112,13 +112,13 @@ def test_a_user_gets_a_password_and_loses_it(secured: SecuredKafka, admin: Admin
     admin.alter_scram_credentials([ScramDeletion(user, "SCRAM-SHA-512")])
 
 
-def test_credentials_that_cannot_be_are_refused(admin: Admin) -> None:
+def test_invalid_scram_credentials_are_rejected(admin: Admin) -> None:
     with pytest.raises(PartialFailure) as caught:
-        admin.describe_scram_credentials(["alice", "nobody"])
-    assert isinstance(caught.value.errors["nobody"], ResourceNotFound)
+        admin.describe_scram_credentials(["alice", "stranger"])
+    assert isinstance(caught.value.errors["stranger"], ResourceNotFound)
     assert "alice" in caught.value.results
-    with pytest.raises(PartialFailure, match="nobody"):
-        admin.alter_scram_credentials([ScramDeletion("nobody", "SCRAM-SHA-512")])
+    with pytest.raises(PartialFailure, match="stranger"):
+        admin.alter_scram_credentials([ScramDeletion("stranger", "SCRAM-SHA-512")])
     with pytest.raises(ConfigurationError, match="4096 to 16384"):
         admin.alter_scram_credentials([ScramUpsertion("alice", "x", iterations=100)])
     with pytest.raises(ConfigurationError, match="none of SCRAM-SHA-256"):
@@ -126,7 +126,7 @@ def test_credentials_that_cannot_be_are_refused(admin: Admin) -> None:
     assert "hush" not in repr(ScramUpsertion("alice", "hush"))
 
 
-def test_quotas_are_set_described_and_taken_away(admin: Admin) -> None:
+def test_quotas_are_set_described_and_deleted(admin: Admin) -> None:
     user = unique("user")
     both = QuotaEntity(user=user, client_id="c")
     everyone = QuotaEntity(user=QuotaName.DEFAULT)
@@ -145,24 +145,24 @@ def test_quotas_are_set_described_and_taken_away(admin: Admin) -> None:
     any_client = QuotaEntity(user=user, client_id=QuotaName.ANY)
     assert admin.describe_client_quotas(any_client) == {both: {"request_percentage": 12.5}}
     admin.alter_client_quotas({QuotaEntity(user=user): {"producer_byte_rate": 5.0}}, validate_only=True)
-    gone: dict[QuotaEntity, dict[str, float | None]] = {
+    deletions: dict[QuotaEntity, dict[str, float | None]] = {
         QuotaEntity(user=user): {"producer_byte_rate": None, "consumer_byte_rate": None},
         both: {"request_percentage": None},
         everyone: {"producer_byte_rate": None},
     }
-    admin.alter_client_quotas(gone)
-    wait_until(lambda: admin.describe_client_quotas() == {}, "the quotas are gone")
+    admin.alter_client_quotas(deletions)
+    wait_until(lambda: admin.describe_client_quotas() == {}, "the quotas are deleted")
 
 
-def test_quotas_that_cannot_be_are_refused(admin: Admin) -> None:
+def test_invalid_quotas_are_rejected(admin: Admin) -> None:
     with pytest.raises(PartialFailure, match="no_such_rate"):
         admin.alter_client_quotas({QuotaEntity(user="alice"): {"no_such_rate": 1.0}})
-    for nobody in (QuotaEntity(), QuotaEntity(user=QuotaName.ANY)):
-        with pytest.raises(ConfigurationError, match="names nobody"):
-            admin.alter_client_quotas({nobody: {"producer_byte_rate": 1.0}})
+    for entity in (QuotaEntity(), QuotaEntity(user=QuotaName.ANY)):
+        with pytest.raises(ConfigurationError, match="quota"):
+            admin.alter_client_quotas({entity: {"producer_byte_rate": 1.0}})
 
 
-def test_the_asyncio_face_does_the_same(secured: SecuredKafka) -> None:
+def test_async_admin_creates_and_deletes_acls(secured: SecuredKafka) -> None:
     async def story() -> None:
         async with AsyncAdmin(sasl(secured, "SCRAM-SHA-512", listener="SASL_SSL")) as admin:
             rule = Acl(AclResource.cluster(), "User:reader", AclOperation.DESCRIBE)

@@ -1,4 +1,4 @@
-"""Ottla's admin client: every call against a real broker, a chosen part against stock Kafka as well."""
+"""Ottla's admin client: every call against a real broker, and many of them against stock Kafka too."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ def _has_leaders(admin: Admin, topic: str) -> bool:
 
 
 @pytest.mark.both
-def test_a_topic_is_created_described_grown_and_deleted(ours: Admin, topic: str) -> None:
+def test_topic_is_created_described_grown_and_deleted(ours: Admin, topic: str) -> None:
     created = ours.create_topic(topic, partitions=2, config={"retention.ms": 123456, "preallocate": False})
     assert (created.name, created.partitions, created.replication_factor) == (topic, 2, 1)
     assert created.config["retention.ms"] == "123456"
@@ -94,7 +94,7 @@ def test_a_topic_is_created_described_grown_and_deleted(ours: Admin, topic: str)
     ours.create_partitions({topic: 5})
     wait_until(lambda: len(ours.describe_topic(topic).partitions) == 5, "five partitions")
     ours.delete_topic(topic)
-    wait_until(lambda: topic not in [t.name for t in ours.list_topics()], "the topic is gone")
+    wait_until(lambda: topic not in [t.name for t in ours.list_topics()], "the topic is deleted")
     with pytest.raises(clients_errors.UnknownTopicOrPartition, match=topic):
         ours.describe_topic(topic)
 
@@ -111,7 +111,7 @@ def test_a_topic_is_created_described_grown_and_deleted(ours: Admin, topic: str)
     ],
     ids=["name", "partitions", "replicas", "config", "value"],
 )
-def test_a_topic_that_cannot_be_is_refused_with_its_own_exception(
+def test_invalid_topic_raises_its_own_exception(
     ours: Admin, topic: str, options: dict[str, Any], kind: type[clients_errors.BrokerError]
 ) -> None:
     with pytest.raises(kind) as caught:
@@ -121,9 +121,7 @@ def test_a_topic_that_cannot_be_is_refused_with_its_own_exception(
 
 
 @pytest.mark.both
-def test_of_several_topics_those_that_can_be_are_created_and_the_others_named(
-    ours: Admin, make: Callable[..., str]
-) -> None:
+def test_valid_topics_are_created_and_invalid_ones_reported(ours: Admin, make: Callable[..., str]) -> None:
     there, fine = make(), unique("fine")
     with pytest.raises(PartialFailure) as caught:
         ours.create_topics([there, NewTopic(fine, partitions=3), NewTopic(unique("bad"), replication_factor=7)])
@@ -133,7 +131,7 @@ def test_of_several_topics_those_that_can_be_are_created_and_the_others_named(
     ours.delete_topics([fine])
 
 
-def test_a_request_that_cannot_be_encoded_is_an_error_of_the_client(ours: Admin, topic: str) -> None:
+def test_request_that_cannot_be_encoded_is_a_client_error(ours: Admin, topic: str) -> None:
     with pytest.raises(PartialFailure) as failed:
         ours.alter_configs({ConfigResource.topic(topic): {"retention.ms": "\ud800"}})
     (error,) = failed.value.errors.values()
@@ -145,16 +143,14 @@ def test_validate_only_creates_nothing(ours: Admin, topic: str) -> None:
     assert topic not in [t.name for t in ours.list_topics()]
 
 
-def test_replicas_are_placed_where_they_are_told(ours: Admin, topic: str) -> None:
+def test_replicas_are_placed_on_the_given_brokers(ours: Admin, topic: str) -> None:
     (broker,) = ours.describe_cluster().brokers
     ours.create_topics([NewTopic(topic, assignments={0: [broker.node_id], 1: [broker.node_id]})])
     assert [p.leader for p in ours.describe_topic(topic).partitions] == [broker.node_id] * 2
 
 
 @pytest.mark.both
-def test_settings_are_set_appended_to_taken_from_and_back_at_their_defaults(
-    ours: Admin, make: Callable[..., str]
-) -> None:
+def test_settings_are_set_appended_subtracted_and_deleted(ours: Admin, make: Callable[..., str]) -> None:
     resource = ConfigResource.topic(make())
     ours.alter_config(resource, {"retention.ms": 5000, "cleanup.policy": Append("compact")})
 
@@ -166,13 +162,13 @@ def test_settings_are_set_appended_to_taken_from_and_back_at_their_defaults(
     wait_until(lambda: now() == expected, "the settings are altered")
     ours.alter_configs({resource: {"retention.ms": None, "cleanup.policy": Subtract("delete")}})
     expected = {"retention.ms": ("604800000", True), "cleanup.policy": ("compact", False)}
-    wait_until(lambda: now() == expected, "one is back at its default")
+    wait_until(lambda: now() == expected, "one setting has its default again")
     with pytest.raises(clients_errors.InvalidConfig):
         ours.alter_config(resource, {"retention.ms": "soon"})
 
 
 @pytest.mark.both
-def test_a_setting_tells_its_type_source_and_synonyms(ours: Admin, make: Callable[..., str]) -> None:
+def test_setting_has_its_type_source_and_synonyms(ours: Admin, make: Callable[..., str]) -> None:
     entries = ours.describe_config(
         ConfigResource.topic(make(max_message_bytes=77777)), synonyms=True, documentation=True
     )
@@ -185,9 +181,7 @@ def test_a_setting_tells_its_type_source_and_synonyms(ours: Admin, make: Callabl
 
 
 @pytest.mark.both
-def test_a_brokers_own_settings_come_from_that_broker_and_topics_beside_them(
-    ours: Admin, make: Callable[..., str]
-) -> None:
+def test_broker_and_topic_settings_are_described_in_one_call(ours: Admin, make: Callable[..., str]) -> None:
     (broker,) = ours.describe_cluster().brokers
     own, topic = ConfigResource.broker(broker.node_id), ConfigResource.topic(make())
     described = ours.describe_configs([own, topic])
@@ -201,7 +195,9 @@ def test_a_brokers_own_settings_come_from_that_broker_and_topics_beside_them(
 
 
 @pytest.mark.both
-def test_offsets_are_found_by_place_and_by_time(broker: RunningBroker, ours: Admin, make: Callable[..., str]) -> None:
+def test_offsets_are_listed_by_position_and_by_timestamp(
+    broker: RunningBroker, ours: Admin, make: Callable[..., str]
+) -> None:
     topic = make(2)
     send(producer(broker), topic, sample_records(20), partition=1)
     p0, p1 = TopicPartition(topic, 0), TopicPartition(topic, 1)
@@ -233,7 +229,7 @@ def test_records_are_deleted_up_to_an_offset(broker: RunningBroker, ours: Admin,
 
 
 @pytest.mark.both
-def test_what_a_group_committed_is_set_read_and_deleted_and_its_lag_told(
+def test_group_offsets_and_lag_are_described_altered_and_deleted(
     broker: RunningBroker, ours: Admin, make: Callable[..., str]
 ) -> None:
     topic, group = make(2), unique("group")
@@ -260,7 +256,7 @@ def test_what_a_group_committed_is_set_read_and_deleted_and_its_lag_told(
 
 
 @pytest.mark.both
-def test_a_group_is_described_with_what_each_member_reads(
+def test_described_group_has_the_assignment_of_each_member(
     broker: RunningBroker, ours: Admin, make: Callable[..., str]
 ) -> None:
     topic, group = make(2), unique("group")
@@ -284,7 +280,7 @@ def test_a_group_is_described_with_what_each_member_reads(
         assert list(caught.value.results) == [group]
     finally:
         member.stop()
-    # A static member does not leave when it stops: it is removed.
+    # A static member does not leave the group when it stops, so it must be removed.
     assert [m.instance_id for m in ours.describe_group(group).members] == ["i-1"]
     ours.remove_group_members(group, ["i-1"])
     assert ours.describe_group(group).state is GroupState.EMPTY
@@ -301,7 +297,7 @@ def serves(broker: RunningBroker, api_key: int) -> bool:
 
 
 @pytest.mark.both
-def test_a_group_of_the_consumer_protocol_is_described_like_any_other(
+def test_group_of_the_consumer_protocol_is_described_like_a_classic_group(
     broker: RunningBroker, ours: Admin, make: Callable[..., str]
 ) -> None:
     if not serves(broker, ConsumerGroupHeartbeatRequest.API_KEY):
@@ -322,7 +318,7 @@ def test_a_group_of_the_consumer_protocol_is_described_like_any_other(
 
 
 @pytest.mark.both
-def test_the_cluster_its_quorum_features_and_directories_are_told(
+def test_cluster_quorum_features_and_log_directories_are_described(
     broker: RunningBroker, ours: Admin, make: Callable[..., str]
 ) -> None:
     topic = make()
@@ -343,7 +339,7 @@ def test_the_cluster_its_quorum_features_and_directories_are_told(
 
 
 @pytest.mark.both
-def test_a_feature_level_that_nobody_supports_is_refused(ours: Admin) -> None:
+def test_unsupported_feature_level_is_rejected(ours: Admin) -> None:
     with pytest.raises(PartialFailure) as caught:
         ours.update_features({"metadata.version": 9999}, validate_only=True)
     (error,) = caught.value.errors.values()
@@ -351,7 +347,7 @@ def test_a_feature_level_that_nobody_supports_is_refused(ours: Admin) -> None:
 
 
 @pytest.mark.both
-def test_leaders_that_lead_already_need_no_election(ours: Admin, make: Callable[..., str]) -> None:
+def test_electing_the_current_leader_changes_nothing(ours: Admin, make: Callable[..., str]) -> None:
     p0 = TopicPartition(make(), 0)
     assert ours.elect_leaders([p0]) == {p0: False}
     with pytest.raises(PartialFailure):
@@ -360,7 +356,7 @@ def test_leaders_that_lead_already_need_no_election(ours: Admin, make: Callable[
 
 
 @pytest.mark.both
-def test_a_move_to_a_broker_that_is_not_there_is_refused(ours: Admin, make: Callable[..., str]) -> None:
+def test_reassignment_to_an_unknown_broker_is_rejected(ours: Admin, make: Callable[..., str]) -> None:
     p0 = TopicPartition(make(), 0)
     with pytest.raises(PartialFailure) as caught:
         ours.alter_partition_reassignments({p0: [99]})
@@ -376,17 +372,17 @@ def test_idempotent_producers_are_listed(broker: RunningBroker, ours: Admin, mak
     assert (one.last_sequence, one.transaction_start_offset) == (2, None)
 
 
-def test_what_has_a_configuration_is_listed(ours: Admin, make: Callable[..., str]) -> None:
+def test_config_resources_are_listed(ours: Admin, make: Callable[..., str]) -> None:
     assert ConfigResource.topic(make()) in ours.list_config_resources([ResourceType.TOPIC])
 
 
-def test_a_broker_that_is_not_there_cannot_be_unregistered(ours: Admin) -> None:
+def test_unregistering_an_unknown_broker_is_an_error(ours: Admin) -> None:
     with pytest.raises(clients_errors.BrokerError) as caught:
         ours.unregister_broker(99)
     assert caught.value.code == ErrorCode.BROKER_ID_NOT_REGISTERED
 
 
-def test_the_asyncio_face_runs_calls_side_by_side(broker: RunningBroker) -> None:
+def test_async_admin_runs_calls_concurrently(broker: RunningBroker) -> None:
     names = [unique("side") for _ in range(5)]
 
     async def story() -> list[str]:
@@ -402,7 +398,7 @@ def test_the_asyncio_face_runs_calls_side_by_side(broker: RunningBroker) -> None
     assert set(names) <= set(asyncio.run(story()))
 
 
-def test_a_closed_client_says_so(broker: RunningBroker) -> None:
+def test_closed_client_raises_closed(broker: RunningBroker) -> None:
     admin = Admin(config={"bootstrap.servers": broker.bootstrap})
     assert admin.describe_cluster().brokers
     admin.close()
@@ -411,12 +407,12 @@ def test_a_closed_client_says_so(broker: RunningBroker) -> None:
         admin.describe_cluster()
 
 
-def test_settings_are_checked_before_anything_is_connected() -> None:
+def test_settings_are_checked_before_connecting() -> None:
     with pytest.raises(ConfigurationError, match="did you mean 'request_timeout_ms'"):
         Admin("localhost:1", request_timeout=5)
 
 
-def test_a_broker_that_is_not_there_is_named_within_the_deadline() -> None:
+def test_unreachable_broker_is_reported_within_the_deadline() -> None:
     started = time.monotonic()
     admin = Admin("127.0.0.1:1", default_api_timeout_ms=300)
     with pytest.raises(BrokerUnavailable, match=r"127\.0\.0\.1:1: connection refused"):
@@ -427,7 +423,7 @@ def test_a_broker_that_is_not_there_is_named_within_the_deadline() -> None:
     assert time.monotonic() - started < 5
 
 
-def test_a_call_outlives_its_broker_being_killed_and_started_again(tmp_path: Path) -> None:
+def test_call_is_retried_until_its_killed_broker_is_restarted(tmp_path: Path) -> None:
     with OttlaProcess(tmp_path) as process, Admin(process.bootstrap) as admin:
         admin.create_topic("before", partitions=3)
         process.kill()
@@ -437,13 +433,13 @@ def test_a_call_outlives_its_broker_being_killed_and_started_again(tmp_path: Pat
         assert len(admin.describe_topic("before", timeout_s=WAIT_S).partitions) == 3
 
 
-def test_the_examples_of_its_page_run(broker: RunningBroker) -> None:
+def test_examples_of_the_admin_page_run(broker: RunningBroker) -> None:
     page = (DOCS / "clients-admin.md").read_text()
     examples = re.findall(r"```python\n(.*?)```", page, re.DOTALL)
     assert examples
     names: dict[str, Any] = {}
     for example in examples:
-        # Other pages have a topic of that name on the same broker.
+        # The examples of other pages create a topic of the same name on this broker.
         here = example.replace("localhost:9092", broker.bootstrap).replace('"orders"', '"orders-of-the-admin-page"')
         exec(compile(here, "clients-admin.md", "exec"), names)
 

@@ -1,4 +1,4 @@
-"""A bootstrap address that is no broker: one clear line from Producer, Consumer and Admin alike."""
+"""Bootstrap addresses without a Kafka broker: Producer, Consumer and Admin raise an error with one clear line."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ HTTP = b"HTTP/1.1 400 Bad Request\r\nContent-Length: 0\r\n\r\n"
 
 @pytest.fixture
 def answering() -> Iterator[Callable[[bytes], str]]:
-    """Listen on a port and answer whatever comes with these bytes, then close the connection."""
+    """Return a function that listens on a port, answers each connection with the given bytes and closes it."""
     made: list[socket.socket] = []
 
     def serve(listener: socket.socket, answer: bytes) -> None:
@@ -66,15 +66,15 @@ def administer(bootstrap: str) -> None:
 
 
 @pytest.mark.parametrize("call", [produce, consume, consume_in_a_group, administer])
-@pytest.mark.parametrize("there", ["nothing", "a name of nobody", "TLS", "a web server", "another protocol", "silence"])
-def test_bootstrap_that_is_no_broker_is_one_clear_line(
+@pytest.mark.parametrize("there", ["nothing", "an unknown name", "TLS", "a web server", "another protocol", "silence"])
+def test_bootstrap_address_without_a_broker_is_a_one_line_error(
     there: str, call: Callable[[str], None], answering: Callable[[bytes], str]
 ) -> None:
     with socket.create_server(("127.0.0.1", 0)) as free:
         closed = f"127.0.0.1:{free.getsockname()[1]}"
     bootstrap, says, retriable = {
         "nothing": (closed, "connection refused, nothing listens there", True),
-        "a name of nobody": ("nobody.invalid:9092", "the name resolves to nothing", False),
+        "an unknown name": ("unknown.invalid:9092", "the name resolves to nothing", False),
         "TLS": (answering(TLS_ALERT), "wants TLS", False),
         "a web server": (answering(HTTP), "answers as a web server does, not as Kafka", False),
         "another protocol": (answering(b"SSH-2.0-x\r\n"), "does not answer as Kafka does", False),
@@ -89,20 +89,20 @@ def test_bootstrap_that_is_no_broker_is_one_clear_line(
     assert raised.value.retriable == retriable
 
 
-def test_each_address_is_named_with_its_own_problem(answering: Callable[[bytes], str]) -> None:
-    bootstrap = f"nobody.invalid:9092,{answering(HTTP)}"
+def test_error_names_each_address_with_its_problem(answering: Callable[[bytes], str]) -> None:
+    bootstrap = f"unknown.invalid:9092,{answering(HTTP)}"
     with pytest.raises(BrokerUnavailable) as raised:
         administer(bootstrap)
     assert "resolves to nothing" in str(raised.value)
     assert "web server" in str(raised.value)
 
 
-def test_a_producer_that_waits_for_a_broker_says_so_within_seconds(
+def test_producer_that_waits_for_a_broker_logs_it_within_seconds(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr(reachability, "REPORT_AFTER_S", 0.3)
     with Producer(bootstrap_servers="127.0.0.1:1", max_block_ms=1_500) as producer, pytest.raises(ClientError):
         producer.send("t", b"v").result(10)
-    told = [record.getMessage() for record in caplog.records if record.name == "ottla.clients.network"]
-    assert len(told) == 1
-    assert "127.0.0.1:1: connection refused, nothing listens there" in told[0]
+    logged = [record.getMessage() for record in caplog.records if record.name == "ottla.clients.network"]
+    assert len(logged) == 1
+    assert "127.0.0.1:1: connection refused, nothing listens there" in logged[0]

@@ -1,4 +1,4 @@
-"""Our consumer, against Ottla and stock Kafka; the records are made by confluent-kafka."""
+"""Ottla's consumer against Ottla and stock Kafka. confluent-kafka produces the records."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def numbered(count: int, start: int = 0) -> list[Sent]:
 
 
 def poll_all(consumer: Consumer, count: int, timeout_s: float = WAIT_S) -> list[Record]:
-    """Poll until `count` records have come."""
+    """Poll until `count` records have been returned."""
     records: list[Record] = []
     deadline = time.monotonic() + timeout_s
     while len(records) < count:
@@ -68,7 +68,7 @@ def values(records: Iterable[Record]) -> list[Any]:
 
 @pytest.fixture
 def reader(broker: RunningBroker) -> Iterable[Callable[..., Consumer]]:
-    """Make consumers that begin at the beginning; closed after the test."""
+    """Return a function that creates consumers with auto.offset.reset=earliest. They are closed after the test."""
     made: list[Consumer] = []
 
     def make(**options: object) -> Consumer:
@@ -85,7 +85,7 @@ Reader = Callable[..., Consumer]
 
 
 @pytest.mark.parametrize("codec", ["none", "gzip", "snappy", "lz4", "zstd"])
-def test_records_of_every_shape_and_codec_arrive_as_sent(
+def test_records_of_every_shape_and_codec_are_read_as_sent(
     broker: RunningBroker, make_topic: MakeTopic, reader: Reader, codec: str
 ) -> None:
     topic, sent = make_topic(), sample_records(300)
@@ -101,7 +101,7 @@ def test_records_of_every_shape_and_codec_arrive_as_sent(
 def test_invalid_topic_names_are_rejected_and_change_nothing(
     broker: RunningBroker, make_topic: MakeTopic, reader: Reader
 ) -> None:
-    half = "\ud800"  # of a surrogate pair
+    half = "\ud800"  # half of a surrogate pair
     topic = make_topic()
     produce(broker.bootstrap, topic, numbered(3))
     consumer = reader(group_id=unique("group"))
@@ -228,7 +228,7 @@ def test_auto_commit_excludes_records_of_the_last_poll(
     assert committed(watcher, tp) in (None, 0)
     poll_all(consumer, 10)
     wait_until(lambda: committed(watcher, tp) == 10, "the first poll's commit")
-    consumer.close()  # the user is done with all he has
+    consumer.close()  # close commits all returned records
     assert committed(watcher, tp) == 20
 
 
@@ -253,7 +253,7 @@ def test_exception_in_a_with_block_leaves_the_last_poll_uncommitted(
     assert poll_all(again, 20)[0].offset == 10
 
 
-def test_iteration_commits_only_what_it_yielded(broker: RunningBroker, make_topic: MakeTopic, reader: Reader) -> None:
+def test_iteration_commits_only_yielded_records(broker: RunningBroker, make_topic: MakeTopic, reader: Reader) -> None:
     topic, group = make_topic(), unique("group")
     produce(broker.bootstrap, topic, numbered(30))
     with reader(group_id=group) as consumer:
@@ -267,9 +267,7 @@ def test_iteration_commits_only_what_it_yielded(broker: RunningBroker, make_topi
     assert poll_all(again, 23)[0].offset == 7
 
 
-def test_commits_are_visible_to_other_clients_and_theirs_to_ours(
-    broker: RunningBroker, make_topic: MakeTopic, reader: Reader
-) -> None:
+def test_commits_are_shared_with_other_clients(broker: RunningBroker, make_topic: MakeTopic, reader: Reader) -> None:
     topic, group = make_topic(), unique("group")
     produce(broker.bootstrap, topic, numbered(10))
     consumer = reader(group_id=group, enable_auto_commit=False)
@@ -277,7 +275,7 @@ def test_commits_are_visible_to_other_clients_and_theirs_to_ours(
     consumer.commit({TopicPartition(topic, 0): OffsetAndMetadata(4, metadata="note")})
     other = confluent_kafka.Consumer({"bootstrap.servers": broker.bootstrap, "group.id": group, "log_level": 2})
     (seen,) = other.committed([confluent_kafka.TopicPartition(topic, 0)], timeout=WAIT_S)
-    assert seen.offset == 4  # its metadata may be followed by what lies behind it in memory: librdkafka's mistake
+    assert seen.offset == 4  # not its metadata: librdkafka may append the bytes that follow it in memory
     assert consumer.committed([(topic, 0)])[TopicPartition(topic, 0)] == OffsetAndMetadata(4, metadata="note")
     assert poll_all(consumer, 6)[0].offset == 4
     other.commit(offsets=[confluent_kafka.TopicPartition(topic, 0, 9)], asynchronous=False)
@@ -290,7 +288,7 @@ def test_commits_are_visible_to_other_clients_and_theirs_to_ours(
 
 
 class OurMember(Member):
-    """Commits by auto-commit as partitions are given up."""
+    """A member with auto-commit, which commits when partitions are revoked."""
 
     def __init__(self, bootstrap: str, topic: str, group: str, **options: object) -> None:
         super().__init__()
@@ -371,9 +369,9 @@ def test_cooperative_member_keeps_reading_during_a_rebalance(broker: RunningBrok
 
     class Watched(OurMember):
         def revoked(self, partitions: Iterable[int]) -> None:
-            gone = list(partitions)
-            told.append(("revoked", gone))
-            super().revoked(gone)
+            revoked = list(partitions)
+            told.append(("revoked", revoked))
+            super().revoked(revoked)
 
     one = Watched(broker.bootstrap, topic, group, **options).start()
     try:
@@ -381,7 +379,7 @@ def test_cooperative_member_keeps_reading_during_a_rebalance(broker: RunningBrok
         two = OurMember(broker.bootstrap, topic, group, **options).start()
         try:
             wait_until(lambda: len(one.owned()) == len(two.owned()) == 2, "each has two")
-            assert [len(gone) for kind, gone in told] == [2]
+            assert [len(revoked) for kind, revoked in told] == [2]
         finally:
             two.stop()
     finally:
@@ -404,9 +402,7 @@ def test_static_member_restarts_without_a_rebalance(broker: RunningBroker, make_
         stays.stop()
 
 
-def test_partitions_that_are_added_are_read(
-    broker: RunningBroker, make_topic: MakeTopic, reader: Reader, admin: Any
-) -> None:
+def test_added_partitions_are_read(broker: RunningBroker, make_topic: MakeTopic, reader: Reader, admin: Any) -> None:
     from confluent_kafka.admin import NewPartitions
 
     topic = make_topic()
@@ -564,12 +560,14 @@ def test_unsubscribe_leaves_the_group_and_allows_another_subscription(
 
 
 @pytest.mark.parametrize("wrong", ["orders", ["ab"], ("orders", 0), [("orders", "0")], [("orders",)]])
-def test_partitions_that_are_none_are_refused(broker: RunningBroker, reader: Reader, wrong: Any) -> None:
+def test_invalid_partition_is_rejected(broker: RunningBroker, reader: Reader, wrong: Any) -> None:
     with pytest.raises(TypeError, match=r"A partition is a TopicPartition or \(topic, number\), not"):
         reader().assign(wrong)
 
 
-def test_queries_about_unknown_topics_and_partitions(broker: RunningBroker, topic: str, reader: Reader) -> None:
+def test_queries_for_unknown_topics_and_invalid_settings_raise(
+    broker: RunningBroker, topic: str, reader: Reader
+) -> None:
     consumer = reader()
     with pytest.raises(UnknownTopicOrPartition, match=topic):
         consumer.partitions_of(topic)
@@ -583,7 +581,7 @@ def test_queries_about_unknown_topics_and_partitions(broker: RunningBroker, topi
 
 
 class TestRestart:
-    """On a broker of its own."""
+    """Restarts of the broker. Each test has its own broker."""
 
     pytestmark: ClassVar[list[Any]] = []
 

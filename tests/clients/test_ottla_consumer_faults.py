@@ -1,4 +1,4 @@
-"""Our consumer when the broker's answers are not what they should be: a proxy changes them, or the disk did."""
+"""Ottla's consumer with faulty responses: a proxy changes them, or the log on disk is corrupt."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ FETCH, HEARTBEAT, OFFSET_COMMIT, OFFSET_FOR_LEADER_EPOCH = 1, 12, 8, 23
 
 
 def flip(records: object) -> bytes:
-    """The same bytes but for one bit in the last record of the first batch."""
+    """Return the bytes with one bit flipped in the last record of the first batch."""
     data = bytearray(bytes(records))  # type: ignore[call-overload]
     end = 12 + int.from_bytes(data[8:12], "big")
     data[end - 3] ^= 1
@@ -38,7 +38,7 @@ def partitions(response: Any) -> list[Any]:
 
 
 def read(consumer: Consumer, until: int) -> tuple[list[Record], list[CorruptRecords]]:
-    """Poll until the position is `until`: the records, and what was raised."""
+    """Poll until the position is `until`. Return the records and the errors."""
     seen: list[Record] = []
     raised: list[CorruptRecords] = []
     deadline = time.monotonic() + WAIT_S
@@ -69,7 +69,7 @@ def two_batches(broker: RunningBroker, make_topic: MakeTopic) -> str:
 
 
 class TestCorruptBatch:
-    def test_batch_corrupted_by_the_network_is_fetched_again(self, broker: RunningBroker, two_batches: str) -> None:
+    def test_batch_corrupted_by_the_network_is_refetched(self, broker: RunningBroker, two_batches: str) -> None:
         damaged: list[int] = []
 
         def once(_: object, response: Any) -> Any:
@@ -116,7 +116,7 @@ class TestCorruptBatch:
 
 
 class TestThrottling:
-    """KIP-219: a broker answers at once and says how long to leave it alone."""
+    """KIP-219: a broker responds immediately, and the client sends nothing for the throttle time."""
 
     @pytest.mark.parametrize("api_key", [FETCH, OFFSET_COMMIT, HEARTBEAT])
     def test_throttled_client_sends_nothing_for_the_throttle_time(
@@ -172,7 +172,7 @@ def test_connections_closed_mid_response_neither_lose_nor_duplicate_records(
 
 
 class TestOnDisk:
-    """On a broker of its own, whose log is damaged under it."""
+    """Corrupt or truncated logs. Each test has its own broker."""
 
     pytestmark: ClassVar[list[Any]] = []
 
@@ -193,7 +193,7 @@ class TestOnDisk:
             assert [r.offset for r in seen] == [5, 6, 7, 8, 9]
 
     def test_epoch_check_at_the_new_leader_decides_the_position(self, tmp_path: Path) -> None:
-        """A restart begins a new epoch. A leader that says it was cut off sends the reader back to where it was."""
+        """A restart begins a new epoch. If the leader reports a truncated log, the consumer returns to its end."""
         cut: list[bool] = []
 
         def cut_at_2(_: object, response: Any) -> Any:

@@ -1,4 +1,4 @@
-"""Our consumer over its life: threads, wakeup, close, commits in order, fencing, patterns, restarts of its broker."""
+"""Ottla's consumer: threads, wakeup, close, order of commits, fencing, patterns, broker restarts."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ pytestmark = pytest.mark.both
 
 @pytest.fixture
 def reader(broker: RunningBroker) -> Iterator[Callable[..., Consumer]]:
-    """Make consumers that begin at the beginning; closed after the test."""
+    """Return a function that creates consumers with auto.offset.reset=earliest. They are closed after the test."""
     made: list[Consumer] = []
 
     def make(**options: object) -> Consumer:
@@ -55,7 +55,7 @@ def reader(broker: RunningBroker) -> Iterator[Callable[..., Consumer]]:
 
 
 def in_thread(work: Callable[[], object]) -> tuple[threading.Thread, list[object]]:
-    """Run it in a thread; what it returned or raised ends up in the list."""
+    """Run a function in a thread. Its result or exception is added to the list."""
     outcome: list[object] = []
 
     def run() -> None:
@@ -189,7 +189,7 @@ class TestClose:
         consumer.close()
         assert time.monotonic() - started < 5
         with Admin(bootstrap_servers=broker.bootstrap) as admin:
-            wait_until(lambda: not admin.describe_groups([group])[group].members, "nobody in the group", 5)
+            wait_until(lambda: not admin.describe_groups([group])[group].members, "the group has no members", 5)
 
     def test_close_waits_for_commits_in_flight_in_their_order(
         self, broker: RunningBroker, make_topic: MakeTopic, reader: Reader
@@ -280,7 +280,7 @@ class TestGroups:
                 return True
             return False
 
-        wait_until(fenced, "the first is told")
+        wait_until(fenced, "the first member is fenced")
         for call in (lambda: first.poll(0), first.commit):
             with pytest.raises(ClientError):
                 call()
@@ -314,7 +314,7 @@ class TestGroups:
 
 
 def test_position_of_an_unknown_epoch_is_checked(broker: RunningBroker, make_topic: MakeTopic, reader: Reader) -> None:
-    """An epoch that the leader never had is no position in its log; one that it has is."""
+    """With an epoch that the leader knows, the position is used."""
     topic = make_topic()
     produce(broker.bootstrap, topic, numbered(5))
     consumer = reader()
@@ -324,12 +324,12 @@ def test_position_of_an_unknown_epoch_is_checked(broker: RunningBroker, make_top
 
 
 class TestRestart:
-    """On a broker of its own."""
+    """Restarts of the broker. Each test has its own broker."""
 
     pytestmark: ClassVar[list[Any]] = []
 
     def test_group_continues_after_its_broker_was_killed(self, tmp_path: Path) -> None:
-        """Three times: no record is lost; one may come twice, since its commit may have been lost with the broker."""
+        """Kill the broker three times. No record is lost; one may be read twice, because its commit may be lost."""
         broker = OttlaProcess(tmp_path, {"group.initial.rebalance.delay.ms": 0})
         broker.start()
         topic, group = unique("restart"), unique("group")
@@ -371,8 +371,8 @@ class TestRestart:
             broker.stop()
 
 
-class TestWhatIsLeft:
-    """Of records that were taken and not handed over yet."""
+class TestPendingRecords:
+    """Records that a poll has taken but not returned to the user."""
 
     def test_iteration_yields_no_records_of_paused_or_unassigned_partitions(
         self, broker: RunningBroker, make_topic: MakeTopic, reader: Reader
@@ -417,8 +417,8 @@ class TestWhatIsLeft:
 
 
 def test_wakeup_in_a_signal_handler_ends_a_poll_at_any_point(broker: RunningBroker, make_topic: MakeTopic) -> None:
-    """A handler runs between any two lines of the thread that polls: here a trace function takes its place."""
-    files = ("threading.py", "consumer/blocking.py", "consumer/face.py", "consumer/ready.py")
+    """A signal handler may run between any two lines of the polling thread. A trace function simulates it."""
+    files = ("threading.py", "consumer/blocking.py", "consumer/interface.py", "consumer/signal_safe_event.py")
     with Consumer(bootstrap_servers=broker.bootstrap) as consumer:
         consumer.assign([(make_topic(), 0)])
         consumer.poll(0.1)
@@ -451,11 +451,11 @@ def test_wakeup_in_a_signal_handler_ends_a_poll_at_any_point(broker: RunningBrok
         def poll_often() -> None:
             for line in range(1, 60):
                 if not poll_with_wakeup_at(line):
-                    with pytest.raises(Wakeup):  # it came too late for that poll
+                    with pytest.raises(Wakeup):  # the poll had ended before the wakeup
                         consumer.poll(WAIT_S)
                 missed.append(line)
 
         thread = threading.Thread(target=poll_often, daemon=True)
         thread.start()
         thread.join(WAIT_S)
-        assert len(missed) == 59, f"the thread that polls waits for itself, after {len(missed)} lines"
+        assert len(missed) == 59, f"the polling thread deadlocked after {len(missed)} lines"

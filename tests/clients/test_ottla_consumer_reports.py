@@ -1,4 +1,4 @@
-"""What a consumer reports: problems that it retries, its place in the group, positions that it stores, how it ends."""
+"""What a consumer reports: retried problems, rebalances, stored offsets, statistics, and dropped consumers."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def test_unknown_topic_is_reported_once_and_read_when_it_appears(
         deadline = time.monotonic() + WAIT_S
         while not any(isinstance(event, Problem) for event in events) and time.monotonic() < deadline:
             assert consumer.poll(0.2) == []
-        consumer.poll(2.5)  # another look or two at the metadata
+        consumer.poll(2.5)  # for one or two metadata refreshes
         fill(broker, topic, 3)
         assert read(consumer, 3) == [b"0", b"1", b"2"]
     problems = [event for event in events if isinstance(event, Problem)]
@@ -100,7 +100,7 @@ def test_partition_that_does_not_exist_is_reported(
 
 
 def test_unreachable_coordinator_is_reported_at_once(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    """The usual mistake with containers: the broker advertises an address that the client cannot reach."""
+    """The broker advertises an address that the client cannot reach, which is common with containers."""
     broker = OttlaProcess(tmp_path)
     with broker:
         address = broker.bootstrap
@@ -174,7 +174,7 @@ def test_only_stored_offsets_are_committed(broker: RunningBroker, make_topic: Ma
     with Consumer({**settings, "enable.auto.offset.store": True}) as consumer:
         committed = consumer.committed([tp])[tp]
         assert committed is not None
-        assert committed.offset == 6  # by the auto-commit of close
+        assert committed.offset == 6  # committed by the auto-commit of close
         with pytest.raises(ClientError, match=r"enable\.auto\.offset\.store"):
             consumer.store_offsets({tp: 1})
 
@@ -258,7 +258,9 @@ def test_forked_child_is_rejected(broker: RunningBroker, make_topic: MakeTopic) 
         consumer.assign([(topic, 0)])
         assert len(consumer.poll(WAIT_S)) == 3
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore", DeprecationWarning)  # Python 3.12 warns of forks with threads
+            warnings.simplefilter(
+                "ignore", DeprecationWarning
+            )  # Python 3.12 warns about forks in programs with threads
             child = os.fork()
         if child == 0:
             try:
@@ -288,4 +290,4 @@ def test_dropped_consumers_leave_their_group_and_no_thread(broker: RunningBroker
     wait_until(lambda: threading.active_count() == before, "the threads of the dropped consumers end")
     with Consumer(bootstrap_servers=broker.bootstrap, group_id=group, auto_offset_reset="earliest") as consumer:
         consumer.subscribe(topic)
-        assert len(read(consumer, 5)) == 5  # at once: nobody's session has to run out
+        assert len(read(consumer, 5)) == 5  # immediately: no session has to expire first

@@ -1,4 +1,4 @@
-"""Clients for asyncio and admin clients that the program drops: they warn, finish and release their connections."""
+"""Asyncio and admin clients that are garbage collected without `close`: they warn, finish and disconnect."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ from .support import WAIT_S, unique, wait_until
 
 
 def sockets() -> set[str]:
-    """The open sockets of this process, by inode: what others close meanwhile does not count."""
+    """Return the open sockets of this process by inode. Sockets that close in the meantime do not count."""
     found = set()
     for link in Path("/proc/self/fd").iterdir():
-        with suppress(FileNotFoundError):  # closed since it was listed
+        with suppress(FileNotFoundError):  # closed after it was listed
             found.add(str(link.readlink()))
     return {name for name in found if name.startswith("socket:")}
 

@@ -38,7 +38,7 @@ from .conftest import MakeTopic
 from .support import WAIT_S, Sent, sample_records, wait_until
 from .wire import serves
 
-HALF = "\ud800"  # of a surrogate pair: a str, but none that UTF-8 has
+HALF = "\ud800"  # half of a surrogate pair: a str that UTF-8 cannot encode
 CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
 
 
@@ -49,7 +49,7 @@ def producer(broker: RunningBroker) -> Iterator[Producer]:
 
 
 def read_back(bootstrap: str, topic: str, partitions: int, count: int) -> dict[int, list[tuple[int, Sent]]]:
-    """Every record of the topic by partition, with its offset. Checks the CRCs."""
+    """Return every record of the topic with its offset, by partition. Checks the CRCs."""
     consumer = Consumer({
         "bootstrap.servers": bootstrap, "group.id": "unused", "enable.auto.commit": False, "check.crcs": True,
         "log_level": 2,
@@ -103,7 +103,7 @@ def test_keys_select_the_same_partitions_as_in_other_clients(producer: Producer,
 
 @pytest.mark.both
 @pytest.mark.parametrize("acks", [0, 1, "all"])
-def test_acks(broker: RunningBroker, make_topic: MakeTopic, acks: object) -> None:
+def test_record_is_stored_with_every_acks_level(broker: RunningBroker, make_topic: MakeTopic, acks: object) -> None:
     topic = make_topic()
     with Producer(bootstrap_servers=broker.bootstrap, acks=acks) as producer:
         offsets = [producer.send(topic, b"%d" % i).result(WAIT_S).offset for i in range(5)]
@@ -217,7 +217,7 @@ def test_header_that_cannot_be_encoded_leaves_no_batch_behind(tmp_path: Path) ->
     with OttlaProcess(tmp_path) as broker:
         with Producer(bootstrap_servers=broker.bootstrap) as producer:
             producer.send("t", b"first").result(WAIT_S)
-            broker.kill()  # so that a batch, if there was one, would have no end
+            broker.kill()  # so that flush would wait for a leftover batch
             with pytest.raises(ValueError, match="surrogates"):
                 producer.send("t", b"v", headers={HALF: b"v"})
             start = time.monotonic()
@@ -239,7 +239,7 @@ def test_serializers_by_name_and_callable(broker: RunningBroker, make_topic: Mak
 
 
 @pytest.mark.both
-def test_callbacks_get_their_delivery_in_order(producer: Producer, make_topic: MakeTopic) -> None:
+def test_callbacks_receive_their_delivery_in_order(producer: Producer, make_topic: MakeTopic) -> None:
     topic = make_topic()
     seen: list[int] = []
     problems: list[Exception] = []
@@ -279,7 +279,7 @@ def test_recreated_topic_receives_later_records(
     for i in range(10):
         assert producer.send(topic, b"old %d" % i, partition=0).result(WAIT_S).offset == i
     admin.delete_topics([topic])[topic].result(WAIT_S)
-    wait_until(lambda: not serves(broker.bootstrap, topic, 2), f"{topic} is gone")
+    wait_until(lambda: not serves(broker.bootstrap, topic, 2), f"{topic} is deleted")
     admin.create_topics([NewTopic(topic, num_partitions=1, replication_factor=1)])[topic].result(WAIT_S)
     wait_until(lambda: serves(broker.bootstrap, topic, 1), f"leaders of the new {topic}")
     deliveries = [producer.send(topic, b"new %d" % i, partition=0) for i in range(10)]
@@ -416,7 +416,7 @@ def test_killed_broker_is_a_retriable_error_without_idempotence_and_retries(tmp_
 
 
 def test_acknowledged_records_survive_kills_once_and_in_order(tmp_path: Path) -> None:
-    """200,000 records, SIGKILL and restart in the middle, twice."""
+    """Sends 200,000 records and kills and restarts the broker twice."""
     count, partitions, topic = 200_000, 3, "chaos"
     with OttlaProcess(tmp_path, {"num.partitions": partitions}) as broker:
         with Producer(bootstrap_servers=broker.bootstrap, batch_size=16_384) as producer:

@@ -1,4 +1,4 @@
-"""The examples of the producer's page run as they stand, and print what their comments say."""
+"""The examples of the producer's page run, and print the values in their comments."""
 
 from __future__ import annotations
 
@@ -13,13 +13,15 @@ PAGE = Path(__file__).parents[2] / "docs/clients-producer.md"
 EXAMPLES = re.findall(r"```python\n(.*?)```", PAGE.read_text(), re.DOTALL)
 
 
-def test_the_page_has_examples() -> None:
+def test_page_has_all_examples() -> None:
     assert len(EXAMPLES) == 6
 
 
 @pytest.mark.both
 @pytest.mark.parametrize("number", range(len(EXAMPLES)))
-def test_examples_run(broker: RunningBroker, number: int, topic: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_examples_print_the_values_in_their_comments(
+    broker: RunningBroker, number: int, topic: str, capsys: pytest.CaptureFixture[str]
+) -> None:
     source = EXAMPLES[number].replace('"flights"', repr(topic))
     exec(compile(source, f"{PAGE.name} example {number + 1}", "exec"), {"bootstrap": broker.bootstrap})
     promised = [line.replace("flights", topic) for line in re.findall(r"print\(.*\)  # (.*)", source)]

@@ -221,11 +221,11 @@ def test_first_record_to_each_new_topic_does_not_wait_for_a_backoff(
 ) -> None:
     topics = [make_topic() for _ in range(30)]
     with Producer(bootstrap_servers=broker.bootstrap, retry_backoff_ms=20_000, retry_backoff_max_ms=20_000) as producer:
-        for topic in topics:  # with a backoff between two questions this would take ten minutes
+        for topic in topics:  # with a backoff between metadata requests this would take ten minutes
             producer.send(topic, b"x").result(WAIT_S)
 
 
-def test_frames_of_pandas_are_sent_without_their_index(broker: RunningBroker, make_topic: MakeTopic) -> None:
+def test_pandas_data_frames_are_sent_without_their_index(broker: RunningBroker, make_topic: MakeTopic) -> None:
     topic = make_topic()
     frame = pd.DataFrame({"key": ["a", "b", "c"], "value": ["1", "2", "3"]}, index=[5, 7, 9])
     with Producer(bootstrap_servers=broker.bootstrap) as producer:

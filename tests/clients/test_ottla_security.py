@@ -1,4 +1,4 @@
-"""Ottla's clients against a stock Kafka that wants to know who one is: every mechanism, every way to fail."""
+"""Ottla's clients against a stock Kafka with authentication: every mechanism, and the errors."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def round_trip(settings: dict[str, object]) -> None:
     with Admin(settings) as admin:
         admin.create_topic(topic, partitions=1)
         with Producer(settings) as producer:
-            for offset in range(5):  # each waited for: there is a short way for single records, past the loop
+            for offset in range(5):  # wait for each record: single records take a faster path without the event loop
                 assert producer.send(topic, b"value", key=b"key").result(WAIT_S).offset == offset
         group: dict[str, object] = {"group.id": topic, "auto.offset.reset": "earliest", "enable.auto.commit": False}
         with Consumer(settings | group) as consumer:
@@ -62,21 +62,21 @@ def round_trip(settings: dict[str, object]) -> None:
         admin.delete_topic(topic)
 
 
-# -- coming in -------------------------------------------------------------------------------------------------
+# -- logging in ------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("listener", ["SASL_PLAINTEXT", "SASL_SSL"])
 @pytest.mark.parametrize("mechanism", MECHANISMS)
-def test_all_three_clients_log_in_by_every_mechanism(secured: SecuredKafka, mechanism: str, listener: str) -> None:
+def test_all_clients_authenticate_with_every_mechanism(secured: SecuredKafka, mechanism: str, listener: str) -> None:
     round_trip(sasl(secured, mechanism, listener=listener))
 
 
-def test_all_three_clients_speak_tls_alone(secured: SecuredKafka) -> None:
+def test_all_clients_use_tls_without_sasl(secured: SecuredKafka) -> None:
     round_trip(tls(secured))
 
 
 @pytest.mark.parametrize("way", ["one file", "two files", "text", "librdkafka's names"])
-def test_a_client_shows_its_certificate(secured: SecuredKafka, way: str) -> None:
+def test_client_certificate_is_accepted_in_every_form(secured: SecuredKafka, way: str) -> None:
     files = secured.certificates
     settings: dict[str, object] = {
         "one file": {"ssl.keystore.location": str(files.client)},
@@ -111,7 +111,9 @@ def test_a_client_shows_its_certificate(secured: SecuredKafka, way: str) -> None
     ],
     ids=["scram", "plain", "oauthbearer"],
 )
-def test_the_line_of_javas_clients_is_understood(secured: SecuredKafka, mechanism: str | None, line: str) -> None:
+def test_sasl_jaas_config_of_java_clients_is_understood(
+    secured: SecuredKafka, mechanism: str | None, line: str
+) -> None:
     settings = {
         "bootstrap.servers": secured.address("SASL_PLAINTEXT"),
         "security.protocol": "SASL_PLAINTEXT",
@@ -122,7 +124,7 @@ def test_the_line_of_javas_clients_is_understood(secured: SecuredKafka, mechanis
         assert admin.describe_cluster().cluster_id == secured.cluster_id
 
 
-def test_a_session_is_renewed_on_the_same_connection_while_records_flow(secured: SecuredKafka) -> None:
+def test_session_is_renewed_on_the_same_connection_while_producing(secured: SecuredKafka) -> None:
     topic = unique("renewed")
     settings = sasl(secured, "SCRAM-SHA-512", listener="SHORT")
     with Admin(settings) as admin, Producer(settings, linger_ms=0) as producer:
@@ -140,7 +142,7 @@ def test_a_session_is_renewed_on_the_same_connection_while_records_flow(secured:
         assert producer._sender.cluster.connected(1) is connection
 
 
-def test_a_token_that_ends_is_replaced_before_it_does(secured: SecuredKafka) -> None:
+def test_token_is_replaced_before_it_expires(secured: SecuredKafka) -> None:
     asked: list[float] = []
 
     def provider() -> OAuthToken:
@@ -156,18 +158,18 @@ def test_a_token_that_ends_is_replaced_before_it_does(secured: SecuredKafka) -> 
     assert 2 <= len(asked) <= 4
 
 
-# -- kept out --------------------------------------------------------------------------------------------------
+# -- failures --------------------------------------------------------------------------------------------------
 
 
 def poll_for(consumer: Consumer, seconds: float) -> None:
-    """Poll, whatever comes."""
+    """Poll for some seconds and drop the records."""
     deadline = time.monotonic() + seconds
     while time.monotonic() < deadline:
         consumer.poll(0.5)
 
 
 def clients_of(settings: dict[str, object]) -> list[Callable[[], object]]:
-    """What each client does first."""
+    """Return a first call of each client."""
 
     def produce() -> object:
         with Producer(settings, max_block_ms=5_000) as producer:
@@ -187,7 +189,7 @@ def clients_of(settings: dict[str, object]) -> list[Callable[[], object]]:
 
 @pytest.mark.parametrize("which", [0, 1, 2], ids=["admin", "producer", "consumer"])
 @pytest.mark.parametrize("mechanism", MECHANISMS)
-def test_a_wrong_password_is_said_at_once_and_not_tried_for_ever(
+def test_wrong_password_is_raised_immediately_without_retries(
     secured: SecuredKafka, mechanism: str, which: int
 ) -> None:
     wrong: dict[str, object] = (
@@ -201,7 +203,7 @@ def test_a_wrong_password_is_said_at_once_and_not_tried_for_ever(
     assert "\n" not in str(caught.value)
 
 
-def test_a_mechanism_that_the_broker_lacks_is_answered_with_those_it_has(secured: SecuredKafka) -> None:
+def test_unsupported_mechanism_error_lists_the_brokers_mechanisms(secured: SecuredKafka) -> None:
     with (
         pytest.raises(UnsupportedMechanism, match=r"offers .*SCRAM-SHA-512.*set sasl\.mechanism"),
         Admin(sasl(secured, "SCRAM-SHA-256", listener="SHORT")),
@@ -210,7 +212,7 @@ def test_a_mechanism_that_the_broker_lacks_is_answered_with_those_it_has(secured
 
 
 def wrong_settings(kafka: SecuredKafka) -> dict[str, tuple[dict[str, object], type[ClientError], str]]:
-    """Settings, what they raise, and what it says."""
+    """Return invalid settings with the exception and message that they raise."""
     files, plaintext = kafka.certificates, {"bootstrap.servers": kafka.bootstrap}
     other = {"ssl.truststore.location": str(files.other_ca)}
     return {
@@ -248,7 +250,7 @@ def wrong_settings(kafka: SecuredKafka) -> dict[str, tuple[dict[str, object], ty
         "SASL to no SASL",
     ],
 )
-def test_what_is_wrong_is_one_line_that_says_what_to_do(secured: SecuredKafka, what: str) -> None:
+def test_connection_error_is_one_line_with_advice(secured: SecuredKafka, what: str) -> None:
     settings, kind, message = wrong_settings(secured)[what]
     admin = Admin(settings | SOON_MS)
     with pytest.raises(kind, match=message) as caught:
@@ -258,19 +260,19 @@ def test_what_is_wrong_is_one_line_that_says_what_to_do(secured: SecuredKafka, w
     assert "\n" not in str(caught.value)
 
 
-def test_host_names_are_not_looked_at_if_nobody_wants_it(secured: SecuredKafka) -> None:
+def test_certificate_and_host_name_checks_can_be_disabled(secured: SecuredKafka) -> None:
     with Admin(tls(secured, "WRONG_HOST"), ssl_endpoint_identification_algorithm="") as admin:
         assert admin.describe_cluster().brokers
     with Admin(tls(secured, "EXPIRED"), enable_ssl_certificate_verification=False) as admin:
         assert admin.describe_cluster().brokers
 
 
-# -- not allowed -----------------------------------------------------------------------------------------------
+# -- permissions -----------------------------------------------------------------------------------------------
 
 
 @pytest.fixture
 def topic_of_admin(secured: SecuredKafka) -> str:
-    """A topic on which only super users may do anything."""
+    """A topic that only super users can access."""
     topic = unique("private")
     with Admin(bootstrap_servers=secured.bootstrap) as admin:
         admin.create_topic(topic, partitions=1)
@@ -278,7 +280,7 @@ def topic_of_admin(secured: SecuredKafka) -> str:
     return topic
 
 
-def test_what_the_user_may_not_do_has_its_own_exception(secured: SecuredKafka, topic_of_admin: str) -> None:
+def test_missing_permission_raises_its_own_exception(secured: SecuredKafka, topic_of_admin: str) -> None:
     settings: dict[str, Any] = sasl(secured, "PLAIN", "reader")
     with (
         Producer(settings, max_block_ms=5_000) as producer,
@@ -292,7 +294,7 @@ def test_what_the_user_may_not_do_has_its_own_exception(secured: SecuredKafka, t
     seen = unique("seen")
     with Admin(bootstrap_servers=secured.bootstrap) as admin:
         admin.create_topic(seen, partitions=1)
-        # Else the topic is refused, too, now before the group and now after it.
+        # Otherwise the topic is rejected too, sometimes before the group.
         rule = Acl(AclResource.topic(seen), "User:reader", AclOperation.DESCRIBE)
         admin.create_acls([rule])
         wait_until(lambda: rule in admin.describe_acls(), "the rule is known")
@@ -312,7 +314,7 @@ def test_what_the_user_may_not_do_has_its_own_exception(secured: SecuredKafka, t
 # -- the page --------------------------------------------------------------------------------------------------
 
 
-def test_the_examples_of_the_page_run(secured: SecuredKafka, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_examples_of_the_security_page_run(secured: SecuredKafka, monkeypatch: pytest.MonkeyPatch) -> None:
     examples = re.findall(r"```python\n(.*?)```", PAGE.read_text(), re.DOTALL)
     assert len(examples) == 6
     monkeypatch.chdir(secured.certificates.directory)

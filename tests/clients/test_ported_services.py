@@ -1,6 +1,6 @@
-"""The services of examples/services: each port does what the original does, and both may run in one group.
+"""The services of examples/services: each port behaves like its original, and both can share a group.
 
-Every process is real: uvicorn on a free port, workers that are stopped by SIGTERM while records arrive.
+The services are processes: uvicorn on a free port, and workers that SIGTERM stops while records arrive.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from .support import FIRST_TIMESTAMP, WAIT_S, unique, wait_until
 
 OLD_ORDERS, NEW_ORDERS = "orders_confluent.py", "orders_ottla.py"
 OLD_READINGS, NEW_READINGS = "readings_aiokafka.py", "readings_ottla.py"
-# Rebalances take their time, those of librdkafka a heartbeat each.
+# A rebalance with librdkafka takes at least one heartbeat interval.
 pytestmark = pytest.mark.timeout(240)
 TOO_LARGE = "x" * 1_500_000
 
@@ -30,7 +30,7 @@ Start = Callable[..., Service]
 
 @pytest.fixture
 def start(tmp_path: Path) -> Iterator[Callable[..., Service]]:
-    """Start a service: its script, arguments, and `environment`."""
+    """Return a function that starts a service with its script, arguments and `environment`."""
     started: list[Service] = []
     directory = tmp_path / "logs"
     directory.mkdir()
@@ -45,7 +45,7 @@ def start(tmp_path: Path) -> Iterator[Callable[..., Service]]:
 
 
 def orders(first: int, count: int) -> list[dict[str, Any]]:
-    """Orders of 40 customers; every 25th cannot be billed."""
+    """Return orders of 40 customers. Every 25th order cannot be billed."""
     return [
         {"order_id": f"o-{n}", "customer": f"customer-{n % 40}", "amount_cents": 0 if n % 25 == 0 else 100 + n}
         for n in range(first, first + count)
@@ -53,7 +53,7 @@ def orders(first: int, count: int) -> list[dict[str, Any]]:
 
 
 def readings(first: int, count: int) -> list[dict[str, Any]]:
-    """Readings of 30 sensors."""
+    """Return readings of 30 sensors."""
     return [
         {"sensor": f"sensor-{n % 30}", "celsius": 20 + n / 8, "at_ms": FIRST_TIMESTAMP + n}
         for n in range(first, first + count)
@@ -61,7 +61,7 @@ def readings(first: int, count: int) -> list[dict[str, Any]]:
 
 
 class Orders:
-    """A group of order workers: starts them, places orders, and checks what came of them."""
+    """A group of order workers: starts them, places orders and checks the results."""
 
     def __init__(self, broker: RunningBroker, topic: str, directory: Path, start: Start) -> None:
         self.broker, self.topic, self.group = broker, topic, unique("billing")
@@ -82,7 +82,7 @@ class Orders:
         return self._start(script, "worker", environment=self._environment)
 
     def place(self, api: Service, count: int, *, singly: bool = False) -> None:
-        """Place the next orders: in one import, or with a request each."""
+        """Place the next orders, in one import or in single requests."""
         new = orders(len(self.placed), count)
         self.placed += new
         if not singly:
@@ -101,7 +101,7 @@ class Orders:
         wait_until(lambda: len(rows_of(self.ledger)) >= billable, f"{billable} orders are billed", 2 * WAIT_S)
 
     def check(self) -> dict[int, list[Stored]]:
-        """Each order was billed or rejected once, and is committed; the records of the topic."""
+        """Check that each order was billed or rejected once and is committed. Return the topic's records."""
         stored = records_of(self.broker.bootstrap, self.topic)
         assert sum(map(len, stored.values())) == len(self.placed)
         billed = Counter(row["order"] for row in rows_of(self.ledger))
@@ -117,7 +117,7 @@ class Orders:
 
 
 def run_orders(group: Orders, script: str) -> dict[int, list[Stored]]:
-    """An API and two workers, one of which is stopped while orders arrive."""
+    """Run an API and two workers, and stop one worker while orders arrive."""
     api, first, second = group.api(script), group.worker(script), group.worker(script)
     group.wait_for_share([first, second])
     group.place(api, 60, singly=True)
@@ -142,7 +142,7 @@ def run_orders(group: Orders, script: str) -> dict[int, list[Stored]]:
     return group.check()
 
 
-def test_port_of_confluent_kafka_service_does_the_same(
+def test_port_of_the_confluent_kafka_service_behaves_like_the_original(
     broker: RunningBroker, make_topic: MakeTopic, start: Start, tmp_path: Path
 ) -> None:
     found = [
@@ -160,7 +160,7 @@ def test_confluent_kafka_service_and_its_port_share_a_group(
     apis = [group.api(OLD_ORDERS), group.api(NEW_ORDERS)]
     workers = [group.worker(OLD_ORDERS), group.worker(OLD_ORDERS)]
     group.wait_for_share(workers)
-    for _ in range(2):  # replaces one worker after the other
+    for _ in range(2):  # replace one worker after the other
         for api in apis:
             group.place(api, 100)
         workers.append(group.worker(NEW_ORDERS))
@@ -185,7 +185,7 @@ def test_confluent_kafka_service_and_its_port_share_a_group(
 
 
 class Readings:
-    """A group of reading services: starts them, posts readings, and checks what came of them."""
+    """A group of reading services: starts them, posts readings and checks the results."""
 
     def __init__(self, broker: RunningBroker, topic: str, directory: Path, start: Start) -> None:
         self.broker, self.topic, self.group = broker, topic, unique("thermometers")
@@ -203,7 +203,7 @@ class Readings:
         return self._start(script, "--port", "0", environment=self._environment)
 
     def post(self, service: Service, count: int, *, singly: bool = False) -> None:
-        """Post the next readings: in one request, or with a request each."""
+        """Post the next readings, in one request or in single requests."""
         new = readings(len(self.posted), count)
         self.posted += new
         if not singly:
@@ -220,7 +220,7 @@ class Readings:
         wait_until(lambda: len(rows_of(self.ledger)) >= count, f"{count} readings are stored", 2 * WAIT_S)
 
     def check(self) -> dict[int, list[Stored]]:
-        """Each reading was stored once, and is committed; the records of the topic."""
+        """Check that each reading was stored once and is committed. Return the topic's records."""
         stored = records_of(self.broker.bootstrap, self.topic)
         assert sum(map(len, stored.values())) == len(self.posted)
         rows = rows_of(self.ledger)
@@ -233,7 +233,7 @@ class Readings:
 
 
 def run_readings(group: Readings, script: str) -> dict[int, list[Stored]]:
-    """Two services, one of which is stopped while readings arrive. Nothing can be stored at first."""
+    """Run two services and stop one while readings arrive. At first the store is unavailable."""
     first = group.service(script)
     group.wait_for_share([first])
     group.post(first, 40, singly=True)
@@ -261,11 +261,11 @@ def run_readings(group: Readings, script: str) -> dict[int, list[Stored]]:
 
 
 def latest(posted: list[dict[str, Any]]) -> dict[str, Any]:
-    """The latest reading of each sensor."""
+    """Return the latest reading of each sensor."""
     return {reading["sensor"]: {**reading, "note": ""} for reading in posted}
 
 
-def test_port_of_aiokafka_service_does_the_same(
+def test_port_of_the_aiokafka_service_behaves_like_the_original(
     broker: RunningBroker, make_topic: MakeTopic, start: Start, tmp_path: Path
 ) -> None:
     found = [
@@ -283,7 +283,7 @@ def test_aiokafka_service_and_its_port_share_a_group(
     group.ledger.parent.mkdir()
     services = [group.service(OLD_READINGS), group.service(OLD_READINGS)]
     group.wait_for_share(services)
-    for _ in range(2):  # replaces one service after the other
+    for _ in range(2):  # replace one service after the other
         services.append(group.service(NEW_READINGS))
         group.wait_for_share(services)
         for service in services:

@@ -1,4 +1,4 @@
-"""The examples of the README, as a stranger would run them: the shell's, then Python's, in one terminal each."""
+"""The examples of the README: shell commands, then Python, as a new user runs them."""
 
 from __future__ import annotations
 
@@ -21,17 +21,17 @@ DEFAULT = "127.0.0.1:9092"
 
 
 def commands(block: str) -> list[tuple[str, str]]:
-    """Each command of a block with what it prints."""
+    """Return each command of a block with its output."""
     parts = (part.partition("\n") for part in re.split(r"^\$ ", block, flags=re.MULTILINE)[1:])
     return [(command, output.strip()) for command, _, output in parts]
 
 
 def announced(example: str) -> list[str]:
-    """What an example says that it prints: beside a print, or in the lines of comment that end it."""
+    """Return the output that an example announces in comments beside `print` or at its end."""
     return re.findall(r"(?:^|\bprint\(.*?\)  )# (.*)$", example, re.MULTILINE)
 
 
-def test_from_the_installation_to_records_in_and_out(
+def test_first_steps_of_the_readme_work(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     install, first_steps = map(commands, CONSOLE)
@@ -58,7 +58,7 @@ def test_from_the_installation_to_records_in_and_out(
             assert capsys.readouterr().out.splitlines() == announced(example)
 
 
-def test_the_fixture_does_what_it_says(tmp_path: Path) -> None:
+def test_example_of_the_pytest_fixture_runs(tmp_path: Path) -> None:
     (example,) = (example for example in EXAMPLES if "def test_" in example)
     (tmp_path / "test_it.py").write_text(example)
     (tmp_path / "pytest.ini").write_text("[pytest]\naddopts = -p no:cacheprovider -W error\n")
@@ -67,7 +67,7 @@ def test_the_fixture_does_what_it_says(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stdout
 
 
-def test_its_links_lead_somewhere() -> None:
+def test_links_of_the_readme_exist() -> None:
     targets = re.findall(r"\]\((?!https?:)([^)#]+)", README)
     assert len(targets) > 10
     assert [target for target in targets if not (ROOT / target).exists()] == []

@@ -1,4 +1,4 @@
-"""Messages of refusals that scripts match: names of topics and resources, lists of settings, log levels.
+"""Error messages that scripts match: names of topics and resources, lists of settings, log levels.
 
 The texts are stock Kafka's; each test runs on both brokers. Values of settings are compared in
 `tests/interop/test_setting_values.py`.
@@ -32,7 +32,7 @@ Change = tuple[str, int, str | None]
 
 
 def change(broker: RunningBroker, kind: int, resource: str, *changes: Change) -> Answer:
-    """Error code and message of IncrementalAlterConfigs, validated only; NODE and OTHER stand for broker ids."""
+    """Return error code and message of a validate-only IncrementalAlterConfigs. NODE and OTHER stand for broker ids."""
     with Asking(broker.bootstrap) as connection:
         name = resource.replace("NODE", node_id(connection)).replace("OTHER", "77")
         what = AlterConfigsResource(kind, name, [AlterableConfig(*each) for each in changes])
@@ -41,7 +41,7 @@ def change(broker: RunningBroker, kind: int, resource: str, *changes: Change) ->
 
 
 def replace_all(broker: RunningBroker, kind: int, resource: str, *settings: tuple[str, str | None]) -> Answer:
-    """The same of AlterConfigs."""
+    """Return error code and message of a validate-only AlterConfigs."""
     with Asking(broker.bootstrap) as connection:
         configs = [alter_configs.AlterableConfig(name=name, value=value) for name, value in settings]
         what = alter_configs.AlterConfigsResource(resource_type=kind, resource_name=resource, configs=configs)
@@ -51,7 +51,7 @@ def replace_all(broker: RunningBroker, kind: int, resource: str, *settings: tupl
 
 
 def describe(broker: RunningBroker, kind: int, resource: str) -> Answer:
-    """The same of DescribeConfigs."""
+    """Return error code and message of DescribeConfigs."""
     with Asking(broker.bootstrap) as connection:
         name = resource.replace("NODE", node_id(connection)).replace("OTHER", "77")
         what = describe_configs.DescribeConfigsResource(resource_type=kind, resource_name=name, configuration_keys=None)
@@ -82,7 +82,7 @@ def _without_node(message: str | None, connection: Asking) -> str | None:
     ],
     ids=["empty", "dot", "dots", "long", "blank", "umlaut", "quote", "null"],
 )
-def test_name_of_a_topic_is_refused_in_kafkas_words(broker: RunningBroker, name: str, problem: str) -> None:
+def test_invalid_topic_name_is_rejected_with_kafkas_message(broker: RunningBroker, name: str, problem: str) -> None:
     topic = create_topics.CreatableTopic(name=name, num_partitions=1, replication_factor=1, assignments=[], configs=[])
     request = create_topics.CreateTopicsRequest(topics=[topic], timeout_ms=10_000, validate_only=True)
     with Asking(broker.bootstrap) as connection:
@@ -132,7 +132,7 @@ def test_name_of_a_topic_is_refused_in_kafkas_words(broker: RunningBroker, name:
         (99, "x", [("retention.ms", APPEND, "1")], (INVALID_REQUEST, "Unknown resource type 99")),
     ],
 )  # fmt: skip
-def test_change_is_refused_in_kafkas_words(
+def test_invalid_config_change_is_rejected_with_kafkas_message(
     broker: RunningBroker, kind: int, resource: str, changes: list[Change], expected: Answer
 ) -> None:
     assert change(broker, kind, resource, *changes) == expected
@@ -149,11 +149,13 @@ def test_change_is_refused_in_kafkas_words(
         (GROUP, "", "Group name must not be empty"),
     ],
 )
-def test_description_is_refused_in_kafkas_words(broker: RunningBroker, kind: int, resource: str, message: str) -> None:
+def test_invalid_describe_configs_is_rejected_with_kafkas_message(
+    broker: RunningBroker, kind: int, resource: str, message: str
+) -> None:
     assert describe(broker, kind, resource) == (INVALID_REQUEST, message)
 
 
-def test_replacing_settings_is_refused_in_kafkas_words(broker: RunningBroker) -> None:
+def test_invalid_alter_configs_is_rejected_with_kafkas_message(broker: RunningBroker) -> None:
     nulls = replace_all(broker, TOPIC, "t", ("a", None), ("b", None))
     assert nulls == (INVALID_REQUEST, "Null value not supported for : a, b")
     assert replace_all(broker, BROKER_LOGGER, "1", ("root", "WARN")) == (INVALID_REQUEST, "Unknown resource type 8")

@@ -1,6 +1,6 @@
-"""Kafka's wire by hand: enough to send what no client would, and to see batches as a broker stores them.
+"""Kafka's wire format by hand, to send invalid requests and to read batches as the broker stores them.
 
-Deliberately apart from Ottla's own protocol code, which it is meant to test.
+It does not use Ottla's protocol code, because it tests that code.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import crc32c
 
 PRODUCE, FETCH, LIST_OFFSETS, METADATA, API_VERSIONS, INIT_PRODUCER_ID, OFFSET_COMMIT = 0, 1, 2, 3, 18, 22, 8
 COORDINATOR_LOAD_IN_PROGRESS = 14
-# Of a partition that is in the metadata already, but not yet with its leader.
+# Errors of a partition that is in the metadata but has no leader yet.
 STARTING = (3, 5, 6)
 CODEC_NAMES = ["none", "gzip", "snappy", "lz4", "zstd"]
 TIMEOUT_S = 10.0
@@ -32,7 +32,7 @@ def string(text: str | None) -> bytes:
 
 
 def request(api_key: int, version: int, correlation_id: int, body: bytes, client_id: str | None = "wire") -> bytes:
-    """A whole frame with request header v1."""
+    """Return a complete frame with request header v1."""
     payload = struct.pack(">hhi", api_key, version, correlation_id) + string(client_id) + body
     return struct.pack(">i", len(payload)) + payload
 
@@ -54,14 +54,14 @@ class Connection:
         self.socket.close()
 
     def send(self, data: bytes) -> None:
-        """Raises ConnectionClosed if the broker is gone already."""
+        """Send bytes. Raises ConnectionClosed if the broker has closed the connection."""
         try:
             self.socket.sendall(data)
         except (ConnectionResetError, BrokenPipeError) as error:
             raise ConnectionClosed from error
 
     def receive(self) -> bytes:
-        """The next frame's payload, beginning with the correlation id."""
+        """Return the next frame's payload. It begins with the correlation id."""
         (size,) = struct.unpack(">i", self._exactly(4))
         assert 0 < size < 100_000_000, f"a response of {size} bytes"
         return self._exactly(size)
@@ -87,12 +87,12 @@ class Connection:
         return answer[4:]
 
     def finish(self) -> None:
-        """Say that nothing more will come."""
+        """Close the sending direction of the connection."""
         with contextlib.suppress(OSError):  # the broker closed first
             self.socket.shutdown(socket.SHUT_WR)
 
     def is_closed(self, within_s: float = TIMEOUT_S) -> bool:
-        """Whether the broker closes within the time, having sent nothing."""
+        """Whether the broker closes the connection within `within_s` seconds without a response."""
         self.socket.settimeout(within_s)
         try:
             return self.socket.recv(1) == b""
@@ -103,7 +103,7 @@ class Connection:
 
 
 def varint(value: int) -> bytes:
-    """Zigzag."""
+    """Encode a zigzag varint."""
     rest = (value << 1) ^ (value >> 63)
     out = bytearray()
     while rest > 0x7F:
@@ -134,7 +134,7 @@ def batch(
     last_offset_delta: int | None = None,
     records: bytes | None = None,
 ) -> bytes:
-    """One record batch v2, right in everything that is not said otherwise."""
+    """Return a record batch v2. It is valid unless an argument says otherwise."""
     if records is None:
         records = b"".join(record(i, v) for i, v in enumerate(values))
     n = len(values) if count is None else count
@@ -153,7 +153,7 @@ class Produced(NamedTuple):
 
 
 def produce_body(topic: str, partition: int, records: bytes, acks: int = -1) -> bytes:
-    """A ProduceRequest v3 with one partition."""
+    """Return a ProduceRequest v3 with one partition."""
     head = string(None) + struct.pack(">hi", acks, 10_000) + struct.pack(">i", 1) + string(topic)
     return head + struct.pack(">iii", 1, partition, len(records)) + records
 
@@ -169,7 +169,7 @@ def produce(connection: Connection, topic: str, records: bytes, partition: int =
 def fetch(
     connection: Connection, topic: str, partition: int, offset: int, max_bytes: int = 50_000_000, wait_ms: int = 100
 ) -> tuple[int, int, bytes]:
-    """(error, high watermark, record batches) by Fetch v4."""
+    """Return (error, high watermark, record batches) of a Fetch v4."""
     body = struct.pack(">iiiib", -1, wait_ms, 1, max_bytes, 0) + struct.pack(">i", 1) + string(topic)
     body += struct.pack(">iiqi", 1, partition, offset, max_bytes)
     answer = connection.ask(FETCH, 4, body)
@@ -183,13 +183,13 @@ def fetch(
 
 
 def serves(bootstrap: str, topic: str, partitions: int) -> bool:
-    """Whether every partition answers: stock Kafka shows leaders in its metadata before they lead."""
+    """Whether every partition responds to a fetch. Stock Kafka's metadata names leaders before they serve requests."""
     with Connection(bootstrap) as connection:
         return all(fetch(connection, topic, p, 0, wait_ms=0)[0] == 0 for p in range(partitions))
 
 
 def init_producer_id(connection: Connection) -> tuple[int, int]:
-    """A producer id and epoch of its own (InitProducerId v0); a broker that has just started may ask for patience."""
+    """Return a new producer id and epoch (InitProducerId v0). Retries while the coordinator is loading."""
     for _ in range(100):
         answer = connection.ask(INIT_PRODUCER_ID, 0, string(None) + struct.pack(">i", 60_000))
         _, error, producer_id, epoch = struct.unpack(">ihqh", answer)
@@ -207,7 +207,7 @@ class StoredBatch(NamedTuple):
 
 
 def stored_batches(bootstrap: str, topic: str, partition: int = 0) -> list[StoredBatch]:
-    """The batches of a partition from offset 0 to the high watermark, as a fetch shows them; CRCs are checked."""
+    """Return the batches of a partition up to the high watermark, as a fetch returns them. Checks the CRCs."""
     found: list[StoredBatch] = []
     offset, end = 0, 1
     with Connection(bootstrap) as connection:

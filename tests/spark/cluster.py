@@ -1,4 +1,4 @@
-"""A Spark standalone cluster on this machine: one master and workers, each a process with Java of its own."""
+"""A Spark standalone cluster on this machine: a master and workers, each in its own Java process."""
 
 from __future__ import annotations
 

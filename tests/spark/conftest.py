@@ -1,4 +1,4 @@
-"""One Spark session for all tests of this directory that want one, which pytest-xdist gives to one worker.
+"""The Spark session that the tests of this directory share. pytest-xdist runs these tests in one worker.
 
 A machine without Java or pyspark fails these tests instead of skipping them: the development environment has both.
 """
@@ -34,14 +34,14 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.fixture(scope="session")
 def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
-    """A session on local[2] with `ottla.spark.settings`; shared, so leave its settings and its catalog as they were.
+    """A shared session on local[2] with `ottla.spark.settings`. Tests must restore its settings and catalog.
 
-    It has Spark's own Kafka connector too, if that was fetched. Java compiles but once: a short life of it is half as
-    long then.
+    It includes Spark's own Kafka connector if the jars are installed. Java uses only its first compiler, which halves
+    the time of a short session.
     """
     directory = tmp_path_factory.mktemp("spark")
     os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
-    # Its connections log when they are collected, which may be after pytest has closed what they log to.
+    # py4j logs when its connections are collected, possibly after pytest has closed the log's stream.
     logging.getLogger("py4j").setLevel(logging.WARNING)
     settings: dict[str, Any] = {
         "spark.ui.enabled": False,

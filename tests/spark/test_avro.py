@@ -1,4 +1,4 @@
-"""Avro columns with Spark: the types and schemas that Spark's own converters give, and the way through a topic."""
+"""Avro columns with Spark: the types and schemas of Spark's own converters, and a round trip through a topic."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ COLUMNS = (
 
 
 @pytest.mark.parametrize("schema", SCHEMAS, ids=[f"schema{i}" for i in range(len(SCHEMAS))])
-def test_types_are_those_of_sparks_own_converter(spark: SparkSession, schema: Any) -> None:
+def test_types_equal_those_of_sparks_converter(spark: SparkSession, schema: Any) -> None:
     java = spark._jvm
     text = json.dumps(schema)
     theirs = getattr(java, CONVERTERS).toSqlType(getattr(java, "org.apache.avro.Schema$Parser")().parse(text))
@@ -66,7 +66,7 @@ def test_types_are_those_of_sparks_own_converter(spark: SparkSession, schema: An
 
 
 @pytest.mark.parametrize("nullable", [False, True])
-def test_schemas_are_those_of_sparks_own_converter(spark: SparkSession, nullable: bool) -> None:
+def test_schemas_equal_those_of_sparks_converter(spark: SparkSession, nullable: bool) -> None:
     kind = spark.createDataFrame([], COLUMNS).schema
     java = spark._jvm
     theirs = getattr(java, CONVERTERS).toAvroType(
@@ -76,7 +76,7 @@ def test_schemas_are_those_of_sparks_own_converter(spark: SparkSession, nullable
 
 
 def frame(spark: SparkSession) -> DataFrame:
-    """Rows of many types, some null."""
+    """Return rows of many types, some null."""
     return spark.range(1_000, numPartitions=2).selectExpr(
         "id",
         "cast(id % 99 AS SMALLINT) small",
@@ -126,7 +126,7 @@ def test_invalid_avro_value_fails_a_query_with_its_offset_or_is_null(
     assert [row.value for row in rows] == ["flights", None, None]
 
 
-def test_keys_and_values_are_written_as_the_schemas_that_are_given(spark: SparkSession, broker: RunningBroker) -> None:
+def test_keys_and_values_are_written_with_the_given_schemas(spark: SparkSession, broker: RunningBroker) -> None:
     topic = unique("avro")
     schema = {"type": "record", "name": "R", "fields": [{"name": "n", "type": "long"}]}
     rows = spark.range(3).selectExpr("id key", "named_struct('n', id) value")

@@ -1,4 +1,4 @@
-"""A query that began with Spark's own Kafka connector goes on with ours at its checkpoint, and the other way round."""
+"""A query of Spark's own Kafka connector continues with ours from its checkpoint, and the opposite."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ Batch = list[tuple[int, int]]
 
 
 class Query:
-    """One query with one checkpoint, run by the one or the other; `batches` has what each batch read."""
+    """A query with one checkpoint, which either source can run. `batches` has the records of each batch."""
 
     def __init__(self, spark: SparkSession, ottla: Ottla, checkpoint: Path) -> None:
         self.spark = spark
@@ -29,7 +29,7 @@ class Query:
         self.batches: dict[int, list[Batch]] = {}
 
     def run(self, source: str, topic: str, **options: object) -> None:
-        """Process what is there."""
+        """Process the available records."""
         given = {"kafka.bootstrap.servers": self.ottla.bootstrap, "subscribe": topic, **options}
         rows = self.spark.readStream.format(source).options(**{name: str(value) for name, value in given.items()})
 
@@ -41,16 +41,16 @@ class Query:
         assert writes.trigger(availableNow=True).start().awaitTermination(WAIT_S)
 
     def offsets(self, batch: int) -> Any:
-        """What the checkpoint says of where a batch ends."""
+        """Return the end of a batch according to the checkpoint."""
         return json.loads((self.checkpoint / "offsets" / str(batch)).read_text().splitlines()[2])
 
     def forget_commit(self, batch: int) -> None:
-        """As if the driver had died in this batch, the last one: it was planned, and is not known to be done."""
+        """Delete the commit of the last batch, as if the driver had crashed while it ran."""
         (self.checkpoint / "commits" / str(batch)).unlink()
         (self.checkpoint / "commits" / f".{batch}.crc").unlink(missing_ok=True)
 
     def read(self) -> Batch:
-        """What all batches read, each as its last attempt did."""
+        """Return the records of the last attempt of each batch."""
         return sorted(row for attempts in self.batches.values() for row in attempts[-1])
 
 
@@ -89,7 +89,7 @@ def test_each_source_continues_from_the_checkpoint_of_the_other(query: Query) ->
         query.run(first, topic)
         query.forget_commit(batch)
         fill(query.ottla, topic, 0, 1)
-        query.run(second, topic)  # does the batch again that the other one planned, and then what came since
+        query.run(second, topic)  # re-runs the batch that the other source planned, then reads the new records
         assert query.batches[batch] == [[(0, at)]] * 2
         assert query.batches[batch + 1] == [[(0, at + 1)]]
     assert query.read() == upto(14, 9)

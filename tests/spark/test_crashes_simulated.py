@@ -1,7 +1,7 @@
-"""The source under a model of Spark's micro-batch loop that dies after any of its steps, and starts again. No Spark.
+"""The source under a model of Spark's micro-batch loop that crashes after any step and restarts. Without Spark.
 
-The model does in the order of Spark 4.3 (MicroBatchExecution) what it does with a source: the same calls, the same two
-logs in a checkpoint. test_faults_killed has the same with real processes, at a few of the steps.
+The model calls the source in the order of Spark 4.3 (MicroBatchExecution), and writes the same two logs to a
+checkpoint. test_faults_killed does the same with processes at some of the steps.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ ROWS_A_TRIGGER = 6
 
 
 class DiedError(Exception):
-    """The driver is gone."""
+    """The driver has crashed."""
 
 
 @dataclass
 class Disk:
-    """What outlives a driver: the checkpoint's two logs, and a sink that may be written to again."""
+    """The state that survives a crash of the driver: the checkpoint's two logs, and an idempotent sink."""
 
     offsets: dict[int, str] = field(default_factory=dict)
     commits: set[int] = field(default_factory=set)
@@ -38,7 +38,7 @@ class Disk:
 
 
 class Driver:
-    """One run of a query, which dies after `steps` steps; None: it ends when there is nothing to do."""
+    """One run of a query. It crashes after `steps` steps; with None it ends when there are no records left."""
 
     def __init__(self, ottla: Ottla, topic: str, disk: Disk, chance: random.Random, steps: int | None) -> None:
         self.ottla = ottla
@@ -55,7 +55,7 @@ class Driver:
         self.reader = StreamReader(read_source_options(given, streaming=True))
 
     def step(self) -> None:
-        """Something was done. The world goes on; this may be the end."""
+        """End a step of the driver: records may arrive, and the driver may crash."""
         self.check_group()
         if self._steps is not None:
             if self._chance.random() < 0.3:
@@ -65,7 +65,7 @@ class Driver:
                 raise DiedError
 
     def check_group(self) -> None:
-        """The group is never ahead of the batches that are known to be done."""
+        """Check that the group's offsets are not ahead of the committed batches."""
         if not self.disk.commits:
             return
         done = positions(json.loads(self.disk.offsets[max(self.disk.commits)]))
@@ -93,7 +93,7 @@ class Driver:
             self.step()
             rows = [row for part in parts for row in self._read(part)]
             self.step()
-            assert disk.sink.get(batch, rows) == rows, "a batch that is done again is the same"
+            assert disk.sink.get(batch, rows) == rows, "a re-run batch has the same records"
             disk.sink[batch] = rows
             self.step()
             disk.commits.add(batch)
@@ -101,12 +101,12 @@ class Driver:
             self.step()
 
     def run_until_dead(self) -> None:
-        """A query that has nothing to do is asked again."""
+        """Run the query, repeatedly if it ends, until the driver crashes."""
         while True:
             self.run()
 
     def _where(self) -> tuple[int, str | None, str | None]:
-        """The batch to do, where it starts if that is known, where it ends if it was planned."""
+        """Return the next batch, its start if known, and its end if it was planned."""
         if not self.disk.offsets:
             return 0, None, None
         last = max(self.disk.offsets)
@@ -122,7 +122,7 @@ class Driver:
 
 
 def said(offset: object) -> str:
-    """An offset as Spark keeps it."""
+    """Return an offset as Spark stores it."""
     return json.dumps(offset)
 
 
@@ -153,12 +153,12 @@ def test_driver_crash_at_any_point_neither_loses_nor_duplicates_records(ottla: O
 
     there = {(record.partition, record.offset) for record in ottla.records(topic)}
     rows = [row for batch in disk.sink.values() for row in batch]
-    assert len(rows) == len(set(rows)), "nothing is doubled"
+    assert len(rows) == len(set(rows)), "no record is read twice"
     if begins == "latest":
         began = positions(json.loads(disk.offsets[0]))
         there = {row for row in there if row[1] >= began.get((topic, row[0]), 0)}  # type: ignore[call-overload]
-    assert set(rows) == there, "nothing is lost"
+    assert set(rows) == there, "no record is lost"
     assert max(disk.offsets) in disk.commits
     ends = {at.partition: offset for at, offset in positions(json.loads(disk.offsets[max(disk.offsets)])).items()}
     group = {partition: offset for (_, partition), offset in ottla.group(f"{topic}-group").positions.items()}
-    assert group == ends, "the group is where the query is"
+    assert group == ends, "the group has the position of the query"

@@ -1,4 +1,4 @@
-"""What goes wrong between the driver of a query and its cluster: leaders, connections, groups, rights. No Spark."""
+"""Faults between the driver of a query and its cluster: leaders, connections, groups, permissions. Without Spark."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class Opens(Protocol):
 
 @pytest.fixture
 def opened(ottla: Ottla) -> Iterator[Opens]:
-    """Readers of new queries, which look at the topics at each call and give up after two seconds."""
+    """Return a function that opens readers. They refresh metadata on each call and time out after two seconds."""
     readers: list[StreamReader] = []
 
     def open_reader(topic: str, **given: str) -> StreamReader:
@@ -73,7 +73,7 @@ def test_transient_errors_are_retried(ottla: Ottla, opened: Opens, kind: str, gi
     assert fault.count == 2
 
 
-def test_a_leader_that_moves_is_found(ottla: Ottla, opened: Opens) -> None:
+def test_moved_leader_is_found(ottla: Ottla, opened: Opens) -> None:
     topic = filled(ottla)
     reader = opened(topic)
     at = reader.initialOffset()
@@ -95,7 +95,7 @@ def test_permanent_error_is_raised_within_the_timeout(ottla: Ottla, opened: Open
     ):
         reader.latestOffset(at, ALL)
     assert 1 < time.monotonic() - began < 5
-    assert reader.latestOffset(at, ALL) == ends(topic, 5), "asked once more, it goes on"
+    assert reader.latestOffset(at, ALL) == ends(topic, 5), "the next call succeeds"
 
 
 def test_unresponsive_broker_is_retried_and_then_named(ottla: Ottla, opened: Opens) -> None:
@@ -127,7 +127,7 @@ def test_missing_authorization_is_an_error_at_once(ottla: Ottla, opened: Opens) 
 
 
 @pytest.mark.parametrize("error", ["NOT_COORDINATOR", "COORDINATOR_LOAD_IN_PROGRESS", "COORDINATOR_NOT_AVAILABLE"])
-def test_group_whose_coordinator_moves_gets_its_offsets(ottla: Ottla, opened: Opens, error: str) -> None:
+def test_commit_is_retried_when_the_coordinator_moves(ottla: Ottla, opened: Opens, error: str) -> None:
     topic = filled(ottla)
     reader = opened(topic, commitGroup="mover")
     at = reader.latestOffset(reader.initialOffset(), ALL)
@@ -137,7 +137,7 @@ def test_group_whose_coordinator_moves_gets_its_offsets(ottla: Ottla, opened: Op
     assert fault.count == 2
 
 
-def test_slow_commit_delays_no_batch_and_is_never_ahead(ottla: Ottla, opened: Opens) -> None:
+def test_slow_commit_delays_no_batch_and_is_never_ahead_of_it(ottla: Ottla, opened: Opens) -> None:
     topic = filled(ottla)
     reader = opened(topic, commitGroup="late")
     at = reader.latestOffset(reader.initialOffset(), ALL)
@@ -149,9 +149,9 @@ def test_slow_commit_delays_no_batch_and_is_never_ahead(ottla: Ottla, opened: Op
         assert at == ends(topic, 6)
         assert time.monotonic() - began < 0.8
         late.wait(1)
-        assert ottla.group("late").positions == {(topic, 0): 0}, "that batch is not done"
+        assert ottla.group("late").positions == {(topic, 0): 0}, "that batch is not processed yet"
     assert reader.latestOffset(at, ALL) == at
-    assert ottla.group("late").positions == {(topic, 0): 6}, "at rest it is level"
+    assert ottla.group("late").positions == {(topic, 0): 6}, "without new records the commit catches up"
 
 
 def test_unauthorized_commit_names_the_group(ottla: Ottla, opened: Opens) -> None:
@@ -176,17 +176,17 @@ def test_unavailable_group_does_not_stop_the_query(
     assert ottla.group("away").positions == {(topic, 0): 5}
 
 
-def test_an_available_now_query_may_go_on_without_a_topic_that_it_has_read(ottla: Ottla, opened: Opens) -> None:
-    kept, gone = filled(ottla), "gone"
-    at = ends(kept, 5) | ends(gone, 5)
-    lenient = opened(f"{kept},{gone}", failOnDataLoss="false")
+def test_available_now_query_may_continue_without_a_deleted_topic(ottla: Ottla, opened: Opens) -> None:
+    kept, deleted = filled(ottla), "deleted"
+    at = ends(kept, 5) | ends(deleted, 5)
+    lenient = opened(f"{kept},{deleted}", failOnDataLoss="false")
     lenient.prepareForTriggerAvailableNow()
     assert lenient.latestOffset(at, ALL) == ends(kept, 5)
-    strict = opened(f"{kept},{gone}")
+    strict = opened(f"{kept},{deleted}")
     strict.prepareForTriggerAvailableNow()
-    with pytest.raises(DataLossError, match=r"gone-0 is gone.*failOnDataLoss"):
+    with pytest.raises(DataLossError, match=r"deleted-0 no longer exists.*failOnDataLoss"):
         strict.latestOffset(at, ALL)
-    new = opened(f"{kept},{gone}", failOnDataLoss="false")
+    new = opened(f"{kept},{deleted}", failOnDataLoss="false")
     new.prepareForTriggerAvailableNow()
-    with pytest.raises(ClusterError, match="has no topic gone; create it first"):
+    with pytest.raises(ClusterError, match="has no topic deleted; create it first"):
         new.initialOffset()

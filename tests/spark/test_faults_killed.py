@@ -1,7 +1,7 @@
-"""A streaming query whose driver is killed with -9, at each step of a micro-batch, and goes on in another process.
+"""A streaming query whose driver is killed (SIGKILL) at each step of a micro-batch and continues in another process.
 
-All that a killed driver leaves is on disk (and in its group). So where it is stopped at a step, a copy of the disk is
-what a kill there would have left: one driver serves for all steps, and is killed at the last one.
+A killed driver leaves only its files and its group's offsets. So the test pauses one driver at each step and copies its
+files, which is the state after a kill at that step. Only the last step kills the driver.
 """
 
 from __future__ import annotations
@@ -58,34 +58,34 @@ query.trigger(processingTime="200 milliseconds").start().awaitTermination()
 
 
 class Home:
-    """A query's checkpoint and its sink, on disk."""
+    """The directory with a query's checkpoint and sink."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
 
     def has(self, kind: str, batch: int) -> bool:
-        """Whether the checkpoint has the batch among those that are planned ("offsets") or done ("commits")."""
+        """Whether the checkpoint has the batch in its log of planned ("offsets") or finished ("commits") batches."""
         return (self.path / "checkpoint" / kind / str(batch)).exists()
 
     def batches(self) -> dict[int, list[list[int]]]:
-        """What is in the sink."""
+        """Return the records in the sink, by batch."""
         return {int(path.stem): json.loads(path.read_text()) for path in self.path.glob("*.json")}
 
     def rows(self) -> list[tuple[int, ...]]:
-        """The same, without batches."""
+        """Return the records in the sink, sorted."""
         return sorted(tuple(row) for batch in self.batches().values() for row in batch)
 
     def done(self) -> int:
-        """How many records are in batches that the checkpoint knows to be done."""
+        """Return the number of records in finished batches."""
         return sum(len(rows) for batch, rows in self.batches().items() if self.has("commits", batch))
 
     def copy(self, name: str) -> Home:
-        """As it is now."""
+        """Copy the directory."""
         return Home(Path(shutil.copytree(self.path, self.path.with_name(name))))
 
 
 class Driver:
-    """The query's driver, in a process of its own."""
+    """The query's driver as a process."""
 
     def __init__(self, ottla: Ottla, home: Home, program: str = DRIVER) -> None:
         self.ottla = ottla
@@ -108,29 +108,29 @@ class Driver:
         self.kill()
 
     def kill(self) -> None:
-        """Kill -9, Java and Python's workers with it."""
+        """Kill the driver, Java and the Python workers with SIGKILL."""
         assert self._process is not None
         if self._process.returncode is None:
             _kill_session(self._process.pid)
             self._process.wait(30)
 
     def until(self, condition: Callable[[], object], what: str) -> None:
-        """Wait for it while the driver runs."""
+        """Wait until the condition is true. Fails if the driver ends or the time is over."""
         deadline = time.monotonic() + WAIT_S
         while not condition():
             assert self._process is not None
             if self._process.poll() is not None or time.monotonic() > deadline:
-                raise AssertionError(f"not {what}\n{(self.home.path / 'log').read_text()[-3000:]}")
+                raise AssertionError(f"not true: {what}\n{(self.home.path / 'log').read_text()[-3000:]}")
             time.sleep(0.02)
 
     def committed(self) -> int:
-        """How many records the group says are processed."""
+        """Return the number of processed records according to the group."""
         with Admin(self.ottla.bootstrap) as admin:
             return sum(at.offset for at in admin.list_group_offsets(self.group).values())
 
 
 def _kill_session(leader: int) -> None:
-    """Python's workers have process groups of their own, but all are of one session."""
+    """Kill all processes of a session. The Python workers have their own process groups, but the same session."""
     listed = subprocess.run(["ps", "-A", "-o", "pid="], capture_output=True, text=True, check=True, timeout=10).stdout
     for pid in map(int, listed.split()):
         with contextlib.suppress(ProcessLookupError):
@@ -154,33 +154,33 @@ def test_query_killed_at_any_step_neither_loses_nor_duplicates_records(
         sent += 2 * count
 
     send(3)
-    before = sent  # the query begins at the latest offsets, behind these
+    before = sent  # the query starts at the latest offsets, after these records
     hold = home.path / "hold"
     with driver:
-        driver.until(lambda: home.has("commits", 0), "begun")
+        driver.until(lambda: home.has("commits", 0), "the first batch is finished")
         hold.touch()
         send(10)
-        driver.until((home.path / "held").exists, "in the sink")
+        driver.until((home.path / "held").exists, "the batch is in the sink")
         in_sink = home.copy("in-sink")
-        assert driver.committed() == before, "never ahead of what is done"
+        assert driver.committed() == before, "the group is never ahead of the finished batches"
 
         with faults.fail("ListOffsets", "LEADER_NOT_AVAILABLE", times=None) as unanswered:
             hold.unlink()
-            driver.until(lambda: home.has("commits", 1) and unanswered.count > 1, "asking for the next batch")
+            driver.until(lambda: home.has("commits", 1) and unanswered.count > 1, "the driver asks for the next batch")
             send(4)
             before_offsets = home.copy("before-offsets")
 
-        driver.until(lambda: home.has("commits", 2), "done with them")
+        driver.until(lambda: home.has("commits", 2), "batch 2 is finished")
         with faults.fail("Fetch", "NOT_LEADER_OR_FOLLOWER", times=None, topic=topic, partition=1) as unread:
             send(5)
-            driver.until(lambda: home.has("offsets", 3) and unread.count > 1, "reading")
+            driver.until(lambda: home.has("offsets", 3) and unread.count > 1, "batch 3 is being read")
             half_read = home.copy("half-read")
             assert driver.committed() <= before + home.done()
 
-        driver.until(lambda: home.has("commits", 3), "done with these")
-        with faults.fail("OffsetCommit", "COORDINATOR_LOAD_IN_PROGRESS", times=None) as untold:
+        driver.until(lambda: home.has("commits", 3), "batch 3 is finished")
+        with faults.fail("OffsetCommit", "COORDINATOR_LOAD_IN_PROGRESS", times=None) as uncommitted:
             send(6)
-            driver.until(lambda: home.has("commits", 4) and untold.count > 1, "telling the group")
+            driver.until(lambda: home.has("commits", 4) and uncommitted.count > 1, "the driver commits to the group")
             driver.kill()
 
     assert driver.committed() < before + home.done() == sent
@@ -195,7 +195,7 @@ def test_query_killed_at_any_step_neither_loses_nor_duplicates_records(
         had = left.batches()
         _run_to_the_end(spark, driver, left)
         assert left.rows() == whole, left.path.name
-        assert had.items() <= left.batches().items(), "a batch that is done again is the same"
+        assert had.items() <= left.batches().items(), "a re-run batch has the same records"
     assert driver.committed() == sent
 
 

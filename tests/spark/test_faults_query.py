@@ -1,4 +1,4 @@
-"""A streaming query in Spark whose topics and brokers go wrong: what it says, what it reads, where it goes on."""
+"""Streaming queries in Spark with faulty topics and brokers: errors, records read, and where queries continue."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class Query:
         }  # fmt: skip
 
     def start(self, trigger: dict[str, Any], **options: object) -> StreamingQuery:
-        """Run it."""
+        """Start the query."""
         given = {name: str(value) for name, value in {**self._options, **options}.items()}
 
         def keep(rows: DataFrame, _batch: int) -> None:
@@ -52,20 +52,20 @@ class Query:
         )
 
     def run(self, **options: object) -> list[int]:
-        """Process what is there; the offsets that were read."""
+        """Process the available records, and return their offsets."""
         before = len(self.rows)
         assert self.start({"availableNow": True}, **options).awaitTermination(WAIT_S)
         return sorted(offset for _, _, offset in self.rows[before:])
 
     def fails(self, match: str, **options: object) -> None:
-        """The same, of what must not be processed."""
+        """Check that a run fails and processes no records."""
         before = len(self.rows)
         with pytest.raises(StreamingQueryException, match=f"(?s){match}"):
             self.start({"availableNow": True}, **options).awaitTermination(WAIT_S)
         assert self.rows[before:] == []
 
     def until(self, query: StreamingQuery, rows: int) -> None:
-        """Wait until it has read so many records."""
+        """Wait until the query has read `rows` records."""
         deadline = time.monotonic() + WAIT_S
         while len(self.rows) < rows:
             if query.exception() is not None:
@@ -76,7 +76,7 @@ class Query:
 
 @pytest.fixture(autouse=True)
 def stopped(spark: SparkSession) -> Iterator[None]:
-    """No query outlives its test."""
+    """Stop the queries of each test at its end."""
     yield
     for query in spark.streams.active:
         query.stop()
@@ -110,7 +110,7 @@ def test_corrupt_or_deleted_records_stop_a_query_unless_it_may_lose_data(
     query.fails(rf"{topic}-0 ends at offset 3, before the query's position 25")
     assert query.run(failOnDataLoss=False) == []
     fill(ottla, topic, 2)
-    assert query.run() == [3, 4], "from then on all is well"
+    assert query.run() == [3, 4], "later records are read normally"
 
 
 def test_running_query_survives_created_and_deleted_topics_and_moving_leaders(
@@ -170,7 +170,7 @@ def test_unavailable_broker_is_retried_and_then_named(spark: SparkSession, tmp_p
         began = time.monotonic()
         with pytest.raises(StreamingQueryException, match=rf"(?s)Asking {broker.bootstrap} for .*refused"):
             running.awaitTermination(WAIT_S)
-        assert 2 < time.monotonic() - began < 30, "it was asked again for as long as the limit says"
+        assert 2 < time.monotonic() - began < 30, "requests are retried for default.api.timeout.ms"
         broker.start()
         send(3)
         assert query.run() == [9, 10, 11]

@@ -1,4 +1,4 @@
-"""JSON columns as Spark's own from_json and to_json have them."""
+"""JSON columns equal those of Spark's from_json and to_json."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ if TYPE_CHECKING:
 
 SCHEMA = "a INT, b STRING, c DOUBLE, d STRUCT<e: BIGINT, f: ARRAY<STRING>>, t TIMESTAMP, y BOOLEAN, n DECIMAL(9,2)"
 
-# What a field holds, by its type. What does not fit makes the whole value null here, and only the field there.
-# Left out is where Spark loses something or takes what nobody means: a TINYINT of 128 is -128 there, a DOUBLE of 1e400
-# Infinity, a value's text may have anything after it, a DATE of 20130203 is one in the year 57084.
+# Field texts by type. An invalid field makes the whole value null in Ottla, but only the field null in Spark.
+# The list omits texts that Spark reads wrongly: a TINYINT of 128 becomes -128, a DOUBLE of 1e400 becomes Infinity, a
+# DATE of 20130203 is in the year 57084, and text after the value is ignored.
 FIELDS = {
     "STRING": [
         "1", "1.50", "1e3", "1e10", "-0", "true", "null", '{"b": [1, 2.50] , "c":null}', "[ 1,2 ]", '"x"',
@@ -93,7 +93,7 @@ WHOLES = [
 
 @contextmanager
 def in_utc(spark: SparkSession) -> Iterator[None]:
-    """from_json means the session's zone where a time names none."""
+    """Set the session's time zone to UTC. from_json uses it for times without a zone."""
     name = "spark.sql.session.timeZone"
     before = spark.conf.get(name)
     spark.conf.set(name, "UTC")
@@ -113,7 +113,7 @@ def ours(schema: str, texts: Sequence[str | None]) -> Any:
 
 
 def theirs(spark: SparkSession, schema: str, texts: Sequence[str]) -> list[Any]:
-    """Rows as Arrow gives them, so that times and dates are the same objects as ours."""
+    """Return the values of from_json through Arrow, so that times and dates have the same Python types as ours."""
     rows = spark.createDataFrame([(i, text) for i, text in enumerate(texts)], "i INT, text STRING").coalesce(1)
     typed = rows.select("i", F.from_json("text", schema).alias("v")).toArrow()
     assert typed.column("i").to_pylist() == list(range(len(texts)))
@@ -126,7 +126,7 @@ def same(one: Any, other: Any) -> bool:
         return (math.isnan(one) and math.isnan(other)) or (
             one == other and math.copysign(1, one) == math.copysign(1, other)
         )
-    if isinstance(one, list) and isinstance(other, list):  # a map of a key twice is one with it twice there
+    if isinstance(one, list) and isinstance(other, list):  # in Spark, a map with a duplicate key has both entries
         return one == other or dict(one) == dict(other)
     return bool(one == other)
 
@@ -146,12 +146,12 @@ def test_fields_equal_those_of_from_json(spark: SparkSession) -> None:
     assert not differences
 
 
-def test_values_are_json_where_from_json_says_so(spark: SparkSession) -> None:
+def test_valid_and_invalid_json_equal_those_of_from_json(spark: SparkSession) -> None:
     schema = "a INT, _corrupt_record STRING"
     assert ours(schema, [*WHOLES]).to_pylist() == theirs(spark, schema, WHOLES)
 
 
-def test_texts_become_the_values_of_from_json(spark: SparkSession) -> None:
+def test_texts_are_read_as_from_json_does(spark: SparkSession) -> None:
     texts = [
         '{"a":1,"b":"x","c":1.5,"d":{"e":7,"f":["p",null]},"t":"2013-01-01T05:00:00Z","y":true,"n":1.25}',
         '{"b":"say \\"é\\"","other":{"a":1},"c":-3}',
@@ -168,7 +168,7 @@ WRITTEN = (
 )
 
 
-def test_columns_are_written_as_to_json_writes_them(spark: SparkSession) -> None:
+def test_columns_are_written_as_to_json_does(spark: SparkSession) -> None:
     noon = dt.datetime(2013, 1, 1, 12, 0, 0, 250_000)  # noqa: DTZ001 - what clocks show
     rows = [
         (1, 1.5, 0.1, Decimal("1.250"), 'a"\\/\n\x01é😀', b"\0\xff", True, noon, noon, noon.date(),
@@ -191,6 +191,6 @@ def test_columns_are_written_as_to_json_writes_them(spark: SparkSession) -> None
         json.loads(one)
 
 
-def test_the_schema_is_the_one_that_spark_reads_from_the_same_words(spark: SparkSession) -> None:
+def test_schema_equals_the_one_that_spark_parses(spark: SparkSession) -> None:
     given = {"kafka.bootstrap.servers": "h:1", "subscribe": "t", "value.format": "json", "value.schema": SCHEMA}
     assert column_type("value", read_source_options(given, streaming=False)) == spark.createDataFrame([], SCHEMA).schema

@@ -1,4 +1,4 @@
-"""What the source decides on the driver, against real brokers, called as Spark calls it but without a session."""
+"""The driver's side of the source against real brokers, called as Spark calls it, but without a session."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ ALL = ReadMaxRows(OFFSET_MAX)
 
 
 class Topics:
-    """Topics of a test and what is written to them."""
+    """Creates, fills and deletes the topics of a test."""
 
     def __init__(self, bootstrap: str) -> None:
         self.bootstrap = bootstrap
@@ -84,7 +84,7 @@ def options(bootstrap: str, topic: str, given: dict[str, str], *, streaming: boo
 
 @pytest.fixture
 def stream(topics: Topics) -> Iterator[Stream]:
-    """A new query's reader, which looks at the topics at each call."""
+    """Return a function that opens the reader of a new query. Readers refresh metadata on each call."""
     made: list[StreamReader] = []
 
     def make(topic: str, **given: str) -> StreamReader:
@@ -98,7 +98,7 @@ def stream(topics: Topics) -> Iterator[Stream]:
 
 @pytest.fixture
 def batch(topics: Topics) -> Callable[..., list[OffsetRange]]:
-    """The ranges of a batch read."""
+    """Return a function that plans a batch read and returns its ranges."""
 
     def read(topic: str, **given: str) -> list[OffsetRange]:
         reader = BatchReader(options(topics.bootstrap, topic, given, streaming=False))
@@ -121,7 +121,7 @@ def sizes(found: list[OffsetRange]) -> list[int]:
 
 
 @pytest.mark.both
-def test_a_batch_reads_everything_between_two_places(topics: Topics, batch: Callable[..., list[OffsetRange]]) -> None:
+def test_batch_reads_all_records_between_start_and_end(topics: Topics, batch: Callable[..., list[OffsetRange]]) -> None:
     topic = topics.make(partitions=2)
     topics.send(topic, 10, 0)
     topics.send(topic, 4, 1)
@@ -134,19 +134,19 @@ def test_a_batch_reads_everything_between_two_places(topics: Topics, batch: Call
     assert batch(topic, assign=json.dumps({topic: [1]})) == [OffsetRange(topic, 1, 0, 4)]
     assert sizes(batch(topic, minPartitions="6")) == [2, 3, 2, 3, 2, 2] or len(batch(topic, minPartitions="6")) == 6
     assert max(sizes(batch(topic, maxRecordsPerPartition="3"))) == 3
-    with pytest.raises(OptionError, match=r"nothing for .*-1; every partition"):
+    with pytest.raises(OptionError, match=r"no entry for .*-1; it must include every partition"):
         batch(topic, startingOffsets=json.dumps({topic: {"0": 3}}))
 
 
 @pytest.mark.both
-def test_a_batch_begins_and_ends_at_timestamps(topics: Topics, batch: Callable[..., list[OffsetRange]]) -> None:
+def test_batch_starts_and_ends_at_timestamps(topics: Topics, batch: Callable[..., list[OffsetRange]]) -> None:
     topic = topics.make(partitions=2)
     topics.send(topic, 10, 0)
     topics.send(topic, 3, 1)
     third, fifth = str(FIRST_TIMESTAMP + 1500), str(FIRST_TIMESTAMP + 5000)
     assert batch(topic, startingTimestamp=third, endingTimestamp=fifth) == [
         OffsetRange(topic, 0, 2, 5),
-        OffsetRange(topic, 1, 2, 3),  # nothing is so young: the end
+        OffsetRange(topic, 1, 2, 3),  # no record is as new as the timestamp: the end
     ]
     with pytest.raises(OptionError, match=r"no record at or after .*startingOffsetsByTimestampStrategy=latest"):
         batch(topic, startingTimestamp=fifth)
@@ -173,7 +173,7 @@ def test_deleted_offsets_are_a_loss_or_skipped(topics: Topics, batch: Callable[.
 
 
 @pytest.mark.both
-def test_a_pattern_reads_the_topics_that_it_matches(topics: Topics, batch: Callable[..., list[OffsetRange]]) -> None:
+def test_pattern_reads_matching_topics(topics: Topics, batch: Callable[..., list[OffsetRange]]) -> None:
     name = unique("pattern")
     for suffix in ("-a", "-b", "-c-not"):
         topics.send(topics.make(name + suffix), 2)
@@ -183,7 +183,7 @@ def test_a_pattern_reads_the_topics_that_it_matches(topics: Topics, batch: Calla
 
 
 @pytest.mark.both
-def test_a_topic_that_does_not_exist_is_named(topics: Topics, batch: Callable[..., list[OffsetRange]]) -> None:
+def test_missing_topic_or_partition_is_named(topics: Topics, batch: Callable[..., list[OffsetRange]]) -> None:
     topic = topics.make()
     with pytest.raises(ClusterError, match="has no topic no-such-topic; create it first"):
         batch(f"{topic},no-such-topic")
@@ -228,7 +228,7 @@ def test_read_authenticates_with_the_settings_of_sparks_kafka_source(secured: Se
 
 
 @pytest.mark.both
-def test_batches_are_as_large_as_allowed_and_reach_the_end(topics: Topics, stream: Stream) -> None:
+def test_batches_have_the_maximum_size_and_reach_the_end(topics: Topics, stream: Stream) -> None:
     topic = topics.make(partitions=2)
     topics.send(topic, 30, 0)
     topics.send(topic, 10, 1)
@@ -299,7 +299,7 @@ def test_recreated_topic_is_a_loss_or_read_from_its_start(topics: Topics, stream
         assert reader.latestOffset(reader.initialOffset(), ALL) == {topic: {"0": 5}}
     topics.delete(topic)
     topics.make(topic)
-    topics.send(topic, 9)  # more than the old one had: only the id tells
+    topics.send(topic, 9)  # more records than before: only the topic id differs
     at = {topic: {"0": 5}}
     with pytest.raises(DataLossError, match=r"deleted and created again; the query was at offset 5.*failOnDataLoss"):
         strict.latestOffset(at, ALL)
@@ -321,7 +321,7 @@ def test_deleted_topic_is_a_loss_or_omitted(topics: Topics, stream: Stream) -> N
         reader.latestOffset(reader.initialOffset(), ALL)
     at = {kept: {"0": 2}, deleted: {"0": 2}}
     topics.delete(deleted)
-    with pytest.raises(DataLossError, match=f"{deleted}-0 is gone"):
+    with pytest.raises(DataLossError, match=f"{deleted}-0 no longer exists"):
         strict.latestOffset(at, ALL)
     assert lenient.latestOffset(at, ALL) == {kept: {"0": 2}}
 
@@ -417,7 +417,7 @@ def test_commit_group_with_members_is_rejected_by_name(topics: Topics, stream: S
             reader.latestOffset(at, ALL)
 
 
-# -- a broker that is away ---------------------------------------------------------------------------------------
+# -- an unavailable broker ---------------------------------------------------------------------------------------
 
 
 def test_unavailable_broker_only_delays_the_trigger(tmp_path: Path) -> None:
@@ -442,10 +442,10 @@ def test_unavailable_broker_only_delays_the_trigger(tmp_path: Path) -> None:
         process.stop()
 
 
-# -- what it costs -----------------------------------------------------------------------------------------------
+# -- cost ---------------------------------------------------------------------------------------------------------
 
 
-def test_a_small_batch_costs_the_driver_one_round_trip(topics: Topics, stream: Stream) -> None:
+def test_small_batch_needs_less_than_15_ms_on_the_driver(topics: Topics, stream: Stream) -> None:
     topic = topics.make()
     reader = stream(topic, startingOffsets="earliest", commitGroup=unique("group"), kafka_metadata_max_age_ms="60000")
     at = reader.initialOffset()
@@ -463,7 +463,7 @@ def test_a_small_batch_costs_the_driver_one_round_trip(topics: Topics, stream: S
     assert statistics.median(costs) < 15, f"ms: {costs}"
 
 
-def test_a_reader_goes_to_the_tasks_without_its_connections(topics: Topics, stream: Stream) -> None:
+def test_reader_is_pickled_without_its_connections(topics: Topics, stream: Stream) -> None:
     topic = topics.make()
     reader = stream(topic, startingOffsets="earliest")
     reader.initialOffset()

@@ -1,4 +1,4 @@
-"""Ranges of offsets as Arrow batches, read as Spark's Python workers do, without Spark."""
+"""Reads ranges of offsets as Arrow batches, as Spark's Python workers do, without Spark."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ FETCH = 1
 
 
 class World:
-    """A broker, with topics and records."""
+    """A broker. Its methods create topics, send records and read ranges."""
 
     def __init__(self, bootstrap: str) -> None:
         self.bootstrap = bootstrap
@@ -62,7 +62,7 @@ class World:
 
 @pytest.fixture
 def world(broker: RunningBroker, monkeypatch: pytest.MonkeyPatch) -> Iterator[World]:
-    range_reader._readers.close()  # the threads of those that other tests left would count here
+    range_reader._readers.close()  # readers of other tests have threads, which these tests count
     pool: ClientPool[RangeReader] = ClientPool(RangeReader)
     monkeypatch.setattr(range_reader, "_readers", pool)
     yield World(broker.bootstrap)
@@ -73,7 +73,7 @@ def numbered(count: int, size: int = 0) -> list[Sent]:
     return [Sent(b"k%d" % i, b"%d" % i + bytes(size), [], FIRST_TIMESTAMP + i) for i in range(count)]
 
 
-def test_the_columns_are_those_of_spark(world: World) -> None:
+def test_columns_have_the_sent_keys_values_headers_and_timestamps(world: World) -> None:
     sent = sample_records(60)
     topic = world.topic()
     world.send(topic, sent)
@@ -88,7 +88,7 @@ def test_the_columns_are_those_of_spark(world: World) -> None:
 
 
 @pytest.mark.parametrize("include_headers", [False, True])
-def test_the_arrow_schema_is_exactly_what_spark_expects(include_headers: bool) -> None:
+def test_arrow_schema_is_the_one_that_spark_expects(include_headers: bool) -> None:
     options = {"kafka.bootstrap.servers": "a:1", "subscribe": "t", "includeHeaders": str(include_headers)}
     wanted = to_arrow_schema(source_schema(read_source_options(options)), timezone="UTC")
     assert arrow_schema(include_headers).equals(wanted)
@@ -104,7 +104,7 @@ def test_timestamp_type_of_log_append_time_is_returned(world: World) -> None:
 
 
 @pytest.mark.parametrize("codec", ["none", "gzip", "snappy", "lz4", "zstd"])
-def test_a_range_may_begin_and_end_within_a_batch(world: World, codec: str) -> None:
+def test_range_may_start_and_end_within_a_batch(world: World, codec: str) -> None:
     topic = world.topic()
     world.send(topic, numbered(1_000), compression_type=codec, linger_ms=200)
     for start, end in ((0, 1_000), (0, 1), (999, 1_000), (100, 350), (500, 500)):
@@ -120,7 +120,7 @@ def test_batches_have_at_most_the_maximum_size_except_for_one_large_record(world
     assert all(batch.nbytes < 60_000 or batch.num_rows == 1 for batch in batches)
 
 
-def test_ranges_one_after_another_share_a_reader_and_fetch_nothing_in_between(world: World) -> None:
+def test_consecutive_ranges_share_a_reader_without_extra_fetches(world: World) -> None:
     topic = world.topic()
     world.send(topic, numbered(30))
     fetches: list[int] = []
@@ -134,7 +134,7 @@ def test_ranges_one_after_another_share_a_reader_and_fetch_nothing_in_between(wo
         client = {"bootstrap.servers": proxy.bootstrap}
         for start in (0, 10, 20):
             assert world.offsets(topic, start, start + 10, client=client) == list(range(start, start + 10))
-        time.sleep(0.7)  # a fetch that waits at the broker would be answered by now
+        time.sleep(0.7)  # enough for the response of a fetch that waits at the broker
         range_reader._readers.close()
     assert len(fetches) == 3
     assert not [t for t in threading.enumerate() if t.name == "ottla-ranges"]
@@ -221,7 +221,7 @@ def test_range_with_compaction_gaps_returns_no_records_beyond_its_end(world: Wor
         range_reader._readers.close()
 
 
-def test_a_corrupt_batch_is_an_error_that_names_its_offset(world: World) -> None:
+def test_corrupt_batch_is_an_error_with_its_offset(world: World) -> None:
     topic = world.topic()
     world.send(topic, numbered(5))
     world.send(topic, numbered(5))
@@ -260,9 +260,7 @@ def test_stopped_broker_is_retried_and_then_named(tmp_path: Path) -> None:
         process.start()
 
 
-def test_small_ranges_of_a_task_share_a_batch_and_large_ones_do_not(
-    world: World, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_small_ranges_of_a_task_share_a_batch(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     topic, other = world.topic(), world.topic()
     world.send(topic, numbered(30, 1_000))
     world.send(other, numbered(20, 1_000))

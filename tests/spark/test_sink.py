@@ -1,4 +1,4 @@
-"""The sink: what is written, what is refused, and what of it Spark sees."""
+"""The sink: written records, rejected rows and columns, and errors in Spark."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 PRODUCE = 0
-WAIT_S = 150  # Spark starts in that time too
+WAIT_S = 150  # includes the start of Spark
 HEADER = StructType([StructField("key", StringType()), StructField("value", BinaryType())])
 KINDS = {
     "key": StringType(), "value": BinaryType(), "topic": StringType(), "partition": IntegerType(),
@@ -59,7 +59,7 @@ def schema(*names: str, **other: Any) -> StructType:
 
 
 class World(Reads):
-    """A broker, and writers for it."""
+    """A broker. Its methods create writers and write rows."""
 
     def writer(self, *names: str, topic: str | None = None, **settings: str) -> BatchWriter:
         client = {"bootstrap.servers": self.bootstrap, "max.block.ms": "20000", **settings}
@@ -87,9 +87,9 @@ def world(broker: RunningBroker, producers: ClientPool[Producer]) -> World:
 
 @pytest.mark.both
 class TestRows:
-    """One task, without Spark."""
+    """Rows of one task, without Spark."""
 
-    def test_each_column_reaches_its_record(self, world: World) -> None:
+    def test_columns_are_written_to_their_records(self, world: World) -> None:
         topic, other = world.topic(), world.topic()
         rows = [
             {
@@ -118,7 +118,7 @@ class TestRows:
         told = world.write([{"topic": "elsewhere", "value": b"a", "offset": 7}], topic=topic)
         assert told.by_partition == {(topic, 0): (1, 1)}
 
-    def test_a_row_goes_to_the_partition_that_it_names(self, world: World) -> None:
+    def test_partition_column_selects_the_partition(self, world: World) -> None:
         topic = unique("sink")
         with Admin(world.bootstrap) as admin:
             admin.create_topic(topic, partitions=3, replication_factor=1)
@@ -127,7 +127,7 @@ class TestRows:
         with pytest.raises(WriteFailed, match=f"{topic}.*partition has 3"):
             world.write([{"value": b"", "partition": 3}], topic=topic)
 
-    def test_many_small_batches_become_few_requests_and_keep_their_order(self, world: World) -> None:
+    def test_many_small_batches_are_few_requests_in_order(self, world: World) -> None:
         topic = world.topic()
         requests: list[int] = []
 
@@ -143,7 +143,7 @@ class TestRows:
         assert [row["value"] for row in world.rows(topic, 0, 3_000)] == [b"%d" % (i % 10) for i in range(3_000)]
         assert len(requests) <= 3
 
-    def test_a_row_without_topic_is_refused(self, world: World) -> None:
+    def test_row_without_a_topic_is_rejected(self, world: World) -> None:
         with pytest.raises(SinkError, match="Row 1 of a batch has no topic"):
             world.write([{"topic": world.topic(), "value": b""}, {"topic": None, "value": b""}])
 
@@ -153,7 +153,7 @@ class TestRows:
             world.write([{"value": b"x"}], topic=name, **{"max.block.ms": "1500", "allow.auto.create.topics": "false"})
         assert isinstance(failed.value.__cause__, UnknownTopicOrPartition)
 
-    def test_a_row_that_is_too_large_is_named(self, world: World) -> None:
+    def test_too_large_row_is_an_error_with_its_topic(self, world: World) -> None:
         topic = world.topic(**{"max.message.bytes": 2_000})
         for row in (bytes(5_000), bytes(2_000_000)):
             with pytest.raises(WriteFailed, match=topic) as failed:
@@ -212,7 +212,7 @@ def test_stopped_broker_is_retried_and_then_named(tmp_path: Path, producers: Cli
 
 
 class TestSchema:
-    """What is refused when a query is planned."""
+    """Columns that are rejected when a query is planned."""
 
     @pytest.mark.parametrize(
         ("given", "message"),
@@ -228,13 +228,13 @@ class TestSchema:
             (StructType([*schema("topic", "value"), *schema("value")]), "several columns 'value'"),
         ],
     )
-    def test_columns_of_wrong_types_are_named(self, given: StructType, message: str) -> None:
+    def test_missing_columns_and_wrong_types_are_named(self, given: StructType, message: str) -> None:
         with pytest.raises(SinkError, match=message):
             BatchWriter(SinkOptions(topic=None, client={}), given)
         with pytest.raises(SinkError, match=message):
             StreamWriter(SinkOptions(topic=None, client={}), given)
 
-    def test_what_spark_reads_can_be_written(self) -> None:
+    def test_columns_of_the_source_can_be_written(self) -> None:
         names = ("key", "value", "topic", "partition", "offset", "timestamp", "headers")
         BatchWriter(SinkOptions(topic=None, client={}), schema(*names))
 
@@ -242,9 +242,9 @@ class TestSchema:
 @pytest.mark.both
 @pytest.mark.timeout(WAIT_S)
 class TestSpark:
-    """In a session."""
+    """Batch and streaming writes in a Spark session."""
 
-    def test_a_batch_of_rows_is_written(self, spark: SparkSession, world: World) -> None:
+    def test_batch_of_rows_is_written(self, spark: SparkSession, world: World) -> None:
         topic = world.topic()
         frame = spark.range(0, 1_000, 1, 3).selectExpr(
             "cast(id as string) key", "concat('v', id) value", f"'{topic}' topic", "0 partition",

@@ -1,6 +1,6 @@
-"""The sink of a streaming query that is killed -9 at any point of a write, and brokers that do not take what it writes.
+"""The sink of a streaming query: the query is killed with SIGKILL at any point of a write, or brokers reject records.
 
-At least once: nothing is lost, and what is doubled is what the attempt that was killed had written, no more.
+Delivery is at least once: no record is lost, and only records of a killed attempt are written twice.
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ query.start().awaitTermination()
 
 
 def run(spark: SparkSession, ottla: Ottla, source: str, target: str, checkpoint: Path, **options: Any) -> None:
-    """Copy what is there, each record into the partition that it comes from."""
+    """Copy the available records, each to the same partition."""
     brokers = {"kafka.bootstrap.servers": ottla.bootstrap}
     rows = spark.readStream.format("ottla").options(**brokers, subscribe=source, startingOffsets="earliest").load()
     writes = rows.select("value", "partition").writeStream.format("ottla").options(**brokers, topic=target, **options)
@@ -84,7 +84,7 @@ def run(spark: SparkSession, ottla: Ottla, source: str, target: str, checkpoint:
 
 
 class Killed:
-    """A query that copies a topic into another, of two partitions each, in a driver of its own."""
+    """A query that copies a topic of two partitions to another one, with its own driver process."""
 
     def __init__(self, ottla: Ottla, directory: Path) -> None:
         self.ottla = ottla
@@ -94,7 +94,7 @@ class Killed:
         self.hold = directory / "hold"
 
     def send(self, batch: int) -> None:
-        """A micro-batch: ten records to each partition, which the query sees together."""
+        """Send ten records to each partition, which the query reads as one micro-batch."""
         with self.ottla.faults.fail("ListOffsets", "LEADER_NOT_AVAILABLE", times=None, may_miss=True):
             for partition in (0, 1):
                 self.ottla.produce(
@@ -102,7 +102,7 @@ class Killed:
                 )
 
     def told(self, kind: str) -> list[list[Any]]:
-        """What its writers were asked for so far."""
+        """Return the calls of the query's writers so far."""
         try:
             lines = (self.home.path / "told").read_text().splitlines()
         except FileNotFoundError:
@@ -110,15 +110,15 @@ class Killed:
         return [row[1:] for row in map(json.loads, lines) if row[0] == kind]
 
     def has(self, partition: int, rows: int) -> bool:
-        """Whether so many records are in this partition."""
+        """Whether the partition has this number of records."""
         return len(self.ottla.records(self.target, partition)) == rows
 
     def refused(self) -> Fault:
-        """What is written to partition 1 is refused for now; what is written to the other with it is not."""
+        """Reject writes to partition 1 until the fault ends. Writes to partition 0 succeed."""
         return self.ottla.faults.fail("Produce", "NOT_ENOUGH_REPLICAS", times=None, topic=self.target, partition=1)
 
     def copies(self) -> dict[tuple[int, int], set[int]]:
-        """How often the records of a batch and partition are there: a number, if it is the same for all of them."""
+        """Return the numbers of copies of the records, by batch and partition."""
         found = Counter(record.text for record in self.ottla.records(self.target))
         return {
             (batch, partition): {found[f"{batch}-{partition}-{i}"] for i in range(ROWS)}
@@ -136,46 +136,46 @@ def test_sink_killed_at_any_point_loses_nothing_and_rewrites_only_that_attempt(
     killed.hold.touch()
     killed.send(0)
     with driver:
-        driver.until(lambda: killed.told("commit"), "written")
+        driver.until(lambda: killed.told("commit"), "batch 0 is written")
         assert killed.has(0, ROWS)
         assert killed.has(1, ROWS)
         assert home.has("offsets", 0)
         driver.kill()
-    assert not home.has("commits", 0), "the driver was killed between the two"
+    assert not home.has("commits", 0), "the driver was killed between write and commit"
     killed.hold.unlink()
 
     with driver:
-        driver.until(lambda: home.has("commits", 0), "done with the batch again")
+        driver.until(lambda: home.has("commits", 0), "batch 0 is finished")
         query_id = json.loads((home.path / "checkpoint" / "metadata").read_text())["id"]
         batch = [0, [[0, query_id, 2 * ROWS]]]
-        assert killed.told("commit") == [batch, batch], "who knows both can tell that it is the same batch"
+        assert killed.told("commit") == [batch, batch], "batch and query id identify the repeated batch"
 
         with killed.refused() as refused:
             killed.send(1)
-            driver.until(lambda: refused.count > 1 and killed.has(0, 3 * ROWS), "half written")
+            driver.until(lambda: refused.count > 1 and killed.has(0, 3 * ROWS), "half of batch 1 is written")
             os.kill(killed.told("task")[-1][0], signal.SIGKILL)
-            driver.until(lambda: killed.has(0, 4 * ROWS), "run again in another worker")
+            driver.until(lambda: killed.has(0, 4 * ROWS), "another worker re-runs the task")
             assert not home.has("commits", 1)
-        driver.until(lambda: home.has("commits", 1), "done with it")
+        driver.until(lambda: home.has("commits", 1), "batch 1 is finished")
 
         with killed.refused() as refused:
             killed.send(2)
-            driver.until(lambda: refused.count > 1 and killed.has(0, 5 * ROWS), "half written")
+            driver.until(lambda: refused.count > 1 and killed.has(0, 5 * ROWS), "half of batch 2 is written")
             driver.kill()
     assert killed.copies()[2, 1] == {0}
 
     run(spark, ottla, driver.topic, killed.target, home.path / "checkpoint")
     assert killed.copies() == {
-        (0, 0): {2}, (0, 1): {2},  # the driver was killed when all was written
-        (1, 0): {2}, (1, 1): {1},  # the worker was killed when half of it was
-        (2, 0): {2}, (2, 1): {1},  # the driver likewise
+        (0, 0): {2}, (0, 1): {2},  # the driver was killed after all records were written
+        (1, 0): {2}, (1, 1): {1},  # the worker was killed after half of them
+        (2, 0): {2}, (2, 1): {1},  # the driver was killed after half of them
     }  # fmt: skip
     assert len(ottla.records(killed.target)) == 10 * ROWS
 
 
 @pytest.mark.timeout(200)
 class TestBrokers:
-    """What brokers do not take is tried again within delivery.timeout.ms, and the query says why it failed."""
+    """Rejected records are retried for delivery.timeout.ms; then the query fails with the reason."""
 
     SHORT: dict[str, Any] = {"kafka.delivery.timeout.ms": 1500, "kafka.request.timeout.ms": 500}
 

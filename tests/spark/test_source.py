@@ -23,7 +23,7 @@ WAIT_S = 120
 
 
 class World:
-    """A broker, a session, and the topics of a test."""
+    """A broker, a session, and methods to create topics, send records and run queries."""
 
     def __init__(self, spark: SparkSession, bootstrap: str, checkpoints: Path) -> None:
         self.spark = spark
@@ -94,7 +94,7 @@ def world(spark: SparkSession, broker: RunningBroker, tmp_path: Path) -> Iterato
 
 
 @pytest.mark.both
-def test_a_topic_is_a_table_with_the_columns_of_sparks_kafka_source(world: World) -> None:
+def test_batch_read_has_the_columns_of_sparks_kafka_source(world: World) -> None:
     topic = world.topic(2)
     world.send(topic, 10, 0)
     world.send(topic, 5, 1)
@@ -123,7 +123,7 @@ def test_option_errors_are_raised_at_load(world: World) -> None:
     for given, text in (
         ({"startingOffset": "earliest"}, "There is no option 'startingoffset'; did you mean 'startingOffsets'?"),
         ({"subscribePattern": "x"}, "subscribe and subscribePattern are given"),
-        ({"kafka.auto.offset.reset": "earliest"}, "where to begin is said by startingOffsets"),
+        ({"kafka.auto.offset.reset": "earliest"}, "set startingOffsets instead"),
     ):
         for reader in (world.spark.read, world.spark.readStream):
             with pytest.raises(AnalysisException) as caught:
@@ -137,7 +137,7 @@ def test_option_errors_are_raised_at_load(world: World) -> None:
 
 
 @pytest.mark.both
-def test_available_now_query_continues_at_its_end_the_next_time(world: World) -> None:
+def test_available_now_query_continues_at_its_last_end(world: World) -> None:
     topic, group = world.topic(2), unique("group")
     world.send(topic, 20, 0)
     world.send(topic, 10, 1)
@@ -181,5 +181,5 @@ def test_query_stops_with_an_error_when_its_topic_is_recreated(world: World) -> 
     query = world.query(topic, {"processingTime": "100 milliseconds"}, startingOffsets="earliest")
     world.until(query, 5)
     world.admin.delete_topic(topic)
-    with pytest.raises(StreamingQueryException, match=rf"{topic}-0 is gone.*failOnDataLoss"):
+    with pytest.raises(StreamingQueryException, match=rf"{topic}-0 no longer exists.*failOnDataLoss"):
         query.awaitTermination(WAIT_S)

@@ -1,4 +1,4 @@
-"""The pipeline of the examples, the very file, on a Spark standalone cluster of a master and two workers."""
+"""The pipeline of the examples on a Spark standalone cluster with a master and two workers."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def example(name: str) -> ModuleType:
 
 
 @pytest.mark.timeout(300)
-def test_the_pipeline_runs_on_a_cluster_and_finds_what_pandas_finds(
+def test_pipeline_on_a_cluster_has_the_results_of_pandas(
     broker: RunningBroker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.syspath_prepend(EXAMPLES)
@@ -63,7 +63,7 @@ def test_the_pipeline_runs_on_a_cluster_and_finds_what_pandas_finds(
                 check=False,
             )
             assert ran.returncode == 0, ran.stderr[-4000:]
-            # The work was done in executors, each in a process that a worker started.
+            # The tasks ran in executors: each worker started one process.
             assert len(list(tmp_path.glob("worker-*/app-*/*"))) == 2
         results = flights.Results(broker.bootstrap)
         for topic, rows in (("delays", len(data.expected())), ("alerts", len(data.extreme(180)))):
@@ -77,7 +77,7 @@ def test_the_pipeline_runs_on_a_cluster_and_finds_what_pandas_finds(
 
 
 def read(bootstrap: str, topic: str, count: int) -> list[dict[str, object]]:
-    """All of a topic that must hold exactly so many."""
+    """Read all records of a topic, which must be `count`."""
     rows: list[dict[str, object]] = []
     with Consumer(bootstrap_servers=bootstrap, auto_offset_reset="earliest") as consumer:
         partitions = [(topic, partition) for partition in consumer.partitions_of(topic)]

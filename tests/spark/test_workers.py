@@ -1,4 +1,4 @@
-"""What a Python worker of Spark's does to be quick: for the garbage collector, and for its connections."""
+"""Tuning of Spark's Python workers: garbage collection, and acknowledgements on their connections."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def test_connections_within_the_machine_acknowledge_at_once() -> None:
     with socket.create_server(("127.0.0.1", 0)) as server, socket.create_connection(server.getsockname()) as near:
         far, _ = server.accept()
         with far:
-            for _ in range(100):  # the kernel takes it for question and answer, and keeps acknowledgements for those
+            for _ in range(100):  # the kernel detects an interactive exchange and delays acknowledgements
                 near.sendall(b"?")
                 far.recv(1)
                 far.sendall(b"!")

@@ -1,8 +1,9 @@
 """Converts Avro values to typed columns and back, with the types of Spark's from_avro and to_avro. See `serde.avro`.
 
 For a source, `value.avro.schema` is the writer's schema and `value.avro.readerSchema` the reader's. With
-`value.avro.header=confluent`, each value begins with the five bytes of Confluent's wire format, which are skipped; no
-registry is asked. A sink writes with the given schema, or with the one that to_avro would derive from the columns.
+`value.avro.header=confluent`, each value begins with the five bytes of Confluent's wire format, which are skipped. No
+schema registry is queried. A sink writes with the given schema, or with the one that to_avro would derive from the
+columns.
 """
 
 from __future__ import annotations
@@ -93,7 +94,7 @@ def _decoder(part: str, formats: Mapping[str, str]) -> AvroDecoder:
     """Return the decoder for these options. Raises OptionError."""
     name = f"{part}.avro.schema"
     if name not in formats:
-        raise OptionError(f"{part}.format=avro needs {name}, the JSON text of the schema that the values have")
+        raise OptionError(f"{part}.format=avro needs {name}, the schema of the values as JSON")
     writer = _parsed(name, formats)
     reader_name = f"{part}.avro.readerschema"
     reader = _parsed(reader_name, formats) if reader_name in formats else None
@@ -147,7 +148,10 @@ def _sql_type(node: Node) -> tuple[DataType, bool]:
 
 def written_schema(part: str, formats: Mapping[str, str], kind: DataType, nullable: bool) -> str:
     """Return the schema, as JSON, to write a column of this type with. Raises OptionError if there is none."""
-    for name, why in (("readerschema", "what is written has one schema"), ("header", "no registry is asked for an id")):
+    for name, why in (
+        ("readerschema", "written values have one schema"),
+        ("header", "schema registries are not supported"),
+    ):
         if f"{part}.avro.{name}" in formats:
             raise OptionError(f"{part}.avro.{name.replace('readers', 'readerS')} is for reading: {why}")
     name = f"{part}.avro.schema"
@@ -200,7 +204,9 @@ def _derived(kind: DataType, nullable: bool, name: str, namespace: str, path: st
     elif type(kind) in _AVRO:
         found = _AVRO[type(kind)]
     else:
-        raise OptionError(f"The column {path.removeprefix('.')!r} is of {kind.simpleString()}, which Avro has not")
+        raise OptionError(
+            f"The column {path.removeprefix('.')!r} is of {kind.simpleString()}, which Avro does not support"
+        )
     return [found, "null"] if nullable and found != "null" else found
 
 

@@ -90,7 +90,7 @@ class _Task:
         if column.null_count:
             row = pc.index(pc.is_null(column), True).as_py()
             raise SinkError(
-                f"Row {row} of a batch has no topic: the column 'topic' is null; the option topic would be for all"
+                f"Row {row} of a batch has no topic: the column 'topic' is null. Set it, or use the option topic"
             )
         topics = pc.unique(column).to_pylist()
         for topic in topics:

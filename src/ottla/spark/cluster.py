@@ -243,8 +243,8 @@ class SourceCluster:
         for tp, reason in failed.items():
             if isinstance(reason, (UnknownMember, GroupSubscribedToTopic)):
                 raise CommitError(
-                    f"Group {group} of commitGroup has members of its own, so offsets cannot be committed to it; "
-                    f"give this query a group that no consumer is in ({reason})"
+                    f"Group {group} of commitGroup has members, so offsets cannot be committed to it; "
+                    f"set commitGroup to a group without consumers ({reason})"
                 ) from reason
             if not reason.retriable and not isinstance(reason, UnknownTopicOrPartition):
                 raise CommitError(f"Offsets cannot be committed to group {group} of commitGroup: {reason}") from reason

@@ -50,7 +50,7 @@ def parse_schema(text: str) -> DataType:
         try:
             return _from_json(text)
         except (ValueError, KeyError, TypeError, AssertionError) as error:
-            raise SchemaError(f"is not a type of Spark as JSON: {error}") from error
+            raise SchemaError(f"is not a Spark type in JSON: {error}") from error
     return _Parser(text).whole()
 
 
@@ -71,7 +71,7 @@ def _from_json(text: str) -> DataType:
         return StructType.fromJson(parsed)
     if isinstance(parsed, str):
         return _Parser(parsed).whole()
-    raise ValueError('it needs "type": "struct"')
+    raise ValueError('it must have "type": "struct"')
 
 
 class _Parser:
@@ -85,7 +85,7 @@ class _Parser:
         while position < len(text):
             found = _TOKEN.match(text, position)
             if found is None:
-                raise SchemaError(f"has something unreadable at {text[position : position + 20]!r}")
+                raise SchemaError(f"cannot be parsed at {text[position : position + 20]!r}")
             self._tokens.append(found.group().strip())
             position = found.end()
         self._at = 0
@@ -169,7 +169,7 @@ class _Parser:
             return StringType()
         if name not in _TYPES or arguments:
             self._at -= 1
-            raise SchemaError(f"has the type {name!r}, which is none of {', '.join(_TYPES)}, array, map, struct")
+            raise SchemaError(f"has the unknown type {name!r}; the types are {', '.join(_TYPES)}, array, map, struct")
         return _TYPES[name]
 
     def _arguments(self) -> list[int]:

@@ -46,7 +46,7 @@ Part = Literal["key", "value"]
 PARTS: Final[tuple[Part, ...]] = ("key", "value")
 CORRUPT: Final = "_corrupt_record"
 BESIDE_VALUE: Final = frozenset({"key", "value", "topic", "partition", "headers", "timestamp"})
-"""Columns of a sink with a meaning of their own. Without a column `value`, all other columns are the value."""
+"""Columns of a sink with a special meaning. Without a column `value`, all other columns are the value."""
 
 _OPTIONS_OF: Final = {"schema": "json", "avro.schema": "avro", "avro.readerSchema": "avro", "avro.header": "avro"}
 _KNOWN: Final = (
@@ -181,7 +181,7 @@ def _json_schema(part: Part, formats: Mapping[str, str]) -> StructType:
     _mode(formats)
     corrupt = next((field for field in kind.fields if field.name == CORRUPT), None)
     if corrupt is not None and not isinstance(corrupt.dataType, StringType):
-        raise OptionError(f"{name}: {CORRUPT} must be a STRING: the text that could not be read")
+        raise OptionError(f"{name}: {CORRUPT} must be a STRING, for the text of invalid values")
     if len(kind.fields) == (corrupt is not None):
         raise OptionError(f"{name} has no columns")
     found = nullable(kind)
@@ -197,14 +197,14 @@ def _check_known(kind: DataType, path: str) -> None:
         _check_known(kind.elementType, path)
     elif isinstance(kind, MapType):
         if not isinstance(kind.keyType, StringType):
-            raise OptionError(f"{path} has keys of {kind.keyType.simpleString()}; JSON has only strings")
+            raise OptionError(f"{path} has keys of {kind.keyType.simpleString()}; keys of JSON are strings")
         _check_known(kind.valueType, path)
     elif not isinstance(kind, _KNOWN):
         raise OptionError(f"{path} is {kind.simpleString()}, which cannot be read")
     elif isinstance(kind, DecimalType) and not _is_possible(kind):
         raise OptionError(
-            f"{path} is {kind.simpleString()}; a decimal has 1 to {_MAX_DIGITS} digits, and no more of them "
-            "behind its point than there are"
+            f"{path} is {kind.simpleString()}; a decimal has 1 to {_MAX_DIGITS} digits, and its scale "
+            "is at most its precision"
         )
 
 
@@ -286,7 +286,9 @@ def _check_writable(kind: DataType, path: str) -> None:
         _check_writable(kind.elementType, path)
     elif isinstance(kind, MapType):
         if not isinstance(kind.keyType, (StringType, LongType, IntegerType, ShortType, ByteType)):
-            raise OptionError(f"The column {path!r} has keys of {kind.keyType.simpleString()}, which JSON has not")
+            raise OptionError(
+                f"The column {path!r} has keys of {kind.keyType.simpleString()}, which JSON does not support"
+            )
         _check_writable(kind.valueType, path)
     elif not isinstance(kind, (*_KNOWN, NullType)):
         raise OptionError(f"The column {path!r} is of {kind.simpleString()}, which cannot be written as JSON")

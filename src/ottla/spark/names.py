@@ -14,7 +14,7 @@ Side = Literal["source", "sink"]
 
 
 class OptionError(ValueError):
-    """An option of the data source is unknown, missing, unreadable, or contradicts another."""
+    """An option of the data source is unknown, missing or invalid, or contradicts another."""
 
 
 STRATEGIES: Final = ("subscribe", "subscribePattern", "assign")
@@ -64,17 +64,19 @@ _NO_EFFECT_ON_SOURCE: Final = frozenset(
     }
 )  # fmt: skip
 
-_NO_CLASSES: Final = "classes of the JVM cannot run here"
-_NO_KERBEROS: Final = "Kerberos is not there; sasl.mechanism is PLAIN, SCRAM-SHA-256, SCRAM-SHA-512 or OAUTHBEARER"
-_PYTHONS_TLS: Final = "TLS is that of Python's ssl module, with the machine's protocols and ciphers"
+_NO_CLASSES: Final = "JVM classes cannot run in Python"
+_NO_KERBEROS: Final = (
+    "Kerberos is not available; set sasl.mechanism to PLAIN, SCRAM-SHA-256, SCRAM-SHA-512 or OAUTHBEARER"
+)
+_PYTHONS_TLS: Final = "Python's ssl module provides TLS, with the protocols and ciphers of this machine"
 _CREDENTIALS: Final = (
-    "of OAUTHBEARER there are client credentials: sasl.oauthbearer.token.endpoint.url and "
+    "OAUTHBEARER supports only client credentials: set sasl.oauthbearer.token.endpoint.url and "
     "sasl.oauthbearer.client.credentials.client.id and .client.secret"
 )
-_NO_OBJECTS: Final = "it is an object of Python, which an option of Spark cannot hold"
+_NO_OBJECTS: Final = "it is a Python object, but options of Spark are strings"
 _REFUSED: Final = {
     "interceptor.classes": _NO_CLASSES,
-    "config.providers": "values are taken as they stand; read files and variables where the options are set",
+    "config.providers": "values are used literally; read files and variables in the program that sets the options",
     "sasl.client.callback.handler.class": _NO_CLASSES,
     "sasl.login.callback.handler.class": _NO_CLASSES,
     "sasl.login.class": _NO_CLASSES,
@@ -108,19 +110,19 @@ _REFUSED: Final = {
 _REFUSED_BY: Final[Mapping[Side, Mapping[str, str]]] = {
     "source": _REFUSED
     | {
-        "auto.offset.reset": "where to begin is said by startingOffsets, and Spark keeps the positions itself",
-        "enable.auto.commit": "Spark keeps the positions itself; commitGroup has them committed to a group as well",
-        "key.deserializer": "keys are bytes; key.format or Spark's functions make columns of them",
-        "value.deserializer": "values are bytes; value.format or Spark's functions make columns of them",
+        "auto.offset.reset": "set startingOffsets instead; later runs start at the position in the checkpoint",
+        "enable.auto.commit": "Spark's checkpoint has the positions; commitGroup commits them to a group too",
+        "key.deserializer": "keys are bytes; convert them with key.format or Spark's functions",
+        "value.deserializer": "values are bytes; convert them with value.format or Spark's functions",
         "on.corrupt.records": "failOnDataLoss=false skips corrupt records with a warning",
         "on.deserialization.error": "the option mode decides what happens to a value that does not match its format",
     },
     "sink": _REFUSED
     | {
-        "key.serializer": "keys are bytes; key.format or Spark's functions make them",
-        "value.serializer": "values are bytes; value.format or Spark's functions make them",
-        "partitioner.class": "classes of the JVM cannot run here; a column partition says where each row goes",
-        "partitioner.ignore.keys": "a column partition says where each row goes",
+        "key.serializer": "keys are bytes; convert columns with key.format or Spark's functions",
+        "value.serializer": "values are bytes; convert columns with value.format or Spark's functions",
+        "partitioner.class": "JVM classes cannot run in Python; add a column 'partition' with each row's partition",
+        "partitioner.ignore.keys": "add a column 'partition' with each row's partition",
         "transactional.id": "this sink has no transactions",
         "transaction.two.phase.commit.enable": "this sink has no transactions",
     },
@@ -132,7 +134,7 @@ _HINTS: Final = {
     "bootstrapservers": "did you mean 'kafka.bootstrap.servers'?",
     "header": "did you mean 'includeHeaders'?",
     "headers": "did you mean 'includeHeaders'?",
-    "group.id": "did you mean 'commitGroup', which commits what was processed, or 'kafka.group.id'?",
+    "group.id": "did you mean 'commitGroup', which commits processed offsets, or 'kafka.group.id'?",
     "isolationlevel": "did you mean 'kafka.isolation.level'?",
 }
 
@@ -173,4 +175,4 @@ def _suggestion(name: str, own: Mapping[str, str], kafka: Collection[str], side:
         return f"did you mean {own.get(found[0], found[0])!r}?"
     if name.startswith("kafka."):
         return "the clients have no such setting"
-    return f"those of the {side} are {', '.join(sorted(own.values()))} and kafka.*"
+    return f"the options of the {side} are {', '.join(sorted(own.values()))} and kafka.*"

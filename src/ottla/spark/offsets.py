@@ -111,13 +111,15 @@ def reconcile(
     """
     ends = dict(latest)
     losses = []
-    gone = sorted(tp for tp in start if tp not in latest)
-    if gone:
-        losses.append(f"{_listed(gone)} {'is' if len(gone) == 1 else 'are'} gone: deleted, or no longer subscribed to")
+    deleted = sorted(tp for tp in start if tp not in latest)
+    if deleted:
+        losses.append(f"{_no_longer_exist(deleted)}: deleted, or no longer subscribed to")
     for tp, first in sorted(recreated.items()):
         at = start.get(tp)
         if at is not None and tp in ends and first < at:
-            losses.append(f"{tp}: its topic was deleted and created again; the query was at offset {at} of the old one")
+            losses.append(
+                f"{tp}: its topic was deleted and created again; the query was at offset {at} of the old topic"
+            )
             ends[tp] = first
     losses += [
         f"{tp} ends at offset {latest[tp]}, before the query's position {start[tp]}"
@@ -127,9 +129,11 @@ def reconcile(
     return Reconciled(ends, tuple(losses))
 
 
-def _listed(partitions: Sequence[TopicPartition]) -> str:
-    shown = ", ".join(map(str, partitions[:10]))
-    return f"{shown} and {len(partitions) - 10} more" if len(partitions) > 10 else shown
+def _no_longer_exist(partitions: Sequence[TopicPartition]) -> str:
+    listed = ", ".join(map(str, partitions[:10]))
+    if len(partitions) > 10:
+        listed += f" and {len(partitions) - 10} more"
+    return f"{listed} no longer {'exists' if len(partitions) == 1 else 'exist'}"
 
 
 # -- size of a micro-batch ----------------------------------------------------------------------------------------
@@ -188,19 +192,19 @@ def plan(
     """
     losses = []
     if not from_initial:
-        gone = sorted(tp for tp in start if tp not in end)
-        if gone:
-            losses.append(f"{_listed(gone)} {'is' if len(gone) == 1 else 'are'} gone")
+        deleted = sorted(tp for tp in start if tp not in end)
+        if deleted:
+            losses.append(_no_longer_exist(deleted))
     ranges = []
     for tp in sorted(end):
         first = start.get(tp)
         if first is None:
             first = first_of_new.get(tp)
             if first is None:
-                losses.append(f"{tp} was found but is gone before it was read")
+                losses.append(f"{tp} was deleted before it was read")
                 continue
             if first > 0:
-                losses.append(f"{tp} is new but starts at offset {first}: what was before it is lost")
+                losses.append(f"{tp} is new but starts at offset {first}: earlier records are lost")
         if end[tp] < first and not from_initial:
             losses.append(f"{tp} goes back from offset {first} to {end[tp]}")
         ranges.append(OffsetRange(tp.topic, tp.partition, first, end[tp]))

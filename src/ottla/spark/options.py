@@ -233,7 +233,7 @@ def read_source_options(given: Mapping[str, str], *, streaming: bool | None = No
     if group == "":
         raise OptionError("commitGroup is empty; give it the name of a consumer group")
     if group is not None and streaming is False:
-        raise OptionError("commitGroup is for streaming queries: Spark does not say when a batch read was processed")
+        raise OptionError("commitGroup is for streaming queries: Spark does not report when a batch read is processed")
     return SourceOptions(
         subscription=subscription,
         starting=starting,
@@ -266,13 +266,13 @@ def _subscription(options: _Given) -> Subscription:
     given = [name for name in STRATEGIES if name in options]
     if len(given) != 1:
         what = f"{' and '.join(given)} are given" if given else "none is given"
-        raise OptionError(f"Exactly one of {', '.join(STRATEGIES)} says what to read; {what}")
+        raise OptionError(f"Exactly one of {', '.join(STRATEGIES)} must be given; {what}")
     name = given[0]
     text = options.text(name) or ""
     if name == "subscribe":
         topics = tuple(dict.fromkeys(part.strip() for part in text.split(",") if part.strip()))
         if not topics:
-            raise OptionError("subscribe is empty; it must name one topic or several, with commas")
+            raise OptionError("subscribe is empty; it must be one or more topics, separated by commas")
         return Subscribe(topics)
     if name == "subscribePattern":
         if not text:
@@ -311,7 +311,7 @@ def _place(options: _Given, names: tuple[str, str, str], default: Place) -> Plac
         times = options.positions(by_time)
         wrong = next((tp for tp, at in times.items() if at < 0), None)
         if wrong is not None:
-            raise OptionError(f"{by_time} has {times[wrong]} for {wrong}; a timestamp is ms since the epoch")
+            raise OptionError(f"{by_time} has {times[wrong]} for {wrong}; a timestamp must not be negative")
         return Timestamps(times)
     text = (options.text(by_offset) or "").lower()
     if by_offset not in options:
@@ -342,16 +342,16 @@ def _check_places(
         if isinstance(place, (Offsets, Timestamps)):
             _check_partitions(name, place, subscription)
     if isinstance(starting, Offsets) and streaming is False:
-        _refuse(starting.at, LATEST, "startingOffsets", "latest", "start a batch read there")
+        _reject(starting.at, LATEST, "startingOffsets", "latest", "a batch read cannot start there")
     if isinstance(ending, Offsets):
-        _refuse(ending.at, EARLIEST, "endingOffsets", "earliest", "end there")
+        _reject(ending.at, EARLIEST, "endingOffsets", "earliest", "a read cannot end there")
     _check_order(starting, ending)
 
 
-def _refuse(at: Positions, value: int, name: str, word: str, why: str) -> None:
+def _reject(at: Positions, value: int, name: str, word: str, why: str) -> None:
     for tp, offset in at.items():
         if offset == value:
-            raise OptionError(f"{name} has {value} ({word}) for {tp}; one cannot {why}")
+            raise OptionError(f"{name} has {value} ({word}) for {tp}; {why}")
 
 
 def _check_partitions(name: str, place: Offsets | Timestamps, subscription: Subscription) -> None:
@@ -367,9 +367,9 @@ def _check_partitions(name: str, place: Offsets | Timestamps, subscription: Subs
     else:
         extra, missing = {tp.topic for tp in given if not subscription.matches(tp.topic)}, set()
     if extra:
-        raise OptionError(f"{name} has {', '.join(sorted(extra))}, which is not among what is to be read")
+        raise OptionError(f"{name} has {', '.join(sorted(extra))}, which the query does not subscribe to")
     if missing:
-        raise OptionError(f"{name} has nothing for {', '.join(sorted(missing))}; -1 is latest, -2 earliest")
+        raise OptionError(f"{name} has no entry for {', '.join(sorted(missing))}; -1 is latest, -2 is earliest")
 
 
 def _check_order(starting: Place, ending: Place) -> None:
@@ -383,7 +383,9 @@ def _check_order(starting: Place, ending: Place) -> None:
     for name, first, last in pairs:
         if first.keys() != last.keys():
             odd = ", ".join(map(str, sorted(first.keys() ^ last.keys())))
-            raise OptionError(f"starting{name} and ending{name} have different partitions: {odd} is in one only")
+            raise OptionError(
+                f"starting{name} and ending{name} have different partitions: {odd} is in only one of them"
+            )
         for tp, at in first.items():
             if 0 <= last[tp] < at:
                 raise OptionError(f"starting{name} ({at}) is after ending{name} ({last[tp]}) for {tp}")
@@ -394,7 +396,9 @@ def check_covered(name: str, given: Iterable[TopicPartition], actual: Iterable[T
     wanted, there = set(given), set(actual)
     if there - wanted:
         odd = ", ".join(map(str, sorted(there - wanted)))
-        raise OptionError(f"{name} has nothing for {odd}; every partition must be in it: -1 is latest, -2 earliest")
+        raise OptionError(
+            f"{name} has no entry for {odd}; it must include every partition (-1 is latest, -2 is earliest)"
+        )
     if wanted - there:
         odd = ", ".join(map(str, sorted(wanted - there)))
         raise OptionError(f"{name} has {odd}, which the cluster does not have")
@@ -411,7 +415,7 @@ def read_sink_options(given: Mapping[str, str]) -> SinkOptions:
     client = _client(options.kafka(), rows, "sink")
     topic = options.text("topic")
     if topic == "":
-        raise OptionError("topic is empty; leave it out if the column topic says where each row goes")
+        raise OptionError("topic is empty; omit it if the column 'topic' has the topic of each row")
     return SinkOptions(
         topic=topic,
         client=client,
@@ -458,7 +462,7 @@ def _source_client(kafka: Mapping[str, str]) -> tuple[dict[str, str], str]:
 def _client(kafka: Mapping[str, str], rows: tuple[Option, ...], side: Side) -> dict[str, str]:
     client = with_effect(kafka, side)
     if "bootstrap.servers" not in kafka:
-        raise OptionError("kafka.bootstrap.servers is missing: some brokers of the cluster as host:port")
+        raise OptionError("kafka.bootstrap.servers is missing; set it to one or more brokers as host:port")
     try:
         read_options(rows, client)
     except ConfigurationError as error:

@@ -122,16 +122,12 @@ def read_range(
     with _readers.client(settings) as reader:
         while start < rng.end:
             try:
-                for collector in reader.read(*rng._replace(start=start), max_bytes_per_batch):
-                    start = collector.position
-                    batch = _to_arrow(collector, rng, schema)
-                    if batch.num_rows:
-                        yield batch
+                yield from _batches(reader, rng._replace(start=start), schema, max_bytes_per_batch)
                 break
             except RecordsLost as error:
                 if fail_on_data_loss:
                     raise RecordsLost(
-                        f"{error}. With the option failOnDataLoss=false the query would go on with what is there",
+                        f"{error}. To skip the lost records instead, set the option failOnDataLoss=false",
                         topic=rng.topic, partition=rng.partition, offset=error.offset, until=error.until,
                     ) from error  # fmt: skip
                 logger.warning("%s; continuing, since failOnDataLoss is false", error)
@@ -140,11 +136,19 @@ def read_range(
                 start = _after_corrupt(error, rng, fail_on_data_loss)
 
 
+def _batches(reader: RangeReader, rng: OffsetRange, schema: pa.Schema, max_bytes: int) -> Iterator[pa.RecordBatch]:
+    """Yield the records of `rng` up to the first error. Raises RecordsLost, CorruptRecords, ClientError."""
+    for collector in reader.read(*rng, max_bytes):
+        batch = _to_arrow(collector, rng, schema)
+        if batch.num_rows:
+            yield batch
+
+
 def _after_corrupt(error: CorruptRecords, rng: OffsetRange, fail_on_data_loss: bool) -> int:
     """Return the offset after a corrupt batch. Raises CorruptRecords if it must not or cannot be skipped."""
     until = min(error.next_offset, rng.end)
     if fail_on_data_loss or until <= error.offset:
-        hint = "; with the option failOnDataLoss=false it would be skipped" if until > error.offset else ""
+        hint = ". To skip this batch instead, set the option failOnDataLoss=false" if until > error.offset else ""
         raise CorruptRecords(
             f"{_reason(error)}{hint}", topic=rng.topic, partition=rng.partition, offset=error.offset
         ) from error

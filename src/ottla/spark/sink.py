@@ -92,27 +92,27 @@ class _Writer:
 
 
 class BatchWriter(_Writer, DataSourceArrowWriter):  # type: ignore[misc,unused-ignore]
-    """Writes a DataFrame. Raises SinkError for columns that do not fit."""
+    """Writes a DataFrame. Raises SinkError for invalid columns."""
 
     def commit(self, messages: Sequence[WriterCommitMessage | None]) -> None:
         """Log that all tasks have succeeded."""
         _log("Written", messages, None)
 
     def abort(self, messages: Sequence[WriterCommitMessage | None]) -> None:
-        """Log that a task failed. The rows of other tasks stay written."""
-        _log("Aborted, records that stay written", messages, None)
+        """Log that a task failed. The rows of other tasks remain written."""
+        _log("Aborted; records that remain written", messages, None)
 
 
 class StreamWriter(_Writer, DataSourceStreamArrowWriter):  # type: ignore[misc,unused-ignore]
-    """Writes micro-batches. Raises SinkError for columns that do not fit."""
+    """Writes micro-batches. Raises SinkError for invalid columns."""
 
     def commit(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803 - Spark's
         """Log that all tasks of the micro-batch have succeeded."""
         _log("Written", messages, batchId)
 
     def abort(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803 - Spark's
-        """Log that a task failed. The rows of other tasks stay written, and the re-run writes them again."""
-        _log("Aborted, records that stay written", messages, batchId)
+        """Log that a task failed. The rows of other tasks remain written, and the re-run writes them again."""
+        _log("Aborted; records that remain written", messages, batchId)
 
 
 def _log(what: str, messages: Sequence[WriterCommitMessage | None], batch_id: int | None) -> None:
@@ -139,10 +139,10 @@ def check_schema(schema: StructType, topic: str | None, encoded: frozenset[str] 
     if doubled:
         raise SinkError(f"There are several columns {doubled[0]!r}")
     if topic is None and "topic" not in columns:
-        raise SinkError("There is no column 'topic'; without it, the option topic must say where to write")
+        raise SinkError("There is no column 'topic'; add it, or set the option topic")
     if "value" not in columns and "value" not in encoded:
         raise SinkError(
-            f"There is no column 'value' among {', '.join(columns) or 'none'}; make one, e.g. by to_json(struct(*)), "
+            f"There is no column 'value' among {', '.join(columns) or 'none'}; add one, e.g. with to_json(struct(*)), "
             "or set value.format"
         )
     for name, (allowed, words) in _KINDS.items():

@@ -92,7 +92,7 @@ logger = logging.getLogger("ottla.spark")
 
 
 class DataLossError(Exception):
-    """Records that a query was to read are or may be lost, and failOnDataLoss is true."""
+    """Records of a query are or may be lost, and failOnDataLoss is true."""
 
 
 def source_schema(options: SourceOptions) -> StructType:
@@ -150,7 +150,7 @@ class OttlaDataSource(DataSource):
         from ottla.spark.sink import BatchWriter
 
         if overwrite:
-            raise OptionError('mode("overwrite") is not possible: a topic is appended to; use mode("append")')
+            raise OptionError('mode("overwrite") is not supported: a sink appends to its topic; use mode("append")')
         options = read_sink_options(self.options)
         return BatchWriter(options, schema, _encoder(options, schema))
 
@@ -175,7 +175,7 @@ def _check_schema(schema: StructType, options: SourceOptions) -> None:
     if schema != wanted:
         raise OptionError(
             f"The columns are fixed and cannot be set with schema(...): they are {wanted.simpleString()}; "
-            "typed values come with the options value.format and value.schema"
+            "for typed values, set the options value.format and value.schema"
         )
 
 
@@ -257,8 +257,8 @@ def _at_times(
         for tp, at in found.items():
             if at == LATEST:
                 raise OptionError(
-                    f"{tp} has no record at or after timestamp {times[tp]}; with the option "
-                    "startingOffsetsByTimestampStrategy=latest it is read from its end"
+                    f"{tp} has no record at or after timestamp {times[tp]}; to read it from its "
+                    "end, set the option startingOffsetsByTimestampStrategy=latest"
                 )
     return found
 
@@ -269,8 +269,8 @@ def _report(losses: Sequence[str], options: SourceOptions) -> None:
     text = "; ".join(losses)
     if options.fail_on_data_loss:
         raise DataLossError(
-            f"Records may be lost: {text}. The query stops because failOnDataLoss is true; with false it warns and "
-            "continues with the records that exist"
+            f"Records may be lost: {text}. The query stops because failOnDataLoss is true; set it to false to "
+            "continue with the existing records"
         )
     logger.warning("Records may be lost: %s. The query continues because failOnDataLoss is false", text)
 

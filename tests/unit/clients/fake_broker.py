@@ -1,4 +1,4 @@
-"""A broker of a few lines on a real socket: answers each request by what a test says, byte for byte if it wants to."""
+"""A minimal broker on a real socket. The test decides each response, as a message or as raw bytes."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from ottla.protocol.message import Message
 from ottla.protocol.messages.api_versions import ApiVersion, ApiVersionsResponse
 from ottla.protocol.registry import API, request_class
 
-# A response, raw bytes to send as they are, or None for no answer; raising ConnectionError closes the connection.
+# A response, raw bytes to send, or None for no response. A handler that raises ConnectionError closes the connection.
 Answer = Message | bytes | None
 Handler = Callable[[RequestHeader, Message], Answer]
 
 
 def api_versions(highest: int | None = None) -> ApiVersionsResponse:
-    """What a broker that speaks all our versions (each at most `highest`) says."""
+    """Return the response of a broker that supports all our versions, each at most `highest`."""
     rows = [
         ApiVersion(
             i.key, i.min_version, i.max_version if highest is None else max(i.min_version, min(highest, i.max_version))
@@ -29,7 +29,7 @@ def api_versions(highest: int | None = None) -> ApiVersionsResponse:
 
 
 class FakeBroker:
-    """Listens on a free port; `seen` are the requests it got. ApiVersions is answered unless `handshake` is False."""
+    """Listens on a free port; `seen` are the received requests. With `handshake`, it answers ApiVersions itself."""
 
     def __init__(self, handler: Handler, *, handshake: bool = True) -> None:
         self._handler = handler
@@ -58,7 +58,7 @@ class FakeBroker:
         await self.stop()
 
     async def stop(self) -> None:
-        """Close the port and every connection."""
+        """Close the port and all connections."""
         assert self._server is not None
         self._server.close()
         for task in self._tasks:

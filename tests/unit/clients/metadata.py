@@ -1,4 +1,4 @@
-"""Metadata answers for tests, in a line."""
+"""Builds metadata responses for tests."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from ottla.protocol.messages.metadata import (
 def topic_row(
     name: str, *, leaders: Sequence[int] = (), epoch: int = 0, topic_id: bytes | None = None, error: int = 0
 ) -> MetadataResponseTopic:
-    """A topic with a partition per leader (-1: none)."""
+    """Return a topic with one partition per leader (-1: no leader)."""
     partitions = [
         MetadataResponsePartition(0, index, leader, epoch, [1, 2], [1, 2], []) for index, leader in enumerate(leaders)
     ]
@@ -23,6 +23,6 @@ def topic_row(
 
 
 def metadata(*topics: MetadataResponseTopic, nodes: Sequence[int] = (1, 2), controller: int = 1) -> MetadataResponse:
-    """An answer with these brokers and topics."""
+    """Return a response with these brokers and topics."""
     brokers = [MetadataResponseBroker(node, f"host{node}", 9092) for node in nodes]
     return MetadataResponse(brokers=brokers, cluster_id="c", controller_id=controller, topics=list(topics))

@@ -1,4 +1,4 @@
-"""One admin call against simulated brokers: who is asked, what is asked again, when it ends."""
+"""One admin call against simulated brokers: routing, retries and the end of the call."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def call(route: Route, keys: Sequence[Any] | None, group: str | None = None) -> 
 
 
 class Story:
-    """A call, a view, and a clock that only moves when the call waits."""
+    """A call, a view of the cluster, and a clock that advances only when the call waits."""
 
     def __init__(self, the_call: Call[Any, Any], view: ClusterView) -> None:
         self.view = view
@@ -74,7 +74,7 @@ T0, T1, T2 = (TopicPartition("t", i) for i in range(3))
 P0, P1, P2 = "t-0", "t-1", "t-2"
 
 
-def test_each_leader_is_asked_once_for_all_its_partitions(view: ClusterView) -> None:
+def test_each_leader_gets_one_request_for_all_its_partitions(view: ClusterView) -> None:
     story = Story(call(Route.LEADERS, [T0, T1, T2]), view)
     sends = story.next().sends
     assert {send.node_id: send.keys for send in sends} == {1: (T0, T2), 2: (T1,)}
@@ -84,7 +84,7 @@ def test_each_leader_is_asked_once_for_all_its_partitions(view: ClusterView) -> 
     assert story.progress.outcome.all() == {T0: 10, T1: 11, T2: 12}
 
 
-def test_a_partition_whose_leader_moved_is_asked_for_at_the_new_one(view: ClusterView) -> None:
+def test_partition_is_retried_at_its_new_leader(view: ClusterView) -> None:
     story = Story(call(Route.LEADERS, [T0, T1]), view)
     first, second = story.next().sends
     story.answer(first, **{P0: error_for(ErrorCode.NOT_LEADER_OR_FOLLOWER)})
@@ -100,7 +100,7 @@ def test_a_partition_whose_leader_moved_is_asked_for_at_the_new_one(view: Cluste
     assert story.progress.outcome.all() == {T1: 11, T0: 10}
 
 
-def test_an_unknown_topic_is_asked_for_a_few_times_then_named(view: ClusterView) -> None:
+def test_unknown_topic_is_retried_a_few_times_then_reported(view: ClusterView) -> None:
     story = Story(call(Route.LEADERS, [TopicPartition("nope", 0)]), view)
     rounds = 0
     while (step := story.progress.next_round(view, story.now_ms)) is not None:
@@ -114,7 +114,7 @@ def test_an_unknown_topic_is_asked_for_a_few_times_then_named(view: ClusterView)
     assert story.now_ms < 1000
 
 
-def test_a_partition_that_the_topic_lacks_is_an_error_that_says_how_many_there_are(view: ClusterView) -> None:
+def test_unknown_partition_error_includes_the_partition_count(view: ClusterView) -> None:
     story = Story(call(Route.LEADERS, [TopicPartition("t", 9)]), view)
     while (step := story.progress.next_round(view, story.now_ms)) is not None:
         story.now_ms += step.wait_ms
@@ -122,7 +122,7 @@ def test_a_partition_that_the_topic_lacks_is_an_error_that_says_how_many_there_a
         story.progress.outcome.one()
 
 
-def test_the_coordinator_is_found_asked_and_looked_for_again_when_it_moved(view: ClusterView) -> None:
+def test_moved_coordinator_is_looked_up_again(view: ClusterView) -> None:
     story = Story(call(Route.COORDINATORS, ["g", "h"]), view)
     assert story.next().coordinators == ("g", "h")
     story.progress.found("g", 1)
@@ -140,7 +140,7 @@ def test_the_coordinator_is_found_asked_and_looked_for_again_when_it_moved(view:
     assert story.progress.outcome.all() == {"h": "fine", "g": "fine"}
 
 
-def test_a_group_without_coordinator_fails_alone(view: ClusterView) -> None:
+def test_group_without_a_coordinator_does_not_fail_other_groups(view: ClusterView) -> None:
     story = Story(call(Route.COORDINATORS, ["g", "h"]), view)
     story.next()
     story.progress.found("g", 1)
@@ -155,7 +155,7 @@ def test_a_group_without_coordinator_fails_alone(view: ClusterView) -> None:
     assert not caught.value.retriable
 
 
-def test_the_controller_is_asked_and_any_broker_where_it_is_not_known(view: ClusterView) -> None:
+def test_request_goes_to_the_controller_or_to_any_broker_if_it_is_unknown(view: ClusterView) -> None:
     story = Story(call(Route.CONTROLLER, ["a"]), view)
     (send,) = story.next().sends
     assert send.node_id == 2
@@ -165,12 +165,12 @@ def test_the_controller_is_asked_and_any_broker_where_it_is_not_known(view: Clus
     assert step.sends[0].node_id is None
 
 
-def test_every_broker_is_asked_for_its_own(view: ClusterView) -> None:
+def test_every_broker_gets_its_own_request(view: ClusterView) -> None:
     sends = Story(call(Route.BROKERS, None), view).next().sends
     assert [(send.node_id, send.keys) for send in sends] == [(1, (1,)), (2, (2,))]
 
 
-def test_it_gives_up_at_the_deadline_with_the_last_error(view: ClusterView) -> None:
+def test_call_raises_the_last_error_at_the_deadline(view: ClusterView) -> None:
     story = Story(call(Route.CONTROLLER, ["a"]), view)
     waits = []
     while (step := story.progress.next_round(view, story.now_ms)) is not None:
@@ -185,10 +185,10 @@ def test_it_gives_up_at_the_deadline_with_the_last_error(view: ClusterView) -> N
         story.progress.outcome.one()
 
 
-def test_an_error_that_a_lost_attempt_may_have_caused_says_so(view: ClusterView) -> None:
+def test_error_after_a_lost_connection_notes_the_earlier_attempt(view: ClusterView) -> None:
     story = Story(call(Route.CONTROLLER, ["a"]), view)
     (send,) = story.next().sends
-    story.progress.failed(send, ConnectionLost("gone"))
+    story.progress.failed(send, ConnectionLost("lost"))
     (send,) = story.next().sends
     story.answer(send, a=error_for(ErrorCode.TOPIC_ALREADY_EXISTS))
     assert story.ended()
@@ -197,7 +197,7 @@ def test_an_error_that_a_lost_attempt_may_have_caused_says_so(view: ClusterView)
     assert "lost its connection" in caught.value.__notes__[0]
 
 
-def test_what_the_answer_leaves_out_is_an_error(view: ClusterView) -> None:
+def test_item_missing_in_the_response_is_an_error(view: ClusterView) -> None:
     story = Story(call(Route.CONTROLLER, ["a"]), view)
     (send,) = story.next().sends
     story.progress.answered(send, {"b": 1})  # type: ignore[arg-type]
@@ -206,7 +206,7 @@ def test_what_the_answer_leaves_out_is_an_error(view: ClusterView) -> None:
         story.progress.outcome.one()
 
 
-def test_a_deadline_in_the_past_ends_it_at_once(view: ClusterView) -> None:
+def test_deadline_in_the_past_ends_the_call_at_once(view: ClusterView) -> None:
     story = Story(call(Route.CONTROLLER, ["a"]), view)
     story.now_ms = DEADLINE_MS
     assert story.ended()
@@ -214,7 +214,7 @@ def test_a_deadline_in_the_past_ends_it_at_once(view: ClusterView) -> None:
         story.progress.outcome.one()
 
 
-def test_a_partial_failure_is_a_group_and_a_client_error() -> None:
+def test_partial_failure_is_an_exception_group_and_a_client_error() -> None:
     failure = PartialFailure.of({"a": TopicAlreadyExists("a is there")}, {"b": 1})
     assert isinstance(failure, ClientError)
     caught: list[Exception] = []

@@ -1,4 +1,4 @@
-"""What a client believes of the cluster: newer answers win, older leaders do not, refreshes come in time."""
+"""A client's view of the cluster: newer leader epochs win, and refreshes are due in time."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def known(*leaders: int, epoch: int = 5) -> ClusterView:
     return view
 
 
-def test_an_answer_tells_leaders_partitions_and_ids() -> None:
+def test_view_has_leaders_partitions_and_ids_of_a_response() -> None:
     view = known(1, 2)
     assert view.partitions("t") == [0, 1]
     assert (view.leader("t", 0), view.leader("t", 1), view.leader_epoch("t", 1)) == (1, 2, 5)
@@ -33,7 +33,7 @@ def test_an_answer_tells_leaders_partitions_and_ids() -> None:
     view.validate()
 
 
-def test_a_late_answer_of_an_older_epoch_does_not_bring_the_old_leader_back() -> None:
+def test_late_response_with_an_older_epoch_does_not_restore_the_old_leader() -> None:
     view = known(1, epoch=5)
     view.apply(metadata(topic_row("t", leaders=[2], epoch=4)), 1)
     assert (view.leader("t", 0), view.leader_epoch("t", 0)) == (1, 5)
@@ -41,7 +41,7 @@ def test_a_late_answer_of_an_older_epoch_does_not_bring_the_old_leader_back() ->
     assert view.leader("t", 0) == 2
 
 
-def test_a_topic_made_anew_starts_with_fresh_epochs() -> None:
+def test_recreated_topic_starts_with_new_epochs() -> None:
     view = known(1, epoch=5)
     old = view.topic_id("t")
     view.apply(metadata(topic_row("t", leaders=[2], epoch=0, topic_id=b"n" * 16)), 1)
@@ -49,7 +49,7 @@ def test_a_topic_made_anew_starts_with_fresh_epochs() -> None:
     view.validate()
 
 
-def test_a_deleted_topic_is_gone_and_its_error_kept() -> None:
+def test_deleted_topic_is_removed_and_its_error_stored() -> None:
     view = known(1)
     view.apply(metadata(topic_row("t", error=3)), 1)
     assert view.partitions("t") is None
@@ -58,7 +58,7 @@ def test_a_deleted_topic_is_gone_and_its_error_kept() -> None:
     assert view.topic_errors == {}
 
 
-def test_a_complete_answer_drops_what_it_does_not_have() -> None:
+def test_complete_response_removes_missing_topics() -> None:
     view = known(1)
     view.apply(metadata(topic_row("u", leaders=[1])), 1)
     assert set(view.topics) == {"t", "u"}
@@ -67,14 +67,14 @@ def test_a_complete_answer_drops_what_it_does_not_have() -> None:
     view.validate()
 
 
-def test_it_is_stale_at_its_age_and_at_once_when_never_asked() -> None:
+def test_view_is_stale_at_its_maximum_age_and_before_the_first_response() -> None:
     assert ClusterView().stale(0)
     view = known(1)
     assert not view.stale(999)
     assert view.stale(1000)
 
 
-def test_an_invalid_view_is_asked_for_after_a_backoff_that_grows() -> None:
+def test_invalid_view_is_refreshed_after_a_growing_backoff() -> None:
     view = known(1)
     view.invalidate()
     assert view.refresh_due_at_ms() == 100
@@ -87,7 +87,7 @@ def test_an_invalid_view_is_asked_for_after_a_backoff_that_grows() -> None:
     assert view.refresh_due_at_ms() == 1500
 
 
-def test_a_partition_without_leader_makes_it_ask_again_soon() -> None:
+def test_partition_without_a_leader_causes_an_early_refresh() -> None:
     view = known(1, -1)
     assert view.leader("t", 1) is None
     assert view.refresh_due_at_ms() == 100
@@ -95,7 +95,7 @@ def test_a_partition_without_leader_makes_it_ask_again_soon() -> None:
     assert view.refresh_due_at_ms() == 1100
 
 
-def test_a_hint_of_a_newer_leader_is_taken_an_older_one_not() -> None:
+def test_hint_of_a_newer_leader_is_applied_and_an_older_one_is_not() -> None:
     view = known(1, epoch=5)
     assert not view.set_leader("t", 0, 2, 5)
     assert not view.set_leader("t", 0, 9, 6)
@@ -110,7 +110,7 @@ def test_backoff_stays_within_a_fifth_of_its_bounds(failures: int, seed: int) ->
 
 
 @pytest.mark.parametrize("seed", range(20))
-def test_any_order_of_answers_ends_at_the_newest_epoch(seed: int) -> None:
+def test_any_order_of_responses_ends_at_the_newest_epoch(seed: int) -> None:
     chance = random.Random(seed)
     answers = [(epoch, 1 + epoch % 2) for epoch in range(10)]
     chance.shuffle(answers)

@@ -1,4 +1,4 @@
-"""A connection to one broker: order, limits, loss, and what is said when the other side is not Kafka."""
+"""A connection to one broker: order of responses, limits, lost connections, and errors if the peer is not Kafka."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ TIMEOUT_S = 5.0
 
 @pytest.fixture(params=["asyncio", "uvloop"])
 def run(request: pytest.FixtureRequest) -> Callable[[Awaitable[Any]], Any]:
-    """Runs a story on either loop."""
+    """Runs a coroutine on each kind of event loop."""
     factory = asyncio.new_event_loop if request.param == "asyncio" else uvloop.new_event_loop
 
     def go(story: Awaitable[Any]) -> Any:
@@ -53,12 +53,12 @@ async def connect(port: int, timeout_s: float = TIMEOUT_S) -> ClientConnection:
 
 
 def echo(_: RequestHeader, request: Message) -> Answer:
-    """The answer has the request's generation as its throttle time."""
+    """Return a response with the request's generation as its throttle time."""
     assert isinstance(request, HeartbeatRequest)
     return HeartbeatResponse(request.generation_id)
 
 
-def test_pipelined_requests_are_answered_each_with_its_own(run: Callable[..., Any]) -> None:
+def test_pipelined_requests_get_their_own_responses(run: Callable[..., Any]) -> None:
     async def story() -> None:
         async with FakeBroker(echo) as broker:
             connection = await connect(broker.port)
@@ -73,7 +73,7 @@ def test_pipelined_requests_are_answered_each_with_its_own(run: Callable[..., An
     run(story())
 
 
-def test_answers_that_come_byte_by_byte_are_put_together(run: Callable[..., Any]) -> None:
+def test_response_that_arrives_byte_by_byte_is_assembled(run: Callable[..., Any]) -> None:
     async def story() -> None:
         async with FakeBroker(echo) as broker:
             broker.chunk = 1
@@ -107,7 +107,7 @@ def test_records_of_any_size_arrive_as_views_of_the_frame(run: Callable[..., Any
     run(story())
 
 
-def test_a_produce_without_acknowledgement_is_done_at_once(run: Callable[..., Any]) -> None:
+def test_produce_with_acks_0_is_done_at_once(run: Callable[..., Any]) -> None:
     async def story() -> None:
         async with FakeBroker(lambda header, request: None if header.api_key == 0 else echo(header, request)) as broker:
             connection = await connect(broker.port)
@@ -121,7 +121,7 @@ def test_a_produce_without_acknowledgement_is_done_at_once(run: Callable[..., An
     run(story())
 
 
-def test_a_request_that_is_not_answered_ends_the_connection_and_says_which(run: Callable[..., Any]) -> None:
+def test_timed_out_request_is_named_and_closes_the_connection(run: Callable[..., Any]) -> None:
     async def story() -> None:
         async with FakeBroker(lambda *_: None) as broker:
             connection = await connect(broker.port)
@@ -142,7 +142,7 @@ def test_a_request_that_is_not_answered_ends_the_connection_and_says_which(run: 
     run(story())
 
 
-def test_a_cancelled_caller_leaves_the_connection_usable(run: Callable[..., Any]) -> None:
+def test_cancelled_caller_leaves_the_connection_usable(run: Callable[..., Any]) -> None:
     async def story() -> None:
         async with FakeBroker(echo) as broker:
             connection = await connect(broker.port)
@@ -155,7 +155,7 @@ def test_a_cancelled_caller_leaves_the_connection_usable(run: Callable[..., Any]
     run(story())
 
 
-def test_when_the_broker_closes_every_request_in_flight_fails(run: Callable[..., Any]) -> None:
+def test_all_requests_in_flight_fail_when_the_broker_closes_the_connection(run: Callable[..., Any]) -> None:
     def close(_: RequestHeader, request: Message) -> Answer:
         assert isinstance(request, HeartbeatRequest)
         if request.generation_id == 2:
@@ -173,7 +173,7 @@ def test_when_the_broker_closes_every_request_in_flight_fails(run: Callable[...,
     run(story())
 
 
-def test_a_broker_that_is_too_old_for_our_question_is_asked_again_in_version_0(run: Callable[..., Any]) -> None:
+def test_api_versions_is_retried_in_version_0_for_an_old_broker(run: Callable[..., Any]) -> None:
     def old(header: RequestHeader, _: Message) -> Answer:
         if header.api_version > 0:
             refusal = ApiVersionsResponse(error_code=35)
@@ -190,7 +190,7 @@ def test_a_broker_that_is_too_old_for_our_question_is_asked_again_in_version_0(r
     run(story())
 
 
-def test_a_version_that_the_broker_lacks_is_refused_before_it_is_sent(run: Callable[..., Any]) -> None:
+def test_unsupported_request_is_rejected_before_it_is_sent(run: Callable[..., Any]) -> None:
     def few(_: RequestHeader, __: Message) -> Answer:
         answer = api_versions()
         answer.api_keys = [row for row in answer.api_keys if row.api_key != SaslHandshakeRequest.API_KEY]
@@ -213,7 +213,7 @@ NOT_KAFKA = [
     (bytes.fromhex("15030300020246"), TlsRefused, "wants TLS: set security.protocol"),
     (b"SSH-2.0-OpenSSH_9.0\r\n", NotKafka, "does not answer as Kafka does"),
     (pack(">ii", 4, 99), NotKafka, "correlation id 99"),
-    (pack(">iih", 6, 1, 0), NotKafka, "with what is none"),
+    (pack(">iih", 6, 1, 0), NotKafka, r"answered \w+ with"),
     (pack(">i", -5), NotKafka, "does not answer as Kafka does"),
     (b"", ConnectFailed, "does it want TLS"),
     (None, ConnectFailed, "does not answer within 0.2 s"),
@@ -221,7 +221,7 @@ NOT_KAFKA = [
 
 
 @pytest.mark.parametrize(("data", "kind", "message"), NOT_KAFKA)
-def test_what_is_not_kafka_is_named_in_one_line(
+def test_listener_that_is_not_kafka_is_a_one_line_error(
     run: Callable[..., Any], data: bytes | None, kind: type[Exception], message: str
 ) -> None:
     def answer(_: RequestHeader, __: Message) -> Answer:
@@ -240,7 +240,7 @@ def test_what_is_not_kafka_is_named_in_one_line(
     run(story())
 
 
-def test_a_closed_port_and_a_name_that_is_none_are_told_apart(run: Callable[..., Any]) -> None:
+def test_closed_port_and_unknown_host_are_different_errors(run: Callable[..., Any]) -> None:
     async def story() -> None:
         with pytest.raises(ConnectFailed, match="connection refused"):
             await connect(1)
@@ -255,7 +255,7 @@ def test_a_closed_port_and_a_name_that_is_none_are_told_apart(run: Callable[...,
     [pack(">i", LARGEST_FRAME_BYTES + 1), pack(">i", 3), pack(">ii", 4, 12345), pack(">ii", 4, 2)],
     ids=["huge", "small", "unasked", "short"],
 )
-def test_a_broker_that_sends_nonsense_later_loses_the_connection(run: Callable[..., Any], data: bytes) -> None:
+def test_invalid_response_closes_the_connection(run: Callable[..., Any], data: bytes) -> None:
     async def story() -> None:
         async with FakeBroker(lambda *_: data) as broker:
             connection = await connect(broker.port)
@@ -266,7 +266,7 @@ def test_a_broker_that_sends_nonsense_later_loses_the_connection(run: Callable[.
     run(story())
 
 
-def test_closing_fails_what_is_in_flight(run: Callable[..., Any]) -> None:
+def test_close_fails_requests_in_flight(run: Callable[..., Any]) -> None:
     async def story() -> None:
         async with FakeBroker(lambda *_: None) as broker:
             connection = await connect(broker.port)
@@ -278,7 +278,7 @@ def test_closing_fails_what_is_in_flight(run: Callable[..., Any]) -> None:
     run(story())
 
 
-def test_answers_are_of_the_requests_class(run: Callable[..., Any]) -> None:
+def test_response_has_the_class_of_its_request(run: Callable[..., Any]) -> None:
     async def story() -> None:
         async with FakeBroker(lambda *_: FindCoordinatorResponse()) as broker:
             connection = await connect(broker.port)

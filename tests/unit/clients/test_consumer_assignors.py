@@ -1,4 +1,4 @@
-"""Assignors: the same shares as other clients' for range and roundrobin; even and sticky for the sticky ones."""
+"""Assignors: range and roundrobin assign as other clients do; the sticky ones are balanced and sticky."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def test_every_partition_is_assigned_to_one_subscriber(
 
 @given(counts_of, groups)
 @settings(max_examples=100, deadline=None)
-def test_roundrobin_and_range_equal_those_of_kafka_python(
+def test_roundrobin_and_range_assign_as_kafka_python_does(
     counts: dict[str, int], subscriptions: list[set[str]]
 ) -> None:
     from kafka.coordinator.assignors.range import RangePartitionAssignor
@@ -62,7 +62,7 @@ def test_roundrobin_and_range_equal_those_of_kafka_python(
 
     for ours, theirs in ((RangeAssignor, RangePartitionAssignor), (RoundRobinAssignor, RoundRobinPartitionAssignor)):
         if theirs is RoundRobinPartitionAssignor and len(set(map(frozenset, subscriptions))) > 1:
-            continue  # theirs fails when members read different topics
+            continue  # that of kafka-python fails when members subscribe to different topics
         asked = [
             SimpleNamespace(member_id=f"m{i}", group_instance_id=None, metadata=SimpleNamespace(topics=sorted(topics)))
             for i, topics in enumerate(subscriptions)

@@ -25,7 +25,7 @@ T0 = TopicPartition("t", 0)
 
 
 def settle(world: World, *consumers: Simulated, rounds: int = 12) -> None:
-    """Let the consumers poll and the network run in turns."""
+    """Run the network and let the consumers poll, alternately."""
     for _ in range(rounds):
         world.run(100)
         for consumer in consumers:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from typing import Any
 
 import pytest
@@ -14,11 +15,12 @@ from ottla.clients.consumer.effects import Effect, Send
 from ottla.clients.consumer.member_states import State
 from ottla.clients.consumer.requests import OffsetAndMetadata
 from ottla.clients.consumer.settings import read_settings
-from ottla.clients.errors import BrokerUnavailable, ConnectionLost, IllegalGeneration
+from ottla.clients.errors import BrokerUnavailable, ClientError, ConnectionLost, IllegalGeneration
 from ottla.common.errors import ErrorCode
 from ottla.common.ids import TopicPartition
 from ottla.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
-from ottla.protocol.messages.join_group import JoinGroupRequest
+from ottla.protocol.messages.join_group import JoinGroupRequest, JoinGroupResponse
+from ottla.protocol.messages.leave_group import LeaveGroupRequest
 from ottla.protocol.messages.offset_commit import (
     OffsetCommitRequest,
     OffsetCommitResponse,
@@ -32,13 +34,14 @@ from ottla.protocol.messages.offset_fetch import (
     OffsetFetchResponsePartitions,
     OffsetFetchResponseTopics,
 )
+from ottla.protocol.messages.sync_group import SyncGroupRequest, SyncGroupResponse
 from tests.simulation.world.consumers import Simulated, World
 
 T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)
 
 
 def settle(world: World, *consumers: Simulated, rounds: int = 12) -> None:
-    """Let the consumers poll and the network run in turns."""
+    """Run the network and let the consumers poll, alternately."""
     for _ in range(rounds):
         world.run(100)
         for consumer in consumers:
@@ -98,6 +101,51 @@ def test_heartbeat_response_that_crosses_a_join_causes_no_second_join() -> None:
     only(one, JoinGroupRequest)
     one.core.complete(beat.id, HeartbeatResponse(error_code=ErrorCode.REBALANCE_IN_PROGRESS), world.now_ms)
     assert not membership._rejoin
+
+
+def test_sync_response_after_a_fatal_heartbeat_error_is_ignored() -> None:
+    world = World({"t": 2})
+    one = member(world, heartbeat_interval_ms=1_000)
+    membership = one.core.membership
+    assert membership is not None
+    membership._rejoin = True
+    one.poll()
+    join = only(one, JoinGroupRequest)
+    joined = JoinGroupResponse(
+        generation_id=membership.generation + 1, protocol_name="range", leader="other", member_id=membership.member_id
+    )
+    one.core.complete(join.id, joined, world.now_ms)
+    sync = only(one, SyncGroupRequest)
+    world.coordinator.advance(1_500)
+    beat = only(one, HeartbeatRequest)
+    one.core.complete(beat.id, HeartbeatResponse(error_code=ErrorCode.GROUP_AUTHORIZATION_FAILED), world.now_ms)
+    one.core.complete(sync.id, SyncGroupResponse(), world.now_ms)
+    assert membership.state is State.FAILED
+    with pytest.raises(ClientError, match="authorization failed"):
+        one.poll()
+
+
+def test_pattern_subscription_refreshes_all_topics_at_once() -> None:
+    world = World({"t": 1})
+    one = member(world)
+    world.topics["new"], world.ids["new"] = 1, bytes(15) + b"\x09"
+    one.core.subscribe(None, re.compile("t|new"))
+    settle(world, one, rounds=30)
+    assert world.now_ms < one.view.max_age_ms
+    assert [tp.topic for tp in one.core.fetch.positions.assigned()] == ["new", "t"]
+
+
+def test_empty_group_instance_id_means_no_static_membership() -> None:
+    world = World({"t": 1})
+    one = Simulated(world, group_id="g", group_instance_id="")
+    one.core.subscribe(["t"], None)
+    one.poll()
+    request = only(one, JoinGroupRequest).request
+    assert JoinGroupRequest.decode(request.encode(9), 9).group_instance_id is None
+    two = member(world, group_instance_id="")
+    assert two.core.group_metadata().instance_id is None
+    # A static member would not leave the group.
+    assert [type(effect.request) for effect in two.core.leave() if isinstance(effect, Send)] == [LeaveGroupRequest]
 
 
 def test_committed_offset_of_an_earlier_assignment_is_ignored() -> None:

@@ -1,4 +1,4 @@
-"""Keys and values by name and by function: Kafka's bytes, the topic and headers for who asks, what cannot be read."""
+"""Serializers and deserializers given by name or as functions."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from ottla.clients.formats import FORMATS
 from ottla.clients.producer.serializers import serialize, serializer_for
 
 ID = uuid.UUID("00112233-4455-6677-8899-aabbccddeeff")
-# As Kafka's serializers make them.
+# The bytes that Kafka's serializers return.
 SAMPLES: list[tuple[str, object, bytes]] = [
     ("string", "Ωmega", "Ωmega".encode()),
     ("org.apache.kafka.common.serialization.StringSerializer", "a", b"a"),
@@ -36,7 +36,7 @@ SAMPLES: list[tuple[str, object, bytes]] = [
 
 
 @pytest.mark.parametrize(("name", "value", "data"), SAMPLES, ids=[row[0] for row in SAMPLES])
-def test_formats_have_kafkas_bytes(name: str, value: object, data: bytes) -> None:
+def test_formats_equal_kafkas_serializers(name: str, value: object, data: bytes) -> None:
     made = serializer_for("value.serializer", name)
     assert made is not None
     assert serialize(made, "value", "t", value) == data
@@ -44,7 +44,7 @@ def test_formats_have_kafkas_bytes(name: str, value: object, data: bytes) -> Non
     assert (data if read is None else read(data)) == value
 
 
-def test_numbers_and_strings_are_those_of_confluents_serializers() -> None:
+def test_numbers_and_strings_equal_confluents_serializers() -> None:
     theirs: list[tuple[str, Any, object]] = [
         ("string", serialization.StringSerializer("utf_8"), "Ωmega"),
         ("int32", serialization.IntegerSerializer(), -123_456),
@@ -58,7 +58,7 @@ def test_numbers_and_strings_are_those_of_confluents_serializers() -> None:
     ("name", "data"),
     [("int32", b"\0\0\1"), ("int64", b""), ("double", b"1"), ("uuid", b"x"), ("string", b"\xff"), ("boolean", b"\2")],
 )
-def test_bytes_of_another_format_are_refused(name: str, data: bytes) -> None:
+def test_bytes_of_another_format_are_an_error_with_offset(name: str, data: bytes) -> None:
     made, failed = Deserializers(None, deserializer(name, "value.deserializer")).apply([record(0, data)])
     assert made == []
     assert failed is not None
@@ -67,7 +67,7 @@ def test_bytes_of_another_format_are_refused(name: str, data: bytes) -> None:
 
 
 @pytest.mark.parametrize(("name", "value"), [("int32", 2**31), ("int64", "1"), ("uuid", "x"), ("string", b"x")])
-def test_value_of_another_type_is_refused(name: str, value: object) -> None:
+def test_value_of_another_type_is_rejected(name: str, value: object) -> None:
     made = serializer_for("value.serializer", name)
     assert made is not None
     with pytest.raises(SerializationFailed, match="value for t"):
@@ -78,7 +78,7 @@ def record(offset: int, value: bytes | None) -> Record:
     return make_record("t", 3, offset, 0, None, value, [("h", b"1")])
 
 
-def test_functions_get_the_topic_and_headers_if_they_ask_by_name() -> None:
+def test_functions_with_topic_and_headers_parameters_receive_them() -> None:
     def all_of_it(data: bytes, topic: str, headers: Any) -> object:
         return data, topic, headers
 
@@ -104,14 +104,14 @@ def test_functions_get_the_topic_and_headers_if_they_ask_by_name() -> None:
     assert serialize(serializer, "value", "t", "x") == b"t:x"
 
 
-def test_tombstones_and_absent_keys_are_none_in_every_format() -> None:
+def test_tombstones_and_missing_keys_become_none_in_every_format() -> None:
     for name in FORMATS:
         made, failed = Deserializers(deserializer(name, "k"), deserializer(name, "v")).apply([record(0, None)])
         assert failed is None
         assert (made[0].key, made[0].value) == (None, None)
 
 
-def test_what_cannot_be_read_is_left_out_by_choice(caplog: pytest.LogCaptureFixture) -> None:
+def test_invalid_values_are_skipped_by_setting(caplog: pytest.LogCaptureFixture) -> None:
     records = [record(i, value) for i, value in enumerate([b"1", b"x", None, b"4"])]
     made, failed = Deserializers(None, deserializer("json", "v"), skip=True).apply(records)
     assert failed is None
@@ -121,7 +121,7 @@ def test_what_cannot_be_read_is_left_out_by_choice(caplog: pytest.LogCaptureFixt
 
 
 @pytest.mark.parametrize("given", ["int7", 5])
-def test_unknown_format_names_those_there_are(given: object) -> None:
+def test_unknown_format_error_lists_the_known_formats(given: object) -> None:
     with pytest.raises(ConfigurationError, match=r"value\.deserializer is .*int32"):
         deserializer(given, "value.deserializer")
     with pytest.raises(ConfigurationError, match="int64"):

@@ -1,4 +1,4 @@
-"""Logging in and renewing the session, against a broker of a few lines that knows SCRAM's other side."""
+"""SASL authentication and renewal of the session, against a minimal broker with a SCRAM server."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ async def me() -> SaslClient:
 
 
 class Strict:
-    """Answers who logged in; between SaslHandshake and the end of the exchange it takes nothing else, as Kafka does."""
+    """Answers authenticated clients. As in Kafka, only SASL requests are valid during the exchange."""
 
     def __init__(self, *, lifetime_ms: int = 0, password: str = "secret") -> None:
         self.lifetime_ms = lifetime_ms
@@ -87,13 +87,13 @@ async def connect(broker: FakeBroker, source: Any = me) -> ClientConnection:
 
 
 async def beat_on(connection: ClientConnection) -> None:
-    """Use the connection until it ends."""
+    """Send heartbeats until the connection ends."""
     while True:
         await connection.send(HeartbeatRequest("g", 1, "m"), timeout_s=TIMEOUT_S)
         await asyncio.sleep(0.002)
 
 
-def test_requests_go_out_once_both_sides_proved_themselves() -> None:
+def test_requests_are_sent_after_mutual_authentication() -> None:
     async def story() -> None:
         async with FakeBroker(Strict()) as broker:
             connection = await connect(broker)
@@ -106,7 +106,7 @@ def test_requests_go_out_once_both_sides_proved_themselves() -> None:
     run(story())
 
 
-def test_who_is_not_believed_is_told_why() -> None:
+def test_refused_client_raises_the_brokers_reason() -> None:
     async def story() -> None:
         async with FakeBroker(Strict(password="other")) as broker:
             with pytest.raises(AuthenticationRefused, match=f"{broker.address} refuses .*{SCRAM}: Wrong password"):
@@ -115,7 +115,7 @@ def test_who_is_not_believed_is_told_why() -> None:
     run(story())
 
 
-def test_a_broker_that_offers_other_mechanisms_names_them() -> None:
+def test_unsupported_mechanism_error_lists_the_brokers_mechanisms() -> None:
     async def source() -> SaslClient:
         return scram.ScramClient("SCRAM-SHA-512", "me", "secret", "nonce")
 
@@ -131,7 +131,7 @@ def test_a_broker_that_offers_other_mechanisms_names_them() -> None:
     ("token", "message"),
     [(b"v=QUJD", "its signature is wrong"), (b"", "makes no sense"), (b"e=no", "refused: no")],
 )
-def test_a_broker_that_does_not_know_the_password_is_not_believed(token: bytes, message: str) -> None:
+def test_broker_that_does_not_know_the_password_is_rejected(token: bytes, message: str) -> None:
     strict = Strict()
 
     def impostor(header: RequestHeader, request: Message) -> Answer:
@@ -148,7 +148,7 @@ def test_a_broker_that_does_not_know_the_password_is_not_believed(token: bytes, 
     run(story())
 
 
-def test_an_exchange_without_an_end_is_given_up() -> None:
+def test_endless_exchange_is_aborted() -> None:
     class Endless:
         name, is_complete = SCRAM, False
 
@@ -175,7 +175,7 @@ def test_an_exchange_without_an_end_is_given_up() -> None:
     run(story())
 
 
-def test_a_token_that_does_not_come_in_time_is_named_as_what_is_missing() -> None:
+def test_missing_token_is_the_reason_of_the_timeout() -> None:
     async def source() -> SaslClient:
         await asyncio.sleep(60)
         raise AssertionError
@@ -189,7 +189,7 @@ def test_a_token_that_does_not_come_in_time_is_named_as_what_is_missing() -> Non
     run(story())
 
 
-def test_a_session_is_renewed_and_what_is_sent_meanwhile_waits_its_turn() -> None:
+def test_requests_during_a_renewal_are_sent_after_it() -> None:
     strict = Strict(lifetime_ms=200)
 
     async def slowly() -> SaslClient:
@@ -211,8 +211,8 @@ def test_a_session_is_renewed_and_what_is_sent_meanwhile_waits_its_turn() -> Non
     run(story())
 
 
-def test_what_nobody_waits_for_is_copied_while_it_is_held() -> None:
-    """With acks=0 the future is done at once, and the caller may use its buffers again."""
+def test_request_with_acks_0_is_copied_while_a_renewal_delays_it() -> None:
+    """With acks=0 the future is done at once, so the caller may reuse its buffers."""
     strict = Strict(lifetime_ms=100)
 
     async def story() -> None:
@@ -231,7 +231,7 @@ def test_what_nobody_waits_for_is_copied_while_it_is_held() -> None:
     run(story())
 
 
-def test_a_session_that_nobody_used_is_not_renewed_but_closed() -> None:
+def test_unused_session_is_closed_instead_of_renewed() -> None:
     strict = Strict(lifetime_ms=100)
 
     async def story() -> None:
@@ -245,22 +245,22 @@ def test_a_session_that_nobody_used_is_not_renewed_but_closed() -> None:
     run(story())
 
 
-def test_a_renewal_that_is_refused_ends_the_connection_with_the_reason() -> None:
+def test_refused_renewal_closes_the_connection_with_the_reason() -> None:
     strict = Strict(lifetime_ms=150)
 
     async def story() -> None:
         async with FakeBroker(strict) as broker:
             connection = await connect(broker)
             await connection.send(HeartbeatRequest("g", 1, "m"), timeout_s=TIMEOUT_S)
-            strict.refuse = "the user is gone"
-            with pytest.raises(AuthenticationRefused, match="the user is gone"):
+            strict.refuse = "the user was deleted"
+            with pytest.raises(AuthenticationRefused, match="the user was deleted"):
                 await beat_on(connection)
             assert connection.closed
 
     run(story())
 
 
-def test_a_renewal_without_a_token_ends_the_connection_which_may_be_made_again() -> None:
+def test_renewal_without_a_token_is_a_retriable_connection_loss() -> None:
     calls = 0
 
     async def source() -> SaslClient:

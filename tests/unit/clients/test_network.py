@@ -1,4 +1,4 @@
-"""Many brokers, some down: which is asked, how often a dead one is tried, who waits for whom, and the driver."""
+"""Connections to several brokers: choice of broker, backoff, shared connections; and the driver thread."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def cluster(*addresses: str, **settings: object) -> Cluster:
 
 
 class Pair:
-    """Two brokers that name each other; `answers` are popped for what is not Metadata."""
+    """Two brokers whose metadata lists both. Other requests get the next of `answers`."""
 
     def __init__(self) -> None:
         self.one, self.two = FakeBroker(self._answer), FakeBroker(self._answer)
@@ -74,7 +74,7 @@ def test_one_live_address_of_several_is_enough() -> None:
     run(story())
 
 
-def test_callers_share_one_connection_and_other_purposes_have_their_own() -> None:
+def test_callers_share_one_connection_per_purpose() -> None:
     async def story() -> None:
         async with Pair() as pair:
             ours = cluster(pair.one.address)
@@ -91,7 +91,7 @@ def test_callers_share_one_connection_and_other_purposes_have_their_own() -> Non
     run(story())
 
 
-def test_refreshes_at_the_same_time_are_one_request() -> None:
+def test_concurrent_refreshes_share_one_request() -> None:
     async def story() -> None:
         async with Pair() as pair:
             ours = cluster(pair.one.address)
@@ -103,7 +103,7 @@ def test_refreshes_at_the_same_time_are_one_request() -> None:
     run(story())
 
 
-def test_a_broker_that_comes_back_is_found_again_and_one_that_is_down_not_hammered() -> None:
+def test_unreachable_broker_is_retried_with_backoff_until_it_returns() -> None:
     async def story() -> None:
         async with Pair() as pair:
             ours = cluster(pair.one.address, pair.two.address)
@@ -145,13 +145,13 @@ def test_unreachable_cluster_is_logged_once_per_outage(
     async def story() -> None:
         async with Pair() as pair:
             await pair.one.stop()
-            await pair.two.stop()  # the view will know it
+            await pair.two.stop()  # a broker that the view will contain
             ours = cluster(pair.one.address)
             for outage in (1, 2):
                 with pytest.raises(BrokerUnavailable):
                     await ours.refresh((), timeout_s=0.8)
-                (*_, message) = told = [record.getMessage() for record in caplog.records]
-                assert len(told) == outage
+                (*_, message) = logged = [record.getMessage() for record in caplog.records]
+                assert len(logged) == outage
                 assert "still trying: " in message
                 assert f"{pair.one.address}: connection refused" in message  # known brokers are tried in any order
                 await pair.one.start()
@@ -163,7 +163,7 @@ def test_unreachable_cluster_is_logged_once_per_outage(
         run(story())
 
 
-def test_addresses_that_can_never_work_are_not_tried_for_long() -> None:
+def test_address_that_is_not_kafka_is_not_retried() -> None:
     async def story() -> None:
         async with FakeBroker(lambda *_: b"HTTP/1.1 400 Bad Request\r\n\r\n", handshake=False) as web:
             ours = cluster(web.address)
@@ -177,7 +177,7 @@ def test_addresses_that_can_never_work_are_not_tried_for_long() -> None:
     run(story())
 
 
-def test_a_silent_broker_leaves_time_for_the_next() -> None:
+def test_unresponsive_broker_leaves_time_for_the_next() -> None:
     async def story() -> None:
         async with FakeBroker(lambda *_: None, handshake=False) as silent, Pair() as pair:
             ours = cluster(silent.address, pair.one.address)
@@ -188,7 +188,7 @@ def test_a_silent_broker_leaves_time_for_the_next() -> None:
     run(story())
 
 
-def test_the_coordinator_is_asked_for_until_there_is_one_then_remembered() -> None:
+def test_coordinator_is_looked_up_until_it_exists_and_then_cached() -> None:
     async def story() -> None:
         async with Pair() as pair:
             ours = cluster(pair.one.address)
@@ -208,7 +208,7 @@ def test_the_coordinator_is_asked_for_until_there_is_one_then_remembered() -> No
     run(story())
 
 
-def test_closing_ends_what_waits() -> None:
+def test_close_fails_waiting_requests() -> None:
     async def story() -> None:
         async with Pair() as pair:
             ours = cluster(pair.one.address)
@@ -236,7 +236,7 @@ async def after(delay_s: float, result: object) -> object:
     return result
 
 
-def test_the_driver_hands_back_results_and_errors() -> None:
+def test_driver_returns_results_and_raises_errors() -> None:
     driver = Driver()
     assert driver.run(after(0, 7)) == 7
     with pytest.raises(ValueError, match="mine"):
@@ -251,7 +251,7 @@ def test_the_driver_hands_back_results_and_errors() -> None:
         driver.run(after(0, 7))
 
 
-def test_a_blocking_call_in_a_callback_is_an_error_not_a_deadlock() -> None:
+def test_blocking_call_in_a_callback_is_an_error_not_a_deadlock() -> None:
     driver = Driver()
     caught: list[BaseException] = []
     done = threading.Event()
@@ -269,7 +269,7 @@ def test_a_blocking_call_in_a_callback_is_an_error_not_a_deadlock() -> None:
     driver.close()
 
 
-def test_closing_the_driver_lets_waiting_callers_go() -> None:
+def test_closing_the_driver_wakes_waiting_callers() -> None:
     driver = Driver()
     caught: list[BaseException] = []
 
@@ -289,7 +289,7 @@ def test_closing_the_driver_lets_waiting_callers_go() -> None:
 
 
 @pytest.mark.filterwarnings("ignore:This process .* is multi-threaded:DeprecationWarning")
-def test_a_forked_child_is_told_to_make_its_own() -> None:
+def test_driver_in_a_forked_child_raises() -> None:
     driver = Driver()
     pid = os.fork()
     if pid == 0:
@@ -303,7 +303,7 @@ def test_a_forked_child_is_told_to_make_its_own() -> None:
     driver.close()
 
 
-def test_idle_connection_is_closed_and_not_used_again() -> None:
+def test_idle_connection_is_closed_and_not_reused() -> None:
     async def story() -> None:
         async with Pair() as pair:
             client = cluster(pair.one.address, **{"connections.max.idle.ms": 100})
@@ -320,7 +320,9 @@ def test_idle_connection_is_closed_and_not_used_again() -> None:
             assert second is not first
             assert first.closed
             await asyncio.sleep(0.02)
-            assert client.view.refresh_due_at_ms() == version, "its end is no reason to doubt the metadata"
+            assert client.view.refresh_due_at_ms() == version, (
+                "closing an idle connection must not cause a metadata refresh"
+            )
             await client.close()
 
     run(story())

@@ -1,4 +1,4 @@
-"""Settings of clients: either name, checked, with help on a typo; and errors that know their code."""
+"""Client settings: names, checks and suggestions for typos; and the exception of each error code."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from ottla.common.errors import ErrorCode
 SERVERS = {"bootstrap.servers": "localhost:9092"}
 
 
-def test_either_name_is_taken_and_defaults_fill_the_rest() -> None:
+def test_both_names_of_a_setting_are_accepted_and_defaults_added() -> None:
     options = read_options(COMMON_OPTIONS, {"bootstrap_servers": ["a:1", "b:2"], "request.timeout.ms": "5000"})
     assert options["bootstrap_servers"] == ["a:1", "b:2"]
     assert options["request_timeout_ms"] == 5000
@@ -41,7 +41,7 @@ def test_either_name_is_taken_and_defaults_fill_the_rest() -> None:
         (SERVERS | {"client.id": "a", "client_id": "b"}, "client.id is given twice"),
     ],
 )
-def test_a_wrong_setting_is_named_with_what_it_may_be(given: dict[str, object], message: str) -> None:
+def test_invalid_setting_is_an_error_that_names_it(given: dict[str, object], message: str) -> None:
     with pytest.raises(ConfigurationError, match=message) as caught:
         read_options(COMMON_OPTIONS, given)
     assert isinstance(caught.value, ValueError)
@@ -59,15 +59,15 @@ def test_a_wrong_setting_is_named_with_what_it_may_be(given: dict[str, object], 
         ("object", str, str),
     ],
 )
-def test_values_come_as_text_or_as_they_are(kind: str, value: object, read: object) -> None:
+def test_values_may_be_text_or_typed(kind: str, value: object, read: object) -> None:
     assert Option("x", kind, None, "").read(value) == read  # type: ignore[arg-type]
 
 
-def test_servers_may_have_a_listener_name_and_v6_addresses() -> None:
+def test_servers_may_have_a_listener_name_or_an_ipv6_address() -> None:
     assert parse_servers(["PLAINTEXT://h:1", "[::1]:2"]) == [("h", 1), ("::1", 2)]
 
 
-def test_every_code_has_an_exception_that_says_whether_to_retry() -> None:
+def test_every_error_code_has_an_exception_with_its_retriability() -> None:
     for code in ErrorCode:
         error = error_for(code)
         assert isinstance(error, BrokerError)
@@ -77,7 +77,7 @@ def test_every_code_has_an_exception_that_says_whether_to_retry() -> None:
     assert "999" in str(error_for(999))
 
 
-def test_the_tree_in_the_docstring_is_the_tree() -> None:
+def test_docstring_contains_every_exception() -> None:
     drawn = errors.__doc__ or ""
     for kind in vars(errors).values():
         if isinstance(kind, type) and issubclass(kind, ClientError) and not kind.__name__.startswith("_"):
@@ -90,6 +90,6 @@ def test_names_are_exported_on_first_use() -> None:
         _ = ottla.clients.Produzer
 
 
-def test_importing_the_package_imports_no_loop_and_no_arrow() -> None:
+def test_importing_the_package_imports_neither_asyncio_nor_pyarrow() -> None:
     script = "import sys, ottla.clients; print([m for m in ('asyncio', 'pyarrow', 'uvloop') if m in sys.modules])"
     assert subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True).stdout == "[]\n"

@@ -232,7 +232,7 @@ def test_window_waits_until_half_of_it_is_free() -> None:
     window = Window(450)
     awaited = [window.add([first, second]) for first, second in zip(batches[::2], batches[1::2], strict=True)]
     assert awaited[:2] == [None, None]
-    assert awaited[2] is batches[3], "of 600 bytes the first 400 must be gone"
+    assert awaited[2] is batches[3], "of 600 bytes the first 400 must be released"
     assert awaited[3] is None
     assert awaited[4] is batches[7]
     assert window.add([]) is None

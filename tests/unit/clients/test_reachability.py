@@ -1,4 +1,4 @@
-"""Backoff of each broker after failures, and how long no broker at all was reachable."""
+"""Backoff of each broker after failures, and reports of outages of all brokers."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def test_backoff_of_a_broker_doubles_up_to_its_limit_and_ends_with_a_connection(
     assert reachability.delay_s(1, 10.0) == 0
 
 
-def test_problems_are_those_of_unreachable_brokers_each_once() -> None:
+def test_each_unreachable_broker_has_one_problem() -> None:
     reachability = brokers()
     for broker in (1, 2):
         reachability.failed(broker, 10.0, "connection refused", MIDDLE)
@@ -38,7 +38,7 @@ def test_problems_are_those_of_unreachable_brokers_each_once() -> None:
     assert (reachability.problem(1), reachability.problem(3)) == ("connection refused", "")
 
 
-def test_outage_is_reported_once_after_some_seconds_and_again_after_the_next_connection() -> None:
+def test_outage_is_reported_once_until_the_next_connection() -> None:
     reachability = brokers()
     assert reachability.unreachable(100.0) is None
     assert reachability.unreachable(100.0 + REPORT_AFTER_S - 0.1) is None

@@ -1,4 +1,4 @@
-"""Settings about security: what is wrong is said when a client is made, with the setting's name and what to do."""
+"""Security settings: errors are raised when a client is created, with the setting's name and advice."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def security(**settings: object) -> Security:
 
 @pytest.fixture(scope="module")
 def files(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A certificate and its key, plain and encrypted, and another's."""
+    """A certificate with its key, plain and encrypted, and an unrelated key."""
     directory = tmp_path_factory.mktemp("files")
     for name in ("one", "two"):
         key = ["-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes", "-keyout", f"{name}.key"]
@@ -61,14 +61,14 @@ def exchange_of(found: Security) -> Any:
     return asyncio.run(one())
 
 
-# -- what works ------------------------------------------------------------------------------------------------
+# -- valid settings ------------------------------------------------------------------------------------------------
 
 
 def test_without_settings_there_is_neither_tls_nor_sasl() -> None:
     assert security() == Security(None, None)
 
 
-def test_tls_looks_at_certificates_and_host_names_unless_told_otherwise(files: Path) -> None:
+def test_tls_verifies_certificates_and_host_names_by_default(files: Path) -> None:
     context = security(security_protocol="ssl").tls
     assert context is not None
     assert (context.verify_mode, context.check_hostname) == (ssl.CERT_REQUIRED, True)
@@ -83,7 +83,7 @@ def test_tls_looks_at_certificates_and_host_names_unless_told_otherwise(files: P
     assert len(one.get_ca_certs()) == 1
 
 
-def test_pem_that_lost_its_line_breaks_is_read_all_the_same(files: Path) -> None:
+def test_pem_without_line_breaks_is_read(files: Path) -> None:
     for between in (" ", "\\n"):
         text = (files / "one.crt").read_text().strip().replace("\n", between)
         tls = security(security_protocol="SSL", ssl_truststore_certificates=text).tls
@@ -100,17 +100,17 @@ def test_pem_that_lost_its_line_breaks_is_read_all_the_same(files: Path) -> None
         ({"sasl.mechanism": "OAUTHBEARER", "sasl.oauth.token.provider": lambda: "abc"}, OAuthBearerClient),
     ],
 )
-def test_each_mechanism_gets_its_exchange(settings: dict[str, object], kind: type) -> None:
+def test_each_mechanism_has_its_sasl_client(settings: dict[str, object], kind: type) -> None:
     assert isinstance(exchange_of(security(**{"security.protocol": "SASL_SSL"}, **settings)), kind)
 
 
-def test_a_jaas_line_may_quote_as_java_does() -> None:
+def test_jaas_config_may_be_quoted_as_in_java() -> None:
     line = f"""{SCRAM}\n  username='o\\'neil' password="a\\"b;c=d" tokenauth=true ;"""
     options = {"username": "o'neil", "password": 'a"b;c=d', "tokenauth": "true"}
     assert parse_jaas(line) == ("ScramLoginModule", options)
 
 
-# -- what does not ---------------------------------------------------------------------------------------------
+# -- invalid settings ---------------------------------------------------------------------------------------------
 
 WRONG: list[tuple[dict[str, str], str]] = [
     ({"security.protocol": "TLS"}, "must be one of PLAINTEXT, SSL"),
@@ -164,7 +164,7 @@ WRONG: list[tuple[dict[str, str], str]] = [
 
 
 @pytest.mark.parametrize(("settings", "message"), WRONG, ids=[message[:40] for _, message in WRONG])
-def test_what_is_wrong_is_named_and_no_secret_is(files: Path, settings: dict[str, str], message: str) -> None:
+def test_invalid_setting_is_named_without_secrets(files: Path, settings: dict[str, str], message: str) -> None:
     given = {k: str(files / v[1:-1]) if v.startswith("{") else v for k, v in settings.items()}
     with pytest.raises(ConfigurationError, match=message) as caught:
         security(**given)
@@ -172,7 +172,7 @@ def test_what_is_wrong_is_named_and_no_secret_is(files: Path, settings: dict[str
     assert "\n" not in str(caught.value)
 
 
-def test_a_locked_key_opens_with_its_password(files: Path) -> None:
+def test_encrypted_key_is_read_with_its_password(files: Path) -> None:
     pair = {"ssl.certificate.location": str(files / "one.crt"), "ssl.key.location": str(files / "locked.key")}
     assert security(**{"security.protocol": "SSL", "ssl.key.password": "secret"}, **pair).tls is not None
 
@@ -184,7 +184,7 @@ def tokens(provider: Callable[[], Any]) -> Security:
     return security(security_protocol="SASL_SSL", sasl_mechanism="OAUTHBEARER", sasl_oauth_token_provider=provider)
 
 
-def test_a_token_is_asked_for_once_by_many_connections() -> None:
+def test_many_connections_share_one_token_request() -> None:
     asked: list[int] = []
 
     def provider() -> OAuthToken:
@@ -209,7 +209,7 @@ def test_a_token_is_asked_for_once_by_many_connections() -> None:
         ("two words", AuthenticationRefused, "characters that no bearer token has"),
     ],
 )
-def test_a_provider_that_has_no_token_is_explained(result: object, kind: type[Exception], message: str) -> None:
+def test_failing_token_provider_is_explained(result: object, kind: type[Exception], message: str) -> None:
     def provider() -> object:
         if isinstance(result, Exception):
             raise result
@@ -221,7 +221,7 @@ def test_a_provider_that_has_no_token_is_explained(result: object, kind: type[Ex
 
 @pytest.fixture
 def endpoint() -> Iterator[tuple[str, dict[str, Any]]]:
-    """A token endpoint; what it is to answer, and what it was asked."""
+    """A token endpoint with a configurable response. It records the requests."""
     state: dict[str, Any] = {"status": 200, "body": b'{"access_token": "abc", "expires_in": 60}'}
 
     class Handler(http.server.BaseHTTPRequestHandler):
@@ -258,7 +258,7 @@ def by_endpoint(url: str) -> Security:
     )
 
 
-def test_a_token_comes_from_an_endpoint(endpoint: tuple[str, dict[str, Any]]) -> None:
+def test_token_is_requested_from_the_endpoint(endpoint: tuple[str, dict[str, Any]]) -> None:
     url, state = endpoint
     exchange = exchange_of(by_endpoint(url))
     assert exchange.start() == b"n,,\x01auth=Bearer abc\x01logicalCluster=lkc-1\x01\x01"
@@ -275,7 +275,7 @@ def test_a_token_comes_from_an_endpoint(endpoint: tuple[str, dict[str, Any]]) ->
         (200, b'{"access_token": 7}', AuthenticationRefused, "without an access_token"),
     ],
 )
-def test_an_endpoint_that_gives_no_token_is_explained(
+def test_invalid_response_of_the_token_endpoint_is_explained(
     endpoint: tuple[str, dict[str, Any]], status: int, body: bytes, kind: type[Exception], message: str
 ) -> None:
     url, state = endpoint
@@ -286,7 +286,7 @@ def test_an_endpoint_that_gives_no_token_is_explained(
     assert "hush" not in str(caught.value)
 
 
-def test_an_endpoint_that_is_not_there_may_come_back() -> None:
+def test_unreachable_token_endpoint_is_a_retriable_error() -> None:
     with pytest.raises(ConnectFailed, match="does not answer") as caught:
         exchange_of(by_endpoint("http://127.0.0.1:1/token"))
     assert type(caught.value) is ConnectFailed

@@ -1,4 +1,4 @@
-"""`ottla.clients.typed_settings` follows the option tables; run as a module, this writes it."""
+"""Checks that `ottla.clients.typed_settings` matches the option tables. Run as a module, this file writes it."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ KINDS = {
 
 
 def annotation(option: Option) -> str:
-    """The type of a setting's value, as Python writes it."""
+    """Return the type of a setting's value as Python source."""
     text = KINDS[option.kind]
     if option.choices:
         numbers = [choice for choice in option.choices if choice.lstrip("-").isdigit()]
@@ -57,7 +57,7 @@ def annotation(option: Option) -> str:
 
 
 def wrapped(text: str) -> list[str]:
-    """A docstring of one or more lines."""
+    """Return a docstring of one or more lines as Python source."""
     if len(text) + 10 <= WIDTH:
         return [f'    """{text}"""']
     lines, line = [], '    """'
@@ -70,7 +70,7 @@ def wrapped(text: str) -> list[str]:
 
 
 def body(options: Sequence[Option]) -> list[str]:
-    """The fields of a class, aliases included."""
+    """Return the fields of a class, including aliases, as Python source."""
     lines = []
     for option in options:
         for name in (option.python_name, *(alias.replace(".", "_") for alias in option.aliases)):
@@ -81,7 +81,7 @@ def body(options: Sequence[Option]) -> list[str]:
 
 
 def source() -> str:
-    """The whole module."""
+    """Return the source of the module."""
     parts = [HEAD]
     common = {option.name for option in COMMON_OPTIONS}
     for name, (doc, table, base) in TABLES.items():
@@ -92,13 +92,15 @@ def source() -> str:
     return subprocess.run(command, input="".join(parts), capture_output=True, text=True, timeout=60, check=True).stdout
 
 
-def test_types_follow_the_option_tables() -> None:
+def test_types_match_the_option_tables() -> None:
     assert TARGET.read_text() == source(), "run `make docs`"
 
 
 @pytest.mark.parametrize("name", TABLES)
 def test_every_setting_has_a_type(name: str) -> None:
-    from ottla.clients import typed_settings  # not at the top: what runs as a module may have to write it first
+    from ottla.clients import (
+        typed_settings,
+    )  # not imported at the top, because running this file as a module may have to create it
 
     _, table, _ = TABLES[name]
     assert {option.python_name for option in table} <= set(getattr(typed_settings, name).__annotations__)

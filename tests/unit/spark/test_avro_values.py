@@ -1,4 +1,4 @@
-"""Avro as typed columns and back, as the options ask for it."""
+"""Avro values as typed columns and back, with the options of the source and the sink."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def options(schema: Any = FLIGHT, **more: str) -> SourceOptions:
 
 
 def values(raw: list[bytes | None], asked: SourceOptions) -> list[Any]:
-    """What becomes of values that were read from offset 100 on."""
+    """Return the typed column of values that were read from offset 100 on."""
     count = len(raw)
     columns = {
         "key": pa.nulls(count, pa.binary()),
@@ -52,7 +52,7 @@ def values(raw: list[bytes | None], asked: SourceOptions) -> list[Any]:
 
 
 def encode(kind: DataType, rows: Any, nullable: bool = True, **given: str) -> list[Any]:
-    """The values that a column `value` is written as."""
+    """Return the Avro values of a column `value`."""
     named = {name.replace("_", "."): value for name, value in given.items()}
     asked = read_sink_options({"kafka.bootstrap.servers": "h:1", "topic": "t", "value.format": "avro", **named})
     made = encoder(asked, StructType([StructField("value", kind, nullable)]))
@@ -69,7 +69,7 @@ def test_values_are_columns_of_the_schema() -> None:
     assert values([written(LATE), None], options()) == [LATE, None]
 
 
-def test_a_key_has_a_schema_of_its_own() -> None:
+def test_key_has_its_own_schema() -> None:
     given = {"kafka.bootstrap.servers": "h:1", "subscribe": "t", "key.format": "avro", "key.avro.schema": '"long"'}
     assert column_type("key", read_source_options(given)) == LongType()
 
@@ -131,7 +131,7 @@ def test_recursive_schema_is_rejected_by_name() -> None:
         column_type("value", options(tree))
 
 
-def test_a_schema_is_needed_to_read() -> None:
+def test_reading_requires_a_schema() -> None:
     given = {"kafka.bootstrap.servers": "h:1", "subscribe": "t", "value.format": "avro"}
     with pytest.raises(OptionError, match=r"needs value\.avro\.schema"):
         column_type("value", read_source_options(given))
@@ -167,7 +167,7 @@ def test_columns_are_written_with_the_given_schema() -> None:
     assert raw == [b"\x01\x00\x04AA\x00", None, b"\x02\x02\x00"]
 
 
-def test_what_cannot_be_written_is_named() -> None:
+def test_unwritable_column_is_named() -> None:
     given = {
         "type": "record",
         "name": "F",

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-session = importlib.import_module("ottla.spark.session")  # the package has a function of that name
+session = importlib.import_module("ottla.spark.session")  # `ottla.spark.session` is the function
 
 
 def java(home: Path, version: str, *, release: bool = True) -> Path:
@@ -22,7 +22,7 @@ def java(home: Path, version: str, *, release: bool = True) -> Path:
 
 @pytest.mark.parametrize(("version", "major"), [("17.0.15", 17), ("1.8.0_402", 8), ("25", 25)])
 @pytest.mark.parametrize("release", [True, False])
-def test_the_version_is_read_from_the_file_or_asked_for(
+def test_java_version_is_read_from_the_release_file_or_the_command(
     tmp_path: Path, version: str, major: int, release: bool
 ) -> None:
     assert session.java_version(java(tmp_path / "jdk", version, release=release) / "bin" / "java") == major

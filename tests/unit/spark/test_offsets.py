@@ -1,4 +1,4 @@
-"""Positions, ranges and what a micro-batch may take, without Spark."""
+"""Positions, ranges and limits of micro-batches, without Spark."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def test_positions_round_trip_as_json(where: Positions) -> None:
 
 
 @given(ends, st.randoms())
-def test_equal_positions_are_equal_texts(where: Positions, chance: object) -> None:
+def test_equal_positions_have_equal_json(where: Positions, chance: object) -> None:
     items = list(where.items())
     chance.shuffle(items)  # type: ignore[attr-defined]
     assert json.dumps(json_of(dict(items))) == json.dumps(json_of(where))
@@ -80,7 +80,7 @@ def test_invalid_positions_are_rejected(odd: object) -> None:
         positions(odd)
 
 
-# -- what was lost -----------------------------------------------------------------------------------------------
+# -- data loss --------------------------------------------------------------------------------------------------
 
 
 def test_nothing_is_lost_when_partitions_only_grow() -> None:
@@ -90,7 +90,7 @@ def test_nothing_is_lost_when_partitions_only_grow() -> None:
 def test_deleted_partition_is_a_loss_and_omitted() -> None:
     found = reconcile(at(t0=3, u0=5), at(t0=3), {})
     assert found.latest == at(t0=3)
-    assert found.losses == ("u-0 is gone: deleted, or no longer subscribed to",)
+    assert found.losses == ("u-0 no longer exists: deleted, or no longer subscribed to",)
 
 
 def test_recreated_topic_is_read_from_its_start_even_beyond_the_old_position() -> None:
@@ -110,11 +110,11 @@ def test_truncated_partition_is_a_loss_and_the_query_returns_to_its_end() -> Non
     assert plan(at(t0=60), at(t0=70), {}).ranges == (OffsetRange("t", 0, 60, 70),)
 
 
-# -- how much ----------------------------------------------------------------------------------------------------
+# -- limits ------------------------------------------------------------------------------------------------------
 
 
 @given(ends, ends, st.integers(1, 10**6))
-def test_batch_takes_about_the_limit_and_always_makes_progress(old: Positions, grown: Positions, most: int) -> None:
+def test_batch_is_limited_and_always_makes_progress(old: Positions, grown: Positions, most: int) -> None:
     start = {p: old.get(p, 0) for p in grown}
     latest = {p: start[p] + more for p, more in grown.items()}
     end = admit(start, latest, most)
@@ -138,19 +138,19 @@ def test_new_partitions_are_read_from_their_first_offset() -> None:
     assert new_partitions(at(t0=1), at(t0=1, t1=5)) == [tp("t-1")]
     assert plan(at(t0=1), at(t0=1, t1=5), at(t1=0)).ranges == (OffsetRange("t", 1, 0, 5),)
     assert "starts at offset 2" in plan(at(t0=1), at(t0=1, t1=5), at(t1=2)).losses[0]
-    assert "is gone before" in plan(at(t0=1), at(t0=1, t1=5), {}).losses[0]
+    assert "was deleted before" in plan(at(t0=1), at(t0=1, t1=5), {}).losses[0]
 
 
 def test_rerun_first_batch_loses_nothing_although_the_end_of_the_log_moved() -> None:
-    """Batch 0 was planned up to 10, its beginning is not stored, and now the topics are at 30 and have one more."""
+    """Batch 0 was planned up to 10 without a stored start. Now the partition ends at 30, and a new one exists."""
     planned = plan(at(t0=30, t1=4), at(t0=10), {}, from_initial=True)
     assert planned.ranges == ()
     assert planned.losses == ()
-    assert len(plan(at(t0=30, t1=4), at(t0=10), {}).losses) == 2, "with a stored beginning both are losses"
+    assert len(plan(at(t0=30, t1=4), at(t0=10), {}).losses) == 2, "with a stored start both are losses"
 
 
 @given(ranges, st.none() | st.integers(1, 30), st.none() | st.integers(1, 3000))
-def test_split_ranges_cover_the_whole(whole: list[OffsetRange], least: int | None, most: int | None) -> None:
+def test_split_ranges_cover_the_whole_range(whole: list[OffsetRange], least: int | None, most: int | None) -> None:
     pieces = split(whole, least, most)
     assert all(piece.size > 0 for piece in pieces)
     for one in whole:
@@ -168,7 +168,7 @@ def test_each_partition_is_one_task_by_default() -> None:
     assert split([OffsetRange("t", 0, 0, 10), OffsetRange("t", 1, 5, 5)]) == [OffsetRange("t", 0, 0, 10)]
 
 
-def test_a_large_partition_is_split_over_tasks_and_small_ones_are_not() -> None:
+def test_only_large_partitions_are_split_over_tasks() -> None:
     pieces = split([OffsetRange("t", 0, 0, 1000), OffsetRange("t", 1, 0, 3)], min_partitions=5)
     assert pieces == [OffsetRange("t", 0, i * 250, i * 250 + 250) for i in range(4)] + [OffsetRange("t", 1, 0, 3)]
     assert [p.size for p in split([OffsetRange("t", 0, 10, 110)], max_records=40)] == [33, 33, 34]
@@ -181,7 +181,7 @@ def test_no_task_is_empty_if_there_are_fewer_offsets_than_tasks() -> None:
 @given(
     st.lists(st.builds(OffsetRange, st.just("t"), st.integers(0, 99), st.just(5), st.integers(0, 3_000)), max_size=150)
 )
-def test_packing_keeps_every_range_in_order_and_makes_no_large_task(whole: list[OffsetRange]) -> None:
+def test_packed_tasks_have_every_range_in_order_and_a_limited_size(whole: list[OffsetRange]) -> None:
     tasks = pack(whole)
     wanted = [r for r in whole if r.size > 0]
     assert [r for task in tasks for r in task] == wanted
@@ -189,7 +189,7 @@ def test_packing_keeps_every_range_in_order_and_makes_no_large_task(whole: list[
     assert all(len(task) == 1 or sum(r.size for r in task) <= PACKED_OFFSETS for task in tasks)
 
 
-def test_thousand_small_partitions_are_few_tasks_and_large_ones_a_thousand() -> None:
+def test_small_partitions_share_tasks_and_large_ones_do_not() -> None:
     def of(size: int) -> list[OffsetRange]:
         return [OffsetRange("t", i, 0, size) for i in range(1000)]
 

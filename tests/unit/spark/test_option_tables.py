@@ -1,4 +1,4 @@
-"""Each option by a value that is good and some that are not, each pair that contradicts, the tables of the guide."""
+"""Valid and invalid values of each option, contradicting pairs, and the tables of the guide."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ NUMBERS = ("0", "-1", "1.5", "many", "", str(2**63))
 TIMES = ("-1", "yesterday", "1.5", "")
 BY_TIME = ('{"t": {"0": -1}}', '{"t": {"0": "now"}}', '{"t": 1}', "[1]", "5", "")
 EACH: Mapping[str, tuple[str, str, object, tuple[str, ...]]] = {
-    # name: (a good value, where it is found, as what, values that are not good)
+    # name: (a valid value, the field that it sets, the field's value, invalid values)
     "subscribe": ("a, b", "subscription", Subscribe(("a", "b")), ("", " , ")),
     "subscribePattern": ("a.*", "subscription", SubscribePattern("a.*"), ("", "(", r"\p{Alpha}")),
     "assign": ('{"t": [1, 0]}', "subscription", Assign({"t": (0, 1)}), ("t", "{}", '{"t": 0}', '{"t": [-1]}', "")),
@@ -76,7 +76,7 @@ EACH: Mapping[str, tuple[str, str, object, tuple[str, ...]]] = {
     "fetchOffset.retryIntervalMs": ("0", "fetch_offset_retry_interval_ms", 0, ("-1", "1s", "")),
     "kafkaConsumer.pollTimeoutMs": ("7", "poll_timeout_ms", 7, NUMBERS),
 }
-FREE = {"groupIdPrefix", *FORMAT_NAMES} - {"key.format", "value.format"}  # test_formats has what formats refuse
+FREE = {"groupIdPrefix", *FORMAT_NAMES} - {"key.format", "value.format"}  # test_formats tests these
 
 
 def test_each_option_is_in_the_table() -> None:
@@ -96,7 +96,7 @@ def test_each_option_is_read_and_invalid_values_are_rejected_by_name(name: str) 
 # -- pairs -------------------------------------------------------------------------------------------------------
 
 CONTRADICTIONS: tuple[tuple[bool | None, dict[str, str], str], ...] = (
-    # Spark's own Kafka source refuses these too
+    # Spark's own Kafka source rejects these too.
     (None, {"subscribe": "t", "subscribePattern": "t"}, "subscribe and subscribePattern are given"),
     (None, {"subscribe": "t", "assign": '{"t":[0]}'}, "subscribe and assign are given"),
     (None, {"subscribePattern": "t", "assign": '{"t":[0]}'}, "subscribePattern and assign are given"),
@@ -116,17 +116,17 @@ CONTRADICTIONS: tuple[tuple[bool | None, dict[str, str], str], ...] = (
     (True, {"endingOffsets": "latest"}, "a streaming query has no end"),
     (True, {"endingOffsetsByTimestamp": '{"t":{"0":5}}'}, "a streaming query has no end"),
     (False, {"startingOffsets": "latest"}, "nothing to read"),
-    (False, {"startingOffsets": '{"t":{"0":-1}}'}, "cannot start a batch read there"),
+    (False, {"startingOffsets": '{"t":{"0":-1}}'}, "a batch read cannot start there"),
     (False, {"endingOffsets": "earliest"}, "nothing to read"),
     (False, {"endingOffsets": '{"t":{"0":-2}}'}, "cannot end there"),
-    # These it takes, and reads something else than was meant or fails later
+    # Spark's own Kafka source accepts these, and reads other records than intended or fails later.
     (True, {"endingTimestamp": "5"}, "a streaming query has no end"),
     (None, {"startingTimestamp": "5", "endingTimestamp": "4"}, "is after endingTimestamp"),
-    (None, {"subscribe": "t", "startingOffsets": '{"u":{"0":5}}'}, "not among what is to be read"),
-    (None, {"subscribe": "t,u", "endingOffsets": '{"t":{"0":5}}'}, "has nothing for u"),
-    (None, {"subscribePattern": "a.*", "startingOffsets": '{"u":{"0":5}}'}, "not among what is to be read"),
-    (None, {"assign": '{"t":[0]}', "startingOffsets": '{"t":{"1":5}}'}, "not among what is to be read"),
-    (None, {"assign": '{"t":[0,1]}', "startingOffsetsByTimestamp": '{"t":{"1":5}}'}, "has nothing for t-0"),
+    (None, {"subscribe": "t", "startingOffsets": '{"u":{"0":5}}'}, "does not subscribe to"),
+    (None, {"subscribe": "t,u", "endingOffsets": '{"t":{"0":5}}'}, "has no entry for u"),
+    (None, {"subscribePattern": "a.*", "startingOffsets": '{"u":{"0":5}}'}, "does not subscribe to"),
+    (None, {"assign": '{"t":[0]}', "startingOffsets": '{"t":{"1":5}}'}, "does not subscribe to"),
+    (None, {"assign": '{"t":[0,1]}', "startingOffsetsByTimestamp": '{"t":{"1":5}}'}, "has no entry for t-0"),
     (False, {"commitGroup": "g"}, "commitGroup is for streaming queries"),
     (None, {"mode": "PERMISSIVE"}, "did you mean value.format=json"),
     (None, {"kafka.isolation.level": "committed"}, "isolation.level"),
@@ -217,8 +217,8 @@ def of_sink(name: str) -> None:
 
 
 @pytest.mark.parametrize(("read", "names"), [(of_source, COMMON + CONSUMERS), (of_sink, COMMON + PRODUCERS)])
-def test_every_setting_of_the_java_clients_is_known(read: type, names: str) -> None:
-    """Taken (then `x` may not be right), without effect, or refused with a reason; never one that is said not to be."""
+def test_every_setting_of_the_java_clients_is_handled(read: type, names: str) -> None:
+    """Each setting is accepted, has no effect, or is rejected with a reason. None is unknown."""
     for name in names.split():
         said = f"kafka.{name}"
         try:
@@ -232,12 +232,12 @@ def test_every_setting_of_the_java_clients_is_known(read: type, names: str) -> N
 @pytest.mark.parametrize(
     ("name", "reason"),
     [
-        ("sasl.kerberos.service.name", "Kerberos is not there"),
+        ("sasl.kerberos.service.name", "Kerberos is not available"),
         ("ssl.protocol", "Python's ssl module"),
-        ("ssl.context", "an object of Python"),
-        ("security.providers", "classes of the JVM"),
+        ("ssl.context", "a Python object"),
+        ("security.providers", "JVM classes"),
         ("on.corrupt.records", "failOnDataLoss=false"),
-        ("config.providers", "as they stand"),
+        ("config.providers", "used literally"),
     ],
 )
 def test_unsupported_settings_are_rejected_with_a_reason(name: str, reason: str) -> None:
@@ -246,7 +246,7 @@ def test_unsupported_settings_are_rejected_with_a_reason(name: str, reason: str)
     assert str(error.value).startswith(f"kafka.{name} is not supported: ")
 
 
-def test_group_settings_reach_no_source_but_a_sink_may_create_topics() -> None:
+def test_group_settings_have_no_effect_and_only_a_sink_may_create_topics() -> None:
     assert with_effect({"max.poll.records": "5", "allow.auto.create.topics": "true"}, "source") == {}
     assert with_effect({"allow.auto.create.topics": "false"}, "sink") == {"allow.auto.create.topics": "false"}
 
@@ -255,24 +255,24 @@ def test_group_settings_reach_no_source_but_a_sink_may_create_topics() -> None:
 
 
 def rows(heading: str) -> dict[str, list[str]]:
-    """The rows of the table below a heading of the guide, by option; several in one row each have theirs."""
+    """Return the table rows below a heading of the guide, by option. A row may list several options."""
     section = GUIDE.partition(f"\n## {heading}\n")[2].partition("\n## ")[0]
     found: dict[str, list[str]] = {}
     for line in section.splitlines():
         cells = [cell.strip() for cell in line.strip("|").split("|")]
         for name in re.findall(r"`([^`]+)`", cells[0]) if line.startswith("| `") else ():
-            assert name not in found, f"{name} is there twice"
+            assert name not in found, f"{name} has two rows"
             found[name] = cells[1:]
     return found
 
 
-def test_the_guide_has_each_option_and_no_other() -> None:
+def test_guide_lists_exactly_the_options() -> None:
     assert sorted(rows("Options of the source")) == sorted(SOURCE_NAMES)
     assert sorted(rows("Options of the sink")) == sorted(SINK_NAMES)
 
 
 @pytest.mark.parametrize("name", SOURCE_NAMES)
-def test_the_default_that_the_guide_names_changes_nothing(name: str) -> None:
+def test_setting_the_default_of_the_guide_changes_nothing(name: str) -> None:
     default = re.fullmatch(r"`(.*)`", rows("Options of the source")[name][0])
     if default is None:
         return
@@ -284,12 +284,12 @@ def test_the_default_that_the_guide_names_changes_nothing(name: str) -> None:
     assert with_it == without
 
 
-def test_where_a_read_begins_by_default_is_as_the_guide_says() -> None:
+def test_default_starting_offsets_are_those_of_the_guide() -> None:
     assert rows("Options of the source")["startingOffsets"][0] == "batch `earliest`, stream `latest`"
     assert (source({}, streaming=False).starting, source({}, streaming=True).starting) == (Earliest(), Latest())
 
 
-def test_the_clients_defaults_are_as_the_guide_says() -> None:
+def test_client_defaults_are_those_of_the_guide() -> None:
     clients = rows("Settings of the clients: `kafka.*`")
     assert clients["kafka.max.partition.fetch.bytes"][0] == f"{FETCH_BYTES // 2**20} MiB"
     assert clients["kafka.metadata.max.age.ms"][0] == f"{METADATA_MAX_AGE_MS} for the driver"
@@ -298,7 +298,7 @@ def test_the_clients_defaults_are_as_the_guide_says() -> None:
         assert clients[f"kafka.{name}"][0].strip("`") == str(defaults[name])
 
 
-def test_the_sinks_defaults_are_as_the_guide_says() -> None:
+def test_sink_defaults_are_those_of_the_guide() -> None:
     for name, cells in rows("Options of the sink").items():
         default = re.fullmatch(r"`(.*)`", cells[0])
         if default is not None and name not in FORMAT_NAMES:

@@ -1,4 +1,4 @@
-"""The options of format("ottla"), without Spark: what is read, what is refused, and what is suggested."""
+"""The options of format("ottla"): valid and invalid options, and suggestions. Without Spark."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ SERVERS = {"kafka.bootstrap.servers": "a:1,b:2"}
 
 
 def source(streaming: bool | None = None, **given: str) -> SourceOptions:
-    """Options with _ for . and one topic, unless something else is subscribed to."""
+    """Read options, given with _ for ".". Without a subscription option, one topic is subscribed to."""
     options = {name.replace("_", "."): value for name, value in given.items()}
     if not options.keys() & {"subscribe", "subscribePattern", "assign"}:
         options["subscribe"] = "t"
@@ -46,7 +46,7 @@ def refused(streaming: bool | None = None, **given: str) -> str:
     return str(caught.value)
 
 
-# -- what is read ------------------------------------------------------------------------------------------------
+# -- valid options -----------------------------------------------------------------------------------------------
 
 
 def test_defaults_are_those_of_sparks_kafka_source() -> None:
@@ -58,7 +58,7 @@ def test_defaults_are_those_of_sparks_kafka_source() -> None:
     assert batch.client == {"bootstrap.servers": "a:1,b:2"}
 
 
-def test_names_are_read_in_any_case() -> None:
+def test_option_names_ignore_case() -> None:
     assert source(MAXOFFSETSPERTRIGGER="5", includeheaders="TRUE").max_offsets_per_trigger == 5
     lower = read_source_options({name.lower(): value for name, value in {**SERVERS, "subscribePattern": "t.*"}.items()})
     assert lower.subscription == SubscribePattern("t.*")
@@ -87,11 +87,11 @@ def test_most_specific_starting_option_wins() -> None:
     ("text", "ms"),
     [("15m", 900_000), ("30s", 30_000), ("500ms", 500), ("2 h", 7_200_000), ("1d", 86_400_000), ("250", 250)],
 )
-def test_delays_have_units(text: str, ms: int) -> None:
+def test_delays_may_have_units(text: str, ms: int) -> None:
     assert source(maxTriggerDelay=text).max_trigger_delay_ms == ms
 
 
-def test_settings_of_clients_keep_kafkas_names() -> None:
+def test_client_settings_keep_kafkas_names() -> None:
     options = source(
         kafka_security_protocol="SASL_SSL",
         kafka_sasl_mechanism="SCRAM-SHA-256",
@@ -112,7 +112,7 @@ def test_settings_that_tune_the_jvm_client_have_no_effect() -> None:
     assert source(kafka_group_id="g", kafka_receive_buffer_bytes="65536", groupIdPrefix="p").client == source().client
 
 
-# -- what is refused ---------------------------------------------------------------------------------------------
+# -- invalid options --------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -140,7 +140,7 @@ def test_misspelt_option_is_rejected_with_a_suggestion(odd: str, meant: str) -> 
 
 
 @given(st.sampled_from(sorted({*SOURCE_NAMES} - {*FORMAT_NAMES, "assign", "mode"})), st.data())
-def test_one_wrong_letter_in_a_name_is_found(name: str, data: st.DataObject) -> None:
+def test_name_with_one_wrong_letter_gets_a_suggestion(name: str, data: st.DataObject) -> None:
     place = data.draw(st.integers(0, len(name) - 1))
     odd = name[:place] + "x" + name[place + 1 :]
     if odd.lower() in {each.lower() for each in SOURCE_NAMES}:
@@ -160,18 +160,18 @@ def test_missing_options_are_named() -> None:
 def test_contradictions_are_rejected() -> None:
     assert "subscribe and subscribePattern are given" in refused(subscribe="t", subscribePattern="t")
     assert "more than maxOffsetsPerTrigger" in refused(minOffsetsPerTrigger="9", maxOffsetsPerTrigger="3")
-    assert "not among what is to be read" in refused(startingOffsets='{"u": {"0": 1}}')
-    assert "has nothing for u" in refused(subscribe="t,u", startingOffsets='{"t": {"0": 1}}')
-    assert "has nothing for t-1" in refused(assign='{"t": [0, 1]}', startingOffsets='{"t": {"0": 1}}')
-    assert "not among" in refused(subscribePattern="a.*", startingOffsets='{"t": {"0": 1}}')
+    assert "does not subscribe to" in refused(startingOffsets='{"u": {"0": 1}}')
+    assert "has no entry for u" in refused(subscribe="t,u", startingOffsets='{"t": {"0": 1}}')
+    assert "has no entry for t-1" in refused(assign='{"t": [0, 1]}', startingOffsets='{"t": {"0": 1}}')
+    assert "does not subscribe to" in refused(subscribePattern="a.*", startingOffsets='{"t": {"0": 1}}')
     first, last = '{"t": {"0": 5}}', '{"t": {"0": 4}}'
     assert "after endingOffsets (4) for t-0" in refused(startingOffsets=first, endingOffsets=last)
     assert "after endingOffsetsByTimestamp" in refused(startingOffsetsByTimestamp=first, endingOffsetsByTimestamp=last)
     assert "after endingTimestamp" in refused(startingTimestamp="5", endingTimestamp="4")
-    assert "t-1 is in one only" in refused(startingOffsets=first, endingOffsets='{"t": {"0": 9, "1": 9}}')
+    assert "t-1 is in only one of them" in refused(startingOffsets=first, endingOffsets='{"t": {"0": 9, "1": 9}}')
 
 
-def test_a_stream_has_no_end_and_a_batch_does_not_begin_at_it() -> None:
+def test_stream_cannot_have_an_end_nor_a_batch_start_at_the_end() -> None:
     for name, value in (
         ("endingOffsets", "latest"),
         ("endingTimestamp", "5"),
@@ -180,7 +180,7 @@ def test_a_stream_has_no_end_and_a_batch_does_not_begin_at_it() -> None:
         assert "a streaming query has no end" in refused(True, **{name: value})  # fmt: skip
         source(None, **{name: value})
     assert "nothing to read" in refused(False, startingOffsets="latest")
-    assert "cannot start a batch read there" in refused(False, startingOffsets='{"t": {"0": -1}}')
+    assert "a batch read cannot start there" in refused(False, startingOffsets='{"t": {"0": -1}}')
     assert "cannot end there" in refused(endingOffsets='{"t": {"0": -2}}')
     assert "nothing to read" in refused(endingOffsets="earliest")
     assert "streaming queries" in refused(False, commitGroup="g")
@@ -222,17 +222,17 @@ def test_invalid_value_is_rejected_by_name(name: str, value: str) -> None:
 
 
 @pytest.mark.parametrize("name", ["auto.offset.reset", "enable.auto.commit", "key.deserializer", "interceptor.classes"])
-def test_settings_that_spark_forbids_are_forbidden(name: str) -> None:
+def test_settings_that_spark_rejects_are_rejected(name: str) -> None:
     assert f"kafka.{name} is not supported" in refused(**{f"kafka_{name.replace('.', '_')}": "x"})
 
 
-def test_a_password_is_never_repeated() -> None:
+def test_error_does_not_contain_the_password() -> None:
     assert "hush" not in refused(kafka_sasl_password="hush", kafka_security_protocol="x")
 
 
-def test_offsets_must_be_given_for_every_partition_there_is() -> None:
+def test_offsets_must_cover_exactly_the_existing_partitions() -> None:
     check_covered("startingOffsets", [t(0), t(1)], [t(1), t(0)])
-    with pytest.raises(OptionError, match="nothing for t-1"):
+    with pytest.raises(OptionError, match="no entry for t-1"):
         check_covered("startingOffsets", [t(0)], [t(0), t(1)])
     with pytest.raises(OptionError, match="has t-1, which the cluster does not have"):
         check_covered("startingOffsets", [t(0), t(1)], [t(0)])
@@ -241,7 +241,7 @@ def test_offsets_must_be_given_for_every_partition_there_is() -> None:
 # -- the sink ----------------------------------------------------------------------------------------------------
 
 
-def test_a_sink_has_a_topic_or_a_column_for_it() -> None:
+def test_sink_may_have_a_topic_option() -> None:
     assert read_sink_options(SERVERS).topic is None
     options = read_sink_options({**SERVERS, "TOPIC": " t ", "kafka.compression.type": "zstd", "value.format": "JSON"})
     assert (options.topic, options.client["compression.type"], options.value_format) == ("t", "zstd", "json")
@@ -260,6 +260,6 @@ def test_sink_rejects_source_options_and_unsupported_settings() -> None:
             read_sink_options({**SERVERS, name: "x"})
 
 
-def test_names_are_unambiguous_in_any_case() -> None:
+def test_option_names_are_unique_ignoring_case() -> None:
     for names in (SOURCE_NAMES, SINK_NAMES):
         assert len({name.lower() for name in names}) == len(names)

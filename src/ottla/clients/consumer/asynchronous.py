@@ -7,6 +7,7 @@ import inspect
 import logging
 import time
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from datetime import datetime
 from types import TracebackType
 from typing import TYPE_CHECKING, Final, Self, Unpack
@@ -95,19 +96,20 @@ class AsyncConsumer(ConsumerInterface[K, V]):
                 duty = client.step(collector)
                 if duty is not None:
                     await self._do(duty)
-                elif len(collector):
+                elif len(collector) or not await self._wait_until_ready(deadline):
                     return
-                else:
-                    left_s = deadline - time.monotonic()
-                    if left_s <= 0 or self._closing:
-                        return
-                    try:
-                        async with asyncio.timeout(left_s):
-                            await self._ready.wait()
-                    except TimeoutError:
-                        continue
         finally:
             client.end_poll()
+
+    async def _wait_until_ready(self, deadline: float) -> bool:
+        """Wait until the poll can make progress, at most to the deadline. Return False if the poll must end now."""
+        left_s = deadline - time.monotonic()
+        if left_s <= 0 or self._closing:
+            return False
+        with suppress(TimeoutError):
+            async with asyncio.timeout(left_s):
+                await self._ready.wait()
+        return True
 
     async def _do(self, duty: Duty, commit_timeout_s: float = REVOKE_COMMIT_S) -> None:
         if duty.kind == "revoked" and self._client.core.auto_commits:

@@ -245,17 +245,20 @@ class ConsumerClient:
         self.change(lambda core: core.fetch.want())
         try:
             async with asyncio.timeout(limit_s):
-                while True:
-                    with self.runner.lock:
-                        state = self.core.fetch.positions.of(tp)
-                        if state.error is not None:
-                            raise state.error
-                        if state.phase is Phase.FETCH:
-                            return state.offset
+                while (offset := self._known_position(tp)) is None:
                     advanced.clear()
                     await advanced.wait()
+                return offset
         except TimeoutError as error:
             raise RequestTimedOut(f"The position of {tp} was not found within {limit_s:g} s") from error
+
+    def _known_position(self, tp: TopicPartition) -> int | None:
+        """Return the position of a partition; None while it is looked up. Raises NotAssigned or the lookup's error."""
+        with self.runner.lock:
+            state = self.core.fetch.positions.of(tp)
+            if state.error is not None:
+                raise state.error
+            return state.offset if state.phase is Phase.FETCH else None
 
     async def close(self, timeout_s: float) -> None:
         """Wait for the commits in flight, leave the group, and close the connections.
