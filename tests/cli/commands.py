@@ -1,4 +1,4 @@
-"""The commands of `ottla` as tests look at them: their help pages, and how their words are parsed."""
+"""The commands of `ottla` for tests: their help pages, and the options that their words are parsed to."""
 
 from __future__ import annotations
 

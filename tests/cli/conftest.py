@@ -1,4 +1,4 @@
-"""`ottla` as tests call it: in this process, against a running broker, with nothing of the machine's own settings."""
+"""Run `ottla` in the process of the test against a running broker, without the settings of the machine."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tests.conftest import RunningBroker
 
 
 class Answer(NamedTuple):
-    """How a command ended and what it said."""
+    """The exit code and the output of a command."""
 
     code: int
     out: str
@@ -43,7 +43,7 @@ def _own_settings(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
 
 @pytest.fixture
 def plain(capsys: pytest.CaptureFixture[str]) -> Run:
-    """Run `ottla` with these words, no cluster given."""
+    """Run `ottla` without the address of a cluster."""
 
     def run(*words: str) -> Answer:
         capsys.readouterr()
@@ -59,21 +59,21 @@ def plain(capsys: pytest.CaptureFixture[str]) -> Run:
 
 @pytest.fixture
 def ottla(plain: Run, broker: RunningBroker, monkeypatch: pytest.MonkeyPatch) -> Run:
-    """Run `ottla` with these words on the broker of the test."""
+    """Run `ottla` on the broker of the test."""
     monkeypatch.setenv("OTTLA_BOOTSTRAP", broker.bootstrap)
     return plain
 
 
 @pytest.fixture
 def ours(broker: RunningBroker) -> Iterator[Admin]:
-    """An admin client, to look at what a command did."""
+    """An admin client to check the effects of a command."""
     with Admin(broker.bootstrap, default_api_timeout_ms=20_000) as admin:
         yield admin
 
 
 @pytest.fixture
 def topic(ours: Admin) -> Iterator[str]:
-    """A topic of three partitions with 10, 20 and 30 records, one each ten seconds apart."""
+    """A topic of three partitions with 10, 20 and 30 records; their timestamps are ten seconds apart."""
     name = unique("cli")
     ours.create_topic(name, partitions=3, replication_factor=1)
     with Producer(bootstrap_servers=_servers(ours)) as producer:
@@ -96,7 +96,7 @@ def _servers(admin: Admin) -> str:
 
 @pytest.fixture
 def group(ours: Admin, topic: str) -> Iterator[str]:
-    """A group without members that committed the topic's fifth records."""
+    """A group without members that has committed offset 5 of each partition."""
     from ottla.clients import TopicPartition
 
     name = unique("group")

@@ -1,4 +1,4 @@
-"""The broker's log on standard error, from a real process: life of a broker, topics, settings, groups, bad clients."""
+"""The log of a broker process on standard error: start and stop, topics, settings, groups, bad clients."""
 
 from __future__ import annotations
 
@@ -29,19 +29,19 @@ def process(tmp_path: Path) -> Iterator[OttlaProcess]:
 
 
 def messages(process: OttlaProcess) -> list[str]:
-    """`LEVEL message` of each line."""
+    """Return `LEVEL message` for each line."""
     rows = (line.split(maxsplit=4) for line in process.log_path.read_text().splitlines())
     return [f"{row[2]} {row[4]}" for row in rows if len(row) == 5]
 
 
 def missing(expected: list[str], found: list[str]) -> list[str]:
-    """The patterns that do not match, in their order."""
+    """Return the patterns without a matching line; the lines must match in the order of the patterns."""
     rest = iter(found)
     return [pattern for pattern in expected if not any(re.fullmatch(pattern, line) for line in rest)]
 
 
 def use(bootstrap: str) -> None:
-    """Create, configure, write, read in a group, delete."""
+    """Create, configure, write, read in a group, and delete."""
     with Admin(bootstrap_servers=bootstrap) as admin:
         admin.create_topics([NewTopic("made", 2, config={"retention.ms": "60000"})])
         admin.alter_configs({ConfigResource.broker(1): {"log.cleaner.backoff.ms": "20000"}})
@@ -85,7 +85,7 @@ STORY = [
 ]
 
 
-def test_log_of_a_short_life(process: OttlaProcess) -> None:
+def test_log_has_the_lines_of_kafka_in_order(process: OttlaProcess) -> None:
     use(process.bootstrap)
     assert process.stop() == 0
     found = messages(process)
@@ -93,7 +93,7 @@ def test_log_of_a_short_life(process: OttlaProcess) -> None:
     assert not [line for line in found if not line.startswith("INFO")]
 
 
-def test_bad_clients_are_named_and_do_not_fill_the_log(process: OttlaProcess) -> None:
+def test_bad_clients_are_logged_with_a_limited_rate(process: OttlaProcess) -> None:
     host, port = process.bootstrap.rsplit(":", 1)
     for size in (1 << 30, -5, *[1 << 30] * BAD_CLIENTS):
         with socket.create_connection((host, int(port)), 10) as client:
@@ -107,12 +107,12 @@ def test_bad_clients_are_named_and_do_not_fill_the_log(process: OttlaProcess) ->
     assert len(bad) < BAD_CLIENTS
 
 
-def test_names_of_clients_are_cut(process: OttlaProcess) -> None:
+def test_long_names_of_clients_are_cut_in_the_log(process: OttlaProcess) -> None:
     name = "g" * 30_000
     with Consumer(bootstrap_servers=process.bootstrap, group_id=name) as consumer:
         consumer.subscribe(["auto"])
         consumer.poll(2)
     process.stop()
     longest = max(process.log_path.read_text().splitlines(), key=len)
-    assert "characters left out" in longest
+    assert "characters omitted" in longest
     assert len(longest) < log_limit.LONGEST_MESSAGE + 200

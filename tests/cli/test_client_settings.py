@@ -1,4 +1,4 @@
-"""`-X`, `-b` and what else says how a command talks to the cluster, for every command that takes them.
+"""The options for the connection, such as `-X` and `-b`, for every command that has them.
 
 The commands are those of `ottla --help`: a new one needs a row in `WORDS`, or these tests fail.
 """
@@ -15,7 +15,7 @@ from ottla.cli.connect import GivenSettings, client_settings
 from .commands import all_commands, options_of
 from .conftest import Run
 
-# What each command needs to succeed; TOPIC has records, GROUP has committed for it.
+# The arguments with which each command succeeds; TOPIC has records, GROUP has committed offsets for it.
 WORDS = {
     "produce": "TOPIC FILE",
     "consume": "TOPIC -e",
@@ -44,8 +44,8 @@ WORDS = {
 OWN = {"producer": "linger.ms=1", "consumer": "fetch.min.bytes=1"}
 
 
-def takers() -> dict[str, tuple[str, ...]]:
-    """The commands that take -X for clients, with the kinds of these; with none where it is for a broker."""
+def kinds_of_commands() -> dict[str, tuple[str, ...]]:
+    """The commands with an option -X, and the kinds of clients that it configures; none if it configures a broker."""
     found: dict[str, tuple[str, ...]] = {}
     for path, command in all_commands():
         for parameter in command.params:
@@ -55,7 +55,7 @@ def takers() -> dict[str, tuple[str, ...]]:
     return found
 
 
-TAKERS = takers()
+KINDS = kinds_of_commands()
 
 
 def words_of(path: str, topic: str = "t", group: str = "g") -> list[str]:
@@ -64,11 +64,11 @@ def words_of(path: str, topic: str = "t", group: str = "g") -> list[str]:
 
 
 def test_every_command_with_settings_is_tested() -> None:
-    assert {path for path, kinds in TAKERS.items() if kinds} == set(WORDS)
+    assert {path for path, kinds in KINDS.items() if kinds} == set(WORDS)
 
 
-@pytest.mark.parametrize("path", [path for path, kinds in TAKERS.items() if not kinds])
-def test_other_commands_take_settings_of_a_broker(path: str) -> None:
+@pytest.mark.parametrize("path", [path for path, kinds in KINDS.items() if not kinds])
+def test_other_commands_accept_settings_of_a_broker(path: str) -> None:
     options = options_of(path, "--data", "/tmp", "-X", "node.id=7", "-X", "num.partitions=3")
     config = broker_config(options)
     assert (config.node_id, config.int("num.partitions")) == (7, 3)
@@ -76,24 +76,24 @@ def test_other_commands_take_settings_of_a_broker(path: str) -> None:
 
 @pytest.mark.both
 @pytest.mark.parametrize("path", WORDS)
-def test_command_takes_settings_of_its_own_clients(path: str, ottla: Run, topic: str, group: str) -> None:
-    given = ["request.timeout.ms=20000", "retry_backoff_ms=50", *(OWN[k] for k in TAKERS[path] if k in OWN)]
+def test_command_accepts_settings_of_its_clients(path: str, ottla: Run, topic: str, group: str) -> None:
+    given = ["request.timeout.ms=20000", "retry_backoff_ms=50", *(OWN[k] for k in KINDS[path] if k in OWN)]
     done = ottla(*words_of(path, topic, group), *(word for setting in given for word in ("-X", setting)))
     assert done.code == 0, done.err
 
 
 @pytest.mark.parametrize("path", WORDS)
-def test_command_refuses_settings_of_other_clients(path: str, plain: Run) -> None:
+def test_command_rejects_settings_of_other_clients(path: str, plain: Run) -> None:
     for kind, setting in OWN.items():
-        if kind not in TAKERS[path]:
+        if kind not in KINDS[path]:
             done = plain(*words_of(path), "-X", setting)
             assert (done.code, done.err.count("\n")) == (2, 1), done.err
             assert f"-X {setting.partition('=')[0]}: a {kind} has this setting, and this command has a" in done.err
 
 
 @pytest.mark.parametrize("path", WORDS)
-def test_mistyped_setting_is_answered_with_the_nearest(path: str, plain: Run) -> None:
-    for kind in ("admin", *TAKERS[path]):
+def test_mistyped_setting_is_an_error_with_the_nearest_name(path: str, plain: Run) -> None:
+    for kind in ("admin", *KINDS[path]):
         typo, meant = {"producer": ("lingr.ms", "linger.ms"), "consumer": ("fetch.mim.bytes", "fetch.min.bytes")}.get(
             kind, ("request.timeout.sm", "request.timeout.ms")
         )
@@ -102,8 +102,8 @@ def test_mistyped_setting_is_answered_with_the_nearest(path: str, plain: Run) ->
 
 
 @pytest.mark.parametrize("path", ["produce", "consume", "bench consume", "topic list"])
-def test_settings_do_not_hide_that_there_is_no_broker(path: str, plain: Run) -> None:
-    given = next((OWN[kind] for kind in TAKERS[path] if kind in OWN), "retry.backoff.ms=50")
+def test_settings_do_not_hide_a_refused_connection(path: str, plain: Run) -> None:
+    given = next((OWN[kind] for kind in KINDS[path] if kind in OWN), "retry.backoff.ms=50")
     done = plain(*words_of(path), "-b", "127.0.0.1:1", "-X", given)
     assert done.code == 1
     assert done.err.splitlines()[0].startswith("ottla: No broker can be reached: 127.0.0.1:1: connection refused")
@@ -111,7 +111,7 @@ def test_settings_do_not_hide_that_there_is_no_broker(path: str, plain: Run) -> 
 
 
 @pytest.mark.parametrize(
-    ("words", "said"),
+    ("words", "problem"),
     [
         (["consume", "t", "-X", "group.id=g"], "--group GROUP` joins a group"),
         (["consume", "t", "-X", "auto.offset.reset=latest"], "-o end"),
@@ -125,10 +125,12 @@ def test_settings_do_not_hide_that_there_is_no_broker(path: str, plain: Run) -> 
         (["bench", "consume", "t", "-X", "fetch.mxa.wait.ms=1"], "fetch.max.wait.ms"),
     ],
 )
-def test_setting_that_the_command_cannot_use_is_refused(words: list[str], said: str, ottla: Run, topic: str) -> None:
+def test_setting_that_the_command_cannot_use_is_rejected(
+    words: list[str], problem: str, ottla: Run, topic: str
+) -> None:
     done = ottla(*(topic if word == "t" else word for word in words))
     assert done.code == 2, done.err
-    assert said in done.err
+    assert problem in done.err
 
 
 def test_files_and_profiles_are_shared_by_clients_of_all_kinds(ottla: Run, topic: str, tmp_path: Path) -> None:
@@ -153,7 +155,7 @@ def test_files_and_profiles_are_shared_by_clients_of_all_kinds(ottla: Run, topic
         ("PLAINTEXT://host", "PLAINTEXT://host:9092"),
     ],
 )
-def test_server_without_a_port_has_the_default_one(given: str, wanted: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_server_without_a_port_gets_the_default_port(given: str, wanted: str, monkeypatch: pytest.MonkeyPatch) -> None:
     def servers(*words: str) -> object:
         return client_settings(options_of("topic", "list", *words))["bootstrap.servers"]
 
@@ -164,7 +166,7 @@ def test_server_without_a_port_has_the_default_one(given: str, wanted: str, monk
 
 
 @pytest.mark.parametrize(
-    ("given", "said"),
+    ("given", "problem"),
     [
         ("", "-b is empty"),
         (" ", "-b is empty"),
@@ -175,11 +177,11 @@ def test_server_without_a_port_has_the_default_one(given: str, wanted: str, monk
         ("host:", "must be host:port"),
     ],
 )
-def test_servers_that_are_none_are_refused(given: str, said: str, plain: Run) -> None:
+def test_invalid_servers_are_rejected(given: str, problem: str, plain: Run) -> None:
     for words in (["topic", "list"], ["produce", "t"], ["consume", "t"]):
         done = plain(*words, "-b", given)
         assert done.code == 2
-        assert said in done.err
+        assert problem in done.err
 
 
 @pytest.mark.parametrize(("words", "hint"), [
@@ -191,7 +193,7 @@ def test_servers_that_are_none_are_refused(given: str, said: str, plain: Run) ->
     (["produce", "t", "-f", ""], "%k=%v"),
     (["consume", "t", "-o", "json"], "--json is the option"),
 ])  # fmt: skip
-def test_format_without_a_field_is_refused(words: list[str], hint: str, plain: Run) -> None:
+def test_format_without_a_field_is_rejected(words: list[str], hint: str, plain: Run) -> None:
     done = plain(*words)
     assert done.code == 2
     assert hint in done.err

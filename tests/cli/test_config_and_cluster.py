@@ -13,7 +13,7 @@ from .conftest import Run
 
 
 @pytest.mark.both
-def test_a_setting_is_set_read_and_taken_back(ottla: Run, topic: str) -> None:
+def test_setting_is_set_read_and_unset(ottla: Run, topic: str) -> None:
     assert ottla("config", "list", "topic", topic).out == ""
     done = ottla("config", "set", "topic", topic, "retention.ms=2d", "max.message.bytes=4MiB")
     assert done.out.splitlines() == [
@@ -35,7 +35,7 @@ def test_a_setting_is_set_read_and_taken_back(ottla: Run, topic: str) -> None:
 
 
 @pytest.mark.both
-def test_lists_grow_and_shrink(ottla: Run, topic: str, ours: Admin) -> None:
+def test_items_are_added_to_lists_and_removed(ottla: Run, topic: str, ours: Admin) -> None:
     def policy() -> set[str]:
         value = ours.describe_config(ConfigResource.topic(topic))["cleanup.policy"].value
         assert value is not None
@@ -48,7 +48,7 @@ def test_lists_grow_and_shrink(ottla: Run, topic: str, ours: Admin) -> None:
 
 
 @pytest.mark.both
-def test_brokers_have_settings_of_their_own_and_shared_ones(ottla: Run, ours: Admin) -> None:
+def test_settings_of_one_broker_and_of_all_brokers(ottla: Run, ours: Admin) -> None:
     node_id = str(ours.describe_cluster().brokers[0].node_id)
     rows = {row["setting"]: row for row in ottla("config", "list", "broker", node_id, "--json").objects}
     assert rows["listeners"]["source"] == "broker's file"
@@ -72,7 +72,7 @@ def test_brokers_have_settings_of_their_own_and_shared_ones(ottla: Run, ours: Ad
 
 
 @pytest.mark.both
-def test_what_the_broker_refuses_is_told_and_changes_nothing(ottla: Run, topic: str, ours: Admin) -> None:
+def test_rejected_change_is_reported_and_changes_nothing(ottla: Run, topic: str, ours: Admin) -> None:
     answer = ottla("config", "set", "topic", topic, "retention.ms=soon", "max.message.bytes=1")
     assert answer.code == 1
     assert "retention.ms" in answer.err
@@ -83,40 +83,40 @@ def test_what_the_broker_refuses_is_told_and_changes_nothing(ottla: Run, topic: 
     assert ours.describe_config(ConfigResource.topic(topic))["retention.ms"].is_default
 
 
-def test_mistyped_words_are_answered_with_what_is_meant(ottla: Run, topic: str) -> None:
+def test_mistyped_words_are_errors_with_the_nearest_word(ottla: Run, topic: str) -> None:
     assert "Did you mean topic?" in ottla("config", "list", "topci", topic).err
     assert "Did you mean retention.ms?" in ottla("config", "get", "topic", topic, "retenton.ms").err
     assert f"Did you mean '{topic}'?" in ottla("config", "list", "topic", topic[:-1]).err
     assert ottla("config", "list", "planet", "mars").code == 2
 
 
-def test_topics_with_settings_are_listed_together(ottla: Run, topic: str) -> None:
+def test_settings_of_all_topics_are_listed(ottla: Run, topic: str) -> None:
     assert ottla("config", "set", "topic", topic, "retention.ms=1h").code == 0
     rows = ottla("config", "list", "topic", "--json").objects
     assert (topic, "retention.ms", "3600000") in {(row["name"], row["setting"], row["value"]) for row in rows}
 
 
 @pytest.mark.both
-def test_quotas_are_settings_of_clients(ottla: Run, broker: RunningBroker) -> None:
+def test_quotas_are_set_listed_and_removed(ottla: Run, broker: RunningBroker) -> None:
     assert ottla("config", "set", "client", "x", "producer_byte_rat=1").code == 2
     done = ottla("config", "set", "client", "importer", "producer_byte_rate=2MiB", "request_percentage=12.5")
     if broker.kind == OTTLA and done.code:
-        # It serves no quotas (yet), and says so in a line.
+        # Ottla does not implement quotas; the error is one line.
         assert done.err.startswith("ottla: ")
         return
     assert done.out.splitlines() == [
         "importer: producer_byte_rate is 2097152 (2.0 MiB)",
         "importer: request_percentage is 12.5",
     ]
-    wait_until(lambda: len(ottla("config", "list", "clients", "--json").objects) == 2, "the quotas are there")
+    wait_until(lambda: len(ottla("config", "list", "clients", "--json").objects) == 2, "the quotas are visible")
     assert ottla("config", "get", "client", "importer", "producer_byte_rate").out == "2097152\n"
     both = ["producer_byte_rate", "request_percentage"]
-    assert ottla("config", "unset", "client", "importer", *both).out.count("is no quota") == 2
-    wait_until(lambda: ottla("config", "list", "client", "--json").objects == [], "the quotas are gone")
+    assert ottla("config", "unset", "client", "importer", *both).out.count("is not limited") == 2
+    wait_until(lambda: ottla("config", "list", "client", "--json").objects == [], "the quotas are removed")
 
 
 @pytest.mark.both
-def test_the_cluster_is_shown_whole_and_in_parts(ottla: Run, ours: Admin, topic: str) -> None:
+def test_cluster_is_shown_completely_or_in_parts(ottla: Run, ours: Admin, topic: str) -> None:
     cluster = ours.describe_cluster()
     (facts,) = ottla("cluster", "--json").objects
     assert (facts["cluster_id"], facts["controller"]) == (cluster.cluster_id, cluster.controller)

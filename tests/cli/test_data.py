@@ -1,4 +1,4 @@
-"""produce, consume, tail, log dump and bench as a shell runs them, on Ottla and on stock Kafka."""
+"""produce, consume, tail, log dump and bench as processes, on Ottla and on stock Kafka."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ class Shell(Protocol):
 
 @pytest.fixture
 def shell(broker: RunningBroker, monkeypatch: pytest.MonkeyPatch) -> Shell:
-    """Run `ottla` as a process of its own, on the broker of the test."""
+    """Run `ottla` as a process on the broker of the test."""
     monkeypatch.setenv("OTTLA_BOOTSTRAP", broker.bootstrap)
 
     def run(*words: str, feed: bytes = b"") -> Done:
@@ -62,24 +62,24 @@ def shell(broker: RunningBroker, monkeypatch: pytest.MonkeyPatch) -> Shell:
 
 @pytest.fixture
 def new_topic(broker: RunningBroker) -> Iterator[Any]:
-    """Make topics; deleted after the test."""
-    made = []
+    """Create topics, which are deleted after the test."""
+    created = []
     with Admin(bootstrap_servers=broker.bootstrap) as admin:
 
-        def make(partitions: int = 1) -> str:
+        def create(partitions: int = 1) -> str:
             name = unique("data")
-            # The records are old: a broker may look for what to delete at any time.
+            # The records have old timestamps, so a broker would delete them by the default retention.
             admin.create_topic(name, partitions=partitions, replication_factor=1, config={"retention.ms": "-1"})
-            made.append(name)
+            created.append(name)
             return name
 
-        yield make
-        if made:
-            admin.delete_topics(made)
+        yield create
+        if created:
+            admin.delete_topics(created)
 
 
 def fill(broker: RunningBroker, topic: str, count: int, partitions: int = 1) -> None:
-    """Records 0, 1, .. by turns over the partitions, a second apart."""
+    """Send the values 0, 1, ... to the partitions in rotation, with timestamps a second apart."""
     with Producer(bootstrap_servers=broker.bootstrap) as producer:
         for number in range(count):
             producer.send(
@@ -106,7 +106,7 @@ def read_all(broker: RunningBroker, topic: str, count: int) -> list[Record]:
         ("--json",),
     ],
 )
-def test_what_consume_writes_produce_reads_whatever_the_records_hold(
+def test_produce_reads_the_output_of_consume_without_loss(
     how: tuple[str, ...], broker: RunningBroker, shell: Shell, new_topic: Any
 ) -> None:
     old, new = new_topic(2), new_topic(2)
@@ -123,7 +123,7 @@ def test_what_consume_writes_produce_reads_whatever_the_records_hold(
     ]
 
 
-def test_arguments_may_be_bytes_that_are_no_text(shell: Shell, new_topic: Any) -> None:
+def test_arguments_may_be_bytes_that_are_not_utf8(shell: Shell, new_topic: Any) -> None:
     topic, odd = new_topic(), os.fsdecode(b"\xff")
     shell("produce", topic, "-f", rf"%k{odd}%v\n", "--null", f"{odd}{odd}", feed=b"k\xffa\nk\xff\xff\xff\nk\xffb\n")
     assert shell("consume", topic, "-e", "-f", rf"%v{odd}", "--null", f"{odd}-").out == b"a\xff\xff-\xffb\xff"
@@ -136,23 +136,23 @@ def test_arguments_may_be_bytes_that_are_no_text(shell: Shell, new_topic: Any) -
     [["produce", "TOPIC", "-H", "ODD=1"], ["produce", "ODD", "--create"], ["consume", "ODD", "-e"],
      ["consume", "TOPIC", "-e", "-g", "ODD"], ["topic", "create", "ODD"],
      ["config", "set", "topic", "TOPIC", "retention.ms=ODD"]],
-    ids=["header", "topic-made", "topic-read", "group", "topic", "config"],
+    ids=["header", "created-topic", "read-topic", "group", "topic", "config"],
 )  # fmt: skip
-def test_a_name_that_is_no_text_is_refused_in_a_line(shell: Shell, new_topic: Any, words: list[str]) -> None:
+def test_name_that_is_not_utf8_is_an_error_in_one_line(shell: Shell, new_topic: Any, words: list[str]) -> None:
     topic = new_topic()
     done = shell(*(word.replace("TOPIC", topic).replace("ODD", os.fsdecode(b"\xff")) for word in words), feed=b"x\n")
     assert done.code in (1, 2)
     assert done.err.startswith("ottla: ")
 
 
-def test_lines_become_records_and_verbose_says_where_they_are(shell: Shell, new_topic: Any) -> None:
+def test_lines_become_records_and_verbose_prints_their_offsets(shell: Shell, new_topic: Any) -> None:
     topic = new_topic()
     done = shell("produce", topic, "-v", "-z", "lz4", feed="ä\n\nlast without an end".encode())
     assert done.lines == [f"{topic}\t0\t{offset}".encode() for offset in range(3)]
     assert shell("consume", topic, "-e").out == "ä\n\nlast without an end\n".encode()
-    told = shell("produce", topic, "-v", "--json", "-q", feed=b'{"key":"k","value":[1, 2],"timestamp":7}')
-    assert told.objects == [{"line": 1, "topic": topic, "partition": 0, "offset": 3, "timestamp": 7}]
-    assert told.err == ""
+    verbose = shell("produce", topic, "-v", "--json", "-q", feed=b'{"key":"k","value":[1, 2],"timestamp":7}')
+    assert verbose.objects == [{"line": 1, "topic": topic, "partition": 0, "offset": 3, "timestamp": 7}]
+    assert verbose.err == ""
     assert shell("consume", topic, "-o", "3", "-e", "--json-value").objects[0]["value"] == [1, 2]
 
 
@@ -161,19 +161,17 @@ def test_keys_headers_files_and_tombstones(broker: RunningBroker, shell: Shell, 
     (tmp_path / "logo").write_bytes(b"\x89PNG\n\x00")
     assert shell("produce", topic, "-K", ":", "-H", "a=b", "-H", "none", "-p", "1", feed=b"k:v:w\n").code == 0
     assert shell("produce", topic, "-p", "1", "-k", "logo", "--file", str(tmp_path / "logo")).code == 0
-    assert shell("produce", topic, "-p", "1", "-k", "gone", "--tombstone", "--timestamp", "2026-01-31T12:00Z").code == 0
+    assert shell("produce", topic, "-p", "1", "-k", "old", "--tombstone", "--timestamp", "2026-01-31T12:00Z").code == 0
     rows = read_all(broker, topic, 3)
     assert [(r.partition, r.key, r.value, r.headers) for r in rows] == [
         (1, b"k", b"v:w", [("a", b"b"), ("none", None)]),
         (1, b"logo", b"\x89PNG\n\x00", []),
-        (1, b"gone", None, []),
+        (1, b"old", None, []),
     ]
     assert rows[2].timestamp == 1_769_860_800_000
 
 
-def test_a_line_that_does_not_fit_is_named_the_others_are_sent_and_the_exit_code_is_1(
-    shell: Shell, new_topic: Any
-) -> None:
+def test_invalid_line_is_reported_and_the_others_are_sent(shell: Shell, new_topic: Any) -> None:
     topic = new_topic()
     done = shell("produce", topic, "-K", "=", feed=b"a=1\nnothing\nb=2\n")
     assert done.code == 1
@@ -201,7 +199,7 @@ def test_a_line_that_does_not_fit_is_named_the_others_are_sent_and_the_exit_code
         (["-e", "--grep", "^[13]$"], [1, 3]),
     ],
 )
-def test_where_reading_begins_and_ends(
+def test_start_and_end_of_reading(
     words: list[str], wanted: list[int], broker: RunningBroker, shell: Shell, new_topic: Any
 ) -> None:
     topic = new_topic()
@@ -210,7 +208,7 @@ def test_where_reading_begins_and_ends(
     assert (done.code, [int(line) for line in done.lines]) == (0, list(wanted)), done.err
 
 
-def test_partitions_patterns_and_the_last_of_all_partitions_together(
+def test_partitions_patterns_and_last_records_of_all_partitions(
     broker: RunningBroker, shell: Shell, new_topic: Any
 ) -> None:
     topic = new_topic(3)
@@ -223,7 +221,7 @@ def test_partitions_patterns_and_the_last_of_all_partitions_together(
     assert "has no partition 3" in shell("consume", topic, "-p", "3", "-e").err
 
 
-def test_a_topic_that_is_not_there_is_told_with_the_nearest_and_not_made(
+def test_missing_topic_is_an_error_with_the_nearest_name_and_not_created(
     broker: RunningBroker, shell: Shell, new_topic: Any
 ) -> None:
     topic = new_topic()
@@ -237,7 +235,7 @@ def test_a_topic_that_is_not_there_is_told_with_the_nearest_and_not_made(
         assert wrong not in {row.name for row in admin.list_topics()}
 
 
-def test_a_group_gets_what_was_printed_committed_and_without_a_group_nothing_is(
+def test_only_group_option_commits_and_only_printed_records(
     broker: RunningBroker, shell: Shell, new_topic: Any
 ) -> None:
     topic, group = new_topic(), unique("group")
@@ -253,11 +251,11 @@ def test_a_group_gets_what_was_printed_committed_and_without_a_group_nothing_is(
         assert [row.group_id for row in admin.list_groups() if "ottla-cli" in row.group_id] == []
     rest = shell("consume", topic, "--group", group, "-e")
     assert (rest.code, [int(line) for line in rest.lines]) == (0, list(range(6, 10)))
-    refused = shell("consume", topic, "--group", group, "-o", "-5")
-    assert refused.code == 2
+    rejected = shell("consume", topic, "--group", group, "-o", "-5")
+    assert rejected.code == 2
 
 
-def test_tail_follows_and_an_interrupt_ends_it_cleanly(broker: RunningBroker, shell: Shell, new_topic: Any) -> None:
+def test_tail_follows_until_an_interrupt(broker: RunningBroker, shell: Shell, new_topic: Any) -> None:
     topic = new_topic()
     fill(broker, topic, 3)
     process = subprocess.Popen(
@@ -276,7 +274,7 @@ def test_tail_follows_and_an_interrupt_ends_it_cleanly(broker: RunningBroker, sh
         process.communicate()
 
 
-def test_a_reader_that_goes_away_ends_it_quietly(broker: RunningBroker, new_topic: Any) -> None:
+def test_consume_ends_without_an_error_message_when_its_reader_ends(broker: RunningBroker, new_topic: Any) -> None:
     topic = new_topic()
     fill(broker, topic, 3)
     process = subprocess.Popen(
@@ -285,13 +283,13 @@ def test_a_reader_that_goes_away_ends_it_quietly(broker: RunningBroker, new_topi
     assert process.stdout is not None
     assert process.stderr is not None
     assert process.stdout.readline() == b"0\n"
-    process.stdout.close()  # nothing more is written: that nobody reads is noticed all the same
+    process.stdout.close()  # no more records arrive, so the closed pipe must be detected without a write
     assert process.wait(WAIT_S) == 141
     assert process.stderr.read() == b""
     process.stderr.close()
 
 
-def test_partitions_that_come_later_are_read_from_their_beginning(
+def test_new_partitions_are_read_from_their_beginning(
     broker: RunningBroker, ottla: Run, new_topic: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(follow, "DISCOVER_EVERY_S", 0.1)
@@ -312,7 +310,7 @@ def test_partitions_that_come_later_are_read_from_their_beginning(
 
 
 @pytest.mark.parametrize("words", [[], ["-f", r"%v\n"], ["--json"]])
-def test_on_a_terminal_a_record_is_shown_and_not_obeyed(
+def test_control_characters_of_records_are_escaped_at_a_terminal(
     words: list[str], broker: RunningBroker, new_topic: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("NO_COLOR", "1")
@@ -333,7 +331,9 @@ def test_on_a_terminal_a_record_is_shown_and_not_obeyed(
     assert "ä" in shown
 
 
-def test_the_end_of_a_topic_may_be_what_no_consumer_sees(broker: RunningBroker, shell: Shell, new_topic: Any) -> None:
+def test_exit_at_end_of_a_topic_that_ends_in_transaction_markers(
+    broker: RunningBroker, shell: Shell, new_topic: Any
+) -> None:
     if broker.kind == OTTLA:
         pytest.skip("needs transactions")
     topic = new_topic()
@@ -350,19 +350,19 @@ def test_the_end_of_a_topic_may_be_what_no_consumer_sees(broker: RunningBroker, 
     assert shell("consume", topic, "-e", "--isolation", "read_committed").lines == [b"yes"]
 
 
-def test_bench_measures(shell: Shell, new_topic: Any) -> None:
+def test_bench_reports_rates_and_latencies(shell: Shell, new_topic: Any) -> None:
     topic = new_topic(2)
     (row,) = shell("bench", "produce", topic, "--records", "2000", "--json").objects
     assert (row["records"], row["bytes"]) == (2000, 200_000)
     assert 0 < row["p50_ms"] <= row["p99_9_ms"] <= row["max_ms"]
     (row,) = shell("bench", "consume", topic, "--json").objects
-    assert row["records"] == 2001  # the first one warms up
+    assert row["records"] == 2001  # one record is the warm-up
     (row,) = shell("bench", "e2e", topic, "--records", "5", "--json").objects
     assert (row["records"], row["p50_ms"] > 0) == (5, True)
     assert b"records/s" in shell("bench", "produce", topic, "--records", "100").out
 
 
-def test_log_dump_reads_what_the_broker_wrote(broker: RunningBroker, shell: Shell, new_topic: Any) -> None:
+def test_log_dump_reads_the_files_of_a_broker(broker: RunningBroker, shell: Shell, new_topic: Any) -> None:
     topic, group = new_topic(), unique("dumped")
     fill(broker, topic, 20)
     assert shell("consume", topic, "--group", group, "-n", "5").code == 0

@@ -1,4 +1,4 @@
-"""The examples of docs/cli-data.md, typed into a shell."""
+"""The examples of docs/cli-data.md: each command is run in a shell, and its output must be that of the page."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ BLOCKS = re.findall(r"```console\n(.*?)```", PAGE.read_text(), re.DOTALL)
 
 
 @pytest.mark.both
-def test_examples_of_the_page_do_what_they_say(
+def test_examples_of_the_page_print_the_output_of_the_page(
     broker: RunningBroker, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     (tmp_path / "ottla").write_text(f'#!/bin/sh\nexec "{sys.executable}" -m ottla.cli.main "$@"\n')
@@ -26,9 +26,9 @@ def test_examples_of_the_page_do_what_they_say(
     monkeypatch.setenv("OTTLA_BOOTSTRAP", broker.bootstrap)
     assert len(BLOCKS) == 5
     with Admin(bootstrap_servers=broker.bootstrap) as admin:
-        there = {row.name for row in admin.list_topics()} & {"orders", "copy"}
-        if there:
-            admin.delete_topics(there)
+        existing = {row.name for row in admin.list_topics()} & {"orders", "copy"}
+        if existing:
+            admin.delete_topics(existing)
         try:
             for command, wanted in re.findall(r"^\$ (.*)\n((?:(?!\$ ).*\n)*)", "".join(BLOCKS), re.MULTILINE):
                 done = subprocess.run(

@@ -1,7 +1,7 @@
-"""The examples that `ottla` prints are typed into a shell, exactly as printed, on a broker that was just started.
+"""The examples that `ottla` prints are run in a shell, exactly as printed, on a new broker.
 
-All --help texts are run in one session, in the order of `ottla --help`, so that an example may use what an earlier one
-made. Only the address differs: 127.0.0.1:9092 stands for the broker of the test.
+The examples of all help pages run in one session, in the order of `ottla --help`, so an example may use the topics of
+earlier ones. Only the address differs: 127.0.0.1:9092 is replaced by that of the broker.
 """
 
 from __future__ import annotations
@@ -34,13 +34,13 @@ ENDLESS = re.compile(r"ottla (up\b|tail (?!.* -e)|consume (?!.* (-e|--until|-n)\
 
 
 class Shell:
-    """Types commands into bash, in the directory in which the broker was started with `--data ./data`."""
+    """Runs commands in bash, in the directory where the broker was started with `--data ./data`."""
 
     def __init__(self, broker: OttlaProcess) -> None:
         self._broker = broker
 
     def run(self, command: str, directory: Path | None = None) -> None:
-        """Run a command. It must end with 0; one that has no end must not fail, and end at Ctrl-C."""
+        """Run a command. It must exit with 0; an endless command must run until Ctrl-C ends it."""
         typed = command.replace("127.0.0.1:9092", self._broker.bootstrap)
         is_endless = ENDLESS.search(command) is not None
         if not is_endless and SIMPLE.fullmatch(typed):
@@ -63,7 +63,7 @@ class Shell:
         assert "Traceback" not in said, f"$ {command}\n{said}"
 
     def _run_here(self, command: str, directory: Path | None) -> None:
-        """Run a command in this process, which is quicker."""
+        """Run a command in this process, which is faster."""
         said = io.StringIO()
         with (
             contextlib.chdir(directory or self._broker.directory),
@@ -76,7 +76,7 @@ class Shell:
 
 @pytest.fixture
 def fresh(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[OttlaProcess]:
-    """A broker that was just started, and an environment in which nothing but it is set."""
+    """A new broker, and an environment that contains only its address."""
     for name in ("HOME", "XDG_CONFIG_HOME", "XDG_DATA_HOME"):
         monkeypatch.setenv(name, str(tmp_path / "home"))
     (tmp_path / "ottla").write_text(f'#!/bin/sh\nexec "{sys.executable}" -m ottla.cli.main "$@"\n')
@@ -91,13 +91,13 @@ def fresh(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[OttlaProc
 
 
 def examples_of(text: str) -> list[str]:
-    """The commands of a --help text, without what is explained beside them."""
+    """The commands of a help page, without the explanations beside them."""
     block = text.partition("examples:\n")[2].partition("\n\n")[0]
     return [re.split(r" {2,}", line.strip())[0] for line in block.splitlines()]
 
 
 def help_texts(monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[str, str]]:
-    """Each command with its --help, those of its verbs below it."""
+    """Each command with its help page, followed by those of its verbs."""
     monkeypatch.setenv("COLUMNS", "100")
     yield "", help_page("", ROOT)
     for path, command in all_commands():
@@ -111,15 +111,15 @@ def banner(fresh: OttlaProcess) -> list[str]:
 
 
 def can_run(command: str) -> bool:
-    """Whether this machine has what the example is about."""
+    """Whether the example can run on this machine."""
     if command.startswith("ottla up") and "127.0.0.1:0" not in command and "./data" not in command:
-        return False  # at port 9092, which may be taken
+        return False  # port 9092 may be in use
     if "--arrow" in command and importlib.util.find_spec("pyarrow") is None:
         return False
     return not any(f"completion {shell}" in command for shell in SHELLS)
 
 
-def test_banner_examples_work_as_printed(fresh: OttlaProcess) -> None:
+def test_examples_of_the_start_message_work(fresh: OttlaProcess) -> None:
     commands = banner(fresh)
     assert commands[0].startswith("echo hello | ottla produce")
     assert len(commands) == 3
@@ -142,13 +142,11 @@ def test_first_example_works_on_a_fresh_broker(
 
 
 @pytest.mark.timeout(300)  # more than a hundred processes, one after another
-def test_all_examples_work_in_their_order_as_printed(
-    fresh: OttlaProcess, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_all_examples_work_in_order(fresh: OttlaProcess, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     count = 0
     for name, text in help_texts(monkeypatch):
         directory = None
-        if name in ("up", "format"):  # these make a data directory of their own
+        if name in ("up", "format"):  # these commands create a data directory
             directory = tmp_path / name
             directory.mkdir()
         for command in filter(can_run, examples_of(text)):

@@ -1,4 +1,4 @@
-"""What all commands share: output for people and programs, pipes, terminals, profiles, completion, speed."""
+"""The frame of all commands: output for people and programs, pipes, terminals, profiles, completion, start time."""
 
 from __future__ import annotations
 
@@ -46,14 +46,14 @@ def table(stream: io.StringIO, *, as_json: bool = False) -> str:
         {"name": "much-longer", "records": None, "size": 12, "more": []},
     ]
     output = Output(Options(json=as_json), stream)
-    assert output.table([Column("name", narrow=True), number("records"), size("size")], rows) == 2
+    output.table([Column("name", narrow=True), number("records"), size("size")], rows)
     return stream.getvalue()
 
 
 # -- output ------------------------------------------------------------------------------------------------------
 
 
-def test_a_table_is_aligned() -> None:
+def test_table_is_aligned() -> None:
     assert table(io.StringIO()).splitlines() == [
         "NAME           RECORDS     SIZE",
         "a            1,234,567  4.8 MiB",
@@ -61,12 +61,12 @@ def test_a_table_is_aligned() -> None:
     ]
 
 
-def test_programs_get_an_object_per_line_with_raw_numbers() -> None:
+def test_json_output_has_an_object_per_line_with_raw_numbers() -> None:
     rows = [json.loads(line) for line in table(io.StringIO(), as_json=True).splitlines()]
     assert rows[0] == {"name": "a", "records": 1_234_567, "size": 5_000_000, "more": [1, 2]}
 
 
-def test_colour_is_for_terminals_that_want_it(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_only_terminals_without_no_color_are_coloured(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TERM", "xterm")
     monkeypatch.delenv("NO_COLOR", raising=False)
     assert "\x1b[" in table(Terminal())
@@ -75,7 +75,7 @@ def test_colour_is_for_terminals_that_want_it(monkeypatch: pytest.MonkeyPatch) -
     assert "\x1b[" not in table(Terminal())
 
 
-def test_a_narrow_terminal_cuts_what_may_be_cut(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_narrow_terminal_shortens_narrow_columns(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("NO_COLOR", "1")
     monkeypatch.setenv("COLUMNS", "30")
     lines = table(Terminal()).splitlines()
@@ -83,7 +83,7 @@ def test_a_narrow_terminal_cuts_what_may_be_cut(monkeypatch: pytest.MonkeyPatch)
     assert lines[2].startswith("much-…nger  ")
 
 
-def test_what_strangers_stored_does_not_steer_the_terminal() -> None:
+def test_control_characters_in_names_are_escaped() -> None:
     assert one_line("a\x1b[2Jb\nc") == "a\\x1b[2Jb\\nc"
     assert one_line("žluťoučký 東京") == "žluťoučký 東京"
 
@@ -105,7 +105,7 @@ def test_what_strangers_stored_does_not_steer_the_terminal() -> None:
         (units.moment(10**20), "100000000000000000000 ms"),
     ],
 )
-def test_numbers_for_people(text: str, shown: str) -> None:
+def test_numbers_are_formatted_for_people(text: str, shown: str) -> None:
     assert text == shown
 
 
@@ -113,12 +113,12 @@ def test_numbers_for_people(text: str, shown: str) -> None:
     ("text", "milliseconds"),
     [("90s", 90_000), ("1h30min", 5_400_000), ("7d", 604_800_000), ("PT1H30M", 5_400_000), ("P1D", 86_400_000)],
 )
-def test_durations_are_read(text: str, milliseconds: int) -> None:
+def test_durations_are_parsed(text: str, milliseconds: int) -> None:
     assert units.parse_duration(text) == milliseconds
 
 
 @pytest.mark.parametrize("text", ["", "P", "PT", "5", "1 fortnight", "h", "5s x", "-5s"])
-def test_what_is_no_duration_is_refused(text: str) -> None:
+def test_invalid_duration_is_rejected(text: str) -> None:
     with pytest.raises(ValueError, match="is not a duration"):
         units.parse_duration(text)
 
@@ -136,21 +136,21 @@ def test_what_is_no_duration_is_refused(text: str) -> None:
         ("x=", ""),
     ],
 )
-def test_settings_take_units_where_they_are_amounts(word: str, value: str) -> None:
+def test_settings_that_are_times_or_sizes_accept_units(word: str, value: str) -> None:
     assert list(values.assignments([word]).values()) == [value]
 
 
 @pytest.mark.parametrize(
     ("word", "units"), [("retention.ms=12x", "ms, s, min"), ("segment.bytes=1q", "KiB, MiB"), ("a.ms=1KiB", "ms, s")]
 )
-def test_a_unit_that_there_is_not_is_told(word: str, units: str) -> None:
+def test_unknown_unit_is_an_error_with_the_known_units(word: str, units: str) -> None:
     with pytest.raises(Failure, match="is not a unit") as caught:
         values.assignments([word])
     assert units in caught.value.advice[0]
     assert caught.value.exit_code == 2
 
 
-# -- the cluster that is meant -----------------------------------------------------------------------------------
+# -- the choice of the cluster -----------------------------------------------------------------------------------
 
 
 def settings(*words: str, kind: str = "admin") -> dict[str, object]:
@@ -159,7 +159,9 @@ def settings(*words: str, kind: str = "admin") -> dict[str, object]:
     return found
 
 
-def test_the_nearer_source_wins(monkeypatch: pytest.MonkeyPatch, plain: Run, tmp_path: Path) -> None:
+def test_sources_of_the_address_override_each_other_in_order(
+    monkeypatch: pytest.MonkeyPatch, plain: Run, tmp_path: Path
+) -> None:
     assert settings() == {"bootstrap.servers": "127.0.0.1:9092"}
     assert plain("profile", "set", "one", "bootstrap.servers=one:1", "acks=1").code == 0
     assert plain("profile", "set", "two", "bootstrap.servers=two:2").code == 0
@@ -178,7 +180,9 @@ def test_the_nearer_source_wins(monkeypatch: pytest.MonkeyPatch, plain: Run, tmp
     assert settings("-b", "option:5", "-X", "bootstrap_servers=x:6") == {"bootstrap.servers": "x:6"}
 
 
-def test_profiles_keep_secrets_and_comments(plain: Run, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_profiles_hide_secrets_and_preserve_comments(
+    plain: Run, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     monkeypatch.setattr("sys.stdin", io.StringIO("hunter2\n"))
     assert plain("profile", "set", "prod", "bootstrap.servers=a:1,b:2", "sasl.password=-").code == 0
     file = tmp_path / "config" / "ottla" / "config.toml"
@@ -200,10 +204,10 @@ def test_profiles_keep_secrets_and_comments(plain: Run, monkeypatch: pytest.Monk
     assert [row["in_use"] for row in plain("profile", "list", "--json").objects] == [False]
 
 
-def test_profiles_that_are_wrong_are_told_in_a_line(plain: Run, tmp_path: Path) -> None:
+def test_invalid_profile_is_an_error_in_one_line(plain: Run, tmp_path: Path) -> None:
     assert "Did you mean client.id?" in plain("profile", "set", "x", "cleint.id=1").err
     assert "must be a whole number" in plain("profile", "set", "x", "request.timeout.ms=soon").err
-    assert plain("profile", "use", "nobody").code == 2
+    assert plain("profile", "use", "missing").code == 2
     assert plain("profile", "show").code == 2
     file = tmp_path / "config" / "ottla" / "config.toml"
     file.parent.mkdir(parents=True, exist_ok=True)
@@ -214,7 +218,7 @@ def test_profiles_that_are_wrong_are_told_in_a_line(plain: Run, tmp_path: Path) 
         assert str(file) in answer.err
 
 
-def test_a_profile_written_by_hand_can_be_changed(plain: Run, tmp_path: Path) -> None:
+def test_profile_written_by_hand_can_be_changed(plain: Run, tmp_path: Path) -> None:
     file = tmp_path / "config" / "ottla" / "config.toml"
     file.parent.mkdir(parents=True)
     file.write_text('current="hand"\n[profiles.hand]\nbootstrap.servers = ["a:1", "b:2"]\nrequest_timeout_ms = 5\n')
@@ -229,7 +233,7 @@ def test_a_profile_written_by_hand_can_be_changed(plain: Run, tmp_path: Path) ->
 # -- pipes and terminals -----------------------------------------------------------------------------------------
 
 
-def test_nobody_reading_on_ends_it_quietly(broker: RunningBroker) -> None:
+def test_closed_pipe_ends_the_command_without_an_error_message(broker: RunningBroker) -> None:
     command = f"{' '.join(OTTLA)} config list broker 1 --all -b {broker.bootstrap} | head -1; echo ${{PIPESTATUS[0]}}"
     ended = subprocess.run(["bash", "-c", command], capture_output=True, text=True, timeout=30, check=True)
     assert ended.stdout.startswith("SETTING")
@@ -238,7 +242,7 @@ def test_nobody_reading_on_ends_it_quietly(broker: RunningBroker) -> None:
 
 
 @pytest.mark.parametrize("words", ["config list broker 1 --all", "consume {topic} -e", "--help"])
-def test_a_full_disk_is_told_in_a_line(words: str, broker: RunningBroker, topic: str) -> None:
+def test_full_disk_is_an_error_in_one_line(words: str, broker: RunningBroker, topic: str) -> None:
     command = f"{shlex.join(OTTLA)} {words.format(topic=topic)} > /dev/full"
     environment = {**os.environ, "OTTLA_BOOTSTRAP": broker.bootstrap, "PYTHONUNBUFFERED": ""}
     ended = subprocess.run(
@@ -248,7 +252,7 @@ def test_a_full_disk_is_told_in_a_line(words: str, broker: RunningBroker, topic:
 
 
 @pytest.mark.parametrize("closed", ["<&-", ">&-", "2>&-", "<&- >&- 2>&-"])
-def test_streams_may_be_closed_as_under_a_supervisor(closed: str, ottla: Run, broker: RunningBroker) -> None:
+def test_standard_streams_may_be_closed(closed: str, ottla: Run, broker: RunningBroker) -> None:
     topic = unique("closed")
     command = f"{shlex.join(OTTLA)} topic create {topic} -b {broker.bootstrap} {closed}"
     ended = subprocess.run(["bash", "-c", command], capture_output=True, text=True, timeout=30, check=False)
@@ -257,7 +261,7 @@ def test_streams_may_be_closed_as_under_a_supervisor(closed: str, ottla: Run, br
 
 
 def on_a_terminal(words: list[str], typed: str, until: str) -> tuple[int, str]:
-    """Run on a pseudo terminal, type once `until` is shown; the exit code and what was shown."""
+    """Run a command on a pseudo terminal and type when `until` is shown; returns the exit code and the output."""
     child, master = pty.fork()
     if child == 0:
         os.execv(sys.executable, [*OTTLA, *words])
@@ -269,7 +273,7 @@ def on_a_terminal(words: list[str], typed: str, until: str) -> tuple[int, str]:
             try:
                 data = os.read(master, 4096)
             except OSError:
-                break  # Linux's end of a terminal
+                break  # Linux reports the end of a terminal as an error
             if not data:
                 break
             shown += data.decode()
@@ -283,7 +287,9 @@ def on_a_terminal(words: list[str], typed: str, until: str) -> tuple[int, str]:
         os.close(master)
 
 
-def test_who_is_to_type_records_is_told_so(broker: RunningBroker, topic: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_produce_at_a_terminal_explains_how_to_end(
+    broker: RunningBroker, topic: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("OTTLA_BOOTSTRAP", broker.bootstrap)
     code, shown = on_a_terminal(["produce", topic], "hello\n\x04", "Ctrl-D ends")
     assert (code, "1 record acknowledged" in shown) == (0, True), shown
@@ -292,7 +298,7 @@ def test_who_is_to_type_records_is_told_so(broker: RunningBroker, topic: str, mo
     assert re.search(r"\^C\r\n.*[01] records? acknowledged", shown), shown
 
 
-def test_a_delete_asks_a_person_and_takes_no_for_an_answer(
+def test_delete_at_a_terminal_asks_for_confirmation(
     broker: RunningBroker, ottla: Run, topic: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     code, shown = on_a_terminal(["topic", "delete", topic], "n\n", "[y/N]")
@@ -305,7 +311,7 @@ def test_a_delete_asks_a_person_and_takes_no_for_an_answer(
     assert f"{topic}: deleted" in shown
 
 
-def test_a_watch_ends_with_ctrl_c(broker: RunningBroker, ottla: Run, group: str) -> None:
+def test_ctrl_c_ends_watch(broker: RunningBroker, ottla: Run, group: str) -> None:
     code, shown = on_a_terminal(["group", "lag", group, "--watch", "--interval", "0.2"], "\x03", "lag 45")
     assert code == 130
     assert "Traceback" not in shown
@@ -315,7 +321,7 @@ def test_a_watch_ends_with_ctrl_c(broker: RunningBroker, ottla: Run, group: str)
 
 
 @pytest.mark.parametrize("name", [name for name in SUMMARIES if name != "version"])
-def test_every_help_has_examples_that_can_be_parsed(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_each_help_page_has_valid_examples(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", "80")
     for path, command in all_commands():
         if path.split()[0] != name:
@@ -329,7 +335,7 @@ def test_every_help_has_examples_that_can_be_parsed(name: str, monkeypatch: pyte
                 options_of(*shlex.split(words[1]))
 
 
-def test_the_help_is_quick_and_imports_little() -> None:
+def test_help_is_fast_and_imports_little() -> None:
     code = (
         "import sys, contextlib, io\nfrom ottla.cli.main import main\n"
         "with contextlib.redirect_stdout(io.StringIO()): main(['--help'])\n"
@@ -342,7 +348,7 @@ def test_the_help_is_quick_and_imports_little() -> None:
         before = resource.getrusage(resource.RUSAGE_CHILDREN)
         subprocess.run([*OTTLA, "--help"], stdout=subprocess.DEVNULL, check=True, timeout=30)
         after = resource.getrusage(resource.RUSAGE_CHILDREN)
-        # The processor's time: on a machine with nothing else to do that is how long it takes.
+        # The CPU time does not depend on the load of the machine.
         best = min(best, after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime)
     assert best < 0.15
 
@@ -375,7 +381,9 @@ complete_line "$LINE"
         ("ottla group lag {group_start}", ["{group}"]),
     ],
 )
-def test_bash_completes(line: str, words: list[str], broker: RunningBroker, ottla: Run, topic: str, group: str) -> None:
+def test_bash_completion(
+    line: str, words: list[str], broker: RunningBroker, ottla: Run, topic: str, group: str
+) -> None:
     names = {
         "topic": topic,
         "group": group,
@@ -397,7 +405,7 @@ def test_bash_completes(line: str, words: list[str], broker: RunningBroker, ottl
     assert ended.stdout.split() == [word.format(**names) for word in words]
 
 
-def test_bash_completes_an_address_that_bash_has_split(broker: RunningBroker, topic: str) -> None:
+def test_bash_completion_joins_an_address_that_bash_has_split(broker: RunningBroker, topic: str) -> None:
     """Bash splits words at colons: `-b`, `127.0.0.1`, `:`, `9092`."""
     host, _, port = broker.bootstrap.rpartition(":")
     words = ["ottla", "topic", "describe", "-b", host, ":", port, topic[:-3]]
@@ -431,7 +439,7 @@ def test_completion_scripts_are_valid(shell: str, plain: Run) -> None:
         subprocess.run([shell, "-n"], input=answer.out, text=True, check=True, timeout=30)
 
 
-def test_a_properties_file_that_is_none_is_told(plain: Run, tmp_path: Path) -> None:
+def test_invalid_properties_file_is_a_usage_error(plain: Run, tmp_path: Path) -> None:
     file = tmp_path / "broken"
     file.write_bytes(b"\xff\xfe")
     with pytest.raises(Failure) as caught:

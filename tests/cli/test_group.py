@@ -17,7 +17,7 @@ from .conftest import FIRST_MS, Run
 
 @pytest.fixture
 def member(ours: Admin, topic: str) -> Iterator[str]:
-    """A group with one member, which read the topic and committed it."""
+    """A group with one member that has read the topic and committed its offsets."""
     name = unique("team")
     broker = ours.describe_cluster().brokers[0]
     stop, read = threading.Event(), threading.Event()
@@ -55,7 +55,7 @@ def offsets_of(ours: Admin, group: str) -> list[int]:
 
 
 def create_and_commit(ours: Admin, group: str, topic: str) -> None:
-    """Create a topic and commit offset 0 to it. Stock Kafka's coordinator learns of a new topic a moment later."""
+    """Create a topic and commit offset 0 to it. Stock Kafka's coordinator learns of a new topic later."""
     ours.create_topic(topic, partitions=1, replication_factor=1)
 
     def committed() -> bool:
@@ -67,11 +67,11 @@ def create_and_commit(ours: Admin, group: str, topic: str) -> None:
             return False
         return True
 
-    wait_until(committed, "the coordinator takes a commit")
+    wait_until(committed, "the coordinator accepts a commit")
 
 
 @pytest.mark.both
-def test_lag_of_a_group_that_is_away(ottla: Run, group: str, topic: str) -> None:
+def test_lag_of_a_group_without_members(ottla: Run, group: str, topic: str) -> None:
     rows = ottla("group", "lag", group, "--json").objects
     assert [(row["topic"], row["partition"], row["committed"], row["end"], row["lag"]) for row in rows] == [
         (topic, 0, 5, 10, 5),
@@ -89,7 +89,7 @@ def test_lag_of_a_group_that_is_away(ottla: Run, group: str, topic: str) -> None
 
 
 @pytest.mark.both
-def test_a_group_at_work_shows_who_reads_what_and_keeps_its_offsets(
+def test_group_with_members_shows_its_assignment_and_cannot_be_reset(
     ottla: Run, member: str, topic: str, ours: Admin
 ) -> None:
     rows = ottla("group", "lag", member, "--json").objects
@@ -103,9 +103,9 @@ def test_a_group_at_work_shows_who_reads_what_and_keeps_its_offsets(
     shown = ottla("group", "reset", member, "--to-earliest")
     assert shown.code == 0
     assert f"{member} has 1 member" in shown.err
-    refused = ottla("group", "reset", member, "--to-earliest", "--execute")
-    assert (refused.code, refused.out) == (1, "")
-    assert refused.err.splitlines()[0] == (f"ottla: {member} has 1 member: offsets can be reset only without members")
+    rejected = ottla("group", "reset", member, "--to-earliest", "--execute")
+    assert (rejected.code, rejected.out) == (1, "")
+    assert rejected.err.splitlines()[0] == (f"ottla: {member} has 1 member: offsets can be reset only without members")
     assert offsets_of(ours, member) == [10, 20, 30]
     assert ottla("group", "delete", member).code == 1
 
@@ -136,7 +136,7 @@ def test_groups_are_listed_by_state_and_name(ottla: Run, group: str, member: str
     ],
     ids=lambda value: "-".join(map(str, value)),
 )
-def test_offsets_are_moved_where_they_should_be_only_with_execute(
+def test_reset_moves_offsets_to_the_target_only_with_execute(
     where: list[str], offsets: list[int], ottla: Run, group: str, ours: Admin
 ) -> None:
     shown = ottla("group", "reset", group, *where, "--json")
@@ -150,16 +150,16 @@ def test_offsets_are_moved_where_they_should_be_only_with_execute(
 
 
 @pytest.mark.both
-def test_a_part_of_a_topic_is_reset_alone(ottla: Run, group: str, topic: str, ours: Admin) -> None:
+def test_reset_of_some_partitions_does_not_change_the_others(ottla: Run, group: str, topic: str, ours: Admin) -> None:
     assert ottla("group", "reset", group, "--topic", f"{topic}:0,2", "--to-latest", "--execute").code == 0
     assert offsets_of(ours, group) == [10, 5, 30]
     wrong = ottla("group", "reset", group, "--topic", f"{topic}:3", "--to-latest")
-    assert (wrong.code, wrong.err) == (1, f"ottla: {topic} has 3 partitions, and no '3'\n")
+    assert (wrong.code, wrong.err) == (1, f"ottla: {topic} has 3 partitions, but no '3'\n")
     assert "Did you mean" in ottla("group", "reset", group, "--topic", topic[:-1], "--to-latest").err
 
 
 @pytest.mark.both
-def test_what_was_exported_can_be_put_back(ottla: Run, group: str, topic: str, ours: Admin, tmp_path: Path) -> None:
+def test_exported_offsets_can_be_restored(ottla: Run, group: str, topic: str, ours: Admin, tmp_path: Path) -> None:
     saved = ottla("group", "reset", group, "--to-current", "--export")
     assert saved.out == f"{topic},0,5\n{topic},1,5\n{topic},2,5\n"
     file = tmp_path / "saved.csv"
@@ -174,7 +174,7 @@ def test_what_was_exported_can_be_put_back(ottla: Run, group: str, topic: str, o
 
 
 @pytest.mark.both
-def test_a_new_group_gets_its_first_offsets(ottla: Run, topic: str, ours: Admin) -> None:
+def test_reset_creates_a_group_with_its_first_offsets(ottla: Run, topic: str, ours: Admin) -> None:
     name = unique("newcomer")
     nothing = ottla("group", "reset", name, "--to-earliest")
     assert nothing.code == 1
@@ -192,35 +192,35 @@ def test_groups_and_their_offsets_are_deleted(ottla: Run, group: str, topic: str
     assert [partition.topic for partition in ours.list_group_offsets(group)] == [topic] * 3
     ours.delete_topic(second)
     assert ottla("group", "delete", group).out == f"{group}: deleted\n"
-    wait_until(lambda: all(listed.group_id != group for listed in ours.list_groups()), "the group is gone")
+    wait_until(lambda: all(listed.group_id != group for listed in ours.list_groups()), "the group is deleted")
     assert ottla("group", "delete", group).code == 1
     assert ottla("group", "delete", group, "--if-exists").code == 0
 
 
 @pytest.mark.both
-def test_a_group_of_a_topic_that_is_gone_can_still_be_looked_at(ottla: Run, ours: Admin) -> None:
-    name, gone = unique("left"), unique("gone")
-    create_and_commit(ours, name, gone)
-    ours.delete_topic(gone)
+def test_lag_of_a_group_of_a_deleted_topic(ottla: Run, ours: Admin) -> None:
+    name, deleted = unique("group"), unique("deleted")
+    create_and_commit(ours, name, deleted)
+    ours.delete_topic(deleted)
     answer = ottla("group", "lag", name, "--json")
     assert answer.code == 0
     assert [row["end"] for row in answer.objects] in ([None], [])
 
 
-def test_a_health_check_fails_by_its_exit_code(ottla: Run, group: str) -> None:
+def test_fail_above_sets_the_exit_code(ottla: Run, group: str) -> None:
     assert ottla("group", "lag", group, "--fail-above", "45").code == 0
     answer = ottla("group", "lag", group, "--fail-above", "44")
     assert answer.code == 1
     assert answer.err == f"ottla: {group} is 45 records behind, more than 44\n"
 
 
-def test_a_mistyped_group_is_answered_with_the_one_that_is_meant(ottla: Run, group: str) -> None:
+def test_mistyped_group_is_an_error_with_the_nearest_name(ottla: Run, group: str) -> None:
     for verb in (["describe"], ["lag"], ["delete"]):
         assert f"Did you mean '{group}'?" in ottla("group", *verb, group[:-1] + "_").err
 
 
 @pytest.mark.parametrize(
-    ("words", "said"),
+    ("words", "problem"),
     [
         (["reset", "g"], "one of --to-earliest, --to-latest"),
         (["reset", "--to-earliest"], "which group?"),
@@ -234,8 +234,8 @@ def test_a_mistyped_group_is_answered_with_the_one_that_is_meant(ottla: Run, gro
         (["delete"], "which group?"),
     ],
 )
-def test_what_is_asked_for_wrongly_is_told_in_a_line(words: list[str], said: str, plain: Run) -> None:
+def test_wrong_arguments_are_a_usage_error(words: list[str], problem: str, plain: Run) -> None:
     answer = plain("group", *words)
     assert answer.code == 2
     assert answer.out == ""
-    assert said in answer.err
+    assert problem in answer.err

@@ -19,7 +19,7 @@ from .conftest import Run
 
 @pytest.fixture
 def closing_port() -> Iterator[str]:
-    """A listener that closes each connection at the first bytes, as one does that wants TLS."""
+    """A listener that closes each connection after the first bytes, as a TLS listener does."""
     with socket.create_server(("127.0.0.1", 0)) as server:
 
         def serve() -> None:
@@ -59,7 +59,7 @@ def closing_port() -> Iterator[str]:
         ("consume TOPIC --producer-property a=b", 2, "unknown option --producer-property: use -X NAME=VALUE", "--help"),
     ],
 )
-def test_mistake_is_named_with_the_next_step(
+def test_mistake_is_reported_with_the_next_step(
     words: str, code: int, problem: str, advice: str, ottla: Run, topic: str, closing_port: str
 ) -> None:
     done = ottla(*words.replace("TOPIC", topic).replace("CLOSING", closing_port).split())
@@ -72,7 +72,7 @@ def test_mistake_is_named_with_the_next_step(
     assert all(line.startswith("       ") for line in rest)
 
 
-def test_empty_standard_input_is_no_record_and_no_error(
+def test_empty_standard_input_has_no_records_and_is_not_an_error(
     ottla: Run, topic: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO()))
@@ -96,7 +96,7 @@ def test_binary_keys_are_written_as_base64_or_escaped(ottla: Run, topic: str, br
         (1_040_000, "`ottla topic alter TOPIC --config max.message.bytes=BYTES` allows more"),
     ],
 )
-def test_record_that_is_too_large_names_the_limit_to_raise(
+def test_error_for_a_large_record_names_the_limit_to_raise(
     size: int, advice: str, ottla: Run, topic: str, tmp_path: Path
 ) -> None:
     assert ottla("topic", "alter", topic, "--config", "max.message.bytes=1000000").code == 0

@@ -1,4 +1,4 @@
-"""The examples of docs/cli.md: every command is run, and says what the page says."""
+"""The examples of docs/cli.md: each command is run, and its output must be that of the page."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tests.ottla_process import OttlaProcess
 
 PAGE = Path(__file__).parents[2] / "docs" / "cli.md"
 EXAMPLES = re.findall(r"```console\n(.*?)```", PAGE.read_text(), re.DOTALL)
-# What differs from run to run.
+# Parts of the output that differ from run to run.
 CHANGING = (
     (r"\b[A-Za-z0-9_-]{22}\b", "ID"),
     (r"127\.0\.0\.1:\d+", "ADDRESS"),
@@ -32,7 +32,7 @@ CHANGING = (
 
 
 def commands() -> Iterator[tuple[str, str]]:
-    """Each command of the page with what it prints."""
+    """Each command of the page with its output."""
     for example in EXAMPLES:
         for part in re.split(r"^\$ ", example, flags=re.MULTILINE)[1:]:
             command, _, output = part.partition("\n")
@@ -47,7 +47,7 @@ def steady(text: str) -> str:
 
 @pytest.fixture(autouse=True)
 def _own_cluster(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """What the commands find is a new broker."""
+    """Start a new broker for the commands."""
     with OttlaProcess(tmp_path / "broker") as broker:
         monkeypatch.setenv("OTTLA_BOOTSTRAP", broker.bootstrap)
         monkeypatch.setenv("PATH", f"{Path(sys.executable).parent}:{os.environ['PATH']}")
@@ -55,7 +55,7 @@ def _own_cluster(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[No
 
 
 def run(command: str) -> str:
-    """What a command prints, on standard output and standard error together."""
+    """Run a command; returns its standard output and standard error together."""
     name, *words = shlex.split(command)
     if name != "ottla" or "|" in words:
         ended = subprocess.run(
@@ -73,9 +73,9 @@ def run(command: str) -> str:
     return printed.getvalue()
 
 
-def test_examples_of_the_page_do_what_they_say() -> None:
+def test_examples_of_the_page_print_the_output_of_the_page() -> None:
     pairs = list(commands())
     assert len(pairs) > 30
-    for command, said in pairs:
+    for command, output in pairs:
         printed = run(command)
-        assert steady(printed.strip()) == steady(said), f"$ {command}\n{printed}"
+        assert steady(printed.strip()) == steady(output), f"$ {command}\n{printed}"

@@ -1,4 +1,4 @@
-"""Long commands show their progress at a terminal, and report what was done when Ctrl-C ends them."""
+"""Long commands show their progress at a terminal, and report their results up to Ctrl-C."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from tests.conftest import RunningBroker
 
 from .conftest import Run
 
-# Every step is drawn, so that short work shows progress, too.
+# Draws every step, so that short commands show progress, too.
 NOW = "import ottla.cli.progress as p, ottla.cli.main as m, sys; p._FIRST_S = p._EVERY_S = 0.0; sys.exit(m.main())"
 DEADLINE_S = 30
 
@@ -42,7 +42,7 @@ class Screen:
         return subprocess.Popen([sys.executable, "-c", NOW, *words], stderr=self._slave, env=environment, **streams)
 
     def read(self, process: subprocess.Popen[bytes], until: str | None = None) -> None:
-        """Read what is shown until a text appears or, without one, the process ends."""
+        """Read the terminal until a text appears or, without `until`, the process ends."""
         deadline = time.monotonic() + DEADLINE_S
         while time.monotonic() < deadline:
             has_ended = process.poll() is not None
@@ -68,7 +68,7 @@ def screen(broker: RunningBroker, monkeypatch: pytest.MonkeyPatch) -> Iterator[S
     opened.close()
 
 
-def test_produce_shows_how_much_of_its_files_is_sent(screen: Screen, topic: str, tmp_path: Path) -> None:
+def test_produce_of_files_shows_the_percentage(screen: Screen, topic: str, tmp_path: Path) -> None:
     for name in ("a", "b"):
         (tmp_path / name).write_text("a line of text\n" * 20_000)
     process = screen.start("produce", topic, str(tmp_path / "a"), str(tmp_path / "b"), stdin=subprocess.DEVNULL)
@@ -79,7 +79,7 @@ def test_produce_shows_how_much_of_its_files_is_sent(screen: Screen, topic: str,
     assert "40,000 records acknowledged" in screen.shown.rpartition("\x1b[K")[2]
 
 
-def test_produce_shows_a_count_where_the_input_has_no_known_end(screen: Screen, topic: str) -> None:
+def test_produce_of_a_pipe_shows_only_a_count(screen: Screen, topic: str) -> None:
     process = screen.start("produce", topic, stdin=subprocess.PIPE)
     assert process.stdin is not None
     process.stdin.write(b"one\ntwo\n")
@@ -109,7 +109,7 @@ def test_consume_into_a_file_shows_progress(
 
 
 @pytest.mark.parametrize("words", [["produce", "TOPIC"], ["consume", "TOPIC", "-e"], ["bench", "consume", "TOPIC"]])
-def test_no_progress_where_standard_error_is_no_terminal(
+def test_no_progress_if_standard_error_is_not_a_terminal(
     words: list[str], broker: RunningBroker, topic: str, tmp_path: Path
 ) -> None:
     file = tmp_path / "in"
@@ -122,7 +122,7 @@ def test_no_progress_where_standard_error_is_no_terminal(
     assert "\r" not in ended.stdout + ended.stderr
 
 
-def test_no_progress_among_records_of_a_pipe(screen: Screen, topic: str) -> None:
+def test_no_progress_if_records_go_to_a_pipe(screen: Screen, topic: str) -> None:
     process = screen.start("consume", topic, "-e", stdout=subprocess.PIPE)
     assert process.stdout is not None
     with process.stdout as out:
@@ -131,7 +131,7 @@ def test_no_progress_among_records_of_a_pipe(screen: Screen, topic: str) -> None
     assert (len(lines), screen.shown) == (60, "")
 
 
-def test_verify_shows_progress_and_ctrl_c_reports_what_was_checked(
+def test_verify_shows_progress_and_ctrl_c_reports_the_checked_files(
     screen: Screen, broker: RunningBroker, topic: str, ours: Any, monkeypatch: pytest.MonkeyPatch, plain: Run
 ) -> None:
     (directory,) = {row.path for rows in ours.describe_log_dirs().values() for row in rows}

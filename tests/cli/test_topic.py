@@ -14,7 +14,7 @@ from .conftest import Run
 
 
 @pytest.mark.both
-def test_a_topic_from_its_creation_to_its_end(ottla: Run, ours: Admin) -> None:
+def test_topic_is_created_listed_altered_and_deleted(ottla: Run, ours: Admin) -> None:
     name = unique("life")
     created = ottla("topic", "create", name, "--partitions", "2", "--config", "retention.ms=7d")
     assert (created.code, created.out) == (0, f"{name}: created with 2 partitions, 1 replica each\n")
@@ -42,7 +42,7 @@ def test_a_topic_from_its_creation_to_its_end(ottla: Run, ours: Admin) -> None:
     ]
     deleted = ottla("topic", "delete", name)
     assert (deleted.code, deleted.out, deleted.err) == (0, f"{name}: deleted\n", "")
-    wait_until(lambda: all(topic.name != name for topic in ours.list_topics()), "the topic is gone")
+    wait_until(lambda: all(topic.name != name for topic in ours.list_topics()), "the topic is deleted")
 
 
 @pytest.mark.both
@@ -64,7 +64,7 @@ def test_describe_shows_partitions_with_their_offsets(ottla: Run, topic: str) ->
 
 
 @pytest.mark.both
-def test_a_mistyped_topic_is_answered_with_the_one_that_is_meant(ottla: Run, topic: str) -> None:
+def test_mistyped_topic_is_an_error_with_the_nearest_name(ottla: Run, topic: str) -> None:
     for words in (["describe"], ["delete"], ["alter", "--config", "retention.ms=1"], ["add-partitions", "--by", "1"]):
         answer = ottla("topic", words[0], topic[:-1] + "_", *words[1:])
         assert answer.code == 1
@@ -73,17 +73,17 @@ def test_a_mistyped_topic_is_answered_with_the_one_that_is_meant(ottla: Run, top
 
 
 @pytest.mark.both
-def test_a_topic_that_exists_is_an_error_or_passed_over(ottla: Run, topic: str) -> None:
-    refused = ottla("topic", "create", topic)
-    assert refused.code == 1
-    assert "already exists" in refused.err
-    assert "--if-not-exists" in refused.err
-    passed = ottla("topic", "create", topic, "--if-not-exists")
-    assert (passed.code, passed.out) == (0, f"{topic}: exists already\n")
+def test_existing_topic_is_an_error_or_skipped(ottla: Run, topic: str) -> None:
+    rejected = ottla("topic", "create", topic)
+    assert rejected.code == 1
+    assert "already exists" in rejected.err
+    assert "--if-not-exists" in rejected.err
+    skipped = ottla("topic", "create", topic, "--if-not-exists")
+    assert (skipped.code, skipped.out) == (0, f"{topic}: already exists\n")
 
 
 @pytest.mark.both
-def test_wildcards_and_expressions_choose_topics(ottla: Run, ours: Admin) -> None:
+def test_wildcards_and_regular_expressions_select_topics(ottla: Run, ours: Admin) -> None:
     stem = unique("many")
     names = [f"{stem}-{end}" for end in ("a1", "a2", "b1")]
     assert ottla("topic", "create", *names).code == 0
@@ -100,7 +100,7 @@ def test_wildcards_and_expressions_choose_topics(ottla: Run, ours: Admin) -> Non
 
 
 @pytest.mark.both
-def test_a_dry_run_is_checked_by_the_broker_and_changes_nothing(ottla: Run, ours: Admin, topic: str) -> None:
+def test_dry_run_is_validated_by_the_broker_and_changes_nothing(ottla: Run, ours: Admin, topic: str) -> None:
     name = unique("dry")
     assert ottla("topic", "create", name, "--dry-run").code == 0
     assert all(listed.name != name for listed in ours.list_topics())
@@ -112,15 +112,15 @@ def test_a_dry_run_is_checked_by_the_broker_and_changes_nothing(ottla: Run, ours
 
 
 @pytest.mark.both
-def test_partitions_are_never_taken_away(ottla: Run, topic: str) -> None:
+def test_number_of_partitions_cannot_be_reduced(ottla: Run, topic: str) -> None:
     answer = ottla("topic", "add-partitions", topic, "--to", "2")
     assert answer.code == 1
-    assert f"{topic} has 3 partitions, which cannot become 2" in answer.err
-    assert ottla("topic", "add-partitions", topic, "--to", "3").out == f"{topic}: has 3 already\n"
+    assert f"{topic} has 3 partitions; the number cannot be reduced to 2" in answer.err
+    assert ottla("topic", "add-partitions", topic, "--to", "3").out == f"{topic}: already has 3 partitions\n"
 
 
 @pytest.mark.both
-def test_replicas_are_placed_as_kafkas_tool_takes_it(ottla: Run, ours: Admin) -> None:
+def test_replica_assignment_has_the_syntax_of_kafkas_tool(ottla: Run, ours: Admin) -> None:
     name, node = unique("placed"), ours.describe_cluster().brokers[0].node_id
     assert ottla("topic", "create", name, "--replica-assignment", f"{node},{node}").code == 0
     assert [partition.replicas for partition in ours.describe_topic(name).partitions] == [(node,), (node,)]
@@ -128,28 +128,28 @@ def test_replicas_are_placed_as_kafkas_tool_takes_it(ottla: Run, ours: Admin) ->
     assert ottla("topic", "delete", name, "--yes").code == 0
 
 
-def test_partitions_in_trouble_are_shown_alone(ottla: Run, topic: str) -> None:
-    calm = ottla("topic", "describe", topic, "--under-replicated-partitions")
-    assert (calm.code, calm.out) == (0, "")
-    assert "No partition is with fewer replicas in sync" in calm.err
+def test_filters_of_describe_show_only_matching_partitions(ottla: Run, topic: str) -> None:
+    none = ottla("topic", "describe", topic, "--under-replicated-partitions")
+    assert (none.code, none.out) == (0, "")
+    assert "There is no partition with replicas that are not in sync" in none.err
     rows = ottla("topic", "describe", topic, "--at-min-isr-partitions", "--json").objects
     assert [(row["topic"], row["partition"]) for row in rows] == [(topic, 0), (topic, 1), (topic, 2)]
 
 
-def test_kafkas_own_topics_are_spared_by_wildcards(ottla: Run, group: str) -> None:
+def test_wildcards_do_not_match_internal_topics(ottla: Run, group: str) -> None:
     assert "__consumer_offsets" not in ottla("topic", "list", "--quiet").out.split()
     assert "__consumer_offsets" in ottla("topic", "list", "--internal", "--quiet").out.split()
     assert ottla("topic", "list", "__consumer_offsets", "--quiet").out == "__consumer_offsets\n"
     assert "__consumer_offsets" not in ottla("topic", "delete", "*", "--dry-run").out
 
 
-def test_a_long_list_has_records_and_bytes(ottla: Run, topic: str) -> None:
+def test_long_list_has_records_and_size(ottla: Run, topic: str) -> None:
     (row,) = ottla("topic", "list", topic, "--long", "--json").objects
     assert (row["records"], row["replication_factor"], row["cleanup_policy"]) == (60, 1, "delete")
     assert row["size"] > 60 * 20
 
 
-def test_an_unknown_setting_is_answered_with_the_nearest(ottla: Run, topic: str) -> None:
+def test_unknown_setting_is_an_error_with_the_nearest_name(ottla: Run, topic: str) -> None:
     answer = ottla("topic", "alter", topic, "--config", "retention.mss=1")
     assert answer.code == 1
     assert answer.err.splitlines() == [
@@ -158,7 +158,7 @@ def test_an_unknown_setting_is_answered_with_the_nearest(ottla: Run, topic: str)
     ]
 
 
-def test_an_unknown_setting_of_a_new_topic_too(ottla: Run) -> None:
+def test_unknown_setting_of_a_new_topic_is_an_error_with_the_nearest_name(ottla: Run) -> None:
     answer = ottla("topic", "create", "new", "--config", "retention.mss=1")
     assert (answer.code, answer.err.splitlines()) == (
         1,
@@ -169,7 +169,7 @@ def test_an_unknown_setting_of_a_new_topic_too(ottla: Run) -> None:
 
 
 @pytest.mark.parametrize(
-    ("words", "said"),
+    ("words", "problem"),
     [
         ([], "which verb? There are create, list, "),
         (["--create", "--topic", "x"], "`ottla topic create`"),
@@ -177,7 +177,7 @@ def test_an_unknown_setting_of_a_new_topic_too(ottla: Run) -> None:
         (["create", "x", "--partitions", "0"], "--partitions is 0"),
         (["create", "x", "--partitions", "many"], "'many' is not a valid integer"),
         (["create", "x", "--config", "retention.ms"], "not of the form NAME=VALUE"),
-        (["create", "x", "-p", "2", "--replica-assignment", "1,1"], "--replica-assignment already says"),
+        (["create", "x", "-p", "2", "--replica-assignment", "1,1"], "--replica-assignment excludes --partitions"),
         (["alter", "x"], "nothing to alter"),
         (["delete"], "which topic?"),
         (["describe", "x", "--jsn"], "did you mean --json?"),
@@ -185,18 +185,18 @@ def test_an_unknown_setting_of_a_new_topic_too(ottla: Run) -> None:
         (["list", "-X", "nonsense"], "not of the form NAME=VALUE"),
         (["list", "-X", "reqest.timeout.ms=3"], "did you mean 'request.timeout.ms'?"),
         (["list", "--command-config", "/no/such/file"], "cannot be read"),
-        (["list", "--profile", "nobody"], "there is no profile 'nobody'"),
+        (["list", "--profile", "missing"], "there is no profile 'missing'"),
     ],
 )
-def test_what_is_asked_for_wrongly_is_told_in_a_line(words: list[str], said: str, plain: Run) -> None:
+def test_wrong_arguments_are_an_error_in_one_line(words: list[str], problem: str, plain: Run) -> None:
     answer = plain("topic", *words)
     assert answer.code == 2
     assert answer.out == ""
-    assert said in answer.err
+    assert problem in answer.err
     assert answer.err.count("\n") <= 2
 
 
-def test_settings_come_from_a_file_as_kafkas_tools_take_it(plain: Run, ours: Admin, tmp_path: Path) -> None:
+def test_command_config_is_a_file_of_kafkas_clients(plain: Run, ours: Admin, tmp_path: Path) -> None:
     broker = ours.describe_cluster().brokers[0]
     file = tmp_path / "client.properties"
     file.write_text(f"bootstrap.servers={broker.host}:{broker.port}\ngroup.id=not-for-an-admin\nacks=all\n")
@@ -204,14 +204,14 @@ def test_settings_come_from_a_file_as_kafkas_tools_take_it(plain: Run, ours: Adm
 
 
 @pytest.mark.both
-def test_a_log_in_where_nobody_asks_for_one_is_told_at_once(ottla: Run) -> None:
+def test_sasl_to_a_listener_without_sasl_is_an_error_with_the_reason(ottla: Run) -> None:
     words = ["security.protocol=SASL_PLAINTEXT", "sasl.mechanism=PLAIN", "sasl.username=ann", "sasl.password=secret"]
     answer = ottla("topic", "list", *[word for setting in words for word in ("-X", setting)])
     assert answer.code == 1
     assert "does not use SASL: set security.protocol to PLAINTEXT or SSL" in answer.err
 
 
-def test_nobody_there_is_told_soon(plain: Run) -> None:
+def test_refused_connection_is_reported_within_the_timeout(plain: Run) -> None:
     answer = plain("topic", "list", "-b", "127.0.0.1:1", "-X", "default.api.timeout.ms=200")
     assert answer.code == 1
     assert answer.err.splitlines()[0] == (

@@ -1,6 +1,6 @@
-"""Measure a cluster with Ottla's clients: how fast it takes records, gives them, and passes one on.
+"""Measure a cluster with Ottla's clients: the rates of producing and consuming, and the end-to-end latency.
 
-Figures are of this machine, this network and these settings together; the CPU time is that of this process.
+The figures depend on the machine, the network and the settings. The CPU time is that of this process.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ ottla bench produce test --records 100000 -z zstd -X linger.ms=20
 ottla bench produce test --records 9999 --json | jq .records_per_second
 """
 _CONSUME_EXAMPLES = """
-ottla bench consume test                          all that is there
+ottla bench consume test                          all existing records
 ottla bench consume test --records 100000
 ottla bench consume test --arrow                  as Arrow batches
 """
@@ -43,35 +43,39 @@ _E2E_EXAMPLES = """
 ottla bench e2e test                              1,000 records, one at a time
 ottla bench e2e test --records 100 --acks 1 --json
 """
-_SAMPLES = 200_000
+_SAMPLES = 200_000  # the most latencies that one run measures
 _PERCENTILES = (50.0, 95.0, 99.0, 99.9)
-_PATTERNS = 512
+_DISTINCT_VALUES = 512
+
+
+_COUNT = click.IntRange(min=0)
+
+
+def _load_parameters(records: int) -> list[click.Parameter]:
+    """Return the parameters for the topic, the number of records, and their size."""
+    return [
+        Argument("topic", "TOPIC"),
+        Option("--records", type=_COUNT, default=records, metavar="N", show_default=True, help="number of records"),
+        Option("--size", type=_COUNT, default=100, metavar="BYTES", show_default=True, help="size of a value"),
+    ]
 
 
 _PRODUCE_PARAMETERS = [
-    Argument("topic", "TOPIC"),
-    Option("--records", type=click.IntRange(min=0), default=1000000, metavar="N", show_default=True, help=""),
-    Option("--size", type=click.IntRange(min=0), default=100, metavar="BYTES", show_default=True, help="of a value"),
-    Option("--keys", type=click.IntRange(min=0), default=0, metavar="N", help="so many different keys; default: none"),
+    *_load_parameters(records=1_000_000),
+    Option("--keys", type=_COUNT, default=0, metavar="N", help="number of different keys; default: none"),
     *sending_options(),
     *output_options(),
     *connection_options("producer"),
 ]
-
-
 _CONSUME_PARAMETERS = [
     Argument("topic", "TOPIC"),
-    Option("--records", type=click.IntRange(min=0), metavar="N", help="end after so many; default: all that is there"),
+    Option("--records", type=_COUNT, metavar="N", help="end after N records; default: all existing records"),
     Option("--arrow", is_flag=True, help="read Arrow batches (needs pyarrow)"),
     *output_options(),
     *connection_options("consumer"),
 ]
-
-
 _E2E_PARAMETERS = [
-    Argument("topic", "TOPIC"),
-    Option("--records", type=click.IntRange(min=0), default=1000, metavar="N", show_default=True, help=""),
-    Option("--size", type=click.IntRange(min=0), default=100, metavar="BYTES", show_default=True, help="of a value"),
+    *_load_parameters(records=1000),
     *sending_options(with_rate=False),
     *output_options(),
     *connection_options("producer", "consumer"),
@@ -84,53 +88,53 @@ def _produce(options: Options) -> int:
     if not options.create:
         existing_topics(options)
     values = _values(options.size)
-    latencies = array("d")
-    sent = _Sent(latencies)
     bar = _bar(options, options.records)
     with Producer(sending_settings(options)) as producer:
         producer.send(options.topic, b"warm-up").result()
         run = _Run(bar)
+        sent = _Sent(run.latencies)
         run.complete(lambda: sent.run(producer, options, values, bar))
         was_flushed = run.complete(producer.flush)
         run.stop()
         if not was_flushed:
-            producer.close(0.0)  # a second interrupt: leaving the block would wait once more
+            producer.close(0.0)  # after a second interrupt the end of the block must not wait again
         acknowledged = sent.acknowledged(all_ended=was_flushed)
-    _report(options, run, acknowledged, acknowledged * options.size, latencies, failed=sent.failed)
+    _report(options, run, acknowledged, acknowledged * options.size, failed=sent.failed)
     return run.exit_code(failed=sent.failed)
 
 
 class _Run:
-    """Times one measurement; an interrupt ends it, and what was measured by then counts."""
+    """The times and latencies of one measurement. An interrupt ends it early, and the figures up to then count."""
 
     def __init__(self, bar: Progress) -> None:
-        self._bar = bar
+        self.bar = bar
+        self.latencies = array("d")
         self.interrupted = False
         self.took_s = self.cpu_s = 0.0
         self.start_s, self._start_cpu_s = time.perf_counter(), time.process_time()
 
     def complete(self, work: Callable[[], object]) -> bool:
-        """Do the work; returns whether it ended without an interrupt."""
+        """Run a part of the measurement; returns False if an interrupt ended it."""
         try:
             work()
         except KeyboardInterrupt:
             self.interrupted = True
             return False
         finally:
-            self._bar.clear()
+            self.bar.clear()
         return True
 
     def stop(self) -> None:
-        """Take the time."""
+        """Set the elapsed time and the CPU time."""
         self.took_s, self.cpu_s = time.perf_counter() - self.start_s, time.process_time() - self._start_cpu_s
 
     def exit_code(self, *, failed: int = 0) -> int:
-        """130 after an interrupt, 1 if records failed."""
+        """Return 130 after an interrupt, 1 if records failed, else 0."""
         return 130 if self.interrupted else 1 if failed else 0
 
 
 class _Sent:
-    """Sends the records of one run; every so many are timed from `send` to the acknowledgement."""
+    """Sends the records of one run. Measures every n-th record from `send` to the acknowledgement."""
 
     def __init__(self, latencies: array[float]) -> None:
         self._latencies = latencies
@@ -139,7 +143,7 @@ class _Sent:
         self.failed = 0
 
     def acknowledged(self, *, all_ended: bool) -> int:
-        """How many records were acknowledged: exact if all have ended, else by those that were timed."""
+        """Return the number of acknowledged records: exact if all have ended, else estimated from the measured ones."""
         return self.count - self.failed if all_ended else min(self.count, len(self._latencies) * self._every)
 
     def run(self, producer: Any, options: Options, values: Sequence[bytes], bar: Progress) -> None:
@@ -151,10 +155,10 @@ class _Sent:
         count = 0
         try:
             for number in range(options.records):
-                value = values[number % _PATTERNS]
+                value = values[number % _DISTINCT_VALUES]
                 key = keys[number % len(keys)] if keys else None
                 if number % every == 0:
-                    send(topic, value, key, callback=self._timed(clock(), every))
+                    send(topic, value, key, callback=self._on_delivery(clock(), every))
                 else:
                     send(topic, value, key)
                 count = number + 1
@@ -165,12 +169,14 @@ class _Sent:
         finally:
             self.count = count
 
-    def _timed(self, sent_s: float, stands_for: int) -> Any:
+    def _on_delivery(self, sent_s: float, records: int) -> Any:
+        """Return the callback of a measured record, which represents this number of records."""
+
         def done(delivery: Any) -> None:
             if delivery.exception() is None:
                 self._latencies.append(time.perf_counter() - sent_s)
             else:
-                self.failed += stands_for  # the records of a batch fail together
+                self.failed += records  # the records of a batch fail together
 
         return done
 
@@ -181,9 +187,9 @@ def _consume(options: Options) -> int:
         tps = _assign(consumer, options.topic)
         end = consumer.end_offsets(tps)
         first = consumer.beginning_offsets(tps)
-        there = sum(end[tp] - first[tp] for tp in tps)
+        existing = sum(end[tp] - first[tp] for tp in tps)
         consumer.seek_to_beginning()
-        wanted = there if options.records is None else min(options.records, there)
+        wanted = existing if options.records is None else min(options.records, existing)
         poll = _arrow_poll(consumer) if options.arrow else _poll(consumer)
         bar = _bar(options, wanted)
         run, read = _Run(bar), _Read()
@@ -192,12 +198,12 @@ def _consume(options: Options) -> int:
         )
         run.stop()
     first_ms = None if read.first_s is None else round(read.first_s * 1e3, 3)
-    _report(options, run, read.records, read.size, array("d"), first_record_ms=first_ms)
+    _report(options, run, read.records, read.size, first_record_ms=first_ms)
     return run.exit_code()
 
 
 class _Read:
-    """Counts what polls bring."""
+    """Counts the records and bytes that polls return."""
 
     def __init__(self) -> None:
         self.records = self.size = 0
@@ -213,7 +219,7 @@ class _Read:
                 self.records, self.size, quiet_since_s = self.records + count, self.size + size, now_s
                 bar.advance(count, size)
             elif now_s - quiet_since_s > 5 or at_end():
-                return  # the offsets that are left hold no records: markers, or compacted away
+                return  # the remaining offsets have no records: markers, or removed by compaction
 
 
 def _poll(consumer: Consumer) -> Any:
@@ -228,7 +234,7 @@ def _arrow_poll(consumer: Consumer) -> Any:
     try:
         import pyarrow.compute as pc  # type: ignore[import-untyped,unused-ignore]
     except ImportError as error:
-        raise Failure("--arrow needs pyarrow", "`pip install pyarrow` brings it.", exit_code=2) from error
+        raise Failure("--arrow needs pyarrow", "`pip install pyarrow` installs it.", exit_code=2) from error
 
     def poll() -> tuple[int, int]:
         batch = consumer.poll_arrow(1.0)
@@ -244,37 +250,31 @@ def _e2e(options: Options) -> int:
     if options.create is False:
         existing_topics(options)
     values = _values(max(options.size, 8))
-    latencies = array("d")
     bar = _bar(options, options.records)
     with Producer({"linger.ms": 0, **sending_settings(options)}) as producer, _reader(options) as consumer:
-        place = producer.send(options.topic, b"warm-up").result()
-        consumer.assign([(options.topic, place.partition)])
+        partition = producer.send(options.topic, b"warm-up").result().partition
+        consumer.assign([(options.topic, partition)])
         consumer.seek_to_end()
-        consumer.position((options.topic, place.partition))
+        consumer.position((options.topic, partition))
         run = _Run(bar)
-        run.complete(lambda: _pass_on(producer, consumer, options, values, place.partition, latencies, bar))
+        run.complete(lambda: _round_trips(producer, consumer, options, values, partition, run))
         run.stop()
-    _report(options, run, len(latencies), len(latencies) * len(values[0]), latencies)
+    count = len(run.latencies)
+    _report(options, run, count, count * len(values[0]))
     return run.exit_code()
 
 
-def _pass_on(
-    producer: Producer,
-    consumer: Consumer,
-    options: Options,
-    values: Sequence[bytes],
-    partition: int,
-    latencies: array[float],
-    bar: Progress,
+def _round_trips(
+    producer: Producer, consumer: Consumer, options: Options, values: Sequence[bytes], partition: int, run: _Run
 ) -> None:
-    """Send each record and wait until it is read."""
+    """Send each record and wait until the consumer has read it."""
     for number in range(options.records):
-        value = b"%08d" % number + values[number % _PATTERNS][8:]
+        value = b"%08d" % number + values[number % _DISTINCT_VALUES][8:]
         sent_s = time.perf_counter()
         producer.send(options.topic, value, partition=partition).result()
         _await(consumer, value)
-        latencies.append(time.perf_counter() - sent_s)
-        bar.advance(1, len(value))
+        run.latencies.append(time.perf_counter() - sent_s)
+        run.bar.advance(1, len(value))
 
 
 def _await(consumer: Consumer, value: bytes) -> None:
@@ -282,7 +282,7 @@ def _await(consumer: Consumer, value: bytes) -> None:
     while time.monotonic() < deadline_s:
         if any(record.value == value for record in consumer.poll(1.0)):
             return
-    raise Failure("a record that was acknowledged could not be read within 30 s", "Does somebody else use the topic?")
+    raise Failure("an acknowledged record was not read within 30 s", "Does another client write to the topic?")
 
 
 def _reader(options: Options) -> Consumer:
@@ -304,17 +304,17 @@ def _assign(consumer: Consumer, topic: str) -> list[Any]:
 
 
 def _values(size: int) -> list[bytes]:
-    """Values that a codec cannot make nothing of: random letters, always the same ones."""
-    chance = random.Random(1)
+    """Return values that hardly compress: random letters, the same ones in each run."""
+    generator = random.Random(1)
     letters = bytes(range(97, 123)) + bytes(range(65, 91)) + b"0123456789-_"
-    return [bytes(chance.choices(letters, k=size)) for _ in range(_PATTERNS)]
+    return [bytes(generator.choices(letters, k=size)) for _ in range(_DISTINCT_VALUES)]
 
 
 def _bar(options: Options, total: int) -> Progress:
     return Progress("records", total=total, shown=not options.json)
 
 
-def _report(options: Options, run: _Run, records: int, size: int, latencies: Sequence[float], **more: object) -> None:
+def _report(options: Options, run: _Run, records: int, size: int, **more: object) -> None:
     took_s, cpu_s = run.took_s, run.cpu_s
     row: dict[str, Any] = {
         "records": records,
@@ -324,8 +324,8 @@ def _report(options: Options, run: _Run, records: int, size: int, latencies: Seq
         "mb_per_second": round(size / took_s / 1e6, 2) if took_s else 0.0,
         "cpu_seconds": round(cpu_s, 4),
     }
-    if latencies:
-        row.update(_percentiles(latencies))
+    if run.latencies:
+        row.update(_percentiles(run.latencies))
     row.update({name: value for name, value in more.items() if value})
     if run.interrupted:
         row["interrupted"] = True
@@ -365,14 +365,12 @@ COMMAND = Group(
     __doc__,
     {
         "produce": Command(
-            _produce, _PRODUCE_PARAMETERS, "send records, as fast as it goes or at a rate", examples=_PRODUCE_EXAMPLES
+            _produce, _PRODUCE_PARAMETERS, "send records, as fast as possible or at a rate", examples=_PRODUCE_EXAMPLES
         ),
         "consume": Command(
-            _consume, _CONSUME_PARAMETERS, "read what is there, as fast as it goes", examples=_CONSUME_EXAMPLES
+            _consume, _CONSUME_PARAMETERS, "read the existing records as fast as possible", examples=_CONSUME_EXAMPLES
         ),
-        "e2e": Command(
-            _e2e, _E2E_PARAMETERS, "send one record at a time and wait until it is read", examples=_E2E_EXAMPLES
-        ),
+        "e2e": Command(_e2e, _E2E_PARAMETERS, "send one record at a time and read it back", examples=_E2E_EXAMPLES),
     },
     EXAMPLES,
 )

@@ -1,4 +1,4 @@
-"""The options of `ottla up` and `ottla format` that decide about a broker's settings."""
+"""The options of `ottla up` and `ottla format` for the settings of a broker."""
 
 import click
 
@@ -8,11 +8,9 @@ BROKER_OPTIONS: list[click.Parameter] = [
     Option(
         "--data",
         metavar="DIR",
-        help="the directory for data; default: $OTTLA_DATA, or ~/.local/share/ottla. Several: -X log.dirs=a,b",
+        help="the data directory; default: $OTTLA_DATA, or ~/.local/share/ottla. For several: -X log.dirs=a,b",
     ),
-    Option("--config", metavar="FILE", help="a Kafka server.properties to start from"),
-    Option(
-        "-X", "overrides", multiple=True, metavar="NAME=VALUE", help="one setting, by Kafka's name; may be repeated"
-    ),
-    Option("--node-id", metavar="N", help="this node's number (node.id); default: 1"),
+    Option("--config", metavar="FILE", help="a server.properties file of Kafka"),
+    Option("-X", "overrides", multiple=True, metavar="NAME=VALUE", help="a setting, by Kafka's name; may be repeated"),
+    Option("--node-id", metavar="N", help="the id of this node (node.id); default: 1"),
 ]

@@ -1,10 +1,11 @@
-"""The settings of a broker from the command line and a file: `-X` wins over options, and options over `--config`."""
+"""The settings of a broker from options and a file: `-X` overrides the other options, and these override `--config`."""
 
 from types import SimpleNamespace
 
 from ottla.cli.storage import default_data_directory, known_node_id
 from ottla.cli.terminal import Failure
-from ottla.config import BrokerConfig, ConfigError, load_properties, parse_address
+from ottla.cli.values import name_and_value, read_properties
+from ottla.config import BrokerConfig, ConfigError, parse_address
 
 # --listen replaces these settings of the file, which describe other listeners.
 _LISTENER_SETTINGS = (
@@ -20,15 +21,15 @@ LOOPBACK = "127.0.0.1"
 
 
 def broker_config(options: SimpleNamespace) -> BrokerConfig:
-    """Return the settings that the options ask for; raises Failure with exit code 2 if one is wrong."""
-    properties = _from_file(options.config) if options.config else {}
+    """Return the settings of the broker; raises Failure with exit code 2 if one is invalid."""
+    properties = read_properties(options.config) if options.config else {}
     listen = getattr(options, "listen", None)
     if listen:
         for name in _LISTENER_SETTINGS:
             properties.pop(name, None)
         properties["listeners"] = _listener(listen)
     if options.data is not None and not options.data.strip():
-        raise Failure("--data is empty; it is the directory that the data is in", exit_code=2)
+        raise Failure("--data is empty; it must name the data directory", exit_code=2)
     if options.data:
         properties.pop("log.dir", None)
         properties["log.dirs"] = _directory("--data", options.data)
@@ -37,11 +38,7 @@ def broker_config(options: SimpleNamespace) -> BrokerConfig:
     if options.node_id is not None:
         properties.pop("broker.id", None)
         properties["node.id"] = options.node_id
-    for override in options.overrides:
-        name, separator, value = override.partition("=")
-        if not separator or not name.strip():
-            raise Failure(f"-X {override!r} is not of the form NAME=VALUE", exit_code=2)
-        properties[name.strip()] = value
+    properties.update(name_and_value(override, "-X") for override in options.overrides)
     try:
         config = BrokerConfig(properties)
         if "node.id" not in properties and "broker.id" not in properties:
@@ -56,22 +53,11 @@ def broker_config(options: SimpleNamespace) -> BrokerConfig:
 def _directory(what: str, path: str) -> str:
     """Return the path; raises Failure for a path that the list `log.dirs` cannot contain."""
     if "," in path:
-        message = f"{what}: {path!r} has a comma, which separates log directories: name several with -X log.dirs=a,b"
-        raise Failure(message, exit_code=2)
+        problem = f"{what}: {path!r} contains a comma, which separates directories"
+        raise Failure(f"{problem}: name several with -X log.dirs=a,b", exit_code=2)
     if path.strip() != path:
-        raise Failure(f"{what}: {path!r} begins or ends with a blank, which a log directory cannot", exit_code=2)
+        raise Failure(f"{what}: {path!r} begins or ends with a space, which is not allowed in log.dirs", exit_code=2)
     return path
-
-
-def _from_file(path: str) -> dict[str, str]:
-    from pathlib import Path  # 7 ms that only those who have such a file should wait
-
-    try:
-        return load_properties(Path(path))
-    except OSError as error:
-        raise Failure(f"the file {path} cannot be read: {error.strerror}", exit_code=2) from error
-    except ValueError as error:
-        raise Failure(str(error), exit_code=2) from error
 
 
 def _listener(text: str) -> str:

@@ -6,8 +6,9 @@ setting that this command cannot use is an error with exit code 2.
 
 from collections.abc import Iterable, Mapping, Sequence
 
-from ottla.cli.suggestions import nearest
+from ottla.cli.suggestions import did_you_mean
 from ottla.cli.terminal import Failure
+from ottla.cli.values import name_and_value
 from ottla.clients.options import COMMON_OPTIONS, Option, unknown_setting
 
 # The commands set these settings themselves. A profile may have them for other programs; -X gets this advice.
@@ -34,7 +35,10 @@ _NOT_SHARED = frozenset({"group.instance.id"})
 
 
 def shared(settings: Mapping[str, object], kind: str) -> dict[str, object]:
-    """Return the settings of a file or profile for a client of this kind, and those that no client knows."""
+    """Return the settings of a file or profile for a client of this kind.
+
+    Settings that belong only to other kinds are skipped. Unknown settings are included: the client rejects them.
+    """
     settings = {name.replace("_", "."): value for name, value in settings.items()}
     if set(settings) <= {option.name for option in COMMON_OPTIONS}:
         return settings
@@ -50,10 +54,8 @@ def given(words: Iterable[str], kinds: Sequence[str], kind: str) -> dict[str, ob
     """
     settings: dict[str, object] = {}
     for word in words:
-        name, separator, value = word.partition("=")
-        name = name.strip().replace("_", ".")
-        if not separator or not name:
-            raise Failure(f"-X {word!r} is not of the form NAME=VALUE", exit_code=2)
+        name, value = name_and_value(word, "-X")
+        name = name.replace("_", ".")
         _check(name, kinds)
         if name in _options(kind):
             settings[name] = value
@@ -76,12 +78,8 @@ def _check(name: str, kinds: Sequence[str]) -> None:
     owners = [kind for kind in ("producer", "consumer") if name in _options(kind)]
     if not owners:
         raise Failure(f"-X: {unknown_setting(name, known.values())}", exit_code=2)
-    near = nearest(name, known)
-    raise Failure(
-        f"-X {name}: a {owners[0]} has this setting, and this command has {_articled(kinds)}",
-        *([f"Did you mean {near}?"] if near else []),
-        exit_code=2,
-    )
+    problem = f"-X {name}: a {owners[0]} has this setting, and this command has {_articled(kinds)}"
+    raise Failure(problem, *did_you_mean(name, known), exit_code=2)
 
 
 def _articled(kinds: Sequence[str]) -> str:

@@ -1,5 +1,6 @@
 """Show the cluster: its id and controller, brokers, features, the metadata quorum, log directories."""
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from ottla.cli import units
@@ -20,14 +21,14 @@ _PARTS = ("brokers", "features", "quorum", "log-dirs")
 
 
 _PARAMETERS = [
-    Option("--only", multiple=True, type=Choice(_PARTS), metavar="PART", help=f"one part: {', '.join(_PARTS)}"),
+    Option("--only", multiple=True, type=Choice(_PARTS), metavar="PART", help=f"only this part: {', '.join(_PARTS)}"),
     *output_options(),
     *connection_options(),
 ]
 
 
 def run(options: Options) -> int:
-    """Ask and show."""
+    """Show the state of the cluster."""
     output = Output(options)
     with open_admin(options) as admin:
         facts = _facts(admin)
@@ -44,7 +45,8 @@ def run(options: Options) -> int:
     for name in shown:
         if len(shown) > 1:
             output.line()
-        _SHOW[name](output, facts)
+        if rows := facts[name.replace("-", "_")]:
+            output.table(_COLUMNS[name](rows), rows)
     for part, problem in facts["unknown"].items():
         output.note(f"{part}: {problem}")
     return 0
@@ -55,8 +57,8 @@ def _facts(admin: "Admin") -> dict[str, Any]:
 
     unknown: dict[str, str] = {}
 
-    def told(part: str, call: Any) -> Any:
-        # Old brokers lack some, and not everybody may ask for all.
+    def reported(part: str, call: Callable[[], Any]) -> Any:
+        # Old brokers lack some APIs, and the user may not be authorized for all of them.
         try:
             return call()
         except (BrokerError, UnsupportedByBroker) as error:
@@ -68,11 +70,11 @@ def _facts(admin: "Admin") -> dict[str, Any]:
     except UnsupportedByBroker:
         cluster = admin.describe_cluster()
     topics = admin.list_topics(include_internal=True)
-    described = told("leaders", lambda: admin.describe_topics([topic.name for topic in topics])) if topics else {}
+    described = reported("leaders", lambda: admin.describe_topics([topic.name for topic in topics])) if topics else {}
     partitions = [partition for topic in (described or {}).values() for partition in topic.partitions]
-    directories = told("log directories", admin.describe_log_dirs) or {}
-    features = told("features", admin.describe_features)
-    quorum = told("quorum", admin.describe_quorum)
+    directories = reported("log directories", admin.describe_log_dirs) or {}
+    features = reported("features", admin.describe_features)
+    quorum = reported("quorum", admin.describe_quorum)
     brokers = [
         {
             "node_id": broker.node_id,
@@ -109,7 +111,7 @@ def _used(directories: Any) -> int | None:
 
 
 def _release(level: int) -> str | None:
-    """What a level of metadata.version is called."""
+    """Return the name of a level of metadata.version."""
     from ottla.metadata.features import METADATA_VERSION_NAMES
 
     return METADATA_VERSION_NAMES.get(level)
@@ -165,7 +167,7 @@ def _directory_rows(directories: Any) -> list[dict[str, Any]]:
     ]
 
 
-def _show_brokers(output: Output, facts: dict[str, Any]) -> None:
+def _broker_columns(rows: list[dict[str, Any]]) -> list[Column]:
     def address(row: Any) -> str:
         return f"[{row['host']}]:{row['port']}" if ":" in row["host"] else f"{row['host']}:{row['port']}"
 
@@ -173,54 +175,40 @@ def _show_brokers(output: Output, facts: dict[str, Any]) -> None:
         return "fenced" if row["fenced"] else "up, controller" if row["controller"] else "up"
 
     columns = [Column("node_id", "BROKER", right=True), Column("host", "ADDRESS", cell=address)]
-    if any(row["rack"] for row in facts["brokers"]):
+    if any(row["rack"] for row in rows):
         columns.append(Column("rack"))
-    columns += [
+    return [
+        *columns,
         Column("fenced", "STATE", cell=state, colour=lambda fenced: "red" if fenced else "green"),
         number("leader_count", "LEADS"),
         number("replica_count", "REPLICAS"),
         size("size"),
     ]
-    output.table(columns, facts["brokers"])
 
 
-def _show_features(output: Output, facts: dict[str, Any]) -> None:
-    if facts["features"]:
-        able = Column("highest", "SUPPORTED", right=True, cell=lambda row: f"{row['lowest']}-{row['highest']}")
-        output.table([Column("feature"), Column("level", right=True), able], facts["features"])
-
-
-def _show_quorum(output: Output, facts: dict[str, Any]) -> None:
-    if facts["quorum"]:
-        columns = [
-            Column("node_id", "QUORUM", right=True),
-            Column("role", colour=lambda role: "green" if role == "leader" else None),
-            number("leader_epoch", "EPOCH"),
-            number("log_end_offset", "END"),
-            number("lag"),
-            moment("last_caught_up_ms", "CAUGHT UP"),
-        ]
-        output.table(columns, facts["quorum"])
-
-
-def _show_directories(output: Output, facts: dict[str, Any]) -> None:
-    if facts["log_dirs"]:
-        columns = [
-            Column("node_id", "BROKER", right=True),
-            Column("path", "LOG DIRECTORY", narrow=True),
-            number("replica_count", "REPLICAS"),
-            size("size"),
-            size("free"),
-            size("total", "DISK"),
-        ]
-        output.table(columns, facts["log_dirs"])
-
-
-_SHOW = {
-    "brokers": _show_brokers,
-    "features": _show_features,
-    "quorum": _show_quorum,
-    "log-dirs": _show_directories,
+_COLUMNS: dict[str, Callable[[list[dict[str, Any]]], list[Column]]] = {
+    "brokers": _broker_columns,
+    "features": lambda _: [
+        Column("feature"),
+        Column("level", right=True),
+        Column("highest", "SUPPORTED", right=True, cell=lambda row: f"{row['lowest']}-{row['highest']}"),
+    ],
+    "quorum": lambda _: [
+        Column("node_id", "QUORUM", right=True),
+        Column("role", colour=lambda role: "green" if role == "leader" else None),
+        number("leader_epoch", "EPOCH"),
+        number("log_end_offset", "END"),
+        number("lag"),
+        moment("last_caught_up_ms", "CAUGHT UP"),
+    ],
+    "log-dirs": lambda _: [
+        Column("node_id", "BROKER", right=True),
+        Column("path", "LOG DIRECTORY", narrow=True),
+        number("replica_count", "REPLICAS"),
+        size("size"),
+        size("free"),
+        size("total", "DISK"),
+    ],
 }
 
 

@@ -41,7 +41,7 @@ class Option(click.Option):
 
 
 def section(heading: str, *options: Option) -> tuple[Option, ...]:
-    """Give options a heading of their own in the help."""
+    """List options below a heading of their own in the help."""
     for option in options:
         option.section = heading
     return options
@@ -62,14 +62,14 @@ Parameters = Sequence[click.Parameter]
 
 
 def _completion(metavar: str | None, attributes: dict[str, Any]) -> Any:
-    """How a shell completes the value: by its metavar, unless its type says it."""
+    """Return the completion of a parameter: by its metavar, unless its type has one."""
     given = attributes.pop("shell_complete", None)
     if given is not None or metavar is None or isinstance(attributes.get("type"), click.ParamType):
         return given
 
     def complete(context: click.Context, parameter: click.Parameter, incomplete: str) -> Any:
         del parameter
-        from ottla.cli.completion import values  # only while a shell completes
+        from ottla.cli.completion import values  # needed only when a shell completes a word
 
         return values(metavar, context, incomplete)
 
@@ -77,7 +77,7 @@ def _completion(metavar: str | None, attributes: dict[str, Any]) -> Any:
 
 
 class Choice(click.Choice[str]):
-    """One of some words."""
+    """One word of a list; the error suggests the nearest one."""
 
     def get_invalid_choice_message(self, value: Any, ctx: click.Context | None) -> str:
         del ctx
@@ -87,7 +87,7 @@ class Choice(click.Choice[str]):
 
 
 class _Page(click.Command):
-    """Help pages and errors that all commands share."""
+    """The layout of help pages and the errors for unknown options, for commands and groups."""
 
     examples = ""
 
@@ -102,11 +102,11 @@ class _Page(click.Command):
             formatter.write("".join(f"  {line.strip()}\n" for line in self.examples.strip().splitlines()))
 
     def sections(self, ctx: click.Context) -> dict[str, list[tuple[str, str]]]:
-        """The headings of the help page, each with its rows."""
+        """Return the headings of the help page, each with its rows."""
         return self.options_by_section(ctx)
 
     def options_by_section(self, ctx: click.Context) -> dict[str, list[tuple[str, str]]]:
-        """The parameters of each heading with their help texts."""
+        """Return the parameters below each heading with their help texts; arguments and plain options come first."""
         sections: dict[str, list[tuple[str, str]]] = {}
         for parameter in self.get_params(ctx):
             if isinstance(parameter, Argument):
@@ -216,14 +216,19 @@ class Group(click.Group, _Page):
         return {"Verbs": verbs, **self.options_by_section(ctx)}
 
 
+def dry_run_option() -> Option:
+    """Return the option `--dry-run` of verbs whose requests the broker can check without a change."""
+    return Option("--dry-run", is_flag=True, help="let the broker check the request without a change")
+
+
 def require_one(options: Options, *names: str) -> None:
     """Raise a usage error unless exactly one of the options `names` was given."""
     given = [name for name in names if getattr(options, name[2:].replace("-", "_")) not in (None, False)]
     if len(given) != 1:
         problem = f"{given[0]} and {given[1]} exclude each other" if given else f"one of {', '.join(names)} is required"
-        raise click.UsageError(problem, click.get_current_context())
+        raise usage_error(problem)
 
 
 def usage_error(problem: str) -> click.UsageError:
-    """An error in how the running command was called."""
+    """Return an error for wrong arguments of the running command."""
     return click.UsageError(problem, click.get_current_context())

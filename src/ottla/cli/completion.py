@@ -1,6 +1,6 @@
-"""Print what makes a shell complete `ottla`: commands, verbs, options, and names of topics, groups and profiles.
+"""Print the completion script of a shell: for commands, verbs, options, and names of topics, groups and profiles.
 
-The shell asks `ottla` itself at each TAB. Names of topics and groups come from the cluster, within a second.
+The script calls `ottla` at each TAB. The names of topics and groups come from the cluster, within a second.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ ottla completion fish | source       in ~/.config/fish/config.fish
 """
 
 VARIABLE = "_OTTLA_COMPLETE"
-"""The environment variable by which a shell's script asks for words."""
-_PATIENCE = GivenSettings(("default.api.timeout.ms=1000",), ("admin",))
+"""The environment variable in which the script of a shell names its instruction."""
+_ONE_SECOND = GivenSettings(("default.api.timeout.ms=1000",), ("admin",))
 _WORD = re.compile(r"[A-Za-z0-9._:@/-]+")
 _SEPARATORS = re.compile(r"[:=]+")
 
@@ -55,7 +55,7 @@ def run(options: Options) -> int:
 
 
 def complete(root: click.Command, instruction: str) -> int:
-    """Answer the script of a shell; `instruction` is the value of VARIABLE, such as `bash_complete`."""
+    """Print the completions for the script of a shell; `instruction` is the value of VARIABLE: `bash_complete`."""
     shell = SHELLS.get(instruction.partition("_")[0])
     if shell is None:
         return 1
@@ -64,7 +64,7 @@ def complete(root: click.Command, instruction: str) -> int:
 
 
 def values(metavar: str, context: click.Context, incomplete: str) -> list[CompletionItem[str]]:
-    """What may stand for a metavar: names that exist, files, directories; nothing for any other."""
+    """Return the completions for a metavar: names from the cluster or the profiles, files, or directories."""
     if metavar in ("FILE", "SEGMENT", "FILE|DIR"):
         return [CompletionItem(incomplete, type="file")]
     if metavar == "DIR":
@@ -74,15 +74,15 @@ def values(metavar: str, context: click.Context, incomplete: str) -> list[Comple
         names = list(profile_file.load().get("profiles", {}))
     elif metavar.startswith(("TOPIC", "GROUP")):
         names = _names(metavar, context)
-    # Anybody can name a group, and a shell expands what it gets.
+    # Any client can choose the name of a group, and the shell expands special characters in completions.
     return [CompletionItem(name) for name in names if name.startswith(incomplete) and _WORD.fullmatch(name)]
 
 
 def _names(metavar: str, context: click.Context) -> list[str]:
-    """The names of the cluster's topics or groups; none if it does not answer."""
+    """Return the names of the cluster's topics or groups; an empty list if the cluster does not respond."""
     from ottla.clients.errors import ClientError
 
-    options = SimpleNamespace(**{**context.params, "client_settings": _PATIENCE})
+    options = SimpleNamespace(**{**context.params, "client_settings": _ONE_SECOND})
     try:
         with open_admin(options) as admin:
             if metavar.startswith("GROUP"):

@@ -1,8 +1,8 @@
-"""Show and change settings of topics, brokers, groups and more, with where each value comes from.
+"""Show and change the settings of topics, brokers, groups and more, with the source of each value.
 
-KIND is topic, broker, group, broker-logger or client-metrics, or user, client, ip, whose settings are quotas; Kafka's
-plurals are understood. NAME is a topic's or group's name, a broker's node id, or `default` for what all brokers (users,
-clients, addresses) share.
+KIND is topic, broker, group, broker-logger or client-metrics, or one whose settings are quotas: user, client or ip. The
+plurals of Kafka's tool are accepted. NAME is the name of a topic or group, the node id of a broker, or `default` for
+the settings that all brokers (users, clients, addresses) share.
 """
 
 import time
@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from ottla.cli import config_quota, values
-from ottla.cli.commands import Argument, Command, Group, Option, Options
+from ottla.cli.commands import Argument, Command, Group, Option, Options, dry_run_option
 from ottla.cli.connect import connection_options, open_admin
 from ottla.cli.names import missing
 from ottla.cli.output import Column, Output, output_options
-from ottla.cli.suggestions import nearest
+from ottla.cli.suggestions import did_you_mean
 from ottla.cli.terminal import Failure
 
 if TYPE_CHECKING:
@@ -31,57 +31,52 @@ ottla config list broker 1 --all
 """
 
 KINDS = ("topic", "broker", "group", "broker-logger", "client-metrics")
-_ANY_BROKER = ("default", "")
-_HEARD_S = 2.0  # until what was changed is shown as it was all the same
+_ALL_BROKERS = ("default", "")
+_PROPAGATION_S = 2.0  # the longest wait until a broker reports a changed value
 
 
 def _kinds(_: click.Context, __: click.Parameter, incomplete: str) -> list[str]:
     return [kind for kind in (*KINDS, *config_quota.KINDS) if kind.startswith(incomplete)]
 
 
-def _common(*, name: bool = True) -> list[click.Parameter]:
-    """The kind and the name of what has settings."""
+def _resource_parameters(*, name: bool = True) -> list[click.Parameter]:
     return [
         Argument("kind", "KIND", shell_complete=_kinds, help="topic, broker, group, user, client, ip, ..."),
         Argument("name", "NAME", required=name, help="its name or node id; `default` for all brokers"),
     ]
 
 
-def _tail() -> list[click.Parameter]:
-    """The options that every verb takes."""
-    return [
-        *output_options(),
-        *connection_options(),
-    ]
-
-
 _LIST_PARAMETERS = [
-    *_common(name=False),
-    Option("-a", "--all", is_flag=True, help="settings at their defaults too"),
-    *_tail(),
+    *_resource_parameters(name=False),
+    Option("-a", "--all", is_flag=True, help="also settings with default values"),
+    *output_options(),
+    *connection_options(),
 ]
 
 
 _GET_PARAMETERS = [
-    *_common(),
+    *_resource_parameters(),
     Argument("settings", "SETTING", nargs=-1, required=True, help="names of settings"),
-    *_tail(),
+    *output_options(),
+    *connection_options(),
 ]
 
 
 _SET_PARAMETERS = [
-    *_common(),
-    Argument("changes", "SETTING=VALUE", nargs=-1, required=True, help="what to set; 7d, 1GiB are understood"),
-    Option("--dry-run", is_flag=True, help="let the broker check it, change nothing"),
-    *_tail(),
+    *_resource_parameters(),
+    Argument("changes", "SETTING=VALUE", nargs=-1, required=True, help="settings with new values, such as 7d or 1GiB"),
+    dry_run_option(),
+    *output_options(),
+    *connection_options(),
 ]
 
 
 _UNSET_PARAMETERS = [
-    *_common(),
+    *_resource_parameters(),
     Argument("settings", "SETTING", nargs=-1, required=True, help="names of settings"),
-    Option("--dry-run", is_flag=True, help="let the broker check it, change nothing"),
-    *_tail(),
+    dry_run_option(),
+    *output_options(),
+    *connection_options(),
 ]
 
 
@@ -183,7 +178,7 @@ _COLUMNS = [
 
 
 def _was_set(entry: "ConfigEntry", resource: "ConfigResource") -> bool:
-    """Whether somebody set it: for a topic or group on itself, for a broker anywhere."""
+    """Whether the value was set: for a topic or group on itself, for a broker in any place."""
     from ottla.clients.admin import ResourceType
 
     if resource.type in (ResourceType.BROKER, ResourceType.BROKER_LOGGER):
@@ -192,7 +187,7 @@ def _was_set(entry: "ConfigEntry", resource: "ConfigResource") -> bool:
 
 
 def _own_source(resource: "ConfigResource") -> "ConfigSource | None":
-    """Where the settings come from that were set for this very resource."""
+    """Return the source of the settings that were set for this resource itself."""
     from ottla.clients.admin import ConfigSource, ResourceType
 
     return {
@@ -236,7 +231,7 @@ def _change(options: Options, changes: Mapping[str, object]) -> int:
 def change(
     admin: "Admin", output: Output, changes: "Mapping[ConfigResource, Mapping[str, object]]", *, dry_run: bool
 ) -> None:
-    """Make the changes and tell each: what it was, what it is. Raises Failure for a setting that there is not."""
+    """Make the changes, and print the old and new value of each. Raises Failure for an unknown setting."""
     if not changes:
         return
     before = admin.describe_configs(changes)
@@ -252,7 +247,7 @@ def change(
                 "name": resource.name or "default",
                 "setting": name,
                 "before": old.value if old else None,
-                "value": _asked(value) if dry_run else new.value if new else None,
+                "value": _requested(value) if dry_run else new.value if new else None,
                 "changed": not dry_run,
             }
             output.done(_changed_text(output, row, value, dry_run=dry_run), row)
@@ -263,23 +258,26 @@ def _described_after(
     changes: "Mapping[ConfigResource, Mapping[str, object]]",
     before: "Mapping[ConfigResource, Mapping[str, ConfigEntry]]",
 ) -> "Mapping[ConfigResource, Mapping[str, ConfigEntry]]":
-    """The settings as they are now. Kafka's brokers hear of a change a moment after the controller has made it."""
-    deadline_s = time.monotonic() + _HEARD_S
+    """Read the settings again; waits until each change is visible.
+
+    The controller acknowledges a change before the brokers have applied it.
+    """
+    deadline_s = time.monotonic() + _PROPAGATION_S
     while True:
         after = admin.describe_configs(changes)
-        waiting = any(
-            _is_change(resource, before[resource].get(name), value)
+        is_stale = any(
+            _is_visible_change(resource, before[resource].get(name), value)
             and before[resource].get(name) == after[resource].get(name)
             for resource, wanted in changes.items()
             for name, value in wanted.items()
         )
-        if not waiting or time.monotonic() >= deadline_s:
+        if not is_stale or time.monotonic() >= deadline_s:
             return after
         time.sleep(0.05)
 
 
-def _is_change(resource: "ConfigResource", old: "ConfigEntry | None", value: object) -> bool:
-    """Whether setting this value surely shows."""
+def _is_visible_change(resource: "ConfigResource", old: "ConfigEntry | None", value: object) -> bool:
+    """Whether the reported setting must differ after this change."""
     if value is None:
         return old is not None and old.source is _own_source(resource)
     if not isinstance(value, str) or (old is not None and old.is_sensitive):
@@ -291,7 +289,7 @@ def _changed_text(output: Output, row: Mapping[str, Any], value: object, *, dry_
     name = row["setting"]
     old = values.explained(name, row["before"])
     if dry_run:
-        new = "the default" if value is None else values.explained(name, _asked(value))
+        new = "the default" if value is None else values.explained(name, _requested(value))
         return f"{row['name']}: {name} would change from {old} to {new}"
     new = values.explained(name, row["value"])
     default = ", the default" if value is None else ""
@@ -299,14 +297,14 @@ def _changed_text(output: Output, row: Mapping[str, Any], value: object, *, dry_
     return output.style.green(text)
 
 
-def _asked(value: object) -> str | None:
+def _requested(value: object) -> str | None:
     return value if value is None else str(getattr(value, "value", value))
 
 
 def _check_known(
     admin: "Admin", names: Iterable[str], entries: "Mapping[str, ConfigEntry]", resource: "ConfigResource"
 ) -> None:
-    """Raise Failure for a setting that the resource cannot have, as far as the brokers tell what it can have."""
+    """Raise Failure for a setting that does not exist for the resource, as far as the brokers report its settings."""
     from ottla.clients.admin import ConfigResource, ResourceType
 
     unknown = [name for name in names if name not in entries]
@@ -314,17 +312,16 @@ def _check_known(
         return
     known = set(entries)
     if resource.type is ResourceType.BROKER and not resource.name:
-        # Of what all brokers share, Kafka tells only what was set.
+        # For the settings that all brokers share, Kafka reports only those that were set.
         node_id = admin.describe_cluster().brokers[0].node_id
         known |= set(admin.describe_config(ConfigResource.broker(node_id)))
     for name in unknown:
         if name not in known:
-            near = nearest(name, known)
-            listing = f"`ottla config list {_kind_name(resource)} {resource.name or 'default'} --all` shows them."
-            raise Failure(f"{resource} has no setting {name!r}", f"Did you mean {near}?" if near else listing)
+            listing = f"`ottla config list {_kind_name(resource)} {resource.name or 'default'} --all` shows all."
+            raise Failure(f"{resource} has no setting {name!r}", *did_you_mean(name, known, listing))
 
 
-# -- what it is about --------------------------------------------------------------------------------------------
+# -- resources ---------------------------------------------------------------------------------------------------
 
 
 def _type(word: str) -> Any:
@@ -336,9 +333,8 @@ def _type(word: str) -> Any:
         return ResourceType.GROUP
     if single not in KINDS:
         kinds = (*KINDS, *config_quota.KINDS)
-        near = nearest(word, kinds)
-        advice = f"Did you mean {near}?" if near else f"It may be {', '.join(kinds)}."
-        raise Failure(f"nothing of the kind {word!r} has settings", advice, exit_code=2)
+        advice = did_you_mean(word, kinds, f"It may be {', '.join(kinds)}.")
+        raise Failure(f"unknown kind {word!r}", *advice, exit_code=2)
     return ResourceType[single.upper().replace("-", "_")]
 
 
@@ -351,11 +347,11 @@ def _resource(admin: "Admin", options: Options) -> "ConfigResource":
 
     kind, name = _type(options.kind), options.name
     if kind in (ResourceType.BROKER, ResourceType.BROKER_LOGGER):
-        if kind is ResourceType.BROKER and name in _ANY_BROKER:
+        if kind is ResourceType.BROKER and name in _ALL_BROKERS:
             return ConfigResource(kind, "")
         brokers = [str(broker.node_id) for broker in admin.describe_cluster().brokers]
         if name not in brokers:
-            shared = ", or `default` for what all share" if kind is ResourceType.BROKER else ""
+            shared = ", and `default` for all brokers" if kind is ResourceType.BROKER else ""
             raise Failure(f"there is no broker {name!r}", f"There are: {', '.join(brokers)}{shared}.")
     elif kind is ResourceType.TOPIC:
         known = [topic.name for topic in admin.list_topics(include_internal=True)]
@@ -370,10 +366,10 @@ COMMAND = Group(
         "list": Command(
             _list,
             _LIST_PARAMETERS,
-            "list what was set, and where",
+            "list settings with their sources",
             examples="""
-                ottla config list topic                 every topic with settings of its own
-                ottla config list topic orders          what was set for it
+                ottla config list topic                 the settings of all topics
+                ottla config list topic orders          the settings of one topic
                 ottla config list topic orders --all    with the defaults
                 ottla config list broker default
                 """,
@@ -383,7 +379,7 @@ COMMAND = Group(
             _get,
             _GET_PARAMETERS,
             "print values of settings",
-            description="Print values of settings: the bare value if one is asked for, else NAME=VALUE lines.",
+            description="Print values of settings: for one setting only the value, for several NAME=VALUE lines.",
             examples="""
                 ottla config get topic orders retention.ms
                 ottla config get broker 1 log.dirs num.partitions
@@ -393,7 +389,7 @@ COMMAND = Group(
             _set,
             _SET_PARAMETERS,
             "change settings",
-            description="Change settings. += and -= add to and take from a list.",
+            description="Change settings. += adds an item to a list, -= removes it.",
             examples="""
                 ottla config set topic orders retention.ms=7d max.message.bytes=4MiB
                 ottla config set topic orders cleanup.policy+=compact
@@ -404,7 +400,7 @@ COMMAND = Group(
         "unset": Command(
             _unset,
             _UNSET_PARAMETERS,
-            "take settings back to their defaults",
+            "reset settings to their defaults",
             examples="ottla config unset topic orders retention.ms",
         ),
     },

@@ -7,11 +7,11 @@ from ottla.cli import values
 from ottla.cli.commands import Options
 from ottla.cli.connect import open_admin
 from ottla.cli.output import Column, Output
-from ottla.cli.suggestions import nearest
+from ottla.cli.suggestions import did_you_mean
 from ottla.cli.terminal import Failure
 
 if TYPE_CHECKING:
-    from ottla.clients.admin import QuotaEntity
+    from ottla.clients.admin import QuotaEntity, QuotaName
 
 KINDS = ("user", "client", "ip")
 QUOTAS = (
@@ -24,18 +24,20 @@ QUOTAS = (
 
 
 def kind_of(word: str) -> str | None:
-    """The kind that is meant, Kafka's plurals too; None if it has no quotas."""
+    """Return the kind in the singular; None if it has no quotas."""
     single = word.lower().removesuffix("s")
     return single if single in KINDS else None
 
 
 def show(options: Options, kind: str) -> int:
-    """`config list` and `config get`."""
+    """Run `config list` or `config get` for quotas."""
+    from ottla.clients.admin import QuotaName
+
     output = Output(options)
     wanted = list(getattr(options, "settings", ()))
     _check(wanted)
     with open_admin(options) as admin:
-        quotas = admin.describe_client_quotas(_entity(kind, options.name, anyone=True))
+        quotas = admin.describe_client_quotas(_entity(kind, options.name, default=QuotaName.ANY))
     rows = [
         {"kind": kind, "name": _name(entity), "setting": name, "value": value}
         for entity, limits in quotas.items()
@@ -50,12 +52,12 @@ def show(options: Options, kind: str) -> int:
         text = Column("value", cell=lambda row: values.explained(row["setting"], _number(row["value"])))
         output.table([Column("name", narrow=True), Column("setting"), text], rows)
     else:
-        output.note("There is no such quota.")
+        output.note("No quota matches.")
     return 0
 
 
 def change(options: Options, kind: str, changes: Mapping[str, object]) -> int:
-    """`config set` and `config unset`: None takes a quota away."""
+    """Run `config set` or `config unset` for quotas: None removes a quota."""
     output = Output(options)
     _check(changes)
     limits = {name: None if value is None else _limit(name, str(value)) for name, value in changes.items()}
@@ -64,17 +66,20 @@ def change(options: Options, kind: str, changes: Mapping[str, object]) -> int:
         admin.alter_client_quotas({entity: limits}, validate_only=options.dry_run)
     for name, limit in limits.items():
         row = {"kind": kind, "name": options.name, "setting": name, "value": limit, "changed": not options.dry_run}
-        is_now = "no quota" if limit is None else values.explained(name, _number(limit))
-        text = f"{options.name}: {name} {'would be' if options.dry_run else 'is'} {is_now}"
+        new = "not limited" if limit is None else values.explained(name, _number(limit))
+        text = f"{options.name}: {name} {'would be' if options.dry_run else 'is'} {new}"
         output.done(text if options.dry_run else output.style.green(text), row)
     return 0
 
 
-def _entity(kind: str, name: str | None, *, anyone: bool = False) -> "QuotaEntity":
+def _entity(kind: str, name: str | None, *, default: "QuotaName | None" = None) -> "QuotaEntity":
+    """Return the entity with this name; without a name, `default` or the default entity."""
     from ottla.clients.admin import QuotaEntity, QuotaName
 
-    who = QuotaName.ANY if name is None and anyone else QuotaName.DEFAULT if name in (None, "default") else name
-    return QuotaEntity(**{"client_id" if kind == "client" else kind: who})
+    value = QuotaName.DEFAULT if name == "default" else name
+    if value is None:
+        value = default or QuotaName.DEFAULT
+    return QuotaEntity(**{"client_id" if kind == "client" else kind: value})
 
 
 def _name(entity: "QuotaEntity") -> str:
@@ -85,9 +90,11 @@ def _name(entity: "QuotaEntity") -> str:
 def _check(names: Iterable[str]) -> None:
     for name in names:
         if name not in QUOTAS:
-            near = nearest(name, QUOTAS)
-            advice = f"Did you mean {near}?" if near else f"There are {', '.join(QUOTAS)}."
-            raise Failure(f"there is no quota {name!r}", advice, exit_code=2)
+            raise Failure(
+                f"there is no quota {name!r}",
+                *did_you_mean(name, QUOTAS, f"The quotas are {', '.join(QUOTAS)}."),
+                exit_code=2,
+            )
 
 
 def _limit(name: str, value: str) -> float:

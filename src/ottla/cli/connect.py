@@ -13,6 +13,7 @@ import click
 
 from ottla.cli.commands import Option, Options, section
 from ottla.cli.terminal import Failure, warn_of_clients
+from ottla.cli.values import read_properties
 
 if TYPE_CHECKING:
     from ottla.clients.admin import Admin
@@ -20,7 +21,6 @@ if TYPE_CHECKING:
 DEFAULT_PORT = 9092
 DEFAULT_BOOTSTRAP = f"127.0.0.1:{DEFAULT_PORT}"
 REFUSED_S, SILENT_S = 2.0, 15.0
-_SECTION = "Connection"
 # Texts of connection errors that a retry will not change.
 _DEFINITE = ("refused", "TLS handshake", "at the first request")
 
@@ -33,24 +33,24 @@ class GivenSettings(NamedTuple):
 
 
 def connection_options(*kinds: str) -> list[click.Parameter]:
-    """The options that say which cluster a command talks to, and how.
+    """Return the options that name the cluster and the settings of the connection.
 
-    `kinds` are the clients that the command uses besides an admin client: "producer", "consumer". `-X` takes the
-    settings of these, and no others.
+    `kinds` are the clients that the command uses besides an admin client: "producer", "consumer". `-X` accepts only
+    their settings.
     """
 
     def given(_: click.Context, __: click.Parameter, words: tuple[str, ...]) -> GivenSettings:
         return GivenSettings(words, kinds or ("admin",))
 
-    return [
-        *section(
-            _SECTION,
+    return list(
+        section(
+            "Connection",
             Option(
                 "-b",
                 "--bootstrap-server",
                 metavar="HOST:PORT,..",
-                help=f"some brokers (without a port: {DEFAULT_PORT}); default: $OTTLA_BOOTSTRAP, the profile's, or "
-                f"{DEFAULT_BOOTSTRAP}",
+                help=f"addresses of brokers (default port: {DEFAULT_PORT}); default: $OTTLA_BOOTSTRAP, the profile's, "
+                f"or {DEFAULT_BOOTSTRAP}",
             ),
             Option("--profile", metavar="PROFILE", help="a cluster from `ottla profile`; default: $OTTLA_PROFILE"),
             Option("--command-config", metavar="FILE", help="a properties file with settings of Kafka's clients"),
@@ -62,8 +62,8 @@ def connection_options(*kinds: str) -> list[click.Parameter]:
                 metavar="NAME=VALUE",
                 help=f"a setting of the {' or '.join(kinds) or 'admin client'}, by Kafka's name; may be repeated",
             ),
-        ),
-    ]
+        )
+    )
 
 
 def client_settings(options: Options, kind: str = "admin") -> dict[str, object]:
@@ -77,7 +77,7 @@ def client_settings(options: Options, kind: str = "admin") -> dict[str, object]:
     warn_of_clients()
     shared = _of_profile(options)
     if options.command_config:
-        shared.update(settings_of_file(options.command_config))
+        shared.update(read_properties(options.command_config))
     settings = client_kinds.shared(shared, kind)
     if options.bootstrap_server is not None:
         if not options.bootstrap_server.strip(" ,"):
@@ -144,17 +144,3 @@ def _of_profile(options: Options) -> dict[str, object]:
     if bootstrap:
         return {"bootstrap.servers": bootstrap}
     return profile_file.settings_in_use()
-
-
-def settings_of_file(path: str) -> dict[str, str]:
-    """Read the settings of a properties file; raises Failure with exit code 2."""
-    from pathlib import Path
-
-    from ottla.config.properties import load_properties
-
-    try:
-        return load_properties(Path(path))
-    except OSError as error:
-        raise Failure(f"the file {path} cannot be read: {error.strerror}", exit_code=2) from error
-    except ValueError as error:
-        raise Failure(str(error), exit_code=2) from error

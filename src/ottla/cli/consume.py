@@ -27,13 +27,13 @@ if TYPE_CHECKING:
     from ottla.common.ids import TopicPartition
 
 EXAMPLES = r"""
-ottla consume orders                        all there is, then what comes
-ottla consume orders -e --json | jq .value  all there is, as JSON lines
-ottla consume orders -e -o @-1h             those of the last hour
+ottla consume orders                        existing records, then new ones
+ottla consume orders -e --json | jq .value  existing records as JSON lines
+ottla consume orders -e -o @-1h             records of the last hour
 ottla consume orders -o @2026-01-31T12:00 --until 2026-01-31T13:00
 ottla consume 'ord*' -e -f '%t[%p]@%o %T{iso} %k=%v\n'
-ottla consume orders -e -p 0,2-3 -o +100    from the 101st of each
-ottla consume orders -e --group billing     new ones only, and a commit
+ottla consume orders -e -p 0,2-3 -o +100    from the 101st record
+ottla consume orders -e --group billing     uncommitted records
 ottla consume orders -e --json | ottla produce copy --json -p any --create
 """
 
@@ -57,20 +57,20 @@ def topic_parameters() -> list[click.Parameter]:
 def reading_options() -> list[click.Parameter]:
     """Return the options that consume and tail share: the end, the filters, and the output."""
     return [
-        Option("-e", "--exit-at-end", is_flag=True, help="end at the offsets that are the ends now"),
+        Option("-e", "--exit-at-end", is_flag=True, help="end at the current end of each partition"),
         Option("--until", metavar="WHEN", help="only records older than this time; ends after them"),
         Option("--grep", metavar="REGEX", help="only records whose value or key matches"),
         Option(
             "--isolation",
             type=Choice(("read_uncommitted", "read_committed")),
-            help="whether records of open and aborted transactions are shown; default: read_uncommitted",
+            help="read_committed omits records of open and aborted transactions; default: read_uncommitted",
         ),
         *section(
             "Output",
             Option("-f", "--format", metavar="FORMAT", help=FORMAT_HELP),
             Option("--null", metavar="TEXT", default="", help="what -f writes for a null key or value"),
-            Option("--json", "-J", is_flag=True, help="a JSON object per line; not UTF-8: value_base64"),
-            Option("--json-value", is_flag=True, help="the same, with values that are JSON as they are"),
+            Option("--json", "-J", is_flag=True, help="a JSON object per record and line"),
+            Option("--json-value", is_flag=True, help="like --json, but embeds values that are JSON"),
         ),
         *connection_options("consumer"),
     ]
@@ -146,7 +146,7 @@ def read(options: Options, *, offset: str, last: int | None, count: int | None) 
                 limits = limits._replace(most=None if count is None else count - written)
             if options.exit_at_end or is_over:
                 limits = limits._replace(ends=end)
-            follower = Follower(consumer, sink, limits, stopping, bar, lambda: _there(consumer, options, partitions))
+            follower = Follower(consumer, sink, limits, stopping, bar, lambda: _existing(consumer, options, partitions))
             follower.run(starts)
         return 130 if stopping.asked else 1 if corrupt + follower.corrupt else 0
 
@@ -162,9 +162,7 @@ def _show_last(
     follower = Follower(consumer, collected.extend, Limits(ends=ends), stopping)
     follower.run({tp: max(first[tp], end - last) for tp, end in ends.items()})
     chosen = newest(collected, last)
-    if limits.grep is not None:
-        found = limits.grep.search
-        chosen = [r for r in chosen if (r.value and found(r.value)) or (r.key and found(r.key))]
+    chosen = limits.matching(chosen)
     chosen = chosen if limits.most is None else chosen[: limits.most]
     if chosen:
         sink(chosen)
@@ -204,7 +202,7 @@ def _consumer(options: Options, place: str) -> Consumer:
     settings["auto.offset.reset"] = "latest" if group and place == "end" else "earliest"
     if options.isolation:
         settings["isolation.level"] = options.isolation
-    # One response then has the records for several polls.
+    # A larger response has records for several polls.
     settings.setdefault("max.partition.fetch.bytes", 4 << 20)
     from ottla.clients import Consumer
 
@@ -218,7 +216,7 @@ def _topics(consumer: Consumer, options: Options) -> dict[str, list[int]]:
     try:
         return consumer.topics(SOON_S)
     except (BrokerUnavailable, RequestTimedOut):
-        with open_admin(options):  # raises the reason, unless the broker is only slow
+        with open_admin(options):  # raises the reason if no broker can be reached
             return consumer.topics()
 
 
@@ -238,14 +236,14 @@ def _partitions(consumer: Consumer, options: Options, wanted: Sequence[int]) -> 
     for topic in choose(options.topics, known, "topic", regex=options.regex):
         for partition in wanted or known[topic]:
             if partition not in known[topic]:
-                there = f"0 to {len(known[topic]) - 1}" if len(known[topic]) > 1 else "0 only"
-                raise Failure(f"topic {topic!r} has no partition {partition}; it has {there}")
+                existing = f"0 to {len(known[topic]) - 1}" if len(known[topic]) > 1 else "0 only"
+                raise Failure(f"topic {topic!r} has no partition {partition}; it has {existing}")
             chosen.append(TopicPartition(topic, partition))
     return chosen
 
 
-def _there(consumer: Consumer, options: Options, wanted: Sequence[int]) -> list[TopicPartition]:
-    """As `_partitions`, for new partitions later; the consumer reports deleted ones."""
+def _existing(consumer: Consumer, options: Options, wanted: Sequence[int]) -> list[TopicPartition]:
+    """Return the partitions to read now; none if a topic was deleted, which the consumer itself reports."""
     try:
         return _partitions(consumer, options, wanted)
     except Failure:

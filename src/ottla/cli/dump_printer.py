@@ -37,7 +37,7 @@ class Printer:
         if row.kind == "damage":
             return f"{self._where()}{self._style.red('damage: ' + for_terminal(self._problem(row.fields)))}\n"
         if row.kind == "warning":
-            return f"{self._where()}{self._style.yellow('look: ' + for_terminal(self._problem(row.fields)))}\n"
+            return f"{self._where()}{self._style.yellow('warning: ' + for_terminal(self._problem(row.fields)))}\n"
         if row.kind == "end":
             end = self._style.dim(self._end(row.fields))
             if self._entries:

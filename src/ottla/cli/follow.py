@@ -66,6 +66,13 @@ class Limits(NamedTuple):
     until_ms: int | None = None
     grep: re.Pattern[bytes] | None = None
 
+    def matching(self, records: list[Record]) -> list[Record]:
+        """Return the records whose value or key matches `grep`."""
+        if self.grep is None:
+            return records
+        found = self.grep.search
+        return [r for r in records if (r.value and found(r.value)) or (r.key and found(r.key))]
+
 
 class Follower:
     """One run from start to end. `written` counts the records that the sink received."""
@@ -165,19 +172,17 @@ class Follower:
         if self._limits.ends is None:
             return False
         if self._in_group:
-            return self._group_is_through(self._limits.ends)
+            return self._has_reached(self._limits.ends)
         if idle:
-            self._look_at_positions()
+            self._finish_reached()
         return not self._left
 
     def _take(self, records: list[Record], count: int | None) -> int:
-        """Pass the wanted records of a poll to the sink; returns their number. Notes the next offsets."""
+        """Pass the wanted records of a poll to the sink; returns their number. Updates the offsets to commit."""
         wanted = self._within_ends(records) if self._limits.ends is not None and not self._in_group else records
         if self._limits.until_ms is not None:
             wanted = [record for record in wanted if record.timestamp < self._limits.until_ms]
-        if self._limits.grep is not None:
-            found = self._limits.grep.search
-            wanted = [r for r in wanted if (r.value and found(r.value)) or (r.key and found(r.key))]
+        wanted = self._limits.matching(wanted)
         if count is not None:
             wanted = wanted[:count]
         if wanted:
@@ -214,13 +219,13 @@ class Follower:
         if self._left:
             self._consumer.pause([tp])
 
-    def _look_at_positions(self) -> None:
+    def _finish_reached(self) -> None:
         """Finish partitions that end in transaction markers or in records that compaction removed."""
         for tp, end in list(self._left.items()):
             if self._consumer.position(tp) >= end:
                 self._finish(tp)
 
-    def _group_is_through(self, ends: Mapping[TopicPartition, int]) -> bool:
+    def _has_reached(self, ends: Mapping[TopicPartition, int]) -> bool:
         """Whether all partitions that are assigned to this member are read up to their ends."""
         from ottla.clients.errors import NotAssigned
 
@@ -228,7 +233,7 @@ class Follower:
             return False
         try:
             return all(self._consumer.position(tp) >= ends.get(tp, 0) for tp in self._consumer.assignment())
-        except NotAssigned:  # It was revoked just now; the next call has the new assignment.
+        except NotAssigned:  # A partition was just revoked; the next call sees the new assignment.
             return False
 
     def _do_periodic_work(self) -> None:

@@ -6,9 +6,17 @@ from typing import TYPE_CHECKING, Any
 from ottla.cli import group_lag, group_reset, units
 from ottla.cli.commands import Command, Group, Option, Options
 from ottla.cli.connect import connection_options, open_admin
-from ottla.cli.names import choose, confirmed, enumerated, existing_groups, name_parameters, names_of
+from ottla.cli.names import (
+    choose,
+    confirm_deletion,
+    enumerated,
+    existing_groups,
+    name_parameters,
+    names_of,
+    report_deletions,
+)
 from ottla.cli.output import Column, Output, number, output_options
-from ottla.cli.suggestions import nearest
+from ottla.cli.suggestions import did_you_mean
 from ottla.cli.terminal import Failure
 
 if TYPE_CHECKING:
@@ -31,7 +39,7 @@ _LIST_PARAMETERS = [
     Option("--state", multiple=True, metavar="STATE", help="only in this state: Stable, Empty, ..."),
     Option("--type", multiple=True, metavar="TYPE", help="only of this type: classic, consumer, ..."),
     Option("-l", "--long", is_flag=True, help="with members, partitions and lag"),
-    Option("-q", "--quiet", is_flag=True, help="names only, one a line"),
+    Option("-q", "--quiet", is_flag=True, help="only names, one per line"),
     *output_options(),
     *connection_options(),
 ]
@@ -79,9 +87,8 @@ def _members_of(kind: Any, words: Iterable[str]) -> list[Any]:
             plain = each.strip().lower().replace("-", "").replace("_", "")
             if plain not in by_name:
                 known = [member.value for member in by_name.values()]
-                near = nearest(each, known)
-                advice = f"Did you mean {near}?" if near else f"It may be {', '.join(known)}."
-                raise Failure(f"no group is {each!r}", advice, exit_code=2)
+                advice = did_you_mean(each, known, f"It may be {', '.join(known)}.")
+                raise Failure(f"no group is {each!r}", *advice, exit_code=2)
             chosen.append(by_name[plain])
     return chosen
 
@@ -147,7 +154,7 @@ def _member_columns(rows: Sequence[dict[str, Any]]) -> list[Column]:
 
 
 def _ranges(by_topic: dict[str, list[int]]) -> str:
-    """`orders 0-2,5  payments 1`."""
+    """Format partitions as `orders 0-2,5; payments 1`."""
     texts = []
     for topic, partitions in by_topic.items():
         runs: list[list[int]] = []
@@ -175,15 +182,16 @@ _DELETE_PARAMETERS = [
 
 def _delete(options: Options) -> int:
     from ottla.clients.admin import PartialFailure
+    from ottla.clients.errors import ClientError
 
     output = Output(options)
-    names_of(options, "group")  # before connecting
+    names_of(options, "group")  # a missing name must be reported before the connection is made
     with open_admin(options) as admin:
         names = existing_groups(admin, options, missing_ok=options.if_exists)
-        what = f"what {enumerated(names)} committed for {enumerated(options.topic)}" if options.topic else ""
-        what = what or f"{units.plural(len(names), 'group')} with what they committed: {enumerated(names)}"
-        if names and not confirmed(f"Delete {what}?", yes=options.yes):
-            raise Failure("nothing was deleted", "--yes deletes without asking.")
+        deletion = f"offsets of {enumerated(names)} for {enumerated(options.topic)}" if options.topic else ""
+        deletion = deletion or f"{units.plural(len(names), 'group')} with their offsets: {enumerated(names)}"
+        if names:
+            confirm_deletion(f"Delete {deletion}?", yes=options.yes)
         if options.topic:
             for name in names:
                 partitions = _committed(admin, name, options.topic)
@@ -194,16 +202,12 @@ def _delete(options: Options) -> int:
             return 0
         if not names:
             output.note("There is nothing to delete.")
-        errors: dict[Any, Any] = {}
+        errors: dict[str, ClientError] = {}
         try:
             admin.delete_groups(names)
         except PartialFailure as failure:
             errors = dict(failure.errors)
-        for name in names:
-            if name not in errors:
-                output.done(output.style.green(f"{name}: deleted"), {"group": name, "deleted": True})
-        if errors:
-            raise PartialFailure.of(errors, {name: None for name in names if name not in errors})
+        report_deletions(output, "group", names, errors)
     return 0
 
 
@@ -212,7 +216,8 @@ def _committed(admin: "Admin", group: str, topics: Sequence[str]) -> "list[Topic
     for topic in topics:
         if not any(partition.topic == topic for partition in committed):
             known = sorted({partition.topic for partition in committed})
-            raise Failure(f"{group} committed nothing for {topic!r}", f"It did for {enumerated(known) or 'no topic'}.")
+            advice = f"It has offsets for {enumerated(known) or 'no topic'}."
+            raise Failure(f"{group} has no committed offsets for {topic!r}", advice)
     return [partition for partition in committed if partition.topic in topics]
 
 
@@ -233,7 +238,7 @@ COMMAND = Group(
         "describe": Command(
             _describe,
             _DESCRIBE_PARAMETERS,
-            "show members, what each reads, and offsets",
+            "show members, their partitions, and offsets",
             examples="""
                 ottla group describe billing
                 ottla group describe billing --members

@@ -25,7 +25,7 @@ class GroupLag(NamedTuple):
     rows: list[dict[str, Any]]
 
     def summary(self) -> dict[str, Any]:
-        """Return the group as one row."""
+        """Return the totals of the group as one row."""
         return {
             "group": self.group.group_id,
             "state": self.group.state.value,
@@ -121,7 +121,7 @@ def read_lag(admin: "Admin", name: str) -> GroupLag:
 
 
 def columns(rows: Sequence[Mapping[str, Any]]) -> list[Column]:
-    """The columns of a group's partitions."""
+    """Return the columns for the partitions of a group."""
     found = [Column("topic", narrow=True), number("partition"), number("committed"), number("end"), LAG]
     if any("per_second" in row for row in rows):
         found.append(number("per_second", "READ/S"))

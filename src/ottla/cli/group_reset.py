@@ -44,20 +44,20 @@ _TARGETS = (
 _PARAMETERS = [
     Argument("names", "GROUP", nargs=-1, help="the group"),
     Option("--group", "more_names", multiple=True, hidden=True),
-    Option("--topic", multiple=True, metavar="TOPIC[:0,1]", help="a topic, or some of its partitions"),
+    Option("--topic", multiple=True, metavar="TOPIC[:0,1]", help="only this topic, or some of its partitions"),
     Option("--all-topics", is_flag=True, help="all topics with committed offsets; the default"),
     *section(
-        "Where to",
+        "Target offset",
         Option("--to-earliest", is_flag=True, help="the first record"),
         Option("--to-latest", is_flag=True, help="after the last record"),
-        Option("--to-current", is_flag=True, help="the committed offset; the latest one if there is none"),
+        Option("--to-current", is_flag=True, help="the committed offset, or else the latest"),
         Option("--to-offset", type=int, metavar="N", help="this offset"),
         Option("--shift-by", type=int, metavar="N", help="N records forward, or back if N is negative"),
         Option("--to-datetime", metavar="TIME", help="the first record since then: 2026-01-31T12:00, now-1h"),
-        Option("--by-duration", metavar="DURATION", help="the first record since so long ago: 1h30min, PT1H30M"),
+        Option("--by-duration", metavar="DURATION", help="the first record of the last 1h30min, PT1H30M"),
         Option("--from-file", metavar="FILE", help="lines of topic,partition,offset; - is standard input"),
     ),
-    Option("--execute", is_flag=True, help="do it"),
+    Option("--execute", is_flag=True, help="change the offsets"),
     Option("--dry-run", is_flag=True, help="only show the change; the default"),
     Option("--export", is_flag=True, help="print lines for --from-file; changes nothing"),
     *output_options(),
@@ -96,13 +96,13 @@ def _reset(options: Options) -> int:
             return 0
         if options.execute:
             admin.alter_group_offsets(group, {p: GroupOffset(offset) for p, offset in plan.items()})
-    _tell(output, group, plan, wanted, places, executed=options.execute)
+    _print_plan(output, group, plan, wanted, places, executed=options.execute)
     if moment_ms is not None:
-        output.note(f"First records at or after {units.moment_utc(moment_ms)}; latest where there is none.")
+        output.note(f"First records at or after {units.moment_utc(moment_ms)}; the latest offset if there is none.")
     if not options.execute:
         output.note("Nothing was changed: --execute makes the change.")
         if members:
-            output.warn(f"{_active(group, members)[0]}, so --execute would refuse")
+            output.warn(f"{_active(group, members)[0]}, so --execute would fail")
     return 0
 
 
@@ -112,8 +112,8 @@ COMMAND = Command(
     "move a group to other offsets",
     description=__doc__,
     examples="""
-    ottla group reset billing --to-earliest              shows what would change
-    ottla group reset billing --to-earliest --execute    does it
+    ottla group reset billing --to-earliest              shows the change
+    ottla group reset billing --to-earliest --execute    makes the change
     ottla group reset billing --topic orders:0,3 --to-offset 100 --execute
     ottla group reset billing --shift-by -100 --execute
     ottla group reset billing --to-datetime 2026-01-31T12:00+01:00
@@ -158,8 +158,8 @@ def _move(options: Options, given: "Mapping[TopicPartition, int] | None") -> "Ca
 
     def shifted(partition: "TopicPartition", places: Places) -> int:
         if places.current is None and options.shift_by is not None:
-            advice = "--to-offset, --to-earliest and --to-latest need no offset to start from."
-            raise Failure(f"nothing is committed for {partition}, so there is nothing to shift", advice)
+            advice = "--to-offset, --to-earliest and --to-latest do not need a committed offset."
+            raise Failure(f"{partition} has no committed offset to shift", advice)
         return (places.latest if places.current is None else places.current) + shift
 
     return shifted
@@ -191,7 +191,7 @@ def _scope(
 
     if not topics:
         if not committed:
-            raise Failure(f"{group} has no committed offsets", "--topic TOPIC names the topic to read.")
+            raise Failure(f"{group} has no committed offsets", "--topic TOPIC names the topic to reset.")
         return sorted(committed)
     counts = {topic.name: topic.partitions for topic in admin.list_topics(include_internal=True)}
     chosen: dict[TopicPartition, None] = {}
@@ -201,7 +201,7 @@ def _scope(
             raise Failure(*missing(name, counts, "topic"))
         for number_text in numbers.split(",") if numbers else map(str, range(counts[name])):
             if not number_text.strip().isdecimal() or int(number_text) >= counts[name]:
-                raise Failure(f"{name} has {units.plural(counts[name], 'partition')}, and no {number_text!r}")
+                raise Failure(f"{name} has {units.plural(counts[name], 'partition')}, but no {number_text!r}")
             chosen[TopicPartition(name, int(number_text))] = None
     return sorted(chosen)
 
@@ -217,7 +217,7 @@ def _places(
 
 
 def _read_file(path: str) -> "dict[TopicPartition, int]":
-    """Offsets from lines of `topic,partition,offset`, as `--export` and Kafka's tool print them."""
+    """Read offsets from lines of `topic,partition,offset`, as `--export` and Kafka's tool print them."""
     import csv
 
     from ottla.common.ids import TopicPartition
@@ -251,7 +251,7 @@ def _export(output: Output, plan: "Mapping[TopicPartition, int]") -> None:
         output.done(f"{partition.topic},{partition.partition},{offset}", row)
 
 
-def _tell(
+def _print_plan(
     output: Output,
     group: str,
     plan: "Mapping[TopicPartition, int]",
@@ -277,7 +277,7 @@ def _tell(
         )
         if offset != wanted[partition]:
             text = (
-                f"{partition} has offsets {place.earliest} to {place.latest}: {offset} instead of {wanted[partition]}"
+                f"{partition} has offsets {place.earliest} to {place.latest}: using {offset}, not {wanted[partition]}"
             )
             output.warn(text)
     heading = "NOW" if executed else "WOULD BE"

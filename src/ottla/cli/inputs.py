@@ -11,7 +11,7 @@ from ottla.cli.terminal import Failure
 
 
 class Inputs:
-    """Opens each file once, in order. Raises Failure for a file that cannot be read."""
+    """Opens each file once, in order. Raises Failure for a file that cannot be opened."""
 
     def __init__(self, paths: Sequence[str]) -> None:
         self.paths = paths

@@ -23,11 +23,11 @@ if TYPE_CHECKING:
 EXAMPLES = """
 ottla log dump data/orders-0        every batch and index entry
 ottla log dump data/orders-0/00000000000000000000.log --deep
-ottla log dump data --verify        the whole directory: what is damaged?
+ottla log dump data --verify        check a whole data directory
 """
 DUMP_EXAMPLES = """
 ottla log dump data/orders-0             batches, indices, checkpoints
-ottla log dump data/orders-0 --deep      their records too
+ottla log dump data/orders-0 --deep      also their records
 ottla log dump data --verify             exit code 1 if something is damaged
 ottla log dump data/__consumer_offsets-12 --deep      offsets and groups
 ottla log dump data/__cluster_metadata-0 --deep --json | jq .record
@@ -46,9 +46,9 @@ _DUMP_PARAMETERS = [
     Option(
         "--verify",
         is_flag=True,
-        help="check checksums, records, offsets and indices; without --deep shows only totals and what is wrong",
+        help="verify checksums, records, offsets and indices; without --deep shows only totals and damage",
     ),
-    Option("--as", "kind", type=Choice(_KINDS), help="what records are; default: by the directory's name"),
+    Option("--as", "kind", type=Choice(_KINDS), help="the kind of the records; default: by the name of the directory"),
     *output_options(),
 ]
 
@@ -125,7 +125,7 @@ class _Dump:
                 if row.kind == "end" and found.kind == "log" and row.fields["next_offset"] is not None:
                     self._follows = (directory, row.fields["next_offset"])
         except OSError as error:
-            self._row(found, damage(f"it cannot be read: {error.strerror}"))
+            self._row(found, damage(f"the file cannot be read: {error.strerror}"))
         self._files += 1
         self._bar.advance(max(0, size))
 
@@ -166,20 +166,20 @@ class _Dump:
 
 def _plain(fields: Mapping[str, Any]) -> dict[str, Any]:
     """Convert fields for JSON: bytes become text if they are UTF-8, else base64."""
-    made: dict[str, Any] = {}
+    converted: dict[str, Any] = {}
     for name, value in fields.items():
         if name == "headers":
-            made[name] = [_plain({"name": key, "value": each}) for key, each in value]
+            converted[name] = [_plain({"name": key, "value": each}) for key, each in value]
         elif isinstance(value, bytes):
             try:
-                made[name] = value.decode()
+                converted[name] = value.decode()
             except UnicodeDecodeError:
-                made[f"{name}_base64"] = base64.b64encode(value).decode()
+                converted[f"{name}_base64"] = base64.b64encode(value).decode()
         elif name == "meaning":
-            made["record"] = value
+            converted["record"] = value
         else:
-            made[name] = value
-    return made
+            converted[name] = value
+    return converted
 
 
 COMMAND = Group(

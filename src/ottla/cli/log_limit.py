@@ -1,8 +1,9 @@
-"""Bounds what a broker's log lines take of the disk, whatever its clients do.
+"""A log handler with a limited rate, so that no client can fill the disk with the broker's log lines.
 
-Each logger has a budget in bytes that refills with time. It is large enough for everything that a broker logs by
-itself, such as a line for each of ten thousand new partitions. Past it lines are left out and counted, and the next
-line that fits is preceded by the count. One line has a bounded length, since names that clients choose are in it.
+Each logger has a budget in bytes that refills over time. It is large enough for everything that a broker logs without
+clients, such as a line for each of ten thousand new partitions. Lines that exceed the budget are dropped and counted;
+the next line that fits follows a line with the count. The length of a line is bounded, because it may contain names
+that clients choose.
 """
 
 import logging
@@ -16,22 +17,22 @@ BYTES_PER_SECOND = 4 << 10
 
 
 def shorten(message: str) -> str:
-    """The message, or its start and how much was left out."""
-    left_out = len(message) - LONGEST_MESSAGE
-    return message if left_out <= 0 else f"{message[:LONGEST_MESSAGE]}... ({left_out} characters left out)"
+    """Return the message; a long one is cut, with the number of omitted characters."""
+    omitted = len(message) - LONGEST_MESSAGE
+    return message if omitted <= 0 else f"{message[:LONGEST_MESSAGE]}... ({omitted} characters omitted)"
 
 
 class _Budget:
-    __slots__ = ("left_bytes", "left_out", "refilled_s")
+    __slots__ = ("dropped_lines", "left_bytes", "refilled_s")
 
     def __init__(self, now_s: float) -> None:
         self.left_bytes = float(BURST_BYTES)
         self.refilled_s = now_s
-        self.left_out = 0
+        self.dropped_lines = 0
 
 
 class LimitedHandler(logging.StreamHandler[TextIO]):
-    """Writes lines to a stream within each logger's budget. Lines below INFO, which someone asked for, have none."""
+    """Writes lines to a stream within the budget of each logger. DEBUG lines have no limit: they are off by default."""
 
     def __init__(self, stream: TextIO, monotonic_s: Callable[[], float] = time.monotonic) -> None:
         super().__init__(stream)
@@ -39,32 +40,32 @@ class LimitedHandler(logging.StreamHandler[TextIO]):
         self._budgets: dict[str, _Budget] = {}
 
     def emit(self, record: logging.LogRecord) -> None:
-        """Write the line, or count it. Called with the handler's lock held."""
+        """Write the line, or drop and count it. The caller holds the handler's lock."""
         try:
             text = self.format(record)
             if record.levelno >= logging.INFO:
-                left_out = self._spend(record.name, len(text) + len(self.terminator))
-                if left_out is None:
+                dropped = self._spend(record.name, len(text) + len(self.terminator))
+                if dropped is None:
                     return
-                if left_out:
-                    message = f"{left_out} lines were left out: they exceed {BYTES_PER_SECOND} bytes a second"
+                if dropped:
+                    message = f"Dropped {dropped} lines: they exceeded {BYTES_PER_SECOND} bytes a second"
                     line = logging.LogRecord(record.name, logging.WARNING, "", 0, message, None, None)
                     self.stream.write(self.format(line) + self.terminator)
             self.stream.write(text + self.terminator)
             self.flush()
-        except (OSError, ValueError, TypeError):  # the stream is closed, or arguments do not fit their message
+        except (OSError, ValueError, TypeError):  # a closed stream, or arguments that do not fit the message
             self.handleError(record)
 
     def _spend(self, name: str, size: int) -> int | None:
-        """How many lines were left out before this one; None if it is left out, too."""
+        """Charge the budget; returns the number of lines dropped before this one, or None to drop this one, too."""
         now_s = self._monotonic_s()
         budget = self._budgets.setdefault(name, _Budget(now_s))
         refilled = budget.left_bytes + (now_s - budget.refilled_s) * BYTES_PER_SECOND
         budget.left_bytes = min(refilled, float(BURST_BYTES))
         budget.refilled_s = now_s
         if size > budget.left_bytes:
-            budget.left_out += 1
+            budget.dropped_lines += 1
             return None
         budget.left_bytes -= size
-        left_out, budget.left_out = budget.left_out, 0
-        return left_out
+        dropped, budget.dropped_lines = budget.dropped_lines, 0
+        return dropped

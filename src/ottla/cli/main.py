@@ -1,6 +1,6 @@
 """The process of `ottla COMMAND ...`: streams, exit codes, and failures as lines of text.
 
-Exit codes: 0 done, 1 failed, 2 wrong arguments or settings, 130 interrupted, 141 the reader of the output left.
+Exit codes: 0 success, 1 failure, 2 wrong arguments or settings, 130 interrupted, 141 the reader of the output ended.
 """
 
 import sys
@@ -32,7 +32,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _run(words: list[str]) -> int:
-    # The imports are here since `ottla up` must start without click, and every other command without the broker.
+    # The imports are here because `ottla up` must start without click, and other commands without the broker.
     if words[:1] == ["up"]:
         from ottla.cli import serve
 

@@ -1,8 +1,10 @@
 """Names of topics and groups on the command line: exact, with wildcards, or as regular expressions."""
 
+from __future__ import annotations
+
 import re
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 import click
@@ -12,7 +14,9 @@ from ottla.cli.suggestions import nearest
 from ottla.cli.terminal import Failure
 
 if TYPE_CHECKING:
+    from ottla.cli.output import Output
     from ottla.clients.admin import Admin
+    from ottla.clients.errors import ClientError
 
 _WILD = re.compile(r"[*?\[]")
 
@@ -76,13 +80,25 @@ def is_pattern(name: str, *, regex: bool) -> bool:
     return regex or _WILD.search(name) is not None
 
 
-def confirmed(question: str, *, yes: bool) -> bool:
-    """Whether to continue: asks only at a terminal, and only without `yes`."""
+def confirm_deletion(question: str, *, yes: bool) -> None:
+    """Ask a person at a terminal, unless `yes` is set. Raises Failure unless the answer is yes."""
     if yes or not (sys.stdin.isatty() and sys.stderr.isatty()):
-        return True
+        return
     sys.stderr.write(f"{question} [y/N] ")
     sys.stderr.flush()
-    return sys.stdin.readline().strip().lower() in {"y", "yes"}
+    if sys.stdin.readline().strip().lower() not in {"y", "yes"}:
+        raise Failure("nothing was deleted", "--yes deletes without asking.")
+
+
+def report_deletions(output: Output, noun: str, names: Sequence[str], errors: Mapping[str, ClientError]) -> None:
+    """Print the deleted names; raises PartialFailure if there are errors."""
+    deleted = [name for name in names if name not in errors]
+    for name in deleted:
+        output.done(output.style.green(f"{name}: deleted"), {noun: name, "deleted": True})
+    if errors:
+        from ottla.clients.admin import PartialFailure
+
+        raise PartialFailure.of(errors, dict.fromkeys(deleted))
 
 
 def enumerated(names: Sequence[str], most: int = 5) -> str:
@@ -106,7 +122,7 @@ def _matching(name: str, known: Iterable[str], *, regex: bool) -> list[str]:
     return [each for each in known if fnmatchcase(each, name)]
 
 
-def existing_groups(admin: "Admin", options: Options, *, optional: bool = False, missing_ok: bool = False) -> list[str]:
+def existing_groups(admin: Admin, options: Options, *, optional: bool = False, missing_ok: bool = False) -> list[str]:
     """Return the groups that the options name; all groups if they name none and `optional` is set."""
     wanted = names_of(options, "group", optional=optional)
     known = [group.group_id for group in admin.list_groups()]

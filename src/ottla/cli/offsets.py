@@ -1,4 +1,4 @@
-"""The start of reading: `-o beginning|end|N|+N|-N|@WHEN`, and the offsets that it means in each partition."""
+"""The start of reading: `-o beginning|end|N|+N|-N|@WHEN`, and the start offset of each partition."""
 
 from __future__ import annotations
 
@@ -17,13 +17,16 @@ if TYPE_CHECKING:
 
 _DURATION = re.compile(r"-((?:\d+(?:\.\d+)?(?:ms|s|m|min|h|d|w))+)")
 _AMOUNT = re.compile(r"(\d+(?:\.\d+)?)(ms|s|min|m|h|d|w)")
-_MOST_SECONDS = 10**11
+_MOST_SECONDS = 10**11  # larger timestamps are milliseconds
 MAX_OFFSET = 2**63 - 1
 _FORMS = "beginning, end, N, +N (after the beginning), -N (before the end), or @WHEN"
 
 
 class Where(NamedTuple):
-    """A place in every partition: `kind` is beginning, end, offset, after, before or time; `number` says which."""
+    """A place in every partition. `kind` is beginning, end, offset, after, before or time.
+
+    `number` is the offset, the number of records after the beginning or before the end, or the time in milliseconds.
+    """
 
     kind: str
     number: int = 0
@@ -39,13 +42,16 @@ def parse_where(text: str, now_ms: int | None = None) -> Where:
     sign, digits = (text[0], text[1:]) if text[:1] in ("+", "-") else ("", text)
     if not (digits.isascii() and digits.isdigit()) or int(digits) > MAX_OFFSET:
         advice = "--json is the option for JSON lines." if word == "json" else f"It may be {_FORMS}."
-        raise Failure(f"-o {text!r} is no place to begin", advice, exit_code=2)
+        raise Failure(f"-o {text!r} is not a start offset", advice, exit_code=2)
     return Where({"": "offset", "+": "after", "-": "before"}[sign], int(digits))
 
 
 def parse_moment(text: str, now_ms: int | None = None) -> int:
-    """Milliseconds since the epoch of a date and time (local, unless it has a zone), a number of seconds or ms since
-    the epoch, or a time ago such as `-1h30m`. Raises Failure with exit code 2."""
+    """Parse a time to milliseconds since the epoch. Raises Failure with exit code 2.
+
+    `text` is a date with or without a time (local, unless it has a time zone), seconds or milliseconds since the epoch,
+    `now`, or a duration before now such as `-1h30m`.
+    """
     now = time.time_ns() // 1_000_000 if now_ms is None else now_ms
     ago = _DURATION.fullmatch(text)
     if ago:
@@ -60,14 +66,14 @@ def parse_moment(text: str, now_ms: int | None = None) -> int:
         return max(0, round(datetime.fromisoformat(text).timestamp() * 1000))
     except (ValueError, OverflowError, OSError) as error:
         raise Failure(
-            f"{text!r} is no moment",
+            f"{text!r} is not a time",
             "It may be 2026-01-31, 2026-01-31T12:00 (with Z or +01:00 if not local), ms or s since 1970, or -1h30m.",
             exit_code=2,
         ) from error
 
 
 def parse_partitions(words: Iterable[str]) -> list[int]:
-    """Partitions from `0,2,4-6`; empty if none are given. Raises Failure with exit code 2."""
+    """Parse words such as `0,2,4-6` to partitions; no words give an empty list. Raises Failure with exit code 2."""
     chosen: dict[int, None] = {}
     for word in ",".join(words).split(",") if words else ():
         first, dash, last = word.strip().partition("-")

@@ -38,8 +38,11 @@ class Column(NamedTuple):
     cell: Callable[[Mapping[str, Any]], str] | None = None
 
     def title(self) -> str:
-        """Return the heading."""
         return self.key.replace("_", " ").upper() if self.heading is None else self.heading
+
+    def colour_of(self, row: Mapping[str, Any]) -> str | None:
+        """Return the colour of the value of a row; None without one."""
+        return self.colour(row.get(self.key)) if self.colour else None
 
     def text(self, row: Mapping[str, Any]) -> str:
         """Format the value of a row as one line."""
@@ -50,17 +53,17 @@ class Column(NamedTuple):
 
 
 def number(key: str, heading: str | None = None) -> Column:
-    """A column of whole numbers: `1,234`."""
+    """Return a column of whole numbers: `1,234`."""
     return Column(key, heading, units.count, right=True)
 
 
 def size(key: str, heading: str | None = None) -> Column:
-    """A column of bytes: `1.4 MiB`."""
+    """Return a column of sizes in bytes: `1.4 MiB`."""
     return Column(key, heading, units.size, right=True)
 
 
 def moment(key: str, heading: str | None = None) -> Column:
-    """A column of milliseconds since the epoch."""
+    """Return a column of timestamps in milliseconds since the epoch."""
     return Column(key, heading, units.moment)
 
 
@@ -85,13 +88,8 @@ def one_line(text: str) -> str:
 
 
 def output_options() -> list[click.Parameter]:
-    """The option `--json`."""
-    return [
-        *section(
-            "Output",
-            Option("--json", is_flag=True, help="JSON, one object per line, for programs"),
-        ),
-    ]
+    """Return the option `--json`."""
+    return list(section("Output", Option("--json", is_flag=True, help="JSON, one object per line, for programs")))
 
 
 class Output:
@@ -102,36 +100,30 @@ class Output:
         self.stream = sys.stdout if stream is None else stream
         self.style = Style.of(self.stream)
 
-    def table(self, columns: Sequence[Column | str], rows: Iterable[Mapping[str, Any]]) -> int:
-        """Print the rows as a table, or each row as a JSON object; returns the number of rows."""
+    def table(self, columns: Sequence[Column], rows: Sequence[Mapping[str, Any]]) -> None:
+        """Print the rows as a table, or each row as a JSON object."""
         if self.json:
-            count = 0
             for row in rows:
                 self.object(row)
-                count += 1
-            return count
-        shown = [Column(column) if isinstance(column, str) else column for column in columns]
-        rows = list(rows)
-        texts = [[column.text(row) for column in shown] for row in rows]
-        widths = [max(map(len, cells)) for cells in zip([c.title() for c in shown], *texts, strict=True)]
-        self._fit(shown, widths)
-        self._write(self._line(shown, [column.title() for column in shown], widths, ["dim"] * len(shown)))
+            return
+        titles = [column.title() for column in columns]
+        texts = [[column.text(row) for column in columns] for row in rows]
+        widths = [max(map(len, cells)) for cells in zip(titles, *texts, strict=True)]
+        self._fit(columns, widths)
+        self._write(self._line(columns, titles, widths, ["dim"] * len(columns)))
         for row, cells in zip(rows, texts, strict=True):
-            colours = [column.colour(row.get(column.key)) if column.colour else None for column in shown]
-            self._write(self._line(shown, cells, widths, colours))
-        return len(rows)
+            self._write(self._line(columns, cells, widths, [column.colour_of(row) for column in columns]))
 
-    def record(self, row: Mapping[str, Any], columns: Sequence[Column | str] | None = None) -> None:
-        """Print one row: as a line per column (default: per key), or as a JSON object."""
+    def record(self, row: Mapping[str, Any], columns: Sequence[Column]) -> None:
+        """Print one row: as a line per column, or as a JSON object."""
         if self.json:
             self.object(row)
             return
-        each = [Column(c) if isinstance(c, str) else c for c in (row if columns is None else columns)]
-        names = [(c.heading or c.key.replace("_", " ")).lower() if c.heading is None else c.heading for c in each]
+        names = [column.key.replace("_", " ") if column.heading is None else column.heading for column in columns]
         width = max(map(len, names), default=0)
-        for name, column in zip(names, each, strict=True):
-            colour = column.colour(row.get(column.key)) if column.colour else None
-            self._write(f"{self.style.dim(name.ljust(width))}{_GAP}{self._coloured(column.text(row), colour)}")
+        for name, column in zip(names, columns, strict=True):
+            text = self._coloured(column.text(row), column.colour_of(row))
+            self._write(f"{self.style.dim(name.ljust(width))}{_GAP}{text}")
 
     def object(self, row: Mapping[str, Any]) -> None:
         """Print a JSON object on a line."""
@@ -207,6 +199,6 @@ class Output:
 
 
 def _without_its_middle(text: str, width: int) -> str:
-    """The text in `width` columns. Names of one family differ at their ends."""
+    """Shorten a text to `width` columns. The end stays, because similar names often differ only there."""
     tail = (width - 1) // 2
     return f"{text[: width - 1 - tail]}…{text[len(text) - tail :]}"

@@ -72,13 +72,13 @@ def _rate(text: str) -> float:
 
 
 def sending_options(*, with_rate: bool = True) -> list[click.Parameter]:
-    """The options of `produce` and `bench` that say how records are sent."""
-    rate = Option("--rate", type=_rate, metavar="N", help="at most so many records in a second")
+    """Return the options of `produce` and `bench` for sending records."""
+    rate = Option("--rate", type=_rate, metavar="N", help="at most N records per second")
     return [
         *section(
-            "How",
+            "Sending",
             Option("-z", "--compression", type=Choice(_CODECS), help="compress the batches"),
-            Option("--acks", type=Choice(("0", "1", "all")), help="which replicas must have a record; default: all"),
+            Option("--acks", type=Choice(("0", "1", "all")), help="the replicas that must have a record; default: all"),
             *([rate] if with_rate else []),
             Option("--create", is_flag=True, help="let the broker create a missing topic"),
         )
@@ -86,10 +86,10 @@ def sending_options(*, with_rate: bool = True) -> list[click.Parameter]:
 
 
 _PARAMETERS = [
-    Argument("topic", "TOPIC", help="the topic; with - each record names its own: %t, or topic in JSON"),
-    Argument("files", "FILE", nargs=-1, help="read these instead of standard input"),
+    Argument("topic", "TOPIC", help="the topic; - takes the topic of each record: %t, or topic in JSON"),
+    Argument("files", "FILE", nargs=-1, help="input files instead of standard input"),
     *section(
-        "What a record is",
+        "Record format",
         Option(
             "-f",
             "--format",
@@ -100,15 +100,15 @@ _PARAMETERS = [
         Option("-K", "--key-delimiter", metavar="TEXT", help="the text between key and value of a line"),
         Option("--null", metavar="TEXT", help="a key or value that is exactly this is null"),
         Option("-J", "--json", is_flag=True, help="JSON lines: key value headers partition timestamp"),
-        Option("--json-value", is_flag=True, help="the same, and every value is JSON as it stands there"),
-        Option("--file", multiple=True, metavar="FILE", help="this file is one value"),
-        Option("--tombstone", is_flag=True, help="one record without a value, for --key"),
+        Option("--json-value", is_flag=True, help="like --json, but sends every value as its JSON text"),
+        Option("--file", multiple=True, metavar="FILE", help="the whole file is one value; may be repeated"),
+        Option("--tombstone", is_flag=True, help="one record with the --key and a null value"),
     ),
     *section(
-        "For records without their own",
+        "Defaults for records",
         Option("-k", "--key", metavar="KEY", help="the key"),
         Option("--timestamp", metavar="WHEN", help="2026-01-31T12:00, ms since 1970, -1h; default: now"),
-        Option("-H", "--header", multiple=True, metavar="NAME=VALUE", help="one more header"),
+        Option("-H", "--header", multiple=True, metavar="NAME=VALUE", help="an additional header; may be repeated"),
         Option(
             "-p",
             "--partition",
@@ -119,7 +119,7 @@ _PARAMETERS = [
     ),
     *sending_options(),
     *section(
-        "How",
+        "Sending",
         Option("-v", "--verbose", is_flag=True, help="print topic, partition and offset of each record"),
         Option("-q", "--quiet", is_flag=True, help="no summary"),
     ),
@@ -288,8 +288,8 @@ class _Sending:
         from ottla.tools.formats.record_reader import NewRecord
 
         send, add, topic, key = self._producer.send, self._deliveries.add, self._topic, self._defaults.key
-        wish = self._defaults.partition
-        partition = None if wish is None or wish < 0 else wish
+        default = self._defaults.partition
+        partition = None if default is None or default < 0 else default
         # A pipe may deliver lines rarely; a file delivers thousands at once.
         every = 1 if bar.shown and inputs.total() is None else _LINES
         count = size = 0

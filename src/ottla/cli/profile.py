@@ -11,10 +11,11 @@ import click
 
 from ottla.cli import profile_file
 from ottla.cli.commands import Argument, Command, Group, Option, Options
-from ottla.cli.names import confirmed
+from ottla.cli.names import confirm_deletion
 from ottla.cli.output import Column, Output, output_options
-from ottla.cli.suggestions import nearest
+from ottla.cli.suggestions import did_you_mean
 from ottla.cli.terminal import Failure
+from ottla.cli.values import name_and_value, read_properties
 
 EXAMPLES = """
 ottla profile set local bootstrap.servers=127.0.0.1:9092
@@ -23,27 +24,24 @@ ottla topic list --profile local
 """
 
 
-def _name(**settings: Any) -> list[click.Parameter]:
-    """The name of a profile."""
-    return [
-        Argument("name", "PROFILE", **settings, help="the profile"),
-    ]
+def _name(*, required: bool = True) -> click.Parameter:
+    return Argument("name", "PROFILE", required=required, help="the profile")
 
 
 _LIST_PARAMETERS = [
-    Option("-q", "--quiet", is_flag=True, help="names only, one a line"),
+    Option("-q", "--quiet", is_flag=True, help="only names, one per line"),
     *output_options(),
 ]
 
 
 _SHOW_PARAMETERS = [
-    *_name(required=False),
+    _name(required=False),
     *output_options(),
 ]
 
 
 _SET_PARAMETERS = [
-    *_name(),
+    _name(),
     Argument("changes", "SETTING=VALUE", nargs=-1, help="settings of Kafka's clients"),
     Option("--unset", multiple=True, metavar="SETTING", help="remove a setting"),
     Option("--from-file", metavar="FILE", help="take the settings of a properties file"),
@@ -51,13 +49,13 @@ _SET_PARAMETERS = [
 
 
 _USE_PARAMETERS = [
-    *_name(required=False),
-    Option("--none", is_flag=True, help="use none"),
+    _name(required=False),
+    Option("--none", is_flag=True, help="use no profile"),
 ]
 
 
 _DELETE_PARAMETERS = [
-    *_name(),
+    _name(),
     Option("-y", "--yes", is_flag=True, help="do not ask"),
 ]
 
@@ -114,14 +112,9 @@ def _set(options: Options) -> int:
         raise Failure(f"a profile cannot be called {options.name!r}", exit_code=2)
     changes: dict[str, object] = dict.fromkeys(options.unset)
     if options.from_file:
-        from ottla.cli.connect import settings_of_file
-
-        changes.update(settings_of_file(options.from_file))
-    for word in options.changes:
-        name, separator, value = word.partition("=")
-        if not separator or not name.strip():
-            raise Failure(f"{word!r} is not of the form SETTING=VALUE", exit_code=2)
-        changes[name.strip()] = _asked_for(name.strip()) if value == "-" else value
+        changes.update(read_properties(options.from_file))
+    for name, text in map(name_and_value, options.changes):
+        changes[name] = _read_secret(name) if text == "-" else text
     if not changes:
         raise Failure("nothing to set", "`ottla profile set --help` has examples.", exit_code=2)
     document = profile_file.load()
@@ -150,8 +143,7 @@ def _use(options: Options) -> int:
 
 def _delete(options: Options) -> int:
     profile_file.settings_of(options.name)
-    if not confirmed(f"Delete the profile {options.name}?", yes=options.yes):
-        raise Failure("nothing was deleted", "--yes deletes without asking.")
+    confirm_deletion(f"Delete the profile {options.name}?", yes=options.yes)
     profile_file.store(options.name, None)
     print(f"{options.name}: deleted")
     return 0
@@ -177,15 +169,15 @@ def _check(name: str, value: object) -> None:
 
     rows = _rows()
     if name not in rows:
-        near = nearest(name, rows)
-        raise Failure(f"no client has a setting {name!r}", *([f"Did you mean {near}?"] if near else []), exit_code=2)
+        raise Failure(f"no client has a setting {name!r}", *did_you_mean(name, rows), exit_code=2)
     try:
         rows[name].read(value)
     except ConfigurationError as error:
         raise Failure(str(error), exit_code=2) from error
 
 
-def _asked_for(name: str) -> str:
+def _read_secret(name: str) -> str:
+    """Read a value from standard input; a terminal does not show it."""
     if sys.stdin.isatty():
         import getpass
 
@@ -212,8 +204,8 @@ COMMAND = Group(
             _set,
             _SET_PARAMETERS,
             "create a profile or change its settings",
-            description="Create a profile or change its settings. The value - is asked for, or read from standard\n"
-            "input: a password on a command line is seen by others and kept by the shell.",
+            description="Create a profile or change its settings. The value - is read from the terminal or standard\n"
+            "input: other users and the shell's history can see a password on the command line.",
             examples="""
                 ottla profile set prod bootstrap.servers=broker1:9092,broker2:9092
                 ottla profile set prod security.protocol=SASL_SSL

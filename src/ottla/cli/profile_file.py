@@ -13,12 +13,13 @@ import os
 import re
 from typing import Any
 
+from ottla.cli.suggestions import did_you_mean
 from ottla.cli.terminal import Failure
 
 
 def path() -> str:
     """Return the path of the file, which need not exist."""
-    home = os.environ.get("XDG_CONFIG_HOME") or os.path.expanduser("~/.config")  # noqa: PTH111 - no pathlib at start
+    home = os.environ.get("XDG_CONFIG_HOME") or os.path.expanduser("~/.config")  # noqa: PTH111 - pathlib is slow to import
     return f"{home}/ottla/config.toml"
 
 
@@ -45,11 +46,8 @@ def settings_of(name: str) -> dict[str, object]:
     """Return the client settings of a profile; raises Failure if it does not exist."""
     found = load().get("profiles", {})
     if name not in found:
-        from ottla.cli.suggestions import nearest
-
-        near = nearest(name, found)
-        advice = f"Did you mean {near}?" if near else "`ottla profile list` shows the existing profiles."
-        raise Failure(f"there is no profile {name!r}", advice, exit_code=2)
+        advice = did_you_mean(name, found, "`ottla profile list` shows the existing profiles.")
+        raise Failure(f"there is no profile {name!r}", *advice, exit_code=2)
     return flat(found[name])
 
 
@@ -159,7 +157,7 @@ def _write(text: str, document: dict[str, Any]) -> None:
 
 
 def _plain(document: dict[str, Any]) -> dict[str, Any]:
-    """Return the document with settings by Kafka's names, for comparison."""
+    """Return the document with settings by Kafka's names, so that two documents can be compared."""
     profiles = {name: flat(table) for name, table in document.get("profiles", {}).items()}
     return {**document, "profiles": profiles}
 

@@ -1,4 +1,4 @@
-"""Progress of long work: one line on standard error that is redrawn while standard error is a terminal.
+"""The progress of a long command: one line on standard error, redrawn if standard error is a terminal.
 
 The line shows the number of finished items, their bytes and the rates of the last seconds. If the total is known, it
 also shows a bar, the percentage and the remaining time. Parts that exceed the width of the terminal are omitted. Other
@@ -16,7 +16,7 @@ from contextlib import contextmanager
 from ottla.cli import units
 from ottla.cli.terminal import Style, terminal_columns
 
-_FIRST_S = 0.3  # shorter work shows no progress
+_FIRST_S = 0.3  # shorter commands show no progress
 _EVERY_S = 0.1
 _SAMPLES = 40  # rates are those of the last 4 seconds
 _GAP = "  "
@@ -93,7 +93,7 @@ class Progress:
 
     def _draw(self, now_s: float) -> None:
         self._samples.append((now_s, self._count, self._size))
-        columns = terminal_columns(sys.stderr) - 3  # a full line would wrap, and Ctrl-C shows as ^C after it
+        columns = terminal_columns(sys.stderr) - 3  # a full line would wrap, and a terminal appends ^C to it
         share = self._share()
         texts = self._texts(now_s, share)
         available = columns if share is None or columns < _WIDE else columns - _NARROWEST - len(_GAP)

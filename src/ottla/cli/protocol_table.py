@@ -16,7 +16,7 @@ Generated from the declarations in `src/ottla/protocol/messages/`.
 
 
 def main() -> None:
-    """Print every API with the versions that are declared and served."""
+    """Print every API with its declared and served versions."""
     print(HEAD + markdown_table(SERVED), end="")
 
 

@@ -1,6 +1,6 @@
-"""Records at a terminal: a line each, with a dim place and time, a coloured key, then value and headers.
+"""Records for people: a line each, with partition, offset and time dimmed, the key coloured, then value and headers.
 
-Records are escaped. A very long value is cut, with a note.
+Records are escaped. A very long value is cut, and its remaining size is shown.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ def _shown(data: bytes) -> str:
     return _cut(escaped_text(data[:LONGEST]).replace("\\\\", "\\"), len(data) - LONGEST)
 
 
-def _cut(text: str, left_out: int) -> str:
-    if left_out or len(text) > LONGEST:
-        return f"{text[:LONGEST]}… and {units.size(left_out or len(text) - LONGEST)} more"
+def _cut(text: str, omitted: int) -> str:
+    if omitted or len(text) > LONGEST:
+        return f"{text[:LONGEST]}… and {units.size(omitted or len(text) - LONGEST)} more"
     return text

@@ -1,6 +1,6 @@
-"""The command `ottla` as click sees it. A subcommand's module is imported only when that command is chosen.
+"""The click command `ottla`. The module of a subcommand is imported only if that subcommand is called.
 
-A module of a command has a `COMMAND`, and a row here.
+Each subcommand is a module with a `COMMAND` and a row in `GROUPS`.
 """
 
 from __future__ import annotations
@@ -16,18 +16,18 @@ from ottla import __version__
 from ottla.cli.commands import Group, Option
 from ottla.cli.terminal import Failure
 
-# Heading -> name -> one line for --help. The name is that of the module, too.
+# Heading -> name of the command and its module -> one line for --help.
 GROUPS: dict[str, dict[str, str]] = {
-    "A broker of your own": {
-        "up": "start a broker here and now",
-        "format": "give a data directory its cluster and node",
+    "Broker": {
+        "up": "start a broker in the foreground",
+        "format": "format a data directory for a cluster and node",
     },
     "Records": {
         "produce": "send records: lines, files, JSON",
-        "consume": "print records from anywhere to anywhere",
-        "tail": "show the last records, then what comes",
+        "consume": "print the records of topics",
+        "tail": "show the last records, then new ones",
         "log": "read segments, indices and checkpoints without a broker",
-        "bench": "measure producing, consuming and the way through",
+        "bench": "measure producing, consuming and end-to-end latency",
     },
     "Topics and groups": {
         "topic": "create, list, describe, alter and delete topics",
@@ -35,10 +35,10 @@ GROUPS: dict[str, dict[str, str]] = {
         "config": "show and change settings of topics, brokers, groups",
         "cluster": "show brokers, features, quorum, log directories",
     },
-    "This command": {
-        "profile": "keep the addresses and settings of several clusters",
-        "completion": "print what makes bash, zsh or fish complete `ottla`",
-        "version": "show the versions of Ottla and of what it runs on",
+    "Configuration": {
+        "profile": "manage the addresses and settings of several clusters",
+        "completion": "print the completion script for bash, zsh or fish",
+        "version": "show the versions of Ottla and its libraries",
     },
 }
 SUMMARIES = {name: summary for rows in GROUPS.values() for name, summary in rows.items()}
@@ -90,17 +90,26 @@ def _show_version(ctx: click.Context, _: click.Parameter, wanted: bool) -> None:
 
 
 ROOT = Root(
-    "A Kafka-compatible broker that is light to start, and the tools for it and for any Kafka.\n\n"
-    "`ottla COMMAND --help` tells more. Every command works with any Kafka.",
+    "A Kafka-compatible broker that starts quickly, and tools for it and for any Kafka cluster.\n\n"
+    "`ottla COMMAND --help` shows the options and examples of a command.",
     {},
     EXAMPLES,
-    [Option("--version", is_flag=True, is_eager=True, expose_value=False, callback=_show_version, help="the version")],
+    [
+        Option(
+            "--version",
+            is_flag=True,
+            is_eager=True,
+            expose_value=False,
+            callback=_show_version,
+            help="show the version",
+        )
+    ],
     "COMMAND",
 )
 
 
 def run(words: Sequence[str]) -> int:
-    """Run the command that the words name; returns the exit code. Raises Failure for words that it does not take."""
+    """Run the command of these words; returns the exit code. Raises Failure for invalid words."""
     instruction = os.environ.get("_OTTLA_COMPLETE")
     if instruction:
         from ottla.cli.completion import complete
@@ -116,6 +125,4 @@ def run(words: Sequence[str]) -> int:
         return ended.exit_code
     except click.UsageError as error:
         path = error.ctx.command_path if error.ctx else "ottla"
-        raise Failure(
-            error.format_message(), f"`{path} --help` shows what it takes.", exit_code=2, command=path
-        ) from None
+        raise Failure(error.format_message(), f"`{path} --help` shows the usage.", exit_code=2, command=path) from None

@@ -1,7 +1,7 @@
-"""A broker in the foreground: it starts, announces itself, and stops at a signal.
+"""Run a broker in the foreground until a signal stops it.
 
-Its first line on standard output is `bootstrap=HOST:PORT`, as soon as clients can connect. This module and what it
-imports know nothing of click, whose import takes a third of the time in which a broker starts.
+The first line on standard output is `bootstrap=HOST:PORT`, as soon as clients can connect. This module and its imports
+must not import click, which would take a third of the broker's start time.
 """
 
 import asyncio
@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 
 from ottla.cli import broker_settings
 from ottla.cli.storage import directories_of, unusable
-from ottla.cli.terminal import NOT_COMPILED, Failure, Style, start_logging
+from ottla.cli.terminal import NOT_COMPILED, Failure, Style, discard_standard_output, start_logging
 from ottla.common.errors import KafkaError
 from ottla.config import BrokerConfig
 from ottla.log.storage import StorageError
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 logger = logging.getLogger("ottla.up")
 
 _STOPPING_SIGNALS = (signal.SIGINT, signal.SIGTERM)
-# Signals this close together count as one: `timeout` sends two, and a shell or `make` repeats the terminal's.
+# Signals within this time count as one: `timeout` sends two, and a shell or `make` repeats that of the terminal.
 _ONE_REQUEST_S = 0.5
 _GC_THRESHOLDS = (20_000, 10, 50)
 LOG_LEVELS = ("debug", "info", "warning", "error")
@@ -38,7 +38,7 @@ _PLAIN_OPTIONS = ("--data", "--config", "--node-id", "--listen", "--log-level")
 
 
 def plain_options(words: Sequence[str]) -> SimpleNamespace | None:
-    """Parse the words after `ottla up`; None if they need click: for help, for an error, for another spelling."""
+    """Parse the words after `ottla up`; None if click must parse them: for help, errors and other spellings."""
     options = SimpleNamespace(data=None, config=None, node_id=None, listen=None, log_level="info", overrides=())
     rest = iter(words)
     for word in rest:
@@ -58,7 +58,7 @@ def plain_options(words: Sequence[str]) -> SimpleNamespace | None:
 
 def run(options: SimpleNamespace) -> int:
     """Run a broker until a signal arrives."""
-    gc.disable()  # Objects of the start are never garbage; see `_announce`.
+    gc.disable()  # Objects that the start creates are never garbage; see `_announce`.
     start_logging(options.log_level)
     config = broker_settings.broker_config(options)
     for warning in config.warnings:
@@ -99,15 +99,15 @@ async def _serve(config: BrokerConfig) -> None:
     for signal_number in _STOPPING_SIGNALS:
         loop.add_signal_handler(signal_number, stop_on, signal_number)
     await serve(config, lambda bootstrap: _announce(config, bootstrap), stop)
-    for signal_number in _STOPPING_SIGNALS:  # a late signal must not turn this into a failure
+    for signal_number in _STOPPING_SIGNALS:  # a late signal must not change the exit code
         loop.remove_signal_handler(signal_number)
         signal.signal(signal_number, signal.SIG_IGN)
     logger.info("Stopped cleanly")
 
 
 def _announce(config: BrokerConfig, bootstrap: "Bootstrap") -> None:
-    """Print the line that scripts wait for, then examples for people."""
-    # Code and partitions are never garbage: the collector need not search them.
+    """Print the address for scripts, then examples for people."""
+    # Code and partitions are never garbage, so the collector does not need to search them.
     gc.freeze()
     # Requests create few cycles. With Python's thresholds (700, 10, 10) the collector searches a large response while
     # it is built, which doubles its time and blocks the event loop.
@@ -129,8 +129,7 @@ def _announce(config: BrokerConfig, bootstrap: "Bootstrap") -> None:
     try:
         print("\n".join(lines), flush=True)
     except BrokenPipeError:
-        # The reader ended after the first line. The interpreter flushes standard output again at exit.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        discard_standard_output()  # the reader ended after the first line
 
 
 def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
@@ -156,7 +155,7 @@ def _raise_file_limit() -> None:
 def _explain(config: BrokerConfig, error: OSError) -> Failure:
     if isinstance(error, ListenError):
         if error.errno == errno.EADDRINUSE:
-            advice = "Stop what listens there, or choose another port: --listen 127.0.0.1:9093 (0 picks a free one)."
+            advice = "Stop the process that uses it, or choose another port: --listen 127.0.0.1:9093 (0: a free one)."
             return Failure(f"{error.listener.host or 'every interface'}:{error.listener.port} is in use", advice)
         return Failure(str(error.strerror), "Choose another address with --listen HOST:PORT.")
     if error.filename:

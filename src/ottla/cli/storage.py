@@ -15,7 +15,7 @@ def default_data_directory() -> str:
     configured = os.environ.get("OTTLA_DATA")
     if configured:
         return configured
-    home = os.environ.get("XDG_DATA_HOME") or os.path.expanduser("~/.local/share")  # noqa: PTH111 - no pathlib at start
+    home = os.environ.get("XDG_DATA_HOME") or os.path.expanduser("~/.local/share")  # noqa: PTH111 - pathlib is slow to import
     return f"{home}/ottla"
 
 
@@ -32,7 +32,7 @@ def check_cluster_id(text: str) -> str:
     try:
         uuid_from_text(text)
     except ValueError as error:
-        advice = "Leave it out for a random one."
+        advice = "Without --cluster-id the id is random."
         raise Failure(f"the cluster id {text!r} is not valid: {error}", advice, exit_code=2) from error
     return text
 

@@ -14,3 +14,10 @@ def nearest(word: str, known: Iterable[str]) -> str | None:
         return by_lower[close[0]]
     inside = [name for name in known if len(word) > 2 and word.lower() in name.lower()]
     return inside[0] if len(inside) == 1 else None
+
+
+def did_you_mean(word: str, known: Iterable[str], otherwise: str = "") -> tuple[str, ...]:
+    """Return the advice for an unknown word: the nearest known word, or else `otherwise`; empty without either."""
+    near = nearest(word, known)
+    advice = f"Did you mean {near}?" if near else otherwise
+    return (advice,) if advice else ()

@@ -9,11 +9,11 @@ from ottla.cli.commands import Command, Option, Options
 from ottla.cli.consume import read, reading_options, topic_parameters
 
 EXAMPLES = r"""
-ottla tail orders                        the last 10 records, then what comes
-ottla tail orders -n 0                   what comes from now on
-ottla tail orders -n 100 -e              the last 100, then end
-ottla tail 'ord*' --grep ERROR           of several topics, what matches
-ottla tail orders --json | jq .value     for programs
+ottla tail orders                        the last 10 records, then new ones
+ottla tail orders -n 0                   only new records
+ottla tail orders -n 100 -e              only the last 100 records
+ottla tail 'ord*' --grep ERROR           matching records of several topics
+ottla tail orders --json | jq .value     as JSON lines
 """
 
 
@@ -26,7 +26,7 @@ _PARAMETERS = [
         default=10,
         metavar="N",
         show_default=True,
-        help="number of records to start with",
+        help="the number of existing records to show",
     ),
     Option("--count", type=click.IntRange(min=0), metavar="N", help="end after N records"),
     *reading_options(),

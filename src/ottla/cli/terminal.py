@@ -146,18 +146,18 @@ def quiet_pipe() -> Iterator[None]:
         finally:
             sys.stdout.flush()
     except BrokenPipeError:
-        _forget_standard_output()
+        discard_standard_output()
         raise SystemExit(141) from None
     except OSError as error:
-        # An error of another file has its name, or is a Failure already.
+        # An error of another file contains its name, or is a Failure already.
         if error.errno not in _CANNOT_WRITE or error.filename is not None:
             raise
-        _forget_standard_output()
+        discard_standard_output()
         print(Style.of(sys.stderr).red(f"ottla: the output cannot be written: {error.strerror}"), file=sys.stderr)
         raise SystemExit(1) from None
 
 
-def _forget_standard_output() -> None:
+def discard_standard_output() -> None:
     """Redirect standard output to /dev/null, because the interpreter flushes it again at exit."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
@@ -165,7 +165,7 @@ def _forget_standard_output() -> None:
 def open_closed_streams() -> None:
     """Open /dev/null for standard input, output or error if the process was started without it.
 
-    Otherwise the next file or socket gets its number: output would be written to it, and an event loop rejects it.
+    Otherwise the next file or socket gets its number: output would go there, and an event loop rejects the number.
     """
     for number, name in enumerate(("stdin", "stdout", "stderr")):
         if getattr(sys, name) is None:

@@ -5,12 +5,13 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from ottla.cli import topic_describe, units, values
-from ottla.cli.commands import Argument, Command, Group, Option, Options, require_one
+from ottla.cli.commands import Argument, Command, Group, Option, Options, dry_run_option, require_one
 from ottla.cli.connect import connection_options, open_admin
-from ottla.cli.names import choose, confirmed, enumerated, name_parameters, names_of
+from ottla.cli.names import choose, confirm_deletion, enumerated, name_parameters, names_of, report_deletions
 from ottla.cli.output import Column, Output, number, output_options, size
-from ottla.cli.suggestions import nearest
+from ottla.cli.suggestions import did_you_mean
 from ottla.cli.terminal import Failure
+from ottla.cli.topic_describe import selectable
 
 if TYPE_CHECKING:
     from ottla.clients.admin import Admin
@@ -22,7 +23,7 @@ ottla topic describe payments
 ottla topic delete payments --yes
 """
 
-_DELETED_AT_ONCE = 50
+_DELETED_PER_REQUEST = 50
 
 
 # -- create ------------------------------------------------------------------------------------------------------
@@ -35,14 +36,21 @@ _CREATE_PARAMETERS = [
     Option(
         "-r", "--replication-factor", type=int, metavar="N", help="default: the broker's default.replication.factor"
     ),
-    Option("-c", "--config", "configs", multiple=True, metavar="NAME=VALUE", help="a topic's setting"),
+    Option(
+        "-c",
+        "--config",
+        "configs",
+        multiple=True,
+        metavar="NAME=VALUE",
+        help="a setting of the topics; may be repeated",
+    ),
     Option(
         "--replica-assignment",
         metavar="ID:ID,..",
-        help="node ids of each partition's replicas, the leader's first: 1:2,2:3 is two partitions",
+        help="the replicas of each partition by node id, the leader first: 1:2,2:3 is two partitions",
     ),
-    Option("--if-not-exists", is_flag=True, help="pass over topics that exist"),
-    Option("--dry-run", is_flag=True, help="let the broker check it, create nothing"),
+    Option("--if-not-exists", is_flag=True, help="skip topics that exist"),
+    dry_run_option(),
     *output_options(),
     *connection_options(),
 ]
@@ -53,16 +61,16 @@ def _create(options: Options) -> int:
     from ottla.clients.errors import InvalidConfig, TopicAlreadyExists
 
     output = Output(options)
-    placed = _assignments(options.replica_assignment) if options.replica_assignment else None
-    if placed and (options.partitions is not None or options.replication_factor is not None):
-        raise Failure("--replica-assignment already says how many partitions and replicas there are", exit_code=2)
+    assignments = _assignments(options.replica_assignment) if options.replica_assignment else None
+    if assignments and (options.partitions is not None or options.replication_factor is not None):
+        raise Failure("--replica-assignment excludes --partitions and --replication-factor", exit_code=2)
     for flag, given in (("--partitions", options.partitions), ("--replication-factor", options.replication_factor)):
         if given is not None and given < 1:
             raise Failure(f"{flag} is {given}; it must be at least 1", exit_code=2)
     config = values.assignments(options.configs)
     partitions, factor = options.partitions or -1, options.replication_factor or -1
     topics = [
-        NewTopic(name, partitions, factor, config, assignments=placed)
+        NewTopic(name, partitions, factor, config, assignments=assignments)
         for name in dict.fromkeys(names_of(options, "topic"))
     ]
     with open_admin(options) as admin:
@@ -71,28 +79,28 @@ def _create(options: Options) -> int:
             created = admin.create_topics(topics, validate_only=options.dry_run)
         except PartialFailure as failure:
             created, errors = dict(failure.results), dict(failure.errors)
-            passed = [name for name, error in errors.items() if isinstance(error, TopicAlreadyExists)]
-            if not options.if_not_exists or len(passed) < len(errors):
-                _tell_created(output, created.values(), dry_run=options.dry_run)
+            existing = [name for name, error in errors.items() if isinstance(error, TopicAlreadyExists)]
+            if not options.if_not_exists or len(existing) < len(errors):
+                _report_created(output, created.values(), dry_run=options.dry_run)
                 if any(isinstance(error, InvalidConfig) for error in errors.values()):
                     _check_settings(config)
                 raise
-        _tell_created(output, created.values(), dry_run=options.dry_run)
+        _report_created(output, created.values(), dry_run=options.dry_run)
         for name in errors:
-            output.done(f"{name}: exists already", {"topic": name, "created": False})
+            output.done(f"{name}: already exists", {"topic": name, "created": False})
     return 0
 
 
 def _check_settings(names: Iterable[str]) -> None:
-    """Raise Failure for a setting that looks like a topic's and is none: the broker, which refused it, says no more."""
+    """Raise Failure for a setting that is similar to a topic's setting: the broker's error has no suggestion."""
     from ottla.config import TOPIC_SETTINGS
 
     for name in names:
-        if name not in TOPIC_SETTINGS and (near := nearest(name, TOPIC_SETTINGS)):
-            raise Failure(f"topics have no setting {name!r}", f"Did you mean {near}?")
+        if name not in TOPIC_SETTINGS and (advice := did_you_mean(name, TOPIC_SETTINGS)):
+            raise Failure(f"topics have no setting {name!r}", *advice)
 
 
-def _tell_created(output: Output, created: Iterable[Any], *, dry_run: bool) -> None:
+def _report_created(output: Output, created: Iterable[Any], *, dry_run: bool) -> None:
     for topic in created:
         shape = ""
         if topic.partitions > 0:
@@ -111,8 +119,8 @@ def _tell_created(output: Output, created: Iterable[Any], *, dry_run: bool) -> N
 
 def _assignments(text: str) -> dict[int, list[int]]:
     if not re.fullmatch(r"\d+(:\d+)*(,\d+(:\d+)*)*", text):
-        advice = "Node ids of one partition are joined by colons, partitions by commas: 1:2,2:3"
-        raise Failure(f"--replica-assignment {text!r} cannot be read", advice, exit_code=2)
+        advice = "Colons separate the node ids of a partition, commas separate partitions: 1:2,2:3"
+        raise Failure(f"--replica-assignment {text!r} is not of the form ID:ID,..", advice, exit_code=2)
     return {partition: [int(node_id) for node_id in part.split(":")] for partition, part in enumerate(text.split(","))}
 
 
@@ -121,9 +129,9 @@ def _assignments(text: str) -> dict[int, list[int]]:
 
 _LIST_PARAMETERS = [
     *name_parameters("topic", optional=True),
-    Option("-l", "--long", is_flag=True, help="with replicas, records, bytes, cleanup policy"),
-    Option("-q", "--quiet", is_flag=True, help="names only, one a line"),
-    Option("--internal", is_flag=True, help="Kafka's own topics too"),
+    Option("-l", "--long", is_flag=True, help="with replicas, records, size and cleanup policy"),
+    Option("-q", "--quiet", is_flag=True, help="only names, one per line"),
+    Option("--internal", is_flag=True, help="also Kafka's internal topics"),
     Option("--exclude-internal", is_flag=True, hidden=True),
     *output_options(),
     *connection_options(),
@@ -135,11 +143,8 @@ def _list(options: Options) -> int:
     with open_admin(options) as admin:
         listed = {topic.name: topic for topic in admin.list_topics(include_internal=True)}
         wanted = names_of(options, "topic", optional=True)
-        # What is asked for by its name is shown, whoever it belongs to.
-        usual = [name for name, topic in listed.items() if options.internal or not topic.is_internal]
-        exact = [name for name in wanted if name in listed]
-        known = list(dict.fromkeys([*usual, *exact]))
-        names = choose(wanted, known, "topic", regex=options.regex) if wanted else usual
+        known = selectable(listed.values(), wanted, internal=options.internal)
+        names = choose(wanted, known, "topic", regex=options.regex) if wanted else known
         if options.quiet and not output.json:
             output.names(names)
             return 0
@@ -163,7 +168,7 @@ def _list(options: Options) -> int:
                 Column("under_replicated", "OUT OF SYNC", right=True, colour=lambda n: "yellow" if n else None)
             )
     if not rows and not output.json:
-        output.note("There is no topic yet. `ottla topic create NAME` makes one.")
+        output.note("There is no topic yet. `ottla topic create NAME` creates one.")
         return 0
     output.table(columns, rows)
     return 0
@@ -174,11 +179,11 @@ def _list(options: Options) -> int:
 
 _ALTER_PARAMETERS = [
     *name_parameters("topic"),
-    Option("-c", "--config", "configs", multiple=True, metavar="NAME=VALUE", help="set a setting"),
-    Option("--delete-config", multiple=True, metavar="NAME", help="back to the broker's default"),
-    Option("-p", "--partitions", type=int, metavar="N", help="so many partitions in all"),
-    Option("--if-exists", is_flag=True, help="pass over topics that are not there"),
-    Option("--dry-run", is_flag=True, help="let the broker check it, change nothing"),
+    Option("-c", "--config", "configs", multiple=True, metavar="NAME=VALUE", help="change a setting; may be repeated"),
+    Option("--delete-config", multiple=True, metavar="NAME", help="reset a setting to the broker's default"),
+    Option("-p", "--partitions", type=int, metavar="N", help="the new number of partitions"),
+    Option("--if-exists", is_flag=True, help="skip topics that do not exist"),
+    dry_run_option(),
     *output_options(),
     *connection_options(),
 ]
@@ -191,7 +196,7 @@ def _alter(options: Options) -> int:
     output = Output(options)
     changes: dict[str, object] = {**values.assignments(options.configs), **dict.fromkeys(options.delete_config)}
     if not changes and options.partitions is None:
-        advice = "--config NAME=VALUE, --delete-config NAME and --partitions N can be given."
+        advice = "Use --config NAME=VALUE, --delete-config NAME or --partitions N."
         raise Failure("nothing to alter", advice, exit_code=2)
     wanted = names_of(options, "topic")
     with open_admin(options) as admin:
@@ -208,10 +213,10 @@ def _alter(options: Options) -> int:
 
 _ADD_PARTITIONS_PARAMETERS = [
     *name_parameters("topic"),
-    Option("--by", type=int, metavar="N", help="so many more"),
-    Option("--to", "--partitions", "to", type=int, metavar="N", help="so many in all"),
-    Option("--if-exists", is_flag=True, help="pass over topics that are not there"),
-    Option("--dry-run", is_flag=True, help="let the broker check it, change nothing"),
+    Option("--by", type=int, metavar="N", help="add N partitions"),
+    Option("--to", "--partitions", "to", type=int, metavar="N", help="the new number of partitions"),
+    Option("--if-exists", is_flag=True, help="skip topics that do not exist"),
+    dry_run_option(),
     *output_options(),
     *connection_options(),
 ]
@@ -236,8 +241,8 @@ def _grow(admin: "Admin", output: Output, wanted: Mapping[str, int], *, dry_run:
     for name, count in wanted.items():
         if count < before.get(name, 0):
             raise Failure(
-                f"{name} has {units.plural(before[name], 'partition')}, which cannot become {count}",
-                "Partitions can only be added: a topic with fewer is a new topic.",
+                f"{name} has {units.plural(before[name], 'partition')}; the number cannot be reduced to {count}",
+                "Partitions can only be added. Create a new topic to have fewer.",
             )
     more = {name: count for name, count in wanted.items() if count != before.get(name)}
     if more:
@@ -245,7 +250,7 @@ def _grow(admin: "Admin", output: Output, wanted: Mapping[str, int], *, dry_run:
     for name, count in wanted.items():
         row = {"topic": name, "before": before.get(name), "partition_count": count, "changed": not dry_run}
         if name not in more:
-            output.done(f"{name}: has {count} already", {**row, "changed": False})
+            output.done(f"{name}: already has {units.plural(count, 'partition')}", {**row, "changed": False})
         else:
             verb = "would have" if dry_run else "has"
             text = f"{name}: {verb} {units.plural(count, 'partition')} now, {before.get(name)} before"
@@ -257,9 +262,9 @@ def _grow(admin: "Admin", output: Output, wanted: Mapping[str, int], *, dry_run:
 
 _DELETE_PARAMETERS = [
     *name_parameters("topic"),
-    Option("--if-exists", is_flag=True, help="pass over topics that are not there"),
+    Option("--if-exists", is_flag=True, help="skip topics that do not exist"),
     Option("-y", "--yes", is_flag=True, help="do not ask"),
-    Option("--dry-run", is_flag=True, help="say what would be deleted, delete nothing"),
+    Option("--dry-run", is_flag=True, help="only show the topics that would be deleted"),
     *output_options(),
     *connection_options(),
 ]
@@ -277,33 +282,27 @@ def _delete(options: Options) -> int:
             for name in names:
                 output.done(f"{name}: would be deleted", {"topic": name, "deleted": False})
             return 0
-        if names and not options.yes:
-            what = units.plural(len(names), "topic")
-            if not confirmed(f"Delete {what} with all records: {enumerated(names)}?", yes=False):
-                raise Failure("nothing was deleted", "--yes deletes without a question.")
-        if not names:
+        if names:
+            question = f"Delete {units.plural(len(names), 'topic')} with all records: {enumerated(names)}?"
+            confirm_deletion(question, yes=options.yes)
+        else:
             output.note("There is nothing to delete.")
         errors: dict[str, ClientError] = {}
         with output.progress(len(names), "topics") as bar:
-            for start in range(0, len(names), _DELETED_AT_ONCE):
-                part = names[start : start + _DELETED_AT_ONCE]
+            for start in range(0, len(names), _DELETED_PER_REQUEST):
+                part = names[start : start + _DELETED_PER_REQUEST]
                 try:
                     admin.delete_topics(part)
                 except PartialFailure as failure:
                     errors.update(failure.errors)
                 bar.advance(len(part))
-        for name in names:
-            if name not in errors:
-                output.done(output.style.green(f"{name}: deleted"), {"topic": name, "deleted": True})
-        if errors:
-            raise PartialFailure.of(errors, {name: None for name in names if name not in errors})
+        report_deletions(output, "topic", names, errors)
     return 0
 
 
 def _existing(admin: "Admin", options: Options, wanted: Sequence[str]) -> list[str]:
-    """The topics that are meant; Kafka's own only by their exact names."""
-    listed = admin.list_topics(include_internal=True)
-    known = [topic.name for topic in listed if not topic.is_internal or topic.name in wanted]
+    """Return the existing topics that match; internal topics match only by their exact names."""
+    known = selectable(admin.list_topics(include_internal=True), wanted)
     return choose(wanted, known, "topic", regex=options.regex, missing_ok=options.if_exists)
 
 
@@ -327,7 +326,7 @@ COMMAND = Group(
             "list topics",
             examples="""
                 ottla topic list
-                ottla topic list 'logs-*' --long       with records and bytes
+                ottla topic list 'logs-*' --long       with records and size
                 ottla topic list --json | jq -r .topic
                 """,
             aliases=("ls",),
@@ -336,7 +335,7 @@ COMMAND = Group(
         "alter": Command(
             _alter,
             _ALTER_PARAMETERS,
-            "change topics' settings or their number of partitions",
+            "change the settings or the number of partitions of topics",
             examples="""
                 ottla topic alter orders --config retention.ms=30d
                 ottla topic alter 'logs-*' --delete-config retention.ms --dry-run
@@ -347,7 +346,7 @@ COMMAND = Group(
             _delete,
             _DELETE_PARAMETERS,
             "delete topics with their records",
-            description="Delete topics with their records. At a terminal it asks first.",
+            description="Delete topics with their records. At a terminal the command asks for confirmation.",
             examples="""
                 ottla topic delete logs-web
                 ottla topic delete 'logs-*' --yes
@@ -358,9 +357,9 @@ COMMAND = Group(
         "add-partitions": Command(
             _add_partitions,
             _ADD_PARTITIONS_PARAMETERS,
-            "give topics more partitions",
-            description="Give topics more partitions. Keys are spread over all partitions from then on: later\n"
-            "records of a key may be in another partition than its earlier ones.",
+            "add partitions to topics",
+            description="Add partitions to topics. From then on keys are distributed over all partitions: new records\n"
+            "of a key may be in another partition than its earlier records.",
             examples="""
                 ottla topic add-partitions orders --by 6
                 ottla topic add-partitions orders --to 24

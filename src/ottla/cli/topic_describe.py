@@ -1,9 +1,10 @@
-"""`ottla topic describe`: where a topic's partitions are, what is in them, how they are set up.
+"""`ottla topic describe`: the partitions of topics with their replicas, offsets and sizes, and the settings.
 
-Numbers of records are those of offsets from the earliest to the latest; compaction and transactions leave gaps.
+The number of records is the difference of the latest and the earliest offset. It includes the gaps that compaction
+and transactions leave.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ottla.cli import units, values
@@ -13,10 +14,10 @@ from ottla.cli.names import choose, name_parameters, names_of
 from ottla.cli.output import Column, Output, number, output_options, size
 
 if TYPE_CHECKING:
-    from ottla.clients.admin import Admin, ConfigEntry, TopicDescription
+    from ottla.clients.admin import Admin, ConfigEntry, TopicDescription, TopicListing
 
 _FILTERS = {
-    "under_replicated_partitions": "with fewer replicas in sync than there are",
+    "under_replicated_partitions": "with replicas that are not in sync",
     "unavailable_partitions": "without a leader",
     "at_min_isr_partitions": "with exactly min.insync.replicas in sync",
     "under_min_isr_partitions": "with fewer than min.insync.replicas in sync",
@@ -24,14 +25,14 @@ _FILTERS = {
 
 
 class Facts(NamedTuple):
-    """What is known of a topic: its settings by name, and a row for each partition."""
+    """The state of a topic: its description, its settings by name, and a row for each partition."""
 
     topic: "TopicDescription"
     configs: "dict[str, ConfigEntry]"
     partitions: list[dict[str, Any]]
 
     def summary(self) -> dict[str, Any]:
-        """The topic in one row; sums are None where a part is not known."""
+        """Return the topic as one row. A sum is None if the value of a partition is unknown."""
         policy = self.configs.get("cleanup.policy")
         return {
             "topic": self.topic.name,
@@ -48,7 +49,7 @@ class Facts(NamedTuple):
         }
 
     def overrides(self) -> dict[str, str | None]:
-        """The settings that somebody gave this topic."""
+        """Return the settings that were set for this topic."""
         from ottla.clients.admin import ConfigSource
 
         return {name: entry.value for name, entry in self.configs.items() if entry.source is ConfigSource.TOPIC}
@@ -60,9 +61,9 @@ _PARAMETERS = [
         Option(f"--{name.replace('_', '-')}", is_flag=True, help=f"only partitions {text}")
         for name, text in _FILTERS.items()
     ),
-    Option("--topics-with-overrides", is_flag=True, help="only topics with settings of their own"),
-    Option("--if-exists", is_flag=True, help="pass over topics that are not there"),
-    Option("--internal", is_flag=True, help="with all topics: Kafka's own too"),
+    Option("--topics-with-overrides", is_flag=True, help="only topics with settings that are not defaults"),
+    Option("--if-exists", is_flag=True, help="skip topics that do not exist"),
+    Option("--internal", is_flag=True, help="also Kafka's internal topics, if no topic is named"),
     *output_options(),
     *connection_options(),
 ]
@@ -72,8 +73,7 @@ def _describe(options: Options) -> int:
     output = Output(options)
     with open_admin(options) as admin:
         wanted = names_of(options, "topic", optional=True)
-        listed = admin.list_topics(include_internal=True)
-        known = [t.name for t in listed if options.internal or not t.is_internal or t.name in wanted]
+        known = selectable(admin.list_topics(include_internal=True), wanted, internal=options.internal)
         names = choose(wanted, known, "topic", regex=options.regex, missing_ok=options.if_exists) if wanted else known
         facts = facts_of(admin, names)
     if options.topics_with_overrides:
@@ -84,12 +84,12 @@ def _describe(options: Options) -> int:
             {"topic": each.topic.name, **row}
             for each in facts
             for row in each.partitions
-            if any(_is(name, row, each) for name in filters)
+            if any(_matches(name, row, each) for name in filters)
         ]
         if rows or output.json:
             output.table([Column("topic", narrow=True), *_columns(rows)], rows)
         else:
-            output.note(f"No partition is {' or '.join(_FILTERS[name] for name in filters)}.")
+            output.note(f"There is no partition {' or '.join(_FILTERS[name] for name in filters)}.")
         return 0
     for index, each in enumerate(facts):
         if output.json:
@@ -97,17 +97,17 @@ def _describe(options: Options) -> int:
             continue
         if index:
             output.line()
-        _show(output, each)
+        _print_topic(output, each)
     return 0
 
 
 COMMAND = Command(
     _describe,
     _PARAMETERS,
-    "show partitions, leaders, replicas, offsets, bytes, settings",
-    description="Show where a topic's partitions are, what is in them, how the topic is set up; all topics if none is\n"
-    "named. Numbers of records are counted from the earliest to the latest offset: compaction and transactions leave\n"
-    "gaps.",
+    "show partitions, leaders, replicas, offsets, sizes, settings",
+    description="Show the partitions of topics with their replicas, offsets and sizes, and the settings. Without a\n"
+    "name it shows all topics. The number of records is the difference of the latest and the earliest offset. It\n"
+    "includes the gaps that compaction and transactions leave.",
     examples="""
     ottla topic describe orders
     ottla topic describe 'ord*' --json | jq '{topic, records}'
@@ -116,8 +116,13 @@ COMMAND = Command(
 )
 
 
+def selectable(listed: "Iterable[TopicListing]", wanted: Sequence[str], *, internal: bool = False) -> list[str]:
+    """Return the topics that names and patterns can match: internal topics only by their exact names, or `internal`."""
+    return [topic.name for topic in listed if internal or not topic.is_internal or topic.name in wanted]
+
+
 def facts_of(admin: "Admin", names: Sequence[str]) -> list[Facts]:
-    """The facts about topics, in this order. What the brokers do not tell of settings, offsets and bytes is missing."""
+    """Read the state of topics, in this order. Settings, offsets and sizes that a broker does not report are None."""
     from ottla.clients.admin import ConfigResource, OffsetSpec, PartialFailure
     from ottla.clients.errors import BrokerError, UnsupportedByBroker
     from ottla.common.ids import TopicPartition
@@ -127,20 +132,21 @@ def facts_of(admin: "Admin", names: Sequence[str]) -> list[Facts]:
     topics = admin.describe_topics(names)
     led = [TopicPartition(t.name, p.partition) for t in topics.values() for p in t.partitions if p.leader is not None]
 
-    def told(call: Any) -> dict[Any, Any]:
+    def reported(call: Callable[[], Mapping[Any, Any]]) -> Mapping[Any, Any]:
+        # Old brokers lack some APIs, and the user may not be authorized for all of them.
         try:
-            return dict(call())
+            return call()
         except PartialFailure as failure:
-            return dict(failure.results)
+            return failure.results
         except (BrokerError, UnsupportedByBroker):
             return {}
 
-    earliest = told(lambda: admin.list_offsets(dict.fromkeys(led, OffsetSpec.EARLIEST))) if led else {}
-    latest = told(lambda: admin.list_offsets(dict.fromkeys(led, OffsetSpec.LATEST))) if led else {}
-    configs = told(lambda: admin.describe_configs([ConfigResource.topic(name) for name in names]))
-    everything = [TopicPartition(t.name, p.partition) for t in topics.values() for p in t.partitions]
+    earliest = reported(lambda: admin.list_offsets(dict.fromkeys(led, OffsetSpec.EARLIEST))) if led else {}
+    latest = reported(lambda: admin.list_offsets(dict.fromkeys(led, OffsetSpec.LATEST))) if led else {}
+    configs = reported(lambda: admin.describe_configs([ConfigResource.topic(name) for name in names]))
+    partitions = [TopicPartition(t.name, p.partition) for t in topics.values() for p in t.partitions]
     sizes: dict[TopicPartition, dict[int, int]] = {}
-    for node_id, directories in told(lambda: admin.describe_log_dirs(partitions=everything)).items():
+    for node_id, directories in reported(lambda: admin.describe_log_dirs(partitions=partitions)).items():
         for directory in directories:
             for partition, replica in directory.replicas.items():
                 if not replica.is_future:
@@ -170,7 +176,7 @@ def facts_of(admin: "Admin", names: Sequence[str]) -> list[Facts]:
     ]
 
 
-def _show(output: Output, facts: Facts) -> None:
+def _print_topic(output: Output, facts: Facts) -> None:
     summary, style = facts.summary(), output.style
     parts = [
         units.plural(summary["partition_count"], "partition"),
@@ -199,7 +205,7 @@ def _show(output: Output, facts: Facts) -> None:
 
 def _columns(rows: Sequence[dict[str, Any]]) -> Iterator[Column]:
     yield number("partition")
-    yield Column("leader", right=True, show=lambda n: "none" if n is None else str(n), colour=_missing)
+    yield Column("leader", right=True, show=lambda n: "none" if n is None else str(n), colour=_leader_colour)
     yield Column("replicas")
     if any(row["isr"] != row["replicas"] for row in rows):
         yield Column("isr", "IN SYNC", colour=lambda isr: None if isr else "red")
@@ -211,11 +217,11 @@ def _columns(rows: Sequence[dict[str, Any]]) -> Iterator[Column]:
     yield size("size")
 
 
-def _missing(leader: object) -> str | None:
+def _leader_colour(leader: object) -> str | None:
     return "red" if leader is None else None
 
 
-def _is(name: str, row: dict[str, Any], facts: Facts) -> bool:
+def _matches(name: str, row: dict[str, Any], facts: Facts) -> bool:
     least = facts.configs.get("min.insync.replicas")
     minimum = int(least.value) if least and least.value else 1
     in_sync = len(row["isr"])

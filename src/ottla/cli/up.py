@@ -21,15 +21,15 @@ _PARAMETERS = [
     Option(
         "--listen",
         metavar="HOST:PORT",
-        help="where clients connect; default: 127.0.0.1:9092. A port alone is on 127.0.0.1, 0 picks a free "
-        "one; host 0.0.0.0 is every interface",
+        help="the address for clients; default: 127.0.0.1:9092. A port alone is on 127.0.0.1, port 0 is a "
+        "free one, host 0.0.0.0 is every interface",
     ),
     Option(
         "--log-level",
         type=Choice(serve.LOG_LEVELS),
         metavar="LEVEL",
         default="info",
-        help="how much is told on standard error: debug, info, warning or error; default: info",
+        help="the least level of log lines on standard error: debug, info, warning or error; default: info",
     ),
 ]
 

@@ -1,4 +1,4 @@
-"""Show the versions of Ottla and of what it runs on."""
+"""Show the versions of Ottla, Python and the libraries that Ottla uses."""
 
 import platform
 from importlib import metadata
@@ -10,8 +10,8 @@ from ottla.cli.terminal import NOT_COMPILED
 KAFKA = "4.3"
 
 
-def run(options: Options) -> int:  # noqa: ARG001 - every command takes its options
-    """Print them, one a line."""
+def run(options: Options) -> int:  # noqa: ARG001 - every command receives its options
+    """Print one version per line."""
     print(f"ottla {__version__} (protocol and settings of Apache Kafka {KAFKA})")
     print(f"python {platform.python_version()} on {platform.system()} {platform.machine()}")
     for name in ("uvloop", "crc32c", "cramjam", "lz4"):

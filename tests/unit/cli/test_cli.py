@@ -1,4 +1,4 @@
-"""The command line: what it understands, what it says, and how a broker starts and stops."""
+"""The command line: options and settings of a broker, help, errors, and the process of `ottla up`."""
 
 import os
 import signal
@@ -45,7 +45,7 @@ def test_help_of_a_command_shows_its_usage(name: str, capsys: pytest.CaptureFixt
         ("consume orders --max-messages 5", "use -n"),
     ],
 )
-def test_habits_from_other_tools_get_a_hint(words: str, said: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_options_of_kafkas_tools_get_a_hint(words: str, said: str, capsys: pytest.CaptureFixture[str]) -> None:
     code = main(words.split())
     captured = capsys.readouterr()
     assert said in captured.out + captured.err
@@ -60,7 +60,7 @@ def test_habits_from_other_tools_get_a_hint(words: str, said: str, capsys: pytes
         "--data=d -X num.partitions=3 -X log.dirs=a,b -X a=",
     ],
 )
-def test_options_parsed_without_click_are_those_of_click(words: str) -> None:
+def test_parsing_without_click_gives_the_same_options(words: str) -> None:
     assert serve.plain_options(words.split()) == options_of("up", *words.split())
 
 
@@ -71,7 +71,7 @@ def test_other_spellings_and_errors_are_left_to_click(words: str) -> None:
     assert serve.plain_options(words.split()) is None
 
 
-def test_help_imports_neither_the_broker_nor_the_loop() -> None:
+def test_help_imports_neither_the_broker_nor_asyncio() -> None:
     code = (
         "import sys, contextlib, io\nfrom ottla.cli.main import main\n"
         "with contextlib.redirect_stdout(io.StringIO()): main(['--help'])\n"
@@ -81,8 +81,8 @@ def test_help_imports_neither_the_broker_nor_the_loop() -> None:
     assert answer.stdout.strip() == "[]"
 
 
-def test_start_imports_no_module_that_can_be_imported_later() -> None:
-    """Each of these takes a millisecond or more, for a broker that may never need it."""
+def test_start_of_a_broker_does_not_import_modules_that_are_needed_later() -> None:
+    """The import of each of these takes a millisecond or more, and a broker may never need it."""
     code = (
         "import sys\nfrom ottla.cli import main, serve\nserve.plain_options([])\n"
         "import ottla.broker.server, ottla.records.survey\n"
@@ -99,7 +99,7 @@ def test_no_command_shows_the_help_and_fails(capsys: pytest.CaptureFixture[str])
     assert "ottla COMMAND" in capsys.readouterr().out
 
 
-def test_later_source_wins(tmp_path: Path) -> None:
+def test_options_override_the_file_and_x_overrides_options(tmp_path: Path) -> None:
     file = tmp_path / "server.properties"
     file.write_text("num.partitions=2\nlog.dirs=/from/file\nnode.id=3\nnum.io.threads=9\n")
     config = config_of("--config", str(file), "--data", "/from/option", "-X", "num.partitions=4", "-X", "node.id=5")
@@ -126,7 +126,7 @@ def test_listen_replaces_the_listeners_of_the_file(listen: str, listener: str, t
     assert [str(each) for each in config_of("--config", str(file), "--listen", listen).listeners] == [listener]
 
 
-def test_data_goes_where_the_environment_says(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_environment_sets_the_default_data_directory(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OTTLA_DATA", "/some/where")
     assert config_of().log_dirs == ["/some/where"]
     monkeypatch.delenv("OTTLA_DATA")
@@ -154,7 +154,7 @@ def test_data_goes_where_the_environment_says(monkeypatch: pytest.MonkeyPatch) -
         ("--listen", "\udcff:1"),
     ],
 )
-def test_wrong_options_are_told_in_one_line(words: tuple[str, ...], capsys: pytest.CaptureFixture[str]) -> None:
+def test_invalid_option_is_an_error_in_one_line(words: tuple[str, ...], capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(Failure) as caught:
         config_of(*words)
     assert caught.value.exit_code == 2
@@ -164,15 +164,15 @@ def test_wrong_options_are_told_in_one_line(words: tuple[str, ...], capsys: pyte
     assert error.count("\n") == 1
 
 
-def test_several_directories_are_named_by_their_setting(tmp_path: Path) -> None:
+def test_several_log_directories_need_the_setting_log_dirs(tmp_path: Path) -> None:
     with pytest.raises(Failure, match=r"-X log\.dirs=a,b"):
         config_of("--data", "a,b")
     assert config_of("-X", f"log.dirs={tmp_path}/a,{tmp_path}/b").log_dirs == [f"{tmp_path}/a", f"{tmp_path}/b"]
 
 
-def test_default_directory_is_one_directory(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_default_directory_with_a_comma_is_rejected(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OTTLA_DATA", "/a,/b")
-    with pytest.raises(Failure, match="'/a,/b' has a comma"):
+    with pytest.raises(Failure, match="'/a,/b' contains a comma"):
         config_of()
 
 
@@ -209,28 +209,30 @@ def test_format_gives_directories_an_identity_once(tmp_path: Path, capsys: pytes
     assert not (tmp_path / "c").exists()
 
 
-def test_formatted_directory_says_which_node_it_is(tmp_path: Path) -> None:
+def test_node_id_comes_from_the_formatted_directory(tmp_path: Path) -> None:
     assert main(["format", "--data", str(tmp_path), "--node-id", "4"]) == 0
     assert config_of("--data", str(tmp_path)).node_id == 4
     assert config_of("--data", str(tmp_path), "--node-id", "5").node_id == 5
 
 
-def test_directory_that_cannot_be_made_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_directory_that_cannot_be_created_is_reported_with_the_reason(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     (tmp_path / "file").write_text("")
     assert main(["format", "--data", str(tmp_path / "file" / "x")]) == 1
     assert f"{tmp_path}/file/x cannot be used: the path, or a part of it, is a file" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("module", ["ottla", "ottla.cli.main"])
-def test_it_is_a_module_too_and_says_which_kernels_serve(module: str) -> None:
-    told = {}
+def test_module_can_be_run_and_version_names_the_kernels(module: str) -> None:
+    last_lines = {}
     for kernels in ("auto", "fallback"):
         environment = {**os.environ, "OTTLA_KERNELS": kernels}
         words = [sys.executable, "-m", module, "version"]
         answer = subprocess.run(words, capture_output=True, text=True, check=True, timeout=30, env=environment)
-        told[kernels] = answer.stdout.splitlines()[-1]
-    assert told["auto"] == ("kernels are compiled" if COMPILED else told["fallback"])
-    assert told["fallback"].startswith("kernels are plain Python, which is slower")
+        last_lines[kernels] = answer.stdout.splitlines()[-1]
+    assert last_lines["auto"] == ("kernels are compiled" if COMPILED else last_lines["fallback"])
+    assert last_lines["fallback"].startswith("kernels are plain Python, which is slower")
 
 
 def test_ctrl_c_during_the_imports_leaves_no_traceback(tmp_path: Path) -> None:
@@ -245,7 +247,7 @@ def test_ctrl_c_during_the_imports_leaves_no_traceback(tmp_path: Path) -> None:
 
 
 class Up:
-    """`ottla up` in a process; its output goes to files."""
+    """A process of `ottla up` whose output goes to files."""
 
     def __init__(self, directory: Path, name: str, *words: str, stdout: int | None = None) -> None:
         self._out, self._err = directory / f"{name}.out", directory / f"{name}.err"
@@ -267,12 +269,12 @@ class Up:
         return self._out.read_text().partition("\n")[0]
 
     def send(self, *signals: signal.Signals) -> None:
-        """Send these, one after another."""
+        """Send signals to the process, one after another."""
         for number in signals:
             self._process.send_signal(number)
 
     def finish(self, by: signal.Signals | None = None) -> tuple[int, str, str]:
-        """Exit code, standard output, standard error."""
+        """Send a signal, if given, and wait; returns the exit code, standard output and standard error."""
         if by is not None:
             self._process.send_signal(by)
         try:
@@ -285,7 +287,7 @@ class Up:
 
 
 @pytest.mark.parametrize("by", [signal.SIGTERM, signal.SIGINT])
-def test_broker_announces_itself_first_and_stops_cleanly(tmp_path: Path, by: signal.Signals) -> None:
+def test_broker_prints_its_address_first_and_stops_cleanly(tmp_path: Path, by: signal.Signals) -> None:
     up = Up(tmp_path, "up", "--data", str(tmp_path / "data"), "--listen", "127.0.0.1:0", "-X", "num.io.threads=9")
     first = up.first_line()
     host, _, port = first.removeprefix("bootstrap=").strip().rpartition(":")
@@ -330,7 +332,7 @@ def test_listening_beyond_this_machine_is_a_warning(
     assert exposed is None or f" on {exposed}: " in warnings[0]
 
 
-def test_a_signal_that_comes_twice_at_once_is_one(tmp_path: Path) -> None:
+def test_signals_in_quick_succession_count_as_one(tmp_path: Path) -> None:
     up = Up(tmp_path, "up", "--data", str(tmp_path / "data"), "--listen", "127.0.0.1:0")
     up.first_line()
     up.send(signal.SIGINT, signal.SIGTERM, signal.SIGINT)
@@ -339,7 +341,7 @@ def test_a_signal_that_comes_twice_at_once_is_one(tmp_path: Path) -> None:
     assert (tmp_path / "data" / ".kafka_cleanshutdown").exists()
 
 
-def test_script_may_leave_after_the_first_line(tmp_path: Path) -> None:
+def test_script_may_close_the_output_after_the_first_line(tmp_path: Path) -> None:
     up = Up(tmp_path, "up", "--data", str(tmp_path / "data"), "--listen", "127.0.0.1:0", stdout=subprocess.PIPE)
     assert up.pipe.readline().startswith(b"bootstrap=")
     up.pipe.close()
@@ -349,7 +351,7 @@ def test_script_may_leave_after_the_first_line(tmp_path: Path) -> None:
     assert "BrokenPipe" not in err
 
 
-def test_port_or_directory_in_use_is_explained(tmp_path: Path) -> None:
+def test_port_or_directory_in_use_is_an_error_with_the_reason(tmp_path: Path) -> None:
     data = str(tmp_path / "data")
     up = Up(tmp_path, "up", "--data", data, "--listen", "127.0.0.1:0")
     address = up.first_line().removeprefix("bootstrap=")

@@ -1,4 +1,4 @@
-"""A storm of log lines takes a bounded part of the disk, and is named in one line."""
+"""The limited log handler: the rate of lines is bounded, and one line reports the dropped ones."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from ottla.cli.terminal import LineFormatter, Style
 
 
 class Output:
-    """A logger on a limited handler with a clock that is moved by hand."""
+    """A limited handler with a manual clock."""
 
     def __init__(self) -> None:
         self.now_s = 0.0
@@ -40,13 +40,13 @@ def test_storm_of_lines_is_bounded_and_counted() -> None:
     before = len(output.lines)
     output.now_s = 3600.0
     output.log("after the storm")
-    left_out, after = output.lines[before:]
-    assert " lines were left out: they exceed " in left_out
-    assert int(left_out.split()[4]) == 2 * BURST_BYTES // 1000 - (before - 1)
+    report, after = output.lines[before:]
+    assert " lines: they exceeded " in report
+    assert int(report.partition("Dropped ")[2].split()[0]) == 2 * BURST_BYTES // 1000 - (before - 1)
     assert after.endswith("after the storm")
 
 
-def test_lines_go_on_at_the_sustained_rate() -> None:
+def test_lines_after_a_burst_are_limited_to_the_sustained_rate() -> None:
     output = Output()
     for _ in range(BURST_BYTES // 1000):
         output.log("x" * 1000)
@@ -65,7 +65,7 @@ def test_debug_lines_have_no_limit(monkeypatch: pytest.MonkeyPatch) -> None:
     assert len(output.lines) == 100
 
 
-def test_ten_thousand_partitions_may_be_created_at_once() -> None:
+def test_lines_of_ten_thousand_new_partitions_fit_the_budget() -> None:
     output = Output()
     for i in range(10_000):
         output.log(f"Created log for partition topic-{i} in /var/lib/ottla/data/topic-{i} with properties {{}}")
@@ -77,11 +77,11 @@ def test_long_message_is_cut_and_stays_one_line() -> None:
     output.log("a\nb\r" + "x" * 40_000)
     (line,) = output.lines
     assert "a\\nb\\rxxx" in line
-    assert line.endswith("x... (38006 characters left out)")
+    assert line.endswith("x... (38006 characters omitted)")
     assert len(line) < LONGEST_MESSAGE + 200
 
 
-def test_line_whose_arguments_do_not_fit_raises_nothing(capsys: pytest.CaptureFixture[str]) -> None:
+def test_arguments_that_do_not_fit_the_message_raise_nothing(capsys: pytest.CaptureFixture[str]) -> None:
     stream = io.StringIO()
     handler = LimitedHandler(stream)
     handler.handle(logging.LogRecord("ottla.a", logging.INFO, "", 0, "%d", ("x",), None))

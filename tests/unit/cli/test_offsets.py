@@ -1,4 +1,4 @@
-"""What people may write where a place or a moment is asked for."""
+"""Start offsets, times and partitions on the command line, and records for people."""
 
 from __future__ import annotations
 
@@ -29,18 +29,18 @@ NOW = 1_769_860_800_000
         ("@now", Where("time", NOW)),
     ],
 )
-def test_places(text: str, place: Where) -> None:
+def test_start_offsets_are_parsed(text: str, place: Where) -> None:
     assert parse_where(text, NOW) == place
 
 
 @pytest.mark.parametrize("text", ["", "x", "1.5", "--1", "@", "@yesterday", "@-1y", "9" * 20, "\u0661"])
-def test_what_is_no_place_is_refused_as_asked_wrongly(text: str) -> None:
+def test_invalid_start_offset_is_a_usage_error(text: str) -> None:
     with pytest.raises(Failure) as caught:
         parse_where(text, NOW)
     assert caught.value.exit_code == 2
 
 
-def test_a_moment_without_a_zone_is_local(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_time_without_a_time_zone_is_local(monkeypatch: pytest.MonkeyPatch) -> None:
     import time
 
     monkeypatch.setenv("TZ", "Europe/Paris")
@@ -54,7 +54,7 @@ def test_a_moment_without_a_zone_is_local(monkeypatch: pytest.MonkeyPatch) -> No
         time.tzset()
 
 
-def test_partitions_are_numbers_and_ranges() -> None:
+def test_partitions_are_parsed_from_numbers_and_ranges() -> None:
     assert parse_partitions(["0,2", "4-6", "2"]) == [0, 2, 4, 5, 6]
     assert parse_partitions([]) == []
     for text in ("x", "-1", "1-", "0-99999999"):
@@ -62,15 +62,15 @@ def test_partitions_are_numbers_and_ranges() -> None:
             parse_partitions([text])
 
 
-def test_the_newest_of_all_partitions_keep_the_order_of_each() -> None:
-    times = {0: [1, 9, 3], 1: [2, 4, 8]}  # partition 0 got a late record
+def test_newest_records_keep_the_order_of_each_partition() -> None:
+    times = {0: [1, 9, 3], 1: [2, 4, 8]}  # the last record of partition 0 has an older timestamp
     records = [make_record("t", p, i, t, None, b"", []) for p, row in times.items() for i, t in enumerate(row)]
     assert [(r.partition, r.offset) for r in newest(records, 4)] == [(1, 1), (1, 2), (0, 1), (0, 2)]
     assert len(newest(records, 99)) == 6
     assert newest([], 3) == []
 
 
-def test_people_see_where_a_record_is_and_nothing_that_plays_with_their_terminal() -> None:
+def test_record_for_people_shows_its_place_and_escapes_control_characters() -> None:
     writer = PrettyWriter(Style(coloured=False), with_topic=True)
     odd = make_record("orders", 0, 7, -1, b"\x1b]0;title\x07", b"a\tb\\c", [("h", b"x"), ("n", None)])
     assert writer.lines([odd]) == "orders:0:7  -  \\x1b]0;title\\x07  a\\tb\\c  [h=x, n]\n"

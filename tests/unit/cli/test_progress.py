@@ -1,4 +1,4 @@
-"""The progress line: its contents, its width, and when there is none."""
+"""The progress line: its contents, its width, and the cases without one."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ class Terminal(io.StringIO):
 
 @pytest.fixture
 def terminal(monkeypatch: pytest.MonkeyPatch) -> Terminal:
-    """Standard error as a terminal, on which progress is drawn at once."""
+    """Replace standard error by a terminal on which progress is drawn immediately."""
     monkeypatch.setenv("TERM", "xterm")
     monkeypatch.setenv("NO_COLOR", "1")
     monkeypatch.setattr(progress, "_FIRST_S", 0.0)
     monkeypatch.setattr(progress, "_EVERY_S", 0.0)
     stream = Terminal()
-    # Not of `sys` itself: pytest sets its streams again before the test's body.
+    # Replaced only for the module: pytest sets the streams of `sys` again before the body of the test.
     monkeypatch.setattr(progress, "sys", SimpleNamespace(stderr=stream, stdout=sys.stdout))
     return stream
 
@@ -55,7 +55,9 @@ def test_line_fits_the_terminal(columns: int, terminal: Terminal, monkeypatch: p
     assert ("GiB/s" in line) == (columns == 120)
 
 
-def test_known_total_gives_share_count_rate_and_time_left(terminal: Terminal, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_known_total_shows_percentage_count_rate_and_remaining_time(
+    terminal: Terminal, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("COLUMNS", "120")
     now = iter([100.0, 110.0])
     monkeypatch.setattr("time.monotonic", lambda: next(now))
@@ -65,7 +67,7 @@ def test_known_total_gives_share_count_rate_and_time_left(terminal: Terminal, mo
     assert re.fullmatch(shown, last_line(terminal))
 
 
-def test_unknown_total_gives_count_and_rates_only(terminal: Terminal, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_unknown_total_shows_only_count_and_rates(terminal: Terminal, monkeypatch: pytest.MonkeyPatch) -> None:
     now = iter([100.0, 102.0])
     monkeypatch.setattr("time.monotonic", lambda: next(now))
     bar = Progress("records", shown=True)
@@ -73,7 +75,7 @@ def test_unknown_total_gives_count_and_rates_only(terminal: Terminal, monkeypatc
     assert last_line(terminal) == "1,000 records  500/s  2.0 MiB  1.0 MiB/s"
 
 
-def test_share_may_be_of_something_else_than_the_pieces(terminal: Terminal) -> None:
+def test_percentage_may_have_another_unit_than_the_items(terminal: Terminal) -> None:
     bar = Progress("records", shown=True)
     bar.expect(1_000, lambda: 500)
     bar.advance(3)
@@ -99,19 +101,19 @@ def test_line_is_removed_before_other_text(terminal: Terminal) -> None:
     assert len(terminal.getvalue()) == size
 
 
-@pytest.mark.parametrize("why", ["no terminal", "dumb terminal", "not wanted"])
-def test_nothing_is_drawn(why: str, terminal: Terminal, monkeypatch: pytest.MonkeyPatch) -> None:
-    if why == "no terminal":
+@pytest.mark.parametrize("why", ["not a terminal", "dumb terminal", "disabled"])
+def test_progress_is_not_drawn(why: str, terminal: Terminal, monkeypatch: pytest.MonkeyPatch) -> None:
+    if why == "not a terminal":
         monkeypatch.setattr(terminal, "isatty", lambda: False)
     elif why == "dumb terminal":
         monkeypatch.setenv("TERM", "dumb")
-    bar = Progress("records", total=10, shown=why != "not wanted")
+    bar = Progress("records", total=10, shown=why != "disabled")
     bar.advance(5)
     bar.clear()
     assert terminal.getvalue() == ""
 
 
-def test_inputs_know_how_far_reading_has_come(tmp_path: Path) -> None:
+def test_inputs_count_the_bytes_that_were_read(tmp_path: Path) -> None:
     paths = [tmp_path / "a", tmp_path / "b"]
     for path in paths:
         path.write_bytes(b"x" * 100_000)
@@ -126,7 +128,7 @@ def test_inputs_know_how_far_reading_has_come(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("name", "why"), [("none", "No such file or directory"), (".", "Is a directory")])
-def test_input_that_cannot_be_read_is_named(name: str, why: str, tmp_path: Path) -> None:
+def test_input_that_cannot_be_read_is_an_error_with_the_reason(name: str, why: str, tmp_path: Path) -> None:
     inputs = Inputs([str(tmp_path / name)])
     with pytest.raises(Failure, match=f"cannot be read: {why}") as caught:
         inputs.check()

@@ -1,4 +1,4 @@
-"""`ottla log dump --verify` finds what is damaged, names where, and never stumbles over it."""
+"""`ottla log dump --verify` reports each kind of damage with its position, and never fails with a traceback."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def batches(count: int, codec: Codec = Codec.NONE) -> list[bytearray]:
 
 @pytest.fixture
 def log(tmp_path: Path) -> Callable[..., Path]:
-    """Write a partition's directory: one segment of these batches, with indices that fit."""
+    """Write the directory of a partition: one segment of these batches, with matching indices."""
 
     def write(parts: list[bytearray]) -> Path:
         directory = tmp_path / "orders-0"
@@ -67,7 +67,7 @@ def verify(directory: Path, capsys: pytest.CaptureFixture[str], *more: str) -> t
 
 
 @pytest.mark.parametrize("codec", list(Codec))
-def test_a_sound_log_is_said_to_be_sound(
+def test_valid_log_is_reported_without_damage(
     codec: Codec, log: Callable[..., Path], capsys: pytest.CaptureFixture[str]
 ) -> None:
     code, out = verify(log(batches(4, codec)), capsys)
@@ -76,7 +76,7 @@ def test_a_sound_log_is_said_to_be_sound(
     assert "4 files, nothing damaged" in out
 
 
-def test_leader_epochs_as_a_broker_writes_them_are_sound(
+def test_leader_epoch_checkpoint_of_a_broker_is_verified(
     log: Callable[..., Path], capsys: pytest.CaptureFixture[str]
 ) -> None:
     directory = log(batches(4))
@@ -96,8 +96,10 @@ def test_leader_epochs_as_a_broker_writes_them_are_sound(
         assert (code, problem in out) == (1, True), out
 
 
-def test_each_damage_is_named_with_its_place(log: Callable[..., Path], capsys: pytest.CaptureFixture[str]) -> None:
-    def told(change: Callable[[Path], object], parts: list[bytearray] | None = None) -> str:
+def test_each_kind_of_damage_is_reported_with_its_position(
+    log: Callable[..., Path], capsys: pytest.CaptureFixture[str]
+) -> None:
+    def report(change: Callable[[Path], object], parts: list[bytearray] | None = None) -> str:
         directory = log(batches(4) if parts is None else parts)
         change(directory)
         code, out = verify(directory, capsys)
@@ -117,29 +119,27 @@ def test_each_damage_is_named_with_its_place(log: Callable[..., Path], capsys: p
 
     segment, index, times = f"{NAME}.log", f"{NAME}.index", f"{NAME}.timeindex"
     length = len(batches(1)[0])
-    assert "checksum" in told(write(segment, length + 70, b"\xff"))
-    assert f"at byte {length}" in told(write(segment, length + 70, b"\xff"))
-    assert "the last 5 are missing" in told(cut(segment, 4 * length - 5))
-    assert "not a complete batch" in told(cut(segment, 3 * length + 20))
-    assert "magic 9" in told(write(segment, length + 16, b"\x09"))
-    assert "old format 1" in told(write(segment, length + 16, b"\x01"))
-    assert "no batch begins at 1" in told(write(index, 4, struct.pack(">i", 1)))
-    assert "is not greater than the previous entry" in told(
+    assert "checksum" in report(write(segment, length + 70, b"\xff"))
+    assert f"at byte {length}" in report(write(segment, length + 70, b"\xff"))
+    assert "the last 5 are missing" in report(cut(segment, 4 * length - 5))
+    assert "not a complete batch" in report(cut(segment, 3 * length + 20))
+    assert "magic 9" in report(write(segment, length + 16, b"\x09"))
+    assert "old format 1" in report(write(segment, length + 16, b"\x01"))
+    assert "no batch begins at 1" in report(write(index, 4, struct.pack(">i", 1)))
+    assert "is not greater than the previous entry" in report(
         write(index, 8, struct.pack(">ii", 0, 0) + struct.pack(">ii", 5, 5))
     )
-    assert "3 bytes at the end" in told(cut(index, 11))
-    assert "latest timestamp" in told(write(times, 0, struct.pack(">q", START)))
-    assert "ends before offset 99" in told(write(times, 32, struct.pack(">i", 99)))
-    assert "Malformed" in told(lambda d: (d / "leader-epoch-checkpoint").write_text("0\n9\n0 0\n"))
-    assert "epoch 0" in told(lambda d: (d / "leader-epoch-checkpoint").write_text("0\n2\n1 0\n0 20\n"))
+    assert "3 bytes at the end" in report(cut(index, 11))
+    assert "latest timestamp" in report(write(times, 0, struct.pack(">q", START)))
+    assert "ends before offset 99" in report(write(times, 32, struct.pack(">i", 99)))
+    assert "Malformed" in report(lambda d: (d / "leader-epoch-checkpoint").write_text("0\n9\n0 0\n"))
+    assert "epoch 0" in report(lambda d: (d / "leader-epoch-checkpoint").write_text("0\n2\n1 0\n0 20\n"))
     backwards = batches(4)
     patch(backwards[2], 0, 5, 1)
-    assert "comes after" in told(lambda _: None, backwards)
+    assert "comes after" in report(lambda _: None, backwards)
 
 
-def test_a_gap_deserves_a_look_but_may_be_compaction(
-    log: Callable[..., Path], capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_gap_in_the_offsets_is_only_a_warning(log: Callable[..., Path], capsys: pytest.CaptureFixture[str]) -> None:
     parts = batches(3)
     directory = log([parts[0], parts[2]])
     for name in (f"{NAME}.index", f"{NAME}.timeindex"):
@@ -149,7 +149,7 @@ def test_a_gap_deserves_a_look_but_may_be_compaction(
     assert "10 offsets are missing from 10 on" in out
 
 
-def test_space_that_was_reserved_is_no_damage(log: Callable[..., Path], capsys: pytest.CaptureFixture[str]) -> None:
+def test_preallocated_space_is_not_damage(log: Callable[..., Path], capsys: pytest.CaptureFixture[str]) -> None:
     directory = log(batches(3))
     for name in (f"{NAME}.log", f"{NAME}.index", f"{NAME}.timeindex"):
         with (directory / name).open("ab") as file:
@@ -159,7 +159,7 @@ def test_space_that_was_reserved_is_no_damage(log: Callable[..., Path], capsys: 
     assert "4,800 zeros at the end" in out
 
 
-def test_segments_must_follow_each_other(log: Callable[..., Path], capsys: pytest.CaptureFixture[str]) -> None:
+def test_overlapping_segments_are_damage(log: Callable[..., Path], capsys: pytest.CaptureFixture[str]) -> None:
     directory = log(batches(2))
     again = batches(2)[1]
     (directory / f"{10:020}.log").write_bytes(again)
@@ -168,7 +168,7 @@ def test_segments_must_follow_each_other(log: Callable[..., Path], capsys: pytes
     assert "offset 10 comes after 19" in out
 
 
-def test_records_and_markers_are_told_and_cannot_play_with_a_terminal(
+def test_records_and_markers_are_shown_with_control_characters_escaped(
     log: Callable[..., Path], capsys: pytest.CaptureFixture[str]
 ) -> None:
     record = encode_batch([(START, b"\x1b[2J", "ä\u202e".encode(), [("h", b"\x07")])])
@@ -188,7 +188,7 @@ def test_records_and_markers_are_told_and_cannot_play_with_a_terminal(
     assert rows[3]["record"] == {"coordinator_epoch": 3, "type": "ABORT"}
 
 
-def test_what_is_no_part_of_a_log_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_file_that_is_not_part_of_a_log_is_rejected(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "letter.txt").write_text("hello")
     assert main(["log", "dump", str(tmp_path / "letter.txt")]) == 2
     assert main(["log", "dump", str(tmp_path / "nothing")]) == 2
@@ -200,7 +200,7 @@ KINDS = ["log", "index", "timeindex", "txnindex", "snapshot", "epochs", "offsets
 
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.data())
-def test_any_bytes_at_all_are_rows_and_no_traceback(tmp_path: Path, data: st.DataObject) -> None:
+def test_arbitrary_bytes_are_dumped_without_an_exception(tmp_path: Path, data: st.DataObject) -> None:
     kind = data.draw(st.sampled_from(KINDS))
     content = bytearray(b"".join(batches(3, data.draw(st.sampled_from(list(Codec))))))
     for _ in range(data.draw(st.integers(0, 4))):

@@ -1,4 +1,4 @@
-"""What is written by a format is read back by the same format, whatever the records hold."""
+"""Formats: the output of a writer is read back by the same format without loss, for any records."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ names = st.text(st.characters(codec="utf-8"), max_size=8)
 maybe_bytes = st.none() | st.binary(max_size=20) | st.sampled_from([b"", b"\\N", b"a\tb", b"\n", "ä,=".encode()])
 header_lists = st.lists(st.tuples(names, maybe_bytes), max_size=3)
 timestamps = st.integers(0, 253_402_300_799_999)
-# Two partitions in any order: a writer must not mix up whose records they are.
+# Two partitions in any order, because a writer caches a template for each partition.
 records = st.builds(
     make_record,
     st.just("orders"),
@@ -44,7 +44,7 @@ EXACT = [
 
 
 def back(text: str, data: bytes, null: bytes | None = None) -> list[NewRecord]:
-    """The records that the format reads; all must fit."""
+    """Read all records with a format; a BadRecord fails the test."""
     made = []
     for _, record in read_records(Template(parse(text), null=null), io.BytesIO(data)):
         assert isinstance(record, NewRecord), record
@@ -62,28 +62,28 @@ def wanted(rows: Iterable[Record]) -> list[NewRecord]:
 
 @pytest.mark.parametrize("text", EXACT)
 @given(rows=st.lists(records, max_size=4))
-def test_what_a_format_writes_it_reads_back(text: str, rows: list[Record]) -> None:
+def test_format_reads_back_its_own_output(text: str, rows: list[Record]) -> None:
     data = written(text, rows)
-    if not text.endswith("%h") or len(rows) < 2:  # a field at the very end takes the rest of the input
+    if not text.endswith("%h") or len(rows) < 2:  # a final field reads the rest of the input
         assert [(*r[:2], list(r[2]), *r[3:5]) for r in back(text, data)] == [tuple(w)[:5] for w in wanted(rows)]
 
 
 @pytest.mark.parametrize("encoding", ["hex", "base64"])
 @given(rows=st.lists(records, max_size=4))
-def test_coded_fields_are_read_back_and_a_marker_stands_for_null(encoding: str, rows: list[Record]) -> None:
+def test_encoded_fields_and_null_marker_are_read_back(encoding: str, rows: list[Record]) -> None:
     text = f"%k{{{encoding}}} %v{{{encoding}}}\\n"
     read = back(text, written(text, rows, b"NULL"), b"NULL")
     assert [(r.key, r.value) for r in read] == [(r.key, r.value) for r in rows]
 
 
 @given(rows=st.lists(records, max_size=6))
-def test_the_quick_way_of_plain_fields_writes_what_the_careful_one_does(rows: list[Record]) -> None:
+def test_one_format_per_partition_writes_the_same_as_part_by_part(rows: list[Record]) -> None:
     writer = Writer(parse(r"%t-%p@%o %T 100%% %k=%v\n"), null=b"~")
     assert writer.lines(rows) == b"".join(writer.line(row) for row in rows)
 
 
 @given(rows=st.lists(records, max_size=4))
-def test_json_lines_lose_nothing(rows: list[Record]) -> None:
+def test_json_lines_preserve_all_records(rows: list[Record]) -> None:
     text = write_lines(rows)
     assert text.count("\n") == len(rows)
     assert "\r" not in text
@@ -99,7 +99,7 @@ values = st.recursive(
 
 
 @given(values, st.sampled_from([None, 2]))
-def test_a_value_that_is_json_is_inlined_and_comes_back_equal(value: object, indent: int | None) -> None:
+def test_embedded_json_value_is_read_back_equal(value: object, indent: int | None) -> None:
     data = json.dumps(value, indent=indent).encode()
     text = write_lines([make_record("t", 0, 0, 0, None, data, [])], inline=True)
     assert text.count("\n") == 1
@@ -110,11 +110,11 @@ def test_a_value_that_is_json_is_inlined_and_comes_back_equal(value: object, ind
 
 
 @pytest.mark.parametrize("value", [None, b"null", b"plain", b"", b"NaN", b"1e999", b"\xff", b'{"a":', b"[" * 5000])
-def test_inlining_keeps_apart_what_is_json_what_is_text_and_what_is_nothing(value: bytes | None) -> None:
+def test_embedding_distinguishes_json_text_bytes_and_null(value: bytes | None) -> None:
     text = write_lines([make_record("t", 0, 0, 0, None, value, [])], inline=True)
     json.loads(text)
     ((_, record),) = read_lines(io.BytesIO(text.encode()), inline=True)
-    if value == b"1e999":  # valid JSON, beyond what a float holds: refused rather than changed
+    if value == b"1e999":  # valid JSON that a float cannot represent: rejected, not changed
         assert isinstance(record, BadRecord)
     else:
         assert isinstance(record, NewRecord)
@@ -122,20 +122,20 @@ def test_inlining_keeps_apart_what_is_json_what_is_text_and_what_is_nothing(valu
 
 
 @given(st.binary(max_size=30))
-def test_escaped_bytes_are_printable_on_one_line_and_come_back(data: bytes) -> None:
+def test_escaped_bytes_are_printable_on_one_line_and_unescape_to_the_original(data: bytes) -> None:
     assert escaped_text(data).isprintable()
     assert unescaped(escaped(data)) == data
     assert b"," not in escaped(data, ",")
 
 
-def test_a_record_cannot_play_with_a_terminal() -> None:
+def test_control_characters_are_escaped_for_a_terminal() -> None:
     assert escaped(b"\x1b[31mred\x07\r\x00") == rb"\x1b[31mred\x07\r\x00"
     assert escaped("a\u202eb\u009b".encode()) == rb"a\xe2\x80\xaeb\xc2\x9b"
     assert for_terminal('{"v":"\x7f\u009b\u202e😀\U000e0001"}\n') == '{"v":"\\u007f\\u009b\\u202e😀\\udb40\\udc01"}\n'
     assert json.loads(for_terminal('"\x7f\U000e0001"')) == "\x7f\U000e0001"
 
 
-def test_what_was_never_escaped_is_refused() -> None:
+def test_invalid_escape_is_rejected() -> None:
     for text in (rb"\q", b"\\", rb"\x1", rb"\xg0"):
         with pytest.raises(NotEscaped):
             unescaped(text)
@@ -153,7 +153,7 @@ def test_what_was_never_escaped_is_refused() -> None:
         ("%h{%t}", "within"),
     ],
 )
-def test_a_wrong_format_says_what_it_may_be(text: str, says: str) -> None:
+def test_invalid_format_names_the_alternatives(text: str, says: str) -> None:
     with pytest.raises(FormatError, match=says):
         parse(text)
 
@@ -161,25 +161,25 @@ def test_a_wrong_format_says_what_it_may_be(text: str, says: str) -> None:
 @pytest.mark.parametrize(
     ("text", "says"),
     [
-        ("%k%v\\n", "nothing stands between the key and the value"),
-        ("%p1%v\\n", "reads as a part of the number"),
-        ("%v%v\\n", "nothing stands between"),
+        ("%k%v\\n", "no text between the key and the value"),
+        ("%p1%v\\n", "could be a part of the number"),
+        ("%v%v\\n", "no text between"),
         ("%v %v\\n", "twice"),
         ("%T{strftime[%Y]} %v\\n", "strftime"),
         ("%h{%k=%v,}\\n%v", "as %H"),
-        ("%H %h{%k=%v}\\n%v", "nothing stands between"),
+        ("%H %h{%k=%v}\\n%v", "no text between"),
         ("%k{hex}a%v\\n", "part of the hex"),
         ("%k{escaped}\\\\%v\\n", "part of it"),
         ("%h,%v\\n", "part of it"),
         ("%p\\n", "nothing to produce"),
     ],
 )
-def test_a_format_whose_fields_could_not_be_told_apart_is_refused_before_reading(text: str, says: str) -> None:
+def test_format_with_an_ambiguous_end_of_a_field_is_rejected_before_reading(text: str, says: str) -> None:
     with pytest.raises(FormatError, match=says):
         Template(parse(text))
 
 
-def test_a_line_that_does_not_fit_is_told_by_its_number_and_the_next_one_is_read() -> None:
+def test_invalid_line_is_reported_with_its_number_and_reading_continues() -> None:
     data = b"a:1\nno delimiter\nb:2\nc:3"
     rows = list(read_records(Template(parse(r"%k:%v\n")), io.BytesIO(data)))
     assert [number for number, _ in rows] == [1, 2, 3, 4]
@@ -190,7 +190,7 @@ def test_a_line_that_does_not_fit_is_told_by_its_number_and_the_next_one_is_read
 
 
 @pytest.mark.parametrize("data", [b"5:abc", b"99999999999999999999:x", b"-2:x", b"x:1"])
-def test_sizes_that_lie_end_the_input_with_an_error(data: bytes) -> None:
+def test_invalid_size_is_a_fatal_error(data: bytes) -> None:
     ((number, error),) = read_records(Template(parse("%V:%v")), io.BytesIO(data))
     assert number == 1
     assert isinstance(error, BadRecord)
@@ -213,20 +213,20 @@ def test_sizes_that_lie_end_the_input_with_an_error(data: bytes) -> None:
         (b'{"value":NaN}', "NaN"),
     ],
 )
-def test_json_that_is_no_record_says_why(line: bytes, says: str) -> None:
+def test_invalid_json_record_is_reported_with_the_reason(line: bytes, says: str) -> None:
     ((number, error),) = read_lines(io.BytesIO(line))
     assert number == 1
     assert isinstance(error, BadRecord)
     assert says in str(error)
 
 
-def test_json_takes_what_people_write_by_hand() -> None:
+def test_json_accepts_numbers_objects_and_headers_as_an_object() -> None:
     line = b'{"key":7,"value":{"a":[1,"\xc3\xa4"]},"headers":{"trace":"x","none":null}}'
     ((_, record),) = read_lines(io.BytesIO(line))
     assert record == NewRecord(b"7", '{"a":[1,"ä"]}'.encode(), [("trace", b"x"), ("none", None)])
 
 
-def test_moments_outside_the_calendar_stay_numbers() -> None:
+def test_timestamps_outside_the_calendar_are_written_as_numbers() -> None:
     assert iso(1_769_860_800_123) == "2026-01-31T12:00:00.123Z"
     assert iso(-1) == "-1"
     assert iso(2**62) == str(2**62)

@@ -1,4 +1,4 @@
-"""Offset, time and transaction indices as rows, verified against their segment in one pass over both."""
+"""Offset, time and transaction indices as rows. One scan of an index and its segment compares them."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def _entries(path: Path, entry: Struct) -> Iterator[tuple[int, int]]:
 def _size_problem(path: Path, entry: Struct) -> Rows:
     left = path.stat().st_size % entry.size
     if left:
-        yield damage(f"{left} bytes at the end are not a complete entry of {entry.size}")
+        yield damage(f"{left} bytes at the end are not a complete entry of {entry.size} bytes")
 
 
 class _Batches:

@@ -54,7 +54,7 @@ def headers(fd: int, size: int) -> Iterator[tuple[int, BatchHeader | str]]:
 
 def _not_a_batch(fd: int, position: int, size: int, head: bytes, error: KafkaError) -> str:
     if not any(head) and _only_zeros(fd, position, size):
-        return f"{size - position:,} zeros at the end: space that was reserved and never written"
+        return f"{size - position:,} zeros at the end: reserved space that was never written"
     magic = head[_OVERHEAD_AND_MAGIC - 1]
     length = int.from_bytes(head[8:12], "big", signed=True)
     if magic in (0, 1) and 14 <= length <= size - position - LOG_OVERHEAD:
@@ -128,9 +128,8 @@ def _sequence_problems(header: BatchHeader, expected: int | None, least: int | N
         yield damage(f"offset {header.base_offset:,} comes after {least - 1:,}", offset=header.base_offset)
     elif expected is not None and header.base_offset > expected:
         gap = header.base_offset - expected
-        yield warning(
-            f"{gap:,} offsets are missing from {expected:,} on: compacted away, or lost", offset=expected, gap=gap
-        )
+        problem = f"{gap:,} offsets are missing from {expected:,} on: removed by compaction, or lost"
+        yield warning(problem, offset=expected, gap=gap)
     if header.last_offset_delta < 0 or header.record_count < 0 or header.record_count > header.last_offset_delta + 1:
         yield damage(
             f"{header.record_count} records cannot have the offsets {header.base_offset} to {header.last_offset}",
@@ -167,7 +166,7 @@ def _batch_fields(position: int, header: BatchHeader) -> dict[str, Any]:
 def _open(fd: int, position: int, header: BatchHeader, depth: Depth) -> Rows:
     """Yield the records of a batch and its defects."""
     if header.size > LARGEST:
-        yield damage(f"the batch has {header.size:,} bytes and is not opened", offset=header.base_offset)
+        yield damage(f"the batch has {header.size:,} bytes and is too large to be read", offset=header.base_offset)
         return
     batch = os.pread(fd, header.size, position)
     if not check_crc(batch, 0, header.size):

@@ -1,4 +1,4 @@
-"""Checkpoints, producer snapshots and the small text files of log directories, as rows."""
+"""Checkpoints, producer snapshots and the small text files of log directories as rows."""
 
 from __future__ import annotations
 

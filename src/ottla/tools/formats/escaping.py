@@ -16,7 +16,7 @@ _ESCAPE = re.compile(rb"\\(x[0-9a-fA-F]{2}|[ntr\\])|\\")
 
 
 class NotEscaped(ValueError):
-    """A backslash followed by text that `escaped` never writes."""
+    """A backslash is followed by text that `escaped` never writes."""
 
 
 def escaped(data: bytes, also: str = "") -> bytes:
@@ -53,7 +53,7 @@ def _byte_of(match: re.Match[bytes]) -> bytes:
     name = match[1]
     if name is None:
         following = match.string[match.start() : match.start() + 4].decode("utf-8", "replace")
-        raise NotEscaped(f"{following!r} is no escape; a backslash itself is written \\\\")
+        raise NotEscaped(f"{following!r} is not an escape; write a backslash as \\\\")
     return bytes((int(name[1:], 16),)) if name[:1] == b"x" else _BYTES[name]
 
 

@@ -68,7 +68,7 @@ def _inline_value(data: bytes | None) -> str:
         return '"value":null'
     try:
         text = data.decode()
-        # The value `null` would be read as no value.
+        # A reader would take the embedded value `null` for a null value.
         if json.loads(text, parse_constant=_not_json) is not None:
             # A line break in valid JSON is only white space, but it would end the line.
             one_line = text.replace("\n", " ").replace("\r", " ")
@@ -102,7 +102,7 @@ def _record(line: bytes, *, inline: bool) -> NewRecord:
         raise BadRecord(f"not a JSON object, but {line[:40].decode(errors='replace').strip()!r}")
     unknown = row.keys() - _KNOWN
     if unknown:
-        raise BadRecord(f"{min(unknown)!r} is unknown; there are {', '.join(sorted(_KNOWN))}")
+        raise BadRecord(f"{min(unknown)!r} is unknown; the fields are {', '.join(sorted(_KNOWN))}")
     value = row.get("value")
     value = _dumped(value) if inline and value is not None else _bytes(row, "value")
     return NewRecord(

@@ -1,8 +1,8 @@
-"""Records in by a template: `read_records(parts, source)` is the way back of `writing`.
+"""Read records by a template: `read_records(template, stream)` is the inverse of `record_writer`.
 
-A template that ends in a line break, and says no sizes, is read line by line: a line that does not fit is a `BadRecord`
-of its own, and the next one is read. Any other template is a stream in which a record that does not fit ends the rest.
-A field ends where the literal after it begins, or after as many bytes as a size before it said.
+A template that ends in a line break and has no sizes is read line by line: a line that does not fit is a `BadRecord`,
+and reading continues with the next line. Any other template is read as a stream: a record that does not fit is fatal.
+A field ends at the next literal, or after the number of bytes that a size field before it gives.
 """
 
 from __future__ import annotations
@@ -124,7 +124,7 @@ class Template:
         self.null = null
         fields = [part for part in self.parts if isinstance(part, Field)]
         if not any(field.name in ("key", "value", "headers") for field in fields):
-            raise FormatError("the format has none of %k %v %h: there would be nothing to produce")
+            raise FormatError("the format has none of the fields %k %v %h: there would be nothing to produce")
         _check(self.parts, set())
         sized = any(
             f.encoding.startswith(("big", "little")) or f.name in ("key_size", "value_size") for f in _deep(fields)
@@ -137,7 +137,7 @@ class Template:
                 self.lines = 0
 
     def read(self, source: _Source) -> NewRecord:
-        """The next record. Raises BadRecord."""
+        """Read the next record. Raises BadRecord."""
         found: dict[str, object] = {}
         last = len(self.parts) - 1
         for index, part in enumerate(self.parts):
@@ -168,7 +168,7 @@ def _check(parts: Sequence[Part], known: set[str]) -> None:
             raise FormatError(f"the format has the {name.replace('_', ' ')} twice")
         if part.inner is not None:
             if "header_count" not in known:
-                raise FormatError("to read %h{...} the number of headers must come before it, as %H")
+                raise FormatError("%h{...} needs the number of headers before it, as %H")
             _check((*part.inner, Field("next_header")), set())
         elif name in ("key", "value") and f"{name}_size" in known and not part.encoding:
             pass
@@ -180,22 +180,22 @@ def _check(parts: Sequence[Part], known: set[str]) -> None:
 def _check_end(part: Field, following: Part | None) -> None:
     name = part.name.replace("_", " ")
     if isinstance(following, Field):
-        raise FormatError(f"nothing stands between the {name} and the {following.name.replace('_', ' ')} in the format")
+        raise FormatError(f"the format has no text between the {name} and the {following.name.replace('_', ' ')}")
     if following is None:
         return
     is_number = part.name not in ("key", "value", "topic", "headers") and part.encoding != "iso"
     first = chr(following[0])
     if is_number and (first.isdigit() or first == "-"):
-        raise FormatError(f"{first!r} right after the {name} in the format reads as a part of the number")
+        raise FormatError(f"{first!r} after the {name} in the format could be a part of the number")
     if part.encoding in ("hex", "base64") and (first.isalnum() or first in "+/="):
-        raise FormatError(f"{first!r} right after the {name} in the format reads as a part of the {part.encoding}")
+        raise FormatError(f"{first!r} after the {name} in the format could be a part of the {part.encoding}")
     written_escaped = part.encoding == "escaped" or part.name == "headers"
     if (
         first == "\\"
         or (name == "headers" and first in ",=")
         or (written_escaped and not (delimiter_character(following) or first < " "))
     ):
-        raise FormatError(f"{first!r} right after the {name} in the format reads as a part of it")
+        raise FormatError(f"{first!r} after the {name} in the format could be a part of it")
 
 
 def _read_field(
@@ -323,7 +323,7 @@ def _by_lines(template: Template, stream: BinaryIO) -> Iterator[tuple[int, NewRe
                 source = _Source(line if line.endswith(b"\n") else line + b"\n")
                 record = template.read(source)
                 if not source.at_end():
-                    raise BadRecord(f"{_shown(source.data[source.position :][:40])} is left over")
+                    raise BadRecord(f"{_shown(source.data[source.position :][:40])} after the end of the record")
                 yield number, record
             except BadRecord as error:
                 yield number, error

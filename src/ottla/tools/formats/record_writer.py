@@ -1,7 +1,7 @@
-"""Write records by a template: `Writer.lines(records)` returns the bytes of a whole poll.
+"""Write records by a template: `Writer.lines(records)` returns the bytes of many records.
 
-If no field has an encoding, the template becomes one `%` format per batch, which C applies record by record. Other
-templates are written part by part in Python.
+If no field has an encoding, the template becomes one bytes format per partition, so that one C call formats a record.
+Other templates are written part by part in Python.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ class Writer:
             batch = list(run)
             try:
                 pieces.append(b"".join(map(self._template(kind), map(self._take, batch))))
-            except TypeError:  # a null among them
+            except TypeError:  # a key or value is null
                 pieces.extend(self.line(record) for record in batch)
         return b"".join(pieces)
 

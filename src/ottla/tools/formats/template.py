@@ -10,7 +10,7 @@ after a letter contain its encoding:
     %k{hex} %v{base64} %t{escaped}      bytes: unchanged without braces; `escaped` is printable text on one line
     %o{big32} %V{little64} %p{ascii}    numbers: decimal without braces; big and little 8, 16, 32, 64
     %T{iso} %T{strftime[%H:%M]}         timestamps: ms since the epoch without braces; UTC
-    %h{%k=%v;}                          each header in turn; without braces name=value,name=value
+    %h{%k=%v;}                          a format for each header; without braces name=value,name=value
 
 The size of null is -1.
 """
@@ -127,7 +127,7 @@ def _braces(text: str, start: int) -> tuple[str, int]:
         position += 1
         if depth == 0:
             return text[start + 1 : position - 1], position
-    raise FormatError(f"the brace after {text[:start]!r} in the format is never closed; a brace itself is %{{")
+    raise FormatError(f"the brace after {text[:start]!r} in the format is never closed; write a brace as %{{")
 
 
 def _checked(letter: str, name: str, encoding: str) -> str:
