@@ -277,7 +277,7 @@ BOUNDED_WORK = (
         "controller/state.py",
         "    if len(records) > MAX_RECORDS_PER_REQUEST:\n",
         "    if False:\n",
-        (f"{UNIT}/controller/test_topics.py::test_too_large_a_request_is_refused_as_a_whole",),
+        (f"{UNIT}/controller/test_topics.py::test_too_large_request_is_rejected_as_a_whole",),
     ),
     Mutation(
         "the controller decides one operation at a time",

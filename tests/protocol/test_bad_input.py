@@ -41,7 +41,7 @@ def survives(cls: type[Message], data: bytes, version: int) -> None:
 @pytest.mark.parametrize(
     "cls", [find(key) for key in API for find in (request_class, response_class)], ids=lambda cls: cls.__name__
 )
-def test_mutated_messages_are_decoded_or_refused(cls: type[Message]) -> None:
+def test_mutated_messages_are_decoded_or_rejected(cls: type[Message]) -> None:
     @bounded
     @given(structs(cls), st.randoms(use_true_random=False))
     def check(message: Any, random: Any) -> None:
@@ -58,7 +58,7 @@ def test_mutated_messages_are_decoded_or_refused(cls: type[Message]) -> None:
 
 @bounded
 @given(st.binary(max_size=60))
-def test_random_bytes_are_decoded_or_refused(data: bytes) -> None:
+def test_random_bytes_are_decoded_or_rejected(data: bytes) -> None:
     for key in (0, 1, 3, 18, 68):
         for version in (request_class(key).MIN_VERSION, request_class(key).MAX_VERSION):
             survives(request_class(key), data, version)
@@ -77,7 +77,7 @@ def test_random_bytes_are_decoded_or_refused(data: bytes) -> None:
             continue
 
 
-def test_a_request_cut_anywhere_is_refused() -> None:
+def test_request_truncated_anywhere_is_rejected() -> None:
     for version in versions_of(HeartbeatRequest):
         whole = HeartbeatRequest("group", 1, "member").encode(version)
         for length in range(len(whole)):
@@ -86,7 +86,7 @@ def test_a_request_cut_anywhere_is_refused() -> None:
 
 
 @pytest.mark.parametrize("count", [2, 1_000_001, 2**31 - 1, -2])
-def test_an_array_that_the_bytes_cannot_hold_is_refused_before_it_is_made(count: int) -> None:
+def test_array_larger_than_its_bytes_is_rejected_before_allocation(count: int) -> None:
     data = struct.pack(">i", count) + b"\0\0"
     MetadataRequest.decode(struct.pack(">i", 0), 0)  # compiles the decoder: that memory is not what is measured
     tracemalloc.start()
@@ -98,12 +98,12 @@ def test_an_array_that_the_bytes_cannot_hold_is_refused_before_it_is_made(count:
         tracemalloc.stop()
 
 
-def test_more_than_a_million_elements_are_refused_even_if_they_are_there() -> None:
+def test_more_than_a_million_elements_are_rejected_even_if_present() -> None:
     with pytest.raises(DecodeError, match="claims length 1000001"):
         MetadataRequest.decode(struct.pack(">i", 1_000_001) + bytes(2_000_002), 0)
 
 
-def test_more_than_ten_thousand_tagged_fields_are_refused() -> None:
+def test_more_than_ten_thousand_tagged_fields_are_rejected() -> None:
     body = HeartbeatRequest("g", 1, "m").encode(4)[:-1]
     fields = b"".join(bytes((tag & 127 | 128, tag >> 7, 0)) for tag in range(128, 10_129))
     assert HeartbeatRequest.decode(body + b"\x90\x4e" + fields[:-3], 4).group_id == "g"
@@ -119,19 +119,19 @@ def test_a_tagged_field_must_fill_its_size() -> None:
             FetchRequest.decode(body + tagged, 12)
 
 
-def test_null_where_a_value_must_be_is_refused() -> None:
+def test_null_for_a_non_nullable_field_is_rejected() -> None:
     with pytest.raises(DecodeError, match="group_id"):
         HeartbeatRequest.decode(b"\xff\xff", 0)
     with pytest.raises(DecodeError, match="group_id"):
         HeartbeatRequest.decode(b"\x00", 4)
 
 
-def test_text_that_is_no_utf8_is_refused() -> None:
+def test_invalid_utf8_is_rejected() -> None:
     with pytest.raises(DecodeError, match="utf-8"):
         HeartbeatRequest.decode(b"\x00\x01\xff" + bytes(6), 0)
 
 
-def test_records_longer_than_the_request_are_refused() -> None:
+def test_records_longer_than_the_request_are_rejected() -> None:
     data = ProduceRequest(acks=1).encode(3)[:-4] + b"\0\0\0\1\0\1t\0\0\0\1\0\0\0\0" + struct.pack(">i", 1000) + b"x"
     with pytest.raises(DecodeError, match="records claims length 1000, 1 bytes remain"):
         ProduceRequest.decode(data, 3)

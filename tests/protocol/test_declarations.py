@@ -58,7 +58,7 @@ def test_messages_are_copied_and_pickled() -> None:
     assert pickle.loads(pickle.dumps(request)) == request
 
 
-def test_a_field_that_the_version_lacks_is_left_out_and_read_as_its_default() -> None:
+def test_field_missing_in_a_version_is_skipped_and_decoded_as_default() -> None:
     request = HeartbeatRequest("g", 1, "m", "instance")
     assert HeartbeatRequest.decode(request.encode(2), 2).group_instance_id is None
     assert HeartbeatRequest.decode(request.encode(3), 3).group_instance_id == "instance"

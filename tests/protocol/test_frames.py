@@ -25,7 +25,7 @@ from ottla.protocol.wire import DecodeError
 
 @pytest.mark.parametrize("client_id", [None, "", "client-é"])
 @pytest.mark.parametrize("version", range(5))
-def test_a_request_is_read_as_it_was_written(version: int, client_id: str | None) -> None:
+def test_request_roundtrips(version: int, client_id: str | None) -> None:
     request = HeartbeatRequest("g", 1, "m")
     frame = b"".join(encode_request(request, version, 77, client_id))
     assert int.from_bytes(frame[:4], "big") == len(frame) - 4
@@ -36,25 +36,25 @@ def test_a_request_is_read_as_it_was_written(version: int, client_id: str | None
     assert (theirs.request_api_key, theirs.correlation_id, theirs.client_id, size) == (12, 77, client_id, position - 4)
 
 
-def test_a_flexible_request_header_may_have_tagged_fields() -> None:
+def test_flexible_request_header_may_have_tagged_fields() -> None:
     frame = b"\x00\x0c\x00\x04\x00\x00\x00\x01\xff\xff\x01\x05\x02ab"
     assert decode_request_header(frame) == (RequestHeader(12, 4, 1), len(frame))
 
 
-def test_the_header_of_an_unknown_api_or_version_is_read_to_the_client_id() -> None:
+def test_header_of_unknown_api_or_version_is_parsed_up_to_client_id() -> None:
     for head in (b"\x7f\xff\x00\x01", b"\x00\x12\x00\x63", b"\xff\xff\xff\xff"):
         header, _ = decode_request_header(head + b"\x00\x00\x00\x05\x00\x01c\x00")
         assert (header.correlation_id, header.client_id) == (5, "c")
 
 
 @pytest.mark.parametrize("frame", [b"", b"\0" * 9, b"\0\x0c\0\0\0\0\0\1\0\5ab", b"\0\x0c\0\0\0\0\0\1\xff\xfe"])
-def test_a_header_that_is_cut_or_wrong_is_refused(frame: bytes) -> None:
+def test_truncated_or_invalid_header_is_rejected(frame: bytes) -> None:
     with pytest.raises(DecodeError):
         decode_request_header(frame)
 
 
 @pytest.mark.parametrize("version", [3, 4])
-def test_a_response_is_read_as_it_was_written(version: int) -> None:
+def test_response_roundtrips(version: int) -> None:
     frame = b"".join(encode_response(RequestHeader(12, version, 9), HeartbeatResponse(error_code=27)))
     assert int.from_bytes(frame[:4], "big") == len(frame) - 4
     correlation_id, position = decode_response_header(frame, 12, version, 4)
@@ -63,13 +63,13 @@ def test_a_response_is_read_as_it_was_written(version: int) -> None:
 
 
 @pytest.mark.parametrize("version", range(5))
-def test_the_answer_to_api_versions_never_has_a_flexible_header(version: int) -> None:
+def test_api_versions_response_never_has_a_flexible_header(version: int) -> None:
     frame = b"".join(encode_response(RequestHeader(18, version, 9), ApiVersionsResponse(error_code=35)))
     assert decode_response_header(frame, 18, version, 4) == (9, 8)
     assert frame[8:10] == b"\x00\x23"
 
 
-def test_fetched_records_travel_uncopied() -> None:
+def test_fetched_records_are_not_copied() -> None:
     records = memoryview(bytes(10_000))
     response = FetchResponse(responses=[FetchableTopicResponse("t", partitions=[PartitionData(0, records=records)])])
     parts = encode_response(RequestHeader(1, 12, 1), response)
@@ -80,7 +80,7 @@ def test_fetched_records_travel_uncopied() -> None:
     assert int.from_bytes(out.getvalue()[:4], "big") == len(out.getvalue()) - 4
 
 
-def test_the_registry_says_what_is_flexible() -> None:
+def test_registry_knows_the_flexible_versions() -> None:
     assert API[12].is_flexible(4)
     assert not API[12].is_flexible(3)
     assert not API[17].is_flexible(1)

@@ -139,7 +139,7 @@ def test_acknowledged_records_are_read_once_after_every_crash(seed: int, tmp_pat
     assert len(story.producer.acknowledged) > 20, "the story must write something to prove anything"
 
 
-def test_the_same_seed_tells_the_same_story(tmp_path: Path) -> None:
+def test_same_seed_gives_the_same_story(tmp_path: Path) -> None:
     histories = []
     for directory in ("first", "second"):
         story = Story(5, tmp_path / directory)

@@ -44,7 +44,7 @@ def _from_json(data: bytes) -> object:
 
 def _text(value: str) -> bytes:
     if not isinstance(value, str):
-        raise TypeError(f"{value!r} is no string")
+        raise TypeError(f"{value!r} is not a string")
     return value.encode()
 
 
@@ -52,7 +52,7 @@ def _uuid(value: uuid.UUID) -> bytes:
     import uuid
 
     if not isinstance(value, uuid.UUID):
-        raise TypeError(f"{value!r} is no UUID")
+        raise TypeError(f"{value!r} is not a UUID")
     return str(value).encode()
 
 
@@ -64,7 +64,7 @@ def _from_uuid(data: bytes) -> uuid.UUID:
 
 def _bytes(value: bytes | bytearray | memoryview) -> bytes:
     if not isinstance(value, (bytes, bytearray, memoryview)):
-        raise TypeError(f"{value!r} is no bytes")
+        raise TypeError(f"{value!r} is not bytes")
     return bytes(value)
 
 

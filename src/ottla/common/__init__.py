@@ -1,1 +1,1 @@
-"""What every room may use: ids, error codes, clocks, completions. Imports nothing of Ottla's."""
+"""Ids, error codes, clocks and completions for every package. Imports no other package of Ottla."""

@@ -1,6 +1,7 @@
-"""Stands in for the `cython` module where kernels run uncompiled and Cython is not installed.
+"""Replaces the `cython` module for kernels that run uncompiled where Cython is not installed.
 
-A kernel asks `cython.compiled` which form of it runs. Everything else of Cython stands behind that question.
+A kernel reads `cython.compiled` to determine which form of it runs. It uses all other names of Cython only if that is
+true.
 """
 
 from typing import Final

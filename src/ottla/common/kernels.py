@@ -1,8 +1,8 @@
 """Chooses between the compiled form of the kernels and their source.
 
 A kernel is a module `_NAME.py` with its C types in `_NAME.pxd`. Cython compiles it to an extension, which the import
-system prefers to the source beside it. OTTLA_KERNELS changes that: `fallback` runs the sources although there are
-extensions, `compiled` makes missing extensions an ImportError. `ottla/__init__.py` calls `choose` before any kernel is
+system prefers to the source beside it. OTTLA_KERNELS changes that: `fallback` runs the sources even if extensions
+exist, and `compiled` makes a missing extension an ImportError. `ottla/__init__.py` calls `choose` before any kernel is
 imported.
 """
 
@@ -21,7 +21,7 @@ def is_compiled(name: str) -> bool:
 
 
 def ignore_extensions(package: Path) -> None:
-    """Import the modules in this directory from their sources from now on."""
+    """Import the modules of this directory from their sources after this call."""
     sys.path_importer_cache[str(package)] = FileFinder(str(package), (SourceFileLoader, SOURCE_SUFFIXES))
 
 
@@ -37,7 +37,7 @@ def missing_extensions() -> list[str]:
 
 
 def choose(wish: str) -> None:
-    """Obey OTTLA_KERNELS from the next import of a kernel on."""
+    """Apply OTTLA_KERNELS to all later imports of kernels."""
     if wish == "fallback":
         for package in PACKAGES:
             ignore_extensions(package)

@@ -36,6 +36,6 @@ class RateLimitedLog:
             return
         self._lines += 1
         if self._left_out:
-            message += f" ({self._left_out} such lines were left out)"
+            message += f" ({self._left_out} similar lines were omitted)"
             self._left_out = 0
         self._logger.log(level, message, *arguments)

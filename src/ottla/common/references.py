@@ -9,7 +9,7 @@ def _references(kept: Sequence[object], index: int) -> int:
     return sys.getrefcount(item)
 
 
-# The references of the list and of the counting itself, whose number depends on the version of Python.
+# The number of references from the list and from the counting itself, which depends on the version of Python.
 _NOBODY_ELSE = _references([object()], 0)
 
 

@@ -1,4 +1,4 @@
-"""What every setting is: a name, the kind of its values, a default, limits and a description.
+"""The common attributes of all settings: name, kind of value, default, limits and description.
 
 Every table of settings is a sequence of `Setting` objects of one of two classes:
 

@@ -34,7 +34,7 @@ def parse_duration(text: str) -> int:
         return round(sum(float(number) * UNITS_MS[unit.lower()] for number, unit in amounts))
     except KeyError as error:
         raise ValueError(
-            f"{text!r} is not a duration: the unit {error.args[0]!r} is none of {', '.join(UNITS_MS)}"
+            f"{text!r} is not a duration: the unit {error.args[0]!r} is not one of {', '.join(UNITS_MS)}"
         ) from None
 
 

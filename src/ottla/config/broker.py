@@ -176,7 +176,7 @@ class BrokerConfig:
     def _check_roles(self) -> None:
         if set(self.items("process.roles")) != {"broker", "controller"}:
             given = ",".join(self.items("process.roles"))
-            raise ConfigError(f"process.roles={given} is not served yet: one node is broker,controller")
+            raise ConfigError(f"process.roles={given} is not supported yet: use broker,controller")
 
     def _parse_protocols(self) -> dict[str, str]:
         protocols: dict[str, str] = {}
@@ -202,18 +202,20 @@ class BrokerConfig:
         everything = self.listeners + self.controller_listeners
         names = [listener.name for listener in everything]
         if len(set(names)) != len(names):
-            raise ConfigError("listeners: each must have a name of its own")
+            raise ConfigError("listeners: each must have a different name")
         bound = [(listener.host, listener.port) for listener in everything if listener.port]
         if len(set(bound)) != len(bound):
-            raise ConfigError("listeners: each must have an address of its own")
+            raise ConfigError("listeners: each must have a different address")
         if not self.listeners:
-            raise ConfigError("listeners: none is left for clients beside controller.listener.names")
+            raise ConfigError("listeners: at least one must not be in controller.listener.names, for clients")
         for listener in everything:
             if listener.protocol != "PLAINTEXT":
-                raise ConfigError(f"listener {listener.name} wants {listener.protocol}: only PLAINTEXT is served yet")
+                raise ConfigError(f"listener {listener.name} uses {listener.protocol}: only PLAINTEXT is supported yet")
         if "controller.listener.names" in self.static and "listeners" in self.static and not self.controller_listeners:
             given = self.static["controller.listener.names"]
-            raise ConfigError(f"controller.listener.names={given} names none of listeners={self.static['listeners']}")
+            raise ConfigError(
+                f"controller.listener.names={given} does not name any of listeners={self.static['listeners']}"
+            )
 
     def _advertised(self) -> list[Listener]:
         if self._values["advertised.listeners"] is None:
@@ -221,7 +223,7 @@ class BrokerConfig:
         given = {listener.name: listener for listener in self._parse_listeners("advertised.listeners")}
         for listener in given.values():
             if listener.host in {"0.0.0.0", "::"}:  # noqa: S104  # compared, not bound
-                raise ConfigError(f"advertised.listeners: clients cannot connect to {listener.host}, name a host")
+                raise ConfigError(f"advertised.listeners: clients cannot connect to {listener.host}; use a host name")
         missing = [listener.name for listener in self.listeners if listener.name not in given]
         strange = given.keys() - {listener.name for listener in self.listeners + self.controller_listeners}
         if missing or strange:
@@ -243,7 +245,7 @@ class BrokerConfig:
         if given is None:
             return "PLAINTEXT" if "PLAINTEXT" in names else names[0]
         if given.upper() not in names:
-            raise ConfigError(f"inter.broker.listener.name={given} is none of the listeners {', '.join(names)}")
+            raise ConfigError(f"inter.broker.listener.name={given} is not one of the listeners {', '.join(names)}")
         return given.upper()
 
     def _log_dirs(self) -> list[str]:
@@ -267,7 +269,7 @@ class BrokerConfig:
                 raise ConfigError(f"controller.quorum.voters: {error}") from error
         if voters and [int(voter.partition("@")[0]) for voter in voters] != [self.node_id]:
             raise ConfigError(
-                f"controller.quorum.voters={','.join(voters)}: only one voter is served yet, node {self.node_id} itself"
+                f"controller.quorum.voters={','.join(voters)}: the only supported voter is node {self.node_id} itself"
             )
         servers = self.items("controller.quorum.bootstrap.servers")
         for server in servers:
@@ -276,7 +278,7 @@ class BrokerConfig:
             except ValueError as error:
                 raise ConfigError(f"controller.quorum.bootstrap.servers: {error}") from error
         if len(servers) > 1:
-            raise ConfigError("controller.quorum.bootstrap.servers: only one controller is served yet, this node")
+            raise ConfigError("controller.quorum.bootstrap.servers: the only supported controller is this node")
 
     def _check_together(self) -> None:
         problem = violation(self._values)

@@ -1,10 +1,10 @@
-"""`ServerSetting`: one setting of a broker, topic or group, with what Kafka says about it and what Ottla does with it.
+"""`ServerSetting`: one setting of a broker, topic or group, with Kafka's definition and Ottla's support of it.
 
-A setting's `status` ensures that nothing is ignored silently:
+A setting's `status` ensures that no setting is ignored silently:
 
 - works: it does what Kafka's documentation says;
-- reported: it is accepted and has no effect; a value other than the default causes a warning (a number of threads);
-- refused: a value other than the default asks for behaviour that does not exist, and is an error (an authorizer).
+- reported: it is accepted and has no effect; a value other than the default logs a warning (e.g. a number of threads);
+- refused: a value other than the default needs unsupported behaviour, and is an error (e.g. an authorizer).
 """
 
 from __future__ import annotations

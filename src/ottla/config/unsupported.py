@@ -1,11 +1,11 @@
-"""Why a setting without the status `works` has no effect or is refused: one reason for each family of names.
+"""The reason why a setting without the status `works` has no effect or is refused, for each family of names.
 
 The first matching family decides. A test checks that each such setting has a reason.
 """
 
 from ottla.config import security_rows
 
-_JAVA = "there is no Java here to run it"
+_JAVA = "Java classes cannot run here"
 _ONE_NODE = "there is only one node yet"
 _LOOP = "one event loop does this work"
 
@@ -25,12 +25,12 @@ _FAMILIES: tuple[tuple[tuple[str, ...], str], ...] = (
     ),
     (("remote.", "log.local.", "local.retention.", "follower.fetch.last.tiered."), "there is no tiered storage"),
     (("early.start.listeners",), "there is no authorizer to wait for"),
-    (("group.consumer.", "consumer."), "the consumer protocol (KIP-848) is not served yet; classic groups are"),
-    (("group.share.", "share."), "share groups are not served yet"),
-    (("group.streams.", "streams."), "streams groups are not served yet"),
-    (("group.coordinator.rebalance.protocols",), "classic groups are served, the others not yet"),
-    (("group.coordinator.", "offsets.load."), "the coordinator runs on the event loop, with buffers of its own"),
-    (("transaction.", "transactional.", "add.partitions.to.txn."), "transactions are not served yet"),
+    (("group.consumer.", "consumer."), "the consumer protocol (KIP-848) is not supported yet, only classic groups are"),
+    (("group.share.", "share."), "share groups are not supported yet"),
+    (("group.streams.", "streams."), "streams groups are not supported yet"),
+    (("group.coordinator.rebalance.protocols",), "only classic groups are supported yet"),
+    (("group.coordinator.", "offsets.load."), "the coordinator runs on the event loop and sizes its own buffers"),
+    (("transaction.", "transactional.", "add.partitions.to.txn."), "transactions are not supported yet"),
     (
         ("alter.log.dirs.", "cordoned.", "num.replica.alter.log.dirs.", "replica.alter.log.dirs."),
         "partitions do not move between directories yet",
@@ -70,9 +70,9 @@ _FAMILIES: tuple[tuple[tuple[str, ...], str], ...] = (
     ),
     (("background.threads", "num.io.threads", "num.network.threads", "queued.max.requests"), _LOOP),
     (("num.recovery.threads.",), "logs are recovered one after another"),
-    (("log.cleaner.io.", "log.cleaner.threads"), "one process cleans, with buffers of its own and no limit"),
+    (("log.cleaner.io.", "log.cleaner.threads"), "one process cleans, and sizes its own buffers without a limit"),
     (("log.preallocate", "preallocate"), "files grow as they are written"),
-    (("server.max.startup.time.",), "a start takes as long as its recovery takes"),
+    (("server.max.startup.time.",), "a start is not aborted during its recovery"),
 )
 _SECURITY = frozenset(setting.name for setting in security_rows.ROWS)
 

@@ -1,6 +1,6 @@
 """Brokers: register, fence and unfence, shut down, unregister; blocks of producer ids. KIP-631, KIP-730.
 
-A registration's epoch is the offset of its record, so a later one is always higher.
+A registration's epoch is the offset of its record, so a later registration always has a higher epoch.
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ MAX_PRODUCER_ID = (1 << 63) - 1
 def register(
     state: State, request: BrokerRegistrationRequest, *, clean_shutdown: bool, fenced: bool = True
 ) -> Outcome[BrokerRegistrationResponse]:
-    """Register a broker, at first fenced; or not, for the controller's own node, which is ready when it registers.
+    """Register a broker as fenced; the controller's own node is registered unfenced, because it is ready.
 
-    The caller has made sure that no other live broker has this id (DUPLICATE_BROKER_REGISTRATION).
+    The caller must ensure that no other live broker has this id (DUPLICATE_BROKER_REGISTRATION).
     """
     if request.cluster_id != state.cluster_id:
         refuse(
@@ -73,7 +73,7 @@ def _check_directories(state: State, request: BrokerRegistrationRequest) -> None
 
 
 def _check_features(state: State, request: BrokerRegistrationRequest) -> None:
-    """Compare with the levels that this cluster serves: what it keeps for stock Kafka binds no broker."""
+    """Compare with the levels that this cluster serves; finalized levels retained for stock Kafka do not count."""
     supported = {f.name: (f.min_supported_version, f.max_supported_version) for f in request.features}
     for name, finalized in state.image.features.items():
         level = served_level(name, finalized)
@@ -112,7 +112,7 @@ def _registered(state: State, broker_id: int, epoch: int | None = None) -> Broke
 
 
 def fence(state: State, broker_id: int) -> Outcome[None]:
-    """The broker has not been heard of: it leads nothing until it is back."""
+    """Fence a broker without heartbeats; it leads no partition until it returns."""
     broker = _registered(state, broker_id)
     if broker.fenced:
         return Outcome([], None)
@@ -121,7 +121,7 @@ def fence(state: State, broker_id: int) -> Outcome[None]:
 
 
 def unfence(state: State, broker_id: int, epoch: int) -> Outcome[None]:
-    """The broker has caught up with the metadata and may serve."""
+    """Unfence a broker that has caught up with the metadata, so that it may serve."""
     broker = _registered(state, broker_id, epoch)
     if not broker.fenced:
         return Outcome([], None)
@@ -130,7 +130,7 @@ def unfence(state: State, broker_id: int, epoch: int) -> Outcome[None]:
 
 
 def begin_shutdown(state: State, broker_id: int, epoch: int) -> Outcome[int]:
-    """Move the broker's leaderships to others that are in sync; answers how many partitions it still leads."""
+    """Move the broker's leaderships to in-sync replicas; the response is the number of partitions it still leads."""
     broker = _registered(state, broker_id, epoch)
     records: list[Message] = []
     if not broker.in_controlled_shutdown:
@@ -152,7 +152,7 @@ def begin_shutdown(state: State, broker_id: int, epoch: int) -> Outcome[int]:
 
 
 def unregister(state: State, broker_id: int) -> Outcome[UnregisterBrokerResponse]:
-    """Forget a broker for good. The own node cannot be: it is running. Raises BROKER_ID_NOT_REGISTERED."""
+    """Delete a broker's registration, but not that of this running node. Raises BROKER_ID_NOT_REGISTERED."""
     broker = _registered(state, broker_id)
     if broker_id == state.node_id:
         refuse(ErrorCode.INVALID_REQUEST, f"Broker {broker_id} is running: stop it before it is unregistered.")

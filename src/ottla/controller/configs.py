@@ -1,6 +1,6 @@
-"""Settings of topics, brokers, groups and client metrics: replaced whole (AlterConfigs) or key by key (KIP-339).
+"""Settings of topics, brokers, groups and client metrics: replaced together (AlterConfigs) or one by one (KIP-339).
 
-One resource changes entirely or not at all; resources of one request are independent of each other.
+Each resource changes completely or not at all. The resources of a request are independent of each other.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ def incremental_alter(
 
 
 def _changes(state: State, resource: incremental.AlterConfigsResource) -> dict[str, str | None]:
-    """What each named setting will be, None where it goes."""
+    """Return the new value of each named setting; None deletes it."""
     check_size(resource.configs)
     names = [config.name for config in resource.configs]
     if len(set(names)) < len(names):
@@ -88,7 +88,7 @@ def _changes(state: State, resource: incremental.AlterConfigsResource) -> dict[s
 
 
 def _check_list(state: State, kind: int, config: incremental.AlterableConfig) -> None:
-    """Raise INVALID_CONFIG unless the setting is a list; Kafka has other words for brokers, whose names it knows."""
+    """Raise INVALID_CONFIG unless the setting is a list, with Kafka's message, which differs for brokers."""
     is_list = state.rules.is_list(kind, config.name)
     if is_list:
         return
@@ -112,7 +112,7 @@ def _edit_list(before: str, value: str, operation: int) -> str:
 
 
 def alter(state: State, request: legacy.AlterConfigsRequest) -> Slices[Outcome[legacy.AlterConfigsResponse]]:
-    """Replace all settings of a resource: what the request does not name goes."""
+    """Replace all settings of a resource; settings that the request does not name are deleted."""
     records: list[Message] = []
     responses = []
     count: Counter[tuple[int, str]] = Counter()
@@ -164,16 +164,16 @@ def _records(state: State, kind: int, name: str, changes: Mapping[str, str | Non
     records: list[Message] = [
         m.ConfigRecord(resource_type=kind, resource_name=name, name=key, value=value)
         for key, value in changes.items()
-        # A broker's setting is written even if it stays: that is how files it names are read again.
+        # A broker's setting is written even if it does not change, because that reloads files that it names.
         if current.get(key) != value or kind == BROKER
     ]
     return records + _elr_records(state, kind, name, records)
 
 
 def _elr_records(state: State, kind: int, name: str, records: list[Message]) -> list[Message]:
-    """Records that a change of min.insync.replicas adds while stock Kafka's eligible leader replicas are on (KIP-966).
+    """Return the records that a change of min.insync.replicas adds if eligible leader replicas are enabled (KIP-966).
 
-    They were chosen under the old number. Kafka keeps the number at cluster level, and relies on it there.
+    Such replicas were selected with the old number. Kafka requires the number at cluster level.
     """
     changes = [r for r in records if isinstance(r, m.ConfigRecord) and r.name == MIN_IN_SYNC_REPLICAS]
     if not changes or state.image.features.get(ELIGIBLE_LEADER_REPLICAS_VERSION, 0) < 1:
@@ -190,7 +190,7 @@ def _elr_records(state: State, kind: int, name: str, records: list[Message]) -> 
 def validate(
     state: State, kind: int, name: str, configs: Mapping[str, str], changed: frozenset[str], *, is_new: bool
 ) -> None:
-    """Raise KafkaError unless the resource exists (or is about to) and may have these settings."""
+    """Raise KafkaError unless the resource exists, or is about to be created, and may have these settings."""
     if kind == TOPIC:
         if not name:
             refuse(ErrorCode.INVALID_REQUEST, "Default topic resources are not allowed.")

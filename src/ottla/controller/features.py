@@ -1,7 +1,7 @@
 """Finalized feature levels: upgrade, downgrade, dry run. KIP-584, KIP-778, KIP-1022.
 
-A level that stock Kafka finalized above what is served here stays until an administrator lowers it. Such a downgrade is
-compared with the finalized level, not with the served one that clients see.
+If stock Kafka finalized a level above the served one, it stays until an administrator lowers it. Such a downgrade is
+compared with the finalized level, not with the served level that clients receive.
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ if TYPE_CHECKING:
     from ottla.protocol.messages.update_features import FeatureUpdateKey, UpdateFeaturesRequest, UpdateFeaturesResponse
 
 UPGRADE, SAFE_DOWNGRADE, UNSAFE_DOWNGRADE = 1, 2, 3
-# Metadata versions that changed records: going below one may lose what those records say.
+# Metadata versions that changed records. A downgrade below such a version may lose metadata.
 _CHANGED_RECORDS = frozenset({7, 8, 11, 13, 14, 17, 19, 23, 24, 26, 30})
 RESULTS_UNTIL_VERSION = 1
 
 
 def update(state: State, request: UpdateFeaturesRequest, api_version: int) -> Outcome[UpdateFeaturesResponse]:
-    """Change all named features, or none if one cannot be."""
+    """Change all named features, or none if a change is invalid."""
     from ottla.protocol.messages.update_features import UpdatableFeatureResult, UpdateFeaturesResponse
 
     names = [item.feature for item in request.feature_updates]
@@ -85,7 +85,7 @@ def _problem(state: State, name: str, level: int, current: int, upgrade_type: in
 
 
 def _unsupported(state: State, name: str, level: int) -> str | None:
-    """Why some node does not support the level, or None."""
+    """Return why some node does not support the level, or None."""
     who = f"Local controller {state.node_id}"
     if name not in SUPPORTED_FEATURES:
         return f"{who} does not support this feature."
@@ -115,7 +115,7 @@ def _check_metadata_version(level: int, current: int) -> None:
 
 
 def check(state: State) -> dict[str, tuple[int, int]]:
-    """The features whose finalized level is above the served one: name to (finalized, served).
+    """Return the features whose finalized level is above the served one: name to (finalized, served).
 
     Raises UNSUPPORTED_VERSION for a metadata.version that this software cannot read.
     """

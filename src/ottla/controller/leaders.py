@@ -1,7 +1,7 @@
-"""Who leads a partition and who is in sync, when brokers come and go; elections on request. KIP-460.
+"""Leaders and in-sync replicas when brokers become available or unavailable, and elections on request. KIP-460.
 
-Eligible leaders outside of the ISR (KIP-966) are not made here (feature level 0), but those which a stock cluster left
-in its metadata are elected: its partitions have an empty ISR after a shutdown.
+Eligible leader replicas outside the ISR (KIP-966) are not created here (feature level 0). But those in the metadata of
+a stock cluster are elected, because its partitions have an empty ISR after a shutdown.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ UNCLEAN_SETTING = "unclean.leader.election.enable"
 
 
 def partitions_of(state: State, broker_id: int) -> Iterator[tuple[TopicImage, int, PartitionImage]]:
-    """Every partition with a replica on the broker."""
+    """Yield every partition with a replica on the broker."""
     for topic in state.image.topics_by_name.values():
         for index, partition in topic.partitions.items():
             if broker_id in partition.replicas:
@@ -51,7 +51,7 @@ def records_for_departure(state: State, broker_id: int) -> list[Message]:
 
 
 def records_for_arrival(state: State, broker_id: int) -> list[Message]:
-    """The broker is back: it leads what had no leader and counts it as in sync."""
+    """Make an available broker the in-sync leader of partitions that have no leader."""
     records: list[Message] = []
     for topic, index, partition in partitions_of(state, broker_id):
         if partition.leader != NO_LEADER:
@@ -69,7 +69,7 @@ def records_for_arrival(state: State, broker_id: int) -> list[Message]:
 
 
 def records_for_restart(state: State, broker_id: int) -> list[Message]:
-    """The broker crashed and is back: what it led it leads in a new epoch, for its last records may be lost."""
+    """Start a new leader epoch in the partitions that a crashed broker led, because their last records may be lost."""
     return [
         m.PartitionChangeRecord(partition_id=index, topic_id=topic.topic_id, leader=broker_id)
         for topic, index, partition in partitions_of(state, broker_id)
@@ -78,7 +78,7 @@ def records_for_restart(state: State, broker_id: int) -> list[Message]:
 
 
 def unclean_allowed(state: State, topic: str) -> bool:
-    """The topic's `unclean.leader.election.enable`, resolved through the dynamic settings."""
+    """Return the effective `unclean.leader.election.enable` of the topic."""
     image = state.image
     for configs in (image.config(TOPIC, topic), image.config(BROKER, str(state.node_id)), image.config(BROKER, "")):
         if UNCLEAN_SETTING in configs:

@@ -1,7 +1,7 @@
 """Moving partitions between brokers. KIP-455, KIP-860.
 
-A move to brokers that hold a replica already is done at once. A move to others adds them first; it completes when they
-are in sync, which `complete` decides after a change of the ISR. With one broker nothing is ever on its way.
+A move to brokers that already have a replica completes at once. A move to other brokers adds them first, and completes
+when they are in sync; `complete` decides that after a change of the ISR. With one broker, no move is ever in progress.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from ottla.protocol.messages.list_partition_reassignments import (
 def alter(
     state: State, request: AlterPartitionReassignmentsRequest
 ) -> Slices[Outcome[AlterPartitionReassignmentsResponse]]:
-    """Begin, change or (without replicas) cancel moves; each partition has its own error."""
+    """Start, change or (without replicas) cancel moves; each partition has its own error."""
     records: list[Message] = []
     responses = []
     for topic in request.topics:
@@ -113,7 +113,7 @@ def _directories(state: State, partition: PartitionImage, replicas: list[int]) -
 
 
 def complete(state: State, topic: TopicImage, index: int) -> list[Message]:
-    """Finish the move of a partition if all that it moves to are in sync."""
+    """Complete the move of a partition if all target replicas are in sync."""
     partition = topic.partitions[index]
     target = tuple(replica for replica in partition.replicas if replica not in partition.removing_replicas)
     if not partition.is_reassigning or not set(target) <= set(partition.isr):
@@ -124,7 +124,7 @@ def complete(state: State, topic: TopicImage, index: int) -> list[Message]:
 def ongoing(
     state: State, request: ListPartitionReassignmentsRequest
 ) -> Slices[Outcome[ListPartitionReassignmentsResponse]]:
-    """The moves under way, of all or of the named partitions."""
+    """List the moves in progress, of all or of the named partitions."""
     topics = []
     asked: dict[str, set[int]] | None = None
     if request.topics is not None:

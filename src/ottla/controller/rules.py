@@ -28,11 +28,11 @@ class ConfigRules(Protocol):
         broker: Mapping[str, str],
         cluster: Mapping[str, str],
     ) -> None:
-        """Check what the resource's settings would be; `changed` are the names that the request touches.
+        """Check the resource's future settings; `changed` are the names that the request changes.
 
         `broker` and `cluster` are the present dynamic settings of this broker and of all brokers. Raises KafkaError:
-        INVALID_CONFIG for a wrong value, an unknown name or a combination that cannot be, INVALID_REQUEST for a name of
-        the resource or setting that cannot be changed.
+        INVALID_CONFIG for a wrong value, an unknown name or contradicting values, INVALID_REQUEST for a resource or
+        setting that cannot be changed.
         """
         ...
 

@@ -43,7 +43,7 @@ DEFAULT = -1
 
 
 def create_topics(state: State, request: CreateTopicsRequest) -> Slices[Outcome[CreateTopicsResponse]]:
-    """Create what can be created; each topic has its own error, too large a request has one for all."""
+    """Create topics; each has its own error, but a request that is too large fails as a whole."""
     count = yield from _count_names(request.topics)
     duplicates = dict.fromkeys(name for name, times in count.items() if times > 1)
     yield
@@ -51,7 +51,7 @@ def create_topics(state: State, request: CreateTopicsRequest) -> Slices[Outcome[
     yield
     records: list[Message] = []
     results: list[CreatableTopicResult] = []
-    # Names created by this very request collide as well.
+    # Names that this request creates can collide, too.
     collisions: dict[str, str] = {}
     described: _Described = {}
     for topic in request.topics:
@@ -96,7 +96,7 @@ def _failed(name: str, code: ErrorCode, message: str | None) -> CreatableTopicRe
 
 
 _Described: TypeAlias = dict[tuple[tuple[str, str], ...], list[CreatableTopicConfigs]]
-"""The effective settings of new topics by their own settings: thousands of topics have the same."""
+"""The effective settings of new topics by their own settings, cached because thousands of topics have the same."""
 
 
 def _create(
@@ -170,7 +170,7 @@ def _topic_settings(state: State, topic: CreatableTopic) -> dict[str, str]:
 
 
 def _assigned(state: State, topic: CreatableTopic) -> list[PartitionImage]:
-    """Partitions where the request wants them."""
+    """Create partitions on the replicas that the request assigns."""
     if topic.replication_factor != DEFAULT:
         refuse(
             ErrorCode.INVALID_REQUEST,
@@ -210,7 +210,7 @@ def _manual(state: State, index: int, broker_ids: list[int], replication_factor:
 
 
 def _placed(state: State, topic: CreatableTopic) -> list[PartitionImage]:
-    """Partitions where the controller puts them."""
+    """Create partitions on replicas that the controller selects."""
     if topic.replication_factor < DEFAULT or topic.replication_factor == 0:
         refuse(
             ErrorCode.INVALID_REPLICATION_FACTOR,
@@ -244,10 +244,10 @@ def _place(state: State, count: int, replication_factor: int) -> list[PartitionI
 
 
 def new_topic_id(state: State) -> bytes:
-    """A random id that is neither reserved nor begins with '-' in text, where a shell would take it for an option."""
+    """Return a random id that is not reserved and whose text does not begin with '-', like a command-line option."""
     while True:
         raw = bytearray(state.random.randbytes(16))
-        raw[6] = (raw[6] & 0x0F) | 0x40  # version 4, variant 2, as java.util.UUID makes them
+        raw[6] = (raw[6] & 0x0F) | 0x40  # version 4, variant 2, as in java.util.UUID
         raw[8] = (raw[8] & 0x3F) | 0x80
         topic_id = bytes(raw)
         if topic_id not in state.image.topics_by_id and not uuid_to_text(topic_id).startswith("-"):
@@ -321,7 +321,7 @@ def delete_topics(
     results = []
     for (name, topic_id), times in asked.items():
         if name is None and _name_of(state, topic_id) in twice:
-            continue  # the name has the answer
+            continue  # the error is reported with the name
         yield
         result = DeletableTopicResult(name=name, topic_id=topic_id, error_code=ErrorCode.NONE, error_message=None)
         try:

@@ -1,7 +1,7 @@
-"""Kafka's record batches v2: header, records, compression, checks, partitioner. Knows no log and no network.
+"""Kafka's record batches v2: header, records, compression, validation, partitioner. Independent of log and network.
 
-A batch stays bytes as long as it can: `validate_produced` takes it from a client, `patch` gives it its place, readers
-get it as it is. Only clients and the cleaner look at records.
+A batch remains bytes as long as possible: `validate_produced` checks a client's batch, `patch` sets its offset and
+leader epoch, and consumers receive it unchanged. Only clients and the cleaner decode records.
 
 Reading order: batch (header), reader and builder (records), validation (produce), compaction (cleaner), codecs,
 kernels (compiled or not), murmur2 (partitioner).

@@ -1,4 +1,4 @@
-# CRC-32C of few bytes, where the processor has an instruction for it: to call the library takes longer than to compute.
+# CRC-32C of small data by a processor instruction, if there is one. A call of the library would take longer.
 from libc.stdint cimport uint8_t, uint32_t
 
 cdef extern from *:

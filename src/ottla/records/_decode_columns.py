@@ -2,8 +2,8 @@
 """Decodes batches into columns in Arrow's layout, without Arrow.
 
 One source for C and Python: Cython compiles this file with the types of `_decode_columns.pxd`. `column_kernels` exports
-it. Every call holds the GIL and is bounded by its input; buffers grow by what was found in it. A malformed batch leaves
-the columns as they were.
+it. Every call holds the GIL, and its cost is bounded by its input. Buffers grow with the decoded data, not with the
+sizes that a batch claims. A malformed batch leaves the columns unchanged.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _LOG_OVERHEAD = 12
 _MIN_BATCH_LENGTH = 49
 _MIN_RECORD_SIZE = 7
 _CRC_START = 21
-# Attributes of batches that are compressed, or for brokers and clients only.
+# Attributes of compressed batches and of control batches.
 _NOT_PLAIN = 0x27
 _LOG_APPEND_TIME = 0x08
 _LARGEST_DATA = 0x7FFFFFFF
@@ -45,7 +45,7 @@ _CUT = 2
 
 
 class Store:
-    """Bytes that grow at their end, as memory of every width. `bytes` and the others are valid until it grows."""
+    """A growing byte buffer with a view for each value width. The views are valid until the buffer grows."""
 
     content: bytearray
     bytes: Memory
@@ -61,7 +61,7 @@ class Store:
         self.reserve(max(capacity, 8))
 
     def reserve(self, more: int) -> None:
-        """Allocate `more` bytes after those that are used."""
+        """Ensure that `more` bytes are free after the used ones."""
         if self.capacity - self.used < more:
             self._grow(more)
 
@@ -91,7 +91,7 @@ class Store:
         self.used += size
 
     def close(self, size: int) -> bytearray:
-        """The first `size` bytes; the store is not usable any more."""
+        """Return the first `size` bytes; the store is unusable afterwards."""
         if cython.compiled:
             PyByteArray_Resize(self.content, size)
         else:
@@ -100,7 +100,7 @@ class Store:
 
 
 class BinaryStore:
-    """A column of bytes or null. It has memory for as many fields as `reserve` was asked for in total."""
+    """A column of bytes or null, with memory for as many fields as `reserve` was called for."""
 
     data: Store
     ends: Store
@@ -115,14 +115,14 @@ class BinaryStore:
         self.ends.int32s[0] = 0
 
     def reserve(self, fields: int) -> None:
-        """Allocate memory for so many fields in total, without their data."""
+        """Allocate memory for `fields` fields in total, without their data."""
         if self.ends.capacity < 4 * (fields + 1):
             self.ends.reserve(4 * (fields + 1))
         if self.validity.capacity < fields // 8 + 1:
             self.validity.reserve(fields // 8 + 1)
 
     def put(self, index: int, data: Bytes, start: int, size: int) -> None:
-        """Set field `index`, which is the last one; a negative size is null.
+        """Set the last field, `index`; a negative size is null.
 
         Validity bits that a malformed batch left from `index` on are cleared.
         """
@@ -137,7 +137,7 @@ class BinaryStore:
         self.ends.int32s[index + 1] = self.data.used
 
     def close(self, fields: int) -> BinaryColumn:
-        # Bits of a malformed batch may follow.
+        # A malformed batch may have left bits after the last field.
         if fields & 7:
             self.validity.bytes[fields >> 3] &= (1 << (fields & 7)) - 1
         return BinaryColumn(
@@ -149,7 +149,7 @@ class BinaryStore:
 
 
 class Mark:
-    """The state of columns before a batch, to return to if the batch is malformed."""
+    """The state of columns before a batch, restored if the batch is malformed."""
 
     rows: int
     size: int
@@ -164,10 +164,10 @@ class Mark:
 
 
 class Columns:
-    """Records as columns: at most `most_rows`, and at most `most_bytes` unless the first record alone is larger.
+    """Records as columns: at most `most_rows` rows, and at most `most_bytes` bytes unless the first record is larger.
 
-    `rows` is how many there are, `size` how many bytes they took. `full` says whether a record did not fit, or no
-    further one could. Memory for `expected_bytes` of values is allocated at once.
+    `rows` is the number of records, `size` their total size as records. `full` is true once a record did not fit, or
+    when a limit is reached. Memory for `expected_bytes` of values is allocated at once.
     """
 
     rows: int
@@ -190,17 +190,17 @@ class Columns:
     _is_run_append_time: bool
     _is_closed: bool
     _mark: Mark
-    # The offset that is wanted next.
+    # The next offset to read; records below it are skipped.
     _wanted: int
 
     def __init__(self, most_rows: int, most_bytes: int, expected_bytes: int = 0) -> None:
         if most_rows < 1 or most_bytes < 1:
-            raise ValueError(f"Columns of {most_rows} rows and {most_bytes} bytes at most hold nothing")
+            raise ValueError(f"Columns need room for at least 1 row and 1 byte, not {most_rows} and {most_bytes}")
         self.rows = 0
         self.size = 0
         self.full = False
         self._most_rows = most_rows
-        # A third, since the replacement for a byte that is not UTF-8 has three.
+        # A third of the limit, because a byte that is not UTF-8 is replaced by three bytes.
         self._most_bytes = min(most_bytes, _LARGEST_DATA // 3)
         self._capacity = 0
         self._offsets = Store(0)
@@ -229,10 +229,10 @@ class Columns:
         append_time: int | None,
         wanted: int,
     ) -> int | None:
-        """Add the records of one batch from offset `wanted` on: None, or the next offset if they did not all fit.
+        """Add the records of one batch from offset `wanted` on; return the next offset if not all fit, otherwise None.
 
-        `append_time` replaces the records' own timestamps. Raises KafkaError(INVALID_RECORD) for a malformed batch; the
-        columns are then as they were.
+        `append_time` replaces the records' own timestamps. Raises KafkaError(INVALID_RECORD) for a malformed batch,
+        which leaves the columns unchanged.
         """
         self._check_open()
         view = view_of(buffer)
@@ -247,11 +247,11 @@ class Columns:
         return None if outcome == _ALL else self._wanted
 
     def add_batches(self, buffer: Buffer, position: int, wanted: int, check_crcs: bool) -> tuple[int, int, int]:
-        """Add the plain batches that follow without a gap: (position after them, next offset, leader epoch or -1).
+        """Add adjacent plain batches; return (position after them, next offset, leader epoch or -1).
 
-        A plain batch is complete, of format v2, not compressed, without control records, well-formed, and has a right
-        checksum if `check_crcs`. Batches before offset `wanted` are skipped. If the last batch does not fit, the result
-        has its position and the offset to continue from. The epoch is that of the last batch taken.
+        A plain batch is complete, well-formed, of format v2, not compressed, and without control records; its CRC is
+        valid if `check_crcs` is set. Batches before offset `wanted` are skipped. If the last batch does not fit, the
+        result has its position and the offset to continue from. The epoch is that of the last added batch.
         """
         self._check_open()
         if position < 0:
@@ -295,7 +295,7 @@ class Columns:
         return position, self._wanted, epoch
 
     def close(self) -> RecordColumns:
-        """The columns; nothing can be added afterwards."""
+        """Return the columns; nothing can be added afterwards."""
         self._check_open()
         self._is_closed = True
         self._end_run(self.rows)
@@ -318,7 +318,7 @@ class Columns:
 
     def _check_open(self) -> None:
         if self._is_closed:
-            raise ValueError("These columns were closed")
+            raise ValueError("The columns are closed")
 
     def _add(
         self,
@@ -331,7 +331,7 @@ class Columns:
         has_append_time: bool,
         append_time: int,
     ) -> int:
-        """Add a batch; `_CUT` if not all records fit. A malformed batch changes nothing."""
+        """Add a batch; return `_CUT` if not all records fit. A malformed batch changes nothing."""
         wanted = self._wanted
         outcome = _MALFORMED
         if count < 0 or count > (end - position) // _MIN_RECORD_SIZE:
@@ -362,7 +362,7 @@ class Columns:
         has_append_time: bool,
         append_time: int,
     ) -> int:
-        """As `_add`, but the records before a malformed one stay."""
+        """As `_add`, but records before a malformed record remain in the columns."""
         if cython.compiled:
             record = cython.address(fields)
         else:
@@ -399,7 +399,7 @@ class Columns:
         return _CUT if is_cut else _ALL
 
     def _reserve(self, rows: int) -> None:
-        """Allocate memory for so many rows in total."""
+        """Allocate memory for `rows` rows in total."""
         if rows > self._capacity:
             rows = max(rows, min(2 * self._capacity, self._most_rows))
             self._offsets.reserve(8 * rows)
@@ -410,9 +410,9 @@ class Columns:
             self._capacity = rows
 
     def _add_headers(self, data: Bytes, record: RecordFields) -> bool:
-        """Add the headers of a record, whose structure has been checked; false if a column cannot hold their names."""
+        """Add the headers of a checked record; return false if their names exceed the size of a column."""
         position = record.headers
-        # More than needed, so that not every record reserves memory.
+        # Rounded up, so that not every record reserves memory.
         fields = (self._headers + record.header_count) | 63
         self._names.reserve(fields)
         self._header_values.reserve(fields)
@@ -428,7 +428,7 @@ class Columns:
         return True
 
     def _add_name(self, data: Bytes, start: int, size: int) -> bool:
-        """Add the name of a header, with replacements for what is not UTF-8."""
+        """Add the name of a header; bytes that are not UTF-8 are replaced."""
         high = 0
         for index in range(start, start + size):
             high |= data[index]
@@ -482,16 +482,16 @@ def _is_crc_right(data: Bytes, position: int, end: int) -> bool:
 
 
 def repeat_texts(runs: list[tuple[bytes, int]]) -> BinaryColumn:
-    """Each of the (bytes, how often) so often, as one column without nulls. Raises ValueError beyond 2 GiB."""
+    """Return one column without nulls that repeats each (text, count). Raises ValueError beyond 2 GiB."""
     size = 0
     rows = 0
     for text, count in runs:
         if count < 0:
-            raise ValueError(f"{count} times is not possible")
+            raise ValueError(f"The count {count} is negative")
         size += len(text) * count
         rows += count
     if size > _LARGEST_DATA:
-        raise ValueError("So many texts are larger than a column holds")
+        raise ValueError(f"The texts have {size} bytes, which exceeds the size of a column")
     ends = Store(4 * (rows + 1))
     data = Store(size)
     ends.int32s[0] = 0
@@ -506,7 +506,7 @@ def repeat_texts(runs: list[tuple[bytes, int]]) -> BinaryColumn:
 
 
 def whole_batches(buffer: Buffer) -> tuple[int, int]:
-    """(offset after the last complete batch, position after it); (-1, 0) if no batch is complete.
+    """Return (offset after the last complete batch, position after it), or (-1, 0) without a complete batch.
 
     Only lengths are checked; batches are validated when they are added to columns.
     """

@@ -1,9 +1,9 @@
 # cython: language_level=3, annotation_typing=False, boundscheck=False, wraparound=False, cdivision=True
-"""Encodes columns into record batches. The columns come as Arrow's buffers, but nothing here knows Arrow.
+"""Encodes columns into record batches. The columns are given as Arrow's buffers; Arrow itself is not needed.
 
 One source for C and Python: Cython compiles this file with the types of `_encode_columns.pxd`. `column_kernels` exports
-it. `Rows` holds the buffers and checks once that all offsets are within them; after that `RowEncoder` follows them
-unchecked. It chooses each row's partition and writes the row at once into that partition's batch. Rows keep their order
+it. `Rows` holds the buffers and checks once that all offsets are within them, so `RowEncoder` uses them unchecked. The
+encoder chooses each row's partition and writes the row directly into that partition's batch. Rows keep their order
 within a partition. A call holds the GIL for about one batch.
 """
 
@@ -25,18 +25,18 @@ if not cython.compiled:
     Memory: TypeAlias = bytearray
     # A bytes-like object; a pyarrow.Buffer is one.
     Buffer: TypeAlias = Any
-    # In each, `first` says where in the buffers the first row is. A validity bitmap (bit set: not null) may be None.
+    # In each tuple, `first` is the position of the first row. A validity bitmap (bit set: not null) may be None.
     # Validity, offsets, data, first, whether offsets have 64 bits.
     Strings: TypeAlias = tuple[Buffer | None, Buffer, Buffer | None, int, bool]
     # Validity, numbers, first.
     Numbers: TypeAlias = tuple[Buffer | None, Buffer, int]
-    # Validity, offsets, first, whether offsets have 64 bits, names, values, how many of these there are.
+    # Validity, offsets, first, whether offsets have 64 bits, names, values, number of names.
     HeaderLists: TypeAlias = tuple[Buffer | None, Buffer, int, bool, Strings | None, Strings | None, int]
-    # 61 bytes for a header and the records, how many, base and max timestamp, last offset delta.
+    # 61 bytes for a header and the records, number of records, base and max timestamp, last offset delta.
     Encoded: TypeAlias = tuple[bytearray, int, int, int, int]
 
 _HEADER_SIZE = 61
-# Bytes of a record without key, value and headers, at most; and of a header without name and value.
+# The maximum size of a record without key, value and headers, and of a header without name and value.
 _RECORD_OVERHEAD = 21
 _PAIR_OVERHEAD = 10
 
@@ -45,12 +45,12 @@ def _corrupt(what: str) -> ValueError:
     return ValueError(f"The columns are corrupt: {what}")
 
 
-# The next three are in `_record_writer` as well. The C compiler inlines functions of the same file only, and a call for
-# each number would cost a fifth of the time.
+# `_record_writer` has the next three functions too. The C compiler inlines only functions of the same file, and a call
+# for each number would add a fifth to the time.
 
 
 def _size_of(value: int) -> int:
-    """How many bytes a zigzag number takes."""
+    """Return the size of a zigzag number in bytes."""
     rest = (value << 1) ^ (value >> 63)
     size = 1
     while rest >= 0x80:
@@ -60,7 +60,7 @@ def _size_of(value: int) -> int:
 
 
 def _write_number(target: Memory, position: int, value: int) -> int:
-    """Write a zigzag number; the position after it."""
+    """Write a zigzag number; return the position after it."""
     rest = (value << 1) ^ (value >> 63)
     while rest >= 0x80:
         target[position] = rest & 0x7F | 0x80
@@ -71,12 +71,12 @@ def _write_number(target: Memory, position: int, value: int) -> int:
 
 
 def _size_of_field(size: int) -> int:
-    """How many bytes a field of this size takes with its length; a negative size is null."""
+    """Return the size of a field with its length prefix; a negative `size` is null."""
     return 1 if size < 0 else _size_of(size) + size
 
 
 class StringColumn:
-    """A column of byte strings. It has offsets of 32 bits (`narrow`) or 64 (`wide`); without them every row is null.
+    """A column of byte strings with offsets of 32 bits (`narrow`) or 64 bits (`wide`); without offsets, all is null.
 
     Row 0 is at `first` in the buffers.
     """
@@ -96,19 +96,19 @@ def _is_set(bits: Bytes, index: int) -> bool:
 
 
 def _start_of(column: StringColumn, row: int) -> int:
-    """Where a row starts; the start of the row after the last one is the end of the last one."""
+    """Return where a row starts, which is also where the previous row ends."""
     return column.wide[column.first + row] if column.is_wide else column.narrow[column.first + row]
 
 
 def _size_at(column: StringColumn, row: int) -> int:
-    """Bytes of a row, -1 if it is null."""
+    """Return the size of a row in bytes, or -1 if it is null."""
     if not column.has_offsets or (column.has_nulls and not _is_set(column.validity, column.first + row)):
         return -1
     return _start_of(column, row + 1) - _start_of(column, row)
 
 
 def _check_ascent(column: StringColumn, start: int, end: int, limit: int) -> None:
-    """Raise ValueError unless the offsets ascend, from 0 at least to `limit` at most."""
+    """Raise ValueError unless the offsets ascend and lie between 0 and `limit`."""
     fits = _start_of(column, start) >= 0 and _start_of(column, end) <= limit
     for row in range(start, end):
         fits &= _start_of(column, row) <= _start_of(column, row + 1)
@@ -117,7 +117,7 @@ def _check_ascent(column: StringColumn, start: int, end: int, limit: int) -> Non
 
 
 def _write_field(target: Memory, position: int, column: StringColumn, row: int, size: int) -> int:
-    """Write a row of a column with its length; the position after it."""
+    """Write a row of a column with its length; return the position after it."""
     if size < 0:
         target[position] = 1
         return position + 1
@@ -134,25 +134,25 @@ def _write_field(target: Memory, position: int, column: StringColumn, row: int, 
 class Rows:
     """Columns of `count` rows: partitions are int32, timestamps int64 in ms; names of headers are UTF-8.
 
-    The buffers are held and must not change. Raises ValueError for offsets that lead out of the buffers, for buffers
-    that are too short, and for a header without a name. `largest` is the most bytes that a row may take as a record,
-    `earliest` the least timestamp if that is negative, otherwise 0.
+    The buffers are held and must not change. Raises ValueError for offsets outside the buffers, for buffers that are
+    too short, and for a header without a name. `largest` is an upper bound of a row's size as a record. `earliest` is
+    the earliest timestamp if it is negative, otherwise 0.
     """
 
     largest: int
     earliest: int
     count: int
-    # The bytes that all rows may take as records.
+    # An upper bound of the size of all rows as records.
     size: int
     views: list[BufferView]
     keys: StringColumn
     values: StringColumn
     has_headers: bool
-    # Offsets into the two columns that follow, without data of their own.
+    # Offsets into `names` and `header_values`, without data of their own.
     lists: StringColumn
     names: StringColumn
     header_values: StringColumn
-    # Numbers with their validity; row 0 is at the `first_...` in both.
+    # Numbers with their validity; row 0 is at `first_...` in both.
     has_partitions: bool
     partitions_have_nulls: bool
     partition_validity: Bytes
@@ -193,14 +193,14 @@ class Rows:
         return view
 
     def _bits(self, buffer: Buffer, last: int) -> Bytes:
-        """A bitmap of at least `last` bits."""
+        """Hold a bitmap, which must have at least `last` bits."""
         view = self._hold(buffer)
         if view.size < (last + 7) >> 3:
             raise _corrupt("a bitmap that is too short")
         return view.data
 
     def _numbers(self, buffer: Buffer, last: int, width: int) -> Bytes:
-        """At least `last` numbers of so many bytes."""
+        """Hold a buffer, which must have at least `last` numbers of `width` bytes."""
         view = self._hold(buffer)
         if view.size // width < last:
             raise _corrupt("a buffer of numbers that is too short")
@@ -230,7 +230,7 @@ class Rows:
         return column
 
     def _strings_of(self, buffers: Strings | None, start: int, end: int) -> StringColumn:
-        """A column whose rows from `start` to `end` will be read."""
+        """Hold a column and check its rows from `start` to `end`, which are the rows that will be read."""
         if buffers is None:
             column = StringColumn()
             column.has_offsets = False
@@ -256,7 +256,7 @@ class Rows:
             if _size_at(self.lists, row) > 0:
                 for index in range(_start_of(self.lists, row), _start_of(self.lists, row + 1)):
                     if _size_at(self.names, index) < 0:
-                        raise ValueError("The column headers has a header without a name")
+                        raise ValueError("The column 'headers' has a header without a name")
 
     def _take_partitions(self, column: Numbers | None) -> None:
         self.has_partitions = column is not None and self.count > 0
@@ -325,7 +325,7 @@ class Rows:
 
 
 def _size_of_headers(rows: Rows, row: int) -> int:
-    """Bytes of the headers of a row with their count."""
+    """Return the size of a row's headers with their count in bytes."""
     if _size_at(rows.lists, row) <= 0:
         return 1
     start = _start_of(rows.lists, row)
@@ -352,17 +352,18 @@ def _check_after(after: list[int] | None, partitions: int) -> list[int]:
     if after is None:
         return [(partition + 1) % partitions for partition in range(partitions)]
     if len(after) != partitions or not 0 <= min(after) <= max(after) < partitions:
-        raise ValueError(f"The next partition after each of {partitions} partitions cannot be {after}")
+        raise ValueError(f"`after` must have a partition for each of {partitions} partitions, not {after}")
     return list(after)
 
 
 class RowEncoder:
     """Encodes rows into batches for the partitions of one topic.
 
-    A row goes to the partition that it names, otherwise by murmur2 of its key. Rows with neither go to one partition,
-    from `sticky`, until a batch of that is full, then to the next, or to `after[partition]`. A batch takes at most
-    `batch_size` bytes of records, or one record. When more than `room` bytes are in batches that are not full, all of
-    these are returned. A row without a timestamp has `now_ms`; no timestamp may be negative.
+    A row goes to the partition that it names, or else to the one that murmur2 of its key selects. Rows with neither go
+    to the partition `sticky` until its batch is full, and then to `after[partition]`, by default the next one. A batch
+    takes at most `batch_size` bytes of records, or one larger record. Once the batches that are not full have more than
+    `room` bytes together, all of them are returned. A row without a timestamp gets `now_ms`; no timestamp may be
+    negative.
     """
 
     partitions: int
@@ -371,11 +372,11 @@ class RowEncoder:
     now_ms: int
     sticky: int
     after: list[int]
-    # The batch of each partition, a C array where this is compiled, and its memory.
+    # The batch of each partition (a C array in compiled code), and its memory.
     opened: list[OpenBatch]
     contents: list[Any]
     rows: Rows | None
-    # The next row, the bytes in batches that are not full, and how large a new batch is likely to become.
+    # The next row, the bytes in batches that are not full, and the expected size of a new batch.
     row: int
     waiting: int
     likely: int
@@ -384,10 +385,10 @@ class RowEncoder:
         self, partitions: int, batch_size: int, room: int, now_ms: int, sticky: int, after: list[int] | None = None
     ) -> None:
         if partitions < 1 or not 0 <= sticky < partitions:
-            raise ValueError(f"Partition {sticky} of {partitions}")
+            raise ValueError(f"The sticky partition {sticky} is not among {partitions} partitions")
         if cython.compiled:
             if self.opened != cython.NULL:
-                raise ValueError("A RowEncoder is initialized once")
+                raise ValueError("A RowEncoder cannot be initialized twice")
             self.opened = cython.cast(OpenPointer, PyMem_Calloc(partitions, cython.sizeof(OpenBatch)))
             if self.opened == cython.NULL:
                 raise MemoryError
@@ -410,15 +411,15 @@ class RowEncoder:
             PyMem_Free(self.opened)
 
     def take(self, rows: Rows) -> None:
-        """Continue with these rows; ValueError if previous ones are not all encoded."""
+        """Set the next rows to encode. Raises ValueError unless all previous rows are encoded."""
         if rows is None or (self.rows is not None and self.row < self.rows.count):
-            raise ValueError("There are rows that are not encoded")
+            raise ValueError("The previous rows are not encoded completely")
         self.rows = rows
         self.row = 0
         self.likely = rows.size // self.partitions * 5 // 4 if rows.keys.has_offsets else rows.size
 
     def encode(self) -> list[tuple[int, Encoded]]:
-        """The next batches that are full, in order, each with its partition; none when all rows are encoded.
+        """Return the next full batches in order, each with its partition; an empty list once all rows are encoded.
 
         Raises ValueError for a partition that does not exist.
         """
@@ -433,7 +434,7 @@ class RowEncoder:
             if rows._has_partition(row):
                 partition = rows.partitions[rows.first_partition + row]
                 if partition < 0 or partition >= self.partitions:
-                    raise ValueError(f"There is no partition {partition}, only 0 to {self.partitions - 1}")
+                    raise ValueError(f"Partition {partition} does not exist, only 0 to {self.partitions - 1}")
             elif key_size >= 0:
                 hashed = hash_of(keys.data, _start_of(keys, row), key_size)
                 partition = (hashed & 0x7FFFFFFF) % self.partitions
@@ -480,7 +481,7 @@ class RowEncoder:
         return []
 
     def finish(self) -> list[tuple[int, Encoded]]:
-        """The batches that are not full, by partition."""
+        """Return the batches that are not full, by partition."""
         closed = []
         for partition in range(self.partitions):
             if self.opened[partition].count:
@@ -488,7 +489,7 @@ class RowEncoder:
         return closed
 
     def _begin(self, partition: int, size: int, timestamp: int) -> None:
-        """Allocate memory for a batch, for its first record at least."""
+        """Allocate memory for a batch, at least for its first record."""
         capacity = max(min(self.likely, self.batch_size), size) + _HEADER_SIZE
         content = bytearray(_HEADER_SIZE)
         self.contents[partition] = content

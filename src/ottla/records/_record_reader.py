@@ -1,13 +1,13 @@
 # cython: language_level=3, annotation_typing=False, boundscheck=False, wraparound=False, cdivision=True
 """Reads the records of a batch: checks their structure, decodes them, or decodes their keys.
 
-One source for C and Python: Cython compiles this file with the types of `_record_reader.pxd`. `Bytes` is a pointer
-there and a memoryview here; both are indexed alike. Functions take `data[start:end]`, which holds records that are not,
-or no longer, compressed.
+One source for C and Python: Cython compiles this file with the types of `_record_reader.pxd`. `Bytes` is a pointer in C
+and a memoryview in Python; both are indexed in the same way. Functions take `data[start:end]`, which contains
+uncompressed records.
 
-A structure that cannot be valid raises KafkaError(INVALID_RECORD), as in Kafka. Nothing is allocated for a length or a
-count before the bytes are known to be there, and nothing outside `data[start:end]` is read. Every function holds the
-GIL and is bounded by its input.
+An invalid structure raises KafkaError(INVALID_RECORD), as in Kafka. Memory for a length or a count is allocated only
+after checking that the bytes exist, and nothing outside `data[start:end]` is read. Every function holds the GIL, and
+its cost is bounded by its input.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ COMPILED: bool = cython.compiled
 _HEADER_SIZE = 61
 _LOG_OVERHEAD = 12
 _MIN_BATCH_LENGTH = 49
-# The length, attributes, two deltas, key, value and header count take at least a byte each.
+# The length, attributes, two deltas, key, value and header count take at least one byte each.
 _MIN_RECORD_SIZE = 7
 _CRC_START = 21
 # The library computes the CRC of larger batches faster.
@@ -61,8 +61,7 @@ class BufferView:
 
 
 def view_of(buffer: Buffer) -> BufferView:
-    """A view of this buffer."""
-    # A constructor with arguments would cost a tuple.
+    # A constructor with arguments would allocate a tuple.
     view = BufferView.__new__(BufferView)
     if cython.compiled:
         PyObject_GetBuffer(buffer, cython.address(view._view), PyBUF_SIMPLE)
@@ -91,7 +90,7 @@ def int32_of(number: int) -> int:
 
 
 def read_number(data: Bytes, position: int, end: int, bits: int, record: RecordFields) -> int:
-    """Read a zigzag number of 32 or 64 bits into `record.number`; the position after it, -1 if it is malformed."""
+    """Read a zigzag number of 32 or 64 bits into `record.number`; return the position after it, or -1 if malformed."""
     rest = 0
     shift = 0
     while True:
@@ -114,7 +113,7 @@ def read_number(data: Bytes, position: int, end: int, bits: int, record: RecordF
 
 
 def _read_short(data: Bytes, position: int, record: RecordFields) -> int:
-    """Read a varint of at most three bytes into `record.number`, -1 if it is longer; the position after them.
+    """Read a varint of at most three bytes into `record.number`, or -1 if it is longer; return the position after it.
 
     All three bytes must be within the buffer.
     """
@@ -132,26 +131,26 @@ def _read_short(data: Bytes, position: int, record: RecordFields) -> int:
 
 
 def read_record(data: Bytes, position: int, end: int, record: RecordFields) -> bool:
-    """Read the record at `position`, its headers' structure too; false if it is malformed.
+    """Read the record at `position`, and check its headers; return false if it is malformed.
 
-    Most records consist of short numbers, which take half the time. So `_read_short_record` looks first.
+    Most records consist of short numbers, for which `_read_short_record` takes half the time. So it comes first.
     """
     return _read_short_record(data, position, end, record) or _read_any_record(data, position, end, record)
 
 
 def _read_short_record(data: Bytes, position: int, end: int, record: RecordFields) -> bool:
-    """Read a well-formed record whose numbers have at most three bytes; false for any other record.
+    """Read a well-formed record whose numbers have at most three bytes; return false for any other record.
 
-    Walking from record to record mostly waits: the position of a record depends on the length of the previous one. So
-    this checks bounds rarely: a record of ten bytes or more has room for the attributes and three short numbers. And
-    `record` must stay in registers: pass it to functions that the C compiler inlines only.
+    The position of a record depends on the length of the previous one, so the latency of each step counts. Bounds are
+    therefore checked rarely: a record of at least ten bytes has room for the attributes and three short numbers.
+    `record` must stay in registers, so pass it only to functions that the C compiler inlines.
     """
     if end - position < 3:
         return False
     record.begin = position
     position = _read_short(data, position, record)
     record.body = position
-    # An odd number is a negative one.
+    # In zigzag encoding, an odd number is negative.
     if record.number & 1 or record.number < 2 * 10 or record.number >> 1 > end - position:
         return False
     end = position + (record.number >> 1)
@@ -191,7 +190,7 @@ def _read_short_record(data: Bytes, position: int, end: int, record: RecordField
 
 
 def _read_any_record(data: Bytes, position: int, end: int, record: RecordFields) -> bool:
-    """Read any record; false if it is malformed."""
+    """Read any record; return false if it is malformed."""
     record.begin = position
     position = read_number(data, position, end, 32, record)
     if position < 0 or record.number <= 0 or record.number > end - position:
@@ -230,7 +229,7 @@ def _read_any_record(data: Bytes, position: int, end: int, record: RecordFields)
 
 
 def _headers_fill(data: Bytes, position: int, end: int, count: int) -> bool:
-    """Whether `count` well-formed headers fill the bytes up to `end`."""
+    """Return whether `count` well-formed headers fill the bytes up to `end`."""
     if cython.compiled:
         header = cython.address(fields)
     else:
@@ -255,7 +254,7 @@ def raise_left_over(left: int, count: int) -> None:
 
 
 def check_span(size: int, start: int, end: int, count: int) -> None:
-    """Raise IndexError for a wrong argument, KafkaError for a count that the batch cannot have."""
+    """Raise IndexError for a wrong span, and KafkaError for a count that does not fit the span."""
     if start < 0 or end > size or start > end:
         raise IndexError(f"{start}:{end} is not within {size} bytes")
     if count < 0 or count > (end - start) // _MIN_RECORD_SIZE:
@@ -263,7 +262,7 @@ def check_span(size: int, start: int, end: int, count: int) -> None:
 
 
 def scan_batches(buffer: Buffer, position: int = 0) -> int:
-    """Position after the last whole batch v2 that follows `position` without a gap; CRCs are not checked."""
+    """Return the position after the last of the complete v2 batches that begin at `position`; CRCs are not checked."""
     if position < 0:
         raise IndexError(position)
     view = view_of(buffer)
@@ -271,7 +270,7 @@ def scan_batches(buffer: Buffer, position: int = 0) -> int:
     end = view.size
     while end - position >= _HEADER_SIZE:
         length = read_uint32(data, position + 8)
-        # A negative length is a large one here.
+        # A negative length is large here, because it is read as unsigned.
         if length < _MIN_BATCH_LENGTH or data[position + 16] != 2 or end - position - _LOG_OVERHEAD < length:
             break
         position += _LOG_OVERHEAD + length
@@ -279,9 +278,9 @@ def scan_batches(buffer: Buffer, position: int = 0) -> int:
 
 
 def _walk(data: Bytes, position: int, end: int, count: int, result: WalkResult) -> None:
-    """Read up to `count` records, as far as they are well-formed.
+    """Read up to `count` records, and stop at the first malformed one.
 
-    Validation of produced batches mostly waits for this loop. It allocates nothing.
+    This loop takes most of the time of validating a produced batch. It allocates nothing.
     """
     if cython.compiled:
         record = cython.address(fields)
@@ -295,7 +294,7 @@ def _walk(data: Bytes, position: int, end: int, count: int, result: WalkResult) 
     misplaced = 0
     while index < count:
         if not _read_short_record(data, position, end, record):
-            # Not inlined, so it gets fields of its own.
+            # This function is not inlined, so it gets separate fields.
             if not _read_any_record(data, position, end, unusual):
                 break
             if cython.compiled:
@@ -317,7 +316,7 @@ def _walk(data: Bytes, position: int, end: int, count: int, result: WalkResult) 
 
 
 def walk_records(buffer: Buffer, start: int, end: int, count: int) -> tuple[int, int, int, int]:
-    """Check the structure of `count` records: (least, greatest timestamp delta, records without key, out of order).
+    """Check `count` records; return (least, greatest timestamp delta, records without key, records out of order).
 
     A record is out of order if its offset delta is not its index. An empty batch yields zeros.
     """
@@ -336,10 +335,10 @@ def walk_records(buffer: Buffer, start: int, end: int, count: int) -> tuple[int,
 
 
 def plain_batch(buffer: Buffer, most_bytes: int, make: type[Any]) -> Any:
-    """Validate a batch without anything special: (header as `make`, least and greatest timestamp, records without key).
+    """Validate a plain batch; return (header as `make`, least and greatest timestamp, records without key).
 
-    Such a batch is alone in the buffer, has at most `most_bytes`, no attributes, offsets from 0 on, a right CRC and
-    well-formed records. For any other batch the result is None, and the caller examines it piece by piece.
+    A plain batch is alone in the buffer and has at most `most_bytes`, no attributes, offsets from 0 on, a valid CRC and
+    well-formed records. For any other batch the result is None, and the caller examines it in detail.
     """
     view = view_of(buffer)
     if not _HEADER_SIZE <= view.size <= most_bytes or view.data[21] or view.data[22]:
@@ -384,7 +383,7 @@ def _plain_batch(data: Bytes, end: int, crc: int, make: type[Any]) -> Any:
     max_timestamp = read_int64(data, 35)
     producer_epoch = (data[51] << 8 | data[52]) - ((data[51] & 0x80) << 9)
     if cython.compiled:
-        # As tuple.__new__ does, without a tuple of the arguments.
+        # As tuple.__new__, but without a tuple of arguments.
         header = PyType_GenericAlloc(cython.cast(cython.pointer(PyTypeObject), make), 13)
         _fill(header, 0, 0)
         _fill(header, 1, end - _LOG_OVERHEAD)
@@ -408,14 +407,14 @@ def _plain_batch(data: Bytes, end: int, crc: int, make: type[Any]) -> Any:
 
 
 def _fill(row: Any, index: int, value: Any) -> None:
-    """Set a field of a tuple that is being made. Only compiled code has such tuples."""
+    """Set a field of a tuple under construction; only compiled code does this."""
     if cython.compiled:
         Py_INCREF(value)
         PyTuple_SET_ITEM(row, index, value)
 
 
 def _part(data: Bytes, start: int, size: int) -> bytes | None:
-    """The bytes of a field, None for a null field."""
+    """Return the bytes of a field, or None for a null field."""
     if size < 0:
         return None
     if cython.compiled:
@@ -424,7 +423,7 @@ def _part(data: Bytes, start: int, size: int) -> bytes | None:
 
 
 def _read_headers(data: Bytes, record: RecordFields) -> list[tuple[str, bytes | None]]:
-    """The headers of the record, whose structure has been checked. A name that is not UTF-8 gets replacements."""
+    """Return the headers of a checked record. Bytes of a name that are not UTF-8 are replaced."""
     position = record.headers
     headers: list[tuple[str, bytes | None]] = []
     for _ in range(record.header_count):
@@ -450,14 +449,14 @@ def decode_records(
     append_time: int | None,
     make: type[Any],
 ) -> list[Any]:
-    """The records as instances of `make`, a NamedTuple of offset, timestamp, key, value, headers.
+    """Return the records as instances of `make`, a NamedTuple of offset, timestamp, key, value, headers.
 
     `append_time` replaces the records' own timestamps.
     """
     if not issubclass(make, tuple):
         raise TypeError(f"{make} is not a NamedTuple")
     if cython.compiled:
-        # Records refer to nothing that refers to them. Looking for cycles would cost more than decoding.
+        # Records cannot be part of reference cycles, and garbage collection would cost more than decoding.
         collects = PyGC_Disable()
     try:
         return _decode_records(buffer, start, end, count, base_offset, base_timestamp, append_time, make)
@@ -512,14 +511,14 @@ def _make_record(
     headers: list[tuple[str, bytes | None]],
 ) -> Any:
     if cython.compiled:
-        # As tuple.__new__ does, without a tuple of the arguments.
+        # As tuple.__new__, but without a tuple of arguments.
         row = PyType_GenericAlloc(cython.cast(cython.pointer(PyTypeObject), make), 5)
         _fill(row, 0, offset)
         _fill(row, 1, timestamp)
         _fill(row, 2, key)
         _fill(row, 3, value)
         _fill(row, 4, headers)
-        # A record is in no cycle, so the collector need not look at it as long as it lives, nor at an empty list.
+        # A record cannot be part of a cycle, so the collector need not track it, nor its empty list of headers.
         PyObject_GC_UnTrack(cython.cast(cython.p_void, row))
         if not headers:
             PyObject_GC_UnTrack(cython.cast(cython.p_void, headers))
@@ -531,7 +530,7 @@ def _make_record(
 def decode_keys(
     buffer: Buffer, start: int, end: int, count: int, base_offset: int
 ) -> list[tuple[int, bytes | None, bool]]:
-    """(offset, key, whether there is a value) of every record: what compaction needs."""
+    """Return (offset, key, whether the value is not null) of every record, for compaction."""
     view = view_of(buffer)
     check_span(view.size, start, end, count)
     if cython.compiled:

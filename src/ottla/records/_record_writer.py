@@ -1,11 +1,11 @@
 # cython: language_level=3, annotation_typing=False, boundscheck=False, wraparound=False, cdivision=True
-"""Writes records: from tuples, from columns (Arrow's buffers), or from another batch without some of its records.
+"""Writes records from tuples, or copies the retained records of another batch; also has the murmur2 hash.
 
 One source for C and Python: Cython compiles this file with the types of `_record_writer.pxd`. `Bytes` and `Memory` are
-pointers there; here they are memoryviews and bytearrays, which are indexed alike.
+pointers in C, and memoryviews and bytearrays in Python; both are indexed in the same way.
 
-Every function leaves 61 bytes for the header before the first record (`encode_batch` and `seal` fill them in). Deltas
-wrap at 64 bits, as in Java.
+Every function reserves 61 bytes for the batch header before the first record; `encode_batch` and `seal` fill them in.
+Deltas wrap at 64 bits, as in Java.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ if not cython.compiled:
     Memory: TypeAlias = bytearray
     Buffer: TypeAlias = bytes | bytearray | memoryview
     Headers: TypeAlias = Iterable[tuple[str, Buffer | None]]
-    # 61 bytes for a header and the records, how many, base and max timestamp, last offset delta.
+    # 61 bytes for a header and the records, number of records, base and max timestamp, last offset delta.
     Encoded: TypeAlias = tuple[bytearray, int, int, int, int]
 
 
@@ -38,7 +38,7 @@ _MURMUR2_SEED = 0x9747B28C
 
 
 def _resize(out: bytearray, size: int) -> None:
-    """Change the size of `out`; new bytes have any content."""
+    """Change the size of `out`; the contents of new bytes are undefined."""
     if cython.compiled:
         PyByteArray_Resize(out, size)
     elif size < len(out):
@@ -48,14 +48,14 @@ def _resize(out: bytearray, size: int) -> None:
 
 
 def _memory(out: bytearray) -> Memory:
-    """The bytes of `out`, until its size changes."""
+    """Return the memory of `out`, which is valid until its size changes."""
     if cython.compiled:
         return cython.cast(Memory, PyByteArray_AS_STRING(out))
     return out
 
 
 def _copy(target: Memory, position: int, data: Bytes, start: int, size: int) -> int:
-    """Copy bytes; the position after them."""
+    """Copy bytes; return the position after them."""
     if cython.compiled:
         memcpy(target + position, data + start, size)
     else:
@@ -68,7 +68,7 @@ def _zigzag(value: int) -> int:
 
 
 def _size_of(value: int) -> int:
-    """How many bytes a zigzag number takes."""
+    """Return the size of a zigzag number in bytes."""
     rest = _zigzag(value)
     size = 1
     while rest >= 0x80:
@@ -78,7 +78,7 @@ def _size_of(value: int) -> int:
 
 
 def _write_number(target: Memory, position: int, value: int) -> int:
-    """Write a zigzag number; the position after it."""
+    """Write a zigzag number; return the position after it."""
     rest = _zigzag(value)
     while rest >= 0x80:
         target[position] = rest & 0x7F | 0x80
@@ -89,12 +89,12 @@ def _write_number(target: Memory, position: int, value: int) -> int:
 
 
 def _size_of_field(size: int) -> int:
-    """How many bytes a field of this size takes with its length; a negative size is null."""
+    """Return the size of a field with its length prefix; a negative `size` is null."""
     return 1 if size < 0 else _size_of(size) + size
 
 
 def murmur2(key: Buffer) -> int:
-    """Kafka's 32-bit MurmurHash2 of a key, with its seed, as an unsigned number."""
+    """Return the 32-bit MurmurHash2 of a key with Kafka's seed, as an unsigned number."""
     if cython.compiled and type(key) is bytes:
         return hash_of(cython.cast(Bytes, PyBytes_AS_STRING(key)), 0, PyBytes_GET_SIZE(key))
     view = view_of(key)
@@ -102,14 +102,13 @@ def murmur2(key: Buffer) -> int:
 
 
 def _low32(number: int) -> int:
-    """The low 32 bits of a number."""
     if cython.compiled:
         return number
     return number & 0xFFFFFFFF
 
 
 def hash_of(data: Bytes, position: int, size: int) -> int:
-    """MurmurHash2 of `size` bytes: words of four bytes first, then the rest, in arithmetic of 32 bits."""
+    """Return MurmurHash2 of `size` bytes: first words of four bytes, then the rest, in 32-bit arithmetic."""
     hashed = _low32(_MURMUR2_SEED ^ size)
     end = position + (size & ~3)
     while position < end:
@@ -132,15 +131,15 @@ def hash_of(data: Bytes, position: int, size: int) -> int:
 def keep_records(
     buffer: Buffer, start: int, end: int, count: int, mask: bytes, shift: int
 ) -> tuple[bytearray, int, int, int]:
-    """Copy the records whose byte in `mask` is not 0: (61 bytes and the records, how many, two timestamp deltas).
+    """Copy the records whose byte in `mask` is not 0.
 
-    `shift` is added to the timestamp deltas. The deltas that are returned, of the first record kept and of the latest,
-    are those before it.
+    Returns (61 bytes and the records, number of records, first timestamp delta, greatest timestamp delta). `shift` is
+    added to the timestamp deltas that are written, but not to those that are returned.
     """
     view = view_of(buffer)
     check_span(view.size, start, end, count)
     if len(mask) != count:
-        raise ValueError(f"A mask of {len(mask)} for {count} records")
+        raise ValueError(f"The mask has {len(mask)} bytes for {count} records")
     if cython.compiled:
         record = cython.address(fields)
         chosen = cython.cast(Bytes, PyBytes_AS_STRING(mask))
@@ -152,7 +151,7 @@ def keep_records(
     first = 0
     greatest = 0
     out = bytearray(_HEADER_SIZE)
-    # A shifted delta may take ten bytes instead of one, and the length before it four more.
+    # A shifted delta may take nine bytes more, and the length prefix four bytes more.
     _resize(out, _HEADER_SIZE + end - start + (14 * count if shift else 0))
     target = _memory(out)
     used = _HEADER_SIZE
@@ -184,10 +183,10 @@ def keep_records(
 
 
 def encode_records(records: Iterable[tuple[int, Any, Any, Any]], offset_deltas: Sequence[int] | None) -> Encoded:
-    """Encode records of (timestamp, key, value, headers). Without records, timestamps and last delta are -1.
+    """Encode records given as (timestamp, key, value, headers). Without records, timestamps and last delta are -1.
 
-    Key, value and a header's value may be None or any buffer; a header's key is a str. Offset deltas are 0, 1, 2... if
-    `offset_deltas` is None.
+    The key, the value and a header's value may be None or any buffer; a header's key is a str. If `offset_deltas` is
+    None, the offset deltas are 0, 1, 2...
     """
     base_timestamp = -1
     max_timestamp = -1
@@ -220,7 +219,7 @@ def encode_records(records: Iterable[tuple[int, Any, Any, Any]], offset_deltas: 
 def append_record(
     out: bytearray, delta: int, index: int, key: Buffer | None, value: Buffer | None, headers: Headers | None
 ) -> int:
-    """Add a record to those in `out`; how many bytes it takes. Fields as for `encode_records`."""
+    """Append a record to those in `out`, with fields as in `encode_records`; return its size in bytes."""
     key = _as_bytes(key)
     value = _as_bytes(value)
     pairs = _encode_headers(headers) if headers else None
@@ -228,7 +227,7 @@ def append_record(
     used = len(out)
     size = _size_of(body) + body
     if cython.compiled and cython.cast(ByteArrayPointer, out).ob_alloc <= used + size:
-        # By itself it would grow by an eighth.
+        # A bytearray alone would grow only by an eighth.
         _resize(out, 2 * (used + size))
     _resize(out, used + size)
     _write_record(_memory(out), used, body, delta, index, key, value, pairs)
@@ -236,21 +235,21 @@ def append_record(
 
 
 def _as_bytes(field: Buffer | None) -> bytes | None:
-    """None, or the field as bytes, which it mostly is already."""
+    """Return the field as bytes, or None."""
     if field is None or type(field) is bytes:
         return field
     return bytes(memoryview(field))
 
 
 def _length(field: bytes) -> int:
-    # `len` of an object of any type would be a call that can fail.
+    # Cython would compile `len` of an untyped object to a call that can fail.
     if cython.compiled:
         return PyBytes_GET_SIZE(field)
     return len(field)
 
 
 def _encode_headers(headers: Headers) -> list[bytes | None]:
-    """Name, value, name, value... as bytes or None."""
+    """Return names and values in turn, as bytes or None."""
     pairs: list[bytes | None] = []
     for name, value in headers:
         pairs.append(name.encode())
@@ -265,7 +264,7 @@ def _size_of_bytes(field: bytes | None) -> int:
 def _size_of_body(
     delta: int, index: int, key: bytes | None, value: bytes | None, pairs: list[bytes | None] | None
 ) -> int:
-    """How many bytes a record takes after its length."""
+    """Return the size of a record without its length prefix."""
     body = 1 + _size_of(delta) + _size_of(index) + _size_of_bytes(key) + _size_of_bytes(value)
     if pairs is None:
         return body + 1
@@ -285,7 +284,7 @@ def _write_record(
     value: bytes | None,
     pairs: list[bytes | None] | None,
 ) -> int:
-    """Write a record whose size after its length is `body`; the position after it."""
+    """Write a record whose size without its length prefix is `body`; return the position after it."""
     position = _write_number(target, position, body)
     target[position] = 0
     position = _write_number(target, position + 1, delta)
@@ -302,7 +301,7 @@ def _write_record(
 
 
 def _write_bytes(target: Memory, position: int, field: bytes | None) -> int:
-    """Write a field with its length; the position after it."""
+    """Write a field with its length; return the position after it."""
     if field is None:
         target[position] = 1
         return position + 1

@@ -1,12 +1,12 @@
 # cython: language_level=3, annotation_typing=False, boundscheck=False, wraparound=False, cdivision=True
-"""Checks the batches of a segment after an unclean shutdown, and collects the entries of its indices meanwhile.
+"""Checks the batches of a segment after an unclean shutdown, and collects its index entries.
 
-One source for C and Python: Cython compiles this file with the types of `_survey.pxd`. `survey` exports it. It is not
-among the other kernels, since only a broker that was not closed cleanly needs it.
+One source for C and Python: Cython compiles this file with the types of `_survey.pxd`. `survey` exports it. It is
+separate from the other kernels, because a broker needs it only after an unclean shutdown.
 
-A `Survey` reads a segment piece by piece. It checks that each batch is complete, that its CRC is right and that its
-offset follows the previous one. It stops at a batch that the caller has to handle: one with a new leader epoch, or of a
-transaction. For each idempotent producer it remembers the positions of the last five batches.
+A `Survey` reads a segment in pieces. It checks that each batch is complete, that its CRC is valid and that its offset
+follows the previous one. It stops at a batch that the caller must handle: a batch with a new leader epoch, or a batch
+of a transaction. For each idempotent producer it collects the positions of the last five batches.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ _LOG_OVERHEAD = 12
 _CRC_START = 21
 # The library computes the CRC of larger batches faster.
 _LARGEST_OWN_CRC = 2048
-# Positions that are remembered for each producer.
+# The number of positions per producer.
 _RING_SIZE = 5
 _INT32_MAX = 0x7FFFFFFF
 _TRANSACTIONAL_OR_CONTROL = 0x30
@@ -49,7 +49,7 @@ else:
 
 
 class Int64Column:
-    """Integers of 64 bits; compiled, they are an array in C that grows."""
+    """Integers of 64 bits; in compiled code, a growing C array."""
 
     numbers: list[int]
     used: int
@@ -82,7 +82,7 @@ class Int64Column:
             self.numbers = grown
 
     def take(self) -> array[int]:
-        """The integers; the column is empty afterwards."""
+        """Return the integers and empty the column."""
         if cython.compiled:
             size = self.used * cython.sizeof(int64_t)
             taken = array("q", PyBytes_FromStringAndSize(cython.cast(cython.p_char, self.numbers), size))
@@ -94,11 +94,11 @@ class Int64Column:
 
 
 class Survey:
-    """How far a segment has been checked, and what was found.
+    """The progress and the results of checking a segment.
 
-    `good` is the position in the file after the last good batch, `expected` the offset that the next one must have (at
-    least, with `gaps`). Producers of batches below `known_to` are not collected. `epoch` is the newest leader epoch;
-    the caller updates it. The other fields are as in `Segment`, for its indices.
+    `good` is the file position after the last valid batch. `expected` is the offset of the next batch, or the smallest
+    allowed offset if `gaps` is set. Producers of batches below `known_to` are not collected. `epoch` is the newest
+    leader epoch; the caller updates it. The other fields serve the indices and are as in `Segment`.
     """
 
     base_offset: int
@@ -119,7 +119,7 @@ class Survey:
     _positions: Int64Column
     _times: Int64Column
     _time_offsets: Int64Column
-    # By producer id, where its ring begins in `_ring_slots`: how many batches it had, then the positions of five.
+    # By producer id, the start of its ring in `_ring_slots`: the number of its batches, then five positions.
     _rings: dict[int, int]
     _ring_slots: Int64Column
     _last_producer: int
@@ -149,11 +149,11 @@ class Survey:
         self._last_producer = -1
 
     def go_on(self, data: Buffer, start: int) -> int:
-        """Check the batches in `data`, which starts at position `start` of the file, from `good` on; why it stopped.
+        """Check the batches in `data`, which starts at file position `start`, from `good` on; return why it stopped.
 
-        MORE: the rest is not a complete batch, which takes `needed` bytes (as far as is known). LOOK: the next batch is
-        good, and the caller has to handle it and then set `looked_at` to its position. FRAME (size or magic), CRC and
-        OFFSET name what is wrong with the next batch.
+        - MORE: the rest is not a complete batch; the next call needs at least `needed` bytes from `good` on.
+        - LOOK: the next batch is valid; the caller must handle it and then set `looked_at` to its position.
+        - FRAME, CRC, OFFSET: the next batch has a wrong size or magic, a wrong CRC or a wrong offset.
         """
         view = view_of(data)
         return self._check_batches(memoryview(data), view.data, view.size, self.good - start)
@@ -197,7 +197,7 @@ class Survey:
         return crc32c(whole[at + _CRC_START : at + size]) == crc
 
     def _remember(self, producer: int, at: int) -> None:
-        """Put the position of a producer's batch into its ring, over the oldest one if the ring is full."""
+        """Add the position of a producer's batch to its ring; a full ring loses its oldest position."""
         if producer != self._last_producer:
             known = self._rings.get(producer)
             if known is None:
@@ -213,7 +213,7 @@ class Survey:
         self._ring_slots.numbers[ring] = seen + 1
 
     def _advance(self, last: int, timestamp: int, size: int) -> None:
-        """Take a good batch into account, as `Segment` does when it is appended."""
+        """Update the state for a valid batch, as `Segment` does on append."""
         if self.good == 0:
             self.first_timestamp = timestamp
         if timestamp > self.max_timestamp:
@@ -232,11 +232,11 @@ class Survey:
         self.expected = last + 1
 
     def take_entries(self) -> tuple[array[int], array[int], array[int], array[int]]:
-        """New entries of the offset index (relative offsets, positions) and the time index (timestamps, offsets)."""
+        """Return new entries: relative offsets and positions (offset index), timestamps and offsets (time index)."""
         return self._offsets.take(), self._positions.take(), self._times.take(), self._time_offsets.take()
 
     def take_producers(self) -> list[int]:
-        """Positions in the data of the last `go_on` of each producer's last five batches, in order."""
+        """Return the positions of each producer's last five batches, in order, within the data of the last `go_on`."""
         positions = []
         for known in self._rings.values():
             ring = known

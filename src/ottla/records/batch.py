@@ -1,8 +1,8 @@
-"""The header of a record batch v2: read it, walk over batches, check the CRC, change what a broker may change.
+"""The header of a record batch v2: reading and writing it, iterating over batches, and checking the CRC.
 
-Everything here leaves the records themselves unread. Offsets and the leader epoch lie outside the CRC, so `patch`
-is free of it; `set_timestamps` redoes the CRC. A buffer may be bytes, bytearray or a memoryview of bytes; `position`
-is always a byte, `offset` a record. A batch that cannot be one raises KafkaError(CORRUPT_MESSAGE).
+Nothing here reads the records. The CRC does not cover the base offset and the leader epoch, so `patch` need not
+recompute it; `set_timestamps` does. A buffer may be bytes, bytearray or a memoryview of bytes. `position` always names
+a byte, `offset` a record. An impossible batch raises KafkaError(CORRUPT_MESSAGE).
 
 Layout: base offset int64, length int32 (of what follows), leader epoch int32, magic int8, CRC uint32 (of what
 follows), attributes int16, last offset delta int32, base and max timestamp int64, producer id int64, producer epoch
@@ -20,7 +20,7 @@ from ottla.records.checksum import crc32c
 Buffer = bytes | bytearray | memoryview
 
 HEADER_SIZE: Final = 61
-LOG_OVERHEAD: Final = 12  # base offset and length: what `batch_length` does not count
+LOG_OVERHEAD: Final = 12  # base offset and length, which `batch_length` does not count
 MAGIC: Final = 2
 MAX_BATCH_LENGTH: Final = 0x7FFFFFFF
 NO_PRODUCER_ID: Final = -1
@@ -96,7 +96,7 @@ class BatchHeader(NamedTuple):
 
     @property
     def codec(self) -> Codec:
-        """How the records are compressed; KafkaError(UNSUPPORTED_COMPRESSION_TYPE) for an unknown number."""
+        """The compression codec. Raises KafkaError(UNSUPPORTED_COMPRESSION_TYPE) for an unknown number."""
         number = self.attributes & CODEC_MASK
         if number >= len(_CODECS):
             raise KafkaError(ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, f"Unknown compression codec {number}")
@@ -124,7 +124,7 @@ class BatchHeader(NamedTuple):
 
     @property
     def delete_horizon_ms(self) -> int | None:
-        """When the cleaner may drop this batch's tombstones and markers, once it has been decided."""
+        """The time from which the cleaner may delete this batch's tombstones and markers, if it has been set."""
         return self.base_timestamp if self.attributes & DELETE_HORIZON else None
 
     @property
@@ -134,7 +134,7 @@ class BatchHeader(NamedTuple):
 
     @property
     def last_sequence(self) -> int:
-        """Sequence number of the last record, -1 without one."""
+        """Sequence number of the last record, or -1 if the batch has no sequence."""
         if self.base_sequence == NO_SEQUENCE:
             return NO_SEQUENCE
         return increment_sequence(self.base_sequence, self.last_offset_delta)
@@ -146,17 +146,17 @@ def increment_sequence(sequence: int, increment: int) -> int:
 
 
 def wrap64(value: int) -> int:
-    """To int64 as Java and C wrap a sum: what a timestamp delta from outside may need."""
+    """Wrap a sum to int64, as Java and C do; a timestamp delta from a client may overflow."""
     return (value + 0x8000000000000000 & 0xFFFFFFFFFFFFFFFF) - 0x8000000000000000
 
 
 def read_header(buffer: Buffer, position: int = 0) -> BatchHeader:
-    """The header at `position`; does not check the CRC nor that the whole batch is there.
+    """Return the header at `position`, without checking the CRC or that the batch is complete.
 
-    Raises KafkaError(CORRUPT_MESSAGE) if fewer than 61 bytes are left, the magic is not 2 or the length impossible.
+    Raises KafkaError(CORRUPT_MESSAGE) if fewer than 61 bytes remain, the magic is not 2 or the length is impossible.
     """
     if len(buffer) - position < HEADER_SIZE:
-        raise KafkaError(ErrorCode.CORRUPT_MESSAGE, f"No whole batch header at position {position}")
+        raise KafkaError(ErrorCode.CORRUPT_MESSAGE, f"No complete batch header at position {position}")
     header = _new_tuple(BatchHeader, _HEADER.unpack_from(buffer, position))  # `_make` without its check
     if header.magic != MAGIC or header.batch_length < _MIN_LENGTH:
         raise KafkaError(
@@ -167,7 +167,7 @@ def read_header(buffer: Buffer, position: int = 0) -> BatchHeader:
 
 
 def iter_batches(buffer: Buffer, position: int = 0) -> Iterator[tuple[int, BatchHeader]]:
-    """Positions and headers of the whole batches; stops before an incomplete tail."""
+    """Yield positions and headers of complete batches; stop before an incomplete batch at the end."""
     end = len(buffer)
     while end - position >= HEADER_SIZE:
         header = read_header(buffer, position)
@@ -179,12 +179,12 @@ def iter_batches(buffer: Buffer, position: int = 0) -> Iterator[tuple[int, Batch
 
 
 def compute_crc(buffer: Buffer, position: int, size: int) -> int:
-    """CRC-32C of what the CRC covers in the batch of `size` bytes at `position`."""
+    """Compute the CRC-32C of the batch of `size` bytes at `position`."""
     return crc32c(memoryview(buffer)[position + CRC_START : position + size])
 
 
 def check_crc(buffer: Buffer, position: int, size: int) -> bool:
-    """Whether the batch of `size` bytes at `position` is all there and unharmed."""
+    """Return whether the batch of `size` bytes at `position` is complete and matches its CRC."""
     if size < HEADER_SIZE or len(buffer) - position < size:
         return False
     stored: int = _CRC.unpack_from(buffer, position + CRC_POSITION)[0]
@@ -192,13 +192,13 @@ def check_crc(buffer: Buffer, position: int, size: int) -> bool:
 
 
 def patch(buffer: bytearray | memoryview, position: int, base_offset: int, leader_epoch: int) -> None:
-    """Give the batch its place in a log. Both fields lie outside the CRC."""
+    """Set the batch's base offset and leader epoch. The CRC covers neither."""
     _TIMESTAMP.pack_into(buffer, position, base_offset)
     _LENGTH.pack_into(buffer, position + 12, leader_epoch)
 
 
 def set_timestamps(buffer: bytearray | memoryview, position: int, max_timestamp: int, *, log_append: bool) -> None:
-    """Set the batch's timestamp type and its max timestamp; the CRC is redone unless both are so already."""
+    """Set the batch's timestamp type and max timestamp; recompute the CRC if one of them changes."""
     attributes_position = position + ATTRIBUTES_POSITION
     old: int = _ATTRIBUTES.unpack_from(buffer, attributes_position)[0]
     new = old | LOG_APPEND_TIME if log_append else old & ~LOG_APPEND_TIME
@@ -210,18 +210,18 @@ def set_timestamps(buffer: bytearray | memoryview, position: int, max_timestamp:
 
 
 def stamp_log_append_time(buffer: bytearray | memoryview, position: int, timestamp_ms: int) -> None:
-    """Make `timestamp_ms` the timestamp of every record of the batch: attribute bit, max timestamp, CRC redone."""
+    """Make `timestamp_ms` the timestamp of every record of the batch, by attribute bit and max timestamp."""
     set_timestamps(buffer, position, timestamp_ms, log_append=True)
 
 
 def seal(buffer: bytearray | memoryview, position: int) -> None:
-    """Write the CRC over the batch as it stands."""
+    """Compute the CRC of the batch and write it into the header."""
     size = LOG_OVERHEAD + _LENGTH.unpack_from(buffer, position + _LENGTH_POSITION)[0]
     _CRC.pack_into(buffer, position + CRC_POSITION, compute_crc(buffer, position, size))
 
 
 def write_header(buffer: bytearray | memoryview, position: int, header: BatchHeader) -> None:
-    """Write `header` at `position`, where the records follow already, with a fresh CRC (`header.crc` is ignored)."""
+    """Write `header` at `position`, before the records, with a new CRC (`header.crc` is ignored)."""
     _HEADER.pack_into(buffer, position, *header)
     end = position + LOG_OVERHEAD + header[1]
     _CRC.pack_into(buffer, position + CRC_POSITION, crc32c(memoryview(buffer)[position + CRC_START : end]))

@@ -1,6 +1,7 @@
-"""Make record batches: of records, of one control record, or of none (what compaction leaves of a producer's last).
+"""Encode record batches of records, of one control record, or of no record.
 
-The CRC is final; a log that gives the batch its offset and epoch uses `batch.patch`, which leaves it valid.
+Compaction leaves an empty batch where it must retain a producer's last sequence. The CRC is final: a log sets offset
+and epoch with `batch.patch`, and the CRC does not cover these.
 """
 
 from collections.abc import Iterable, Sequence
@@ -33,7 +34,7 @@ _END_MARKER = Struct(">hi")
 
 
 class ControlType(IntEnum):
-    """What a control record says. KIP-98 (markers), KIP-595, KIP-630, KIP-853."""
+    """The type of a control record. KIP-98 (markers), KIP-595, KIP-630, KIP-853."""
 
     ABORT = 0
     COMMIT = 1
@@ -57,9 +58,9 @@ def encode_batch(
     attributes: int = 0,
     offset_deltas: Sequence[int] | None = None,
 ) -> bytearray:
-    """A batch of records, each (timestamp in ms, key, value, headers).
+    """Encode a batch of records, each (timestamp in ms, key, value, headers).
 
-    `attributes` takes the bits besides the codec. `offset_deltas`, ascending, replace 0, 1, 2... Raises ValueError
+    `attributes` has the bits besides the codec. `offset_deltas`, ascending, replace 0, 1, 2... Raises ValueError
     without records (see `encode_empty_batch`).
     """
     out: bytearray
@@ -98,7 +99,7 @@ def encode_control_batch(
     producer_epoch: int = -1,
     transactional: bool = False,
 ) -> bytearray:
-    """A batch of one control record, whose key is int16 version 0 and int16 type; `value` is encoded by the caller."""
+    """Encode a batch of one control record with the encoded `value`; its key is int16 version 0 and int16 type."""
     return encode_batch(
         ((timestamp_ms, _CONTROL_KEY.pack(0, control_type), value, ()),),
         base_offset=base_offset,
@@ -112,7 +113,7 @@ def encode_control_batch(
 def encode_end_transaction_marker(
     *, commit: bool, producer_id: int, producer_epoch: int, coordinator_epoch: int, timestamp_ms: int
 ) -> bytearray:
-    """The marker that ends a producer's transaction in a partition. KIP-98."""
+    """Encode the marker that ends a producer's transaction in a partition. KIP-98."""
     return encode_control_batch(
         ControlType.COMMIT if commit else ControlType.ABORT,
         _END_MARKER.pack(0, coordinator_epoch),
@@ -124,15 +125,15 @@ def encode_end_transaction_marker(
 
 
 def decode_control_key(key: Buffer) -> int:
-    """The type in a control record's key, a ControlType or a number that is newer; ValueError if there is none."""
+    """Return the type in a control record's key: a ControlType or a newer number. Raises ValueError if it is short."""
     if len(key) < _CONTROL_KEY.size:
-        raise ValueError(f"A control record's key of {len(key)} bytes")
+        raise ValueError(f"The key of a control record has only {len(key)} bytes")
     control_type: int = _CONTROL_KEY.unpack_from(key)[1]
     return control_type
 
 
 def encode_empty_batch(header: BatchHeader) -> bytearray:
-    """A batch without records that keeps the offsets, sequence and producer of `header`, as Kafka's cleaner does."""
+    """Encode a batch without records that retains offsets, sequence and producer of `header`, as Kafka's cleaner."""
     out = bytearray(HEADER_SIZE)
     kept = header.attributes & (LOG_APPEND_TIME | TRANSACTIONAL | CONTROL)
     empty = header._replace(

@@ -1,7 +1,7 @@
-"""CRC-32C, from the `crc32c` library's compiled half.
+"""CRC-32C, from the compiled extension of the `crc32c` library.
 
-The library's package reads its own metadata when it is imported, for which it loads `email` and `zipfile`: 28 ms, a
-seventh of a broker's start. So its extension is loaded by itself, and the package only where that does not work.
+The library's package reads its own metadata on import, for which it imports `email` and `zipfile`. That takes 28 ms, a
+seventh of a broker's start. So only its extension is loaded, and the package only if that fails.
 """
 
 from collections.abc import Callable
@@ -26,4 +26,4 @@ def _load() -> _Compute:
 
 
 crc32c = _load()
-"""The CRC-32C (Castagnoli) of the data."""
+"""Computes the CRC-32C (Castagnoli) of data."""

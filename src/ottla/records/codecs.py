@@ -1,10 +1,10 @@
 """Compress and decompress the records section of a batch.
 
-Decompression never yields nor touches more than `max_size` bytes, whatever the input claims: beyond it, and for
-input that is broken, KafkaError(CORRUPT_MESSAGE). The libraries are imported at the first compressed batch.
+Decompression never produces more than `max_size` bytes, whatever size the input claims. A larger result and invalid
+input raise KafkaError(CORRUPT_MESSAGE). The libraries are imported with the first compressed batch.
 
-What is written is what Kafka's Java reader takes: snappy in the xerial framing (read also without), lz4 frames of
-independent blocks (it refuses the linked ones that libraries write by default), gzip, zstd. Levels as in KIP-390.
+The formats are those that Kafka's Java reader accepts: snappy in xerial framing (raw snappy is read too), lz4 frames of
+independent blocks (Java rejects linked blocks, the default of most libraries), gzip, zstd. Levels as in KIP-390.
 """
 
 import struct
@@ -20,8 +20,8 @@ MAX_DECOMPRESSED_SIZE: Final = 128 * 1024 * 1024
 _XERIAL_MAGIC = b"\x82SNAPPY\x00"
 _XERIAL_HEADER = _XERIAL_MAGIC + struct.pack(">ii", 1, 1)
 _XERIAL_BLOCK = 32 * 1024
-_SNAPPY_RATIO = 22  # three bytes yield 64 at most
-_LZ4_FAST_LEVEL = 9  # Kafka's default level, which it gives to the fast compressor
+_SNAPPY_RATIO = 22  # three bytes decompress to at most 64
+_LZ4_FAST_LEVEL = 9  # Kafka's default level, for which it uses the fast compressor
 _LZ4_MAX_LEVEL = 12
 _ZSTD_MAGIC = 0xFD2FB528
 _ZSTD_BLOCK = 128 * 1024
@@ -33,7 +33,7 @@ def _corrupt(codec: Codec, why: object) -> KafkaError:
 
 
 class TooLargeError(KafkaError):
-    """The data may be right, but more comes out of it than is wanted."""
+    """The decompressed data exceeds the limit; the data itself may be valid."""
 
 
 def _too_large(codec: Codec, max_size: int) -> KafkaError:
@@ -42,12 +42,12 @@ def _too_large(codec: Codec, max_size: int) -> KafkaError:
 
 
 def compress(codec: Codec, data: Buffer, level: int | None = None) -> Buffer:
-    """`data` compressed; `level` None is Kafka's default for the codec, and snappy has none."""
+    """Compress `data`. With `level` None, Kafka's default for the codec applies; snappy has no levels."""
     return _COMPRESS[codec](data, level)
 
 
 def decompress(codec: Codec, data: Buffer, max_size: int = MAX_DECOMPRESSED_SIZE) -> Buffer:
-    """`data` decompressed; KafkaError(CORRUPT_MESSAGE) if it is broken, TooLargeError beyond `max_size` bytes."""
+    """Decompress `data`. Raises KafkaError(CORRUPT_MESSAGE) if it is invalid, TooLargeError beyond `max_size` bytes."""
     return _DECOMPRESS[codec](data, max_size)
 
 
@@ -109,7 +109,7 @@ def _decompress_snappy(data: Buffer, max_size: int) -> Buffer:
         size = _INT32.unpack_from(view, position)[0]
         position += _INT32.size
         if size < 0 or size > len(view) - position:
-            raise _corrupt(Codec.SNAPPY, f"a block of {size} bytes, {len(view) - position} are left")
+            raise _corrupt(Codec.SNAPPY, f"a block claims {size} bytes, but only {len(view) - position} remain")
         out += _snappy_block(view[position : position + size], max_size - len(out))
         position += size
     return out
@@ -122,7 +122,7 @@ def _snappy_block(block: memoryview, max_size: int) -> bytearray:
     if size > max_size:
         raise _too_large(Codec.SNAPPY, max_size)
     if size > _SNAPPY_RATIO * len(block):
-        raise _corrupt(Codec.SNAPPY, f"{len(block)} bytes cannot hold {size}")
+        raise _corrupt(Codec.SNAPPY, f"{len(block)} bytes cannot decompress to {size} bytes")
     out = bytearray(size)
     if size:
         try:
@@ -130,7 +130,7 @@ def _snappy_block(block: memoryview, max_size: int) -> bytearray:
         except DecompressionError as error:
             raise _corrupt(Codec.SNAPPY, error) from None
         if written != size:
-            raise _corrupt(Codec.SNAPPY, f"{written} bytes instead of {size}")
+            raise _corrupt(Codec.SNAPPY, f"a block has {written} bytes instead of {size}")
     return out
 
 
@@ -141,7 +141,7 @@ def _snappy_size(block: memoryview) -> int:
         if byte < 0x80:
             return size
         shift += 7
-    raise _corrupt(Codec.SNAPPY, "no length at their start")
+    raise _corrupt(Codec.SNAPPY, "they do not begin with a length")
 
 
 def _compress_lz4(data: Buffer, level: int | None) -> Buffer:
@@ -190,7 +190,7 @@ def _compress_zstd(data: Buffer, level: int | None) -> Buffer:
 def _decompress_zstd(data: Buffer, max_size: int) -> Buffer:
     from cramjam import DecompressionError, zstd
 
-    # A buffer that only just suffices stops a bomb; a fresh bytearray costs memory only where it is written.
+    # A buffer of the exact bound stops a decompression bomb. A new bytearray uses memory only where it is written.
     bound = _zstd_bound(memoryview(data))
     out = bytearray(min(bound, max_size))
     try:
@@ -201,7 +201,7 @@ def _decompress_zstd(data: Buffer, max_size: int) -> Buffer:
 
 
 def _zstd_bound(data: memoryview) -> int:
-    """At most how many bytes the frames yield, from the headers of their blocks (RFC 8878)."""
+    """Return an upper bound of the decompressed size, from the headers of the frames' blocks (RFC 8878)."""
     bound = position = 0
     while position < len(data):
         frame = position
@@ -212,7 +212,7 @@ def _zstd_bound(data: memoryview) -> int:
                 raise _corrupt(Codec.ZSTD, "they end too early")
             block = data[position] | data[position + 1] << 8 | data[position + 2] << 16
             last, kind, size = bool(block & 1), block >> 1 & 3, block >> 3
-            # Raw and run-length blocks say their size; a compressed one yields no more than the format's maximum.
+            # Raw and run-length blocks state their size; a compressed block has at most the format's maximum.
             bound += size if kind < 2 else _ZSTD_BLOCK
             position += 3 + (1 if kind == 1 else size)
         position += 4 if data[frame + 4] & 0x04 else 0  # the frame's checksum
@@ -221,7 +221,7 @@ def _zstd_bound(data: memoryview) -> int:
 
 def _zstd_frame_header_end(data: memoryview, position: int) -> int:
     if len(data) - position < 6 or int.from_bytes(data[position : position + 4], "little") != _ZSTD_MAGIC:
-        raise _corrupt(Codec.ZSTD, "no frame at their start")
+        raise _corrupt(Codec.ZSTD, "they do not begin with a frame")
     descriptor = data[position + 4]
     single_segment = descriptor >> 5 & 1
     content_size = (single_segment, 2, 4, 8)[descriptor >> 6]

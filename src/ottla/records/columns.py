@@ -1,14 +1,14 @@
-"""Records as columns in Arrow's layout, which `column_kernels.Columns` fills and hands out as bare buffers.
+"""Records as columns in Arrow's layout; `column_kernels.Columns` fills them and returns them as plain buffers.
 
-Numbers are in the machine's byte order. The ends of binary fields are int32 with a 0 before them, so that field `i` is
-`data[ends[i]:ends[i + 1]]`; a validity bitmap has bit `i % 8` of byte `i // 8` set where field `i` is not null.
+Numbers are in the machine's byte order. The ends of binary fields are int32 after an initial 0, so that field `i` is
+`data[ends[i]:ends[i + 1]]`. A validity bitmap has bit `i % 8` of byte `i // 8` set if field `i` is not null.
 """
 
 from typing import NamedTuple
 
 
 class BinaryColumn(NamedTuple):
-    """Fields of bytes, some of them null."""
+    """A column of bytes, with `nulls` null fields."""
 
     validity: bytearray
     ends: bytearray
@@ -17,7 +17,7 @@ class BinaryColumn(NamedTuple):
 
 
 class RecordColumns(NamedTuple):
-    """What records have in common, column by column, in the order in which they were added."""
+    """The fields of records, column by column, in the order in which the records were added."""
 
     rows: int
     offsets: bytearray
@@ -27,9 +27,9 @@ class RecordColumns(NamedTuple):
     keys: BinaryColumn
     values: BinaryColumn
     header_ends: bytearray
-    """int32, a 0 before them: the headers of record `i` are those from `header_ends[i]` to `header_ends[i + 1]`"""
+    """int32 after an initial 0: the headers of record `i` are those from `header_ends[i]` to `header_ends[i + 1]`"""
     header_names: BinaryColumn
-    """UTF-8, what is none is replaced; never null, and without a bitmap"""
+    """UTF-8, with invalid bytes replaced; never null, and without a bitmap"""
     header_values: BinaryColumn
     append_time_runs: list[tuple[bool, int]]
-    """in order, how many records have the broker's time (True) or their producer's (False) as timestamp"""
+    """in order, (whether the timestamp is the broker's, number of records); otherwise it is the producer's"""

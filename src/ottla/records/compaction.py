@@ -1,7 +1,7 @@
-"""What is left of a batch after the cleaner: some of its records, at their old offsets.
+"""Compaction of one batch: copies the retained records, which keep their offsets.
 
-Base offset, last offset delta, sequence and producer stay, so that neither offsets nor a producer's sequences get
-gaps; only the count, the sizes, the timestamps and the CRC change. KIP-534 for the delete horizon.
+Base offset, last offset delta, sequence and producer do not change, so that neither offsets nor a producer's sequences
+get gaps. Only the count, the sizes, the timestamps and the CRC change. KIP-534 for the delete horizon.
 """
 
 from collections.abc import Callable, Container
@@ -23,10 +23,10 @@ Keep = Container[int] | Callable[[int, bytes | None, bool], bool]
 
 
 def retain(buffer: Buffer, position: int, keep: Keep, delete_horizon_ms: int | None = None) -> Buffer | None:
-    """The batch at `position` with only the records that `keep` holds; None if that is none of them.
+    """Return the batch at `position` with only the records that `keep` selects, or None if it selects no record.
 
-    `keep` is a container of offsets or a function of (offset, key, whether there is a value). `delete_horizon_ms`
-    is set as the batch's delete horizon unless it has one. A batch that does not change is returned as a slice
+    `keep` is a container of offsets or a predicate of (offset, key, whether the value is not null).
+    `delete_horizon_ms` becomes the batch's delete horizon unless it has one. An unchanged batch is returned as a slice
     of `buffer` without a copy.
     """
     header = read_header(buffer, position)

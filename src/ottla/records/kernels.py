@@ -1,6 +1,6 @@
-"""Exports the record kernels, compiled where they were built. See `ottla.common.kernels` for the choice.
+"""Exports the record kernels, compiled or as Python. `ottla.common.kernels` makes the choice.
 
-Kernels that make columns, for clients, are in `column_kernels`.
+The kernels for columns, which only clients use, are in `column_kernels`.
 """
 
 from ottla.records._record_reader import (

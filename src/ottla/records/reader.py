@@ -1,7 +1,7 @@
 """Read the records of a batch, compressed or not.
 
-The caller checks the CRC (`batch.check_crc`) where it does not trust the source. Whatever the bytes are, the outcome
-is records or a KafkaError: CORRUPT_MESSAGE for the batch and its compression, INVALID_RECORD for a record's structure.
+The caller checks the CRC (`batch.check_crc`) if it does not trust the source. Any bytes yield records or a KafkaError:
+CORRUPT_MESSAGE for the batch and its compression, INVALID_RECORD for a record's structure.
 """
 
 from typing import NamedTuple
@@ -13,7 +13,7 @@ from ottla.records.codecs import MAX_DECOMPRESSED_SIZE, decompress
 
 
 class Record(NamedTuple):
-    """One record; the timestamp is in ms, and the batch's if that has log append time."""
+    """One record. The timestamp is in ms; with log append time it is the batch's max timestamp."""
 
     offset: int
     timestamp: int
@@ -25,7 +25,7 @@ class Record(NamedTuple):
 def payload(
     buffer: Buffer, position: int, header: BatchHeader, max_size: int = MAX_DECOMPRESSED_SIZE
 ) -> tuple[Buffer, int, int]:
-    """Where the records of a batch are once decompressed: (data, start, end); without compression in `buffer`."""
+    """Return (data, start, end) of the decompressed records; without compression, `data` is `buffer`."""
     end = position + header.size
     if end > len(buffer):
         raise KafkaError(ErrorCode.CORRUPT_MESSAGE, f"The batch at position {position} ends too early")
@@ -37,7 +37,7 @@ def payload(
 
 
 def decode_batch(buffer: Buffer, position: int = 0) -> list[Record]:
-    """The records of the batch at `position`, copied out of the buffer."""
+    """Return copies of the records of the batch at `position`."""
     header = read_header(buffer, position)
     data, start, end = payload(buffer, position, header)
     rows: list[Record] = kernels.decode_records(
@@ -54,7 +54,7 @@ def decode_batch(buffer: Buffer, position: int = 0) -> list[Record]:
 
 
 def decode_keys(buffer: Buffer, position: int = 0) -> list[tuple[int, bytes | None, bool]]:
-    """(offset, key, whether there is a value) of every record of the batch at `position`."""
+    """Return (offset, key, whether the value is not null) of every record of the batch at `position`."""
     header = read_header(buffer, position)
     data, start, end = payload(buffer, position, header)
     rows: list[tuple[int, bytes | None, bool]] = kernels.decode_keys(

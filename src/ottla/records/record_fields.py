@@ -1,14 +1,14 @@
-"""Values that the uncompiled kernels of records use where the compiled ones have C structs of the same names.
+"""Python classes for the record kernels when they are not compiled; compiled kernels use C structs of the same names.
 
-The structs are in `_record_reader.pxd` and `_encode_columns.pxd`. As locals they stay in registers.
+The structs are in `_record_reader.pxd` and `_encode_columns.pxd`. As local variables they stay in registers.
 """
 
 
 class RecordFields:
-    """Where the fields of one record are; positions count from the start of the buffer.
+    """The positions and sizes of one record's fields; positions count from the start of the buffer.
 
     A null key or value has a negative size. `begin` is the position of the length, `body` of the byte after it.
-    `number` is the number that was read last.
+    `number` is the last number that was read.
     """
 
     number: int
@@ -27,10 +27,10 @@ class RecordFields:
 
 
 class WalkResult:
-    """What is known of the records before the first malformed one.
+    """Statistics of the records before the first malformed one.
 
-    `sound` is how many there are and `position` where they end. `misplaced` counts the records whose offset delta
-    is not their index.
+    `sound` is their number and `position` their end. `misplaced` counts the records whose offset delta differs from
+    their index.
     """
 
     sound: int
@@ -42,7 +42,7 @@ class WalkResult:
 
 
 class OpenBatch:
-    """A batch that `RowEncoder` adds rows to: its memory, the bytes used, and what its header will say."""
+    """A batch to which `RowEncoder` adds rows: its memory, the used bytes, and fields of its future header."""
 
     target: bytearray
     used: int

@@ -1,12 +1,13 @@
-"""What a leader asks of a batch that a client produced, before it gets an offset.
+"""Validation of a produced batch by the leader, before the batch gets an offset.
 
-Exactly one batch v2, sound and within the topic's rules; the codes are those of Kafka's leader. A batch without
-compression is walked record by record. A compressed one stays opaque and its header is believed, unless a rule needs
-the inside: a compacted topic (keys), another `compression.type`, or timestamps that the header cannot clear. Kafka
-decompresses all of them, at several times the cost; what it would catch so are clients that compress nonsense.
+The data must be exactly one valid v2 batch that obeys the topic's rules; the error codes are those of Kafka's leader.
+The records of an uncompressed batch are checked one by one. A compressed batch is not decompressed and its header is
+trusted, unless a rule needs its records: a compacted topic (keys), another `compression.type`, or timestamps that
+cannot be decided by the header. Kafka decompresses every batch, at several times the cost; that only detects clients
+that compress invalid records.
 
-The batch is changed in place where the topic wants log append time, or where its max timestamp is wrong; a read-only
-buffer or another codec gives a copy. KIP-32, KIP-98, KIP-110 (zstd), KIP-467 (record errors), KIP-937 (bounds).
+The batch is changed in place if the topic uses log append time or if its max timestamp is wrong. A read-only buffer or
+another codec needs a copy. KIP-32, KIP-98, KIP-110 (zstd), KIP-467 (record errors), KIP-937 (bounds).
 """
 
 from collections.abc import Sequence
@@ -43,9 +44,9 @@ LOG_APPEND_TIME_TYPE: Final = "LogAppendTime"
 UNBOUNDED_MS: Final = (1 << 63) - 1
 
 _LENGTH_AND_MAGIC = Struct(">8xi4xb")
-_SMALLEST_LENGTH = 14  # of a record of magic 0; below it Kafka calls the length corrupt
+_SMALLEST_LENGTH = 14  # of a record of magic 0; Kafka rejects a smaller length as corrupt
 _SHOWN_ERRORS = 3
-# Of a batch that must be opened: what producers compress becomes a few times smaller, a bomb a thousand times.
+# Limits of decompression: real data compresses by a small factor, a decompression bomb by a thousand.
 _UNPACKED_BYTES = 16 * 1024 * 1024
 _UNPACKED_FACTOR = 4
 
@@ -59,11 +60,11 @@ _CODECS = {
 
 
 class NotOneBatchError(KafkaError):
-    """What was sent is not one whole batch that its version may hold: refused without a look at the partition."""
+    """The data is not one complete batch that the request version allows. The partition is not looked up."""
 
 
 class RecordError(KafkaError):
-    """Some records of the batch were refused; `record_errors` says (index in the batch, why) of each. KIP-467."""
+    """Some records of the batch are invalid; `record_errors` has (index in the batch, message) of each. KIP-467."""
 
     def __init__(self, code: ErrorCode, message: str, record_errors: Sequence[tuple[int, str]]) -> None:
         super().__init__(code, message)
@@ -72,7 +73,7 @@ class RecordError(KafkaError):
 
 @dataclass(frozen=True, slots=True)
 class ProduceRules:
-    """What a topic's settings say about a produced batch, by the names of the settings."""
+    """The topic's settings that apply to a produced batch."""
 
     topic: str
     max_message_bytes: int = 1048588
@@ -87,14 +88,14 @@ class ProduceRules:
 def validate_produced(
     buffer: memoryview, rules: ProduceRules, now_ms: int, *, allow_zstd: bool = True
 ) -> tuple[BatchHeader, memoryview]:
-    """The header and bytes of the one batch in `buffer`, ready to be appended: `buffer` itself or a copy.
+    """Return header and bytes of the only batch in `buffer`, ready to append: `buffer` itself or a copy.
 
-    `allow_zstd` is false for Produce below version 7. Raises KafkaError with Kafka's code, RecordError where single
-    records are at fault; nothing has been changed then.
+    `allow_zstd` is false for Produce below version 7. Raises KafkaError with Kafka's code, or RecordError if single
+    records are invalid; in that case the buffer is unchanged.
     """
     if rules.compression_type == "producer" and rules.timestamp_type == CREATE_TIME_TYPE:
         plain = kernels.plain_batch(buffer, rules.max_message_bytes, BatchHeader)
-        if plain is not None:  # most small ones; others are looked at piece by piece, to say what is wrong
+        if plain is not None:  # the common case; any other batch is checked in detail, for precise errors
             header, earliest, latest, null_keys = plain
             timely = now_ms - earliest <= rules.before_max_ms and latest - now_ms <= rules.after_max_ms
             if timely and latest == header.max_timestamp and not (null_keys and rules.compacted):
@@ -129,7 +130,7 @@ def validate_produced(
 
 
 def _opened(buffer: memoryview, header: BatchHeader, rules: ProduceRules) -> tuple[Buffer, int, int]:
-    """The records decompressed, up to a bound: all clients wait meanwhile, and a few bytes may claim gigabytes."""
+    """Decompress the records up to a limit, because all clients wait meanwhile and a few bytes may claim gigabytes."""
     most = min(_UNPACKED_BYTES + _UNPACKED_FACTOR * rules.max_message_bytes, MAX_DECOMPRESSED_SIZE)
     try:
         return payload(buffer, 0, header, most)
@@ -142,21 +143,21 @@ def _invalid(rules: ProduceRules, why: str) -> KafkaError:
 
 
 def _read_one_batch(buffer: memoryview, *, allow_zstd: bool) -> BatchHeader:
-    """The header of the only batch, which fills the buffer."""
+    """Return the header of the only batch, which must fill the buffer."""
     if len(buffer) <= MAGIC_POSITION:
-        raise NotOneBatchError(ErrorCode.INVALID_RECORD, "The request holds no batch for the partition")
+        raise NotOneBatchError(ErrorCode.INVALID_RECORD, "The request has no batch for the partition")
     length, magic = _LENGTH_AND_MAGIC.unpack_from(buffer)
     if length < _SMALLEST_LENGTH or not 0 <= magic <= MAGIC:
         raise NotOneBatchError(ErrorCode.CORRUPT_MESSAGE, f"No batch: magic {magic}, length {length}")
     size = LOG_OVERHEAD + length
     if size > len(buffer):
-        raise NotOneBatchError(ErrorCode.INVALID_RECORD, "The request holds no whole batch for the partition")
+        raise NotOneBatchError(ErrorCode.INVALID_RECORD, "The request has no complete batch for the partition")
     if magic < MAGIC:
         raise NotOneBatchError(ErrorCode.INVALID_RECORD, f"A batch of magic {magic}: only magic {MAGIC} is accepted")
     header = read_header(buffer)
     if not allow_zstd and header.attributes & CODEC_MASK == Codec.ZSTD:
         raise NotOneBatchError(
-            ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, "This version of the produce request does not know zstd"
+            ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, "This version of the produce request does not support zstd"
         )
     if size != len(buffer):
         raise NotOneBatchError(
@@ -193,12 +194,12 @@ def _check_header(header: BatchHeader, buffer: memoryview, rules: ProduceRules) 
 
 
 def _needs_inside(header: BatchHeader, rules: ProduceRules, now_ms: int) -> bool:
-    """Whether a compressed batch must be opened to apply the rules."""
+    """Return whether a compressed batch must be decompressed to apply the rules."""
     if rules.compacted:
         return True
     if rules.timestamp_type == LOG_APPEND_TIME_TYPE:
-        return header.is_log_append_time  # to say which records are refused
-    # The header tells the latest timestamp but not the earliest.
+        return header.is_log_append_time  # to report the invalid records
+    # The header has the latest timestamp but not the earliest.
     latest = now_ms + rules.after_max_ms
     return rules.before_max_ms < UNBOUNDED_MS or header.max_timestamp > latest or header.base_timestamp > latest
 
@@ -206,7 +207,7 @@ def _needs_inside(header: BatchHeader, rules: ProduceRules, now_ms: int) -> bool
 def _check_records(
     data: bytes | bytearray | memoryview, start: int, end: int, header: BatchHeader, rules: ProduceRules, now_ms: int
 ) -> int:
-    """The latest timestamp of the records, which are sound and allowed."""
+    """Check the records and return their latest timestamp."""
     count = header.record_count
     least, greatest, null_keys, misplaced = kernels.walk_records(data, start, end, count)
     if misplaced:
@@ -217,7 +218,7 @@ def _check_records(
         wrapped = False
     else:
         earliest, latest = header.base_timestamp + least, header.base_timestamp + greatest
-        # A sum beyond int64 wraps, as it does for every reader, and the extremes are then elsewhere.
+        # A sum beyond int64 wraps, as it does in every reader. Then other records have the extreme timestamps.
         wrapped = latest > UNBOUNDED_MS or earliest < ~UNBOUNDED_MS
     if rules.timestamp_type == CREATE_TIME_TYPE:
         suspect = wrapped or now_ms - earliest > rules.before_max_ms or latest - now_ms > rules.after_max_ms
@@ -245,7 +246,7 @@ def _refuse_records(rows: list[Record], header: BatchHeader, rules: ProduceRules
     if code is ErrorCode.INVALID_TIMESTAMP:
         raise RecordError(code, "One or more records have been rejected due to invalid timestamp", errors)
     shown = "; ".join(f"record {index}: {why}" for index, why in errors[:_SHOWN_ERRORS])
-    raise RecordError(code, f"{len(errors)} records of the batch were refused: {shown}", errors)
+    raise RecordError(code, f"{len(errors)} records of the batch are invalid: {shown}", errors)
 
 
 def _timestamp_error(timestamp: int, header: BatchHeader, rules: ProduceRules, now_ms: int) -> str | None:
@@ -267,7 +268,7 @@ def _recompress(
     target: Codec,
     rules: ProduceRules,
 ) -> memoryview:
-    """The batch with its records in the topic's codec."""
+    """Return the batch with its records compressed in the topic's codec."""
     out = bytearray(HEADER_SIZE)
     out += compress(target, memoryview(data)[start:end], rules.compression_level)
     _check_size(len(out), rules)

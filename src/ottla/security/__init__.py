@@ -1,5 +1,5 @@
-"""SASL as bytes in, bytes out: what each mechanism says, for clients and for brokers.
+"""SASL exchanges as bytes in, bytes out: the messages of each mechanism, for clients and for brokers.
 
-Read `mechanism` (what an exchange is), then `plain`, `scram`, `oauthbearer`. A core: no I/O, no clock, no chance of its
-own; nonces, salts and times are arguments. Nothing here logs or repeats a secret in an error.
+Read `mechanism` (the interface of an exchange), then `plain`, `scram`, `oauthbearer`. The package has no I/O, clock or
+random source: nonces, salts and times are arguments. It does not log, and no error contains a secret.
 """

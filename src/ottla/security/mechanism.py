@@ -1,11 +1,11 @@
-"""One SASL exchange, seen from the client; each mechanism is a class with these three members.
+"""The client's side of one SASL exchange; each mechanism is a class with these three members.
 
     mechanism.start()              -> the first token to send
-    mechanism.answer(challenge)    -> the next token, or None when there is nothing more to say
-    mechanism.is_complete          -> whether the server proved, as far as the mechanism asks for it, who it is
+    mechanism.answer(challenge)    -> the next token, or None if the client has nothing more to send
+    mechanism.is_complete          -> whether the exchange succeeded, with the server's proof if the mechanism has one
 
-A server's last word may come with its success: `answer` is called with every token that it sends. An exchange is used
-once; what breaks the mechanism's rules is a SaslError, and the exchange is over.
+A server may send its last token together with its success, so `answer` is called with every token of the server. An
+exchange is used once. A violation of the mechanism's rules raises SaslError and ends the exchange.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Protocol
 
 
 class SaslError(Exception):
-    """The exchange went wrong: the other side refused, or does not keep to the mechanism. One line, no secrets."""
+    """The other side refused, or violated the mechanism's rules. The message is one line without secrets."""
 
 
 class SaslClient(Protocol):
@@ -22,14 +22,14 @@ class SaslClient(Protocol):
 
     @property
     def name(self) -> str:
-        """The mechanism as SaslHandshake has it."""
+        """The mechanism's name in SaslHandshake."""
 
     @property
     def is_complete(self) -> bool:
-        """Whether the exchange came to its good end."""
+        """Whether the exchange succeeded."""
 
     def start(self) -> bytes:
-        """The first token."""
+        """Return the first token."""
 
     def answer(self, challenge: bytes) -> bytes | None:
-        """The token that answers the server's, None if none does. Raises SaslError."""
+        """Return the response to the server's token, or None without a response. Raises SaslError."""

@@ -29,9 +29,9 @@ _GS2 = re.compile(r"n,(?:a=((?:[^=,\x01\0]|=2C|=3D)+))?,")
 
 @dataclass(frozen=True, slots=True)
 class OAuthToken:
-    """A bearer token. `expires_at_ms` (ms since the epoch) lets it be used again until shortly before; None: used once.
+    """A bearer token, which is reused until shortly before `expires_at_ms` (ms since the epoch); None: used once.
 
-    `extensions` are names (letters) and values that go to the broker beside it.
+    `extensions` are names (letters) and values that are sent to the broker with the token.
     """
 
     value: str = field(repr=False)
@@ -40,7 +40,7 @@ class OAuthToken:
 
 
 class OAuthBearerClient:
-    """Sends the token; a broker that refuses says why in JSON, which becomes the error's text."""
+    """Sends the token. A broker that rejects it describes the problem in JSON, which becomes the error's message."""
 
     name = NAME
 
@@ -55,12 +55,15 @@ class OAuthBearerClient:
         self.is_complete = False
 
     def start(self) -> bytes:
-        """The token and its extensions."""
+        """Return the token and its extensions."""
         pairs = {"auth": f"Bearer {self._token.value}", **self._token.extensions}
         return ("n,,\x01" + "".join(f"{key}={value}\x01" for key, value in pairs.items()) + "\x01").encode()
 
     def answer(self, challenge: bytes) -> bytes | None:
-        """None if the broker is content; else the dummy answer after which it refuses. Raises SaslError."""
+        """Return None if the broker accepts the token, else the dummy response after which it fails the exchange.
+
+        Raises SaslError once the broker has rejected the token.
+        """
         if self._problem:
             raise SaslError(f"The broker refuses the token: {self._problem}")
         if challenge:
@@ -71,12 +74,12 @@ class OAuthBearerClient:
 
     @property
     def problem(self) -> str:
-        """What the broker minds about the token, "" if nothing yet."""
+        """The broker's description of the problem with the token; empty if there is no problem."""
         return self._problem
 
 
 def read_message(token: bytes) -> OAuthToken:
-    """The token and extensions in a client's first message, for a server; raises SaslError."""
+    """Parse the token and extensions in a client's first message, for a server; raises SaslError."""
     try:
         header, *pairs = token.decode().split("\x01")
     except UnicodeDecodeError:
@@ -96,18 +99,18 @@ def read_message(token: bytes) -> OAuthToken:
 
 
 class TokenCache:
-    """The last token, for as long as it is worth using. Times are ms since the epoch."""
+    """Caches the last token until it must be replaced. Times are ms since the epoch."""
 
     def __init__(self) -> None:
         self._token: OAuthToken | None = None
         self._until_ms = 0.0
 
     def get(self, now_ms: float) -> OAuthToken | None:
-        """A token that is good for now, if there is one."""
+        """Return the cached token if it can be used at `now_ms`, else None."""
         return self._token if now_ms < self._until_ms else None
 
     def put(self, token: OAuthToken, now_ms: float) -> None:
-        """Keep a new token; one without an expiry is not used again."""
+        """Cache a new token. A token without an expiry is not reused."""
         self._token = token
         self._until_ms = 0.0 if token.expires_at_ms is None else now_ms + (token.expires_at_ms - now_ms) * REFRESH_AFTER
 

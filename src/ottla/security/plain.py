@@ -1,4 +1,4 @@
-"""PLAIN (RFC 4616): user name and password in one message, so only ever inside TLS."""
+"""PLAIN (RFC 4616): user name and password in one unencrypted message, so use it only with TLS."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ NAME = "PLAIN"
 
 
 class PlainClient:
-    """Says who it is once; the broker's answer to the request is all there is to know."""
+    """Sends the only token; the broker's response to the request decides."""
 
     name = NAME
 
@@ -21,18 +21,18 @@ class PlainClient:
         self.is_complete = False
 
     def start(self) -> bytes:
-        """The only token."""
+        """Return the only token."""
         return self._message
 
     def answer(self, challenge: bytes) -> None:
-        """The server has nothing to ask."""
+        """Return None for an empty challenge; raises SaslError for any other."""
         if challenge:
             raise SaslError("The broker asked something in a PLAIN exchange, which has no questions")
         self.is_complete = True
 
 
 class PlainMessage(NamedTuple):
-    """What a server reads out of the token."""
+    """The parts of a client's token."""
 
     authorization_id: str
     username: str
@@ -40,7 +40,7 @@ class PlainMessage(NamedTuple):
 
 
 def read_message(token: bytes) -> PlainMessage:
-    """The parts of a client's token; raises SaslError. Whether the authorization id may be is the caller's to say."""
+    """Parse a client's token; raises SaslError. The caller must check the authorization id."""
     try:
         parts = token.decode().split("\0")
     except UnicodeDecodeError:

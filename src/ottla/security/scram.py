@@ -1,10 +1,11 @@
-"""SCRAM-SHA-256 and SCRAM-SHA-512 (RFC 5802, 7677), as Kafka speaks them (KIP-84): no channel binding.
+"""SCRAM-SHA-256 and SCRAM-SHA-512 (RFC 5802, 7677), as in Kafka (KIP-84): without channel binding.
 
-The password never travels: the client proves that it knows it, and the server that it has what was derived from it.
-`ScramClient` is the client's side, `ScramServer` the broker's, `derive` makes what a broker keeps (KIP-554).
+The password is never sent. The client proves that it knows the password, and the server proves that it has the
+credential derived from it. `ScramClient` is the client's side, `ScramServer` the broker's, and `derive` computes the
+credential that a broker stores (KIP-554).
 
-Passwords and names are taken as their UTF-8 bytes, as Kafka's ScramFormatter does: SASLprep's folding would shut out
-users whose credentials Kafka's tools made.
+Passwords and names are used as their UTF-8 bytes, as in Kafka's ScramFormatter. Normalization by SASLprep would lock
+out users whose credentials were created by Kafka's tools.
 """
 
 from __future__ import annotations
@@ -20,9 +21,9 @@ from typing import Final, NamedTuple
 from ottla.security.mechanism import SaslError
 
 MIN_ITERATIONS: Final = 4096
-# Kafka's brokers refuse to store more.
+# Kafka's brokers reject larger numbers.
 MAX_STORED_ITERATIONS: Final = 16_384
-# What a client is willing to compute: a fraction of a second. A server that asks for more wants to keep it busy.
+# The limit of a client's computation, a fraction of a second. A malicious server could request more to keep it busy.
 MAX_ITERATIONS: Final = 131_072
 MAX_MESSAGE_BYTES: Final = 8192
 _HASHES: Final = {"SCRAM-SHA-256": "sha256", "SCRAM-SHA-512": "sha512"}
@@ -47,7 +48,7 @@ _SERVER_FINAL = re.compile(rf"(?:e=(?P<error>[^,=\0]+)|v=(?P<signature>{_BASE64}
 
 
 class Credential(NamedTuple):
-    """What a broker keeps of a password."""
+    """The credential that a broker stores in place of a password."""
 
     salt: bytes
     stored_key: bytes
@@ -56,7 +57,7 @@ class Credential(NamedTuple):
 
 
 def hash_name(mechanism: str) -> str:
-    """hashlib's name of a SCRAM mechanism's hash; raises SaslError for another mechanism."""
+    """Return hashlib's name for a SCRAM mechanism's hash; raises SaslError for another mechanism."""
     try:
         return _HASHES[mechanism]
     except KeyError:
@@ -64,12 +65,12 @@ def hash_name(mechanism: str) -> str:
 
 
 def salted_password(mechanism: str, password: str, salt: bytes, iterations: int) -> bytes:
-    """RFC 5802's Hi(): the slow part. The admin client sends this instead of the password."""
+    """Return RFC 5802's Hi(), the slow part. The admin client sends it instead of the password."""
     return hashlib.pbkdf2_hmac(hash_name(mechanism), password.encode(), salt, iterations)
 
 
 def derive(mechanism: str, salted: bytes, salt: bytes, iterations: int) -> Credential:
-    """What a broker keeps, from the salted password."""
+    """Derive the credential from the salted password."""
     name = hash_name(mechanism)
     client_key = hmac.digest(salted, b"Client Key", name)
     return Credential(
@@ -78,12 +79,12 @@ def derive(mechanism: str, salted: bytes, salt: bytes, iterations: int) -> Crede
 
 
 def escaped(username: str) -> str:
-    """The name as a message holds it."""
+    """Escape a name for a message."""
     return username.replace("=", "=3D").replace(",", "=2C")
 
 
 def unescaped(name: str) -> str:
-    """The name that a message means."""
+    """Unescape the name in a message."""
     return name.replace("=2C", ",").replace("=3D", "=")
 
 
@@ -120,7 +121,7 @@ class _State(Enum):
 
 
 class ScramClient:
-    """The client's side of one exchange. `nonce`: printable ASCII without commas, new and unguessable each time."""
+    """The client's side of one exchange. `nonce` is printable ASCII without commas, random for each exchange."""
 
     def __init__(
         self,
@@ -152,12 +153,12 @@ class ScramClient:
         return self._state is _State.COMPLETE
 
     def start(self) -> bytes:
-        """The first token."""
+        """Return the first token."""
         self._state = _State.ASKED
         return f"n,,{self._bare}".encode()
 
     def answer(self, challenge: bytes) -> bytes | None:
-        """The proof, then None once the server's own proof is right. Raises SaslError."""
+        """Return the proof, then None once the server's proof is verified. Raises SaslError."""
         state, self._state = self._state, _State.FAILED
         if state is _State.ASKED:
             token = self._prove(_text(challenge))
@@ -212,7 +213,7 @@ class ScramClient:
 
 
 class ClientFirst(NamedTuple):
-    """A client's first message: who it wants to be, and what the next steps need."""
+    """A client's first message: the user name, and the parts that the next steps need."""
 
     username: str
     authorization_id: str
@@ -222,7 +223,7 @@ class ClientFirst(NamedTuple):
 
 
 def read_client_first(token: bytes) -> ClientFirst:
-    """The parts of a client's first message; raises SaslError."""
+    """Parse a client's first message; raises SaslError."""
     match = _CLIENT_FIRST.fullmatch(_text(token))
     if match is None:
         raise SaslError("The client's first SCRAM message makes no sense, or asks for channel binding")
@@ -233,10 +234,10 @@ def read_client_first(token: bytes) -> ClientFirst:
 
 
 class ScramServer:
-    """The broker's side of one exchange, from the client's first message and the user's credential on.
+    """The broker's side of one exchange, given the client's first message and the user's credential.
 
-    `challenge()` is the broker's first message, `verify(token)` its last one; the client is who it says once `verify`
-    returned. `nonce` as for the client.
+    `challenge()` returns the broker's first message, `verify(token)` its last. The client is authenticated once
+    `verify` returns. `nonce` is as for the client.
     """
 
     def __init__(self, mechanism: str, first: ClientFirst, credential: Credential, nonce: str) -> None:
@@ -247,11 +248,11 @@ class ScramServer:
         self._message = f"r={self._nonce},s={_encode(credential.salt)},i={credential.iterations}"
 
     def challenge(self) -> bytes:
-        """The broker's first message."""
+        """Return the broker's first message."""
         return self._message.encode()
 
     def verify(self, token: bytes) -> bytes:
-        """The broker's last message, which proves to the client who it is. Raises SaslError if the proof is wrong."""
+        """Verify the client's proof and return the broker's last message, which has its own. Raises SaslError."""
         match = _CLIENT_FINAL.fullmatch(_text(token))
         if match is None:
             raise SaslError("The client's last SCRAM message makes no sense")

@@ -1,10 +1,10 @@
-"""Values to columns and back: what records hold in a schema's format, in Arrow's layout, without Arrow.
+"""JSON and Avro values to columns in Arrow's layout, and columns to values. Needs no pyarrow.
 
-This room imports `common` alone: no pyarrow, no Spark. A decoder takes the buffers of a binary column (`ByteRows`) and
-fills builders; it gives `Column`s, whose buffers are ready for `pyarrow.Array.from_buffers`, and tells which values did
-not fit and why. An encoder takes the buffers of columns (`ColumnView`) and gives a binary column. Schemas are read once
-and made into plans; nothing here does I/O or holds state between calls.
+This package imports only `common`, neither pyarrow nor Spark. A decoder takes the buffers of a binary column
+(`ByteRows`) and fills builders. It returns `Column`s, whose buffers are ready for `pyarrow.Array.from_buffers`, and
+reports which values did not fit and why. An encoder takes the buffers of columns (`ColumnView`) and returns a binary
+column. A schema is parsed once and becomes a plan. Nothing here does I/O or keeps state between calls.
 
-Each kernel is one source, plain Python with its C types in a `.pxd` beside it: an extension where it was built, and the
-same at Python's speed where not.
+Each kernel has one source: plain Python, with its C types in a `.pxd` file beside it. Cython compiles the source to an
+extension; without the extension, the same source runs as Python, only slower.
 """

@@ -1,4 +1,4 @@
-# The types of `_avro.py` where it is compiled.
+# The types of `_avro.py` in compiled code.
 cimport cython
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint64_t
 from libc.string cimport memcpy

@@ -1,12 +1,12 @@
 # mypy: ignore-errors
-# ruff: noqa: F821 - what stands behind `compiled` is declared in the .pxd
+# ruff: noqa: F821 - names that only compiled code uses are declared in the .pxd
 # cython: language_level=3, annotation_typing=False, boundscheck=False, wraparound=False, cdivision=True
-"""Values of Avro's binary encoding into columns. Plain Python and C in one.
+"""Decodes values of Avro's binary encoding into columns. Compiled with `_avro.pxd`, or plain Python.
 
-A program is a tree of steps, one for each type that was written, made by `avro`. Running it on a value appends to the
-builders or finds the first thing that does not fit: then the step and a reason are kept, and the caller takes the row
-back. Every length and count is checked against what is left of the value; bytes behind its end are left alone, as by
-Java's reader.
+A program is a tree of steps, one for each type of the writer's schema; `avro` builds it. Running it on a value appends
+the value to the builders. At the first error, the reader stores the step and the reason, and the caller removes the
+partial row. Every length and count is checked against the remaining bytes of the value. As in Java's reader, bytes
+after the value are ignored.
 """
 
 from __future__ import annotations
@@ -71,28 +71,28 @@ if not cython.compiled:
 REASONS = {
     CUT: "ends before its value does",
     LONG_NUMBER: "has a number of more than 64 bits",
-    RANGE: "has a number that its type does not hold",
+    RANGE: "has a number that does not fit its type",
     LENGTH: "has a negative length",
     SYMBOL: "has an index beyond its enum's symbols",
     BRANCH: "has an index beyond its union's branches",
     UTF8: "is not UTF-8",
     DIGITS: "has more digits than its decimal's precision",
-    ITEMS: "has more than a million items without bytes",
+    ITEMS: "has more than a million items of zero bytes",
     UNRESOLVED: "was written as a type, or a symbol, that the reader's schema does not have",
-    HEADER: "has no header of Confluent's wire format",
+    HEADER: "does not begin with the header of Confluent's wire format",
 }
 MOST_EMPTY_ITEMS = 1_000_000
 
 
 class Step:
-    """What to do with one type. `builder` is None for what is read and left."""
+    """What to do with one type. `builder` is None for a type that is skipped."""
 
     def __init__(self, op: int, path: str, builder: Any = None, steps: Any = ()) -> None:
         self.op = op
         self.path = path
         self.steps = list(steps)
         self.count = len(self.steps)
-        self.least = 1  # the fewest bytes that a value has
+        self.least = 1  # the smallest size of an item in bytes
         self.size = 0
         self.factor = 1
         self.symbols = []
@@ -108,23 +108,23 @@ class Step:
         self.maps = builder if isinstance(builder, MapBuilder) else None
 
     def hold(self, value: bytes) -> None:
-        """Set what a CONSTANT reads."""
+        """Set the encoded value of a CONSTANT."""
         self.constant = Held(value)
 
     def name(self, symbols: Any) -> None:
-        """Set an ENUM's symbols, as bytes; None for one that the reader's schema does not have."""
+        """Set an ENUM's symbols, as bytes; None for a symbol that the reader's schema does not have."""
         self.symbols = [None if symbol is None else Held(symbol) for symbol in symbols]
         self.count = len(self.symbols)
 
 
 class Reader:
-    """Where in a value one is, and what went wrong."""
+    """The position in the current value, and the step and reason of a failure."""
 
     def __init__(self):
         self.at = 0
         self.end = 0
         self.number = 0
-        self.empty_items = 0  # of this value
+        self.empty_items = 0  # items of zero bytes in the current value
         self.failed = None
         self.reason = 0
 
@@ -134,7 +134,7 @@ class Reader:
         return False
 
     def _number(self, step):
-        """Read a number of variable length into `number`."""
+        """Read a zigzag number of variable length into `number`."""
         value = 0
         shift = 0
         at = self.at
@@ -174,7 +174,7 @@ class Reader:
         return double
 
     def read(self, step):
-        """Read one value and append it; False if it does not fit, and then not all of it is appended."""
+        """Read and append one value; return False if it does not fit, in which case a part may be appended."""
         if step.op <= SKIP_NUMBER:
             if not self._number(step):
                 return False
@@ -288,11 +288,11 @@ class Reader:
         return fits
 
     def _count(self, step):
-        """Read how many items a block has into `number`; a negative count is followed by the size of them in bytes."""
+        """Read the item count of a block into `number`. A negative count is followed by the block's size in bytes."""
         if not self._number(step):
             return False
         if self.number < 0:
-            # The number of 64 bits that has no opposite is beyond the value's end in any case.
+            # The smallest number of 64 bits cannot be negated. Any count so large exceeds the value's end anyway.
             count = 0x7FFFFFFFFFFFFFFF if self.number < -0x7FFFFFFFFFFFFFFF else -self.number
             if not self._number(step):
                 return False
@@ -305,7 +305,7 @@ class Reader:
         return self.empty_items <= MOST_EMPTY_ITEMS or self._fail(step, ITEMS)
 
     def _read_blocks(self, step):
-        """Blocks of items up to one of none."""
+        """Read blocks of items up to the empty block."""
         is_map = step.op == MAP
         keys = step.steps[0]
         items = step.steps[1] if is_map else keys
@@ -328,10 +328,10 @@ class Reader:
 
 
 def decode(step: Step, builder: Any, rows: Any, skip: int, only_first: bool) -> list[tuple[int, str, str]]:
-    """Append a row for each of `rows` by the program `step`; what does not fit is null, and told: row, path, reason.
+    """Append a row for each of `rows` with the program `step`; return row, path and reason of values that do not fit.
 
-    If `skip` is not 0, so many bytes of each value are left out, of which the first must be 0. With `only_first` it
-    ends at the first value that does not fit, and the builder is not usable any more.
+    Such a value becomes null. If `skip` is not 0, that many bytes of each value are skipped, of which the first must
+    be 0. With `only_first`, decoding stops at the first value that does not fit, and the builder is unusable.
     """
     return _decode(step, builder, rows, skip, only_first)
 

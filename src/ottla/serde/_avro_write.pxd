@@ -1,4 +1,4 @@
-# The types of `_avro_write.py` where it is compiled.
+# The types of `_avro_write.py` in compiled code.
 cimport cython
 from libc.stdint cimport int64_t, uint8_t, uint64_t
 from ottla.serde._builders cimport BinaryBuilder, Store

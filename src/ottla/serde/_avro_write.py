@@ -1,10 +1,10 @@
 # mypy: ignore-errors
 # ruff: noqa: SIM110 - C has no generators
 # cython: language_level=3, annotation_typing=False, boundscheck=False, wraparound=False, cdivision=True
-"""Columns into values of Avro's binary encoding. Plain Python and C in one.
+"""Encodes columns as values of Avro's binary encoding. Compiled with `_avro_write.pxd`, or plain Python.
 
-A program is a tree of steps, one for each type of the schema, made by `avro` and bound to the columns of a batch. The
-bytes are those that Java's encoder writes: arrays and maps in one block.
+A program is a tree of steps, one for each type of the schema. `avro_writing` builds it, and `bind` sets the columns of
+a batch. The bytes are those of Java's encoder: each array or map is one block.
 """
 
 from __future__ import annotations
@@ -44,22 +44,23 @@ if not cython.compiled:
     from ottla.serde._views import Held
 
 REASONS = {
-    IS_NULL: "is null, which the schema does not have",
-    OTHER_SIZE: "has another size than the schema's fixed",
+    IS_NULL: "is null, which the schema does not allow",
+    OTHER_SIZE: "differs in size from the schema's fixed",
     NO_SYMBOL: "is not among the enum's symbols",
-    TOO_LARGE: "has more digits than the schema's fixed holds",
+    TOO_LARGE: "has more digits than fit the schema's fixed",
 }
 
 
 class WriteStep:
-    """How to write one type. `branch` and `null_branch` are indexes within a union, -1 where there is none."""
+    """How to write one type. `branch` and `null_branch` are indexes within a union, or -1."""
 
     def __init__(self, op: int, path: str, steps: Any = (), child: int = -1) -> None:
         self.op = op
         self.path = path
         self.steps = list(steps)
         self.count = len(self.steps)
-        self.child = child  # which of the children of the step above it this one writes; -1 for all of it, or none
+        # The index of the parent's child that this step writes; -1 if it writes the parent itself or has no column.
+        self.child = child
         self.size = 0
         self.branch = -1
         self.null_branch = -1
@@ -67,7 +68,7 @@ class WriteStep:
         self.view = None
 
     def bind(self, view):
-        """Set the columns that are written next."""
+        """Set the columns to write."""
         self.view = view
         for step in self.steps:
             if step.child >= 0:
@@ -79,7 +80,7 @@ class WriteStep:
 
 
 class Writer:
-    """Where values go, and what went wrong."""
+    """The output, and the step and reason of a failure."""
 
     def __init__(self, out):
         self.out = out
@@ -106,7 +107,7 @@ class Writer:
         return 0
 
     def write(self, step, row):
-        """Write one value; False if it does not fit the schema."""
+        """Write one value; return False if it does not fit the schema."""
         view = step.view
         if view is None or view.is_null(row):
             if step.null_branch >= 0:
@@ -153,7 +154,7 @@ class Writer:
             value = view.bytes[at]
             if value > 127:
                 value -= 256
-        else:  # floored, as Spark does: before 1970 too, a millisecond begins at its first microsecond
+        else:  # rounded down before 1970 too, as Spark does
             value = view.int64s[at]
             millis = value // 1000
             if cython.compiled and millis * 1000 > value:
@@ -187,7 +188,7 @@ class Writer:
         return self._fail(step, NO_SYMBOL)
 
     def _write_decimal(self, step, row):
-        """Two's complement, the highest byte first: as few bytes as hold it, or those of a fixed."""
+        """Write two's complement, highest byte first, in the fewest bytes or in the size of the fixed."""
         data = step.view.bytes
         start = 16 * (step.view.first + row)
         sign = 255 if data[start + 15] & 128 else 0
@@ -222,7 +223,7 @@ class Writer:
         return True
 
     def _write_member(self, step, row):
-        """Of a union as a struct of its members, the first that is not null."""
+        """Write the first member that is not null of a union that is stored as a struct of its members."""
         for i in range(step.count):
             member = step.steps[i]
             if not member.view.is_null(row):
@@ -234,7 +235,7 @@ class Writer:
 
 
 def encode(step: WriteStep, builder: Any, view: Any) -> tuple[int, str, str] | None:
-    """Append the value of each row, null for null; the first that does not fit ends it: row, path, reason."""
+    """Append the value of each row; stop at the first that does not fit and return its row, path and reason."""
     return _encode(step, builder, view)
 
 

@@ -1,4 +1,4 @@
-# The types of `_builders.py` where it is compiled.
+# The types of `_builders.py` in compiled code.
 cimport cython
 from cpython.bytearray cimport PyByteArray_AS_STRING, PyByteArray_Resize
 from libc.stdint cimport int64_t, uint8_t, uint64_t

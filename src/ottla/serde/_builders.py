@@ -1,14 +1,15 @@
 # mypy: ignore-errors
-# ruff: noqa: F821 - what stands behind `compiled` is declared in the .pxd
+# ruff: noqa: F821 - names that only compiled code uses are declared in the .pxd
 # cython: language_level=3, annotation_typing=False, boundscheck=False, wraparound=False, cdivision=True
-"""Columns that grow row by row, in Arrow's layout. Plain Python and C in one.
+"""Columns that grow row by row, in Arrow's layout.
 
-Cython makes an extension of this file, with the types of `_builders.pxd`. A value is appended to the leaves first, then
-closed by the `append` of what is around it: a struct's row once each child has one more, a list's once its items are
-appended. `truncate` takes back whatever was appended beyond a length, so a value that fails half-way leaves nothing.
+Cython compiles this file with the types in `_builders.pxd`; it also runs as plain Python. A value is appended to the
+leaves first, and then the `append` of each enclosing builder closes its row: a struct's row after each child got a
+row, a list's row after its items. `truncate` removes all rows beyond a length, so a value that fails halfway leaves
+no trace.
 
-Pointers go with a start (`data, start, size`): in plain Python they are memoryviews, and both are indexed alike.
-Callers answer for what they append to: that start and size are within the data, and that children are of one length.
+Bytes are passed as `data, start, size`. `data` is a pointer in C and a memoryview in plain Python; both are indexed in
+the same way. Nothing is checked: the caller must keep start and size within the data, and children at equal lengths.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ if not cython.compiled:
     from ottla.serde._views import Held, is_utf8
 
 LARGEST_DATA = 0x7FFFFFFF
-"""What a column's offsets of 32 bits can reach; more raises OverflowError."""
+"""The largest offset of a column; a larger one raises OverflowError."""
 
 Plan = tuple[Any, ...]
 """A type as nested tuples, in Arrow's layout: ("struct", (("id", ("int64",)), ("tags", ("list", ("string",)))))."""
@@ -40,7 +41,7 @@ class Column(NamedTuple):
 
 
 class Store:
-    """Bytes that grow at their end, as pointers of every width. They move when it grows."""
+    """A growing byte buffer with a pointer for each value width. The bytes move when the buffer grows."""
 
     def __init__(self, capacity=64):
         self.content = None
@@ -49,7 +50,7 @@ class Store:
         self.reserve(max(capacity, 64))
 
     def reserve(self, more):
-        """Make room for `more` bytes after those that are used."""
+        """Ensure that `more` bytes are free after the used ones."""
         if self.capacity - self.used >= more:
             return 0
         # A multiple of 16, so that a view of any width covers all of it.
@@ -82,7 +83,6 @@ class Store:
         return 0
 
     def put_byte(self, value):
-        """Append one byte."""
         if self.used == self.capacity:
             self.reserve(1)
         self.bytes[self.used] = value
@@ -90,7 +90,7 @@ class Store:
         return 0
 
     def put(self, data, start, size):
-        """Append `size` bytes of `data` from `start` on."""
+        """Append `size` bytes of `data`, beginning at `start`."""
         if self.capacity - self.used < size:
             self.reserve(size)
         if cython.compiled:
@@ -101,12 +101,12 @@ class Store:
         return 0
 
     def put_value(self, value):
-        """Append all of a bytes object; for tests and for what is rare."""
+        """Append a bytes object; slow, for tests and rare cases."""
         held = Held(value)
         return self.put(held.bytes, 0, held.size)
 
     def close(self, size):
-        """The first `size` bytes; the store cannot be used any more."""
+        """Return the first `size` bytes; the store is unusable afterwards."""
         content = self.content
         self.content = None
         if cython.compiled:
@@ -119,7 +119,7 @@ class Store:
 
 
 class Builder:
-    """A column that grows. What is null is counted, and has a place like any other row."""
+    """A growing column. A null row is counted and occupies a place like any other row."""
 
     def __init__(self):
         self.length = 0
@@ -127,7 +127,7 @@ class Builder:
         self.validity = None  # until the first null
 
     def _append_valid(self):
-        """Close a row whose value is in place."""
+        """Close a row whose value has been written."""
         if self.validity is not None:
             if self.length & 7 == 0:
                 self.validity.put_byte(0)
@@ -136,7 +136,7 @@ class Builder:
         return 0
 
     def _append_invalid(self):
-        """Close a row whose place holds nothing."""
+        """Close a null row."""
         if self.validity is None:
             self.validity = Store((self.length >> 3) + 64)
             for i in range((self.length + 7) >> 3):  # noqa: B007 - declared, as C needs it
@@ -150,11 +150,11 @@ class Builder:
         return 0
 
     def append_null(self):
-        """Append a row that is null; beneath it, children have one that is null."""
+        """Append a null row, also to the children of a struct."""
         raise NotImplementedError
 
     def truncate(self, length):
-        """Forget the rows from `length` on, here and beneath; a column that is no longer stays as it is."""
+        """Remove the rows from `length` on, also of children; a column that is not longer stays unchanged."""
         if self.length <= length:
             return 0
         if self.validity is not None:
@@ -171,7 +171,7 @@ class Builder:
         return self.validity.close(self.validity.used) if self.nulls else None
 
     def finish(self):
-        """The column; the builder cannot be used any more."""
+        """Return the column; the builder is unusable afterwards."""
         raise NotImplementedError
 
 
@@ -189,27 +189,24 @@ class BoolBuilder(Builder):
             self.values.reserve(1)
         if self.length & 7 == 0:
             self.values.bytes[at] = 0
-        self.values.bytes[at] &= 255 - (1 << (self.length & 7))  # of a row that was taken back there may be a bit
+        self.values.bytes[at] &= 255 - (1 << (self.length & 7))  # `truncate` leaves the bits of removed rows
         self.values.bytes[at] |= value << (self.length & 7)
         return 0
 
     def append_null(self):
-        """Append null."""
         self._place(0)
         return self._append_invalid()
 
     def append_bool(self, value):
-        """Append a bit."""
         self._place(1 if value else 0)
         return self._append_valid()
 
     def finish(self):
-        """The column."""
         return Column(self.length, self.nulls, [self._close_validity(), self.values.close((self.length + 7) >> 3)], [])
 
 
 class FixedBuilder(Builder):
-    """A column of values of one width, in bytes; `room` is how many of them the store takes before it must grow."""
+    """A column of values of `width` bytes each; `room` is how many values the store takes before it must grow."""
 
     def __init__(self, width):
         Builder.__init__(self)
@@ -224,7 +221,6 @@ class FixedBuilder(Builder):
         return 0
 
     def append_null(self):
-        """Append null."""
         if self.length == self.room:
             self._grow()
         for i in range(self.length * self.width, (self.length + 1) * self.width):
@@ -232,17 +228,16 @@ class FixedBuilder(Builder):
         return self._append_invalid()
 
     def finish(self):
-        """The column."""
         return Column(
             self.length, self.nulls, [self._close_validity(), self.values.close(self.length * self.width)], []
         )
 
 
 class IntBuilder(FixedBuilder):
-    """A column of integers of 1, 2, 4 or 8 bytes; dates and timestamps too."""
+    """A column of integers of 1, 2, 4 or 8 bytes, or of dates or timestamps."""
 
     def append_int(self, value):
-        """Append a number and return True; False, and nothing appended, if it is too large for the width."""
+        """Append a number and return True; return False and append nothing if it does not fit the width."""
         if self.length == self.room:
             self._grow()
         if self.width == 8:
@@ -278,7 +273,7 @@ class FloatBuilder(FixedBuilder):
 
 
 class DecimalBuilder(FixedBuilder):
-    """A column of decimals of 128 bits: unscaled integers of two's complement, the low word first."""
+    """A column of decimals of 128 bits: unscaled integers in two's complement, low word first."""
 
     def __init__(self, precision, scale):
         FixedBuilder.__init__(self, 16)
@@ -289,7 +284,7 @@ class DecimalBuilder(FixedBuilder):
         self._smallest = (-largest).to_bytes(16, "big", signed=True)
 
     def append_words(self, high, low):
-        """Append a number by its two words, of which the high one has the sign; it must be within the precision."""
+        """Append a number given as two words; the high word has the sign. The number must be within the precision."""
         if self.length == self.room:
             self._grow()
         at = 2 * self.length
@@ -298,7 +293,7 @@ class DecimalBuilder(FixedBuilder):
         return self._append_valid()
 
     def append_big_endian(self, data, start, size):
-        """Append a number of `size` bytes of two's complement, and return True; False if it is beyond the precision."""
+        """Append a number in two's complement and return True; return False if it exceeds the precision."""
         sign = 255 if size > 0 and data[start] & 128 else 0
         while size > 16:
             if data[start] != sign:
@@ -325,7 +320,7 @@ class DecimalBuilder(FixedBuilder):
         return True
 
     def append_unscaled(self, value):
-        """Append an int, and return True; False if it is beyond the precision. For tests and for what is rare."""
+        """Append an int and return True; return False if it exceeds the precision. For tests and rare cases."""
         if abs(value) > int.from_bytes(self._largest, "big"):
             return False
         words = value & (1 << 128) - 1
@@ -335,7 +330,7 @@ class DecimalBuilder(FixedBuilder):
 
 
 class EndsBuilder(Builder):
-    """A column with offsets of 32 bits: where each row ends in what is beneath it."""
+    """A column with offsets of 32 bits, which say where each row ends in the data or in the child."""
 
     def __init__(self):
         Builder.__init__(self)
@@ -344,7 +339,7 @@ class EndsBuilder(Builder):
         self.ends.used = 4
 
     def _end_at(self, end):
-        """Set the end of the next row, which is then closed."""
+        """Set the end of the row that the caller closes next."""
         if end > LARGEST_DATA:
             raise OverflowError("A column of a batch has more than 2 GiB, or 2**31 items")
         if self.ends.capacity - self.ends.used < 4:
@@ -354,7 +349,7 @@ class EndsBuilder(Builder):
         return 0
 
     def truncate(self, length):
-        """Forget rows; what is beneath is for those who have it."""
+        """Remove rows and their offsets; subclasses remove the data or the child's rows."""
         Builder.truncate(self, length)
         self.ends.used = 4 * (self.length + 1)
         return 0
@@ -364,26 +359,25 @@ class EndsBuilder(Builder):
 
 
 class BinaryBuilder(EndsBuilder):
-    """A column of bytes or texts."""
+    """A column of bytes or strings."""
 
     def __init__(self):
         EndsBuilder.__init__(self)
         self.data = Store()
 
     def append_null(self):
-        """Append null."""
         self.data.used = self.ends.int32s[self.length]
         self._end_at(self.data.used)
         return self._append_invalid()
 
     def append_bytes(self, data, start, size):
-        """Append bytes. Raises OverflowError if they are too many for a column."""
+        """Append bytes. Raises OverflowError if the column gets too large."""
         self.data.put(data, start, size)
         self._end_at(self.data.used)
         return self._append_valid()
 
     def append_text(self, data, start, size):
-        """Append bytes and return True; False, and nothing appended, if they are not UTF-8."""
+        """Append bytes and return True; return False and append nothing if they are not UTF-8."""
         if not is_utf8(data, start, size):
             return False
         self.data.put(data, start, size)
@@ -392,87 +386,83 @@ class BinaryBuilder(EndsBuilder):
         return True
 
     def append_rest(self):
-        """Close a row with what was put into `data` since the last."""
+        """Close a row whose value is all data since the previous row."""
         self._end_at(self.data.used)
         return self._append_valid()
 
     def append_value(self, value):
-        """Append a bytes object; for tests and for what is rare."""
+        """Append a bytes object; slow, for tests and rare cases."""
         self.data.put_value(value)
         self._end_at(self.data.used)
         return self._append_valid()
 
     def truncate(self, length):
-        """Forget rows, and what was put into `data` for one that was not closed."""
+        """Remove rows, and the data of a row that was not closed."""
         EndsBuilder.truncate(self, length)
         self.data.used = self.ends.int32s[self.length]
         return 0
 
     def finish(self):
-        """The column."""
         buffers = [self._close_validity(), self._close_ends(), self.data.close(self.data.used)]
         return Column(self.length, self.nulls, buffers, [])
 
 
 class StructBuilder(Builder):
-    """A column of structs: children of the same length."""
+    """A column of structs; its children have the same length."""
 
     def __init__(self, children):
         Builder.__init__(self)
         self.children = children
 
     def append(self):
-        """Close a row: each child has one more."""
+        """Close a row after each child got one."""
         return self._append_valid()
 
     def append_null(self):
-        """Append null, beneath too."""
+        """Append null to this column and to each child."""
         for child in self.children:
             child.append_null()
         return self._append_invalid()
 
     def truncate(self, length):
-        """Forget rows, beneath too."""
+        """Remove rows of this column and of each child."""
         Builder.truncate(self, length)
         for child in self.children:
             child.truncate(length)
         return 0
 
     def finish(self):
-        """The column."""
         children = [child.finish() for child in self.children]
         return Column(self.length, self.nulls, [self._close_validity()], children)
 
 
 class ListBuilder(EndsBuilder):
-    """A column of lists: a row is what was appended to `items` since the last."""
+    """A column of lists; a row consists of the items appended since the previous row."""
 
     def __init__(self, items):
         EndsBuilder.__init__(self)
         self.items = items
 
     def append(self):
-        """Close a row."""
+        """Close a row after its items were appended."""
         self._end_at(self.items.length)
         return self._append_valid()
 
     def append_null(self):
-        """Append null."""
         self._end_at(self.items.length)
         return self._append_invalid()
 
     def truncate(self, length):
-        """Forget rows and their items, and items of one that was not closed."""
+        """Remove rows and their items, and the items of a row that was not closed."""
         EndsBuilder.truncate(self, length)
         return self.items.truncate(self.ends.int32s[self.length])
 
     def finish(self):
-        """The column."""
         return Column(self.length, self.nulls, [self._close_validity(), self._close_ends()], [self.items.finish()])
 
 
 class MapBuilder(ListBuilder):
-    """A column of maps: a list of entries, structs of a key and a value. An entry is closed by `entries.append`."""
+    """A column of maps: lists of entries, which are structs of a key and a value. `entries.append` closes an entry."""
 
     def __init__(self, keys, values):
         self.entries = StructBuilder([keys, values])
@@ -485,7 +475,7 @@ _WIDTHS = {"int8": 1, "int16": 2, "int32": 4, "int64": 8, "date32": 4, "timestam
 
 
 def builder(plan: Plan) -> Builder:
-    """An empty builder for a plan."""
+    """Return an empty builder for a plan."""
     kind = plan[0]
     if kind in _WIDTHS:
         return IntBuilder(_WIDTHS[kind])

@@ -1,4 +1,4 @@
-# The types of `_json.py` where it is compiled.
+# The types of `_json.py` in compiled code.
 cimport cython
 from libc.stdint cimport uint64_t
 from libc.string cimport memcmp

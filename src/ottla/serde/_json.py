@@ -1,10 +1,10 @@
 # mypy: ignore-errors
-# ruff: noqa: F821 - what stands behind `compiled` is declared in the .pxd
+# ruff: noqa: F821 - names that only compiled code uses are declared in the .pxd
 # cython: language_level=3, annotation_typing=False, boundscheck=False, wraparound=False, cdivision=True
-"""Columns of JSON texts into typed columns, in one pass. Plain Python and C in one.
+"""Decodes a column of JSON texts into typed columns, in one pass. Compiled with `_json.pxd`, or plain Python.
 
-The fields of a plan are filled, others left out; one that is not there is null, of one that is there twice the last
-counts. What is JSON is said in `_json_text`, how scalars are read in `_json_scalars`.
+Fields that the plan does not have are skipped. A missing field is null; for duplicate fields the last one wins.
+`_json_text` defines which texts are JSON, `_json_scalars` how scalars are read.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ from ottla.serde._json_scalars import (
     TimestampReader,
 )
 
-_FEW = 8  # keys that are compared one by one
+_FEW = 8  # up to so many keys of a map are compared one by one
 _WORDS = {
     "bool": "boolean", "int8": "tinyint", "int16": "smallint", "int32": "int", "int64": "bigint", "float32": "float",
     "float64": "double", "date32": "date", "timestamp_us": "timestamp", "string": "string", "binary": "binary",
@@ -46,7 +46,7 @@ _WORDS = {
 
 
 class Bad(NamedTuple):
-    """A row that could not be read: `field` is the path to what does not fit (empty: all), `problem` says why."""
+    """A row that could not be decoded: `field` is the path to the wrong value (empty: the row), `problem` says why."""
 
     row: int
     field: str
@@ -54,9 +54,9 @@ class Bad(NamedTuple):
 
 
 def decode(plan: Plan, rows: ByteRows, only_first: bool = False) -> tuple[Column, list[Bad]]:
-    """The column of a plan (a struct's, or any other) with a row for each of `rows`, which are `ByteRows`; and `Bad`s.
+    """Return a column of `plan` with one row for each of `rows`, and the rows that could not be decoded.
 
-    Their rows are null, as those that are null or blank. With `only_first`, nothing is read after the first bad one.
+    Bad rows become null, and so do null and blank rows. With `only_first`, decoding stops after the first bad row.
     """
     root = _reader(plan, builder_of(plan))
     text = Text()
@@ -110,7 +110,7 @@ def _bad(row, text, data, begin, end, is_misfit):
 
 
 def _reader(plan, column):
-    """What reads values of a plan into a builder for it."""
+    """Return the reader that appends values of `plan` to the builder `column`."""
     kind = plan[0]
     words = _WORDS.get(kind) or f"decimal({plan[1]},{plan[2]})"
     if kind == "struct":
@@ -120,7 +120,7 @@ def _reader(plan, column):
         return ListReader(column, words, _reader(plan[1], column.items))
     if kind == "map":
         if plan[1] != ("string",):
-            raise ValueError(f"JSON has no keys of {plan[1][0]!r}")
+            raise ValueError(f"JSON keys are strings, so a map cannot have keys of type {plan[1][0]!r}")
         return MapReader(column, words, _reader(plan[2], column.values))
     if kind == "timestamp_us":
         return TimestampReader(column, words, len(plan) < 2 or plan[1])
@@ -130,7 +130,11 @@ def _reader(plan, column):
 
 
 class StructReader(Reader):
-    """Objects. Their fields are looked for where they were expected first: after the one before."""
+    """Reads objects.
+
+    Records usually have their fields in the same order. So a name is first compared with the field after the previous
+    one, and only then looked up in a hash table with open addressing (`slots`, FNV-1a hashes).
+    """
 
     def __init__(self, column, words, names, children):
         Reader.__init__(self, column, words)
@@ -145,7 +149,7 @@ class StructReader(Reader):
         for i in range(self.count):
             self.letters.put_value(encoded[i])
             self.starts.int64s[i + 1] = self.letters.used
-        # Names that JSON cannot have as they are, are only found by what they say.
+        # A name that JSON must escape is never compared directly, only looked up unescaped.
         self.last_plain = -1
         while self.last_plain + 1 < self.count and not re.search(rb'["\\\x00-\x1f]', encoded[self.last_plain + 1]):
             self.last_plain += 1
@@ -157,8 +161,7 @@ class StructReader(Reader):
             slot = self._slot(self.letters.bytes, self.starts.int64s[i], len(encoded[i]))
             self.slots.int64s[slot] = i
 
-    def read(self, text, at):  # noqa: C901 - the loop of every field is all here
-        """An object."""
+    def read(self, text, at):  # noqa: C901 - the hot loop over fields stays in one function
         data = text.data
         end = text.end
         if data[at] != OPEN:
@@ -188,7 +191,7 @@ class StructReader(Reader):
                     child = self.children[index]
                     if child.column.length == row:
                         missing -= 1
-                    else:  # it is there twice
+                    else:  # a duplicate field
                         child.column.truncate(row)
                     at = child.read(text, at)
                     if at < 0:
@@ -216,7 +219,7 @@ class StructReader(Reader):
         return failure
 
     def _field(self, text, at, expected):
-        """The number of the field whose name stands there, -4 if it is none of these; `last` is then at its end."""
+        """Return the index of the field named at `at`, or -4 for an unknown name; set `last` to the end of the name."""
         if expected <= self.last_plain:
             start = self.starts.int64s[expected]
             size = self.starts.int64s[expected + 1] - start
@@ -239,7 +242,7 @@ class StructReader(Reader):
         return index if index >= 0 else -4
 
     def _slot(self, data, start, size):
-        """Where a name is in the table, or would be."""
+        """Return the slot of a name in the hash table, or the free slot for it."""
         code = 2166136261
         for i in range(size):
             code = ((code ^ data[start + i]) * 16777619) & 0xFFFFFFFF
@@ -263,15 +266,12 @@ def _are_same(one, start, other, first, size):
 
 
 class ListReader(Reader):
-    """Arrays."""
-
     def __init__(self, column, words, items):
         Reader.__init__(self, column, words)
         self.into = column
         self.items = items
 
     def read(self, text, at):
-        """An array."""
         if text.data[at] != BRACKET:
             return self.other(text, at)
         begin = self.items.column.length
@@ -298,7 +298,7 @@ class ListReader(Reader):
 
 
 class MapReader(Reader):
-    """Objects whose names are keys. Of a key that is there twice, the last value counts."""
+    """Reads objects as maps. For duplicate keys the last value wins."""
 
     def __init__(self, column, words, values):
         Reader.__init__(self, column, words)
@@ -308,7 +308,6 @@ class MapReader(Reader):
         self.values = values
 
     def read(self, text, at):
-        """A map."""
         if text.data[at] != OPEN:
             return self.other(text, at)
         begin = self.entries.length
@@ -342,7 +341,7 @@ class MapReader(Reader):
             at = text.blank(at + 1)
 
     def _key(self, text, at):
-        """A key into its column, and up to its value."""
+        """Append a key to its column, and scan up to its value."""
         at = text.string(at)
         if at < 0:
             return at
@@ -352,19 +351,19 @@ class MapReader(Reader):
         return BROKEN if at >= text.end else at
 
     def _last(self, row):
-        """A key."""
+        """Return the key of a row."""
         start = self.keys.ends.int32s[row]
         return bytes(self.keys.data.bytes[start : self.keys.ends.int32s[row + 1]])
 
     def _known(self, begin, known):
-        """The keys from `begin` to the last but one, as a set, where they are many."""
+        """Return the keys from `begin` to the last but one as a set; only used for maps with many keys."""
         if known is None:
             return {self._last(row) for row in range(begin, self.entries.length)}
         known.add(self._last(self.entries.length - 1))
         return known
 
     def _is_twice(self, begin, known):
-        """Whether the last key was there before."""
+        """Return whether the last key occurred before."""
         last = self.entries.length
         if known is not None:
             return self._last(last) in known
@@ -377,7 +376,7 @@ class MapReader(Reader):
         return False
 
     def _read_twice(self, text, at):
-        """A map with a key that is there twice: where its values are comes first, then the last ones of each key."""
+        """Read a map with duplicate keys: first locate the last value of each key, then read these values."""
         found = {}
         at = text.blank(at + 1)
         while True:

@@ -1,4 +1,4 @@
-# The types of `_json_scalars.py` where it is compiled.
+# The types of `_json_scalars.py` in compiled code.
 cimport cython
 from libc.stdint cimport int64_t, uint8_t, uint64_t
 

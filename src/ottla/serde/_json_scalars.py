@@ -1,10 +1,10 @@
 # mypy: ignore-errors
 # cython: language_level=3, annotation_typing=False, boundscheck=False, wraparound=False, cdivision=True
-"""JSON's strings, numbers and words into columns of scalars. Plain Python and C in one.
+"""Readers of JSON scalars into columns. Compiled with `_json_scalars.pxd`, or plain Python.
 
-A string takes any JSON as its text; numbers must fit their type, decimals are rounded half up; a time without a zone is
-UTC; bytes are base64. A reader has a builder and appends one row to it, or fails; what a failure leaves in the builder
-is for the caller to take back.
+A string column takes any JSON as text. Numbers must fit their type; decimals are rounded half up. A time without a zone
+is UTC. Bytes are base64. A reader appends one row to its builder or fails. After a failure, the caller must remove the
+partial row with `truncate`.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ if not cython.compiled:
     from ottla.serde._times import Moment
 
 _LARGEST = 0x7FFFFFFFFFFFFFFF
-_LARGEST_FLOAT = 3.4028235677973366e38  # what is smaller is rounded to a float
+_LARGEST_FLOAT = 3.4028235677973366e38  # a smaller number is rounded to a float
 _DAY_US = 86_400_000_000
 _MOST_SECONDS = _LARGEST // 1_000_000
 _ALL_ONES = 0xFFFFFFFFFFFFFFFF
@@ -37,18 +37,18 @@ _DECIMAL = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?", re.ASCII)
 
 
 class Reader:
-    """Values of one type into a column."""
+    """Reads values of one type into a column; `words` names the type in messages."""
 
     def __init__(self, column, words):
         self.column = column
         self.words = words
 
     def read(self, text, at):
-        """The value there goes to the column as a row; the position after it, or a failure."""
+        """Append the value at `at` to the column; return the position after it, or a failure."""
         raise NotImplementedError
 
     def other(self, text, at):
-        """Null, or what does not fit."""
+        """Append null, or fail for any other value."""
         after = text.word(at, b"null", 4)
         if after >= 0:
             self.column.append_null()
@@ -57,7 +57,7 @@ class Reader:
         return after if after < 0 else self.misfit(text, at)
 
     def misfit(self, text, at):
-        """A failure: the value there is not what it must be."""
+        """Describe in `text.misfit` why the value at `at` does not fit, and return MISFIT."""
         out = Store()
         text.value(at, out)
         shown = bytes(out.bytes[: out.used]).decode()
@@ -68,14 +68,11 @@ class Reader:
 
 
 class BoolReader(Reader):
-    """true and false."""
-
     def __init__(self, column, words):
         Reader.__init__(self, column, words)
         self.into = column
 
     def read(self, text, at):
-        """A boolean."""
         after = text.word(at, b"true", 4)
         if after >= 0:
             self.into.append_bool(True)
@@ -88,14 +85,13 @@ class BoolReader(Reader):
 
 
 class IntReader(Reader):
-    """Integers, written as such."""
+    """Reads integers that are written without a fraction or an exponent."""
 
     def __init__(self, column, words):
         Reader.__init__(self, column, words)
         self.into = column
 
     def read(self, text, at):
-        """An integer."""
         byte = text.data[at]
         if byte != MINUS and (byte < ZERO or byte > NINE):
             return self.other(text, at)
@@ -115,7 +111,7 @@ class IntReader(Reader):
 
 
 class FloatReader(Reader):
-    """Numbers, and what is none as from_json writes it."""
+    """Reads numbers, and NaN and the infinities, with or without quotes."""
 
     def __init__(self, column, words):
         Reader.__init__(self, column, words)
@@ -123,7 +119,6 @@ class FloatReader(Reader):
         self.largest = _LARGEST_FLOAT if column.width == 4 else float("inf")
 
     def read(self, text, at):
-        """A number."""
         byte = text.data[at]
         if byte == MINUS or ZERO <= byte <= NINE:
             after = text.number(at)
@@ -150,7 +145,7 @@ class FloatReader(Reader):
 
 
 class DecimalReader(Reader):
-    """Numbers, also as strings, rounded half up."""
+    """Reads numbers, with or without quotes, and rounds them half up."""
 
     def __init__(self, column, words):
         Reader.__init__(self, column, words)
@@ -159,7 +154,6 @@ class DecimalReader(Reader):
         self.limit = 10**column.precision if column.precision < 19 else _LARGEST
 
     def read(self, text, at):
-        """A decimal."""
         byte = text.data[at]
         begin = at
         is_quoted = byte in (QUOTE, APOSTROPHE)
@@ -189,7 +183,7 @@ class DecimalReader(Reader):
         return after
 
     def rounded(self, text):
-        """Append the last number, if 64 bits are enough for it and it fits; whether they are."""
+        """Append the last number and return True; return False if it needs more than 64 bits or may not fit."""
         shift = text.exponent + self.scale
         value = text.digits
         if not value:
@@ -216,7 +210,7 @@ class DecimalReader(Reader):
 
 
 def _unscaled(text, scale):
-    """A decimal of any size as an integer at that scale, or None if it is none, or is far too large."""
+    """Return a decimal text as an integer at that scale, or None if it is not a decimal or is far too large."""
     if not _DECIMAL.fullmatch(text.decode("utf-8")):
         return None
     with decimal.localcontext(prec=76, Emax=decimal.MAX_EMAX, Emin=decimal.MIN_EMIN):
@@ -228,14 +222,13 @@ def _unscaled(text, scale):
 
 
 class StringReader(Reader):
-    """What strings say, and the text of anything else."""
+    """Reads the contents of strings, and the JSON text of any other value."""
 
     def __init__(self, column, words):
         Reader.__init__(self, column, words)
         self.into = column
 
     def read(self, text, at):
-        """A text."""
         byte = text.data[at]
         if byte in (QUOTE, APOSTROPHE):
             after = text.string(at)
@@ -258,14 +251,13 @@ class StringReader(Reader):
 
 
 class BinaryReader(Reader):
-    """Bytes as base64 with its padding; blanks may stand between groups of four."""
+    """Reads bytes in padded base64; blanks may separate groups of four characters."""
 
     def __init__(self, column, words):
         Reader.__init__(self, column, words)
         self.into = column
 
     def read(self, text, at):
-        """Bytes."""
         byte = text.data[at]
         if byte != QUOTE and byte != APOSTROPHE:
             return self.other(text, at)
@@ -280,7 +272,7 @@ class BinaryReader(Reader):
 
 
 def _put_bytes(out, source):
-    """The bytes that base64 stands for; whether it is that."""
+    """Append the bytes that `source` encodes in base64; return whether it is valid."""
     at = 0
     end = source.used
     while True:
@@ -312,7 +304,7 @@ def _put_bytes(out, source):
 
 
 def _sextet(byte):
-    """What a letter of base64 stands for; 64 for the padding, 65 for others."""
+    """Return the value of a base64 character; 64 for the padding, 65 for an invalid character."""
     if 65 <= byte <= 90:
         return byte - 65
     if 97 <= byte <= 122:
@@ -323,15 +315,12 @@ def _sextet(byte):
 
 
 class DateReader(Reader):
-    """Dates as strings."""
-
     def __init__(self, column, words):
         Reader.__init__(self, column, words)
         self.into = column
         self.moment = Moment()
 
     def read(self, text, at):
-        """A date."""
         byte = text.data[at]
         if byte != QUOTE and byte != APOSTROPHE:
             return self.other(text, at)
@@ -345,7 +334,7 @@ class DateReader(Reader):
 
 
 class TimestampReader(Reader):
-    """Times as strings; or as seconds since 1970, if they mean a moment and not what clocks show."""
+    """Reads times as strings, and, for timestamps that are not local (`is_moment`), as whole seconds since 1970."""
 
     def __init__(self, column, words, is_moment):
         Reader.__init__(self, column, words if is_moment else "timestamp_ntz")
@@ -354,7 +343,6 @@ class TimestampReader(Reader):
         self.is_moment = is_moment
 
     def read(self, text, at):
-        """A time."""
         byte = text.data[at]
         if byte in (QUOTE, APOSTROPHE):
             after = text.string(at)

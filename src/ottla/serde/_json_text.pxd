@@ -1,4 +1,4 @@
-# The types of `_json_text.py` where it is compiled.
+# The types of `_json_text.py` in compiled code.
 cimport cython
 from libc.math cimport fma
 from libc.stdint cimport int64_t, uint8_t, uint64_t
@@ -41,14 +41,15 @@ cdef Store _powers
 
 
 cdef inline double divided(uint64_t digits, double power) noexcept nogil:
-    """The double that is nearest to the quotient; -1 if that is not certain. The power is exact, the digits are many."""
+    """Return the double nearest to digits / power, or -1 if it is uncertain. `power` must be exact."""
     cdef double high = <double>digits
     cdef double low = <double><int64_t>(digits - <uint64_t>high)
     cdef double first = high / power
     cdef double more = (fma(-first, power, high) + low) / power
     cdef double rounded = first + more
     cdef double left = more - (rounded - first)
-    # `left` is what rounding took away. Where a little more of it would have rounded otherwise, nobody knows.
+    # `left` is the remainder that rounding removed. The result is uncertain if a slightly larger remainder would
+    # change it.
     return rounded if rounded + left * (1 + 1e-10) == rounded else -1
 
 

@@ -1,14 +1,14 @@
 # mypy: ignore-errors
-# ruff: noqa: F821 - what stands behind `compiled` is declared in the .pxd
+# ruff: noqa: F821 - names that only compiled code uses are declared in the .pxd
 # cython: language_level=3, annotation_typing=False, boundscheck=False, wraparound=False, cdivision=True
-"""JSON as bytes: where its values end, and what strings and numbers say. Plain Python and C in one.
+"""A JSON scanner over bytes: finds where values end, and parses strings and numbers. Compiled, or plain Python.
 
-What is JSON is what Spark's from_json takes for it: RFC 8259, and besides strings in single quotes, and NaN, Infinity,
--Infinity, +Infinity, +INF and -INF as numbers. Values nest 1000 deep at most.
+The accepted language is that of Spark's from_json: RFC 8259, plus strings in single quotes, and the numbers NaN,
+Infinity, -Infinity, +Infinity, +INF and -INF. Values nest at most 1000 deep.
 
-Every method takes the position where something begins and gives the one after it, or a failure, which is negative:
-`BROKEN` if it is no JSON, `MISFIT` if it is, but not what was asked for. -1 is none of them: it is an exception's.
-Nothing is read at or beyond `end`.
+Every method takes the position where a token or value begins and returns the position after it, or a negative failure:
+`BROKEN` if the text is not JSON, `MISFIT` if it is JSON of an unexpected type. -1 is not used, because Cython reports
+exceptions with it. No byte at or beyond `end` is read.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ try:
 except ImportError:
     from ottla.serde import plain as cython
 
-if not cython.compiled:  # where it is, the .pxd has them
+if not cython.compiled:  # compiled code takes these names from the .pxd
     from ottla.serde._builders import Store
     from ottla.serde._texts import put_double, put_quoted
 
@@ -40,7 +40,7 @@ for _power in range(23):
 
 
 class Text:
-    """A value's bytes, and what was found last in them."""
+    """The bytes to scan, and the properties of the string or number that was scanned last."""
 
     def __init__(self):
         self.scratch = Store()
@@ -49,13 +49,13 @@ class Text:
         self.misfit = None
 
     def look_at(self, data, end):
-        """Read `data` up to `end` from now on."""
+        """Set the bytes to scan: `data` up to `end`."""
         self.data = data
         self.end = end
         return 0
 
     def blank(self, at):
-        """Past blanks, of which there may be none."""
+        """Skip blanks, if there are any."""
         while at < self.end and self.data[at] <= BLANK and self.data[at] in (32, 10, 13, 9):
             at += 1
         return at
@@ -63,7 +63,10 @@ class Text:
     # -- strings -------------------------------------------------------------------------------------------------
 
     def string(self, at):
-        """A string, `at` its quote; `first` and `last` are then around what is in it, which is `escaped` or not."""
+        """Scan a string that begins with the quote at `at`.
+
+        Sets `first` and `last` to the bounds of its contents, and `escaped` if it contains a backslash.
+        """
         data = self.data
         end = self.end
         if at >= end:
@@ -75,7 +78,7 @@ class Text:
         self.first = at
         self.escaped = False
         if cython.compiled:
-            while end - at >= 8 and is_plain(data + at, quote):  # in C, eight bytes at a time
+            while end - at >= 8 and is_plain(data + at, quote):  # eight bytes at a time
                 at += 8
         while at < end:
             byte = data[at]
@@ -93,7 +96,7 @@ class Text:
         return BROKEN
 
     def _escape(self, at):
-        """What follows a backslash."""
+        """Scan the rest of an escape sequence after its backslash."""
         if at >= self.end:
             return BROKEN
         byte = self.data[at]
@@ -105,7 +108,7 @@ class Text:
         return BROKEN
 
     def _unit(self, at):
-        """Four hexadecimal digits as a number, or BROKEN."""
+        """Return four hexadecimal digits as a number, or BROKEN."""
         if self.end - at < 4:
             return BROKEN
         unit = 0
@@ -113,14 +116,14 @@ class Text:
             byte = self.data[at + i]
             if ZERO <= byte <= NINE:
                 unit = unit << 4 | byte - ZERO
-            elif 97 <= byte | 32 <= 102:  # a to f, of either case
+            elif 97 <= byte | 32 <= 102:  # a to f or A to F
                 unit = unit << 4 | (byte | 32) - 87
             else:
                 return BROKEN
         return unit
 
     def put_string(self, out):
-        """What the last string says, as UTF-8. Half a surrogate pair is a question mark, as for from_json."""
+        """Append the last string unescaped, as UTF-8. A lone surrogate becomes a question mark, as in from_json."""
         at = self.first
         last = self.last
         if not self.escaped:
@@ -143,7 +146,7 @@ class Text:
         return out.put(self.data, begin, last - begin)
 
     def _put_unit(self, out, at):
-        """A character by its digits, and those of its other half."""
+        """Append the character of a \\u escape and, for a surrogate pair, of the escape that follows."""
         unit = self._unit(at)
         at += 4
         if unit < 0x80:
@@ -171,16 +174,17 @@ class Text:
         return at
 
     def unescape(self):
-        """What the last string says goes to `scratch`, alone."""
+        """Replace the contents of `scratch` by the last string, unescaped."""
         self.scratch.used = 0
         return self.put_string(self.scratch)
 
     # -- numbers -------------------------------------------------------------------------------------------------
 
     def number(self, at):
-        """A number: `digits` times ten to the `exponent`, `negative` or not, `whole` if it is written without either.
+        """Scan a number into `digits` * 10**`exponent` and the flags `negative`, `whole` and `cut`.
 
-        `digits` are the first 19; if others were left away, it is `cut`.
+        `whole` means that it has neither a fraction nor an exponent. `digits` has the first 19 significant digits;
+        `cut` means that there were more.
         """
         data = self.data
         end = self.end
@@ -240,12 +244,17 @@ class Text:
         return BROKEN if at == begin else at
 
     def double(self, begin, after):
-        """The last number, which stood there, as the double that is nearest to it."""
+        """Return the double nearest to the last number, whose text extends from `begin` to `after`.
+
+        If the digits and the power of ten are exact as doubles, one multiplication or division rounds once and is
+        correct. Compiled code also divides numbers of up to 19 digits with a remainder, unless the rounding is
+        uncertain. All others take the slow, exact conversion of Python.
+        """
         if self.whole and not self.digits:
-            return 0.0  # also of -0, which is an integer
+            return 0.0  # also for -0, which is an integer
         if not self.cut and -22 <= self.exponent <= 22:
             value = self.digits
-            if self.digits <= _EXACT:  # both numbers are exact, so there is one rounding
+            if self.digits <= _EXACT:
                 if self.exponent < 0:
                     value = value / _powers.doubles[-self.exponent]
                 else:
@@ -266,7 +275,7 @@ class Text:
         return float(bytes(self.data[begin:after]))
 
     def special(self, at):
-        """A number that is none, which is then `real`."""
+        """Scan NaN or an infinity into `real`."""
         data = self.data
         after = at
         is_negative = at < self.end and data[at] == MINUS
@@ -283,7 +292,7 @@ class Text:
         return after
 
     def word(self, at, word, size):
-        """These very bytes."""
+        """Scan exactly the bytes of `word`."""
         if self.end - at < size:
             return BROKEN
         for i in range(size):
@@ -294,8 +303,12 @@ class Text:
     # -- any value -----------------------------------------------------------------------------------------------
 
     def value(self, at, out):  # noqa: C901 - nesting is a stack here, so that depth costs none of C's
-        """Any value. Unless `out` is None, it goes there as from_json makes texts of values: without blanks,
-        fractions as doubles, what is no number as a string."""
+        """Scan any value, and append it to `out` unless `out` is None.
+
+        It is appended in the form that from_json gives a value in a string column: without blanks, fractions as
+        doubles, NaN and the infinities as strings. `nest` is the stack of closing brackets, so that nested values need
+        no recursion.
+        """
         data = self.data
         nest = self.nest.bytes
         depth = 0
@@ -306,7 +319,7 @@ class Text:
             if byte in (OPEN, BRACKET):
                 if depth == DEEPEST:
                     return BROKEN
-                nest[depth] = byte + 2  # what closes it
+                nest[depth] = byte + 2  # the closing bracket
                 depth += 1
                 if out is not None:
                     out.put_byte(byte)
@@ -316,14 +329,14 @@ class Text:
                 if data[at] != nest[depth - 1]:
                     if byte == OPEN:
                         at = self._key(at, out)
-                        if at < 0:
-                            return at
+                    if at < 0:
+                        return at
                     continue
             else:
                 at = self._scalar(at, out)
                 if at < 0:
                     return at
-            while True:  # a value ended, or one that is empty ends here
+            while True:  # a value ended, or an empty object or array ends here
                 if depth == 0:
                     return at
                 at = self.blank(at)
@@ -337,20 +350,20 @@ class Text:
                     at = self.blank(at)
                     if nest[depth - 1] == CLOSE:
                         at = self._key(at, out)
-                        if at < 0:
-                            return at
+                    if at < 0:
+                        return at
                     break
                 if byte != nest[depth - 1]:
                     return BROKEN
                 depth -= 1
 
     def _key(self, at, out):
-        """A member's name, and up to its value."""
+        """Scan a member's name, its colon and the blanks up to its value."""
         at = self._scalar(at, out) if at < self.end and self.data[at] in (QUOTE, APOSTROPHE) else BROKEN
         return at if at < 0 else self.colon(at, out)
 
     def colon(self, at, out):
-        """A colon, and up to the value."""
+        """Scan a colon and the blanks up to the value."""
         at = self.blank(at)
         if at >= self.end or self.data[at] != COLON:
             return BROKEN
@@ -359,7 +372,7 @@ class Text:
         return self.blank(at + 1)
 
     def _scalar(self, at, out):
-        """A value that is neither an object nor an array."""
+        """Scan a value that is neither an object nor an array."""
         byte = self.data[at]
         if byte in (QUOTE, APOSTROPHE):
             after = self.string(at)
@@ -393,7 +406,7 @@ class Text:
         return after
 
     def _put_again(self, out, quote):
-        """The last string as JSON."""
+        """Append the last string as JSON."""
         if not self.escaped and quote == QUOTE:
             return out.put(self.data, self.first - 1, self.last - self.first + 2)
         self.unescape()

@@ -1,4 +1,4 @@
-# The types of `_json_writer.py` where it is compiled.
+# The types of `_json_writer.py` in compiled code.
 cimport cython
 from libc.stdint cimport int64_t, uint64_t
 

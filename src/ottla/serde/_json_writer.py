@@ -1,12 +1,13 @@
 # mypy: ignore-errors
-# ruff: noqa: F821 - what stands behind `compiled` is declared in the .pxd
+# ruff: noqa: F821 - names that only compiled code uses are declared in the .pxd
 # cython: language_level=3, annotation_typing=False, boundscheck=False, wraparound=False, cdivision=True
-"""Typed columns into a column of JSON texts, in one pass, as Spark's to_json writes them. Plain Python and C in one.
+"""Encodes typed columns as a column of JSON texts, in one pass. Compiled with `_json_writer.pxd`, or plain Python.
 
-Fields that are null are left out; in arrays and maps they are null. Times are ISO 8601 in UTC, with a Z where they mean
-a moment; bytes are base64. What to_json would lose is kept: all of a time's microseconds, where there are any.
+The texts are those of Spark's to_json, except that the microseconds of a time are not truncated. Null fields are
+omitted; in arrays and maps they are written. Times are ISO 8601 in UTC, with a Z unless they are local; bytes are
+base64.
 
-A writer has a column and puts the value of one of its rows, which is not null, at the end of a `Store`.
+A writer belongs to a column. It appends the value of one row, which must not be null, to a `Store`.
 """
 
 from __future__ import annotations
@@ -27,9 +28,9 @@ from ottla.serde._builders import Column, Plan
 
 
 def encode(plan: Plan, view: ColumnView) -> Column:
-    """The texts of a column (a `ColumnView` of that plan) as a binary column; null for null.
+    """Return a binary column with the JSON text of each row of `view`, a column of that plan; a null row stays null.
 
-    Raises OverflowError if they are more than 2 GiB.
+    Raises OverflowError if the texts exceed 2 GiB.
     """
     writer = _writer(plan, view)
     out = BinaryBuilder()
@@ -43,7 +44,7 @@ def encode(plan: Plan, view: ColumnView) -> Column:
 
 
 def _writer(plan, view):
-    """What writes rows of a column of a plan."""
+    """Return the writer for a column of `plan`."""
     kind = plan[0]
     if kind == "struct":
         children = [_writer(child, view.children[i]) for i, (_, child) in enumerate(plan[1])]
@@ -65,39 +66,35 @@ def _writer(plan, view):
 
 
 class Writer:
-    """Rows of a column as JSON; by itself, of one where all are null."""
+    """Writes rows of a column as JSON. The base class is the writer of a column in which every row is null."""
 
     def __init__(self, view):
         self.view = view
 
-    def write(self, out, row):  # noqa: ARG002 - others look at it
-        """Put the value of a row, which is not null."""
+    def write(self, out, row):  # noqa: ARG002 - subclasses use the row
+        """Append the value of a row that is not null."""
         return out.put(b"null", 0, 4)
 
     def write_item(self, out, row):
-        """Put the value of a row, or null."""
+        """Append the value of a row, or null."""
         if self.view.is_null(row):
             return out.put(b"null", 0, 4)
         return self.write(out, row)
 
 
 class BoolWriter(Writer):
-    """true and false."""
-
     def write(self, out, row):
-        """Put a boolean."""
         return out.put(b"true", 0, 4) if self.view.bit(row) else out.put(b"false", 0, 5)
 
 
 class IntWriter(Writer):
-    """Integers of 1, 2, 4 or 8 bytes."""
+    """Writes integers of 1, 2, 4 or 8 bytes."""
 
     def __init__(self, view, width):
         Writer.__init__(self, view)
         self.width = width
 
     def write(self, out, row):
-        """Put an integer."""
         at = self.view.first + row
         if self.width == 8:
             return put_int(out, self.view.int64s[at])
@@ -110,30 +107,27 @@ class IntWriter(Writer):
 
 
 class FloatWriter(Writer):
-    """Numbers of 4 bytes."""
+    """Writes floats of 4 bytes."""
 
     def write(self, out, row):
-        """Put a number."""
         return put_float(out, self.view.floats[self.view.first + row])
 
 
 class DoubleWriter(Writer):
-    """Numbers of 8 bytes."""
+    """Writes floats of 8 bytes."""
 
     def write(self, out, row):
-        """Put a number."""
         return put_double(out, self.view.doubles[self.view.first + row])
 
 
 class DecimalWriter(Writer):
-    """Decimals, with all their places."""
+    """Writes decimals with all their decimal places."""
 
     def __init__(self, view, scale):
         Writer.__init__(self, view)
         self.scale = scale
 
     def write(self, out, row):
-        """Put a decimal."""
         at = 2 * (self.view.first + row)
         low = self.view.int64s[at]
         high = self.view.int64s[at + 1]
@@ -141,7 +135,7 @@ class DecimalWriter(Writer):
             return out.put_value(_long_decimal(high, low, self.scale))
         if low < 0:
             out.put_byte(45)
-            size = -(low + 1)  # the smallest one has no opposite
+            size = -(low + 1)  # the smallest integer has no positive counterpart
             size += 1
         else:
             size = low
@@ -154,57 +148,45 @@ class DecimalWriter(Writer):
 
 
 def _long_decimal(high, low, scale):
-    unscaled = high * (1 << 64) + low % (1 << 64)  # objects: beyond 64 bits
+    unscaled = high * (1 << 64) + low % (1 << 64)  # Python ints, because the value exceeds 64 bits
     digits = str(abs(unscaled)).rjust(scale + 1, "0")
     sign = "-" if unscaled < 0 else ""
     return (sign + digits[: len(digits) - scale] + ("." + digits[len(digits) - scale :] if scale else "")).encode()
 
 
 class StringWriter(Writer):
-    """Texts."""
-
     def write(self, out, row):
-        """Put a text."""
         start = self.view.start(row)
         return put_quoted(out, self.view.data, start, self.view.end(row) - start)
 
 
 class BytesWriter(Writer):
-    """Bytes."""
-
     def write(self, out, row):
-        """Put bytes."""
         start = self.view.start(row)
         return put_base64(out, self.view.data, start, self.view.end(row) - start)
 
 
 class DateWriter(Writer):
-    """Dates."""
-
     def write(self, out, row):
-        """Put a date."""
         out.put_byte(34)
         put_date(out, self.view.int32s[self.view.first + row])
         return out.put_byte(34)
 
 
 class TimeWriter(Writer):
-    """Times: moments, or what clocks show."""
+    """Writes times, with a Z unless they are local (`is_moment` is false)."""
 
     def __init__(self, view, is_moment):
         Writer.__init__(self, view)
         self.is_moment = is_moment
 
     def write(self, out, row):
-        """Put a time."""
         out.put_byte(34)
         put_time(out, self.view.int64s[self.view.first + row], self.is_moment)
         return out.put_byte(34)
 
 
 class StructWriter(Writer):
-    """Objects."""
-
     def __init__(self, view, names, children):
         Writer.__init__(self, view)
         self.children = children
@@ -217,13 +199,12 @@ class StructWriter(Writer):
             self.ends.int64s[i + 1] = self.letters.used
 
     def write(self, out, row):
-        """Put an object."""
         is_first = 1
         out.put_byte(123)
         for i in range(self.count):
             child = self.children[i]
             if not child.view.is_null(row):
-                start = self.ends.int64s[i] + is_first  # each but the first has a comma before it
+                start = self.ends.int64s[i] + is_first  # skips the comma before the first field
                 out.put(self.letters.bytes, start, self.ends.int64s[i + 1] - start)
                 child.write(out, row)
                 is_first = 0
@@ -231,14 +212,11 @@ class StructWriter(Writer):
 
 
 class ListWriter(Writer):
-    """Arrays."""
-
     def __init__(self, view, items):
         Writer.__init__(self, view)
         self.items = items
 
     def write(self, out, row):
-        """Put an array."""
         begin = self.view.start(row)
         out.put_byte(91)
         for item in range(begin, self.view.end(row)):
@@ -249,7 +227,7 @@ class ListWriter(Writer):
 
 
 class MapWriter(Writer):
-    """Objects whose names are keys: strings or integers."""
+    """Writes maps as objects; the keys are strings or integers."""
 
     def __init__(self, view, keys, values):
         Writer.__init__(self, view)
@@ -258,7 +236,6 @@ class MapWriter(Writer):
         self.are_texts = isinstance(keys, StringWriter)
 
     def write(self, out, row):
-        """Put an object."""
         begin = self.view.start(row)
         out.put_byte(123)
         for item in range(begin, self.view.end(row)):

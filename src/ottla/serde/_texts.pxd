@@ -1,4 +1,4 @@
-# The types of `_texts.py` where it is compiled.
+# The types of `_texts.py` in compiled code.
 cimport cython
 from libc.stdint cimport int64_t, uint8_t, uint64_t
 from libc.string cimport memcpy, strlen

@@ -1,10 +1,10 @@
 # mypy: ignore-errors
-# ruff: noqa: F821 - what stands behind `compiled` is declared in the .pxd
+# ruff: noqa: F821 - names that only compiled code uses are declared in the .pxd
 # cython: language_level=3, annotation_typing=False, boundscheck=False, wraparound=False, cdivision=True
-"""Numbers, strings and bytes as JSON has them, put to the end of a `Store`. Plain Python and C in one.
+"""Append numbers, strings and bytes to a `Store` as JSON. Compiled with `_texts.pxd`, or plain Python.
 
-Doubles and floats are the shortest texts that are read as them again, in the form that Java gives them, and Spark's
-to_json with it: 1.0E7 for ten millions; NaN and the infinities are strings.
+A double or float becomes the shortest text that parses to the same number, in the form of Java and of Spark's to_json:
+ten million is 1.0E7. NaN and the infinities are strings.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ except ImportError:
 if not cython.compiled:
     from ottla.serde._builders import Store
 
-POWERS = Store(8 * 19)  # of ten, that 64 bits hold
+POWERS = Store(8 * 19)  # the powers of ten that fit 64 bits
 for _power in range(19):
     POWERS.int64s[_power] = 10**_power
 
@@ -31,16 +31,16 @@ _BASE64 = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/"
 
 
 def put_int(out, value):
-    """An integer of 64 bits."""
+    """Append an integer of 64 bits."""
     if value >= 0:
         return put_digits(out, value, 1)
     out.put_byte(45)
-    rest = -(value + 1)  # the smallest one has no opposite
+    rest = -(value + 1)  # the smallest integer has no positive counterpart
     return put_digits(out, rest + 1, 1)
 
 
 def put_digits(out, value, least):
-    """A number without a sign, with zeros before it up to `least` digits."""
+    """Append a number without a sign, padded with leading zeros to `least` digits."""
     count = 1
     rest = value // 10
     while rest:
@@ -60,10 +60,13 @@ def put_digits(out, value, least):
 
 
 def put_double(out, value):
-    """A double."""
+    """Append a double.
+
+    Numbers of at most 15 significant digits are distinct as doubles. So if rounding to six decimal places gives back
+    the same double, those digits are its shortest text. All other numbers take the slower path of Python's `repr`.
+    """
     size = -value if value < 0 else value
     if 1e-3 <= size < 1e7:
-        # Up to 15 digits no two decimals are the same double, so one with so few that is this double is its shortest.
         scaled = _nearest(size * 1e6)
         if scaled / 1e6 == size:
             if value < 0:
@@ -74,7 +77,7 @@ def put_double(out, value):
 
 
 def _put_repr(out, value):
-    """A double as Python writes it, which is as Java does where neither needs an exponent."""
+    """Append a double as Python writes it; Java writes the same if the text has no exponent."""
     if cython.compiled:
         text = PyOS_double_to_string(value, 114, 0, 0, cython.NULL)  # r
         try:
@@ -85,14 +88,14 @@ def _put_repr(out, value):
 
 
 def put_float(out, value):
-    """A float, which is given as the double that it is."""
+    """Append a float, which is passed as a double."""
     size = -value if value < 0 else value
     if 1e-3 <= size < 1e6:
         power = 1
         for places in range(1, 7):
             power *= 10
             scaled = _nearest(size * power)
-            if scaled >= 1_000_000:  # beyond six digits, other decimals may be the same float
+            if scaled >= 1_000_000:  # with more than six digits, other decimals may be the same float
                 break
             if _as_float(scaled / power) == size:
                 if value < 0:
@@ -102,7 +105,7 @@ def put_float(out, value):
 
 
 def _put_scaled(out, scaled, places):
-    """`scaled` divided by ten to the power of `places`, without zeros at the end, but with a place at least."""
+    """Append `scaled` / 10**`places` without trailing zeros, but with at least one decimal place."""
     while places > 1 and scaled % 10 == 0:
         scaled //= 10
         places -= 1
@@ -126,14 +129,15 @@ def _shortest_float(value):
 
 
 def _java(value, text):
-    """The text of a number's size as Java writes it, with its sign."""
+    """Convert `text`, the absolute value of `value` in Python's notation, to Java's notation with its sign."""
     if not math.isfinite(value):
         return b'"NaN"' if math.isnan(value) else b'"Infinity"' if value > 0 else b'"-Infinity"'
     sign = "-" if math.copysign(1, value) < 0 else ""
     mantissa, _, exponent = text.partition("e")
     whole, _, fraction = mantissa.partition(".")
     digits = (whole + fraction).lstrip("0")
-    point = len(whole) + int(exponent or 0) - (len(whole + fraction) - len(digits))  # where it is in the digits
+    # The position of the decimal point within `digits`.
+    point = len(whole) + int(exponent or 0) - (len(whole + fraction) - len(digits))
     digits = digits.rstrip("0")
     if not digits:
         return f"{sign}0.0".encode()
@@ -145,7 +149,7 @@ def _java(value, text):
 
 
 def put_quoted(out, data, start, size):
-    """UTF-8 as a string, quotes and all."""
+    """Append UTF-8 bytes as a JSON string with its quotes."""
     at = start
     begin = start
     end = start + size
@@ -153,7 +157,7 @@ def put_quoted(out, data, start, size):
     out.put_byte(34)
     while at < end:
         if cython.compiled:
-            while end - at >= 8 and is_plain(data + at, 34):  # in C, eight bytes at a time
+            while end - at >= 8 and is_plain(data + at, 34):  # eight bytes at a time
                 at += 8
             if at >= end:
                 break
@@ -178,7 +182,7 @@ def _put_escape(out, byte):
 
 
 def put_base64(out, data, start, size):
-    """Bytes as a string of base64."""
+    """Append bytes as a JSON string in base64."""
     alphabet = _BASE64
     at = start
     end = start + size

@@ -1,4 +1,4 @@
-# The types of `_times.py` where it is compiled.
+# The types of `_times.py` in compiled code.
 cimport cython
 from libc.stdint cimport int64_t, uint8_t
 

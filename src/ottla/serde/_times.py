@@ -1,12 +1,15 @@
 # mypy: ignore-errors
 # cython: language_level=3, annotation_typing=False, boundscheck=False, wraparound=False, cdivision=True
-"""Dates and times as texts: read as from_json reads them, written as to_json writes them. Plain Python and C in one.
+"""Dates and times as texts, parsed as from_json does and written as to_json does. Compiled, or plain Python.
 
-Read are years of four to six digits with or without a sign, months, days, hours, minutes and seconds of one or two,
-fractions of any length (cut to microseconds), and all but the year may be left away from the end. After a date, a blank
-or a T; at the end a zone: Z, UTC, GMT, or an offset of 18 hours at most. Names of zones are not known here.
+Accepted texts:
 
-C's division goes to zero and Python's down: dividends are made positive first.
+- a year of four to six digits with an optional sign; a month, day, hour, minute and second of one or two digits;
+- a fraction of any length, truncated to microseconds;
+- a blank or a T between date and time; every part but the year may be missing at the end;
+- at the end a zone: Z, UTC, GMT, or an offset of at most 18 hours. Zone names are not supported.
+
+C rounds a quotient toward zero and Python rounds it down, so dividends are made positive first.
 """
 
 from __future__ import annotations
@@ -20,25 +23,25 @@ if not cython.compiled:
     from ottla.serde._texts import put_digits
 
 _DAY_US = 86_400_000_000
-_MOST_DAYS = 106_751_988  # that 64 bits of microseconds can hold
+_MOST_DAYS = 106_751_988  # limit of 64 bits of microseconds
 _ERA = 146_097  # days of 400 years
-_ERAS = 20_000  # added, so that nothing is negative: more than 32 bits of days are
+_ERAS = 20_000  # added to make every dividend positive: more than 32 bits of days
 _EPOCH = 719_468  # days from 0000-03-01 to 1970-01-01
 _LENGTHS = bytes((31, 28, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31))
 
 
 def days_of(year, month, day):
-    """Days since 1970 of a date of the Gregorian calendar, backwards too."""
-    shifted = year + 400 * _ERAS - (1 if month < 3 else 0)  # years begin in March, so leap days end them
+    """Return the days since 1970-01-01 of a date in the proleptic Gregorian calendar."""
+    shifted = year + 400 * _ERAS - (1 if month < 3 else 0)  # years begin in March, so that a leap day is the last day
     of_year = (153 * (month + (9 if month < 3 else -3)) + 2) // 5 + day - 1
     return shifted * 365 + shifted // 4 - shifted // 100 + shifted // 400 + of_year - _EPOCH - _ERA * _ERAS
 
 
 class Moment:
-    """A date or a time that was read: `days` since 1970, `micros` of the day; `has_zone`, and then at UTC."""
+    """A parsed date or time: `days` since 1970 and `micros` of the day, converted to UTC if it `has_zone`."""
 
     def date(self, data, at, end):
-        """Read a date, of which a time may follow; whether it is one."""
+        """Parse a date, which a time may follow; return whether the text is valid up to there."""
         while at < end and data[at] <= 32:
             at += 1
         while at < end and data[end - 1] <= 32:
@@ -78,7 +81,7 @@ class Moment:
         return True
 
     def time(self, data, at, end):
-        """Read a time, or a date as its first moment; whether it is one."""
+        """Parse a time, or a date as its midnight; return whether the text is valid."""
         if not self.date(data, at, end):
             return False
         self.micros = 0
@@ -104,7 +107,7 @@ class Moment:
         return -_MOST_DAYS <= self.days <= _MOST_DAYS
 
     def _part(self, at):
-        """A `_number` of one or two digits, and the position after it; -2 if there is none."""
+        """Parse one or two digits into `_number`; return the position after them, or -2 if there are no digits."""
         begin = at
         self._number = 0
         while at < self._end and at - begin < 2 and 48 <= self._data[at] <= 57:
@@ -121,7 +124,7 @@ class Moment:
         return at
 
     def _zone(self, at):
-        """A zone up to the end; whether it is one."""
+        """Parse a zone that extends to the end, and convert `micros` to UTC; return whether it is valid."""
         data = self._data
         end = self._end
         while at < end and data[at] == 32:
@@ -159,7 +162,7 @@ class Moment:
 
 
 def _length(year, month):
-    """Days of a month."""
+    """Return the number of days of a month."""
     positive = year + 400 * _ERAS
     if month == 2 and positive % 4 == 0 and (positive % 100 != 0 or positive % 400 == 0):
         return 29
@@ -167,12 +170,12 @@ def _length(year, month):
 
 
 def put_date(out, days):
-    """A date by its days since 1970."""
+    """Append a date, given as days since 1970."""
     shifted = days + _EPOCH + _ERA * _ERAS
     of_era = shifted % _ERA
     of_era_year = (of_era - of_era // 1460 + of_era // 36524 - of_era // 146096) // 365
     day = of_era - (365 * of_era_year + of_era_year // 4 - of_era_year // 100)
-    month = (5 * day + 2) // 153  # from March on
+    month = (5 * day + 2) // 153  # 0 is March
     day -= (153 * month + 2) // 5 - 1
     year = of_era_year + shifted // _ERA * 400 - 400 * _ERAS + (1 if month > 9 else 0)
     if year < 0:
@@ -188,10 +191,10 @@ def put_date(out, days):
 
 
 def put_time(out, micros, has_zone):
-    """A time by its microseconds since 1970: thousandths of a second, or all that there are."""
+    """Append a time, given as microseconds since 1970, with three decimals, or six if it has microseconds."""
     days = micros // _DAY_US
     rest = micros % _DAY_US
-    if rest < 0:  # only in C
+    if rest < 0:  # only in C, which rounds toward zero
         rest += _DAY_US
         days -= 1
     put_date(out, days)

@@ -1,4 +1,4 @@
-# The types of `_views.py` where it is compiled.
+# The types of `_views.py` in compiled code.
 cimport cython
 from cpython.buffer cimport Py_buffer, PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
 from libc.stdint cimport int16_t, int32_t, int64_t, uint8_t, uint64_t

@@ -1,10 +1,10 @@
 # mypy: ignore-errors
-# ruff: noqa: F821 - what stands behind `compiled` is declared in the .pxd
+# ruff: noqa: F821 - names that only compiled code uses are declared in the .pxd
 # cython: language_level=3, annotation_typing=False, boundscheck=False, wraparound=False, cdivision=True
-"""Columns to read, by the buffers of Arrow's arrays. Plain Python and C in one.
+"""Columns to read, given by the buffers of Arrow arrays.
 
-Cython makes an extension of this file, with the types of `_views.pxd`. Pointers are memoryviews in plain Python; both
-are indexed alike. A view holds its buffers as long as it lives.
+Cython compiles this file with the types in `_views.pxd`; it also runs as plain Python. Pointers are memoryviews in
+plain Python, and both are indexed in the same way. A view holds its buffers as long as it lives.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ except ImportError:
 
 
 class Held:
-    """A buffer that is held, as pointers of every width; None is an empty one."""
+    """A held buffer with a pointer for each value width; None stands for an empty buffer."""
 
     def __init__(self, buffer):
         self.size = 0
@@ -44,10 +44,11 @@ class Held:
 
 
 class ColumnView:
-    """A column to read, by the buffers of an Arrow array; `width` is that of its values or offsets in bits.
+    """A column to read, given by the buffers of an Arrow array; `is_wide` says that its offsets have 64 bits.
 
-    `buffers` are validity, and then values, or offsets and data. Rows count from the array's offset on; those of
-    children do from their own, so a list's `start` and `end` are rows of its child. Callers answer for what is in it.
+    `buffers` are the validity, and then the values, or the offsets and the data. Row 0 is at the array's offset. The
+    rows of a child are at the child's own offset, so a list's `start` and `end` are rows of its child. The contents
+    are not checked: the caller must pass valid buffers.
     """
 
     def __init__(
@@ -63,23 +64,22 @@ class ColumnView:
         _hold_view(self, held[0], held[1] if len(held) > 1 else held[0], held[2] if len(held) > 2 else held[0])
 
     def is_null(self, row):
-        """Whether a row is null."""
         if not self.has_nulls:
             return False
         at = self.first + row
         return not self.validity[at >> 3] >> (at & 7) & 1
 
     def bit(self, row):
-        """A row of a column of bits."""
+        """Return a row of a column of bits."""
         at = self.first + row
         return self.bytes[at >> 3] >> (at & 7) & 1
 
     def start(self, row):
-        """Where a row begins, of those with offsets."""
+        """Return where a row begins; only for columns with offsets."""
         return self.int64s[self.first + row] if self.is_wide else self.int32s[self.first + row]
 
     def end(self, row):
-        """Where a row ends, of those with offsets."""
+        """Return where a row ends; only for columns with offsets."""
         return self.int64s[self.first + row + 1] if self.is_wide else self.int32s[self.first + row + 1]
 
 
@@ -95,9 +95,9 @@ def _hold_view(view, validity, values, data):
 
 
 class ByteRows(ColumnView):
-    """The rows of a binary column, by the buffers of an Arrow array of binary, string, or their large kin.
+    """The rows of a binary column, given by the buffers of an Arrow array of binary, string or their large variants.
 
-    Raises ValueError unless every row, the null ones too, lies within the data.
+    Raises ValueError unless every row, null or not, lies within the data.
     """
 
     def __init__(self, length: int, offset: int, validity: Any, offsets: Any, data: Any, is_wide: bool) -> None:
@@ -106,9 +106,9 @@ class ByteRows(ColumnView):
 
 
 def _check_rows(rows, validity, offsets, data):
-    """Raise ValueError unless the buffers have all of the rows."""
+    """Raise ValueError unless the buffers contain all rows."""
     if rows.length < 0 or rows.first < 0:
-        raise ValueError("A column cannot have fewer rows than none")
+        raise ValueError("The length and the offset of a column cannot be negative")
     last = rows.first + rows.length
     if rows.has_nulls and validity.size < (last + 7) >> 3:
         raise ValueError("The validity of a column is shorter than its rows")
@@ -127,7 +127,7 @@ def _check_rows(rows, validity, offsets, data):
 
 
 def is_utf8(data, start, size):
-    """Whether bytes are a text: no overlong forms, no surrogates, nothing beyond U+10FFFF."""
+    """Return whether bytes are UTF-8: no overlong forms, no surrogates, no code point above U+10FFFF."""
     i = start
     end = start + size
     while i < end:
@@ -140,7 +140,7 @@ def is_utf8(data, start, size):
         i += 1
         if first < 0x80:
             continue
-        low, high = 0x80, 0xBF  # what the second byte may be
+        low, high = 0x80, 0xBF  # bounds of the second byte
         if first < 0xC2 or first > 0xF4:
             return False
         if first < 0xE0:
@@ -163,6 +163,6 @@ def is_utf8(data, start, size):
 
 
 def check_utf8(value):
-    """`is_utf8` of a bytes object."""
+    """Return whether a bytes object is UTF-8."""
     held = Held(value)
     return is_utf8(held.bytes, 0, held.size)

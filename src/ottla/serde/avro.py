@@ -1,8 +1,8 @@
-"""Avro's values and columns: programs of schemas for the kernels, and the layout that a schema's values have.
+"""Decoding Avro: the column layout of a schema, and the programs with which the kernel decodes its values.
 
-Layouts are those of Spark's from_avro: unions of null and one type are that type, of int and long a long, of float and
-double a double, and any other a struct `member0`, `member1`, ... of which one is not null. Enums and uuids are texts;
-what has a logical type that is not known here is the type beneath.
+Layouts are those of Spark's from_avro. A union of null and one type has the layout of that type, int and long that of
+long, float and double that of double. Any other union is a struct `member0`, `member1`, ... of which one is not null.
+Enums and uuids are strings. A type with an unknown logical type has the layout of the underlying type.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from ottla.serde._views import ByteRows
 from ottla.serde.avro_schema import AvroSchemaError, Field, Node
 
 CONFLUENT_HEADER: Final = 5
-"""Bytes before a value in Confluent's wire format: a zero, and four of the schema's id."""
+"""The size of the header in Confluent's wire format: a zero byte and four bytes of schema id."""
 
 _PLAIN: Final[dict[str, Plan]] = {
     "boolean": ("bool",), "int": ("int32",), "long": ("int64",), "float": ("float32",), "double": ("float64",),
@@ -37,7 +37,7 @@ _LEAST: Final = {"null": 0, "float": 4, "double": 8}
 
 
 def plan(node: Node, path: str = "") -> Plan:
-    """The layout of a schema's values. Raises AvroSchemaError for what no column can hold."""
+    """Return the layout of a schema's values. Raises AvroSchemaError for a type that a column cannot represent."""
     if node.kind == "null":
         raise AvroSchemaError(f"{path or 'the value'!r} is always null, which no column can hold")
     if node.kind == "record":
@@ -62,17 +62,18 @@ def plan(node: Node, path: str = "") -> Plan:
 
 
 def one_number(branches: tuple[Node, ...]) -> Plan | None:
-    """What a union of two numbers is, where it is one."""
+    """Return the common type of a union of int and long, or of float and double."""
     kinds = sorted(branch.kind for branch in branches)
     return {"int,long": ("int64",), "double,float": ("float64",)}.get(",".join(kinds))
 
 
 class AvroDecoder:
-    """Decodes values that were written with `writer` into columns of `reader`, which is the same unless it is given.
+    """Decodes values that were written with `writer` into columns of `reader`, by default the same schema.
 
-    What the reader's schema does not have is skipped, what only it has takes its default, as the specification resolves
-    them. `header` is the bytes before each value (CONFLUENT_HEADER), of which the first must be 0. `schema` and `plan`
-    are those of the columns. Raises AvroSchemaError if no value of the one schema could be read as the other.
+    The schemas are resolved as the Avro specification says: fields that only the writer has are skipped, and fields
+    that only the reader has take their default. `header` is the number of bytes before each value (CONFLUENT_HEADER),
+    of which the first must be 0. `schema` and `plan` describe the columns. Raises AvroSchemaError if the reader's
+    schema cannot read any value of the writer's.
     """
 
     def __init__(self, writer: Node, reader: Node | None = None, header: int = 0) -> None:
@@ -83,10 +84,10 @@ class AvroDecoder:
         _resolve(self._writer, self.schema, builder(self.plan), "")
 
     def decode(self, rows: ByteRows, only_first: bool = False) -> tuple[Column | None, list[tuple[int, str, str]]]:
-        """A column with a row for each value, null for null and for what does not fit; of that row, field and reason.
+        """Return a column with a row for each value, and row, field and reason of each value that does not fit.
 
-        With `only_first` the first that does not fit ends it, and there is no column. Raises OverflowError if a column
-        had more than 2 GiB.
+        Such a value becomes null. With `only_first`, decoding stops at the first such value and returns no column.
+        Raises OverflowError if a column exceeds 2 GiB.
         """
         column: Any = builder(self.plan)
         steps = _resolve(self._writer, self.schema, column, "")
@@ -95,7 +96,7 @@ class AvroDecoder:
 
 
 class _Mismatch(AvroSchemaError):
-    """Values of the one type cannot be read as the other."""
+    """Values of the writer's type cannot be read as the reader's type."""
 
 
 def _mismatch(path: str, writer: Node, reader: Node) -> _Mismatch:
@@ -104,7 +105,7 @@ def _mismatch(path: str, writer: Node, reader: Node) -> _Mismatch:
 
 
 def _resolve(writer: Node, reader: Node, into: Any, path: str) -> Any:
-    """The step that reads a `writer` into the builder of a `reader`. Raises _Mismatch."""
+    """Return the step that reads a value of `writer` into the builder of `reader`. Raises _Mismatch."""
     if writer.kind == "union":
         return r.Step(o.CHOICE, path, into, [_or_refused(each, reader, into, path) for each in writer.branches])
     if reader.kind == "union":
@@ -144,7 +145,7 @@ def _resolve(writer: Node, reader: Node, into: Any, path: str) -> Any:
 
 
 def _or_refused(writer: Node, reader: Node, into: Any, path: str) -> Any:
-    """As `_resolve`; but what cannot be read is found out when such a value comes."""
+    """As `_resolve`, but a mismatch becomes a step that refuses each value of the branch."""
     try:
         return _resolve(writer, reader, into, path)
     except _Mismatch:
@@ -164,7 +165,7 @@ def _number(writer: Node, reader: Node, into: Any, path: str) -> Any:
 
 
 def _into_union(writer: Node, reader: Node, into: Any, path: str) -> Any:
-    """The branch of the same type takes it, or else the first that can."""
+    """Resolve to the reader's branch of the same type, or else to the first branch that can read the writer's type."""
     for each in reader.branches:
         if each.kind == writer.kind and each.name == writer.name:
             return _into_branch(writer, reader, each, into, path)
@@ -214,7 +215,7 @@ def _record(writer: Node, reader: Node, into: Any, path: str) -> Any:
 
 def _constant(missing: Field, into: Any, path: str) -> Any:
     if not missing.has_default:
-        raise _Mismatch(f"{path!r} is not in what was written, and the reader's schema has no default for it")
+        raise _Mismatch(f"{path!r} is not in the writer's schema and has no default in the reader's schema")
     step = r.Step(o.CONSTANT, path, None, [_resolve(missing.node, missing.node, into, path)])
     step.hold(encode_default(missing.node, missing.default, path))
     return step
@@ -243,14 +244,14 @@ def _skip(node: Node, path: str) -> Any:
 
 
 def _least(node: Node) -> int:
-    """The fewest bytes that a value can have."""
+    """Return the smallest size of a value in bytes."""
     if node.kind == "record":
         return sum(_least(each.node) for each in node.fields)
     return node.size if node.kind == "fixed" else _LEAST.get(node.kind, 1)
 
 
 def _same_name(writer: Node, reader: Node) -> bool:
-    """Whether a written enum or fixed is the reader's; records and what has no name may be of any."""
+    """Return whether the names of an enum or fixed agree; other types need no equal names."""
     if writer.kind not in ("enum", "fixed"):
         return True
     known = {name.rpartition(".")[2] for name in (reader.name, *reader.aliases)}
@@ -269,10 +270,10 @@ def _named(node: Node) -> str:
 
 
 def encode_default(node: Node, value: Any, path: str) -> bytes:
-    """A field's default, which JSON has, in the binary encoding. Raises AvroSchemaError if it is not of the type."""
+    """Encode a field's default, given as JSON, in binary. Raises AvroSchemaError if it does not have the type."""
     encoded = _encoded(node, value)
     if encoded is None:
-        raise AvroSchemaError(f"{path!r} has the default {json.dumps(value)}, which is no {_named(node)}")
+        raise AvroSchemaError(f"{path!r} has the default {json.dumps(value)}, which is not valid for {_named(node)}")
     return encoded
 
 
@@ -314,12 +315,12 @@ def _encoded_float(kind: str, value: Any) -> bytes | None:
         return None
     try:
         return struct.pack("<f" if kind == "float" else "<d", value)
-    except (OverflowError, struct.error):  # beyond the type, or an integer beyond any
+    except (OverflowError, struct.error):  # too large for the type, or for any float
         return None
 
 
 def _text_bytes(value: str) -> bytes | None:
-    """A string's bytes with their length, None for what UTF-8 has not: JSON may have half a surrogate pair."""
+    """Return a string's length and bytes, or None if it has a lone surrogate, which JSON allows and UTF-8 does not."""
     try:
         raw = value.encode()
     except UnicodeEncodeError:

@@ -1,6 +1,6 @@
-"""What the steps of Avro's programs do, and what may be wrong with a value: numbers that the kernels make C of."""
+"""Operation codes of the steps in Avro programs, and reasons why a value fails. The kernels compile them to C ints."""
 
-# What a step does. Those up to SKIP_NUMBER read a number first; those from RECORD on hold others.
+# Operations of decoding. Those up to SKIP_NUMBER read a number first; those from RECORD on contain other steps.
 INT = 1
 LONG = 2
 INT_FLOAT = 3
@@ -26,7 +26,7 @@ CONSTANT = 22
 NOTHING = 23
 REFUSED = 24
 
-# What is wrong with a value that is read.
+# Reasons why a value cannot be decoded.
 CUT = 1
 LONG_NUMBER = 2
 RANGE = 3
@@ -39,7 +39,7 @@ ITEMS = 9
 UNRESOLVED = 10
 HEADER = 11
 
-# What a step of writing does.
+# Operations of encoding.
 PUT_NULL = 1
 PUT_BOOL = 2
 PUT_INT8 = 3
@@ -59,7 +59,7 @@ PUT_ARRAY = 16
 PUT_MAP = 17
 PUT_MEMBERS = 18
 
-# What is wrong with a value that is written.
+# Reasons why a value cannot be encoded.
 IS_NULL = 1
 OTHER_SIZE = 2
 NO_SYMBOL = 3

@@ -1,8 +1,8 @@
-"""Avro schemas, read from JSON into nodes. Pure: text in, nodes out, AvroSchemaError for what is wrong or not served.
+"""A parser of Avro schemas, from JSON to nodes. Pure; raises AvroSchemaError for an invalid or unsupported schema.
 
-As the specification (1.12) has them: named types are known from where they are defined on, by full name or within their
-namespace; attributes that are not known are left alone, and so are logical types that do not fit what they annotate. A
-type within itself is refused: columns have a depth.
+It follows the specification (1.12). A named type is known after its definition, by its full name or within its
+namespace. Unknown attributes are ignored, and so are logical types that do not fit the type they annotate. Recursive
+types are rejected, because the depth of a column is fixed.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ from typing import Any, Final
 PRIMITIVES: Final = frozenset({"null", "boolean", "int", "long", "float", "double", "bytes", "string"})
 NAMED: Final = frozenset({"record", "enum", "fixed"})
 LARGEST_PRECISION: Final = 38
-_DEEPEST: Final = 64  # so that no schema can exhaust the stack
-_MOST_TYPES: Final = 20_000  # with named types as often as they are used: a few lines can name one 2**60 times
+_DEEPEST: Final = 64  # protects the stack
+_MOST_TYPES: Final = 20_000  # counts each use of a named type: a few lines can use one type 2**60 times
 _NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _LOGICAL: Final[Mapping[str, tuple[str, ...]]] = {
     "date": ("int",),
@@ -35,12 +35,12 @@ _LOGICAL: Final[Mapping[str, tuple[str, ...]]] = {
 
 
 class AvroSchemaError(ValueError):
-    """A schema cannot be read or is not served; the message names the place."""
+    """A schema is invalid or unsupported; the message names the place."""
 
 
 @dataclass(frozen=True)
 class Field:
-    """A field of a record. `default` is JSON, and means nothing unless `has_default`."""
+    """A field of a record. `default` is JSON; it is valid only if `has_default`."""
 
     name: str
     node: Node
@@ -51,7 +51,7 @@ class Field:
 
 @dataclass(frozen=True)
 class Node:
-    """A type. What does not belong to its kind is empty."""
+    """A type. Attributes that its kind does not have are empty."""
 
     kind: str
     name: str = ""
@@ -61,7 +61,7 @@ class Node:
     symbols: tuple[str, ...] = ()
     default_symbol: str | None = None
     items: Node | None = None
-    """Of an array its items, of a map its values."""
+    """The type of an array's items or a map's values."""
     branches: tuple[Node, ...] = ()
     size: int = 0
     logical: str = ""
@@ -69,20 +69,20 @@ class Node:
     scale: int = 0
 
     def non_null(self) -> tuple[Node, ...]:
-        """The branches of a union without null."""
+        """Return the branches of a union except null."""
         return tuple(branch for branch in self.branches if branch.kind != "null")
 
     def is_nullable(self) -> bool:
-        """Whether a value may be null."""
+        """Return whether a value may be null."""
         return self.kind == "null" or any(branch.kind == "null" for branch in self.branches)
 
 
 def parse(text: str) -> Node:
-    """The schema of a text. Raises AvroSchemaError."""
+    """Parse the text of a schema. Raises AvroSchemaError."""
     try:
         found = json.loads(text)
     except ValueError as error:
-        if _NAME.fullmatch(text.strip()):  # a primitive type's bare name, as Spark takes it too
+        if _NAME.fullmatch(text.strip()):  # the bare name of a primitive type, which Spark accepts too
             found = text.strip()
         else:
             raise AvroSchemaError(f"is not JSON: {error}") from None
@@ -90,7 +90,7 @@ def parse(text: str) -> Node:
         raise AvroSchemaError("is nested too deeply") from None
     node = _Parser().node(found, "", "", 0)
     if _count(node, {}) > _MOST_TYPES:
-        raise AvroSchemaError(f"has more than {_MOST_TYPES} types, named ones counted as often as they are used")
+        raise AvroSchemaError(f"has more than {_MOST_TYPES} types; each use of a named type counts")
     return node
 
 
@@ -114,12 +114,12 @@ class _Parser:
         if isinstance(found, list):
             return self._union(found, namespace, path, depth)
         if not isinstance(found, dict):
-            raise AvroSchemaError(f"{_at(path)}has {json.dumps(found)} where a type must be")
+            raise AvroSchemaError(f"{_at(path)}has {json.dumps(found)} instead of a type")
         kind = found.get("type")
         if isinstance(kind, (dict, list)):
             return self.node(kind, namespace, path, depth + 1)
         if not isinstance(kind, str):
-            raise AvroSchemaError(f"{_at(path)}has a type without its 'type': {_short(found)}")
+            raise AvroSchemaError(f"{_at(path)}has a type without the attribute 'type': {_short(found)}")
         if kind in PRIMITIVES:
             return _annotated(Node(kind), found, path)
         if kind in NAMED:
@@ -138,10 +138,10 @@ class _Parser:
         full = name if "." in name or not namespace else f"{namespace}.{name}"
         for candidate in (full, name):
             if candidate in self.open:
-                raise AvroSchemaError(f"{_at(path)}is of {candidate!r} within itself; a column cannot hold that")
+                raise AvroSchemaError(f"{_at(path)}uses {candidate!r} recursively; recursive types are not supported")
             if candidate in self.known:
                 return self.known[candidate]
-        raise AvroSchemaError(f"{_at(path)}is of type {name!r}, which is not defined before it")
+        raise AvroSchemaError(f"{_at(path)}is of type {name!r}, which is not defined before its use")
 
     def _union(self, found: list[Any], namespace: str, path: str, depth: int) -> Node:
         branches = tuple(self.node(each, namespace, path, depth + 1) for each in found)
@@ -153,7 +153,7 @@ class _Parser:
                 raise AvroSchemaError(f"{_at(path)}is a union with {branch.name or branch.kind!r} twice")
             seen.add(branch.name or branch.kind)
         if not branches:
-            raise AvroSchemaError(f"{_at(path)}is a union of nothing")
+            raise AvroSchemaError(f"{_at(path)}is a union without branches")
         return Node("union", branches=branches)
 
     def _define(self, kind: str, found: dict[str, Any], namespace: str, path: str, depth: int) -> Node:
@@ -187,7 +187,7 @@ class _Parser:
             _check_name(name, path)
             below = f"{path}.{name}" if path else name
             if any(before.name == name for before in fields):
-                raise AvroSchemaError(f"{below!r} is there twice")
+                raise AvroSchemaError(f"{below!r} is defined twice")
             node = self.node(_of(each, "type", below), namespace, below, depth + 1)
             aliases = tuple(_texts(each.get("aliases", []), below))
             fields.append(Field(name, node, "default" in each, each.get("default"), aliases))
@@ -195,7 +195,7 @@ class _Parser:
 
 
 def _full_name(found: dict[str, Any], namespace: str, kind: str, path: str) -> tuple[str, str]:
-    """The full name of what is defined, and the namespace of what is within."""
+    """Return the full name of the defined type, and the namespace for the types inside it."""
     name, own = found.get("name"), found.get("namespace")
     if not isinstance(name, str) or not name:
         raise AvroSchemaError(f"{_at(path)}is a {kind} without a name: {_short(found)}")
@@ -212,7 +212,7 @@ def _full_name(found: dict[str, Any], namespace: str, kind: str, path: str) -> t
 def _enum(found: dict[str, Any], full: str, aliases: tuple[str, ...], path: str) -> Node:
     symbols = tuple(_texts(found.get("symbols"), path))
     if not symbols or len(set(symbols)) != len(symbols):
-        raise AvroSchemaError(f"{_at(path)}is an enum that has no symbols, or one of them twice: {_short(found)}")
+        raise AvroSchemaError(f"{_at(path)}is an enum without symbols or with duplicate symbols: {_short(found)}")
     default = found.get("default")
     if default is not None and default not in symbols:
         raise AvroSchemaError(f"{_at(path)}is an enum whose default {default!r} is not among its symbols")
@@ -220,7 +220,7 @@ def _enum(found: dict[str, Any], full: str, aliases: tuple[str, ...], path: str)
 
 
 def _annotated(node: Node, found: dict[str, Any], path: str) -> Node:
-    """The node with its logical type, if that fits."""
+    """Return the node with its logical type, if that fits the type."""
     logical = found.get("logicalType")
     if not isinstance(logical, str) or node.kind not in _LOGICAL.get(logical, ()):
         return node
@@ -232,26 +232,28 @@ def _annotated(node: Node, found: dict[str, Any], path: str) -> Node:
     if type(precision) is not int or type(scale) is not int or precision < 1 or not 0 <= scale <= precision:
         return node
     if node.kind == "fixed" and 2 * 10**precision > 256**node.size:
-        return node  # its bytes cannot hold so many digits
+        return node  # the digits do not fit its bytes
     if precision > LARGEST_PRECISION:
-        raise AvroSchemaError(f"{_at(path)}is a decimal of {precision} digits; there are {LARGEST_PRECISION} at most")
+        raise AvroSchemaError(f"{_at(path)}is a decimal of {precision} digits; at most {LARGEST_PRECISION} are allowed")
     return replace(node, logical=logical, precision=precision, scale=scale)
 
 
 def _check_name(name: str, path: str) -> None:
     if not _NAME.fullmatch(name):
-        raise AvroSchemaError(f"{_at(path)}has the name {name!r}; it must be letters, digits and _, no digit first")
+        raise AvroSchemaError(
+            f"{_at(path)}has the name {name!r}; use letters, digits and underscores, and do not begin with a digit"
+        )
 
 
 def _of(found: dict[str, Any], attribute: str, path: str) -> Any:
     if attribute not in found:
-        raise AvroSchemaError(f"{_at(path)}is without its {attribute!r}: {_short(found)}")
+        raise AvroSchemaError(f"{_at(path)}has no attribute {attribute!r}: {_short(found)}")
     return found[attribute]
 
 
 def _texts(found: Any, path: str) -> list[str]:
     if not isinstance(found, list) or not all(isinstance(each, str) for each in found):
-        raise AvroSchemaError(f"{_at(path)}has {_short(found)} where a list of names must be")
+        raise AvroSchemaError(f"{_at(path)}has {_short(found)} instead of a list of names")
     return found
 
 

@@ -1,7 +1,8 @@
-"""How columns become values of an Avro schema: programs for the kernel, checked before the first row.
+"""Encoding Avro: the programs with which the kernel encodes columns, checked against the schema before the first row.
 
-As Spark's to_avro has it: the fields of a struct are found by name, in any case if that is clear; each must be there
-unless it may be null, and there must be no others. Types must be those that from_avro gives, or narrower integers.
+The rules are those of Spark's to_avro. Fields of a struct are matched by name, without regard to case if the match is
+unique. Every field of the schema that is not nullable needs a column, and every column needs a field. Types must be
+those that from_avro returns, or narrower integers.
 """
 
 from __future__ import annotations
@@ -27,9 +28,9 @@ _SAME: Final = {
 
 
 class AvroEncoder:
-    """Encodes columns of a layout as values of a schema. Raises AvroSchemaError if the one does not fit the other.
+    """Encodes columns of a layout as values of a schema. Raises AvroSchemaError if the layout does not fit the schema.
 
-    `plan` is the layout of the columns; a timestamp's second element is False if it is a local one.
+    `plan` is the layout of the columns; the second element of a timestamp is False for a local timestamp.
     """
 
     def __init__(self, schema: Node, plan: Plan) -> None:
@@ -38,9 +39,9 @@ class AvroEncoder:
         _step(schema, plan, "", -1)
 
     def encode(self, column: ColumnView) -> tuple[Column | None, tuple[int, str, str] | None]:
-        """A binary column with a value for each row, null for null; or row, field and reason of one that does not fit.
+        """Return a binary column of values, or else row, field and reason of the first row that does not fit.
 
-        Raises OverflowError if it had more than 2 GiB.
+        A null row stays null. Raises OverflowError if the column exceeds 2 GiB.
         """
         out: Any = builder(("binary",))
         bad = w.encode(_step(self._schema, self._plan, "", -1), out, column)
@@ -48,7 +49,7 @@ class AvroEncoder:
 
 
 def _step(node: Node, plan: Plan, path: str, child: int) -> Any:
-    """The step that writes a column of `plan`, which is child number `child` of the one above."""
+    """Return the step that writes a column of `plan`, which is child number `child` of the parent's column."""
     if plan == ("null",) and node.is_nullable():
         return _null(node, path, child)
     if node.kind != "union":
@@ -95,7 +96,7 @@ def _first_that_fits(node: Node, branches: tuple[Node, ...], plan: Plan, path: s
 
 
 def _inner(node: Node, plan: Plan, path: str, child: int) -> Any:
-    """As `_step`, of what is no union."""
+    """As `_step`, for a type that is not a union."""
     kind, have = node.kind, plan[0]
     if kind == "record" and have == "struct":
         return w.WriteStep(o.PUT_RECORD, path, _fields(node, plan, path), child)
@@ -125,7 +126,7 @@ def _number(node: Node, plan: Plan) -> int:
         prefix = "local-" if plan[1:] == (False,) else ""
         if node.logical == f"{prefix}timestamp-micros":
             return o.PUT_INT64
-        # Without a logical type it is milliseconds, as Spark has it.
+        # Without a logical type, Spark writes milliseconds.
         return o.PUT_MILLIS if node.logical in ("", f"{prefix}timestamp-millis") else 0
     return 0
 
@@ -152,7 +153,7 @@ def _fields(node: Node, plan: Plan, path: str) -> list[Any]:
         elif each.node.is_nullable():
             steps.append(_null(each.node, below, -1))
         else:
-            raise AvroSchemaError(f"There is no column for {below!r}, which the schema does not let be null")
+            raise AvroSchemaError(f"There is no column for {below!r}, which is not nullable in the schema")
     for i, name in enumerate(names):
         if i not in used:
             raise AvroSchemaError(f"The column {f'{path}.{name}' if path else name!r} is not in the schema")
@@ -164,11 +165,11 @@ def _find(name: str, names: list[str], path: str) -> int | None:
         return names.index(name)
     found = [i for i, each in enumerate(names) if each.lower() == name.lower()]
     if len(found) > 1:
-        raise AvroSchemaError(f"{path!r} may be any of the columns {', '.join(names[i] for i in found)}")
+        raise AvroSchemaError(f"{path!r} is ambiguous: it matches the columns {', '.join(names[i] for i in found)}")
     return found[0] if found else None
 
 
 def _mismatch(node: Node, plan: Plan, path: str) -> AvroSchemaError:
     what = f"The column {path!r}" if path else "The column"
     logical = f" ({node.logical})" if node.logical else ""
-    return AvroSchemaError(f"{what} is of {plan[0]}, which cannot be written as {node.kind}{logical}")
+    return AvroSchemaError(f"{what} is of type {plan[0]}, which cannot be written as {node.kind}{logical}")

@@ -1,4 +1,4 @@
-"""What the kernels of this room ask of Cython, where they run as plain Python and Cython need not be there."""
+"""Replaces the `cython` module for kernels that run as plain Python where Cython is not installed."""
 
 from __future__ import annotations
 
@@ -8,5 +8,5 @@ compiled = False
 
 
 def cast(_kind: object, value: Any) -> Any:
-    """The value as it is; never reached, since casts stand behind `compiled`."""
+    """Return the value unchanged. Never called, because the kernels cast only if `compiled` is true."""
     return value

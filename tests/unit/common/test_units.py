@@ -1,4 +1,4 @@
-"""Durations and sizes: the forms that people write, and how they are shown."""
+"""Durations and sizes: parsing of the usual forms, and formatting."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def test_duration_is_parsed(text: str, milliseconds: int) -> None:
 
 
 @pytest.mark.parametrize("text", ["", "90", "soon", "1h30", "5 parsecs", "PT"])
-def test_text_that_is_not_a_duration_is_an_error(text: str) -> None:
+def test_text_that_is_not_a_duration_is_rejected(text: str) -> None:
     with pytest.raises(ValueError, match="is not a duration"):
         units.parse_duration(text)
 
@@ -35,7 +35,7 @@ def test_units_of_sizes_are_powers_of_1024() -> None:
     assert units.size_factor("parsec") is None
 
 
-def test_sizes_and_durations_are_short() -> None:
+def test_sizes_and_durations_are_formatted_briefly() -> None:
     assert [units.size(count) for count in (None, -1, 512, 1_500_000, 1 << 50)] == [
         "-", "-", "512 B", "1.4 MiB", "1.0 PiB",
     ]  # fmt: skip

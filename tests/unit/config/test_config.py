@@ -1,4 +1,4 @@
-"""Settings: their rows, what a broker accepts, and which value holds."""
+"""Settings: their rows, the configurations that a broker accepts, and effective values."""
 
 import pytest
 
@@ -28,7 +28,7 @@ from ottla.config.table import markdown
 
 ALL = [*BROKER_SETTINGS.values(), *TOPIC_SETTINGS.values(), *GROUP_SETTINGS.values()]
 
-# What Kafka's own download has for one node, comments left out.
+# The server.properties of Kafka's download for one node, without comments.
 SAMPLE = """\
 process.roles=broker,controller
 node.id=1
@@ -110,7 +110,7 @@ def test_kafkas_sample_configuration_is_accepted() -> None:
     assert config.advertised == [Listener("PLAINTEXT", "localhost", 9092)]
     assert config.advertised_controllers == [Listener("CONTROLLER", "localhost", 9093)]
     assert config.log_dirs == ["/tmp/kraft-combined-logs"]
-    # One thread for recovery is not the default and does nothing here.
+    # One recovery thread is not the default and has no effect here.
     assert [warning.partition("=")[0] for warning in config.warnings] == ["num.recovery.threads.per.data.dir"]
 
 
@@ -144,15 +144,15 @@ def test_listeners_are_split_into_clients_and_controllers() -> None:
         ({"listeners": "FRONT://:9092"}, "listener.security.protocol.map"),
         ({"listeners": "SSL://:9092"}, "only PLAINTEXT"),
         ({"listeners": "PLAINTEXT://:9092,PLAINTEXT://:9093"}, "name"),
-        ({"listeners": "CONTROLLER://:9093"}, "none is left"),
+        ({"listeners": "CONTROLLER://:9093"}, "at least one must not be in"),
         ({"listeners": ""}, "must not be empty"),
         ({"listeners": "PLAINTEXT://:1", "controller.listener.names": "OTHER"}, "controller.listener.names=OTHER"),
         ({"advertised.listeners": "PLAINTEXT://0.0.0.0:9092"}, "cannot connect to 0.0.0.0"),
         ({"advertised.listeners": "SSL://host:1"}, "same listeners"),
         ({"inter.broker.listener.name": "SSL"}, "inter.broker.listener.name=SSL"),
         ({"listener.security.protocol.map": "PLAINTEXT"}, "NAME:PROTOCOL"),
-        ({"controller.quorum.voters": "1@a:1,2@b:1"}, "only one voter"),
-        ({"controller.quorum.voters": "7@a:1"}, "only one voter"),
+        ({"controller.quorum.voters": "1@a:1,2@b:1"}, "the only supported voter"),
+        ({"controller.quorum.voters": "7@a:1"}, "the only supported voter"),
         ({"controller.quorum.voters": "a:1"}, "ID@HOST:PORT"),
         ({"controller.quorum.bootstrap.servers": "a"}, "HOST:PORT"),
         ({"max.connections.per.ip.overrides": "10.0.0.1"}, "HOST:COUNT"),
@@ -260,7 +260,7 @@ def test_typed_access_checks_the_type() -> None:
     assert config.float("log.cleaner.min.cleanable.ratio") == 0.5
 
 
-# -- which value holds -----------------------------------------------------------------------------------------
+# -- effective values ------------------------------------------------------------------------------------------
 
 
 def test_topic_value_comes_from_the_strongest_layer() -> None:
@@ -378,13 +378,13 @@ def test_group_value_overrides_the_brokers() -> None:
         {"share.delivery.count.limit": "11"},
     ],
 )
-def test_group_value_beyond_the_brokers_limits_is_refused(overrides: dict[str, str]) -> None:
+def test_group_value_beyond_the_brokers_limits_is_rejected(overrides: dict[str, str]) -> None:
     config = BrokerConfig({})
     with pytest.raises(KafkaError, match=next(iter(overrides)).replace(".", r"\.")):
         check_group_together(resolve_group(overrides, {}, {}, config), config)
 
 
-# -- changes while it runs -------------------------------------------------------------------------------------
+# -- changes while the broker runs -----------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -438,13 +438,13 @@ def test_change_without_effect_is_reported() -> None:
     assert "no effect" in (check_topic("preallocate", "true") or "")
 
 
-def test_topic_cannot_ask_for_tiered_storage() -> None:
+def test_topic_cannot_enable_tiered_storage() -> None:
     with pytest.raises(KafkaError, match="Tiered Storage functionality is disabled"):
         check_topic("remote.storage.enable", "true")
     assert check_topic("remote.storage.enable", "false") is None
 
 
-def test_compaction_lags_that_contradict_each_other_are_refused() -> None:
+def test_contradicting_compaction_lags_are_rejected() -> None:
     overrides = {"min.compaction.lag.ms": "10", "max.compaction.lag.ms": "9"}
     with pytest.raises(KafkaError, match=r"min\.compaction\.lag\.ms \(10\) > max\.compaction\.lag\.ms \(9\)"):
         check_topic_together(resolve_topic(overrides, {}, {}, BrokerConfig({})))

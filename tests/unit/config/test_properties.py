@@ -1,4 +1,4 @@
-"""`.properties` files: read as java.util.Properties reads them, with UTF-8 where the bytes are UTF-8."""
+"""`.properties` files: parsed as by java.util.Properties, but as UTF-8 if the bytes are valid UTF-8."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""One value of a setting: how text is read by type, what the limits are, how a value is written."""
+"""One value of a setting: parsing by type, limits, and formatting."""
 
 import time
 
@@ -75,7 +75,7 @@ def test_share_group_may_start_at_a_duration(text: str) -> None:
 
 
 @pytest.mark.parametrize("text", ["by_duration:", "by_duration:P", "by_duration:PT", "by_duration:-PT1H", "first"])
-def test_share_group_may_not_start_at_nonsense(text: str) -> None:
+def test_share_group_rejects_invalid_start(text: str) -> None:
     with pytest.raises(KafkaError):
         check_group("share.auto.offset.reset", text)
 
@@ -109,7 +109,7 @@ def test_long_values_are_checked_in_linear_time() -> None:
         with pytest.raises(KafkaError) as caught:
             parse_value(BROKER_SETTINGS[name], text)
         assert len(str(caught.value)) < 3000
-    # A tenth of it is usual; where digits could be read in two ways, it took minutes.
+    # It usually takes a tenth of this. When a pattern could match digits in two ways, it took minutes.
     assert time.process_time() - started < 2
 
 

@@ -1,4 +1,4 @@
-"""A setting that is said to work is read by name somewhere; the pages about settings and APIs are the generators'."""
+"""Each setting with the status "works" is read somewhere, and generated pages are up to date."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from ottla.log import LogConfig
 
 ROOT = Path(__file__).parents[3]
 SOURCE = ROOT / "src/ottla"
-# These tell of settings without acting on them.
+# These modules describe settings without using them.
 TABLES = {
     "reasons.py",
     "broker_rows.py",
@@ -28,12 +28,12 @@ TABLES = {
     "synonyms.py",
     "defaults.py",
 }
-# Read through a name that is put together from the topic's codec.
+# Read by a name that is composed from the topic's codec.
 COMPOSED = {"compression.gzip.level", "compression.lz4.level", "compression.zstd.level"}
 
 
 def _strings_of(path: Path) -> set[str]:
-    """The string constants of a module, its docstrings not counted."""
+    """Return the string constants of a module except docstrings."""
     nodes = list(ast.walk(ast.parse(path.read_text())))
     prose = {id(node.value) for node in nodes if isinstance(node, ast.Expr)}
     return {
@@ -51,7 +51,7 @@ def _read_by_name() -> frozenset[str]:
 
 @cache
 def _attributes_of_the_log() -> frozenset[str]:
-    """What the log room reads of a `LogConfig`."""
+    """Return the attributes of `LogConfig` that the log package reads."""
     text = "\n".join(path.read_text() for path in (SOURCE / "log").glob("*.py"))
     return frozenset(name for name in LogConfig.__annotations__ if re.search(rf"(config|self)\.{name}\b", text))
 

@@ -17,7 +17,7 @@ LISTS = {"cleanup.policy": "delete"}
 
 
 class Rules:
-    """Numbers for `*.ms` and `*.bytes`, lists for `cleanup.policy`, a few more by how their names end."""
+    """Simple rules: numbers for `*.ms` and `*.bytes`, lists for `cleanup.policy`, others by their suffix."""
 
     def validate(
         self,
@@ -47,7 +47,7 @@ class Rules:
 
 
 class Cluster:
-    """A controller whose outcomes take effect at once."""
+    """A controller that applies each outcome at once."""
 
     def __init__(self, brokers: int = 1, settings: ControllerSettings | None = None, racks: str = "") -> None:
         self.controller = Controller(

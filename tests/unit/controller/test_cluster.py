@@ -1,4 +1,4 @@
-"""Settings, features, brokers, leaders, moves: what the controller allows, and what comes of it."""
+"""The controller's operations on settings, features, brokers, leaders and reassignments."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ def test_single_settings_are_set_and_deleted_and_lists_edited() -> None:
         (99, "t", ("retention.ms", SET, "5"), ErrorCode.INVALID_REQUEST),
     ],
 )
-def test_what_cannot_be_set_is_refused(
+def test_invalid_settings_are_rejected(
     kind: int, name: str, change: tuple[str, int, str | None], code: ErrorCode
 ) -> None:
     cluster = with_topic()
@@ -81,13 +81,13 @@ def test_what_cannot_be_set_is_refused(
     assert not cluster.controller.image.configs
 
 
-def test_a_resource_changes_whole_or_not_at_all() -> None:
+def test_resource_changes_completely_or_not_at_all() -> None:
     cluster = with_topic()
     assert alter(cluster, TOPIC, "t", ("retention.ms", SET, "5"), ("segment.ms", SET, "x"))[0] != 0
     assert not cluster.controller.image.configs
 
 
-def test_replacing_settings_drops_what_is_not_named() -> None:
+def test_replacing_settings_deletes_unnamed_settings() -> None:
     cluster = with_topic()
     alter(cluster, TOPIC, "t", ("retention.ms", SET, "5"), ("segment.ms", SET, "7"))
     resource = legacy.AlterConfigsResource(TOPIC, "t", [legacy.AlterableConfig("segment.ms", "8")])
@@ -96,7 +96,7 @@ def test_replacing_settings_drops_what_is_not_named() -> None:
     assert cluster.controller.image.config(TOPIC, "t") == {"segment.ms": "8"}
 
 
-def test_a_resource_named_twice_is_refused_and_a_dry_run_changes_nothing() -> None:
+def test_duplicate_resource_is_rejected_and_dry_run_changes_nothing() -> None:
     cluster = with_topic()
     resource = AlterConfigsResource(TOPIC, "t", [AlterableConfig("retention.ms", SET, "5")])
     twice = IncrementalAlterConfigsRequest(resources=[resource, resource])
@@ -122,7 +122,7 @@ def test_a_resource_named_twice_is_refused_and_a_dry_run_changes_nothing() -> No
         ("metadata.version", 30, 9, "does not support the given upgrade type"),
     ],
 )
-def test_features_that_are_not_served_are_not_finalized(
+def test_unsupported_feature_levels_are_not_finalized(
     feature: str, level: int, upgrade_type: int, message: str
 ) -> None:
     cluster = Cluster()
@@ -133,7 +133,7 @@ def test_features_that_are_not_served_are_not_finalized(
     assert cluster.controller.image.features == {"metadata.version": 30}
 
 
-def test_an_older_metadata_version_is_upgraded() -> None:
+def test_older_metadata_version_is_upgraded() -> None:
     cluster = Cluster()
     cluster.do(Outcome([m.FeatureLevelRecord(name="metadata.version", feature_level=25)], None))
     request = UpdateFeaturesRequest(feature_updates=[FeatureUpdateKey("metadata.version", 30)], validate_only=True)
@@ -157,7 +157,7 @@ KAFKA_LEVELS = {
 }  # fmt: skip
 
 
-def test_levels_that_stock_kafka_finalized_are_kept_and_do_not_bind_a_broker() -> None:
+def test_levels_finalized_by_stock_kafka_are_retained_and_do_not_bind_brokers() -> None:
     cluster = Cluster()
     finalize(cluster, **KAFKA_LEVELS)
     before = dict(cluster.controller.image.features)
@@ -171,7 +171,7 @@ def test_levels_that_stock_kafka_finalized_are_kept_and_do_not_bind_a_broker() -
 
 
 @pytest.mark.parametrize(("level", "how"), [(99, "newer .* downgrade"), (3, "older .* upgrade")])
-def test_metadata_version_that_cannot_be_read_is_refused_with_the_way_out(level: int, how: str) -> None:
+def test_unreadable_metadata_version_is_rejected_with_the_remedy(level: int, how: str) -> None:
     cluster = Cluster()
     finalize(cluster, metadata_version=level)
     with pytest.raises(KafkaError, match=rf"metadata\.version {level} is not among 7 to 30.*{how} --metadata 4.3-IV0"):
@@ -186,9 +186,7 @@ def test_metadata_version_that_cannot_be_read_is_refused_with_the_way_out(level:
         (0, 1, "without setting the upgrade type to either safe or unsafe downgrade"),
     ],
 )
-def test_update_of_a_kept_level_is_refused_unless_it_is_a_downgrade_to_a_served_level(
-    level: int, upgrade_type: int, message: str
-) -> None:
+def test_retained_level_can_only_be_downgraded_to_a_served_level(level: int, upgrade_type: int, message: str) -> None:
     cluster = Cluster()
     finalize(cluster, **KAFKA_LEVELS)
     request = UpdateFeaturesRequest(
@@ -200,7 +198,7 @@ def test_update_of_a_kept_level_is_refused_unless_it_is_a_downgrade_to_a_served_
     assert cluster.controller.image.features["transaction.version"] == 2
 
 
-def test_administrator_lowers_a_kept_level() -> None:
+def test_administrator_can_lower_a_retained_level() -> None:
     cluster = Cluster()
     finalize(cluster, **KAFKA_LEVELS)
     request = UpdateFeaturesRequest(feature_updates=[FeatureUpdateKey("transaction.version", 0, False, 2)])
@@ -210,7 +208,7 @@ def test_administrator_lowers_a_kept_level() -> None:
 
 
 def alter_min_isr(cluster: Cluster, kind: int, name: str, value: str | None) -> tuple[int, list[Message]]:
-    """(error code, records) of a change of min.insync.replicas."""
+    """Change min.insync.replicas; return (error code, records)."""
     config = AlterableConfig("min.insync.replicas", 1 if value is None else 0, value)
     request = IncrementalAlterConfigsRequest(resources=[AlterConfigsResource(kind, name, [config])])
     outcome = finish(cluster.controller.incremental_alter_configs(request))
@@ -218,7 +216,7 @@ def alter_min_isr(cluster: Cluster, kind: int, name: str, value: str | None) -> 
     return outcome.response.responses[0].error_code, outcome.records
 
 
-def test_min_insync_replicas_clears_eligible_leader_replicas_while_stock_kafka_has_them_on() -> None:
+def test_min_insync_replicas_change_clears_eligible_leader_replicas() -> None:
     cluster = with_topic()
     assert alter_min_isr(cluster, TOPIC, "t", "1")[1] == [m.ConfigRecord(TOPIC, "t", "min.insync.replicas", "1")]
     finalize(cluster, eligible_leader_replicas_version=1)
@@ -231,7 +229,7 @@ def test_min_insync_replicas_clears_eligible_leader_replicas_while_stock_kafka_h
 # -- brokers and leaders ---------------------------------------------------------------------------------------------
 
 
-def test_a_registration_is_checked_and_its_epoch_grows() -> None:
+def test_registration_is_validated_and_its_epoch_increases() -> None:
     cluster = Cluster()
     first = cluster.epochs[1]
     cluster.register(1, incarnation=2)
@@ -252,14 +250,14 @@ def test_a_registration_is_checked_and_its_epoch_grows() -> None:
 
 
 @pytest.mark.parametrize(("clean", "epoch"), [(True, 0), (False, 1)])
-def test_a_crash_begins_new_leader_epochs_and_a_clean_restart_does_not(clean: bool, epoch: int) -> None:
+def test_crash_starts_new_leader_epochs_but_clean_restart_does_not(clean: bool, epoch: int) -> None:
     cluster = with_topic(partitions=2)
     cluster.register(1, incarnation=2, clean=clean)
     partitions = cluster.controller.image.topics_by_name["t"].partitions.values()
     assert [(p.leader, p.leader_epoch) for p in partitions] == [(1, epoch)] * 2
 
 
-def test_leadership_leaves_a_fenced_broker_and_the_last_in_sync_replica_is_kept() -> None:
+def test_fenced_broker_loses_leadership_but_last_in_sync_replica_remains() -> None:
     cluster = with_topic(brokers=2, factor=2)
     leader = cluster.controller.image.topics_by_name["t"].partitions[0].leader
     other = 3 - leader
@@ -278,7 +276,7 @@ def test_leadership_leaves_a_fenced_broker_and_the_last_in_sync_replica_is_kept(
     assert error.value.code == ErrorCode.STALE_BROKER_EPOCH
 
 
-def test_an_unclean_leader_is_elected_on_request_only() -> None:
+def test_unclean_leader_is_elected_only_on_request() -> None:
     cluster = with_topic(brokers=2, factor=2)
     leader = cluster.controller.image.topics_by_name["t"].partitions[0].leader
     other = 3 - leader
@@ -292,7 +290,7 @@ def test_an_unclean_leader_is_elected_on_request_only() -> None:
     assert (partition.leader, partition.isr, partition.leader_recovery_state) == (other, (other,), 1)
 
 
-def test_elections_that_are_not_needed_or_not_possible() -> None:
+def test_unneeded_or_impossible_elections_return_kafkas_error() -> None:
     cluster = with_topic(partitions=2)
 
     def elect(request: ElectLeadersRequest) -> list[tuple[str, list[tuple[int, int]]]]:
@@ -309,7 +307,7 @@ def test_elections_that_are_not_needed_or_not_possible() -> None:
         cluster.do(cluster.controller.elect_leaders(ElectLeadersRequest(election_type=5)))
 
 
-def test_a_controlled_shutdown_hands_leaderships_over() -> None:
+def test_controlled_shutdown_moves_leaderships() -> None:
     cluster = with_topic(brokers=2, partitions=2, factor=2)
     assert cluster.do(cluster.controller.begin_controlled_shutdown(1, cluster.epochs[1])) == 0
     partitions = cluster.controller.image.topics_by_name["t"].partitions.values()
@@ -317,7 +315,7 @@ def test_a_controlled_shutdown_hands_leaderships_over() -> None:
     assert cluster.do(cluster.controller.begin_controlled_shutdown(2, cluster.epochs[2])) == 2, "no other replica"
 
 
-def test_a_broker_is_unregistered_unless_it_is_this_one() -> None:
+def test_broker_is_unregistered_unless_it_is_this_node() -> None:
     cluster = with_topic(brokers=2, factor=2)
     for broker_id, code in ((1, ErrorCode.INVALID_REQUEST), (9, ErrorCode.BROKER_ID_NOT_REGISTERED)):
         with pytest.raises(KafkaError) as error:
@@ -328,7 +326,7 @@ def test_a_broker_is_unregistered_unless_it_is_this_one() -> None:
     assert cluster.controller.image.topics_by_name["t"].partitions[0].isr == (1,)
 
 
-def test_producer_ids_come_in_blocks_that_never_overlap() -> None:
+def test_producer_id_blocks_never_overlap() -> None:
     cluster = Cluster()
     firsts = [
         cluster.do(cluster.controller.allocate_producer_ids(1, cluster.epochs[1])).producer_id_start for _ in range(3)
@@ -349,7 +347,7 @@ def move(cluster: Cluster, replicas: list[int] | None, index: int = 0) -> int:
     return cluster.do(cluster.controller.alter_partition_reassignments(request)).responses[0].partitions[0].error_code
 
 
-def test_with_one_broker_a_move_is_done_or_impossible() -> None:
+def test_reassignment_with_one_broker_completes_at_once_or_fails() -> None:
     cluster = with_topic()
     before = cluster.controller.image
     assert move(cluster, [1]) == 0
@@ -361,7 +359,7 @@ def test_with_one_broker_a_move_is_done_or_impossible() -> None:
     assert cluster.do(cluster.controller.list_partition_reassignments(request)).topics == []
 
 
-def test_a_move_to_another_broker_is_listed_until_it_is_cancelled() -> None:
+def test_reassignment_is_listed_until_it_is_cancelled() -> None:
     cluster = with_topic(brokers=2)
     old = cluster.controller.image.topics_by_name["t"].partitions[0].replicas
     new = 3 - old[0]

@@ -1,4 +1,4 @@
-"""Topics come, grow and go; each mistake has Kafka's code and says what is wrong."""
+"""Creating, extending and deleting topics; each error has Kafka's code and a message."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def assigned(name: str, *replicas: list[int], first: int = 0) -> CreatableTopic:
     return CreatableTopic(name=name, num_partitions=-1, replication_factor=-1, assignments=assignments)
 
 
-def test_a_new_topic_has_an_id_leaders_and_its_settings() -> None:
+def test_new_topic_has_id_leaders_and_settings() -> None:
     cluster = Cluster()
     [result] = create(cluster, topic("t", 3, retention_ms="1000"))
     assert (result.error_code, result.num_partitions, result.replication_factor) == (0, 3, 1)
@@ -78,7 +78,7 @@ def test_a_new_topic_has_an_id_leaders_and_its_settings() -> None:
         (assigned("x", [1], first=1), ErrorCode.INVALID_REPLICA_ASSIGNMENT, "consecutive 0-based integer sequence"),
     ],
 )
-def test_a_topic_that_cannot_be_is_refused(asked: CreatableTopic, code: ErrorCode, message: str) -> None:
+def test_invalid_topic_is_rejected(asked: CreatableTopic, code: ErrorCode, message: str) -> None:
     cluster = Cluster()
     create(cluster, topic("t"), topic("a.b"))
     before = cluster.controller.image
@@ -98,7 +98,7 @@ def test_a_topic_that_cannot_be_is_refused(asked: CreatableTopic, code: ErrorCod
     ],
 )
 @pytest.mark.parametrize("validate_only", [False, True])
-def test_too_large_a_request_is_refused_as_a_whole(
+def test_too_large_request_is_rejected_as_a_whole(
     asked: list[CreatableTopic], message: str, *, validate_only: bool
 ) -> None:
     cluster = Cluster()
@@ -107,7 +107,7 @@ def test_too_large_a_request_is_refused_as_a_whole(
     assert raised.value.code == ErrorCode.POLICY_VIOLATION
 
 
-def test_topics_of_one_request_succeed_and_fail_alone() -> None:
+def test_topics_of_one_request_succeed_or_fail_separately() -> None:
     cluster = Cluster()
     results = create(cluster, topic("a"), topic("dup"), topic("b", 0), topic("dup"), topic("x.y"), topic("x_y"))
     assert {result.name: result.error_code for result in results} == {
@@ -120,14 +120,14 @@ def test_topics_of_one_request_succeed_and_fail_alone() -> None:
     assert set(cluster.controller.image.topics_by_name) == {"a", "x.y"}
 
 
-def test_a_dry_run_answers_the_same_and_changes_nothing() -> None:
+def test_dry_run_returns_same_response_and_changes_nothing() -> None:
     cluster = Cluster()
     [result] = create(cluster, topic("t", 2), validate_only=True)
     assert (result.error_code, result.num_partitions) == (0, 2)
     assert not cluster.controller.image.topics_by_name
 
 
-def test_defaults_are_the_brokers() -> None:
+def test_new_topic_uses_the_brokers_defaults() -> None:
     cluster = Cluster(3, ControllerSettings(num_partitions=4, default_replication_factor=2))
     [result] = create(cluster, topic("t", -1, -1))
     assert (result.num_partitions, result.replication_factor) == (4, 2)
@@ -142,7 +142,7 @@ def test_default_replication_factor_must_be_positive(factor: int) -> None:
     assert result.error_message == f"Unable to replicate the partition {factor} time(s): {problem}"
 
 
-def test_fenced_brokers_neither_lead_nor_are_in_sync() -> None:
+def test_fenced_brokers_are_neither_leaders_nor_in_sync() -> None:
     cluster = Cluster(3)
     cluster.do(cluster.controller.fence_broker(2))
     create(cluster, topic("t", 6, 3))
@@ -151,7 +151,7 @@ def test_fenced_brokers_neither_lead_nor_are_in_sync() -> None:
         assert set(partition.isr) == {1, 3}
 
 
-def test_leaders_are_spread_and_racks_differ() -> None:
+def test_leaders_are_balanced_and_replicas_use_different_racks() -> None:
     cluster = Cluster(6, racks="aabbcc")
     create(cluster, topic("t", 12, 3))
     partitions = cluster.controller.image.topics_by_name["t"].partitions.values()
@@ -177,7 +177,7 @@ def test_partitions_are_added_at_the_end() -> None:
     assert list(cluster.controller.image.topics_by_name["t"].partitions) == [0, 1, 2, 3, 4]
 
 
-def test_a_deleted_topic_takes_its_settings_and_its_name_is_free() -> None:
+def test_deleting_a_topic_deletes_its_settings_and_frees_its_name() -> None:
     cluster = Cluster()
     [first] = create(cluster, topic("a.b", retention_ms="1"))
     request = DeleteTopicsRequest(topics=[DeleteTopicState(name=None, topic_id=first.topic_id)])
@@ -191,7 +191,7 @@ def test_a_deleted_topic_takes_its_settings_and_its_name_is_free() -> None:
     assert again.topic_id != first.topic_id
 
 
-def test_wrong_deletions_are_refused_one_by_one() -> None:
+def test_invalid_deletions_are_rejected_separately() -> None:
     cluster = Cluster()
     create(cluster, topic("t"))
     request = DeleteTopicsRequest(

@@ -121,7 +121,7 @@ def commit(*partitions: tuple[str, bytes, int]) -> OffsetCommitRequest:
 
 
 @pytest.mark.parametrize("version", range(10))
-def test_member_lives_its_life_in_every_version(client: Client, version: int) -> None:
+def test_member_lifecycle_works_in_every_version(client: Client, version: int) -> None:
     request = JoinGroupRequest(
         group_id="g",
         session_timeout_ms=10_000,
@@ -192,7 +192,7 @@ def test_sync_must_name_the_protocol_since_version_5(client: Client, named: dict
 
 
 @pytest.mark.parametrize("version", range(2, 11))
-def test_commit_refuses_what_does_not_exist_and_takes_the_rest(client: Client, version: int) -> None:
+def test_commit_rejects_unknown_partitions_and_accepts_the_rest(client: Client, version: int) -> None:
     request = commit(("t", TOPIC_ID, 0), ("t", TOPIC_ID, 9), ("x", b"x" * 16, 0))
     answer = client.ask("offset_commit", request, version)
     rows = {
@@ -209,7 +209,7 @@ def test_commit_refuses_what_does_not_exist_and_takes_the_rest(client: Client, v
     }
 
 
-def test_commit_of_nothing_that_exists_writes_nothing(client: Client) -> None:
+def test_commit_of_only_unknown_partitions_writes_no_record(client: Client) -> None:
     client.ask("offset_commit", commit(("x", bytes(16), 0)), 9)
     assert not any(partition.batches for partition in client.node.partitions.values())
 
@@ -249,7 +249,7 @@ def test_fetch_of_several_groups(client: Client, version: int) -> None:
         assert [[row[1:] for row in group] for group in found] == [[(5, 0), (-1, 0)], [(5, 0)], []]
 
 
-def test_error_of_a_fetch_is_found_where_the_version_has_it() -> None:
+def test_offset_fetch_error_is_at_the_level_of_its_version() -> None:
     client = Client(Node(created=False))
     request = OffsetFetchRequest(group_id="g", topics=[OffsetFetchRequestTopic(name="t", partition_indexes=[0])])
     error = ErrorCode.NOT_COORDINATOR
@@ -259,7 +259,7 @@ def test_error_of_a_fetch_is_found_where_the_version_has_it() -> None:
     assert client.ask("offset_fetch", request, 8).groups[0].error_code == error
 
 
-def test_offset_delete_refuses_what_does_not_exist(client: Client) -> None:
+def test_offset_delete_rejects_unknown_partitions(client: Client) -> None:
     client.ask("offset_commit", commit(("t", TOPIC_ID, 0)), 9)
     rows = [OffsetDeleteRequestPartition(partition_index=index) for index in (0, 9)]
     request = OffsetDeleteRequest(group_id="g", topics=[OffsetDeleteRequestTopic(name="t", partitions=rows)])
@@ -281,7 +281,7 @@ def test_this_node_coordinates_every_group(client: Client, version: int) -> None
     ("key_type", "error"),
     [(1, ErrorCode.COORDINATOR_NOT_AVAILABLE), (2, ErrorCode.INVALID_REQUEST), (9, ErrorCode.INVALID_REQUEST)],
 )
-def test_other_coordinators_are_not_here(client: Client, key_type: int, error: ErrorCode) -> None:
+def test_other_coordinator_types_are_not_available(client: Client, key_type: int, error: ErrorCode) -> None:
     request = FindCoordinatorRequest(key="k", coordinator_keys=["k"], key_type=key_type)
     for version, row in ((3, None), (6, 0)):
         answer = client.ask("find_coordinator", request, version)
@@ -290,7 +290,7 @@ def test_other_coordinators_are_not_here(client: Client, key_type: int, error: E
         assert answer.error_message
 
 
-def test_first_question_for_a_coordinator_waits_for_the_topic() -> None:
+def test_first_find_coordinator_waits_for_the_offsets_topic() -> None:
     client = Client(Node(created=False))
     waiting = client.start("find_coordinator", FindCoordinatorRequest(key="g"), 3)
     assert not waiting.done
@@ -299,7 +299,7 @@ def test_first_question_for_a_coordinator_waits_for_the_topic() -> None:
     assert waiting.result().error_code == ErrorCode.NONE
 
 
-def test_topic_that_cannot_be_created_is_said_with_its_reason() -> None:
+def test_find_coordinator_reports_why_the_topic_cannot_be_created() -> None:
     client = Client(Node(created=False))
     client.node.creation.fail(KafkaError(ErrorCode.INVALID_REPLICATION_FACTOR, "3 replicas on one broker"))
     answer = client.ask("find_coordinator", FindCoordinatorRequest(key="g"), 3)
@@ -307,7 +307,7 @@ def test_topic_that_cannot_be_created_is_said_with_its_reason() -> None:
     assert answer.error_message == "3 replicas on one broker"
 
 
-def test_describe_tells_what_may_be_done_if_asked(client: Client) -> None:
+def test_describe_returns_authorized_operations_on_request(client: Client) -> None:
     client.ask("offset_commit", commit(("t", TOPIC_ID, 0)), 9)
     request = DescribeGroupsRequest(groups=["g"], include_authorized_operations=True)
     assert client.ask("describe_groups", request, 5).groups[0].authorized_operations == 0b110101001000
@@ -377,7 +377,7 @@ def test_thousands_of_members_leave_in_parts(client: Client) -> None:
     assert {row.error_code for row in answer.members} == {ErrorCode.UNKNOWN_MEMBER_ID}
 
 
-def test_too_many_protocols_are_refused(client: Client) -> None:
+def test_too_many_protocols_are_rejected(client: Client) -> None:
     protocols = [JoinGroupRequestProtocol(name=f"p{number}") for number in range(1_001)]
     request = JoinGroupRequest(group_id="g", session_timeout_ms=10_000, protocol_type="consumer", protocols=protocols)
     assert client.ask("join_group", request, 9).error_code == ErrorCode.INCONSISTENT_GROUP_PROTOCOL

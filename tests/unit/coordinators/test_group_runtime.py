@@ -186,7 +186,7 @@ def test_commit_is_read_back_also_by_the_next_run(node: Node) -> None:
     assert node.committed() == 7
 
 
-def test_group_is_loading_until_its_log_was_read(node: Node) -> None:
+def test_group_is_loading_until_its_log_is_read(node: Node) -> None:
     for offset in range(3):
         node.commit(offset)
     node.start()
@@ -199,7 +199,7 @@ def test_group_is_loading_until_its_log_was_read(node: Node) -> None:
     assert node.committed() == 2
 
 
-def test_long_log_is_read_in_slices_that_let_others_in_between(node: Node) -> None:
+def test_long_log_is_loaded_in_slices_between_other_requests(node: Node) -> None:
     for offset in range(2_000):
         node.commit(offset)
     node.start()
@@ -216,7 +216,7 @@ def test_long_log_is_read_in_slices_that_let_others_in_between(node: Node) -> No
     assert node.committed() == 1_999
 
 
-def test_answer_waits_until_the_write_is_committed(node: Node) -> None:
+def test_response_waits_until_the_write_is_committed(node: Node) -> None:
     partition = node.of()
     partition.slow = True
     first, second = node.commit(1), node.commit(2)
@@ -229,7 +229,7 @@ def test_answer_waits_until_the_write_is_committed(node: Node) -> None:
     assert error_of(second) == ErrorCode.NONE
 
 
-def test_read_does_not_tell_what_is_not_committed_yet(node: Node) -> None:
+def test_offset_fetch_does_not_return_uncommitted_offsets(node: Node) -> None:
     partition = node.of()
     partition.slow = True
     node.commit(1)
@@ -247,7 +247,7 @@ def test_commit_that_does_not_become_durable_is_answered_in_time(node: Node) -> 
     assert error_of(done) == ErrorCode.COORDINATOR_NOT_AVAILABLE
 
 
-def test_answers_that_wait_have_one_timer_however_many_came_before(node: Node) -> None:
+def test_waiting_responses_share_one_timer(node: Node) -> None:
     partition = node.of()
     partition.slow = True
     timers = node.loop.waiting
@@ -265,7 +265,7 @@ def test_answers_that_wait_have_one_timer_however_many_came_before(node: Node) -
     assert error_of(late) == ErrorCode.COORDINATOR_NOT_AVAILABLE
 
 
-def test_failed_commit_throws_the_shard_away_and_the_log_decides(node: Node) -> None:
+def test_failed_commit_reloads_the_shard_from_the_log(node: Node) -> None:
     node.commit(1)
     partition = node.of()
     partition.slow = True
@@ -290,7 +290,7 @@ def test_failed_commit_throws_the_shard_away_and_the_log_decides(node: Node) -> 
         (ErrorCode.MESSAGE_TOO_LARGE, ErrorCode.INVALID_COMMIT_OFFSET_SIZE),
     ],
 )
-def test_failed_append_has_the_groups_own_error(node: Node, failure: ErrorCode, seen: ErrorCode) -> None:
+def test_failed_append_returns_the_group_error_code(node: Node, failure: ErrorCode, seen: ErrorCode) -> None:
     node.commit(1)
     node.of().error = failure
     assert error_of(node.commit(2)) == seen
@@ -340,20 +340,20 @@ def test_keys_of_long_group_ids_are_not_cached(node: Node) -> None:
     assert [cache.cache_info().currsize for cache in caches] == before
 
 
-def test_idle_coordinator_has_one_timer_and_wakes_rarely(node: Node) -> None:
+def test_idle_coordinator_has_one_timer_and_wakes_up_rarely(node: Node) -> None:
     node.runtime.start()
     node.loop.run()
     assert node.loop.waiting == 1
     assert node.loop.calls[0][0] >= 600_000
 
 
-def test_without_the_topic_clients_are_sent_to_look_for_the_coordinator() -> None:
+def test_missing_offsets_topic_returns_not_coordinator() -> None:
     node = Node(created=False)
     assert error_of(node.commit()) == ErrorCode.NOT_COORDINATOR
     assert finish(node.runtime.list_groups(frozenset(), frozenset())) == (ErrorCode.NONE, [])
 
 
-def test_topic_is_created_once_for_all_who_ask() -> None:
+def test_topic_is_created_once_for_simultaneous_requests() -> None:
     node = Node(created=False)
     first, second = node.runtime.ensure_topic(), node.runtime.ensure_topic()
     assert not first.done
@@ -365,7 +365,7 @@ def test_topic_is_created_once_for_all_who_ask() -> None:
 
 
 @pytest.mark.parametrize("late", [False, True])
-def test_topic_that_cannot_be_created_is_said_to_be_unavailable(late: bool) -> None:
+def test_failed_topic_creation_returns_coordinator_not_available(late: bool) -> None:
     node = Node(created=False)
     done = node.runtime.ensure_topic()
     if late:
@@ -393,7 +393,7 @@ def test_close_answers_parked_requests(node: Node) -> None:
     assert not node.loop.waiting
 
 
-def test_log_that_cannot_be_read_is_tried_again_later(node: Node) -> None:
+def test_loading_an_unreadable_log_is_retried_later(node: Node) -> None:
     node.commit(1)
     partition = node.of()
     fine = partition.batches[0]
@@ -411,7 +411,7 @@ def test_log_that_cannot_be_read_is_tried_again_later(node: Node) -> None:
     assert node.committed() == 1
 
 
-def test_a_bug_while_one_shard_loads_keeps_no_other_from_it(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_unhandled_error_of_a_loading_shard_does_not_stop_others(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
     for group in "ab":
         node.commit(7, group)
     step, calls = Loading.step, count()
@@ -435,7 +435,7 @@ def test_a_bug_while_one_shard_loads_keeps_no_other_from_it(node: Node, monkeypa
     assert node.committed("a") == 7, "and it is tried again"
 
 
-def test_transactions_in_the_log_are_followed_to_their_end(node: Node) -> None:
+def test_transactions_in_the_log_are_replayed_to_their_end(node: Node) -> None:
     partition = node.of()
     transactional = 0x10
     for producer, offset in ((1, 5), (2, 6)):
@@ -457,7 +457,7 @@ def test_transactions_in_the_log_are_followed_to_their_end(node: Node) -> None:
     assert node.committed() == 5
 
 
-def test_topic_that_is_deleted_while_its_groups_are_loading_is_forgotten(node: Node) -> None:
+def test_offsets_of_topic_deleted_during_loading_are_deleted(node: Node) -> None:
     node.commit(7)
     node.start().start()
     del node.topics["t"]
@@ -488,7 +488,7 @@ def test_offset_of_a_topic_deleted_before_a_crash_is_missing_for_the_recreated_t
     assert node.committed() == 3
 
 
-def test_topics_deleted_are_forgotten_in_all_shards_in_bounded_batches() -> None:
+def test_offsets_of_deleted_topics_are_deleted_in_all_shards_in_batches() -> None:
     node = Node(1)
     for number in range(1_500):
         node.commit(group=f"g{number}")
@@ -497,7 +497,7 @@ def test_topics_deleted_are_forgotten_in_all_shards_in_bounded_batches() -> None
     assert node.partitions[0].largest == 1_000
 
 
-def test_request_that_arrives_while_an_answer_is_sent_finds_the_shard_in_order(node: Node) -> None:
+def test_request_arriving_during_a_response_finds_the_shard_consistent(node: Node) -> None:
     seen: list[int] = []
     first = node.join()
     # As a pipelining client does it: the next request comes in from within the answer to the last.
@@ -506,7 +506,7 @@ def test_request_that_arrives_while_an_answer_is_sent_finds_the_shard_in_order(n
     assert seen == [ErrorCode.UNKNOWN_MEMBER_ID]
 
 
-def test_delete_group_ends_in_tombstones(node: Node) -> None:
+def test_delete_group_writes_tombstones(node: Node) -> None:
     node.commit()
     assert node.runtime.submit("g", DeleteGroup("g")).result().error_code == ErrorCode.NONE
     node.start().start()
@@ -530,7 +530,7 @@ def test_offsets_topic_is_created_as_kafka_does() -> None:
     }
 
 
-def test_gather_keeps_the_order() -> None:
+def test_gather_preserves_the_order() -> None:
     parts: list[Completion[Any]] = [Completion(), Completion()]
     whole = gather(parts, tuple)
     parts[1].complete("b")

@@ -58,7 +58,7 @@ def test_member_joins_leaves_and_the_group_is_empty(driver: GroupDriver) -> None
     ]
 
 
-def test_member_that_is_not_heard_of_has_failed(driver: GroupDriver) -> None:
+def test_member_without_heartbeats_is_logged_as_failed(driver: GroupDriver) -> None:
     (member,) = stable_group(driver, 1)
     pending = driver.ask(Joiner(driver, client_id="late").join_request(), 9, "late").member_id
     driver.log_lines.clear()
@@ -99,7 +99,7 @@ def test_static_member_is_replaced(driver: GroupDriver) -> None:
     ]
 
 
-def test_members_that_do_not_rejoin_or_sync_are_named(driver: GroupDriver) -> None:
+def test_members_that_do_not_rejoin_or_sync_are_logged(driver: GroupDriver) -> None:
     members = stable_group(driver, 2)
     driver.log_lines.clear()
     leader, other = members
@@ -120,7 +120,7 @@ def test_members_that_do_not_rejoin_or_sync_are_named(driver: GroupDriver) -> No
     assert driver.log_lines[-1].startswith("Stabilized group g generation 2 with 1 members.")
 
 
-def test_restart_and_unload_name_each_group(driver: GroupDriver) -> None:
+def test_restart_and_unload_log_each_group(driver: GroupDriver) -> None:
     stable_group(driver, 2)
     driver.log_lines.clear()
     driver.restart()
@@ -131,7 +131,7 @@ def test_restart_and_unload_name_each_group(driver: GroupDriver) -> None:
     ]
 
 
-def test_expired_offsets_are_named_up_to_a_bound() -> None:
+def test_expired_offsets_are_logged_up_to_a_limit() -> None:
     driver = GroupDriver(GroupConfig(offsets_retention_ms=1_000, offsets_retention_check_interval_ms=500))
     partitions = [OffsetCommitRequestPartition(partition_index=i, committed_offset=1) for i in range(60)]
     topic = OffsetCommitRequestTopic(name="t", partitions=partitions)

@@ -113,7 +113,7 @@ def test_null_topics_fetch_all(driver: GroupDriver) -> None:
     assert {t.name: [p.committed_offset for p in t.partitions] for t in answer.topics} == {"a": [1], "b": [2]}
 
 
-def test_member_commits_in_its_generation_only(driver: GroupDriver) -> None:
+def test_member_commits_only_in_its_generation(driver: GroupDriver) -> None:
     member, other = stable_group(driver, 2)
     assert commit(driver, member=member.member_id, generation=1) == ErrorCode.NONE
     assert commit(driver, member=member.member_id, generation=0) == ErrorCode.ILLEGAL_GENERATION
@@ -138,12 +138,12 @@ def test_commit_counts_as_a_heartbeat(driver: GroupDriver) -> None:
         assert commit(driver, member=member.member_id, generation=1) == ErrorCode.NONE
 
 
-def test_generation_of_an_unknown_group_is_refused_by_version(driver: GroupDriver) -> None:
+def test_generation_of_an_unknown_group_is_rejected_by_version(driver: GroupDriver) -> None:
     assert commit(driver, 8, member="m", generation=3) == ErrorCode.ILLEGAL_GENERATION
     assert commit(driver, 9, member="m", generation=3) == ErrorCode.GROUP_ID_NOT_FOUND
 
 
-def test_metadata_has_a_limit(driver: GroupDriver) -> None:
+def test_offset_metadata_has_a_size_limit(driver: GroupDriver) -> None:
     assert commit(driver, metadata="x" * 4096) == ErrorCode.NONE
     assert commit(driver, metadata="x" * 4097, offset=9) == ErrorCode.OFFSET_METADATA_TOO_LARGE
     assert commit(driver, metadata=None, offset=8) == ErrorCode.NONE
@@ -175,7 +175,7 @@ def test_offsets_of_unsubscribed_topics_can_be_deleted(driver: GroupDriver) -> N
     assert (committed(driver, topic="read"), committed(driver, topic="old")) == (7, -1)
 
 
-def test_live_group_of_another_kind_keeps_its_offsets(driver: GroupDriver) -> None:
+def test_live_group_of_another_protocol_type_retains_its_offsets(driver: GroupDriver) -> None:
     commit(driver)
     settle(driver, [Joiner(driver, protocol_type="connect")])
     assert offset_delete(driver) == (ErrorCode.NON_EMPTY_GROUP, [])
@@ -208,7 +208,7 @@ def test_unknown_group_is_dead_and_since_version_6_an_error(driver: GroupDriver)
     assert (new.group_state, new.error_code) == ("Dead", ErrorCode.GROUP_ID_NOT_FOUND)
 
 
-def test_describe_shows_members_and_what_they_read(driver: GroupDriver) -> None:
+def test_describe_shows_members_and_their_assignments(driver: GroupDriver) -> None:
     member = Joiner(driver, client_id="app", protocols=(("range", b"metadata"),))
     settle(driver, [member])
     group = driver.ask(DescribeGroup("g"))
@@ -234,7 +234,7 @@ def test_list_filters_by_state_and_type_without_case(driver: GroupDriver) -> Non
 # -- expiry ------------------------------------------------------------------------------------------------------------
 
 
-def test_offsets_expire_after_the_group_was_empty_long_enough(driver: GroupDriver) -> None:
+def test_offsets_of_an_empty_group_expire_after_the_retention_time(driver: GroupDriver) -> None:
     (member,) = stable_group(driver, 1, session_timeout_ms=1_800_000)
     commit(driver, member=member.member_id, generation=1)
     for _ in range(30 * 24 * 2):
@@ -272,7 +272,7 @@ def test_offsets_do_not_expire_after_a_jump_of_the_wall_clock(driver: GroupDrive
     assert committed(driver) == -1, "one that stays is believed"
 
 
-def test_topic_that_a_live_group_no_longer_reads_expires_alone() -> None:
+def test_unsubscribed_topic_of_a_live_group_expires_separately() -> None:
     driver = GroupDriver(GroupConfig(offsets_retention_ms=DAY_MS, max_session_timeout_ms=1_800_000))
     commit(driver, topic="read")
     commit(driver, topic="old")
@@ -284,7 +284,7 @@ def test_topic_that_a_live_group_no_longer_reads_expires_alone() -> None:
     assert (committed(driver, topic="read"), committed(driver, topic="old")) == (7, -1)
 
 
-def test_retention_time_of_an_old_client_counts(driver: GroupDriver) -> None:
+def test_retention_time_of_an_old_client_is_used(driver: GroupDriver) -> None:
     commit(driver, 4, retention_ms=3_600_000)
     driver.restart()
     driver.advance(3_600_000 - 600_000)
@@ -308,14 +308,14 @@ def test_all_versions_of_offset_records_are_read(driver: GroupDriver, version: i
     assert committed(driver) == 5
 
 
-def test_records_of_unknown_types_are_kept_and_have_no_effect(driver: GroupDriver) -> None:
+def test_records_of_unknown_types_are_retained_without_effect(driver: GroupDriver) -> None:
     driver.log += [(b"\0\x63\x7f\xffcut", b"x"), (b"\0\x63\0\1\xff", b"x"), (b"\0\x63\0", b"x"), raw_commit(5, 3)]
     driver.restart()
     assert driver.shard.skipped_records == 3
     assert committed(driver) == 5
 
 
-def test_offsets_of_a_transaction_count_once_it_is_committed(driver: GroupDriver) -> None:
+def test_offsets_of_a_transaction_take_effect_when_it_commits(driver: GroupDriver) -> None:
     shard = driver.shard
     for producer, offset in ((1, 5), (2, 6)):
         shard.replay(*raw_commit(offset, 3), offset, producer_id=producer)

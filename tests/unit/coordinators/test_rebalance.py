@@ -138,7 +138,7 @@ def test_duplicate_protocol_counts_once(driver: GroupDriver) -> None:
 @pytest.mark.parametrize(
     ("protocols", "protocol_type"), [((("sticky", b""),), "consumer"), ((("range", b""),), "connect"), ((), "consumer")]
 )
-def test_joiner_without_a_common_protocol_is_refused(
+def test_join_without_a_common_protocol_is_rejected(
     driver: GroupDriver, protocols: tuple[tuple[str, bytes], ...], protocol_type: str
 ) -> None:
     stable_group(driver, 1)
@@ -148,7 +148,7 @@ def test_joiner_without_a_common_protocol_is_refused(
 
 
 @pytest.mark.parametrize("timeout_ms", [5_999, 1_800_001])
-def test_session_timeout_out_of_range_is_refused(driver: GroupDriver, timeout_ms: int) -> None:
+def test_session_timeout_out_of_range_is_rejected(driver: GroupDriver, timeout_ms: int) -> None:
     call = Joiner(driver, session_timeout_ms=timeout_ms).join()
     assert driver.answers[call].error_code == ErrorCode.INVALID_SESSION_TIMEOUT
 
@@ -168,7 +168,7 @@ def test_unknown_member_of_unknown_group_is_rejected(driver: GroupDriver) -> Non
     assert joiner.leave() == ErrorCode.UNKNOWN_MEMBER_ID
 
 
-def test_new_member_makes_the_others_join_again(driver: GroupDriver) -> None:
+def test_new_member_makes_other_members_rejoin(driver: GroupDriver) -> None:
     first, second = stable_group(driver, 2)
     call = Joiner(driver).join()
     assert first.heartbeat() == second.heartbeat() == ErrorCode.REBALANCE_IN_PROGRESS
@@ -244,7 +244,7 @@ def test_join_in_the_sync_phase_fails_parked_syncs(driver: GroupDriver) -> None:
     assert driver.answers[members[0].sync()].error_code == ErrorCode.REBALANCE_IN_PROGRESS
 
 
-def test_old_generation_and_wrong_protocol_are_refused_in_sync(driver: GroupDriver) -> None:
+def test_old_generation_and_wrong_protocol_are_rejected_in_sync(driver: GroupDriver) -> None:
     (member,) = stable_group(driver, 1)
     request = SyncGroupRequest(group_id="g", generation_id=1, member_id=member.member_id, protocol_name="sticky")
     assert driver.ask(request, 5).error_code == ErrorCode.INCONSISTENT_GROUP_PROTOCOL
@@ -301,7 +301,7 @@ def test_leaving_starts_a_rebalance_and_the_last_one_empties_the_group(driver: G
     assert driver.replayed().groups["g"].state is State.EMPTY
 
 
-def test_leave_answers_each_member_for_itself(driver: GroupDriver) -> None:
+def test_leave_returns_an_error_code_per_member(driver: GroupDriver) -> None:
     member, fixed = Joiner(driver), Joiner(driver, instance_id="i1")
     settle(driver, [member, fixed])
     leavers = [
@@ -323,7 +323,7 @@ def test_leave_of_the_old_versions_has_one_member_and_one_error(driver: GroupDri
     assert answer.error_code == ErrorCode.UNKNOWN_MEMBER_ID
 
 
-def test_group_takes_no_more_than_its_maximum() -> None:
+def test_group_rejects_members_beyond_its_maximum() -> None:
     driver = GroupDriver(GroupConfig(max_size=2))
     stable_group(driver, 2)
     assert driver.answers[Joiner(driver).join()].error_code == ErrorCode.GROUP_MAX_SIZE_REACHED
@@ -364,7 +364,7 @@ def test_stable_group_survives_a_restart_without_a_rebalance(driver: GroupDriver
     assert [driver.answers[member.sync()].assignment for member in members] == [b"0", b"1", b"2"]
 
 
-def test_members_that_died_with_the_coordinator_time_out(driver: GroupDriver) -> None:
+def test_members_that_died_during_a_restart_time_out(driver: GroupDriver) -> None:
     stable_group(driver, 2)
     driver.restart()
     driver.advance(10_000)
@@ -381,7 +381,7 @@ def test_unload_answers_parked_requests(driver: GroupDriver) -> None:
     assert {driver.answers[call].error_code for call in [join, *calls]} == {ErrorCode.NOT_COORDINATOR}
 
 
-def test_hundred_members_settle_on_a_hundred_partitions(driver: GroupDriver) -> None:
+def test_hundred_members_stabilize_with_a_hundred_partitions(driver: GroupDriver) -> None:
     members = stable_group(driver, 100)
     assert state(driver) == "Stable"
     assert {driver.answers[member.sync()].assignment for member in members} == {b"%d" % n for n in range(100)}

@@ -22,7 +22,7 @@ def static_group(driver: GroupDriver, size: int = 2) -> list[Joiner]:
     return members
 
 
-def test_static_member_gets_its_id_at_once(driver: GroupDriver) -> None:
+def test_static_member_receives_its_member_id_at_once(driver: GroupDriver) -> None:
     call = Joiner(driver, instance_id="i1").join()
     driver.advance(3_000)
     assert driver.answers[call].member_id.startswith("i1-")
@@ -58,7 +58,7 @@ def test_returning_leader_of_an_old_version_receives_its_former_id_as_leader(dri
     assert answer.members == []
 
 
-def test_replacement_is_on_disk(driver: GroupDriver) -> None:
+def test_replacement_is_written_to_the_log(driver: GroupDriver) -> None:
     static_group(driver)
     reborn = Joiner(driver, instance_id="i1")
     reborn.joined(reborn.join())
@@ -67,7 +67,7 @@ def test_replacement_is_on_disk(driver: GroupDriver) -> None:
     assert driver.answers[reborn.sync()].assignment == b"1"
 
 
-def test_replacement_that_cannot_be_written_leaves_the_former_in_place(driver: GroupDriver) -> None:
+def test_failed_append_of_a_replacement_retains_the_former_member(driver: GroupDriver) -> None:
     _, follower = static_group(driver)
     driver.append_error = ErrorCode.COORDINATOR_NOT_AVAILABLE
     reborn = Joiner(driver, instance_id="i1")
@@ -85,7 +85,7 @@ def test_returning_member_that_changes_the_vote_starts_a_rebalance(driver: Group
     assert members[0].heartbeat() == ErrorCode.REBALANCE_IN_PROGRESS
 
 
-def test_second_member_with_an_instance_id_fences_the_parked_first(driver: GroupDriver) -> None:
+def test_second_member_with_same_instance_id_fences_the_parked_first(driver: GroupDriver) -> None:
     first = Joiner(driver, instance_id="i0").join()
     second = Joiner(driver, instance_id="i0").join()
     assert driver.answers[first].error_code == ErrorCode.FENCED_INSTANCE_ID
@@ -94,7 +94,7 @@ def test_second_member_with_an_instance_id_fences_the_parked_first(driver: Group
     assert len(driver.ask(DescribeGroup("g")).members) == 1
 
 
-def test_return_while_the_first_join_still_waits_needs_no_heartbeats(driver: GroupDriver) -> None:
+def test_return_during_a_parked_join_needs_no_heartbeats(driver: GroupDriver) -> None:
     (present,) = static_group(driver, 1)
     first = Joiner(driver, instance_id="new").join()
     # The member that is there beats and takes its time to join; meanwhile the new one has lost its connection.
@@ -110,7 +110,7 @@ def test_return_while_the_first_join_still_waits_needs_no_heartbeats(driver: Gro
     assert again.generation == present.generation == 2
 
 
-def test_return_during_the_sync_phase_starts_over(driver: GroupDriver) -> None:
+def test_return_during_the_sync_phase_restarts_the_rebalance(driver: GroupDriver) -> None:
     members = [Joiner(driver, instance_id=f"i{n}") for n in range(2)]
     calls = [member.join() for member in members]
     driver.advance(6_000)

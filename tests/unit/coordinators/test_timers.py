@@ -31,7 +31,7 @@ def test_cancelled_timer_never_elapses_and_can_be_set_again() -> None:
 
 
 @given(st.lists(st.tuples(st.integers(0, 5), st.one_of(st.none(), st.integers(0, 50))), max_size=60))
-def test_same_as_a_plain_dictionary(steps: list[tuple[int, int | None]]) -> None:
+def test_timers_agree_with_a_dictionary_of_deadlines(steps: list[tuple[int, int | None]]) -> None:
     timers, model = Timers(), {}
     for number, deadline in steps:
         key = (Kind.SESSION, "g", str(number))

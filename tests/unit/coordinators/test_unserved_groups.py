@@ -126,7 +126,7 @@ def test_group_is_listed_with_its_type_and_described_if_a_classic_client_reads_i
 
 
 @pytest.mark.parametrize("keys", [SHARE_GROUP, FUTURE_GROUP], ids=["share", "future"])
-def test_classic_protocol_is_refused_by_a_group_that_cannot_be_converted(keys: list[bytes]) -> None:
+def test_group_that_cannot_be_converted_rejects_the_classic_protocol(keys: list[bytes]) -> None:
     driver = opened(*keys)
     before = list(driver.log)
     assert join_error(driver) is ErrorCode.INCONSISTENT_GROUP_PROTOCOL
@@ -145,7 +145,7 @@ def test_share_group_has_no_committed_offsets() -> None:
     assert answer.error_code == ErrorCode.GROUP_ID_NOT_FOUND
 
 
-def test_group_with_members_refuses_others_until_their_session_has_timed_out() -> None:
+def test_group_rejects_classic_members_until_sessions_of_its_members_expire() -> None:
     driver = opened(*EMPTY_GROUP, *MEMBER)
     before = list(driver.log)
     assert join_error(driver) is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, "a client waits and retries"
@@ -212,7 +212,7 @@ def test_rejected_join_does_not_convert_the_group() -> None:
     assert driver.log == before
 
 
-def test_failed_conversion_leaves_the_group() -> None:
+def test_failed_conversion_retains_the_group() -> None:
     driver = opened(*EMPTY_GROUP)
     driver.append_error = ErrorCode.NOT_COORDINATOR
     assert join_error(driver) is ErrorCode.NOT_COORDINATOR
@@ -240,7 +240,7 @@ def test_offsets_of_a_deleted_topic_are_deleted_in_every_kind_of_group() -> None
     assert set(driver.shard.unserved) == {"g"}
 
 
-def test_record_of_an_unknown_type_leaves_a_classic_group_as_it_is() -> None:
+def test_record_of_an_unknown_type_does_not_change_a_classic_group() -> None:
     driver = GroupDriver()
     joiner = Joiner(driver)
     call = joiner.join()
@@ -256,7 +256,7 @@ def test_record_of_an_unknown_type_leaves_a_classic_group_as_it_is() -> None:
         assert joiner.heartbeat() is ErrorCode.NONE
 
 
-def test_other_groups_of_the_shard_are_served() -> None:
+def test_other_groups_of_the_shard_are_not_affected() -> None:
     driver = opened(*SHARE_GROUP, offset=None)
     assert commit(driver, group="other") is ErrorCode.NONE
     assert driver.ask(commit_request("third"), 9).topics[0].partitions[0].error_code == 0

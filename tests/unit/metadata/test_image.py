@@ -1,4 +1,4 @@
-"""Records make images; an image made into records makes an equal image."""
+"""Records become an image, and the image's snapshot becomes an equal image."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def partition(i: int, index: int) -> m.PartitionRecord:
     )  # fmt: skip
 
 
-def test_parts_that_did_not_change_are_shared() -> None:
+def test_unchanged_parts_are_shared_between_images() -> None:
     first = replayed([*bootstrap_records(), *topic(0), *topic(1)])
     second = replayed([m.ConfigRecord(resource_type=TOPIC, resource_name="t0", name="a", value="b")], first)
     assert second.topics_by_name is first.topics_by_name
@@ -49,7 +49,7 @@ def test_parts_that_did_not_change_are_shared() -> None:
     third.validate()
 
 
-def test_a_change_of_leader_begins_an_epoch_and_other_changes_do_not() -> None:
+def test_leader_change_starts_an_epoch_but_other_changes_do_not() -> None:
     image = replayed([*topic(0), m.PartitionChangeRecord(partition_id=0, topic_id=IDS[0], isr=[1])])
     after = image.topics_by_name["t0"].partitions[0]
     assert (after.isr, after.leader_epoch, after.partition_epoch) == ((1,), 0, 1)
@@ -58,7 +58,7 @@ def test_a_change_of_leader_begins_an_epoch_and_other_changes_do_not() -> None:
     assert (after.leader, after.leader_epoch, after.partition_epoch) == (1, 1, 2)
 
 
-def test_a_metadata_transaction_counts_at_its_end_or_never() -> None:
+def test_metadata_transaction_takes_effect_at_its_end_or_never() -> None:
     begin, end = m.BeginTransactionRecord(), m.EndTransactionRecord()
     assert not replayed([begin, *topic(0)]).topics_by_name
     assert not replayed([begin, *topic(0), m.AbortTransactionRecord()]).topics_by_name
@@ -76,14 +76,14 @@ def test_a_metadata_transaction_counts_at_its_end_or_never() -> None:
         m.UnregisterBrokerRecord(broker_id=1, broker_epoch=1),
     ],
 )
-def test_a_record_that_contradicts_the_image_is_an_error(record: Message) -> None:
+def test_record_that_contradicts_the_image_is_an_error(record: Message) -> None:
     with pytest.raises(MetadataError):
         replayed([record])
 
 
 @st.composite
 def histories(draw: st.DrawFn) -> list[Message]:
-    """Records that can follow each other, of all the types that an image keeps."""
+    """Return a valid sequence of records of every type that an image stores."""
     records: list[Message] = list(bootstrap_records())
     alive: dict[int, int] = {}
     for i in draw(st.lists(st.integers(0, 4), max_size=12)):
@@ -131,7 +131,7 @@ def histories(draw: st.DrawFn) -> list[Message]:
 
 @settings(max_examples=150, deadline=None)
 @given(histories())
-def test_an_image_survives_its_snapshot(records: list[Message]) -> None:
+def test_image_survives_its_snapshot(records: list[Message]) -> None:
     image = replayed(records)
     image.validate()
     wire = [encode_metadata_record(record, record_version(record, 30)) for record in snapshot_records(image)]
@@ -142,7 +142,7 @@ def test_an_image_survives_its_snapshot(records: list[Message]) -> None:
 
 @settings(max_examples=50, deadline=None)
 @given(histories(), st.data())
-def test_it_does_not_matter_where_a_delta_ends(records: list[Message], data: st.DataObject) -> None:
+def test_image_is_independent_of_delta_boundaries(records: list[Message], data: st.DataObject) -> None:
     cut = data.draw(st.integers(0, len(records)))
     whole = replayed(records)
     parts = replayed(records[cut:], replayed(records[:cut]))
@@ -150,7 +150,7 @@ def test_it_does_not_matter_where_a_delta_ends(records: list[Message], data: st.
 
 
 @pytest.mark.parametrize("level", [7, 8, 17, 23, 30])
-def test_records_are_written_in_versions_that_the_level_allows(level: int) -> None:
+def test_snapshot_uses_record_versions_of_the_metadata_version(level: int) -> None:
     for record in (partition(0, 0), m.RegisterBrokerRecord(), m.BrokerRegistrationChangeRecord(), m.TopicRecord()):
         version = record_version(record, level)
         assert type(record).MIN_VERSION <= version <= type(record).MAX_VERSION

@@ -1,4 +1,4 @@
-"""Every metadata record type of Kafka 4.3 has a rule: it changes the image, and a snapshot keeps what it says."""
+"""Every metadata record type of Kafka 4.3 has a rule: it changes the image, and a snapshot retains the change."""
 
 from __future__ import annotations
 
@@ -89,7 +89,7 @@ SAMPLES: dict[type[Message], tuple[list[Message], Message]] = {
     ),
     m.ClearElrRecord: ([*TOPIC_RECORDS], m.ClearElrRecord("t")),
 }  # fmt: skip
-# These say nothing about the state of the cluster, or only bound a transaction.
+# These records do not change the state of the cluster, or only delimit a transaction.
 WITHOUT_EFFECT = {m.NoOpRecord, m.ZkMigrationStateRecord, m.BeginTransactionRecord, m.AbortTransactionRecord}
 
 
@@ -109,7 +109,7 @@ def test_every_record_type_has_a_sample() -> None:
 
 
 @pytest.mark.parametrize("cls", RECORD_TYPES.values(), ids=lambda cls: cls.__name__)
-def test_every_record_type_is_replayed_and_kept_in_a_snapshot(cls: type[Message]) -> None:
+def test_every_record_type_is_replayed_and_retained_in_a_snapshot(cls: type[Message]) -> None:
     before, record = SAMPLES[cls]
     start = replayed([*bootstrap_records(), *before])
     image = replayed([*bootstrap_records(), *before, record])

@@ -1,4 +1,4 @@
-"""Runs each test of this package that takes `kernel` over the compiled kernels and over their sources."""
+"""Runs each test that takes `kernel` with the compiled kernels and with their sources."""
 
 from types import ModuleType, SimpleNamespace
 
@@ -12,7 +12,7 @@ KERNEL_FUNCTIONS = tuple(name for name in kernels.__all__ if name != "COMPILED")
 
 
 def functions_of(reader: ModuleType, writer: ModuleType) -> SimpleNamespace:
-    """The functions that `kernels` exports, from these two modules."""
+    """Return the functions that `kernels` exports, taken from these two modules."""
     return SimpleNamespace(**{name: getattr(reader, name, None) or getattr(writer, name) for name in KERNEL_FUNCTIONS})
 
 
@@ -25,7 +25,7 @@ uncompiled_kernels = functions_of(record_kernels()["_record_reader"], record_ker
 
 @pytest.fixture(params=["compiled", "uncompiled"])
 def kernel(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> SimpleNamespace:
-    """The kernels that the whole package uses during the test."""
+    """Set the kernels that the whole package uses during the test."""
     found = uncompiled_kernels if request.param == "uncompiled" else compiled_kernels()
     if found is None:
         pytest.skip("the kernels are not compiled here")

@@ -26,12 +26,12 @@ NEAR = st.lists(st.tuples(st.integers(-70, 9_000), FIELD, FIELD, HEADERS), min_s
 
 
 def rows_of(records: list) -> list:
-    """What was given to encode_batch."""
+    """Return records in the form that encode_batch takes."""
     return [(record.timestamp, record.key, record.value, record.headers) for record in records]
 
 
 def with_field(batch: bytes | bytearray, position: int, layout: str, value: int) -> bytearray:
-    """The batch with one header field changed and a right CRC."""
+    """Return the batch with one changed header field and a valid CRC."""
     changed = bytearray(batch)
     struct.pack_into(layout, changed, position, value)
     length = struct.unpack_from(">i", changed, 8)[0]
@@ -41,6 +41,6 @@ def with_field(batch: bytes | bytearray, position: int, layout: str, value: int)
 
 
 def with_payload(batch: bytes | bytearray, payload: bytes) -> bytearray:
-    """The batch with other bytes as its records."""
+    """Return the batch with other bytes in place of its records."""
     changed = bytearray(batch[:61]) + payload
     return with_field(changed, 8, ">i", len(changed) - LOG_OVERHEAD)

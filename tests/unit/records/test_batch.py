@@ -19,7 +19,7 @@ from ottla.records.batch import set_timestamps
 from .samples import ROWS, with_field
 
 
-def test_header_says_what_the_batch_is() -> None:
+def test_header_properties_follow_from_its_fields() -> None:
     batch = encode_batch(
         ROWS, base_offset=40, leader_epoch=3, producer_id=9, producer_epoch=2, base_sequence=7, attributes=0x10
     )
@@ -36,7 +36,7 @@ def test_header_says_what_the_batch_is() -> None:
     assert header.delete_horizon_ms is None
 
 
-def test_a_batch_without_a_producer_has_no_sequence() -> None:
+def test_batch_without_producer_id_has_no_sequence() -> None:
     header = read_header(encode_batch(ROWS))
     assert header.last_sequence == -1
     assert not header.has_producer_id
@@ -67,22 +67,22 @@ def test_log_append_time_is_stamped_with_a_new_crc() -> None:
     assert check_crc(batch, 4, header.size)
 
 
-def test_crc_sees_every_bit_it_covers() -> None:
+def test_crc_check_detects_every_flipped_bit() -> None:
     batch = encode_batch([(1, b"k", b"v", [])])
     for position in range(21, len(batch)):
-        harmed = bytearray(batch)
-        harmed[position] ^= 1
-        assert not check_crc(harmed, 0, len(harmed)), position
+        corrupted = bytearray(batch)
+        corrupted[position] ^= 1
+        assert not check_crc(corrupted, 0, len(corrupted)), position
 
 
-def test_crc_of_what_is_not_there_is_wrong() -> None:
+def test_crc_check_of_truncated_batch_fails() -> None:
     batch = encode_batch(ROWS)
     assert not check_crc(batch[:-1], 0, len(batch))
     assert not check_crc(batch, 0, HEADER_SIZE - 1)
 
 
 @pytest.mark.parametrize(
-    "harmed",
+    "corrupted",
     [
         b"",
         bytes(60),
@@ -93,13 +93,13 @@ def test_crc_of_what_is_not_there_is_wrong() -> None:
         with_field(encode_batch(ROWS), 8, ">i", -5),
     ],
 )
-def test_what_is_no_batch_is_corrupt(harmed: bytes) -> None:
+def test_invalid_header_is_a_corrupt_message(corrupted: bytes) -> None:
     with pytest.raises(KafkaError) as caught:
-        read_header(harmed)
+        read_header(corrupted)
     assert caught.value.code is ErrorCode.CORRUPT_MESSAGE
 
 
-def test_iteration_stops_before_an_incomplete_tail() -> None:
+def test_iteration_stops_before_incomplete_batch() -> None:
     batch = encode_batch(ROWS)
     size = len(batch)
     for tail in (b"", batch[:10], batch[:61], batch[:-1]):
@@ -108,14 +108,14 @@ def test_iteration_stops_before_an_incomplete_tail() -> None:
         assert all(isinstance(header, BatchHeader) for _, header in found)
 
 
-def test_an_unknown_codec_is_an_error_when_asked_for() -> None:
+def test_unknown_codec_raises_on_access() -> None:
     header = read_header(with_field(encode_batch(ROWS), 21, ">h", 5))
     with pytest.raises(KafkaError) as caught:
         _ = header.codec
     assert caught.value.code is ErrorCode.UNSUPPORTED_COMPRESSION_TYPE
 
 
-def test_a_header_written_again_is_the_same() -> None:
+def test_rewritten_header_is_unchanged() -> None:
     batch = encode_batch(ROWS, base_offset=5)
     copy = bytearray(batch)
     write_header(copy, 0, read_header(batch))

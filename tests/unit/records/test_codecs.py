@@ -24,7 +24,7 @@ NOISE = bytes(struct.unpack("<I", struct.pack("<I", i * 2654435761 & 0xFFFFFFFF)
 @pytest.mark.parametrize("codec", CODECS)
 @pytest.mark.parametrize("data", [b"", b"x", TEXT, NOISE, bytes(300_000)])
 @pytest.mark.parametrize("wrap", [bytes, bytearray, memoryview])
-def test_data_comes_back_as_it_was(codec: Codec, data: bytes, wrap: Callable[[bytes], bytes]) -> None:
+def test_compressed_data_roundtrips(codec: Codec, data: bytes, wrap: Callable[[bytes], bytes]) -> None:
     assert bytes(decompress(codec, wrap(bytes(compress(codec, wrap(data)))))) == data
 
 
@@ -41,11 +41,11 @@ def test_data_comes_back_as_it_was(codec: Codec, data: bytes, wrap: Callable[[by
         (Codec.SNAPPY, 1),
     ],
 )
-def test_levels_are_taken(codec: Codec, level: int) -> None:
+def test_compression_levels_are_accepted(codec: Codec, level: int) -> None:
     assert bytes(decompress(codec, compress(codec, TEXT, level))) == TEXT
 
 
-def test_levels_matter() -> None:
+def test_higher_compression_level_gives_smaller_output() -> None:
     data = bytes(a ^ b for a, b in zip(NOISE, TEXT, strict=False))
     for codec, low, high in ((Codec.GZIP, 1, 9), (Codec.LZ4, 9, 12), (Codec.ZSTD, -5, 19)):
         assert len(compress(codec, TEXT + data + TEXT, low)) >= len(compress(codec, TEXT + data + TEXT, high)), codec
@@ -53,19 +53,19 @@ def test_levels_matter() -> None:
 
 @pytest.mark.parametrize("codec", COMPRESSED)
 @pytest.mark.parametrize("size", [1_000, len(TEXT) - 1])
-def test_what_is_beyond_the_bound_is_corrupt(codec: Codec, size: int) -> None:
+def test_output_larger_than_max_size_is_rejected(codec: Codec, size: int) -> None:
     with pytest.raises(KafkaError) as caught:
         decompress(codec, compress(codec, TEXT), size)
     assert caught.value.code is ErrorCode.CORRUPT_MESSAGE
 
 
 @pytest.mark.parametrize("codec", CODECS)
-def test_what_just_fits_the_bound_is_fine(codec: Codec) -> None:
+def test_output_of_exactly_max_size_is_accepted(codec: Codec) -> None:
     assert len(decompress(codec, compress(codec, TEXT), len(TEXT))) == len(TEXT)
 
 
 @pytest.mark.parametrize("codec", COMPRESSED)
-def test_a_bomb_takes_no_memory(codec: Codec) -> None:
+def test_decompression_bomb_allocates_little_memory(codec: Codec) -> None:
     zeros = bytes(1 << 20)
     if codec is Codec.GZIP:
         bomb = gzip.compress(zeros) * 256
@@ -85,7 +85,7 @@ def test_a_bomb_takes_no_memory(codec: Codec) -> None:
 
 
 @pytest.mark.parametrize("codec", COMPRESSED)
-def test_what_ends_too_early_is_corrupt(codec: Codec) -> None:
+def test_truncated_compressed_data_is_corrupt(codec: Codec) -> None:
     whole = bytes(compress(codec, TEXT[:3_000] + NOISE[:3_000]))
     for size in [0, 1, 3, 5, 8, 15, 16, 17, 18, 20, 100, len(whole) // 2, len(whole) - 1]:
         if codec is Codec.SNAPPY and size == 16:
@@ -98,7 +98,7 @@ def test_what_ends_too_early_is_corrupt(codec: Codec) -> None:
 
 
 def _size_or_code(codec: Codec, data: Buffer, max_size: int) -> int:
-    """How many bytes come out; 2 for CORRUPT_MESSAGE, which is no size that matters; -1 for another code."""
+    """Return the decompressed size; 2 for CORRUPT_MESSAGE (no test has that size); -1 for another code."""
     try:
         return len(decompress(codec, data, max_size))
     except KafkaError as error:
@@ -108,7 +108,7 @@ def _size_or_code(codec: Codec, data: Buffer, max_size: int) -> int:
 @pytest.mark.parametrize("codec", COMPRESSED)
 @settings(max_examples=80, deadline=None)
 @given(data=st.data())
-def test_harmed_bytes_are_corrupt_or_bounded(codec: Codec, data: st.DataObject) -> None:
+def test_corrupted_compressed_data_is_rejected_or_bounded(codec: Codec, data: st.DataObject) -> None:
     whole = bytearray(compress(codec, TEXT[:500] + NOISE[:200]))
     for _ in range(data.draw(st.integers(1, 4))):
         whole[data.draw(st.integers(0, len(whole) - 1))] = data.draw(st.integers(0, 255))
@@ -118,7 +118,7 @@ def test_harmed_bytes_are_corrupt_or_bounded(codec: Codec, data: st.DataObject) 
 @pytest.mark.parametrize("codec", COMPRESSED)
 @settings(max_examples=60, deadline=None)
 @given(data=st.binary(max_size=100))
-def test_noise_is_corrupt_or_bounded(codec: Codec, data: bytes) -> None:
+def test_random_bytes_are_rejected_or_bounded(codec: Codec, data: bytes) -> None:
     assert _size_or_code(codec, data, 10_000) in range(10_001)
 
 

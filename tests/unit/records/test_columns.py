@@ -50,7 +50,7 @@ def module(request: pytest.FixtureRequest) -> ModuleType:
 
 
 def add(columns: Any, batch: Buffer, wanted: int = -(1 << 63), position: int = 0) -> int | None:
-    """One batch, compressed or not."""
+    """Add one batch, compressed or not."""
     header = read_header(batch, position)
     append_time = header.max_timestamp if header.is_log_append_time else None
     left: int | None = columns.add_records(
@@ -61,7 +61,7 @@ def add(columns: Any, batch: Buffer, wanted: int = -(1 << 63), position: int = 0
 
 
 def fields(column: BinaryColumn, count: int) -> Iterator[bytes | None]:
-    """What the column says, its bitmap and its null count checked."""
+    """Check a column's bitmap and null count, and yield its fields."""
     ends = struct.unpack(f"={count + 1}i", column.ends)
     assert ends[0] == 0
     assert ends[-1] == len(column.data)
@@ -78,7 +78,7 @@ def fields(column: BinaryColumn, count: int) -> Iterator[bytes | None]:
 
 
 def rows_of(columns: RecordColumns) -> list[Row]:
-    """The columns as records."""
+    """Convert columns to records."""
     rows = columns.rows
     offsets = struct.unpack(f"={rows}q", columns.offsets)
     timestamps = struct.unpack(f"={rows}q", columns.timestamps)
@@ -100,7 +100,7 @@ def expected(batch: Buffer, wanted: int = -(1 << 63)) -> list[Row]:
 
 @pytest.mark.parametrize("codec", CODECS)
 @pytest.mark.parametrize("wrap", [bytes, bytearray, memoryview])
-def test_columns_hold_what_the_records_hold(module: ModuleType, codec: Codec, wrap: type) -> None:
+def test_columns_equal_the_decoded_records(module: ModuleType, codec: Codec, wrap: type) -> None:
     batch = encode_batch(ROWS, base_offset=100, codec=codec)
     columns = module.Columns(1000, WIDE)
     for _ in range(3):
@@ -112,8 +112,8 @@ def test_columns_hold_what_the_records_hold(module: ModuleType, codec: Codec, wr
 @MANY
 @given(batches=st.lists(RECORDS, min_size=1, max_size=4), base_offset=INT64, expect=st.sampled_from([0, 1, 5000]))
 @example(batches=[ROWS], base_offset=(1 << 63) - 2, expect=0)
-def test_any_records_come_back(module: ModuleType, batches: list[list[Row]], base_offset: int, expect: int) -> None:
-    """Offsets wrap as in Java."""
+def test_any_records_roundtrip(module: ModuleType, batches: list[list[Row]], base_offset: int, expect: int) -> None:
+    """Offsets wrap at 64 bits, as in Java."""
     columns = module.Columns(1000, WIDE, expect)
     encoded = [encode_batch(rows, base_offset=base_offset) for rows in batches]
     for batch in encoded:
@@ -123,7 +123,7 @@ def test_any_records_come_back(module: ModuleType, batches: list[list[Row]], bas
 
 @MANY
 @given(rows=RECORDS, limit=st.integers(1, 25), most_bytes=st.sampled_from([1, 100, 300, WIDE]))
-def test_a_batch_is_taken_piece_by_piece(module: ModuleType, rows: list[Row], limit: int, most_bytes: int) -> None:
+def test_large_batch_is_decoded_in_pieces(module: ModuleType, rows: list[Row], limit: int, most_bytes: int) -> None:
     batch = encode_batch(rows, base_offset=50)
     got: list[Row] = []
     following: int | None = 50
@@ -140,7 +140,7 @@ def test_a_batch_is_taken_piece_by_piece(module: ModuleType, rows: list[Row], li
 
 
 def log_of(*batches: Buffer) -> bytearray:
-    """The batches one after another, with the offsets that a log gives them."""
+    """Join the batches, with the offsets that a log assigns."""
     log, offset = bytearray(), 0
     for batch in batches:
         patched = bytearray(batch)
@@ -150,7 +150,7 @@ def log_of(*batches: Buffer) -> bytearray:
     return log
 
 
-def test_plain_batches_are_taken_in_one_go(module: ModuleType) -> None:
+def test_plain_batches_are_decoded_in_one_call(module: ModuleType) -> None:
     stamped = bytearray(encode_batch(ROWS))
     stamp_log_append_time(stamped, 0, 12_345)
     log = log_of(encode_batch(ROWS), stamped, encode_batch(ROWS))
@@ -163,7 +163,7 @@ def test_plain_batches_are_taken_in_one_go(module: ModuleType) -> None:
 
 
 @pytest.mark.parametrize("wanted", range(13))
-def test_what_is_before_the_wanted_offset_is_left_out(module: ModuleType, wanted: int) -> None:
+def test_records_before_the_wanted_offset_are_skipped(module: ModuleType, wanted: int) -> None:
     log = log_of(*3 * [encode_batch(ROWS)])
     columns = module.Columns(1000, WIDE)
     epoch = 7 if wanted < 12 else -1
@@ -177,7 +177,7 @@ def _crc_wrong(batch: bytearray) -> bytearray:
 
 
 def _malformed(batch: bytearray) -> bytearray:
-    batch[60] += 1  # a record more
+    batch[60] += 1  # increases the record count
     seal(batch, 0)
     return batch
 
@@ -198,7 +198,7 @@ def _old(batch: bytearray) -> bytearray:
     ],
     ids=["compressed", "marker", "control", "crc", "malformed"],
 )  # fmt: skip
-def test_a_batch_that_is_not_plain_is_where_it_stops(module: ModuleType, stop: bytearray) -> None:
+def test_decoding_stops_before_a_batch_that_is_not_plain(module: ModuleType, stop: bytearray) -> None:
     before = log_of(encode_batch(ROWS), encode_batch(ROWS))
     log = log_of(encode_batch(ROWS), encode_batch(ROWS), stop, encode_batch(ROWS))
     columns = module.Columns(1000, WIDE)
@@ -207,7 +207,7 @@ def test_a_batch_that_is_not_plain_is_where_it_stops(module: ModuleType, stop: b
     assert [row[0] for row in rows_of(columns.close())] == list(range(2, 8))
 
 
-def test_checksums_are_left_alone_on_request(module: ModuleType) -> None:
+def test_crc_check_can_be_disabled(module: ModuleType) -> None:
     log = _crc_wrong(log_of(encode_batch([(1, b"k", b"v", [("h", b"x")])])))
     columns = module.Columns(10, WIDE)
     assert columns.add_batches(log, 0, 0, False) == (len(log), 1, 7)
@@ -215,13 +215,13 @@ def test_checksums_are_left_alone_on_request(module: ModuleType) -> None:
 
 
 @pytest.mark.parametrize("size", [0, 60, 61, 100, -1])
-def test_a_batch_that_is_not_whole_is_where_it_stops(module: ModuleType, size: int) -> None:
+def test_decoding_stops_before_an_incomplete_batch(module: ModuleType, size: int) -> None:
     columns = module.Columns(10, WIDE)
     assert columns.add_batches(log_of(encode_batch(ROWS))[:size], 0, 3, True) == (0, 3, -1)
     assert columns.rows == 0
 
 
-def test_a_run_ends_within_a_batch_where_the_columns_are_full(module: ModuleType) -> None:
+def test_timestamp_run_ends_within_a_batch_when_columns_are_full(module: ModuleType) -> None:
     batch = encode_batch([(1, None, b"x" * 100, [])] * 10)
     log = log_of(*3 * [batch])
     got: list[Row] = []
@@ -234,11 +234,11 @@ def test_a_run_ends_within_a_batch_where_the_columns_are_full(module: ModuleType
     assert [row[0] for row in got] == list(range(30))
 
 
-def test_a_malformed_batch_leaves_nothing_behind(module: ModuleType) -> None:
+def test_malformed_batch_leaves_columns_unchanged(module: ModuleType) -> None:
     good = encode_batch(ROWS)
     whole = encode_batch([(5, b"key", b"value", [("name", b"x")]), (6, None, None, [("n", None)])] * 40)
     bad = bytearray(whole)
-    bad[-1] = 2  # the last header's null value is of one byte
+    bad[-1] = 2  # the last header's null value becomes one byte
     columns = module.Columns(1000, WIDE)
     assert add(columns, good) is None
     before = (columns.rows, columns.size, columns.full)
@@ -249,7 +249,7 @@ def test_a_malformed_batch_leaves_nothing_behind(module: ModuleType) -> None:
     assert rows_of(columns.close()) == 2 * expected(good)
 
 
-def test_a_batch_that_is_malformed_after_what_fits_is_not_taken_in_part(module: ModuleType) -> None:
+def test_batch_malformed_beyond_the_limit_is_rejected(module: ModuleType) -> None:
     bad = _malformed(encode_batch(ROWS))
     columns = module.Columns(1, WIDE)
     with pytest.raises(KafkaError):
@@ -257,7 +257,7 @@ def test_a_batch_that_is_malformed_after_what_fits_is_not_taken_in_part(module: 
     assert (columns.rows, columns.full) == (0, False)
 
 
-def test_header_names_become_utf8(module: ModuleType) -> None:
+def test_invalid_utf8_in_header_names_is_replaced(module: ModuleType) -> None:
     batch = encode_batch([(0, None, None, [("größe", b"1"), ("abc", None)])])
     position = bytes(batch).index("größe".encode())
     batch[position + 2] = 0xFF
@@ -267,11 +267,11 @@ def test_header_names_become_utf8(module: ModuleType) -> None:
     assert rows_of(columns.close()) == expected(batch) == [(0, 0, None, None, [(name, b"1"), ("abc", None)])]
 
 
-def _outcome(columns: Any, harmed: bytes) -> object:
-    """What one kernel makes of any bytes."""
+def _outcome(columns: Any, corrupted: bytes) -> object:
+    """Return the result of one kernel for any bytes."""
     try:
-        batches = columns.add_batches(harmed, 0, 0, False)
-        rest = add(columns, harmed) if len(harmed) >= 61 else None
+        batches = columns.add_batches(corrupted, 0, 0, False)
+        rest = add(columns, corrupted) if len(corrupted) >= 61 else None
     except KafkaError as error:
         return error.code, rows_of(columns.close())
     return batches, rest, columns.rows, columns.size, columns.full, rows_of(columns.close())
@@ -279,38 +279,38 @@ def _outcome(columns: Any, harmed: bytes) -> object:
 
 @settings(max_examples=400, deadline=None)
 @given(codec=st.sampled_from([Codec.NONE, Codec.NONE, Codec.ZSTD]), most=st.integers(1, 30), data=st.data())
-def test_mutated_batches_have_the_same_outcome_in_both(codec: Codec, most: int, data: st.DataObject) -> None:
+def test_both_column_kernels_agree_on_mutated_batches(codec: Codec, most: int, data: st.DataObject) -> None:
     compiled = compiled_columns()
     if compiled is None:
         pytest.skip("the kernels are not compiled here")
-    harmed = _mutate(BATCHES[codec], data)
+    corrupted = _mutate(BATCHES[codec], data)
     if data.draw(st.booleans()):
-        _seal_if_possible(harmed)
+        _seal_if_possible(corrupted)
     most_bytes = data.draw(st.sampled_from([50, WIDE]))
-    first, second = (_outcome(module.Columns(most, most_bytes), bytes(harmed)) for module in (compiled, UNCOMPILED))
+    first, second = (_outcome(module.Columns(most, most_bytes), bytes(corrupted)) for module in (compiled, UNCOMPILED))
     assert first == second
 
 
 @MANY
 @given(codec=st.sampled_from(CODECS), data=st.data())
-def test_mutated_batches_say_the_same_as_columns_and_as_records(
+def test_mutated_batches_decode_alike_to_columns_and_records(
     module: ModuleType, codec: Codec, data: st.DataObject
 ) -> None:
-    harmed = bytes(_mutate(BATCHES[codec], data))
+    corrupted = bytes(_mutate(BATCHES[codec], data))
     columns = module.Columns(1000, WIDE)
     try:
-        records: object = expected(harmed)
+        records: object = expected(corrupted)
     except KafkaError as error:
         records = error.code
     try:
-        add(columns, harmed)
+        add(columns, corrupted)
         found: object = rows_of(columns.close())
     except KafkaError as error:
         found = error.code
     assert found == records
 
 
-def test_lies_take_no_memory(module: ModuleType) -> None:
+def test_false_sizes_allocate_no_memory(module: ModuleType) -> None:
     batch = encode_batch(ROWS)
     batch[57:61] = b"\x7f\xff\xff\xff"
     seal(batch, 0)
@@ -325,9 +325,9 @@ def test_lies_take_no_memory(module: ModuleType) -> None:
         tracemalloc.stop()
 
 
-def test_callers_mistakes_are_no_kafka_errors(module: ModuleType) -> None:
+def test_wrong_arguments_raise_python_errors(module: ModuleType) -> None:
     for most in ((0, 1), (1, 0), (-1, 5)):
-        with pytest.raises(ValueError, match="hold nothing"):
+        with pytest.raises(ValueError, match="at least 1 row and 1 byte"):
             module.Columns(*most)
     columns = module.Columns(1, 1)
     with pytest.raises(IndexError):
@@ -347,9 +347,9 @@ def test_texts_are_repeated(module: ModuleType) -> None:
     assert struct.unpack("=7i", column.ends) == (0, 2, 4, 6, 6, 6, 13)
     assert column.data == b"ababab" + "größe".encode()
     assert struct.unpack("=i", module.repeat_texts([]).ends) == (0,)
-    with pytest.raises(ValueError, match="times"):
+    with pytest.raises(ValueError, match="negative"):
         module.repeat_texts([(b"a", -1)])
-    with pytest.raises(ValueError, match="larger"):
+    with pytest.raises(ValueError, match="exceeds"):
         module.repeat_texts([(b"a" * 1024, 1 << 20), (b"b" * 1024, 1 << 20)])
 
 
@@ -361,5 +361,5 @@ def test_whole_batches_are_found(module: ModuleType, data: st.DataObject) -> Non
     assert module.whole_batches(memoryview(log)) == (9, len(log))
     size = data.draw(st.integers(0, len(log)))
     assert module.whole_batches(log[:size]) == (3 * (size // third) or -1, size // third * third)
-    harmed = bytes(_mutate(bytes(log), data))
-    assert module.whole_batches(harmed) == UNCOMPILED.whole_batches(harmed)
+    corrupted = bytes(_mutate(bytes(log), data))
+    assert module.whole_batches(corrupted) == UNCOMPILED.whole_batches(corrupted)

@@ -1,4 +1,4 @@
-"""Columns into batches: one suite over the compiled kernel and its source, against the encoder of single records."""
+"""The column encoder, compiled and from its source, compared with the encoder of single records."""
 
 import struct
 from types import ModuleType
@@ -34,7 +34,7 @@ def columns(request: pytest.FixtureRequest) -> ModuleType:
 
 
 def bitmap(flags: list[bool], first: int) -> bytes:
-    """Arrow's, with bits before the first that say nothing."""
+    """Return an Arrow bitmap with meaningless bits before position `first`."""
     out = bytearray((first + len(flags) + 7) // 8)
     for place, flag in enumerate([index % 2 == 0 for index in range(first)] + flags):
         out[place >> 3] |= flag << (place & 7)
@@ -42,7 +42,7 @@ def bitmap(flags: list[bool], first: int) -> bytes:
 
 
 def strings(fields: list[bytes | None], first: int = 0, wide: bool = False) -> tuple[Any, ...]:
-    """A column as Arrow lays it out, after `first` other rows."""
+    """Return a column in Arrow's layout, after `first` other rows."""
     before = [b"#" * (index % 3) for index in range(first)]
     offsets = [0]
     for field in [*before, *fields]:
@@ -116,7 +116,7 @@ ROWS = st.lists(
 
 @BOTH
 @given(rows=ROWS, first=st.integers(0, 11), wide=st.booleans(), split=st.integers(0, 25))
-def test_batches_are_the_bytes_of_the_record_encoder(
+def test_column_encoder_writes_the_bytes_of_the_record_encoder(
     columns: ModuleType, rows: list[Row], first: int, wide: bool, split: int
 ) -> None:
     expected: dict[int, list[Any]] = {}
@@ -134,7 +134,7 @@ def test_batches_are_the_bytes_of_the_record_encoder(
 
 @BOTH
 @given(rows=ROWS, batch_size=st.integers(0, 600), room=st.sampled_from([0, 100, 1000, HUGE]), sticky=st.integers(0, 3))
-def test_every_row_is_once_and_in_order_in_batches_no_larger_than_asked(
+def test_each_row_is_encoded_once_in_order_within_batch_size(
     columns: ModuleType, rows: list[Row], batch_size: int, room: int, sticky: int
 ) -> None:
     rows = [(index, *row[1:]) for index, row in enumerate(rows)]
@@ -162,7 +162,7 @@ def test_every_row_is_once_and_in_order_in_batches_no_larger_than_asked(
 @pytest.mark.skipif(compiled() is None, reason="the kernels are not compiled here")
 @settings(max_examples=150, deadline=None)
 @given(rows=ROWS, batch_size=st.integers(0, 600), room=st.sampled_from([0, 100, 1000, HUGE]))
-def test_both_choose_the_same_batches(rows: list[Row], batch_size: int, room: int) -> None:
+def test_both_encoders_build_the_same_batches(rows: list[Row], batch_size: int, room: int) -> None:
     outcomes = []
     for module in (UNCOMPILED, compiled()):
         assert module is not None
@@ -172,14 +172,14 @@ def test_both_choose_the_same_batches(rows: list[Row], batch_size: int, room: in
     assert outcomes[0] == outcomes[1]
 
 
-def test_rows_without_a_key_go_to_the_next_partition_when_a_batch_is_full(columns: ModuleType) -> None:
+def test_sticky_partition_changes_when_its_batch_is_full(columns: ModuleType) -> None:
     encoder = columns.RowEncoder(3, 300, HUGE, 0, 2)
-    batches = encode(encoder, values_only(columns, [b"v" * 91] * 9))  # 100 bytes each with what stands around them
+    batches = encode(encoder, values_only(columns, [b"v" * 91] * 9))  # each record has 100 bytes
     assert [(partition, body[1]) for partition, body in batches] == [(2, 3), (0, 3), (1, 3)]
     assert len(batches[0][1][0]) == 61 + 300
 
 
-def test_rows_without_a_key_stay_when_the_batch_of_another_partition_is_full(columns: ModuleType) -> None:
+def test_sticky_partition_stays_when_another_batch_is_full(columns: ModuleType) -> None:
     encoder = columns.RowEncoder(2, 300, HUGE, 0, 0)
     rows: list[Row] = [(None, None, b"v" * 91, [], 1 if index < 4 else None) for index in range(6)]
     assert [(partition, body[1]) for partition, body in encode(encoder, make(columns, rows))] == [
@@ -189,7 +189,7 @@ def test_rows_without_a_key_stay_when_the_batch_of_another_partition_is_full(col
     ]
 
 
-def test_all_batches_are_given_out_when_there_is_no_more_room(columns: ModuleType) -> None:
+def test_all_open_batches_are_returned_when_room_is_used_up(columns: ModuleType) -> None:
     encoder = columns.RowEncoder(3, HUGE, 350, 0, 0)
     rows: list[Row] = [(None, None, b"v" * 91, [], index % 3) for index in range(5)]
     encoder.take(make(columns, rows))
@@ -199,7 +199,7 @@ def test_all_batches_are_given_out_when_there_is_no_more_room(columns: ModuleTyp
     assert encoder.finish() == []
 
 
-def test_largest_and_earliest_are_for_the_caller_to_judge(columns: ModuleType) -> None:
+def test_rows_report_largest_size_and_earliest_timestamp(columns: ModuleType) -> None:
     rows: list[Row] = [(5, b"kk", b"vvv", [("é", b"xy"), ("n", None)], None), (-3, None, None, [], None)]
     chunk = make(columns, rows)
     assert chunk.largest == 21 + 5 + (10 + 2 + 2) + (10 + 1)
@@ -207,9 +207,9 @@ def test_largest_and_earliest_are_for_the_caller_to_judge(columns: ModuleType) -
     assert values_only(columns, []).largest == 0
 
 
-def test_rows_keep_their_buffers(columns: ModuleType) -> None:
+def test_rows_hold_references_to_their_buffers(columns: ModuleType) -> None:
     chunk = values_only(columns, [b"%d" % index * 1000 for index in range(10)])
-    other = [bytes(10_000) for _ in range(100)]  # takes the memory if it was let go
+    other = [bytes(10_000) for _ in range(100)]  # would reuse the memory if it were freed
     (batch,) = encode(columns.RowEncoder(1, HUGE, HUGE, 0, 0), chunk)
     assert [row[2] for row in rows_of(batch[1])] == [b"%d" % index * 1000 for index in range(10)]
     assert len(other) == 100
@@ -231,7 +231,7 @@ HARMED = [
 
 
 @pytest.mark.parametrize(("story", "column"), HARMED, ids=[story for story, _ in HARMED])
-def test_harmed_columns_are_refused(columns: ModuleType, story: str, column: tuple[Any, ...]) -> None:
+def test_corrupt_columns_are_rejected(columns: ModuleType, story: str, column: tuple[Any, ...]) -> None:
     for key, value in ((column, GOOD), (GOOD, column)):
         with pytest.raises(ValueError, match="corrupt"):
             columns.Rows(2, key, value, None, None, None)
@@ -241,12 +241,12 @@ def test_harmed_columns_are_refused(columns: ModuleType, story: str, column: tup
             columns.Rows(2, None, GOOD, None, None, (*lists, names, values, 2))
 
 
-def test_numbers_and_lists_that_are_harmed_are_refused(columns: ModuleType) -> None:
-    for harmed in ((None, bytes(7), 0), (None, bytes(64), 15), (b"", bytes(64), 0)):
+def test_corrupt_numbers_and_header_lists_are_rejected(columns: ModuleType) -> None:
+    for corrupted in ((None, bytes(7), 0), (None, bytes(64), 15), (b"", bytes(64), 0)):
         with pytest.raises(ValueError, match="corrupt"):
-            columns.Rows(2, None, GOOD, harmed, None, None)
+            columns.Rows(2, None, GOOD, corrupted, None, None)
         with pytest.raises(ValueError, match="corrupt"):
-            columns.Rows(2, None, GOOD, None, harmed, None)
+            columns.Rows(2, None, GOOD, None, corrupted, None)
     for offsets in ((0, 1, 3), (0, 2, 1), (-1, 0, 1)):
         with pytest.raises(ValueError, match="corrupt"):
             columns.Rows(2, None, GOOD, None, None, (None, struct.pack("<3i", *offsets), 0, False, GOOD, GOOD, 2))
@@ -255,21 +255,21 @@ def test_numbers_and_lists_that_are_harmed_are_refused(columns: ModuleType) -> N
         columns.Rows(2, None, GOOD, None, None, (None, struct.pack("<3i", 0, 1, 2), 0, False, nameless, GOOD, 2))
 
 
-def test_partitions_that_are_none_are_refused(columns: ModuleType) -> None:
+def test_unknown_partitions_are_rejected(columns: ModuleType) -> None:
     for partition in (-1, 2, 1 << 30):
         encoder = columns.RowEncoder(2, HUGE, HUGE, 0, 0)
         encoder.take(columns.Rows(1, None, strings([b""]), numbers([partition], "i"), None, None))
         with pytest.raises(ValueError, match=str(partition)):
             encoder.encode()
     for partitions, sticky in ((0, 0), (2, 2), (2, -1)):
-        with pytest.raises(ValueError, match="of"):
+        with pytest.raises(ValueError, match="not among"):
             columns.RowEncoder(partitions, HUGE, HUGE, 0, sticky)
     for after in ([0], [0, 2], [-1, 0], [0, 1, 0]):
-        with pytest.raises(ValueError, match="next partition"):
+        with pytest.raises(ValueError, match="`after` must have"):
             columns.RowEncoder(2, HUGE, HUGE, 0, 0, after)
 
 
-def test_rows_are_not_left_behind(columns: ModuleType) -> None:
+def test_take_rejects_new_rows_before_all_are_encoded(columns: ModuleType) -> None:
     encoder = columns.RowEncoder(1, 0, HUGE, 0, 0)
     assert encoder.encode() == []
     encoder.take(values_only(columns, [b"a", b"b", b"c"]))

@@ -34,7 +34,7 @@ BOTH = settings(max_examples=40, deadline=None, suppress_health_check=[HealthChe
 
 @pytest.mark.parametrize("codec", CODECS)
 @pytest.mark.parametrize("wrap", [bytes, bytearray, memoryview])
-def test_records_come_back_as_they_were(kernel: SimpleNamespace, codec: Codec, wrap: type) -> None:
+def test_records_roundtrip(kernel: SimpleNamespace, codec: Codec, wrap: type) -> None:
     batch = encode_batch(ROWS, base_offset=100, codec=codec)
     records = decode_batch(wrap(batch))
     assert rows_of(records) == ROWS
@@ -44,9 +44,7 @@ def test_records_come_back_as_they_were(kernel: SimpleNamespace, codec: Codec, w
 
 @BOTH
 @given(rows=RECORDS, codec=st.sampled_from(CODECS), base_offset=st.integers(0, 1 << 50))
-def test_any_records_come_back_as_they_were(
-    kernel: SimpleNamespace, rows: list, codec: Codec, base_offset: int
-) -> None:
+def test_arbitrary_records_roundtrip(kernel: SimpleNamespace, rows: list, codec: Codec, base_offset: int) -> None:
     batch = encode_batch(rows, codec=codec, base_offset=base_offset)
     assert check_crc(batch, 0, len(batch))
     records = decode_batch(batch)
@@ -113,7 +111,7 @@ def test_both_kernels_agree_on_every_value_of_every_byte() -> None:
 
 
 def _walk_to_the_edge() -> None:
-    """Harmed records of all lengths, each before a page that kills who reads it: it is beyond the end of its file."""
+    """Read corrupt records of all lengths that end before an inaccessible page, whose access kills the process."""
     page = mmap.PAGESIZE
     with tempfile.TemporaryFile() as file:
         file.truncate(2 * page)
@@ -141,7 +139,7 @@ def test_nothing_is_read_beyond_the_end() -> None:
 @pytest.mark.skipif(compiled_kernels() is None, reason="the kernels are not compiled here")
 @settings(max_examples=150, deadline=None)
 @given(rows=RECORDS | NEAR, data=st.data(), shift=st.sampled_from([0, 1, -5_000_000_000, (1 << 63) - 1]))
-def test_both_kernels_agree_on_harmed_records(rows: list, data: st.DataObject, shift: int) -> None:
+def test_both_kernels_agree_on_corrupted_records(rows: list, data: st.DataObject, shift: int) -> None:
     compiled = compiled_kernels()
     assert compiled is not None
     out, count, *_ = uncompiled_kernels.encode_records(rows, None)
@@ -191,7 +189,7 @@ GOOD = b"\x0c\0\0\0\x01\x01\0"  # length 6, attributes, deltas 0, no key, no val
         ("ends after attributes", b"\x02\0" + b"\0" * 5, 1),
     ],
 )
-def test_malformed_records_are_refused(kernel: SimpleNamespace, story: str, payload: bytes, count: int) -> None:
+def test_malformed_records_are_rejected(kernel: SimpleNamespace, story: str, payload: bytes, count: int) -> None:
     batch = _malformed(payload, count)
     for read in (decode_batch, decode_keys, lambda batch: retain(batch, 0, {0})):
         with pytest.raises(KafkaError) as caught:
@@ -199,16 +197,16 @@ def test_malformed_records_are_refused(kernel: SimpleNamespace, story: str, payl
         assert caught.value.code is ErrorCode.INVALID_RECORD, story
 
 
-def test_the_good_record_of_the_test_above_is_good(kernel: SimpleNamespace) -> None:
+def test_template_of_malformed_records_is_valid(kernel: SimpleNamespace) -> None:
     assert rows_of(decode_batch(_malformed(GOOD))) == [(1, None, None, [])]
 
 
 def test_negative_lengths_below_minus_one_mean_null(kernel: SimpleNamespace) -> None:
-    """Kafka's reader takes every negative size for null."""
+    """Kafka's reader treats every negative size as null."""
     assert rows_of(decode_batch(_malformed(b"\x0c\0\0\0\x03\x05\0"))) == [(1, None, None, [])]
 
 
-def test_a_header_key_that_is_no_utf8_is_read_with_replacements(kernel: SimpleNamespace) -> None:
+def test_invalid_utf8_in_header_key_is_replaced(kernel: SimpleNamespace) -> None:
     batch = with_payload(encode_batch([(1, None, None, [])]), b"\x12\0\0\0\x01\x01\x02\x02\xff\x01")
     assert decode_batch(batch)[0].headers == [("\ufffd", None)]
 
@@ -218,7 +216,7 @@ def test_a_huge_count_allocates_nothing(kernel: SimpleNamespace) -> None:
         kernel.decode_records(GOOD, 0, len(GOOD), 0x7FFFFFFF, 0, 0, None, Record)
 
 
-def test_log_append_time_is_every_records_time(kernel: SimpleNamespace) -> None:
+def test_log_append_time_replaces_record_timestamps(kernel: SimpleNamespace) -> None:
     batch = encode_batch(ROWS, attributes=0x08)
     assert [record.timestamp for record in decode_batch(batch)] == [1_005] * 4
 
@@ -236,7 +234,7 @@ def test_fields_may_be_any_buffer(kernel: SimpleNamespace, wrap: type) -> None:
 
 
 @pytest.mark.parametrize("bad", [(1, "text", None, []), (1, None, 5, []), (1, None), ("now", None, None, [])])
-def test_what_is_no_record_cannot_be_encoded(kernel: SimpleNamespace, bad: tuple) -> None:
+def test_invalid_records_cannot_be_encoded(kernel: SimpleNamespace, bad: tuple) -> None:
     with pytest.raises((TypeError, ValueError)):
         encode_batch([(0, None, None, []), bad])
 
@@ -300,19 +298,19 @@ def test_retained_records_keep_their_offsets(kernel: SimpleNamespace, codec: Cod
     assert after.partition_leader_epoch == 4
 
 
-def test_a_batch_that_stays_whole_is_not_copied(kernel: SimpleNamespace) -> None:
+def test_retain_does_not_copy_an_unchanged_batch(kernel: SimpleNamespace) -> None:
     batch = encode_batch(ROWS)
     left = retain(b"xx" + batch + b"yy", 2, range(4))
     assert isinstance(left, memoryview)
     assert left == batch
 
 
-def test_nothing_left_is_none(kernel: SimpleNamespace) -> None:
+def test_retain_of_no_record_returns_none(kernel: SimpleNamespace) -> None:
     assert retain(encode_batch(ROWS), 0, ()) is None
 
 
 @pytest.mark.parametrize("codec", CODECS)
-def test_the_delete_horizon_is_set_once_and_moves_no_timestamp(kernel: SimpleNamespace, codec: Codec) -> None:
+def test_delete_horizon_is_set_once_and_changes_no_timestamp(kernel: SimpleNamespace, codec: Codec) -> None:
     batch: Buffer | None = encode_batch(ROWS, codec=codec)
     batch = retain(batch or b"", 0, {0, 2, 3}, 1 << 41)
     assert batch is not None
@@ -326,7 +324,7 @@ def test_the_delete_horizon_is_set_once_and_moves_no_timestamp(kernel: SimpleNam
 
 
 @pytest.mark.skipif(compiled_kernels() is None, reason="the kernels are not compiled here")
-def test_the_collector_does_not_look_at_records_and_they_die_all_the_same() -> None:
+def test_records_are_untracked_by_the_collector_and_still_freed() -> None:
     records = decode_batch(encode_batch([(1, b"key", b"value", []), (2, None, None, [("name", b"x")])] * 1000))
     assert not any(gc.is_tracked(record) for record in records)
     assert not gc.is_tracked(records[0].headers)
@@ -341,7 +339,7 @@ def test_the_collector_does_not_look_at_records_and_they_die_all_the_same() -> N
 
 @pytest.mark.parametrize(("wish", "expected"), [("fallback", "False"), ("auto", str(compiled_kernels() is not None))])
 def test_the_environment_chooses_the_kernels(wish: str, expected: str) -> None:
-    """Importing the package also loads no library that is slow to import."""
+    """Importing the package must not import slow libraries either."""
     script = (
         "import sys; import ottla.records; from ottla.records import kernels; print(kernels.COMPILED);"
         "assert not {'cramjam', 'lz4', 'crc32c', 'importlib.metadata'} & set(sys.modules)"

@@ -1,4 +1,4 @@
-"""Whatever happens to a batch, the outcome is records or a KafkaError, and no memory is taken on a liar's word."""
+"""Corrupted batches yield records or a KafkaError, and false sizes do not allocate memory."""
 
 import contextlib
 import tracemalloc
@@ -37,31 +37,32 @@ MANY = settings(max_examples=120, deadline=None, suppress_health_check=[HealthCh
 
 
 def _mutate(batch: bytes, data: st.DataObject) -> bytearray:
-    """Bytes set, cut, doubled; most in the header, where a byte says most."""
-    harmed = bytearray(batch)
+    """Overwrite, truncate or append bytes, mostly in the header, where a byte has most effect."""
+    corrupted = bytearray(batch)
     for _ in range(data.draw(st.integers(1, 4))):
-        position = data.draw(st.integers(0, 60) | st.integers(0, len(harmed) - 1))
-        harmed[position % len(harmed)] = data.draw(st.sampled_from([0, 1, 0x7F, 0x80, 0xFF]) | st.integers(0, 255))
+        position = data.draw(st.integers(0, 60) | st.integers(0, len(corrupted) - 1))
+        byte = st.sampled_from([0, 1, 0x7F, 0x80, 0xFF]) | st.integers(0, 255)
+        corrupted[position % len(corrupted)] = data.draw(byte)
     kind = data.draw(st.sampled_from(["keep", "keep", "keep", "cut", "add"]))
     if kind == "cut":
-        del harmed[data.draw(st.integers(0, len(harmed) - 1)) :]
+        del corrupted[data.draw(st.integers(0, len(corrupted) - 1)) :]
     elif kind == "add":
-        harmed += data.draw(st.binary(max_size=80))
-    return harmed
+        corrupted += data.draw(st.binary(max_size=80))
+    return corrupted
 
 
-def _seal_if_possible(harmed: bytearray) -> None:
-    """Make the CRC right, so that the damage reaches what lies behind it."""
-    if len(harmed) >= 61 and 49 <= int.from_bytes(harmed[8:12], "big", signed=True) <= len(harmed) - 12:
-        seal(harmed, 0)
+def _seal_if_possible(corrupted: bytearray) -> None:
+    """Recompute the CRC, so that the CRC check does not hide the corruption."""
+    if len(corrupted) >= 61 and 49 <= int.from_bytes(corrupted[8:12], "big", signed=True) <= len(corrupted) - 12:
+        seal(corrupted, 0)
 
 
 @MANY
 @given(codec=st.sampled_from(CODECS), data=st.data())
 def test_mutated_batches_yield_kafka_errors_or_records(kernel: ModuleType, codec: Codec, data: st.DataObject) -> None:
-    harmed = _mutate(BATCHES[codec], data)
+    corrupted = _mutate(BATCHES[codec], data)
     if data.draw(st.booleans()):
-        _seal_if_possible(harmed)
+        _seal_if_possible(corrupted)
     for read in (
         read_header,
         decode_batch,
@@ -73,7 +74,7 @@ def test_mutated_batches_yield_kafka_errors_or_records(kernel: ModuleType, codec
         lambda batch: retain(batch, 0, lambda *_: True, -5),
     ):
         with contextlib.suppress(KafkaError):
-            read(bytes(harmed))
+            read(bytes(corrupted))
 
 
 @MANY
@@ -83,13 +84,13 @@ def test_mutated_batches_yield_kafka_errors_or_records(kernel: ModuleType, codec
     now_ms=st.sampled_from([0, 20, 1 << 40]),
     data=st.data(),
 )
-def test_what_passes_validation_can_be_read(
+def test_validated_batches_can_be_decoded(
     kernel: ModuleType, codec: Codec, rules: ProduceRules, now_ms: int, data: st.DataObject
 ) -> None:
-    harmed = _mutate(BATCHES[codec], data)
-    _seal_if_possible(harmed)
+    corrupted = _mutate(BATCHES[codec], data)
+    _seal_if_possible(corrupted)
     try:
-        header, batch = validate_produced(memoryview(harmed), rules, now_ms)
+        header, batch = validate_produced(memoryview(corrupted), rules, now_ms)
     except KafkaError:
         return
     assert check_crc(batch, 0, len(batch))
@@ -99,22 +100,22 @@ def test_what_passes_validation_can_be_read(
 
 
 @pytest.mark.parametrize("codec", CODECS)
-def test_every_flipped_bit_is_noticed(codec: Codec) -> None:
+def test_every_flipped_bit_is_detected(codec: Codec) -> None:
     batch = BATCHES[codec]
     for position in range(len(batch)):
-        harmed = bytearray(batch)
-        harmed[position] ^= 1 << position % 8
+        corrupted = bytearray(batch)
+        corrupted[position] ^= 1 << position % 8
         try:
-            header, _ = validate_produced(memoryview(harmed), RULES[0], 0)
+            header, _ = validate_produced(memoryview(corrupted), RULES[0], 0)
         except KafkaError:
             continue
         # Only the leader epoch is neither covered by the CRC nor checked: the leader sets it.
         assert 12 <= position < 16, position
         assert header.record_count == len(ROWS)
-        assert rows_of(decode_batch(harmed)) == ROWS
+        assert rows_of(decode_batch(corrupted)) == ROWS
 
 
-def test_lies_take_no_memory(kernel: ModuleType) -> None:
+def test_false_sizes_allocate_no_memory(kernel: ModuleType) -> None:
     batch = bytearray(BATCHES[Codec.NONE])
     batch[23:27] = b"\x7f\xff\xff\xfe"
     batch[57:61] = b"\x7f\xff\xff\xff"

@@ -1,4 +1,4 @@
-"""The bytes of others: kafka-python's and aiokafka's builders and readers, and librdkafka through its mock broker."""
+"""Compatibility with other clients: builders and readers of kafka-python and aiokafka, and librdkafka's mock broker."""
 
 import socket
 import struct
@@ -51,7 +51,7 @@ def _build(builder_class: type, codec: Codec) -> bytes:
 
 
 @pytest.mark.parametrize(("builder", "reader", "codec"), PEERS_AND_CODECS)
-def test_their_batches_are_read(builder: type, reader: type, codec: Codec) -> None:
+def test_batches_of_python_clients_are_decoded(builder: type, reader: type, codec: Codec) -> None:
     batch = _build(builder, codec)
     assert check_crc(batch, 0, len(batch))
     header, _ = validate_produced(memoryview(bytearray(batch)), ProduceRules("t"), 10_000)
@@ -61,7 +61,7 @@ def test_their_batches_are_read(builder: type, reader: type, codec: Codec) -> No
 
 
 @pytest.mark.parametrize(("builder", "reader"), PEERS)
-def test_our_bytes_are_their_bytes(builder: type, reader: type) -> None:
+def test_encoded_batches_equal_those_of_python_clients(builder: type, reader: type) -> None:
     theirs = _build(builder, Codec.NONE)
     # Both leave the leader epoch at what a producer does not know.
     ours = encode_batch(ROWS, attributes=0x10, leader_epoch=struct.unpack_from(">i", theirs, 12)[0], **SEQUENCE)
@@ -69,7 +69,7 @@ def test_our_bytes_are_their_bytes(builder: type, reader: type) -> None:
 
 
 @pytest.mark.parametrize(("builder", "reader", "codec"), PEERS_AND_CODECS)
-def test_our_batches_are_read_by_them(builder: type, reader: type, codec: Codec) -> None:
+def test_python_clients_decode_our_batches(builder: type, reader: type, codec: Codec) -> None:
     batch = reader(bytes(encode_batch(ROWS, base_offset=70, codec=codec, **SEQUENCE)))
     assert batch.validate_crc()
     found = [(record.offset, record.timestamp, record.key, record.value, record.headers) for record in batch]
@@ -102,7 +102,7 @@ def test_keys_go_where_kafka_python_sends_them() -> None:
 
 
 class MockBroker:
-    """librdkafka's own mock broker, spoken to over its socket: it stores and returns batches without reading them."""
+    """librdkafka's mock broker, used over its socket; it stores and returns batches without decoding them."""
 
     def __init__(self) -> None:
         self.owner = Producer({"bootstrap.servers": "none", "test.mock.num.brokers": 1, "log_level": 0})

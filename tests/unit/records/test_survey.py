@@ -1,4 +1,4 @@
-"""One suite over the compiled survey of a segment and its source."""
+"""One suite for the survey of a segment, compiled and from its source."""
 
 import random
 from types import ModuleType
@@ -38,7 +38,7 @@ def survey_of(module: ModuleType, *, gaps: bool = False, known_to: int = 0) -> A
     return module.Survey(0, 0, 0, gaps, known_to, 0)
 
 
-def test_it_goes_over_whole_batches_and_says_what_the_next_one_needs(module: ModuleType) -> None:
+def test_survey_checks_complete_batches_and_reports_needed_bytes(module: ModuleType) -> None:
     log = batch(0, 3) + batch(3) + batch(4, 2, size=5000)
     survey = survey_of(module)
     assert survey.go_on(log[:-1], 0) == MORE
@@ -49,7 +49,7 @@ def test_it_goes_over_whole_batches_and_says_what_the_next_one_needs(module: Mod
 
 
 @pytest.mark.parametrize(
-    ("harmed", "why"),
+    ("corrupted", "why"),
     [
         (with_field(batch(3), 16, ">b", 1), FRAME),
         (with_field(batch(3), 8, ">i", 48), FRAME),
@@ -61,20 +61,20 @@ def test_it_goes_over_whole_batches_and_says_what_the_next_one_needs(module: Mod
     ],
     ids=["magic", "size", "crc", "crc of a large one", "gap", "back", "ends before it begins"],
 )
-def test_it_stops_before_a_harmed_batch_and_says_why(module: ModuleType, harmed: bytes, why: int) -> None:
+def test_survey_stops_before_a_corrupt_batch_with_the_reason(module: ModuleType, corrupted: bytes, why: int) -> None:
     survey = survey_of(module)
-    assert survey.go_on(batch(0, 3) + bytes(harmed) + batch(4), 0) == why
+    assert survey.go_on(batch(0, 3) + bytes(corrupted) + batch(4), 0) == why
     assert (survey.good, survey.expected) == (len(batch(0, 3)), 3)
 
 
-def test_offsets_may_leave_gaps_if_so_said(module: ModuleType) -> None:
+def test_survey_accepts_offset_gaps_if_allowed(module: ModuleType) -> None:
     survey = survey_of(module, gaps=True)
     assert survey.go_on(batch(0) + batch(7, 2) + batch(20), 0) == MORE
     assert survey.expected == 21
     assert survey_of(module, gaps=True).go_on(batch(7, 2) + batch(8), 0) == OFFSET
 
 
-def test_the_caller_looks_at_new_epochs_and_transactions(module: ModuleType) -> None:
+def test_survey_stops_at_new_epochs_and_transactions(module: ModuleType) -> None:
     newer = batch(1, epoch=4)
     transactional = batch(2, epoch=4, producer_id=7, producer_epoch=0, base_sequence=0, attributes=TRANSACTIONAL)
     marker = encode_end_transaction_marker(
@@ -93,14 +93,14 @@ def test_the_caller_looks_at_new_epochs_and_transactions(module: ModuleType) -> 
     assert (survey.good, survey.expected) == (len(log), 5)
 
 
-def test_transactions_that_are_known_are_not_looked_at_again(module: ModuleType) -> None:
+def test_survey_does_not_stop_at_known_transactions(module: ModuleType) -> None:
     survey = survey_of(module, known_to=1)
     more = {"producer_id": 7, "producer_epoch": 0, "attributes": TRANSACTIONAL}
     assert survey.go_on(batch(0, base_sequence=0, **more) + batch(1, base_sequence=1, **more), 0) == LOOK
     assert survey.expected == 1
 
 
-def test_of_each_producer_the_last_five_batches_are_kept(module: ModuleType) -> None:
+def test_survey_collects_last_five_batches_of_each_producer(module: ModuleType) -> None:
     rows = [(0, 9), (1, 8), *((offset, 9) for offset in range(2, 8)), (8, -1), (9, 8)]
     log, places = b"", []
     for offset, producer in rows:
@@ -112,7 +112,7 @@ def test_of_each_producer_the_last_five_batches_are_kept(module: ModuleType) -> 
     assert survey.take_producers() == []
 
 
-def test_entries_come_after_each_interval_and_times_only_rise(module: ModuleType) -> None:
+def test_survey_adds_index_entries_per_interval_with_ascending_times(module: ModuleType) -> None:
     log = b"".join(batch(offset, size=1000, timestamp=time) for offset, time in enumerate([5, 9, 7, 7, 9, 12, 3]))
     size = len(batch(0, size=1000))
     survey = survey_of(module)
@@ -128,7 +128,7 @@ def test_entries_come_after_each_interval_and_times_only_rise(module: ModuleType
 
 @settings(max_examples=60, deadline=None)
 @given(seed=st.integers(0, 1 << 32))
-def test_both_find_the_same_in_any_segment_harmed_or_not(seed: int) -> None:
+def test_both_surveys_agree_on_valid_and_corrupt_segments(seed: int) -> None:
     if not is_compiled("ottla.records._survey"):
         pytest.skip("the survey is not compiled here")
     chance = random.Random(seed)

@@ -1,4 +1,4 @@
-"""The table of what a leader answers to a produced batch."""
+"""Validation of produced batches: a table of error codes, and the batches that a leader changes."""
 
 from types import ModuleType
 
@@ -27,7 +27,7 @@ GOOD = bytes(encode_batch(ROWS, producer_id=5, producer_epoch=0, base_sequence=0
 
 
 def _refused(batch: bytes | bytearray, rules: ProduceRules = RULES, now_ms: int = NOW, **options: bool) -> KafkaError:
-    """The error of a batch, which was left as it was."""
+    """Return the error of an invalid batch, and check that the batch is unchanged."""
     buffer = bytearray(batch)
     with pytest.raises(KafkaError) as caught:
         validate_produced(memoryview(buffer), rules, now_ms, **options)
@@ -76,12 +76,12 @@ def _refused(batch: bytes | bytearray, rules: ProduceRules = RULES, now_ms: int 
         ),
     ],
 )
-def test_bad_batches_get_kafkas_code(kernel: ModuleType, story: str, batch: bytes, code: ErrorCode) -> None:
+def test_invalid_batches_get_kafkas_error_code(kernel: ModuleType, story: str, batch: bytes, code: ErrorCode) -> None:
     assert _refused(batch).code is code, story
 
 
 @pytest.mark.parametrize("codec", CODECS)
-def test_a_good_batch_passes_untouched(kernel: ModuleType, codec: Codec) -> None:
+def test_valid_batch_passes_unchanged(kernel: ModuleType, codec: Codec) -> None:
     batch = encode_batch(ROWS, codec=codec)
     buffer = memoryview(bytes(batch))
     header, same = validate_produced(buffer, RULES, NOW)
@@ -89,19 +89,19 @@ def test_a_good_batch_passes_untouched(kernel: ModuleType, codec: Codec) -> None
     assert header.record_count == 4
 
 
-def test_a_sequence_is_nothing_without_a_producer(kernel: ModuleType) -> None:
+def test_sequence_without_producer_id_is_ignored(kernel: ModuleType) -> None:
     validate_produced(memoryview(with_field(with_field(GOOD, 53, ">i", -1), 43, ">q", -1)), RULES, NOW)
 
 
 @pytest.mark.parametrize("codec", CODECS)
-def test_the_limit_is_on_the_batch_as_it_is_sent(codec: Codec) -> None:
+def test_max_message_bytes_applies_to_the_compressed_batch(codec: Codec) -> None:
     batch = encode_batch(ROWS, codec=codec)
     validate_produced(memoryview(batch), ProduceRules("orders", max_message_bytes=len(batch)), NOW)
     error = _refused(batch, ProduceRules("orders", max_message_bytes=len(batch) - 1))
     assert error.code is ErrorCode.MESSAGE_TOO_LARGE
 
 
-def test_the_limit_holds_after_compression_is_undone() -> None:
+def test_max_message_bytes_applies_after_recompression() -> None:
     batch = encode_batch(ROWS, codec=Codec.ZSTD)
     rules = ProduceRules("orders", max_message_bytes=len(batch), compression_type="uncompressed")
     assert _refused(batch, rules).code is ErrorCode.MESSAGE_TOO_LARGE
@@ -127,7 +127,7 @@ def test_zstd_needs_produce_version_7() -> None:
         ("an hour ahead is in order", [NOW + 3_600_000], {}, []),
     ],
 )
-def test_timestamps_out_of_bounds_are_named(
+def test_timestamps_out_of_bounds_are_reported_per_record(
     kernel: ModuleType, codec: Codec, story: str, timestamps: list[int], rules: dict[str, int], bad: list[int]
 ) -> None:
     batch = encode_batch([(timestamp, b"k", b"v", []) for timestamp in timestamps], codec=codec)
@@ -142,7 +142,7 @@ def test_timestamps_out_of_bounds_are_named(
 
 
 @pytest.mark.parametrize("codec", CODECS)
-def test_a_compacted_topic_names_records_without_keys(kernel: ModuleType, codec: Codec) -> None:
+def test_compacted_topic_reports_records_without_keys(kernel: ModuleType, codec: Codec) -> None:
     error = _refused(encode_batch(ROWS, codec=codec), ProduceRules("orders", compacted=True))
     assert error.code is ErrorCode.INVALID_RECORD
     assert isinstance(error, RecordError)
@@ -153,7 +153,7 @@ def test_a_compacted_topic_names_records_without_keys(kernel: ModuleType, codec:
 
 
 @pytest.mark.parametrize("codec", CODECS[1:])
-def test_a_compacted_topic_looks_into_compressed_batches(kernel: ModuleType, codec: Codec) -> None:
+def test_compacted_topic_decompresses_batches(kernel: ModuleType, codec: Codec) -> None:
     noise = with_payload(encode_batch(ROWS, codec=codec), b"noise" * 20)
     assert _refused(noise, ProduceRules("orders", compacted=True)).code is ErrorCode.CORRUPT_MESSAGE
     more = encode_batch(ROWS, codec=codec)
@@ -193,13 +193,13 @@ def test_a_read_only_buffer_is_copied_before_it_is_changed(kernel: ModuleType) -
     assert check_crc(changed, 0, len(changed))
 
 
-def test_a_wrong_max_timestamp_is_put_right(kernel: ModuleType) -> None:
+def test_wrong_max_timestamp_is_corrected(kernel: ModuleType) -> None:
     header, changed = validate_produced(memoryview(with_field(GOOD, 35, ">q", 5)), RULES, NOW)
     assert header.max_timestamp == 1_005
     assert changed == GOOD
 
 
-def test_a_timestamp_that_wraps_is_judged_as_readers_see_it(kernel: ModuleType) -> None:
+def test_wrapped_timestamp_is_validated_as_readers_decode_it(kernel: ModuleType) -> None:
     batch = encode_batch([(-(1 << 62) - NOW, b"", b"", []), (1 << 62, b"", b"", [])])
     unbounded = ProduceRules("orders", after_max_ms=(1 << 63) - 1)
     header, _ = validate_produced(memoryview(batch), unbounded, NOW)
@@ -211,7 +211,7 @@ def test_a_timestamp_that_wraps_is_judged_as_readers_see_it(kernel: ModuleType) 
 
 @pytest.mark.parametrize("source", CODECS)
 @pytest.mark.parametrize("target", ["uncompressed", "gzip", "snappy", "lz4", "zstd"])
-def test_the_topics_codec_replaces_the_producers(kernel: ModuleType, source: Codec, target: str) -> None:
+def test_topic_codec_replaces_producer_codec(kernel: ModuleType, source: Codec, target: str) -> None:
     batch = encode_batch(ROWS, codec=source, producer_id=5, producer_epoch=1, base_sequence=9, attributes=0x10)
     buffer = memoryview(batch)
     header, changed = validate_produced(buffer, ProduceRules("orders", compression_type=target), NOW)
@@ -224,7 +224,7 @@ def test_the_topics_codec_replaces_the_producers(kernel: ModuleType, source: Cod
     assert (header.producer_id, header.producer_epoch, header.base_sequence, header.is_transactional) == (5, 1, 9, True)
 
 
-def test_the_topics_level_is_used_when_it_recompresses() -> None:
+def test_recompression_uses_the_topic_level() -> None:
     rows = [(1, b"%d" % (number * 7919), b"%d" % (number * 104729), []) for number in range(2_000)]
     sizes = [
         validate_produced(
@@ -237,7 +237,7 @@ def test_the_topics_level_is_used_when_it_recompresses() -> None:
     assert sizes[1] < sizes[0]
 
 
-def test_log_append_time_and_another_codec_go_together(kernel: ModuleType) -> None:
+def test_log_append_time_and_recompression_combine(kernel: ModuleType) -> None:
     rules = ProduceRules("orders", compression_type="lz4", timestamp_type="LogAppendTime")
     header, changed = validate_produced(memoryview(GOOD), rules, NOW)
     assert (header.codec, header.is_log_append_time, header.max_timestamp) == (Codec.LZ4, True, NOW)
@@ -254,13 +254,13 @@ def test_log_append_time_and_another_codec_go_together(kernel: ModuleType) -> No
         (RULES, ProduceRules("orders", compacted=True), ProduceRules("orders", before_max_ms=3, after_max_ms=3))
     ),
 )
-def test_the_short_way_of_small_batches_says_what_the_long_one_says(
-    rows: list[tuple[int, bytes | None]], spoilt: list[tuple[int, int]], mend: bool, rules: ProduceRules
+def test_fast_validation_of_small_batches_agrees_with_full_validation(
+    rows: list[tuple[int, bytes | None]], changes: list[tuple[int, int]], seals: bool, rules: ProduceRules
 ) -> None:
     batch = bytearray(encode_batch([(timestamp, key, b"value", []) for timestamp, key in rows]))
-    for place, byte in spoilt:
+    for place, byte in changes:
         batch[place % len(batch)] = byte
-    if mend:  # or the checksum hides all else
+    if seals:  # otherwise the CRC check hides all other errors
         batch[17:21] = crc32c(batch[21:]).to_bytes(4, "big")
 
     def outcome() -> object:

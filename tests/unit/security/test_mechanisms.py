@@ -1,4 +1,4 @@
-"""SASL mechanisms: the RFCs' own examples, both sides against each other, and servers that do not play fair."""
+"""SASL mechanisms: the examples of the RFCs, both sides against each other, and malicious servers."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def credential(mechanism: str, password: str, salt: bytes = RFC_SALT, iterations
 # -- SCRAM -----------------------------------------------------------------------------------------------------
 
 
-def test_scram_says_what_rfc_7677_has_it_say() -> None:
+def test_scram_client_messages_match_rfc_7677() -> None:
     client = scram.ScramClient("SCRAM-SHA-256", "user", "pencil", RFC_CLIENT_NONCE)
     assert client.start() == f"n,,n=user,r={RFC_CLIENT_NONCE}".encode()
     assert (client.answer(RFC_FIRST), client.is_complete) == (RFC_FINAL, False)
@@ -40,7 +40,7 @@ def test_scram_says_what_rfc_7677_has_it_say() -> None:
     assert client.answer(b"") is None
 
 
-def test_the_brokers_side_says_what_rfc_7677_has_it_say() -> None:
+def test_scram_server_messages_match_rfc_7677() -> None:
     first = scram.read_client_first(f"n,,n=user,r={RFC_CLIENT_NONCE}".encode())
     server = scram.ScramServer("SCRAM-SHA-256", first, credential("SCRAM-SHA-256", "pencil"), RFC_SERVER_NONCE)
     assert server.challenge() == RFC_FIRST
@@ -70,7 +70,7 @@ def test_only_the_correct_password_is_accepted(
                 server.verify(proof)
 
 
-def test_a_delegation_token_is_named_as_one() -> None:
+def test_scram_message_marks_a_delegation_token() -> None:
     first = scram.read_client_first(scram.ScramClient("SCRAM-SHA-512", "id", "hmac", "n", token_auth=True).start())
     assert (first.username, first.extensions) == ("id", {"tokenauth": "true"})
 
@@ -90,7 +90,7 @@ UNFAIR = [
 
 
 @pytest.mark.parametrize(("challenge", "message"), UNFAIR, ids=[message for _, message in UNFAIR])
-def test_a_server_that_does_not_play_fair_gets_no_proof(challenge: bytes, message: str) -> None:
+def test_server_with_invalid_challenge_receives_no_proof(challenge: bytes, message: str) -> None:
     client = scram.ScramClient("SCRAM-SHA-256", "user", "pencil", RFC_CLIENT_NONCE)
     client.start()
     with pytest.raises(SaslError, match=message) as caught:
@@ -101,7 +101,7 @@ def test_a_server_that_does_not_play_fair_gets_no_proof(challenge: bytes, messag
 
 
 @pytest.mark.parametrize("last", [RFC_SIGNATURE.replace(b"6", b"7", 1), b"v=", b"", b"e=other-error", b"v=QQ=="])
-def test_a_server_that_cannot_prove_itself_is_not_believed(last: bytes) -> None:
+def test_server_without_valid_signature_is_rejected(last: bytes) -> None:
     client = scram.ScramClient("SCRAM-SHA-256", "user", "pencil", RFC_CLIENT_NONCE)
     client.start()
     client.answer(RFC_FIRST)
@@ -111,7 +111,7 @@ def test_a_server_that_cannot_prove_itself_is_not_believed(last: bytes) -> None:
 
 
 @given(st.binary(max_size=200))
-def test_nonsense_is_a_sasl_error_on_either_side(data: bytes) -> None:
+def test_malformed_message_is_a_sasl_error_on_both_sides(data: bytes) -> None:
     first = scram.read_client_first(f"n,,n=user,r={RFC_CLIENT_NONCE}".encode())
     server = scram.ScramServer("SCRAM-SHA-256", first, credential("SCRAM-SHA-256", "pencil"), RFC_SERVER_NONCE)
     for read in (scram.read_client_first, server.verify, plain.read_message, oauthbearer.read_message):
@@ -119,7 +119,7 @@ def test_nonsense_is_a_sasl_error_on_either_side(data: bytes) -> None:
             read(data)
 
 
-def test_a_proof_of_another_exchange_or_channel_binding_is_refused() -> None:
+def test_proof_of_another_exchange_or_with_channel_binding_is_rejected() -> None:
     with pytest.raises(SaslError, match="channel binding"):
         scram.read_client_first(b"p=tls-unique,,n=user,r=abc")
     first = scram.read_client_first(b"n,,n=user,r=abc")
@@ -131,7 +131,7 @@ def test_a_proof_of_another_exchange_or_channel_binding_is_refused() -> None:
 # -- PLAIN -----------------------------------------------------------------------------------------------------
 
 
-def test_plain_says_what_rfc_4616_has_it_say() -> None:
+def test_plain_token_matches_rfc_4616() -> None:
     client = plain.PlainClient("tim", "tanstaaftanstaaf")
     assert client.start() == b"\0tim\0tanstaaftanstaaf"
     client.answer(b"")
@@ -140,12 +140,12 @@ def test_plain_says_what_rfc_4616_has_it_say() -> None:
 
 
 @pytest.mark.parametrize("token", [b"", b"\0\0", b"\0a\0", b"\0a\0b\0c", b"a\0b", b"\0\xff\0b"])
-def test_a_plain_token_of_another_shape_is_refused(token: bytes) -> None:
+def test_malformed_plain_token_is_rejected(token: bytes) -> None:
     with pytest.raises(SaslError):
         plain.read_message(token)
 
 
-def test_plain_takes_no_nul() -> None:
+def test_plain_rejects_nul_in_name_or_password() -> None:
     with pytest.raises(SaslError) as caught:
         plain.PlainClient("tim", "xyzzy\0")
     assert "xyzzy" not in str(caught.value)
@@ -154,7 +154,7 @@ def test_plain_takes_no_nul() -> None:
 # -- OAUTHBEARER -----------------------------------------------------------------------------------------------
 
 
-def test_oauthbearer_says_what_rfc_7628_has_it_say() -> None:
+def test_oauthbearer_token_matches_rfc_7628() -> None:
     token = oauthbearer.OAuthToken(
         "vF9dft4qmTc2Nvb3RlckBhbHRhdmlzdGEuY29tCg==", extensions={"host": "server", "port": "143"}
     )
@@ -167,7 +167,7 @@ def test_oauthbearer_says_what_rfc_7628_has_it_say() -> None:
     assert oauthbearer.read_message(client.start()) == token
 
 
-def test_a_refused_token_is_explained_after_the_dummy_answer() -> None:
+def test_rejected_token_raises_the_reason_after_the_dummy_response() -> None:
     client = oauthbearer.OAuthBearerClient(oauthbearer.OAuthToken("abc"))
     client.start()
     assert client.answer(b'{"status":"invalid_token"}') == b"\x01"
@@ -186,12 +186,12 @@ def test_a_refused_token_is_explained_after_the_dummy_answer() -> None:
         oauthbearer.OAuthToken("a", extensions={"k": "x\x01auth=Bearer b"}),
     ],
 )
-def test_a_token_that_would_break_the_message_is_refused(token: oauthbearer.OAuthToken) -> None:
+def test_token_with_invalid_characters_is_rejected(token: oauthbearer.OAuthToken) -> None:
     with pytest.raises(SaslError):
         oauthbearer.OAuthBearerClient(token)
 
 
-def test_an_unsecured_token_says_who_and_until_when() -> None:
+def test_unsecured_token_has_subject_and_expiry() -> None:
     token = oauthbearer.unsecured_jws("alice", now_s=1000.0, lifetime_s=60, claims={"scope": ["a"]})
     header, body, signature = token.value.split(".")
     assert signature == ""
@@ -204,7 +204,7 @@ def test_an_unsecured_token_says_who_and_until_when() -> None:
 
 
 @pytest.mark.parametrize("token", ["", "a.b.c", "opaque", "a.bnVsbA.c", "a.eyJleHAiOnRydWV9.c"])
-def test_a_token_without_an_expiry_has_none(token: str) -> None:
+def test_token_without_expiry_has_no_expiry_time(token: str) -> None:
     assert oauthbearer.expiry_of(token) is None
 
 
@@ -214,7 +214,7 @@ def test_invalid_expiry_is_ignored(expiry: str) -> None:
     assert oauthbearer.expiry_of(f"e30.{body}.") is None
 
 
-def test_a_token_is_used_again_for_four_fifths_of_its_life() -> None:
+def test_token_is_reused_for_four_fifths_of_its_lifetime() -> None:
     cache = oauthbearer.TokenCache()
     assert cache.get(0) is None
     token = oauthbearer.OAuthToken("a", expires_at_ms=2000)

@@ -1,4 +1,4 @@
-"""The kernels of `ottla.serde` as plain Python, whether or not there are extensions, and what stands on them."""
+"""Loads the kernels of `ottla.serde`, and the modules that import them, as plain Python, even if extensions exist."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from types import ModuleType
 
 import ottla.serde
 
-# Each imports those before it.
+# Each module imports previous ones.
 KERNELS = (
     "_views", "_builders", "_avro", "_avro_write", "avro", "avro_writing",
     "_texts", "_times", "_json_text", "_json_scalars", "_json", "_json_writer",
@@ -44,5 +44,5 @@ def _all() -> dict[str, ModuleType]:
 
 
 def plain(name: str) -> ModuleType:
-    """The kernel of that name, which knows the other ones as plain Python too."""
+    """Return the module of that name; it uses the plain Python version of the other modules."""
     return _all()[name]

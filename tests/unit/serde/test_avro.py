@@ -1,4 +1,4 @@
-"""Avro's values against fastavro: schemas and values that hypothesis makes, both ways, compiled and as plain Python."""
+"""Avro values against fastavro, in both directions, with generated schemas and values, compiled and as plain Python."""
 
 from __future__ import annotations
 
@@ -35,14 +35,14 @@ BUILT = _kernels(_views, avro, avro_writing)
 BOTH = [BUILT, _kernels(plain("_views"), plain("avro"), plain("avro_writing"))]
 both = pytest.mark.parametrize("kernels", BOTH, ids=["built", "plain"])
 quick = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
-EPOCH = dt.datetime(1970, 1, 1)  # noqa: DTZ001 - as local as the type that it stands for
+EPOCH = dt.datetime(1970, 1, 1)  # noqa: DTZ001 - a local timestamp
 decimal.getcontext().prec = 60
 
 # -- from types to Arrow, and buffers ---------------------------------------------------------------------------------
 
 
 def arrow(plan: Any) -> Any:
-    """The Arrow type of a plan."""
+    """Return the Arrow type of a plan."""
     kind = plan[0]
     if kind == "struct":
         return pa.struct([(name, arrow(child)) for name, child in plan[1]])
@@ -60,7 +60,7 @@ def arrow(plan: Any) -> Any:
 
 
 def decode(kernels: Any, decoder: Any, values: list[bytes | None], only_first: bool = False) -> tuple[Any, list[Any]]:
-    """An array of values, and what did not fit."""
+    """Decode values; return the array and the values that did not fit."""
     array = pa.array([b"before", *values], pa.binary())[1:]
     validity, offsets, data = array.buffers()
     rows = kernels.ByteRows(len(array), array.offset, validity, offsets, data, False)
@@ -72,7 +72,7 @@ def decode(kernels: Any, decoder: Any, values: list[bytes | None], only_first: b
 
 
 def view(kernels: Any, array: Any) -> Any:
-    """What `ottla.spark.columns.view_of` makes, of these kernels."""
+    """As `ottla.spark.columns.view_of`, with these kernels."""
     kind, children = array.type, []
     if pa.types.is_struct(kind):
         children = [view(kernels, array.field(i)) for i in range(kind.num_fields)]
@@ -85,7 +85,7 @@ def view(kernels: Any, array: Any) -> Any:
 
 
 def encode(kernels: Any, schema: Node, array: Any) -> tuple[list[bytes | None] | None, Any]:
-    """The values of an array's rows; or the one that does not fit."""
+    """Encode an array's rows; return the values, or the first row that does not fit."""
     column, bad = kernels.AvroEncoder(schema, plan_of(array.type)).encode(view(kernels, array))
     return (None if column is None else array_of(pa.binary(), column).to_pylist()), bad
 
@@ -117,7 +117,7 @@ LEAVES: dict[str, tuple[Any, st.SearchStrategy[Any]]] = {
 
 @st.composite
 def types(draw: st.DrawFn, depth: int = 3, union: bool = True) -> tuple[Any, st.SearchStrategy[Any]]:
-    """A schema and what makes its values, as fastavro takes them."""
+    """Draw a schema and a strategy for its values, as fastavro takes them."""
     kinds = ["leaf", "enum", "fixed", "decimal"]
     kinds += ["record", "array", "map", *(["union", "optional"] if union else [])] if depth else []
     kind = draw(st.sampled_from(kinds))
@@ -153,7 +153,7 @@ def _field(number: int, schema: Any) -> dict[str, Any]:
 
 
 def expected(node: Node, value: Any) -> Any:
-    """What pyarrow gives for a value that fastavro was given."""
+    """Return pyarrow's form of a value that fastavro has written."""
     if node.kind == "union":
         branches = node.non_null()
         if value is None:
@@ -175,25 +175,25 @@ def expected(node: Node, value: Any) -> Any:
 
 @st.composite
 def cases(draw: st.DrawFn) -> tuple[str, list[Any]]:
-    """A schema's text and values."""
+    """Draw a schema's text and values."""
     schema, values = draw(types())
     return json.dumps(schema), draw(st.lists(values, max_size=6))
 
 
 def written(schema: str, value: Any) -> bytes:
-    """A value as fastavro writes it."""
+    """Encode a value with fastavro."""
     out = io.BytesIO()
     fastavro.schemaless_writer(out, fastavro.parse_schema(json.loads(schema)), value)
     return out.getvalue()
 
 
-# -- both ways --------------------------------------------------------------------------------------------------------
+# -- both directions --------------------------------------------------------------------------------------------------
 
 
 @both
 @quick
 @given(cases())
-def test_what_fastavro_writes_is_read(kernels: Any, case: tuple[str, list[Any]]) -> None:
+def test_values_written_by_fastavro_are_decoded(kernels: Any, case: tuple[str, list[Any]]) -> None:
     schema, values = case
     node = parse(schema)
     raw = [None, *(written(schema, value) for value in values), None]
@@ -205,21 +205,21 @@ def test_what_fastavro_writes_is_read(kernels: Any, case: tuple[str, list[Any]])
 @both
 @quick
 @given(cases())
-def test_what_is_written_is_what_fastavro_writes(kernels: Any, case: tuple[str, list[Any]]) -> None:
+def test_encoded_values_equal_those_of_fastavro(kernels: Any, case: tuple[str, list[Any]]) -> None:
     schema, values = case
     node = parse(schema)
     rows = [expected(node, value) for value in values]
     array = pa.array([rows[0] if rows else None, *rows], arrow(avro.plan(node)))[1:]
     raw, bad = encode(kernels, node, array)
     assert bad is None
-    # A null that the schema could hold is a null value all the same: no bytes.
+    # A null row has no bytes, even if the schema allows null.
     assert raw == [None if value is None else written(schema, value) for value in values]
 
 
 @both
 @quick
 @given(cases(), st.data())
-def test_bytes_that_are_cut_or_spoilt_are_told_and_nothing_else_changes(
+def test_truncated_or_corrupted_values_are_reported_and_others_decoded(
     kernels: Any, case: tuple[str, list[Any]], data: st.DataObject
 ) -> None:
     schema, values = case
@@ -227,10 +227,10 @@ def test_bytes_that_are_cut_or_spoilt_are_told_and_nothing_else_changes(
     raw: list[bytes | None] = []
     for value in values:
         good = written(schema, value)
-        spoilt = bytearray(good[: data.draw(st.integers(0, len(good)))])
-        if spoilt and data.draw(st.booleans()):
-            spoilt[data.draw(st.integers(0, len(spoilt) - 1))] = data.draw(st.integers(0, 255))
-        raw += [good, bytes(spoilt), data.draw(st.binary(max_size=30))]
+        corrupted = bytearray(good[: data.draw(st.integers(0, len(good)))])
+        if corrupted and data.draw(st.booleans()):
+            corrupted[data.draw(st.integers(0, len(corrupted) - 1))] = data.draw(st.integers(0, 255))
+        raw += [good, bytes(corrupted), data.draw(st.binary(max_size=30))]
     array, bad = decode(kernels, kernels.AvroDecoder(node), raw)
     rows = array.to_pylist() if "timestamp" not in schema and "date" not in schema else [None] * 0
     for i, value in enumerate(values[: len(rows)]):
@@ -250,7 +250,7 @@ def test_both_kernels_agree_on_any_bytes(case: tuple[str, list[Any]], raw: list[
     assert built[0].equals(plain_one[0]) or "nan" in str(built[0])
 
 
-# -- what is wrong ----------------------------------------------------------------------------------------------------
+# -- errors -----------------------------------------------------------------------------------------------------------
 
 RECORD = (
     '{"type": "record", "name": "R", "fields": [{"name": "id", "type": "int"}, {"name": "in", "type": {"type": '
@@ -266,7 +266,7 @@ GOOD = {"id": 1, "in": {"kind": "B", "notes": ["x", "é"]}}
     [
         (b"", "id", "ends before"),
         (b"\xff" * 11, "id", "64 bits"),
-        (b"\x80\x80\x80\x80\x10", "id", "does not hold"),
+        (b"\x80\x80\x80\x80\x10", "id", "does not fit its type"),
         (b"\x02\x04", "in.kind", "enum's symbols"),
         (b"\x02\x00\x04", "in.notes", "union's branches"),
         (b"\x02\x00\x02\x02\x04\xc3\x28\x00", "in.notes[]", "not UTF-8"),
@@ -275,7 +275,7 @@ GOOD = {"id": 1, "in": {"kind": "B", "notes": ["x", "é"]}}
         (b"\x02\x00\x02\xff\xff\xff\xff\xff\xff\xff\xff\xff\x01\x00", "in.notes", "ends before"),
     ],
 )
-def test_what_does_not_fit_is_named(kernels: Any, raw: bytes, path: str, reason: str) -> None:
+def test_values_that_do_not_fit_are_reported_with_their_field(kernels: Any, raw: bytes, path: str, reason: str) -> None:
     good = written(RECORD, GOOD)
     array, bad = decode(kernels, kernels.AvroDecoder(parse(RECORD)), [good, raw, good])
     assert array.to_pylist() == [GOOD, None, GOOD]
@@ -284,7 +284,7 @@ def test_what_does_not_fit_is_named(kernels: Any, raw: bytes, path: str, reason:
 
 
 @both
-def test_many_items_without_bytes_are_refused(kernels: Any) -> None:
+def test_too_many_items_of_zero_bytes_are_rejected(kernels: Any) -> None:
     schema = parse('{"type": "array", "items": {"type": "fixed", "name": "F", "size": 0}}')
     array, bad = decode(kernels, kernels.AvroDecoder(schema), [b"\xfe\xff\xff\xff\x0f\x00", b"\x04\x00"])
     assert array.to_pylist() == [None, [b"", b""]]
@@ -292,21 +292,21 @@ def test_many_items_without_bytes_are_refused(kernels: Any) -> None:
 
 
 @both
-def test_what_cannot_be_written_is_named(kernels: Any) -> None:
+def test_rows_that_cannot_be_encoded_are_reported_with_their_field(kernels: Any) -> None:
     rows = [GOOD, {"id": None, "in": {"kind": "A", "notes": None}}]
     kind = arrow(avro.plan(parse(RECORD)))
     assert encode(kernels, parse(RECORD), pa.array(rows, kind)) == (
-        None, (1, "id", "is null, which the schema does not have"),
+        None, (1, "id", "is null, which the schema does not allow"),
     )  # fmt: skip
     rows[1] = {"id": 1, "in": {"kind": "C", "notes": None}}
     assert encode(kernels, parse(RECORD), pa.array(rows, kind))[1][:2] == (1, "in.kind")
 
 
-def test_columns_that_are_not_those_of_the_schema_are_refused() -> None:
+def test_columns_that_differ_from_the_schema_are_rejected() -> None:
     schema = parse(RECORD)
     for kind, match in (
         (pa.struct([("id", pa.int32())]), "no column for 'in'"),
-        (pa.struct([("id", pa.string()), ("in", pa.int32())]), "'id' is of string"),
+        (pa.struct([("id", pa.string()), ("in", pa.int32())]), "'id' is of type string"),
         (pa.struct([*arrow(avro.plan(schema)), ("more", pa.int32())]), "'more' is not in the schema"),
     ):
         with pytest.raises(AvroSchemaError, match=match):
@@ -314,7 +314,7 @@ def test_columns_that_are_not_those_of_the_schema_are_refused() -> None:
 
 
 @both
-def test_a_header_is_skipped_and_must_be_there(kernels: Any) -> None:
+def test_confluent_header_is_required_and_skipped(kernels: Any) -> None:
     good = written(RECORD, GOOD)
     decoder = kernels.AvroDecoder(parse(RECORD), header=avro.CONFLUENT_HEADER)
     array, bad = decode(kernels, decoder, [b"\x00\x00\x00\x00\x07" + good, good, b"\x00\x00", b""])
@@ -322,22 +322,22 @@ def test_a_header_is_skipped_and_must_be_there(kernels: Any) -> None:
     assert [row for row, _, reason in bad if "header" in reason] == [1, 2, 3]
 
 
-# -- schemas that bite ------------------------------------------------------------------------------------------------
+# -- difficult schemas ------------------------------------------------------------------------------------------------
 
 
 @both
-def test_items_without_bytes_are_counted_over_all_arrays_of_a_value(kernels: Any) -> None:
+def test_items_of_zero_bytes_are_counted_across_arrays_of_a_value(kernels: Any) -> None:
     schema = parse('{"type": "record", "name": "R", "fields": [{"name": "a", "type": {"type": "array", "items": '
                    '{"type": "array", "items": "null"}}}, {"name": "b", "type": "int"}]}')  # fmt: skip
     reader = parse('{"type": "record", "name": "R", "fields": [{"name": "b", "type": "int"}]}')
-    inner = bytes.fromhex("80ea30") + b"\0"  # 400,000 nulls, which are skipped
+    inner = bytes.fromhex("80ea30") + b"\0"  # 400,000 nulls
     values = [b"\x04" + inner * 2 + b"\0\x02", b"\x06" + inner * 3 + b"\0\x02", b"\x04" + inner * 2 + b"\0\x04"]
     array, bad = decode(kernels, kernels.AvroDecoder(schema, reader), values)
     assert array.to_pylist() == [{"b": 1}, None, {"b": 2}]
     assert [(row, path) for row, path, _ in bad] == [(1, "a[]")]
 
 
-def test_unions_within_unions_of_records_with_other_names_are_resolved_once() -> None:
+def test_nested_unions_of_renamed_records_are_resolved_once() -> None:
     def nested(namespace: str) -> Any:
         node: Any = "int"
         for depth in range(24):
@@ -345,7 +345,7 @@ def test_unions_within_unions_of_records_with_other_names_are_resolved_once() ->
             node = {"type": "record", "name": f"R{depth}", "namespace": namespace, "fields": fields}
         return parse(json.dumps(node))
 
-    decoder = avro.AvroDecoder(nested("old"), nested("new"))  # each level twice would be 16 million
+    decoder = avro.AvroDecoder(nested("old"), nested("new"))  # resolving each level twice would take 16 million steps
     array, bad = decode(BUILT, decoder, [b"\x02" * 24])
     assert bad == []
     assert str(array[0].as_py()).endswith("{'x': 1" + "}" * 24)
@@ -358,9 +358,9 @@ def test_unions_within_unions_of_records_with_other_names_are_resolved_once() ->
         ('{"type": "map", "values": "int"}', '{"\\ud800": 1}'), ('"bytes"', '"\\u0100"'), ('"int"', "2147483648"),
     ],
 )  # fmt: skip
-def test_defaults_that_their_type_does_not_hold_are_named(kind: str, default: str) -> None:
+def test_defaults_that_do_not_fit_their_type_are_rejected(kind: str, default: str) -> None:
     written_with = parse('{"type": "record", "name": "R", "fields": []}')
     fields = f'[{{"name": "more", "type": {kind}, "default": {default}}}]'
     wanted = parse(f'{{"type": "record", "name": "R", "fields": {fields}}}')
-    with pytest.raises(AvroSchemaError, match=r"'more' has the default .* which is no"):
+    with pytest.raises(AvroSchemaError, match=r"'more' has the default .* which is not valid for"):
         avro.AvroDecoder(written_with, wanted)

@@ -1,4 +1,4 @@
-"""Avro schemas: names and namespaces, what is refused, and how one schema reads what another wrote."""
+"""Avro schemas: names and namespaces, invalid schemas, and schema resolution between writer and reader."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def of(name: str, kind: Any, **more: Any) -> dict[str, Any]:
     return {"name": name, "type": kind, **more}
 
 
-def test_named_types_are_known_by_full_name_and_within_their_namespace() -> None:
+def test_named_types_resolve_by_full_name_and_by_namespace() -> None:
     inner = {"type": "fixed", "name": "Id", "size": 2}
     schema = record(
         of("a", inner), of("b", "Id"), of("c", "x.y.Id"), of("d", {**inner, "namespace": "z"}), of("e", "z.Id"),
@@ -33,7 +33,7 @@ def test_named_types_are_known_by_full_name_and_within_their_namespace() -> None
     assert names == ["x.y.Id", "x.y.Id", "x.y.Id", "z.Id", "z.Id"]
 
 
-def test_a_logical_type_that_does_not_fit_is_left_out() -> None:
+def test_logical_type_that_does_not_fit_is_ignored() -> None:
     for found in (
         {"type": "int", "logicalType": "timestamp-millis"},
         {"type": "bytes", "logicalType": "decimal"},
@@ -48,37 +48,37 @@ def test_a_logical_type_that_does_not_fit_is_left_out() -> None:
     ("schema", "match"),
     [
         ("{", "not JSON"),
-        ("7", "7 where a type must be"),
+        ("7", "7 instead of a type"),
         ({"type": "record"}, "a record without a name"),
         (record(of("a", "Unknown")), "'a' is of type 'Unknown', which is not defined"),
-        (record(of("a", "R")), "'a' is of 'R' within itself"),
-        (record(of("a", {"type": "array", "items": ["null", "R"]})), r"'a\[\]' is of 'R' within itself"),
-        (record(of("a", "int"), of("a", "long")), "'a' is there twice"),
+        (record(of("a", "R")), "'a' uses 'R' recursively"),
+        (record(of("a", {"type": "array", "items": ["null", "R"]})), r"'a\[\]' uses 'R' recursively"),
+        (record(of("a", "int"), of("a", "long")), "'a' is defined twice"),
         (record(of("a b", "int")), "has the name 'a b'"),
         (record(of("a", record(name="R"))), "defines 'R' a second time"),
         (["int", "int"], "a union with 'int' twice"),
         (["int", ["null"]], "a union with a union in it"),
-        ([], "a union of nothing"),
-        ({"type": "enum", "name": "E", "symbols": []}, "has no symbols"),
+        ([], "a union without branches"),
+        ({"type": "enum", "name": "E", "symbols": []}, "an enum without symbols"),
         ({"type": "enum", "name": "E", "symbols": ["A"], "default": "B"}, "default 'B'"),
         ({"type": "fixed", "name": "F"}, "without a size"),
-        ({"type": "array"}, "without its 'items'"),
+        ({"type": "array"}, "has no attribute 'items'"),
         ({"type": "bytes", "logicalType": "decimal", "precision": 39}, "39 digits"),
     ],
 )
-def test_what_is_no_schema_is_refused_with_its_place(schema: Any, match: str) -> None:
+def test_invalid_schema_is_rejected_with_its_place(schema: Any, match: str) -> None:
     with pytest.raises(AvroSchemaError, match=match):
         parse(schema if isinstance(schema, str) else json.dumps(schema))
 
 
-def test_a_schema_that_grows_without_end_is_refused() -> None:
+def test_too_deep_or_too_large_schema_is_rejected() -> None:
     deep: Any = "int"
     for _ in range(100):
         deep = {"type": "array", "items": deep}
     with pytest.raises(AvroSchemaError, match="nested more than"):
         parse(json.dumps(deep))
     wide = record(of("a", "int"), name="R0")
-    # Each has the one before twice.
+    # Each type uses the previous type twice.
     twice = [record(of("a", f"R{i - 1}"), of("b", f"R{i - 1}"), name=f"R{i}") for i in range(1, 60)]
     fields = [of(f"f{i}", each) for i, each in enumerate([wide, *twice])]
     with pytest.raises(AvroSchemaError, match="more than 20000 types"):
@@ -136,7 +136,7 @@ FEWER = {"type": "enum", "name": "E", "symbols": ["B", "A"], "default": "A"}
         (record(of("old", "int")), record(of("new", "int", aliases=["old"])), {"old": 4}),
     ],
 )
-def test_what_one_schema_wrote_another_reads_as_fastavro_does(writer: Any, reader: Any, value: Any) -> None:
+def test_schema_resolution_agrees_with_fastavro(writer: Any, reader: Any, value: Any) -> None:
     raw = io.BytesIO()
     parsed = fastavro.parse_schema(writer) if isinstance(writer, dict) else writer
     fastavro.schemaless_writer(raw, parsed, value)
@@ -151,7 +151,7 @@ def test_what_one_schema_wrote_another_reads_as_fastavro_does(writer: Any, reade
 
 
 def _entries(value: Any, kind: Any) -> Any:
-    """Maps as pyarrow has them."""
+    """Convert maps to pyarrow's form."""
     if value is None or not pa.types.is_nested(kind):
         return value
     if pa.types.is_map(kind):
@@ -170,20 +170,20 @@ def _entries(value: Any, kind: Any) -> Any:
         ({"type": "fixed", "name": "F", "size": 2}, {"type": "fixed", "name": "F", "size": 3}),
     ],
 )
-def test_schemas_that_nothing_can_be_read_by_are_refused(writer: Any, reader: Any) -> None:
-    with pytest.raises(AvroSchemaError, match=r"cannot be read as|no default"):
+def test_incompatible_schemas_are_rejected(writer: Any, reader: Any) -> None:
+    with pytest.raises(AvroSchemaError, match=r"cannot be read as|has no default"):
         avro.AvroDecoder(parse(json.dumps(writer)), parse(json.dumps(reader)))
 
 
-def test_a_branch_that_the_reader_does_not_have_is_told_when_it_comes() -> None:
+def test_value_of_a_branch_unknown_to_the_reader_is_reported() -> None:
     decoder = avro.AvroDecoder(parse('["int", "string"]'), parse('"long"'))
     array, bad = decode(BUILT, decoder, [b"\x00\x04", b"\x02\x02x"])
     assert array.to_pylist() == [2, None]
     assert "was written as a type" in bad[0][2]
 
 
-def test_defaults_are_what_the_specification_makes_of_json() -> None:
-    """What fastavro leaves as it is: bytes as letters, fields of a record that its default leaves out."""
+def test_json_defaults_are_encoded_as_specified() -> None:
+    """fastavro does not convert two kinds of default: bytes given as text, and records with missing fields."""
     inner = record(of("f", "float", default=0.5), of("g", ["int", "null"], default=3), name="S")
     reader = record(of("y", "bytes", default="\u00ff"), of("s", inner, default={"g": None}))
     decoder = avro.AvroDecoder(parse(json.dumps(record())), parse(json.dumps(reader)))

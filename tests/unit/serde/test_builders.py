@@ -23,7 +23,7 @@ slow = settings(deadline=None)
 
 
 def rows_of_type(kind: Any) -> st.SearchStrategy[Any]:
-    """Rows of an Arrow type, some null."""
+    """Return a strategy for rows of an Arrow type, including null."""
     if kind in NUMBERS:
         half = 1 << NUMBERS[kind] - 1
         value: st.SearchStrategy[Any] = st.integers(-half, half - 1)
@@ -64,7 +64,7 @@ TYPES = st.recursive(
 
 
 def append(builder: Any, kind: Any, row: Any) -> None:
-    """Append a row as pyarrow would have it."""
+    """Append a row given in pyarrow's form."""
     if row is None:
         builder.append_null()
     elif kind == pa.bool_():
@@ -95,7 +95,7 @@ def append(builder: Any, kind: Any, row: Any) -> None:
 
 @st.composite
 def columns(draw: st.DrawFn) -> tuple[Any, list[Any]]:
-    """A type, and rows of it."""
+    """Draw a type and rows of it."""
     kind = draw(TYPES)
     return kind, draw(st.lists(rows_of_type(kind), max_size=40))
 
@@ -104,7 +104,7 @@ def columns(draw: st.DrawFn) -> tuple[Any, list[Any]]:
 class TestBuilders:
     @slow
     @given(columns())
-    def test_rows_become_the_array_that_pyarrow_makes(self, module: Any, column: tuple[Any, list[Any]]) -> None:
+    def test_built_array_equals_the_pyarrow_array(self, module: Any, column: tuple[Any, list[Any]]) -> None:
         kind, rows = column
         builder = module.builder(plan_of(kind))
         for row in rows:
@@ -115,7 +115,7 @@ class TestBuilders:
 
     @slow
     @given(columns(), st.data())
-    def test_what_is_taken_back_leaves_nothing(
+    def test_truncated_rows_leave_no_trace(
         self, module: Any, column: tuple[Any, list[Any]], data: st.DataObject
     ) -> None:
         kind, rows = column
@@ -132,7 +132,7 @@ class TestBuilders:
         array.validate(full=True)
         assert array.equals(pa.array(kept, kind))
 
-    def test_a_struct_whose_row_was_not_closed_takes_back_its_children(self, module: Any) -> None:
+    def test_truncate_removes_children_of_an_unclosed_struct_row(self, module: Any) -> None:
         kind = pa.struct([("a", pa.int64()), ("b", pa.list_(pa.string())), ("c", pa.bool_())])
         builder = module.builder(plan_of(kind))
         append(builder, kind, {"a": 1, "b": ["x"], "c": None})
@@ -144,7 +144,7 @@ class TestBuilders:
         array.validate(full=True)
         assert array.to_pylist() == [{"a": 1, "b": ["x"], "c": None}, {"a": 3, "b": ["y", None], "c": True}]
 
-    def test_numbers_that_do_not_fit_are_not_appended(self, module: Any) -> None:
+    def test_numbers_too_large_for_the_type_are_not_appended(self, module: Any) -> None:
         for kind, bits in NUMBERS.items():
             builder = module.builder(plan_of(kind))
             if bits < 64:
@@ -160,7 +160,7 @@ class TestBuilders:
 class TestViews:
     @slow
     @given(st.binary(max_size=12) | st.text(max_size=4).map(str.encode))
-    def test_texts_are_utf_8_as_python_has_it(self, module: Any, value: bytes) -> None:
+    def test_utf8_check_agrees_with_python(self, module: Any, value: bytes) -> None:
         try:
             value.decode()
         except UnicodeDecodeError:
@@ -168,7 +168,7 @@ class TestViews:
         else:
             assert module.check_utf8(value)
 
-    def test_rows_outside_of_the_data_are_refused(self, module: Any) -> None:
+    def test_rows_outside_the_data_are_rejected(self, module: Any) -> None:
         def offsets(*values: int) -> bytes:
             return b"".join(value.to_bytes(4, "little", signed=True) for value in values)
 

@@ -1,4 +1,4 @@
-"""JSON into columns and back, compiled and as plain Python: what json, float, Decimal and datetime make of it."""
+"""JSON to columns and back, compiled and as plain Python, compared with json, float, Decimal and datetime."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ Modules = tuple[ModuleType, ModuleType]
 
 
 def read(modules: Modules, kind: Any, texts: list[bytes | None]) -> tuple[list[Any], list[Any]]:
-    """Rows of that type, and what is bad. Each text is held by a buffer that ends where it does."""
+    """Decode rows of that type; return them and the bad rows. Each text has its own buffer without extra bytes."""
     rows, bad = [], []
     for text in texts:
         ends = struct.pack("<ii", 0, len(text or b""))
@@ -44,14 +44,14 @@ def read(modules: Modules, kind: Any, texts: list[bytes | None]) -> tuple[list[A
 
 
 def value(modules: Modules, kind: Any, text: str) -> Any:
-    """What a field of that type has, or the problem with it."""
+    """Decode a field of that type; return its value, or the problem with it."""
     rows, bad = read(modules, pa.struct([("a", kind)]), [b'{"a":%s}' % text.encode()])
     return bad[0].problem if bad else rows[0]["a"]
 
 
 UTC = dt.UTC
 MOMENT = pa.timestamp("us", "UTC")
-BAD = "is "  # how problems begin
+BAD = "is "  # the beginning of each problem
 
 
 @both
@@ -140,7 +140,7 @@ BAD = "is "  # how problems begin
         (pa.struct([('"', pa.int32())]), '{"\\"":1}', {'"': 1}),
     ],
 )
-def test_values(modules: Modules, kind: Any, text: str, expected: Any) -> None:
+def test_json_values_become_expected_column_values(modules: Modules, kind: Any, text: str, expected: Any) -> None:
     found = value(modules, kind, text)
     if expected == BAD:
         assert isinstance(found, str)
@@ -172,7 +172,7 @@ def test_values(modules: Modules, kind: Any, text: str, expected: Any) -> None:
         (b"[1]", "is [1]; it must be an object"),
     ],
 )
-def test_what_is_no_json_is_refused(modules: Modules, text: bytes, said: str) -> None:
+def test_invalid_json_is_rejected(modules: Modules, text: bytes, said: str) -> None:
     rows, bad = read(modules, pa.struct([("a", pa.int32())]), [text, b'{"a":1}'])
     assert rows == [None, {"a": 1}]
     assert [(each.row, each.field) for each in bad] == [(0, "")]
@@ -180,7 +180,7 @@ def test_what_is_no_json_is_refused(modules: Modules, text: bytes, said: str) ->
 
 
 @both
-def test_what_is_blank_or_null_is_null(modules: Modules) -> None:
+def test_blank_and_null_rows_become_null(modules: Modules) -> None:
     deep = b'{"x":' + b"[" * 999 + b"]" * 999 + b',"a":1}'
     assert read(modules, pa.struct([("a", pa.int32())]), [b"", b" \n", None, b"null", deep]) == (
         [*[None] * 4, {"a": 1}],
@@ -189,7 +189,7 @@ def test_what_is_blank_or_null_is_null(modules: Modules) -> None:
 
 
 @both
-def test_what_a_bad_row_left_is_taken_back(modules: Modules) -> None:
+def test_partial_values_of_bad_rows_are_removed(modules: Modules) -> None:
     inner = pa.struct([("m", pa.map_(pa.string(), pa.string())), ("s", pa.string()), ("z", pa.decimal128(5, 2))])
     kind = pa.struct([("l", pa.list_(inner)), ("b", pa.binary()), ("y", pa.bool_()), ("i", pa.int16())])
     good = '{"l":[{"m":{"k":"v"},"s":"x","z":1},null],"b":"AAE=","y":true,"i":7}'
@@ -255,11 +255,11 @@ def test_decimals_are_rounded_half_up(modules: Modules, text: str, precision: in
 @both
 @some
 @given(TEXTS, st.booleans())
-def test_texts_are_what_they_say(modules: Modules, text: str, ensure_ascii: bool) -> None:
+def test_strings_roundtrip(modules: Modules, text: str, ensure_ascii: bool) -> None:
     assert value(modules, pa.string(), json.dumps(text, ensure_ascii=ensure_ascii)) == text
 
 
-# ruff: noqa: DTZ001 - hypothesis wants bounds without a zone
+# ruff: noqa: DTZ001 - hypothesis requires bounds without a zone
 ZONES: Any = st.none() | st.integers(-1080, 1080).map(lambda minutes: dt.timezone(dt.timedelta(minutes=minutes)))
 TIMES = st.datetimes(dt.datetime(2, 1, 1), dt.datetime(9998, 1, 1), timezones=ZONES)
 
@@ -267,7 +267,7 @@ TIMES = st.datetimes(dt.datetime(2, 1, 1), dt.datetime(9998, 1, 1), timezones=ZO
 @both
 @some
 @given(TIMES, st.sampled_from("T "))
-def test_times_are_those_of_iso_8601(modules: Modules, moment: dt.datetime, separator: str) -> None:
+def test_iso_8601_times_are_parsed(modules: Modules, moment: dt.datetime, separator: str) -> None:
     found = value(modules, MOMENT, json.dumps(moment.isoformat(separator)))
     assert found == (moment.replace(tzinfo=UTC) if moment.tzinfo is None else moment)
 
@@ -287,7 +287,7 @@ LAYOUTS = st.sampled_from([{}, {"separators": (",", ":")}, {"indent": 1}, {"ensu
 @both
 @some
 @given(VALUES, LAYOUTS)
-def test_a_string_takes_any_value(modules: Modules, given_value: Any, layout: dict[str, Any]) -> None:
+def test_string_column_accepts_any_json_value(modules: Modules, given_value: Any, layout: dict[str, Any]) -> None:
     found = value(modules, pa.string(), json.dumps(given_value, **layout))
     if given_value is None or isinstance(given_value, str):
         assert found == given_value
@@ -303,7 +303,7 @@ FIELDS = st.sampled_from(["a", "b", "c", "bb", "é", 'q"', ""])
 @some
 @given(st.lists(st.lists(st.tuples(FIELDS, VALUES), max_size=8), min_size=1, max_size=3), LAYOUTS)
 def test_fields_are_found_in_any_order(modules: Modules, rows: list[Any], layout: dict[str, Any]) -> None:
-    """Each field is a string here, so whatever is there fits."""
+    """Each field is a string, so any value fits."""
     texts = [
         "{" + ", ".join(f"{json.dumps(name)}:{json.dumps(each, **layout)}" for name, each in row) + "}" for row in rows
     ]
@@ -320,7 +320,7 @@ def test_fields_are_found_in_any_order(modules: Modules, rows: list[Any], layout
 @both
 @some
 @given(st.lists(st.tuples(st.text("abc", max_size=2), st.integers(0, 9)), max_size=30))
-def test_of_a_key_that_is_there_twice_the_last_value_counts(modules: Modules, entries: list[tuple[str, int]]) -> None:
+def test_last_value_of_a_duplicate_map_key_wins(modules: Modules, entries: list[tuple[str, int]]) -> None:
     text = "{" + ",".join(f'"{key}":{number}' for key, number in entries) + "}"
     assert value(modules, pa.map_(pa.string(), pa.int32()), text) == list(dict(entries).items())
 
@@ -334,9 +334,9 @@ LENIENT = re.compile(rb"'|NaN|INF|Infinity|\\u[dD]")
     VALUES,
     st.lists(st.tuples(st.integers(0, 60), st.sampled_from(list(b'{}[]:,"\\ue019-+.x \n\xc3\xa9')), st.booleans())),
 )
-def test_harmed_texts_are_json_where_json_says_so(modules: Modules, given_value: Any, harms: list[Any]) -> None:
+def test_corrupted_texts_are_rejected_as_by_json_module(modules: Modules, given_value: Any, changes: list[Any]) -> None:
     text = bytearray(json.dumps({"a": given_value, "b": 1.5}).encode())
-    for at, byte, is_added in harms:
+    for at, byte, is_added in changes:
         if is_added:
             text.insert(at, byte)
         elif at < len(text):
@@ -366,7 +366,7 @@ def written(modules: Modules, kind: Any, rows: list[Any]) -> list[Any]:
 @both_writers
 @some
 @given(st.floats() | st.integers(-(10**12), 10**12).map(lambda number: number / 1000))
-def test_doubles_are_the_shortest_texts_that_are_read_again(modules: Modules, number: float) -> None:
+def test_doubles_become_the_shortest_texts_that_roundtrip(modules: Modules, number: float) -> None:
     (text,) = written(modules, pa.float64(), [number])
     if not math.isfinite(number):
         assert float(json.loads(text)) == number or math.isnan(number)
@@ -382,7 +382,7 @@ def test_doubles_are_the_shortest_texts_that_are_read_again(modules: Modules, nu
 @given(
     st.floats(width=32, allow_nan=False, allow_infinity=False) | st.integers(0, 10**6).map(lambda number: number / 100)
 )
-def test_floats_are_read_again(modules: Modules, number: float) -> None:
+def test_floats_roundtrip(modules: Modules, number: float) -> None:
     def single(of: float) -> float:
         result: float = struct.unpack("<f", struct.pack("<f", of))[0]
         return result
@@ -395,7 +395,7 @@ def test_floats_are_read_again(modules: Modules, number: float) -> None:
 @both_writers
 @some
 @given(TEXTS, st.binary(max_size=10))
-def test_texts_and_bytes_are_read_again(modules: Modules, text: str, data: bytes) -> None:
+def test_strings_and_bytes_roundtrip(modules: Modules, text: str, data: bytes) -> None:
     import base64
 
     (found,) = written(modules, pa.string(), [text])
@@ -428,14 +428,14 @@ def test_texts_and_bytes_are_read_again(modules: Modules, text: str, data: bytes
         (pa.bool_(), False, b"false"),
     ],
 )
-def test_texts_of_values(modules: Modules, kind: Any, given_value: Any, text: bytes) -> None:
+def test_values_become_expected_texts(modules: Modules, kind: Any, given_value: Any, text: bytes) -> None:
     assert written(modules, kind, [given_value, None]) == [text, None]
 
 
 @both_writers
 @some
 @given(st.integers(-(2**31), 2**31 - 1))
-def test_dates_of_any_year_are_read_again(modules: Modules, days: int) -> None:
+def test_dates_of_any_year_roundtrip(modules: Modules, days: int) -> None:
     reader = READERS[WRITERS.index(modules)]
     array = pa.array([days], pa.int32()).view(pa.date32())
     view = modules[1].ColumnView(1, 0, array.buffers(), [])

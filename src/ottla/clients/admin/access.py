@@ -194,7 +194,7 @@ def alter_scram(changes: Iterable[ScramUpsertion | ScramDeletion], salts: Iterat
 def _scram_row(change: ScramUpsertion | ScramDeletion, salts: Iterator[bytes]) -> Any:
     number = SCRAM_NUMBERS.get(change.mechanism)
     if number is None:
-        raise ConfigurationError(f"{change.mechanism!r} is none of {', '.join(SCRAM_NUMBERS)}")
+        raise ConfigurationError(f"{change.mechanism!r} is not one of {', '.join(SCRAM_NUMBERS)}")
     if isinstance(change, ScramDeletion):
         return alter_user_scram_credentials.ScramCredentialDeletion(change.user, number)
     least, most = scram.MIN_ITERATIONS, scram.MAX_STORED_ITERATIONS
@@ -287,5 +287,5 @@ def alter_quotas(
 
     for entity in changes:
         if not any(True for _ in _parts(entity)) or QuotaName.ANY in (entity.user, entity.client_id, entity.ip):
-            raise ConfigurationError(f"{entity} names nobody whose quota could be changed")
+            raise ConfigurationError(f"{entity} does not name a user, client id or IP address whose quota can change")
     return Call(Route.CONTROLLER, list(changes), ask, read)

@@ -37,7 +37,7 @@ class Route(Enum):
     """Which brokers receive the request for the keys of a call."""
 
     ANY = "any broker"
-    CONTROLLER = "the controller, or whoever forwards to it"
+    CONTROLLER = "the controller, or a broker that forwards to it"
     LEADERS = "keys are TopicPartitions: the leader of each"
     COORDINATORS = "keys are groups: the coordinator of each; with `group`, that group's for every key"
     BROKERS = "keys are node ids: each broker itself"

@@ -7,7 +7,7 @@ replaces its former member without a rebalance, unless it changes the selected p
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from ottla.common.errors import ErrorCode
 from ottla.coordinators.group.core import Core, accept_join, refuse_join, refuse_sync
@@ -24,6 +24,28 @@ from ottla.protocol.messages.join_group import JoinGroupRequest
 MEMBER_ID_REQUIRED_SINCE = 4
 SKIP_ASSIGNMENT_SINCE = 9
 REBALANCE_TIMEOUT_SINCE = 1
+
+
+@dataclass(frozen=True, slots=True)
+class _Joining:
+    """A JoinGroup request with its unique protocols."""
+
+    call: Call
+    request: JoinGroupRequest
+    protocols: Protocols
+
+    @property
+    def reason(self) -> str:
+        """The client's reason for joining."""
+        return self.request.reason or "not provided"
+
+    @property
+    def timeouts(self) -> tuple[int, int]:
+        """(rebalance, session) timeouts in milliseconds; version 0 has only the session timeout."""
+        session_ms = self.request.session_timeout_ms
+        if self.call.api_version < REBALANCE_TIMEOUT_SINCE or self.request.rebalance_timeout_ms < 0:
+            return session_ms, session_ms
+        return self.request.rebalance_timeout_ms, session_ms
 
 
 def join(core: Core, call: Call, request: JoinGroupRequest, now: Moment) -> Effects:
@@ -52,21 +74,21 @@ def join(core: Core, call: Call, request: JoinGroupRequest, now: Moment) -> Effe
     if not group.supports(request.protocol_type, protocol_names(protocols)):
         return [refuse_join(call, ErrorCode.INCONSISTENT_GROUP_PROTOCOL, request.member_id)]
     core.groups[request.group_id] = group
+    joining = _Joining(call, request, protocols)
     if request.member_id:
-        return _join_known(core, call, group, request, protocols, now)
-    return _join_new(core, call, group, request, protocols, now)
+        return _join_known(core, group, joining, now)
+    return _join_new(core, group, joining, now)
 
 
-def _join_new(
-    core: Core, call: Call, group: Group, request: JoinGroupRequest, protocols: Protocols, now: Moment
-) -> Effects:
+def _join_new(core: Core, group: Group, joining: _Joining, now: Moment) -> Effects:
     """Handle a JoinGroup without a member id."""
+    call, request = joining.call, joining.request
     instance_id = request.group_instance_id
     member_id = core.new_member_id(call.client_id if instance_id is None else instance_id)
     if instance_id is not None:
         old_id = group.static_ids.get(instance_id)
         if old_id is not None:
-            return _replace_static(core, call, group, group.members[old_id], member_id, request, protocols, now)
+            return _replace_static(core, group, joining, group.members[old_id], member_id, now)
         line = log_line(
             "Static member with groupInstanceId=%s and unknown member id joins group %s in %s state."
             " Created a new member id %s for this member and added to the group.",
@@ -88,13 +110,12 @@ def _join_new(
             " Created a new member id %s and added the member to the group.",
             group.group_id, group.state.value, member_id,
         )  # fmt: skip
-    return [line, *_add(core, call, group, member_id, request, protocols, now)]
+    return [line, *_add(core, group, joining, member_id, now)]
 
 
-def _join_known(
-    core: Core, call: Call, group: Group, request: JoinGroupRequest, protocols: Protocols, now: Moment
-) -> Effects:
+def _join_known(core: Core, group: Group, joining: _Joining, now: Moment) -> Effects:
     """Handle a JoinGroup with a member id."""
+    call, request = joining.call, joining.request
     member_id = request.member_id
     if member_id in group.pending_joins:
         if request.group_instance_id is not None:
@@ -103,34 +124,29 @@ def _join_known(
             "Pending dynamic member with id %s joins group %s in %s state. Adding to the group now.",
             member_id, group.group_id, group.state.value,
         )  # fmt: skip
-        return [line, *_add(core, call, group, member_id, request, protocols, now)]
+        return [line, *_add(core, group, joining, member_id, now)]
     error = group.check_member(member_id, request.group_instance_id)
     if error is not ErrorCode.NONE:
         return [refuse_join(call, error, member_id)]
     member = group.members[member_id]
-    unchanged = member.protocols == protocols
+    unchanged = member.protocols == joining.protocols
     if group.state is State.COMPLETING and unchanged:
         # The response to its first JoinGroup was lost.
         return [accept_join(call, group, member)]
     if group.state is State.STABLE and unchanged and group.leader != member_id:
         return [accept_join(call, group, member)]
     # A leader that joins again requests a rebalance, e.g. because it found new partitions.
-    effects = _park(group, member, call, request, protocols)
+    effects = _park(group, member, joining)
     if group.state is State.STABLE and group.leader == member_id:
         reason = f"Leader {member_id} re-joining group during {group.state.value}"
     else:
         reason = f"Updating metadata for member {member_id} during {group.state.value}"
-    return effects + prepare_or_complete(core, group, now, f"{reason}; client reason: {_reason(request)}")
+    return effects + prepare_or_complete(core, group, now, f"{reason}; client reason: {joining.reason}")
 
 
-def _reason(request: JoinGroupRequest) -> str:
-    return request.reason or "not provided"
-
-
-def _add(
-    core: Core, call: Call, group: Group, member_id: str, request: JoinGroupRequest, protocols: Protocols, now: Moment
-) -> Effects:
-    rebalance_ms, session_ms = _timeouts(call, request)
+def _add(core: Core, group: Group, joining: _Joining, member_id: str, now: Moment) -> Effects:
+    call, request = joining.call, joining.request
+    rebalance_ms, session_ms = joining.timeouts
     member = Member(
         member_id=member_id,
         instance_id=request.group_instance_id,
@@ -138,7 +154,7 @@ def _add(
         client_host=call.client_host,
         rebalance_timeout_ms=rebalance_ms,
         session_timeout_ms=session_ms,
-        protocols=protocols,
+        protocols=joining.protocols,
         is_new=True,
     )
     if group.initial_remaining_ms is not None:
@@ -147,7 +163,7 @@ def _add(
     core.expect_heartbeat(group, member, now, core.config.new_member_join_timeout_ms)
     reason = (
         f"Adding new member {member_id} with group instance id {_or_null(request.group_instance_id)};"
-        f" client reason: {_reason(request)}"
+        f" client reason: {joining.reason}"
     )
     return prepare_or_complete(core, group, now, reason)
 
@@ -156,16 +172,7 @@ def _or_null(text: str | None) -> str:
     return "null" if text is None else text
 
 
-def _replace_static(
-    core: Core,
-    call: Call,
-    group: Group,
-    member: Member,
-    new_id: str,
-    request: JoinGroupRequest,
-    protocols: Protocols,
-    now: Moment,
-) -> Effects:
+def _replace_static(core: Core, group: Group, joining: _Joining, member: Member, new_id: str, now: Moment) -> Effects:
     """Replace a static member that returned without its member id; its former requests are fenced."""
     instance_id = member.instance_id
     line = log_line(
@@ -175,23 +182,23 @@ def _replace_static(
     )  # fmt: skip
     effects = [line, *_fence(group, member)]
     stable = group.state is State.STABLE
-    if stable and _same_vote(group, member, protocols):
-        return effects + _replace_in_stable(core, call, group, member, new_id, request, protocols)
+    if stable and _same_vote(group, member, joining.protocols):
+        return effects + _replace_in_stable(core, group, joining, member, new_id)
     core.forget_heartbeat(group, member.member_id)
     group.rename(member.member_id, new_id)
     # This parked join replaces heartbeats, even if the member's first join was still parked.
     member.is_new = False
-    effects += _park(group, member, call, request, protocols)
+    effects += _park(group, member, joining)
     core.expect_heartbeat(group, member, now)
     if stable:
         reason = (
             f"Group's selectedProtocol will change because static member {new_id} with instance id {instance_id}"
-            f" joined with change of protocol; client reason: {_reason(request)}"
+            f" joined with change of protocol; client reason: {joining.reason}"
         )
     else:
         reason = (
             f"Updating metadata for static member {new_id} with instance id {instance_id};"
-            f" client reason: {_reason(request)}"
+            f" client reason: {joining.reason}"
         )
     if group.state is State.COMPLETING:
         # The leader may be assigning partitions to the old id.
@@ -199,22 +206,14 @@ def _replace_static(
     return effects + prepare_or_complete(core, group, now, reason)
 
 
-def _replace_in_stable(
-    core: Core,
-    call: Call,
-    group: Group,
-    member: Member,
-    new_id: str,
-    request: JoinGroupRequest,
-    protocols: Protocols,
-) -> Effects:
+def _replace_in_stable(core: Core, group: Group, joining: _Joining, member: Member, new_id: str) -> Effects:
     """Write the group with the new member id, without a rebalance. The id takes effect when the record is replayed."""
     old_id, leader_before = member.member_id, group.leader
-    rebalance_ms, session_ms = _timeouts(call, request)
+    rebalance_ms, session_ms = joining.timeouts
     successor = replace(
         member,
         member_id=new_id,
-        protocols=protocols,
+        protocols=joining.protocols,
         rebalance_timeout_ms=rebalance_ms,
         session_timeout_ms=session_ms,
     )
@@ -226,7 +225,8 @@ def _replace_in_stable(
         "Static member which joins during Stable stage and doesn't affect the selected protocol will not trigger a"
         " rebalance."
     )
-    return [line, core.append((record,), ReplaceStaticMember(call, group, member, successor, old_id, leader_before))]
+    follow_up = ReplaceStaticMember(joining.call, group, member, successor, old_id, leader_before)
+    return [line, core.append((record,), follow_up)]
 
 
 def static_member_appended(core: Core, follow_up: ReplaceStaticMember, error: ErrorCode, now: Moment) -> Effects:
@@ -266,17 +266,9 @@ def _fence(group: Group, member: Member) -> Effects:
     return effects
 
 
-def _park(group: Group, member: Member, call: Call, request: JoinGroupRequest, protocols: Protocols) -> Effects:
+def _park(group: Group, member: Member, joining: _Joining) -> Effects:
     """Apply the member's new protocols and timeouts, park its request, and answer its previous parked request."""
-    group.update(member, protocols, *_timeouts(call, request))
-    before = group.park_join(member, call)
+    group.update(member, joining.protocols, *joining.timeouts)
+    previous = group.park_join(member, joining.call)
     # The client retries, so it has abandoned the previous request.
-    return [] if before is None else [refuse_join(before, ErrorCode.REBALANCE_IN_PROGRESS, member.member_id)]
-
-
-def _timeouts(call: Call, request: JoinGroupRequest) -> tuple[int, int]:
-    """Return (rebalance, session) timeouts in milliseconds; version 0 has only the session timeout."""
-    session_ms = request.session_timeout_ms
-    if call.api_version < REBALANCE_TIMEOUT_SINCE or request.rebalance_timeout_ms < 0:
-        return session_ms, session_ms
-    return request.rebalance_timeout_ms, session_ms
+    return [] if previous is None else [refuse_join(previous, ErrorCode.REBALANCE_IN_PROGRESS, member.member_id)]
