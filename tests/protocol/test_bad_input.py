@@ -1,4 +1,4 @@
-"""Whatever arrives, a decoder answers with a message or with DecodeError, and never allocates on a mere claim."""
+"""For any bytes a decoder returns a message or raises DecodeError, and a false size does not allocate memory."""
 
 from __future__ import annotations
 
@@ -27,14 +27,14 @@ from .protocol_strategies import bounded, carried, structs, versions_of
 
 
 def survives(cls: type[Message], data: bytes, version: int) -> None:
-    """Decode bytes and the same bytes in a memoryview: both give the same, or both are refused."""
+    """Decode bytes and the same bytes in a memoryview; both must give the same result or both must fail."""
     outcomes: list[Any] = []
     for buffer in (data, memoryview(data)):
         try:
             outcomes.append(cls.decode(buffer, version))
         except DecodeError:
             outcomes.append(None)
-    # Not a number, which random bytes may hold, differs from itself.
+    # Random bytes may contain NaN, which differs from itself.
     assert outcomes[0] == outcomes[1] or "nan" in repr(outcomes[0])
 
 
@@ -88,7 +88,7 @@ def test_request_truncated_anywhere_is_rejected() -> None:
 @pytest.mark.parametrize("count", [2, 1_000_001, 2**31 - 1, -2])
 def test_array_larger_than_its_bytes_is_rejected_before_allocation(count: int) -> None:
     data = struct.pack(">i", count) + b"\0\0"
-    MetadataRequest.decode(struct.pack(">i", 0), 0)  # compiles the decoder: that memory is not what is measured
+    MetadataRequest.decode(struct.pack(">i", 0), 0)  # compiles the decoder, whose memory must not be measured
     tracemalloc.start()
     try:
         with pytest.raises(DecodeError, match="claims length"):

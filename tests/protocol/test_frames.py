@@ -1,4 +1,4 @@
-"""Headers and sizes: which version of which header stands before which message."""
+"""Frames: the size prefix, and the header version of each message."""
 
 from __future__ import annotations
 

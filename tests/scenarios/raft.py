@@ -43,7 +43,7 @@ from ottla.raft.events import (
 from tests.simulation.world.quorum import Entry, VoterDisk
 
 ELECTION_TIMEOUT_MS, FETCH_TIMEOUT_MS = 10_000, 8_000
-# A follower that has nothing to append fetches again after an eighth of the fetch timeout.
+# A follower without new records repeats its fetch after an eighth of the fetch timeout.
 FETCH_INTERVAL_MS = FETCH_TIMEOUT_MS // 8
 
 

@@ -1,4 +1,4 @@
-"""Each scenario must produce the output that its file holds; `make scenarios` writes the output of this run."""
+"""Each scenario must produce the output in its file; `make scenarios` writes the output of this run."""
 
 from __future__ import annotations
 

@@ -42,7 +42,7 @@ REJOIN = {ErrorCode.REBALANCE_IN_PROGRESS, ErrorCode.ILLEGAL_GENERATION}
 
 @dataclass(eq=False)
 class Client:
-    """A consumer with a toy assignor; `name` is who it is to itself, whatever ids it is given."""
+    """A consumer with a simple assignor; `name` identifies it, independently of its member ids."""
 
     name: str
     joiner: Joiner
@@ -94,7 +94,7 @@ class World:
             self.park(client, client.joiner.join(), "joining")
             return
         if client.phase == "member" and client.owned and self.random.random() < 0.5:
-            # Perhaps it does not know yet that it was thrown out.
+            # It may not know yet that it was removed.
             self.commit(client)
         if client.phase == "member":
             error = client.joiner.heartbeat()
@@ -211,7 +211,7 @@ class World:
         self.driver.restart()
         for client in self.clients:
             if client.waiting is not None and client.waiting not in self.driver.answers:
-                # The connection is lost, the request with it.
+                # The connection is lost together with the request.
                 client.waiting, client.phase = None, "out" if client.phase != "dead" else "dead"
         self.parked.clear()
 

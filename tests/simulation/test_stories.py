@@ -35,7 +35,7 @@ TOPIC, GROUP = "story", "readers"
 
 
 class Story:
-    """One producer and one consumer of a broker that lives several times."""
+    """One producer and one consumer of a broker that crashes and restarts several times."""
 
     def __init__(self, seed: int, directory: Path) -> None:
         self.random = Random(seed)

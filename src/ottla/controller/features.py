@@ -128,7 +128,7 @@ def check(state: State) -> dict[str, tuple[int, int]]:
             ErrorCode.UNSUPPORTED_VERSION,
             f"metadata.version {level} is not among {low} to {high}, which this software can read: {age} software wrote"
             f" this directory. Open it with that software and change the level there (kafka-features.sh {direction}"
-            f" --metadata {METADATA_VERSION_NAMES[high]}), or use a directory of its own",
+            f" --metadata {METADATA_VERSION_NAMES[high]}), or use another directory",
         )
     levels = state.image.features.items()
     return {name: (level, served_level(name, level)) for name, level in levels if level > served_level(name, level)}

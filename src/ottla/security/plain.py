@@ -16,7 +16,7 @@ class PlainClient:
 
     def __init__(self, username: str, password: str) -> None:
         if not username or "\0" in username or "\0" in password:
-            raise SaslError("PLAIN needs a user name, and neither name nor password may hold a NUL")
+            raise SaslError("PLAIN needs a user name, and neither name nor password may contain a NUL")
         self._message = f"\0{username}\0{password}".encode()
         self.is_complete = False
 
@@ -27,7 +27,7 @@ class PlainClient:
     def answer(self, challenge: bytes) -> None:
         """Return None for an empty challenge; raises SaslError for any other."""
         if challenge:
-            raise SaslError("The broker asked something in a PLAIN exchange, which has no questions")
+            raise SaslError("The broker sent a challenge in a PLAIN exchange, which has no challenges")
         self.is_complete = True
 
 

@@ -209,7 +209,7 @@ class ScramClient:
         if match["error"]:
             raise SaslError(f"The broker refused: {match['error']}")
         if not hmac.compare_digest(_decode(match["signature"]), self._signature):
-            raise SaslError("The broker does not know the password either: its signature is wrong")
+            raise SaslError("The broker does not prove that it knows the credential: its signature is wrong")
 
 
 class ClientFirst(NamedTuple):

@@ -211,7 +211,7 @@ class Simulated:
             world.fetches.append(effect.request)
             response = self._fetch(effect.request)
             self.core.complete(effect.id, response, now)
-            return bool(response.responses)  # that nothing is there must not count as work for ever
+            return bool(response.responses)  # an empty result must not count as work forever
         self.core.complete(effect.id, world.answer_list_offsets(effect.request), now)  # type: ignore[arg-type]
         return True
 

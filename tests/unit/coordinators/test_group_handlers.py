@@ -1,4 +1,4 @@
-"""The handlers of the group APIs: every version is answered, and what is unknown is refused where Kafka refuses it."""
+"""The handlers of the group APIs: every version works, and unknown names are rejected as in Kafka."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ HANDLERS = {
 
 
 class Client:
-    """Sends requests to the handlers as a connection would: encoded and decoded in their version."""
+    """Sends requests to the handlers as a connection does: encoded and decoded in their version."""
 
     def __init__(self, node: Node) -> None:
         self.node = node

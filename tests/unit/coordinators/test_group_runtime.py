@@ -1,4 +1,4 @@
-"""The shell around the shards: the topic is created, logs are loaded, answers wait for what they promise."""
+"""The shell around the shards: it creates the topic, loads logs, and delays responses until records are committed."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from .test_offsets import commit_request, raw_commit
 
 
 class Loop:
-    """A loop and a clock: time passes when `run` says so."""
+    """An event loop and a clock: time passes only in `run`."""
 
     def __init__(self) -> None:
         self.now_ms = 0
@@ -73,7 +73,7 @@ class Appended(NamedTuple):
 
 
 class Partition:
-    """A partition and its log in memory."""
+    """A partition with its log in memory."""
 
     topic_partition = "__consumer_offsets-0"
     leader_epoch = 3
@@ -500,7 +500,7 @@ def test_offsets_of_deleted_topics_are_deleted_in_all_shards_in_batches() -> Non
 def test_request_arriving_during_a_response_finds_the_shard_consistent(node: Node) -> None:
     seen: list[int] = []
     first = node.join()
-    # As a pipelining client does it: the next request comes in from within the answer to the last.
+    # As with a pipelining client: the next request arrives while the response to the previous one is sent.
     first.on_done(lambda _: seen.append(error_of(node.commit(group="g"))))
     node.loop.run(3_000)
     assert seen == [ErrorCode.UNKNOWN_MEMBER_ID]

@@ -1,4 +1,4 @@
-"""What the group coordinator writes to the broker's log: stock Kafka's lines, in their order."""
+"""The log lines of the group coordinator: those of stock Kafka, in the same order."""
 
 from __future__ import annotations
 

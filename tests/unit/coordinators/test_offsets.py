@@ -1,4 +1,4 @@
-"""Committing, fetching, deleting and forgetting offsets, and what administrators see of groups."""
+"""Committing, fetching, deleting and expiring offsets, and describing groups."""
 
 from __future__ import annotations
 
@@ -293,7 +293,7 @@ def test_retention_time_of_an_old_client_is_used(driver: GroupDriver) -> None:
     assert committed(driver) == -1
 
 
-# -- logs of others ----------------------------------------------------------------------------------------------------
+# -- logs of stock Kafka -----------------------------------------------------------------------------------------------
 
 
 def raw_commit(offset: int, version: int) -> tuple[bytes, bytes]:

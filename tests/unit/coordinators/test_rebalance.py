@@ -1,4 +1,4 @@
-"""Joining, syncing and what ends a generation, as a group's members live it."""
+"""Joining, syncing and the ends of generations, from the view of a group's members."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def driver() -> GroupDriver:
 
 
 def stable_group(driver: GroupDriver, size: int, **options: object) -> list[Joiner]:
-    """A stable group whose members each have their own number as assignment; the first one leads."""
+    """Create a stable group in which each member has its own number as assignment; the first member leads."""
     members = [Joiner(driver, **options) for _ in range(size)]  # type: ignore[arg-type]
     settle(driver, members)
     return members

@@ -1,4 +1,4 @@
-"""Members with a `group.instance.id` (KIP-345): back without a rebalance, and no two of the same."""
+"""Members with a `group.instance.id` (KIP-345): they return without a rebalance, and duplicates are fenced."""
 
 from __future__ import annotations
 
@@ -97,7 +97,7 @@ def test_second_member_with_same_instance_id_fences_the_parked_first(driver: Gro
 def test_return_during_a_parked_join_needs_no_heartbeats(driver: GroupDriver) -> None:
     (present,) = static_group(driver, 1)
     first = Joiner(driver, instance_id="new").join()
-    # The member that is there beats and takes its time to join; meanwhile the new one has lost its connection.
+    # The present member sends heartbeats and joins late; meanwhile the new member has lost its connection.
     again = Joiner(driver, instance_id="new")
     waiting = again.join()
     assert driver.answers[first].error_code == ErrorCode.FENCED_INSTANCE_ID

@@ -1,4 +1,4 @@
-"""Deadlines: the earliest first, however often they move."""
+"""Timers elapse in the order of their deadlines, however often the deadlines move."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Groups that stock Kafka made of kinds that are not served here: kept as they are, refused as Kafka refuses them."""
+"""Groups of stock Kafka with unsupported protocols: they are retained, and requests are rejected as in Kafka."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ FUTURE_GROUP = [key(99, rest=b"of a later version")]
 
 
 def opened(*keys: bytes, offset: int | None = 5) -> GroupDriver:
-    """A shard that has loaded a group with these records, and perhaps a committed offset before them."""
+    """Load a shard with the records of a group, optionally after a committed offset."""
     driver = GroupDriver()
     driver.log += [raw_commit(offset, 4)] if offset is not None else []
     driver.log += [(name, RECORD) for name in keys]
@@ -57,7 +57,7 @@ def opened(*keys: bytes, offset: int | None = 5) -> GroupDriver:
 
 
 def alive_keys(driver: GroupDriver) -> set[bytes]:
-    """The keys of the log that compaction would keep."""
+    """Return the keys of the log that compaction would retain."""
     return {name for name, value in dict(driver.log).items() if value is not None}
 
 
