@@ -167,11 +167,11 @@ class ConsumerConfig(AdminConfig, total=False):
     partition_assignment_strategy: Any
     """Assignors by name or as Assignor objects, the preferred first; all members need one in common."""
     session_timeout_ms: int
-    """A member without a heartbeat for so long is removed from its group."""
+    """A member without a heartbeat for this long is removed from its group."""
     heartbeat_interval_ms: int
     """How often a heartbeat is sent; at most a third of the session."""
     max_poll_interval_ms: int
-    """A member that does not poll for so long leaves its group."""
+    """A member that does not poll for this long leaves its group."""
     enable_auto_commit: bool
     """Commit the positions after earlier polls in the background."""
     enable_auto_offset_store: bool
@@ -183,7 +183,7 @@ class ConsumerConfig(AdminConfig, total=False):
     isolation_level: Literal["read_uncommitted", "read_committed"]
     """Whether records of open and aborted transactions are returned."""
     fetch_min_bytes: int
-    """A broker waits for so many bytes, or until fetch.max.wait.ms."""
+    """A broker waits for this many bytes, or until fetch.max.wait.ms."""
     fetch_max_wait_ms: int
     """How long a broker may wait for fetch.min.bytes."""
     fetch_max_bytes: int

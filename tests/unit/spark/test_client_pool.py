@@ -22,7 +22,7 @@ class FailingClose:
 
     def close(self) -> None:
         self.is_closed = True
-        raise RequestTimedOut("Not done within 3 s")
+        raise RequestTimedOut("No result within 3 s")
 
 
 @pytest.fixture(autouse=True)

@@ -151,7 +151,7 @@ class ConsumerClient:
             async with asyncio.timeout(limit_s):
                 await turn.acquire()
         except TimeoutError as error:
-            raise RequestTimedOut(f"An earlier commit is not done within {limit_s:g} s") from error
+            raise RequestTimedOut(f"An earlier commit was not completed within {limit_s:g} s") from error
         try:
             await self._commit(plan, max(0.0, deadline - time.monotonic()))
         finally:

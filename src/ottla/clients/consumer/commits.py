@@ -212,8 +212,8 @@ class Commits:
         """
         member = self._membership
         if self._commits_as_member and member.generation < 0:
-            if member.kicked is not None:
-                raise UnknownMember(f"Nothing was committed: {member.kicked}")
+            if member.leave_reason is not None:
+                raise UnknownMember(f"Nothing was committed: {member.leave_reason}")
             raise RebalanceInProgress(
                 "Nothing was committed: this consumer is not a member of its group now; poll first"
             )
@@ -248,7 +248,7 @@ class Commits:
 
     def _commit_error(self, tp: TopicPartition, offset: int, code: int) -> ClientError:
         text = ErrorCode(code).text if code in _CODES else str(code)
-        error = error_for(code, f"Offset {offset} of {tp} is not committed: {self._membership.kicked or text}")
+        error = error_for(code, f"Offset {offset} of {tp} is not committed: {self._membership.leave_reason or text}")
         if code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
             error.retriable = False  # the topic was deleted
         return error

@@ -159,7 +159,7 @@ class Fetched:
                 if self._check and not check_crc(self._buffer, position, header.size):
                     raise self._skip_corrupt(header, "its checksum is wrong", is_header_sound=False)
                 if header.last_offset_delta < 0:
-                    raise self._skip_corrupt(header, "it ends before it begins", is_header_sound=False)
+                    raise self._skip_corrupt(header, "its last offset is before its first", is_header_sound=False)
                 try:
                     if not self._is_excluded(header, position):
                         self._opened = _Opened(header, *payload(self._buffer, position, header))
@@ -208,7 +208,7 @@ class Fetched:
     def _skip_corrupt(self, header: BatchHeader, why: object, is_header_sound: bool = True) -> CorruptRecords:
         """Skip the corrupt batch at the position, and return its error.
 
-        A corrupt header may contain a wrong last offset. The base offset of the following batch, if there is one, tells
+        A corrupt header may contain a wrong last offset. The base offset of the following batch, if there is one, shows
         where the corrupt batch ends.
         """
         offset = max(self.next_offset, header.base_offset)

@@ -51,7 +51,7 @@ class FetchCore:
     def seek(self, tp: TopicPartition, offset: int, epoch: int = -1) -> None:
         """Read `tp` from `offset` on. `epoch` is the leader epoch of the record before it, if known."""
         if offset < 0:
-            raise ValueError(f"An offset is 0 or more, not {offset}")
+            raise ValueError(f"An offset must be 0 or more, not {offset}")
         self.positions.of(tp).seek(offset, epoch)
         self._outbox.needs_advance = True
 

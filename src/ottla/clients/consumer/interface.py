@@ -67,11 +67,11 @@ class ConsumerInterface(Generic[K, V]):
         """Begin a poll. Raises ConcurrentUse, Closed, or ClientError in a forked child."""
         # A forked child would read the records that the parent has buffered a second time.
         if self._pid != os.getpid():
-            raise ClientError("This consumer was made before a fork: make one in each process")
+            raise ClientError("This consumer was created before a fork: create one in each process")
         if self._closing:
             raise Closed("The consumer was closed")
         if not self._turn.acquire(blocking=False):
-            raise ConcurrentUse("A poll of this consumer is under way, in another thread or around this listener")
+            raise ConcurrentUse("poll is already running in another thread, or called this listener")
         self._turn_owner = self._caller()
 
     def _done(self) -> None:
@@ -79,11 +79,11 @@ class ConsumerInterface(Generic[K, V]):
         self._turn.release()
 
     def _begin_close(self) -> bool:
-        """Make a poll that is under way end. Returns False if the consumer is closed already."""
+        """Make the current poll end. Returns False if the consumer is closed already."""
         if self._client.closed:
             return False
         if self._turn_owner is not None and self._turn_owner == self._caller():
-            raise ConcurrentUse("A listener cannot close its consumer: leave the loop that polls, then close")
+            raise ConcurrentUse("A listener cannot close its consumer: end the poll loop, then call close")
         self._closing = True
         self._notify()
         return True
@@ -230,9 +230,10 @@ class ConsumerInterface(Generic[K, V]):
         return self._client.change(lag)
 
     def store_offsets(self, records: Record[K, V] | Iterable[Record[K, V]] | Offsets) -> None:
-        """Count these records as processed: automatic commits, and `commit` without offsets, commit what follows them.
+        """Count these records as processed.
 
-        Takes one record, several, or offsets of the next records to read by partition. Needs
+        Automatic commits, and `commit` without offsets, commit the offsets after these records. Takes one record,
+        several, or a mapping from partitions to the offsets of the next records to read. Requires
         enable.auto.offset.store=false. Raises NotAssigned, or ValueError for an offset that poll has not returned yet.
         """
         offsets = _offsets_after(records)

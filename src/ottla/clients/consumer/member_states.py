@@ -13,7 +13,7 @@ class State(Enum):
     """The state of the member."""
 
     OUTSIDE = "not a member"
-    PREPARING = "is to join, and waits for a poll to revoke partitions first"
+    PREPARING = "will join, after a poll has revoked partitions"
     JOINING = "JoinGroup is in flight or due"
     ASSIGNING = "leads the group, and waits for metadata to assign partitions"
     SYNCING = "SyncGroup is in flight"

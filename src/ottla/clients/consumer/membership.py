@@ -83,7 +83,7 @@ class Membership:
         self.topics: frozenset[str] = frozenset()
         self.owned: frozenset[TopicPartition] = frozenset()
         self.error: ClientError | None = None
-        self.kicked: str | None = None
+        self.leave_reason: str | None = None
         """Why the member left the group without the user's request; None after it has joined again."""
         self._assigned: frozenset[TopicPartition] = frozenset()
         # The last assignment and its generation, which a sticky member claims when it joins again.
@@ -165,7 +165,7 @@ class Membership:
             return  # the group began another rebalance while the listener ran
         self.owned |= frozenset(duty.partitions)
         self._move(State.STABLE)
-        self.kicked = None
+        self.leave_reason = None
         if self._revoked:
             # The next rebalance assigns the revoked partitions to their new owners.
             self._revoked = False
@@ -260,12 +260,12 @@ class Membership:
         idle_ms = now_ms - self._polled_ms
         if idle_ms < self.settings.max_poll_interval_ms:
             return
-        self.kicked = (
+        self.leave_reason = (
             f"no poll for {idle_ms / 1000:.1f} s, more than max.poll.interval.ms "
             f"({self.settings.max_poll_interval_ms}): the member left its group. Poll more often, take fewer records "
             "at a time (max.poll.records), or raise max.poll.interval.ms"
         )
-        logger.warning("Group %s: %s", self.settings.group_id, self.kicked)
+        logger.warning("Group %s: %s", self.settings.group_id, self.leave_reason)
         self._send_leave("max.poll.interval.ms has passed")
         self._reset()
         self._lost = bool(self.owned)

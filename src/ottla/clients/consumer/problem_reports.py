@@ -37,7 +37,7 @@ class ProblemReports:
         """Close the problem with this subject, if one is open."""
         if subject in self._open:
             self._open.discard(subject)
-            logger.info("%s: works again", subject)
+            logger.info("%s: available again", subject)
 
     def unreachable(self, subject: str, error: ClientError) -> None:
         """Report that a request to a broker failed. An error that no retry can fix is not reported: polls raise it."""

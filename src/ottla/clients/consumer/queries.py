@@ -27,7 +27,7 @@ async def retry(attempt: Callable[[], Awaitable[R]], backoff: Backoff, limit_s: 
             async with asyncio.timeout(max(0.0, deadline - time.monotonic())):
                 return await attempt()
         except TimeoutError as error:
-            raise last or RequestTimedOut(f"Not done within {limit_s:g} s") from error
+            raise last or RequestTimedOut(f"No result within {limit_s:g} s") from error
         except ClientError as error:
             failures += 1
             delay_s = backoff.delay_ms(failures, 0.5) / 1000

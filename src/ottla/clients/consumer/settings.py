@@ -30,12 +30,12 @@ CONSUMER_OPTIONS: Final[tuple[Option, ...]] = (
         "Assignors by name or as Assignor objects, the preferred first; all members need one in common.",
     ),
     Option(
-        "session.timeout.ms", "int", 45_000, "A member without a heartbeat for so long is removed from its group.",
+        "session.timeout.ms", "int", 45_000, "A member without a heartbeat for this long is removed from its group.",
         low=1, high=INT_MAX,
     ),
     Option("heartbeat.interval.ms", "int", 3_000, "How often a heartbeat is sent; at most a third of the session."),
     Option(
-        "max.poll.interval.ms", "int", 300_000, "A member that does not poll for so long leaves its group.",
+        "max.poll.interval.ms", "int", 300_000, "A member that does not poll for this long leaves its group.",
         low=1, high=INT_MAX,
     ),
     Option("enable.auto.commit", "bool", True, "Commit the positions after earlier polls in the background."),
@@ -52,7 +52,7 @@ CONSUMER_OPTIONS: Final[tuple[Option, ...]] = (
         "isolation.level", "str", "read_uncommitted", "Whether records of open and aborted transactions are returned.",
         choices=("read_uncommitted", "read_committed"),
     ),
-    Option("fetch.min.bytes", "int", 1, "A broker waits for so many bytes, or until fetch.max.wait.ms.", low=0),
+    Option("fetch.min.bytes", "int", 1, "A broker waits for this many bytes, or until fetch.max.wait.ms.", low=0),
     Option("fetch.max.wait.ms", "int", 500, "How long a broker may wait for fetch.min.bytes.", low=0),
     Option("fetch.max.bytes", "int", 4_194_304, "The maximum size of a fetch response.", low=1, high=INT_MAX),
     Option("max.partition.fetch.bytes", "int", 1_048_576, "The maximum size of one partition in a fetch.", low=1),
