@@ -15,7 +15,7 @@ from ottla.protocol.messages.delete_topics import DeleteTopicsRequest
 from ottla.testing.running import ThreadBroker
 from tests.clients.wire import Connection, string
 from tests.simulation.world.broker import NodeOnDisk
-from tests.unit.broker.room import HastyFiles, batch
+from tests.unit.broker.harness import HastyFiles, batch
 
 DAYS_MS = 24 * 3600 * 1000
 SESSION_MS = 1000

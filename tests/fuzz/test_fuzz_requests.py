@@ -19,7 +19,7 @@ from ottla.common.errors import KafkaError
 from ottla.protocol.wire import DecodeError
 from tests.fuzz.mutation import Requests, served
 from tests.simulation.world.broker import NodeOnDisk
-from tests.unit.broker.room import Connection, HastyFiles, batch
+from tests.unit.broker.harness import Connection, HastyFiles, batch
 
 MINUTES = float(os.environ.get("OTTLA_FUZZ_MINUTES", "0"))
 SECONDS = MINUTES * 60

@@ -25,7 +25,7 @@ from ottla.protocol.wire import DecodeError
 from tests.fuzz.mutation import Requests, served
 from tests.fuzz.recorded import Recorded, World, adapted, corpus, shuffled
 from tests.simulation.world.broker import NodeOnDisk
-from tests.unit.broker.room import Connection, HastyFiles, batch
+from tests.unit.broker.harness import Connection, HastyFiles, batch
 
 SECONDS = float(os.environ.get("OTTLA_FUZZ_MINUTES", "0")) * 60
 JOIN_GROUP = 11

@@ -227,7 +227,7 @@ BOUNDED_WORK = (
     Mutation(
         "long work is done in slices",
         "broker/work.py",
-        "            elif now_ms() >= until_ms and self._later is not None:\n",
+        "            elif now_ms() >= until_ms and self.later is not None:\n",
         "            elif False:\n",
         (
             f"{WORK}::test_long_work_leaves_time_to_other_requests",
@@ -237,7 +237,7 @@ BOUNDED_WORK = (
     Mutation(
         "all unfinished work shares the time of an iteration",
         "broker/work.py",
-        "        waiting: Completion[Any] | None = None\n        if self._left_ms > 0 or self._later is None:\n",
+        "        waiting: Completion[Any] | None = None\n        if self._left_ms > 0 or self.later is None:\n",
         "        waiting: Completion[Any] | None = None\n        if True:\n",
         (f"{WORK}::test_tasks_that_start_in_one_iteration_share_its_time",),
     ),
@@ -818,7 +818,7 @@ DISKS = (
     ),
     Mutation(
         "checkpoints do not queue on a slow disk",
-        "broker/server.py",
+        "broker/maintenance.py",
         "            if not last.done:\n                return False\n",
         "",
         (f"{STORAGE}/test_slow_disk.py::test_checkpoints_that_take_longer_than_their_interval_hold_up_nothing",),
@@ -826,8 +826,8 @@ DISKS = (
     Mutation(
         "a slow disk does not hold up the metadata log",
         "broker/server.py",
-        "            run_in_thread=self._metadata_threads.run,\n",
-        "            run_in_thread=self._threads.run,\n",
+        "                run_in_thread=self._metadata_threads.run,\n",
+        "                run_in_thread=self._threads.run,\n",
         (f"{STORAGE}/test_slow_disk.py::test_metadata_does_not_wait_for_the_flushes_of_many_logs",),
     ),
     Mutation(
@@ -876,7 +876,7 @@ GROUPS = (
 TIME = (
     Mutation(
         "retention waits one turn after the clock was set",
-        "broker/server.py",
+        "broker/maintenance.py",
         "        if abs(jump_s) < _JUMP_S:\n",
         "        if jump_s is not None:\n",
         (f"{CLOCK}::test_retention_and_flushes_go_on",),

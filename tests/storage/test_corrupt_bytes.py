@@ -31,7 +31,7 @@ from ottla.protocol.messages.incremental_alter_configs import (
 )
 from tests.simulation.world.broker import NodeOnDisk
 from tests.storage.test_cleaner import Here
-from tests.unit.broker.room import HastyFiles, batch
+from tests.unit.broker.harness import HastyFiles, batch
 
 CASES = int(os.environ.get("OTTLA_CORRUPT_BYTES", "2"))
 BATCHES = 24

@@ -24,7 +24,7 @@ from ottla.protocol.messages.offset_commit import (
 )
 from ottla.records import Buffer
 from tests.simulation.world.broker import NodeOnDisk
-from tests.unit.broker.room import batch
+from tests.unit.broker.harness import batch
 
 STORAGE_ERROR = 56
 # COORDINATOR_LOAD_IN_PROGRESS, COORDINATOR_NOT_AVAILABLE, NOT_COORDINATOR: a client retries.

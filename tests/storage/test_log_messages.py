@@ -14,7 +14,7 @@ from ottla.log import LogConfig, LogManager
 from ottla.log.cleaner import Cleaner
 from tests.storage.helpers import START, append, batch, open_at
 from tests.storage.test_cleaner import Here
-from tests.unit.broker.room import ManualLoop
+from tests.unit.broker.harness import ManualLoop
 
 TP = TopicPartition("t", 0)
 TOPIC_ID = b"t" * 16

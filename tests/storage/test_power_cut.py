@@ -18,7 +18,7 @@ from ottla.protocol.messages.delete_records import (
 from ottla.protocol.messages.delete_topics import DeleteTopicsRequest
 from tests.simulation.world.broker import NodeOnDisk
 from tests.simulation.world.disk import Crash, SimulatedDisk
-from tests.unit.broker.room import batch
+from tests.unit.broker.harness import batch
 
 SEEDS = int(os.environ.get("OTTLA_POWER_CUTS", "12"))
 CUTS = 4

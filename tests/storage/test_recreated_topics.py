@@ -18,7 +18,7 @@ from ottla.protocol.messages.delete_topics import DeleteTopicsRequest
 from tests.simulation.world.broker import NodeOnDisk
 from tests.storage.helpers import START, TOPIC_ID, TP, ManualClock, append, batch, values
 from tests.storage.test_failing_disk import Broker
-from tests.unit.broker.room import batch as produced
+from tests.unit.broker.harness import batch as produced
 
 ANOTHER_ID = bytes(reversed(TOPIC_ID))
 COMPACT = LogConfig(

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from ottla.broker.server import _cleaner_settings
+from ottla.broker.maintenance import cleaner_settings
 from ottla.log import Files
 from ottla.protocol.messages.incremental_alter_configs import (
     AlterableConfig,
@@ -37,7 +37,7 @@ CHANGES = {
 def in_force(node: NodeOnDisk) -> dict[str, object]:
     broker, server = node.node.broker, node.node.network
     assert server is not None
-    found: dict[str, object] = {"limits": server.limits, "cleaner": _cleaner_settings(broker.config)}
+    found: dict[str, object] = {"limits": server.limits, "cleaner": cleaner_settings(broker.config)}
     for name in ("t", "other"):
         partition = broker.partitions.get(name, 0)
         found[name] = (partition.log.config, partition.rules, partition.min_insync_replicas)

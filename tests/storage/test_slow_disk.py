@@ -19,7 +19,7 @@ from ottla.config import BrokerConfig
 from ottla.log import Files
 from ottla.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
 from tests.simulation.world.broker import SETTINGS
-from tests.unit.broker.room import batch
+from tests.unit.broker.harness import batch
 
 WAIT_S = 10.0
 CHECKPOINTS = {

@@ -29,7 +29,7 @@ from ottla.protocol.messages.incremental_alter_configs import (
 from ottla.protocol.messages.init_producer_id import InitProducerIdRequest
 from tests.simulation.world.broker import NodeOnDisk
 from tests.simulation.world.disk import Crash, SimulatedDisk
-from tests.unit.broker.room import batch
+from tests.unit.broker.harness import batch
 
 SEEDS = int(os.environ.get("OTTLA_POWER_CUTS", "10"))
 LIVES, STEPS = 6, 60

@@ -15,7 +15,7 @@ from ottla.broker.auto_topic_creation import AutoTopicCreation
 from ottla.broker.fetch_session import FetchSessionCache
 from ottla.broker.partitions import Partitions
 from ottla.broker.response_cache import ResponseCache
-from ottla.broker.work import Later, Worker
+from ottla.broker.work import Worker
 from ottla.common.clock import Clock
 from ottla.common.completion import Completion
 from ottla.common.errors import ErrorCode, KafkaError
@@ -101,7 +101,6 @@ class Broker:
         cluster_id: str,
         flush_threads: FlushThreads,
         make_groups: Callable[[], GroupRuntime],
-        later: Later | None = None,
         worker: Worker | None = None,
     ) -> None:
         self.static_config = config
@@ -114,16 +113,14 @@ class Broker:
         self.cluster_id = cluster_id
         self.flush_threads = flush_threads
         self._make_groups = make_groups
-        # Calls a function in the next event loop iteration; without it, work is not cut into slices.
-        self.later = later
-        self.worker = Worker(clock, later) if worker is None else worker
+        self.worker = Worker(clock) if worker is None else worker
         self.partitions = Partitions(
             node_id=self.node_id,
             logs=logs,
             clock=clock,
             topic_values=self.topic_values,
             flush_in_thread=flush_threads.run,
-            later=later,
+            later=self.worker.later,
         )
         self.fetch_sessions = FetchSessionCache(
             config.int("max.incremental.fetch.session.cache.slots"), lambda: int.from_bytes(os.urandom(4), "big") >> 1

@@ -16,6 +16,7 @@ import logging
 import os
 from collections import Counter, deque
 from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 from functools import lru_cache, partial
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
@@ -116,15 +117,23 @@ class _Runner:
         self.expires_replies = False
 
 
-class GroupRuntime:
-    """The group coordinator of this node.
+@dataclass(frozen=True, slots=True)
+class GroupTopics:
+    """What the runtime asks about `__consumer_offsets` and other topics."""
 
-    - `find_partition(index)` returns the Partition of `__consumer_offsets`, or raises KafkaError.
-    - `partition_count()` returns the topic's number of partitions, 0 while the topic does not exist. It includes
-      partitions that cannot be served now, because it determines which partition holds a group.
-    - `create_topic()` creates the topic and completes once its partitions can be found.
-    - `topic_id(name)` returns the id of any topic, None if it does not exist.
-    """
+    find_partition: Callable[[int], Partition]
+    """A partition of `__consumer_offsets` by its index; raises KafkaError."""
+    partition_count: Callable[[], int]
+    """The number of partitions of `__consumer_offsets`, 0 while it does not exist. It includes partitions that cannot
+    be served now, because it determines which partition holds a group."""
+    create_topic: Callable[[], Completion[None]]
+    """Creates `__consumer_offsets`; completes once its partitions can be found."""
+    topic_id: Callable[[str], Uuid | None]
+    """The id of any topic, None if it does not exist."""
+
+
+class GroupRuntime:
+    """The group coordinator of this node."""
 
     def __init__(
         self,
@@ -132,10 +141,7 @@ class GroupRuntime:
         config: GroupConfig,
         clock: Clock,
         call_later: CallLater,
-        find_partition: Callable[[int], Partition],
-        partition_count: Callable[[], int],
-        create_topic: Callable[[], Completion[None]],
-        topic_id: Callable[[str], Uuid | None],
+        topics: GroupTopics,
         random_bytes: Callable[[int], bytes] = os.urandom,
         codec: Codec = Codec.NONE,
         commit_timeout_ms: int = 5_000,
@@ -144,10 +150,10 @@ class GroupRuntime:
         self.config = config
         self._clock = clock
         self._call_later = call_later
-        self._find_partition = find_partition
-        self._partition_count = partition_count
-        self._create_topic = create_topic
-        self._topic_id = topic_id
+        self._find_partition = topics.find_partition
+        self._partition_count = topics.partition_count
+        self._create_topic = topics.create_topic
+        self._topic_id = topics.topic_id
         self._random_bytes = random_bytes
         self._codec = codec
         self._commit_timeout_ms = commit_timeout_ms

@@ -1,6 +1,6 @@
 """The cluster's metadata on this node: the quorum's log on disk, the controller that changes it, the published image.
 
-    shell = MetadataShell.open(directory, node_id=..., cluster_id=..., rules=..., clock=...)   # loads, is elected
+    shell = MetadataShell.open(directory, NodeIdentity(...), rules, clock)      # loads, is elected
     shell.register(request, clean_shutdown=...)                          # registers this broker, synced to disk
     shell.subscribe(listener); shell.submit(lambda controller: controller.create_topics(request)).on_done(...)
     shell.tick()                                                         # periodically: snapshots, retention
@@ -29,20 +29,17 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, TypeVar
 from ottla.broker.metadata_batches import batches_of, leader_change_record
 from ottla.broker.metadata_loading import load, write_synced
 from ottla.broker.metadata_opening import check_voters, first_records, open_metadata_log, read_election, write_election
-from ottla.broker.metadata_snapshotting import MetadataLogSettings, RunInThread, Snapshotter
+from ottla.broker.metadata_options import MetadataOptions, NodeIdentity
+from ottla.broker.metadata_snapshotting import Snapshotter
 from ottla.broker.producer_ids import ProducerIds
 from ottla.broker.quorum_description import QuorumDescription, describe
-from ottla.broker.system_random import SystemRandom
 from ottla.broker.work import Worker
 from ottla.common.clock import Clock
 from ottla.common.completion import Completion
 from ottla.common.errors import ErrorCode, KafkaError
-from ottla.common.ids import ZERO_UUID, Uuid
 from ottla.common.shortage import ShortageError
 from ottla.common.slices import Slices, finish
-from ottla.controller import ConfigRules, Controller, ControllerSettings, Outcome
-from ottla.controller.state import RandomSource
-from ottla.log.files import Files
+from ottla.controller import ConfigRules, Controller, Outcome
 from ottla.log.log import Log
 from ottla.metadata.image import MetadataImage
 from ottla.protocol import metadata_records as m
@@ -79,31 +76,20 @@ class MetadataShell:
     """The metadata log of this node. Not thread safe: call it on the broker's event loop."""
 
     def __init__(
-        self,
-        log: Log,
-        *,
-        node_id: int,
-        directory_id: Uuid,
-        controller: Controller,
-        clock: Clock,
-        settings: MetadataLogSettings,
-        random: RandomSource,
-        run_in_thread: RunInThread | None,
-        on_failure: Callable[[KafkaError], None] | None,
-        worker: Worker | None,
+        self, log: Log, node: NodeIdentity, controller: Controller, clock: Clock, options: MetadataOptions
     ) -> None:
         """Use `open` instead."""
-        self.node_id = node_id
-        self.directory_id = directory_id
+        self.node_id = node.node_id
+        self.directory_id = node.directory_id
         self.log = log
         self._files = log.files
         self._controller = controller
         self._clock = clock
-        self._run_in_thread = run_in_thread
-        self._on_failure = on_failure
+        self._run_in_thread = options.run_in_thread
+        self._on_failure = options.on_failure
         self._listeners: list[Listener] = []
         self._waiting: deque[_Waiting] = deque()
-        self._worker = Worker(clock) if worker is None else worker
+        self._worker = Worker(clock) if options.worker is None else options.worker
         # Operations are decided one after the other, so that each sees the results of the previous ones.
         self._operations: deque[tuple[Operation[Any], Completion[Any]]] = deque()
         self._deciding = False
@@ -118,9 +104,9 @@ class MetadataShell:
         loaded = load(log)
         self._controls = loaded.controls
         self._in_transaction = loaded.in_transaction
-        self._snapshots = Snapshotter(log, loaded, settings, clock, run_in_thread)
+        self._snapshots = Snapshotter(log, loaded, options.settings, clock, options.run_in_thread)
         self.image: MetadataImage = controller.load(loaded.image, log.log_end_offset)
-        self.raft = RaftCore(node_id, {node_id}, read_election(log), random)
+        self.raft = RaftCore(node.node_id, {node.node_id}, read_election(log), options.random)
 
     # -- opening -----------------------------------------------------------------------------------------------
 
@@ -128,44 +114,26 @@ class MetadataShell:
     def open(
         cls,
         directory: str,
-        *,
-        node_id: int,
-        cluster_id: str,
+        node: NodeIdentity,
         rules: ConfigRules,
         clock: Clock,
-        directory_id: Uuid = ZERO_UUID,
-        settings: MetadataLogSettings | None = None,
-        controller_settings: ControllerSettings | None = None,
-        files: Files | None = None,
-        random: RandomSource | None = None,
-        run_in_thread: RunInThread | None = None,
-        on_failure: Callable[[KafkaError], None] | None = None,
-        worker: Worker | None = None,
+        options: MetadataOptions | None = None,
     ) -> MetadataShell:
         """Load the metadata log of the log directory `directory`, or create it, and become its leader.
 
-        Nothing is synced before `register` or the first `submit`. Without `run_in_thread` each fsync blocks. Raises
-        OSError, and KafkaError if the metadata belongs to another node or cannot be read by this version.
+        Nothing is synced before `register` or the first `submit`. Raises OSError, and KafkaError if the metadata
+        belongs to another node or cannot be read by this version.
         """
-        settings = settings or MetadataLogSettings()
-        files = files or Files()
-        random = random or SystemRandom()
-        log = open_metadata_log(directory, files, settings, clock)
+        options = options or MetadataOptions()
+        log = open_metadata_log(directory, options.files, options.settings, clock)
         controller = Controller(
-            node_id=node_id, cluster_id=cluster_id, rules=rules, random=random, settings=controller_settings
+            node_id=node.node_id,
+            cluster_id=node.cluster_id,
+            rules=rules,
+            random=options.random,
+            settings=options.controller_settings,
         )
-        shell = cls(
-            log,
-            node_id=node_id,
-            directory_id=directory_id,
-            controller=controller,
-            clock=clock,
-            settings=settings,
-            random=random,
-            run_in_thread=run_in_thread,
-            on_failure=on_failure,
-            worker=worker,
-        )
+        shell = cls(log, node, controller, clock, options)
         shell._start(directory)
         return shell
 

@@ -13,7 +13,7 @@ import logging
 import os
 from collections.abc import Callable, Collection
 from functools import cache
-from typing import TYPE_CHECKING, NamedTuple, TypedDict
+from typing import TYPE_CHECKING, NamedTuple
 
 from ottla import __version__
 from ottla.broker.broker import Broker, FlushThreads
@@ -23,12 +23,13 @@ from ottla.broker.descriptors import ReservedFiles
 from ottla.broker.dispatch import Dispatcher
 from ottla.broker.housekeeping import Housekeeping
 from ottla.broker.listening import Listeners
+from ottla.broker.maintenance import MaintenanceTasks
 from ottla.broker.metadata_log import MetadataShell
+from ottla.broker.metadata_options import MetadataOptions, NodeIdentity
 from ottla.broker.metadata_snapshotting import MetadataLogSettings
 from ottla.broker.served import CONTROLLER_SERVED
 from ottla.broker.work import Worker
 from ottla.common.clock import Clock, SystemClock
-from ottla.common.completion import Completion
 from ottla.common.ids import OFFSETS_TOPIC, ZERO_UUID, TopicPartition, Uuid, uuid_to_text
 from ottla.config import BrokerConfig
 from ottla.controller import ControllerSettings
@@ -46,17 +47,11 @@ from ottla.records import Codec
 
 if TYPE_CHECKING:
     from ottla.broker.group_runtime import GroupRuntime
-    from ottla.log.cleaner import Cleaner
 
 logger = logging.getLogger(__name__)
 
 ANSWER_WITHIN_S = 2.0
 PLAINTEXT = 0
-_FLUSH_MS = 2_000
-_REMOVE_MS = 5_000
-_JUMP_S = 600
-# Kafka lets a pause be 0, which here would leave no time for anything else.
-_SHORTEST_MS = 50
 
 
 class Bootstrap(NamedTuple):
@@ -116,11 +111,9 @@ class Node:
         self._logs: LogManager | None = None
         self._metadata: MetadataShell | None = None
         self.network: Server | None = None
-        self._cleaner: Cleaner | None = None
+        self._maintenance: MaintenanceTasks | None = None
         self._groups: GroupRuntime | None = None
         self._started = False
-        self._watermarks = -1
-        self._clock_ahead_ms: dict[str, int] = {}
         self.broker: Broker
 
     # -- starting ----------------------------------------------------------------------------------------------
@@ -146,21 +139,21 @@ class Node:
         self._listeners.bind()
         self._metadata = metadata = MetadataShell.open(
             config.metadata_log_dir,
-            node_id=config.node_id,
-            cluster_id=cluster_id,
-            directory_id=_directory_id(self.files, config.metadata_log_dir),
-            rules=BrokerConfigRules(config),
-            clock=self.clock,
-            settings=MetadataLogSettings.from_config(config),
-            controller_settings=ControllerSettings(
-                num_partitions=config.int("num.partitions"),
-                default_replication_factor=config.int("default.replication.factor"),
-                delete_topic_enable=config.bool("delete.topic.enable"),
+            NodeIdentity(config.node_id, cluster_id, _directory_id(self.files, config.metadata_log_dir)),
+            BrokerConfigRules(config),
+            self.clock,
+            MetadataOptions(
+                settings=MetadataLogSettings.from_config(config),
+                controller_settings=ControllerSettings(
+                    num_partitions=config.int("num.partitions"),
+                    default_replication_factor=config.int("default.replication.factor"),
+                    delete_topic_enable=config.bool("delete.topic.enable"),
+                ),
+                files=self.files,
+                run_in_thread=self._metadata_threads.run,
+                on_failure=lambda error: self._give_up(str(error)),
+                worker=self._worker,
             ),
-            files=self.files,
-            run_in_thread=self._metadata_threads.run,
-            on_failure=lambda error: self._give_up(str(error)),
-            worker=self._worker,
         )
         self.broker = broker = Broker(
             config,
@@ -170,7 +163,6 @@ class Node:
             cluster_id=cluster_id,
             flush_threads=self._threads,
             make_groups=self._make_groups,
-            later=self._loop.call_soon,
             worker=self._worker,
         )
         broker.controller_endpoints = self._listeners.advertised_controllers
@@ -183,9 +175,8 @@ class Node:
         if self._offsets_partitions():
             broker.groups.start()
         self._started = True
-        for chore in ("retention", "expiry of producers"):
-            self._clock_jumped(chore)
-        self._start_housekeeping()
+        self._maintenance = MaintenanceTasks(broker, self._housekeeping, self._threads)
+        self._maintenance.start()
         dispatcher = Dispatcher(broker)
         self.network = Server(self._wrap(dispatcher) if self._wrap else dispatcher, Limits.from_config(broker.config))
         ReservedFiles.divide(logs, self.network)
@@ -252,7 +243,7 @@ class Node:
 
     def _make_groups(self) -> GroupRuntime:
         # 10 ms of imports, which only a start with groups needs.
-        from ottla.broker.group_runtime import GroupRuntime
+        from ottla.broker.group_runtime import GroupRuntime, GroupTopics
         from ottla.coordinators.group.config import GroupConfig
 
         config, broker = self.config, self.broker
@@ -260,11 +251,14 @@ class Node:
             config=GroupConfig.from_settings(config.__getitem__),
             clock=self.clock,
             call_later=self._loop.call_later,
-            find_partition=lambda index: broker.partitions.get(OFFSETS_TOPIC, index),
-            # Of the topic, not of the partitions served here: a failed directory must not move groups to others.
-            partition_count=self._offsets_partitions,
-            create_topic=broker.create_offsets_topic,
-            topic_id=broker.topic_id,
+            topics=GroupTopics(
+                find_partition=lambda index: broker.partitions.get(OFFSETS_TOPIC, index),
+                # From the metadata, not from the partitions served here: a failed log directory must not move groups
+                # to other partitions.
+                partition_count=self._offsets_partitions,
+                create_topic=broker.create_offsets_topic,
+                topic_id=broker.topic_id,
+            ),
             codec=Codec(config.int("offsets.topic.compression.codec")),
             commit_timeout_ms=config.int("offsets.commit.timeout.ms"),
             node_id=config.node_id,
@@ -283,8 +277,8 @@ class Node:
         if old is None or old.configs is not new.configs:
             if self.network is not None:
                 self.network.limits = Limits.from_config(broker.config)
-            if self._cleaner is not None:
-                self._cleaner.configure(**_cleaner_settings(broker.config))
+            if self._maintenance is not None:
+                self._maintenance.configure(broker.config)
         broker.partitions.publish(old, new)
         if self._groups is not None and old is not None and old.topics_by_name is not new.topics_by_name:
             self._groups.partitions_changed()
@@ -292,102 +286,6 @@ class Node:
             gone = {old.topics_by_id[topic_id].name for topic_id in old.topics_by_id.keys() - new.topics_by_id.keys()}
             if gone:
                 self._worker.submit(self._groups.topics_deleted(gone))
-
-    # -- periodic tasks ------------------------------------------------------------------------------------------------
-
-    def _start_housekeeping(self) -> None:
-        config, logs = self.config, self.broker.logs
-        first_ms = config.int("log.initial.task.delay.ms")
-
-        def every(name: str, setting: str, chore: Callable[[], object], first_ms: int | None = first_ms) -> None:
-            self._housekeeping.every(name, max(config.int(setting), _SHORTEST_MS), chore, first_ms=first_ms)
-
-        every("retention", "log.retention.check.interval.ms", self._retention)
-        every("expiry of producers", "producer.id.expiration.check.interval.ms", self._expire_producers)
-        every(
-            "checkpoint of recovery points",
-            "log.flush.offset.checkpoint.interval.ms",
-            self._in_background(logs.checkpoint_recovery_points),
-        )
-        every(
-            "checkpoint of log starts",
-            "log.flush.start.offset.checkpoint.interval.ms",
-            self._in_background(logs.checkpoint_log_starts),
-        )
-        write_watermarks = self._in_background(logs.checkpoint_high_watermarks)
-        every(
-            "checkpoint of high watermarks",
-            "replica.high.watermark.checkpoint.interval.ms",
-            lambda: self._checkpoint_high_watermarks(write_watermarks),
-            None,
-        )
-        # Rolled segments are synced here too, so not later than this whatever the setting says.
-        flush_ms = min(max(config.int("log.flush.scheduler.interval.ms"), _SHORTEST_MS), _FLUSH_MS)
-        self._housekeeping.every("flushing", flush_ms, self._flush)
-        self._housekeeping.every("removal of deleted files", _REMOVE_MS, self._remove_deleted)
-        self._housekeeping.every("metadata snapshots", 1_000, self.broker.metadata.tick)
-        if config.bool("log.cleaner.enable"):
-            self._housekeeping.every("compaction", 1_000, self._compact)
-
-    def _in_background(self, work: Callable[[], object]) -> Callable[[], bool]:
-        """A chore that has `work` done in a thread, and says whether: not while it is being done from the last turn.
-
-        Where the disk is slower than the clock such turns would queue, and every flush behind them, later and later.
-        """
-        last: Completion[None] = Completion.of(None)
-
-        def chore() -> bool:
-            nonlocal last
-            if not last.done:
-                return False
-            last = self._threads.run(work)
-            last.on_done(lambda done: done.result())
-            return True
-
-        return chore
-
-    def _retention(self) -> None:
-        if not self._clock_jumped("retention"):
-            self.broker.logs.cleanup(self.clock.wall_ms())
-
-    def _expire_producers(self) -> None:
-        if not self._clock_jumped("expiry of producers"):
-            self.broker.logs.expire_producers(self.clock.wall_ms())
-
-    def _clock_jumped(self, chore: str) -> bool:
-        """Whether the wall clock was set since the chore's last turn: what is old now is looked at in the next one.
-
-        Who sets it wrong for a moment must not lose records by it.
-        """
-        ahead_ms = self.clock.wall_ms() - self.clock.monotonic_ms()
-        before_ms = self._clock_ahead_ms.get(chore, ahead_ms)
-        self._clock_ahead_ms[chore] = ahead_ms
-        jump_s = (ahead_ms - before_ms) / 1000
-        if abs(jump_s) < _JUMP_S:
-            return False
-        logger.warning("The clock was set by %+d s: %s is skipped once", jump_s, chore)
-        return True
-
-    def _remove_deleted(self) -> None:
-        self.broker.logs.remove_deleted(self.clock.wall_ms())
-
-    def _compact(self) -> None:
-        if self._cleaner is None:
-            from ottla.log.cleaner import Cleaner  # 9 ms of imports that no start has to wait for
-
-            self._cleaner = Cleaner(self.broker.logs, **_cleaner_settings(self.broker.config))
-        self._cleaner.step(self.clock.wall_ms())
-
-    def _flush(self) -> None:
-        now_ms = self.clock.wall_ms()
-        for partition in self.broker.partitions:
-            partition.flush_if_due(now_ms)
-
-    def _checkpoint_high_watermarks(self, write: Callable[[], bool]) -> None:
-        # An idle broker writes nothing.
-        total = sum(partition.high_watermark for partition in self.broker.partitions)
-        if total != self._watermarks and write():
-            self._watermarks = total
 
     def clock_moved(self) -> None:
         """Run due tasks after the clock jumped: the event loop's timers do not notice that."""
@@ -437,8 +335,8 @@ class Node:
             self.drop_connections()
         if self.network is not None:
             await self.network.close(ANSWER_WITHIN_S)
-        if self._cleaner is not None:
-            self._cleaner.close()
+        if self._maintenance is not None:
+            self._maintenance.close()
         if self._groups is not None:
             self._groups.close()
         if self._started:
@@ -477,21 +375,6 @@ def identify(config: BrokerConfig, files: Files | None = None, lost: Collection[
         else:
             format_directory(files, directory, cluster_id, config.node_id, os.urandom(16))
     return cluster_id
-
-
-class _CleanerSettings(TypedDict):
-    backoff_ms: int
-    dedupe_buffer_bytes: int
-    load_factor: float
-
-
-def _cleaner_settings(config: BrokerConfig) -> _CleanerSettings:
-    """What may change while the broker runs."""
-    return _CleanerSettings(
-        backoff_ms=config.int("log.cleaner.backoff.ms"),
-        dedupe_buffer_bytes=config.int("log.cleaner.dedupe.buffer.size"),
-        load_factor=config.float("log.cleaner.io.buffer.load.factor"),
-    )
 
 
 def _directory_id(files: Files, directory: str) -> Uuid:

@@ -54,11 +54,11 @@ class _Task:
 
 
 class Worker:
-    """The unfinished work of one event loop. Without `later` all work is finished at once."""
+    """The unfinished work of one event loop. Without `later` all work is finished at once, in one slice."""
 
     def __init__(self, clock: Clock, later: Later | None = None) -> None:
         self._monotonic_ms = clock.monotonic_ms
-        self._later = later
+        self.later = later
         self._tasks: deque[_Task] = deque()
         self._held_back: deque[_Task] = deque()
         self._large = 0
@@ -78,7 +78,7 @@ class Worker:
 
     def may_decode(self) -> bool:
         """Whether a large request may be decoded now."""
-        return self._later is None or (self._left_ms > 0 and self._large < MOST_LARGE)
+        return self.later is None or (self._left_ms > 0 and self._large < MOST_LARGE)
 
     def charge(self, began_ms: int) -> None:
         """Charge the time since `began_ms` to this iteration."""
@@ -92,7 +92,7 @@ class Worker:
     ) -> R | Completion[R]:
         """Run the first slice; the result, or a completion of it. Raises what the first slice raises."""
         waiting: Completion[Any] | None = None
-        if self._left_ms > 0 or self._later is None:
+        if self._left_ms > 0 or self.later is None:
             began_ms = self._monotonic_ms()
             try:
                 waiting = self._advance(work, began_ms + min(SLICE_MS, self._left_ms))
@@ -109,7 +109,7 @@ class Worker:
     def submit(self, work: Slices[R]) -> Completion[R]:
         """Run work that belongs to no request; a completion of its result. Never raises."""
         task = _Task(work, None, is_large=False)
-        if self._left_ms > 0 or self._later is None:
+        if self._left_ms > 0 or self.later is None:
             began_ms = self._monotonic_ms()
             self._do_slice(task, began_ms + min(SLICE_MS, self._left_ms))
             self.charge(began_ms)
@@ -135,9 +135,9 @@ class Worker:
             self._go_on_later()
 
     def _go_on_later(self) -> None:
-        if not self._scheduled and self._later is not None:
+        if not self._scheduled and self.later is not None:
             self._scheduled = True
-            self._later(self._iterate)
+            self.later(self._iterate)
 
     def _iterate(self) -> None:
         """The share of one iteration of the loop: each task in turn gets a slice, until the time is up."""
@@ -187,14 +187,14 @@ class Worker:
             if waiting is not None:
                 if not waiting.done:
                     return waiting
-            elif now_ms() >= until_ms and self._later is not None:
+            elif now_ms() >= until_ms and self.later is not None:
                 return None
 
     def _go_on(self, task: _Task, waiting: Completion[Any] | None) -> None:
         """Queue the task, at once or when the completion that it waits for is done."""
         if waiting is not None:
             waiting.on_done(lambda _: self._go_on(task, None))
-        elif self._later is None:
+        elif self.later is None:
             self._do_slice(task, 0)
         else:
             self._tasks.append(task)

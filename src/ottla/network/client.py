@@ -1,15 +1,15 @@
 """The client side of a connection: requests out, pipelined; responses in, matched by correlation id.
 
-`ClientConnection.connect` opens the socket and asks for ApiVersions (version 4, or 0 if the broker is too old for that:
-KIP-511), so that every later request uses the highest version that both support. With `sasl` it then logs in, and
-again before the session ends (KIP-368): requests wait during that. Requests leave in the order of the
-calls and a broker answers in that order; nothing here bounds how many are in flight, the caller does.
+`ClientConnection.connect` opens the socket and requests ApiVersions (version 4, or 0 if the broker is too old for that:
+KIP-511), so that every later request uses the highest version that both support. With `sasl` it then logs in, and again
+before the session ends (KIP-368): requests wait during that. Requests are sent in the order of the calls, and a broker
+answers in that order. The caller limits how many are in flight.
 
-A request that is not answered within its timeout ends the connection, as in Kafka: what stands behind it would wait
+A request that is not answered within its timeout ends the connection, as in Kafka: the requests behind it would wait
 too. When a connection ends, every request in flight fails with `ConnectionClosed`.
 
-A response is decoded from a buffer of its own: its `Records` fields are views of that, uncopied, and keep it alive.
-All methods belong to the loop that connected.
+A response is decoded from a buffer of its own. Its `Records` fields are views of that buffer and keep it alive.
+All methods must be called on the event loop that connected.
 """
 
 from __future__ import annotations
@@ -17,11 +17,9 @@ from __future__ import annotations
 import asyncio
 import random
 import ssl
-import struct
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any, Final, cast
 
-from ottla.network.buffers import FrameBuffers
 from ottla.network.errors import (
     AuthenticationRefused,
     ConnectFailed,
@@ -35,6 +33,12 @@ from ottla.network.errors import (
     UnsupportedRequest,
     connect_error,
     tls_problem,
+)
+from ottla.network.response_reader import (
+    LARGEST_RESPONSE_BYTES,
+    ResponseMemoryError,
+    ResponseReader,
+    ResponseSizeError,
 )
 from ottla.protocol.frames import decode_response_header, encode_request
 from ottla.protocol.message import Message
@@ -60,18 +64,12 @@ __all__ = [
     "UnsupportedRequest",
 ]
 
-SIZE_BYTES: Final = 4
-SCRATCH_BYTES: Final = 64 * 1024
-LARGEST_FRAME_BYTES: Final = 1024 * 1024 * 1024
-# Until ApiVersions is answered the listener may not be Kafka; an HTTP or TLS response reads as a huge size.
-LARGEST_FIRST_FRAME_BYTES: Final = 1024 * 1024
 UNSUPPORTED_VERSION: Final = 35
 RENEWAL_TIMEOUT_S: Final = 30.0
 # An abort takes a few event loop iterations.
 ABORT_S: Final = 1.0
 HANDSHAKE_ABORT_ITERATIONS: Final = 5
 PRODUCE: Final = 0
-_read_size = struct.Struct(">i").unpack_from
 
 
 class _InFlight:
@@ -98,7 +96,7 @@ class _Held(asyncio.Transport):
         self.parts.append(bytes(data))
 
     def writelines(self, list_of_data: Iterable[bytes | bytearray | memoryview[Any]]) -> None:
-        # Copied: with acks=0 the caller may use its buffers again.
+        # Copy the bytes: with acks=0 the caller may reuse its buffers.
         self.parts.append(b"".join(list_of_data))
 
     def get_extra_info(self, name: str, default: Any = None) -> Any:
@@ -112,27 +110,22 @@ class _Held(asyncio.Transport):
 
 
 class ClientConnection(asyncio.BufferedProtocol):
-    """One connection to one broker. `versions` says what the broker speaks: API key -> (lowest, highest)."""
+    """One connection to one broker. `versions` maps each API key to the broker's (lowest, highest) version."""
 
     __slots__ = (
         "_client_id",
         "_close_callbacks",
         "_correlation_id",
-        "_filled",
-        "_frame",
-        "_frames",
         "_in_flight",
         "_is_lost",
-        "_largest_frame",
         "_loop",
         "_loss",
         "_problem",
+        "_reader",
         "_ready_id",
         "_renewal",
         "_renewal_timer",
         "_sasl",
-        "_scratch",
-        "_scratch_filled",
         "_session_began",
         "_transport",
         "address",
@@ -156,13 +149,7 @@ class ClientConnection(asyncio.BufferedProtocol):
         self._transport: asyncio.Transport | None = None
         self._correlation_id = 0
         self._in_flight: dict[int, _InFlight] = {}
-        self._scratch = memoryview(bytearray(SCRATCH_BYTES))
-        self._scratch_filled = 0
-        # The frame that is being received, once its size is known and it did not fit in what was read.
-        self._frame: memoryview | None = None
-        self._frames = FrameBuffers()
-        self._filled = 0
-        self._largest_frame = LARGEST_FIRST_FRAME_BYTES
+        self._reader = ResponseReader()
         self._problem: NetworkError | None = None
         self._close_callbacks: list[Callable[[], None]] = []
         self._is_lost = False
@@ -241,14 +228,14 @@ class ClientConnection(asyncio.BufferedProtocol):
         self.versions = {row.api_key: (row.min_version, row.max_version) for row in answer.api_keys}
 
     def _ready(self) -> None:
-        self._largest_frame = LARGEST_FRAME_BYTES
+        self._reader.largest_bytes = LARGEST_RESPONSE_BYTES
         self._ready_id = self._correlation_id
 
     # -- authentication --------------------------------------------------------------------------------------------
 
     async def _log_in(self, exchange: SaslClient, timeout_s: float) -> None:
-        """Take part in the exchange; sets the timer of the session's renewal. Raises AuthenticationRefused."""
-        # Few need it: a client without SASL does not pay for the import.
+        """Authenticate, and set the timer for the session's renewal. Raises AuthenticationRefused."""
+        # Imported here, so that a client without SASL does not pay for the import.
         from ottla.network.sasl import log_in, renewal_delay_s
 
         def ask(request: Message, version: int) -> asyncio.Future[Message | None]:
@@ -270,7 +257,7 @@ class ClientConnection(asyncio.BufferedProtocol):
         if self.closed:
             return
         if not self._in_flight and self.last_used <= self._session_began:
-            # The connection was unused for a whole session: it is opened again when it is needed.
+            # The connection was unused for a whole session. The next request opens another connection.
             self.close()
             return
         self._renewal = self._loop.create_task(self._log_in_again(), name=f"log in again at {self.address}")
@@ -322,20 +309,20 @@ class ClientConnection(asyncio.BufferedProtocol):
             callback()
 
     def on_close(self, callback: Callable[[], None]) -> None:
-        """Call `callback` on the loop once the connection is lost; at once if it is."""
+        """Call `callback` on the event loop when the connection is lost, or now if it is closed already."""
         if self.closed:
             callback()
         else:
             self._close_callbacks.append(callback)
 
     def close(self) -> None:
-        """End the connection after what was written has left; requests in flight fail with ConnectionClosed."""
+        """Close the connection after the written bytes were sent; requests in flight fail with ConnectionClosed."""
         self._end(ConnectionClosed(f"The connection to {self.address} was closed by this client"))
         if self._transport is not None:
             self._transport.close()
 
     def abort(self) -> None:
-        """End the connection at once; requests in flight fail with ConnectionClosed."""
+        """Close the connection at once; requests in flight fail with ConnectionClosed."""
         self._end(ConnectionClosed(f"The connection to {self.address} was aborted by this client"))
         if self._transport is not None:
             self._transport.abort()
@@ -367,7 +354,7 @@ class ClientConnection(asyncio.BufferedProtocol):
         self.write_paused = False
 
     def loop_time(self) -> float:
-        """The clock of its loop, in seconds."""
+        """The time of the connection's event loop, in seconds."""
         return self._loop.time()
 
     # -- requests ----------------------------------------------------------------------------------------------
@@ -390,9 +377,9 @@ class ClientConnection(asyncio.BufferedProtocol):
         if limit is not None:
             version = min(version, limit)
         if version < max(lowest, ours.min_version):
-            what = f"versions {lowest} to {highest} of {ours.name}" if highest >= 0 else f"no {ours.name}"
+            supported = f"versions {lowest} to {highest} of {ours.name}" if highest >= 0 else f"no {ours.name}"
             raise UnsupportedRequest(
-                f"{self.address} speaks {what}; this client needs {ours.min_version} to "
+                f"{self.address} supports {supported}; this client needs {ours.min_version} to "
                 f"{ours.max_version if limit is None else min(limit, ours.max_version)}"
             )
         return version
@@ -407,10 +394,10 @@ class ClientConnection(asyncio.BufferedProtocol):
     def send_nowait(
         self, request: Message, *, version: int | None = None, timeout_s: float
     ) -> asyncio.Future[Message | None]:
-        """A future of the response; the position of the request is fixed when this returns.
+        """Send a request and return a future of its response; requests are sent in the order of the calls.
 
-        With acks=0 a Produce request has no response: the future is done, with None. Buffers that the request holds
-        (records) must not change before the future is done. Raises UnsupportedRequest; all else is in the future.
+        A Produce request with acks=0 has no response: its future is done, with None. The request's buffers (records)
+        must not change before the future is done. Raises UnsupportedRequest; all other errors are set on the future.
         """
         loop = self._loop
         future: asyncio.Future[Message | None] = loop.create_future()
@@ -440,65 +427,36 @@ class ClientConnection(asyncio.BufferedProtocol):
         problem = f"{self.address} did not answer {API[request.api_key].name} within {timeout_s:g} s"
         if not request.future.done():
             request.future.set_exception(NoAnswer(problem))
-        self._end(ConnectionClosed(f"{problem}, so the connection was given up"))
+        self._end(ConnectionClosed(f"{problem}, so the connection was closed"))
         self.abort()
 
     # -- responses ---------------------------------------------------------------------------------------------
 
     def get_buffer(self, sizehint: int) -> memoryview:  # noqa: ARG002 - asyncio's signature
-        """Where the loop is to put what it reads next."""
-        if self._frame is None:
-            return self._scratch[self._scratch_filled :]
-        return self._frame[self._filled :]
+        """Where the event loop puts the next bytes."""
+        return self._reader.get_buffer()
 
     def buffer_updated(self, nbytes: int) -> None:
-        """Handle what was read."""
+        """Called by the loop: handle the received bytes."""
         self.received_bytes += nbytes
+        reader = self._reader
+        reader.received(nbytes)
         try:
-            if self._frame is None:
-                self._take_frames(self._scratch_filled + nbytes)
-                return
-            self._filled += nbytes
-            if self._filled == len(self._frame):
-                frame, self._frame = self._frame, None
+            while (frame := reader.next_response()) is not None:
                 self._answered(frame)
+                if self.closed:
+                    return
         except DecodeError as error:
-            self._fail(NotKafka if not self.versions else ConnectionClosed, f"sent what is no response: {error}")
-
-    def _take_frames(self, filled: int) -> None:
-        scratch, position = self._scratch, 0
-        while filled - position >= SIZE_BYTES:
-            (size,) = _read_size(scratch, position)
-            if not SIZE_BYTES <= size <= self._largest_frame:
-                self._refuse(bytes(scratch[position:filled]), size)
-                return
-            start = position + SIZE_BYTES
-            if start + size > filled:
-                if start + size - position > SCRATCH_BYTES:
-                    self._start_frame(size, scratch[start:filled])
-                    filled = position
-                break
-            position = start + size
-            self._answered(memoryview(bytes(scratch[start:position])))
-            if self.closed:
-                return
-        left = filled - position
-        if left and position:
-            scratch[:left] = bytes(scratch[position:filled])
-        self._scratch_filled = left
-
-    def _start_frame(self, size: int, beginning: memoryview) -> None:
-        self._filled = len(beginning)
-        try:
-            self._frame = frame = memoryview(self._frames.take(size))[:size]
-        except OSError as error:
-            self._fail(ConnectionClosed, f"sent a response of {size} bytes, for which there is no memory: {error}")
-            return
-        frame[: self._filled] = beginning
+            self._fail(NotKafka if not self.versions else ConnectionClosed, f"sent an invalid response: {error}")
+        except ResponseSizeError as error:
+            self._refuse(error.data, error.size)
+        except ResponseMemoryError as error:
+            problem = f"sent a response of {error.size} bytes, for which there is no memory: {error.error}"
+            self._fail(ConnectionClosed, problem)
 
     def _refuse(self, data: bytes, size: int) -> None:
         if self.versions:
-            self._fail(ConnectionClosed, f"sent a response of {size} bytes, more than {self._largest_frame}")
+            self._fail(ConnectionClosed, f"sent a response of {size} bytes, more than {self._reader.largest_bytes}")
         elif data.startswith((b"HTTP/", b"<")):
             self._fail(NotKafka, "answers as a web server does, not as Kafka")
         elif data[:2] in {b"\x15\x03", b"\x16\x03"}:
@@ -510,7 +468,7 @@ class ClientConnection(asyncio.BufferedProtocol):
         correlation_id = int.from_bytes(frame[:4], "big", signed=True)
         request = self._in_flight.pop(correlation_id, None)
         if request is None:
-            raise DecodeError(f"nobody asked with correlation id {correlation_id}")
+            raise DecodeError(f"correlation id {correlation_id} is not that of a request in flight")
         request.timer.cancel()
         if request.future.done():  # cancelled
             return
@@ -521,7 +479,7 @@ class ClientConnection(asyncio.BufferedProtocol):
                 version = 0
             response, _ = response_class(api_key).decode_from(frame, position, version)
         except DecodeError as error:
-            where = f"{self.address} answered {API[api_key].name} with what is none: {error}"
+            where = f"{self.address} sent an invalid response to {API[api_key].name}: {error}"
             request.future.set_exception(ConnectionClosed(where) if self.versions else NotKafka(where))
             raise
         request.future.set_result(response)
@@ -532,5 +490,5 @@ class ClientConnection(asyncio.BufferedProtocol):
 
 
 def _is_refused(frame: memoryview, position: int) -> bool:
-    """A broker that does not know our version of ApiVersions says so in version 0."""
+    """Whether the broker does not support our version of ApiVersions; it reports that in version 0 (KIP-511)."""
     return int.from_bytes(frame[position : position + 2], "big") == UNSUPPORTED_VERSION

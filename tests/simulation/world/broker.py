@@ -31,7 +31,7 @@ from ottla.protocol.messages.offset_fetch import OffsetFetchRequest, OffsetFetch
 from ottla.records import check_crc, decode_batch, iter_batches
 from ottla.testing.clock import MovableClock
 from tests.simulation.world.disk import Crash, SimulatedDisk
-from tests.unit.broker.room import Connection, produce_request, received
+from tests.unit.broker.harness import Connection, produce_request, received
 
 ANSWER_WITHIN_S = 10.0
 COORDINATOR_LOADS = 14

@@ -1,15 +1,15 @@
-"""A room for each test."""
+"""A harness for each test."""
 
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from .room import Room, open_room
+from .harness import BrokerHarness, open_harness
 
 
 @pytest.fixture
-def room(tmp_path: Path) -> Iterator[Room]:
+def harness(tmp_path: Path) -> Iterator[BrokerHarness]:
     """One node with default settings."""
-    with open_room(tmp_path) as room:
-        yield room
+    with open_harness(tmp_path) as harness:
+        yield harness

@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from random import Random
 
-from ottla.broker.metadata_log import MetadataLogSettings, MetadataShell
+from ottla.broker.metadata_log import MetadataShell
+from ottla.broker.metadata_options import MetadataOptions, NodeIdentity
+from ottla.broker.metadata_snapshotting import MetadataLogSettings
 from ottla.common.clock import SystemClock
 from ottla.common.completion import Completion
 from ottla.common.errors import KafkaError
@@ -49,16 +51,16 @@ def open_shell(
 ) -> MetadataShell:
     return MetadataShell.open(
         directory,
-        node_id=1,
-        cluster_id=cluster_id,
-        rules=Rules(),
-        clock=SystemClock(),
-        directory_id=DIRECTORY_ID,
-        settings=settings,
-        files=files,
-        random=Random(seed),
-        run_in_thread=None if thread is None else thread.run,
-        on_failure=on_failure,
+        NodeIdentity(1, cluster_id, DIRECTORY_ID),
+        Rules(),
+        SystemClock(),
+        MetadataOptions(
+            settings=settings or MetadataLogSettings(),
+            files=files or Files(),
+            random=Random(seed),
+            run_in_thread=None if thread is None else thread.run,
+            on_failure=on_failure,
+        ),
     )
 
 

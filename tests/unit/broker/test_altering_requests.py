@@ -13,7 +13,7 @@ from ottla.protocol.messages import alter_configs as legacy
 from ottla.protocol.messages import incremental_alter_configs as incremental
 from ottla.protocol.messages.describe_configs import DescribeConfigsRequest, DescribeConfigsResource
 
-from .room import Room
+from .harness import BrokerHarness
 
 SET, DELETE, APPEND = 0, 1, 2
 LOGGER = "ottla.broker.broker"
@@ -27,7 +27,7 @@ def level_as_before() -> Iterator[None]:
     logger.setLevel(before)
 
 
-def change(room: Room, *resources: tuple[int, str, list[tuple[str, int, str | None]]]) -> list[int]:
+def change(harness: BrokerHarness, *resources: tuple[int, str, list[tuple[str, int, str | None]]]) -> list[int]:
     request = incremental.IncrementalAlterConfigsRequest(
         resources=[
             incremental.AlterConfigsResource(
@@ -38,56 +38,56 @@ def change(room: Room, *resources: tuple[int, str, list[tuple[str, int, str | No
             for kind, name, configs in resources
         ]
     )
-    answers = {(row.resource_type, row.resource_name): row.error_code for row in room.ask(request).responses}
+    answers = {(row.resource_type, row.resource_name): row.error_code for row in harness.ask(request).responses}
     return [answers[kind, name] for kind, name, _ in resources]
 
 
-def replace(room: Room, kind: int, name: str, **configs: str) -> int:
+def replace(harness: BrokerHarness, kind: int, name: str, **configs: str) -> int:
     settings = [legacy.AlterableConfig(key.replace("_", "."), value) for key, value in configs.items()]
     resource = legacy.AlterConfigsResource(resource_type=kind, resource_name=name, configs=settings)
-    code: int = room.ask(legacy.AlterConfigsRequest(resources=[resource])).responses[0].error_code
+    code: int = harness.ask(legacy.AlterConfigsRequest(resources=[resource])).responses[0].error_code
     return code
 
 
-def test_settings_of_another_broker_are_refused_here(room: Room) -> None:
+def test_settings_of_another_broker_are_refused_here(harness: BrokerHarness) -> None:
     threads = [("log.cleaner.backoff.ms", SET, "100")]
     for name in ("2", "one"):
-        assert change(room, (BROKER, name, threads)) == [ErrorCode.INVALID_REQUEST]
-        assert replace(room, BROKER, name, log_cleaner_backoff_ms="100") == ErrorCode.INVALID_REQUEST
+        assert change(harness, (BROKER, name, threads)) == [ErrorCode.INVALID_REQUEST]
+        assert replace(harness, BROKER, name, log_cleaner_backoff_ms="100") == ErrorCode.INVALID_REQUEST
     for name in ("1", ""):
-        assert change(room, (BROKER, name, threads)) == [ErrorCode.NONE]
-        assert replace(room, BROKER, name, log_cleaner_backoff_ms="100") == ErrorCode.NONE
+        assert change(harness, (BROKER, name, threads)) == [ErrorCode.NONE]
+        assert replace(harness, BROKER, name, log_cleaner_backoff_ms="100") == ErrorCode.NONE
 
 
-def test_setting_of_a_broker_is_checked_with_the_others_that_hold(room: Room) -> None:
+def test_setting_of_a_broker_is_checked_with_the_others_that_hold(harness: BrokerHarness) -> None:
     per_ip, overrides = "max.connections.per.ip", "max.connections.per.ip.overrides"
     refused = [ErrorCode.INVALID_REQUEST]
-    assert change(room, (BROKER, "1", [(overrides, SET, "x:y")])) == refused
-    assert change(room, (BROKER, "1", [("log.roll.ms", SET, "-7")])) == refused
-    assert change(room, (BROKER, "", [("num.io.threads", SET, "17")])) == refused
-    assert change(room, (BROKER, "1", [(per_ip, SET, "0")])) == refused
-    assert change(room, (BROKER, "", [(overrides, SET, "10.0.0.1:5")])) == [ErrorCode.NONE]
-    assert change(room, (BROKER, "1", [(per_ip, SET, "0")])) == [ErrorCode.NONE]
-    assert change(room, (BROKER, "", [(overrides, DELETE, None)])) == refused
-    assert change(room, (BROKER, "1", [(per_ip, DELETE, None)])) == [ErrorCode.NONE]
-    assert change(room, (BROKER, "", [(overrides, DELETE, None)])) == [ErrorCode.NONE]
+    assert change(harness, (BROKER, "1", [(overrides, SET, "x:y")])) == refused
+    assert change(harness, (BROKER, "1", [("log.roll.ms", SET, "-7")])) == refused
+    assert change(harness, (BROKER, "", [("num.io.threads", SET, "17")])) == refused
+    assert change(harness, (BROKER, "1", [(per_ip, SET, "0")])) == refused
+    assert change(harness, (BROKER, "", [(overrides, SET, "10.0.0.1:5")])) == [ErrorCode.NONE]
+    assert change(harness, (BROKER, "1", [(per_ip, SET, "0")])) == [ErrorCode.NONE]
+    assert change(harness, (BROKER, "", [(overrides, DELETE, None)])) == refused
+    assert change(harness, (BROKER, "1", [(per_ip, DELETE, None)])) == [ErrorCode.NONE]
+    assert change(harness, (BROKER, "", [(overrides, DELETE, None)])) == [ErrorCode.NONE]
 
 
-def test_setting_of_a_topic_is_checked_with_the_brokers(room: Room) -> None:
-    room.create("t")
+def test_setting_of_a_topic_is_checked_with_the_brokers(harness: BrokerHarness) -> None:
+    harness.create("t")
     lags = [("log.cleaner.min.compaction.lag.ms", SET, "5000")]
-    assert change(room, (BROKER, "", lags)) == [ErrorCode.NONE]
-    assert change(room, (TOPIC, "t", [("max.compaction.lag.ms", SET, "4999")])) == [ErrorCode.INVALID_CONFIG]
-    assert change(room, (TOPIC, "t", [("max.compaction.lag.ms", SET, "5000")])) == [ErrorCode.NONE]
+    assert change(harness, (BROKER, "", lags)) == [ErrorCode.NONE]
+    assert change(harness, (TOPIC, "t", [("max.compaction.lag.ms", SET, "4999")])) == [ErrorCode.INVALID_CONFIG]
+    assert change(harness, (TOPIC, "t", [("max.compaction.lag.ms", SET, "5000")])) == [ErrorCode.NONE]
 
 
-def test_level_of_a_logger_changes_beside_settings(room: Room) -> None:
-    room.create("t")
-    codes = change(room, (BROKER_LOGGER, "1", [(LOGGER, SET, "DEBUG")]), (TOPIC, "t", [("retention.ms", SET, "7")]))
+def test_level_of_a_logger_changes_beside_settings(harness: BrokerHarness) -> None:
+    harness.create("t")
+    codes = change(harness, (BROKER_LOGGER, "1", [(LOGGER, SET, "DEBUG")]), (TOPIC, "t", [("retention.ms", SET, "7")]))
     assert codes == [ErrorCode.NONE, ErrorCode.NONE]
     assert logging.getLogger(LOGGER).level == logging.DEBUG
-    assert room.broker.topic_values("t")["retention.ms"] == 7
-    assert replace(room, BROKER_LOGGER, "1", level="INFO") == ErrorCode.INVALID_REQUEST
+    assert harness.broker.topic_values("t")["retention.ms"] == 7
+    assert replace(harness, BROKER_LOGGER, "1", level="INFO") == ErrorCode.INVALID_REQUEST
 
 
 @pytest.mark.parametrize(
@@ -102,26 +102,26 @@ def test_level_of_a_logger_changes_beside_settings(room: Room) -> None:
     ],
 )
 def test_mistaken_change_of_levels_changes_none(
-    room: Room, changes: list[tuple[str, int, str | None]], code: ErrorCode
+    harness: BrokerHarness, changes: list[tuple[str, int, str | None]], code: ErrorCode
 ) -> None:
     before = logging.getLogger(LOGGER).level
-    assert change(room, (BROKER_LOGGER, "1", changes)) == [code]
+    assert change(harness, (BROKER_LOGGER, "1", changes)) == [code]
     assert logging.getLogger(LOGGER).level == before
 
 
-def test_resource_that_is_named_twice_is_refused_both_times(room: Room) -> None:
-    room.create("t")
+def test_resource_that_is_named_twice_is_refused_both_times(harness: BrokerHarness) -> None:
+    harness.create("t")
     levels = (BROKER_LOGGER, "1", [(LOGGER, SET, "DEBUG")])
     retention = (TOPIC, "t", [("retention.ms", SET, "7")])
     before = logging.getLogger(LOGGER).level
-    assert change(room, levels, retention, levels, retention) == [ErrorCode.INVALID_REQUEST] * 4
+    assert change(harness, levels, retention, levels, retention) == [ErrorCode.INVALID_REQUEST] * 4
     assert logging.getLogger(LOGGER).level == before
-    assert room.broker.topic_values("t")["retention.ms"] != 7
+    assert harness.broker.topic_values("t")["retention.ms"] != 7
 
 
-def test_client_metrics_that_nobody_configured_have_their_defaults(room: Room) -> None:
+def test_client_metrics_that_nobody_configured_have_their_defaults(harness: BrokerHarness) -> None:
     resource = DescribeConfigsResource(resource_type=CLIENT_METRICS, resource_name="m", configuration_keys=None)
-    (result,) = room.ask(DescribeConfigsRequest(resources=[resource])).results
+    (result,) = harness.ask(DescribeConfigsRequest(resources=[resource])).results
     assert result.error_code == ErrorCode.NONE
     assert {row.name: (row.value, row.config_source) for row in result.configs} == {
         "interval.ms": ("300000", 5),

@@ -11,15 +11,15 @@ from ottla.common.errors import ErrorCode
 from ottla.common.ids import uuid_to_text
 from ottla.metadata.image import BROKER, TOPIC, MetadataImage
 
-from .room import open_room
+from .harness import open_harness
 
 
 def test_first_image_logs_what_is_led_and_the_brokers_settings(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    with open_room(tmp_path) as room:
-        room.create("a", 3, retention_ms="7")
-        topics = room.broker.metadata.image
+    with open_harness(tmp_path) as harness:
+        harness.create("a", 3, retention_ms="7")
+        topics = harness.broker.metadata.image
     image = MetadataImage(
         topics_by_id=topics.topics_by_id,
         topics_by_name=topics.topics_by_name,
@@ -35,10 +35,10 @@ def test_first_image_logs_what_is_led_and_the_brokers_settings(
 
 
 def test_changes_are_logged_once(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    with open_room(tmp_path) as room:
-        empty = room.broker.metadata.image
-        topic_id = room.create("a", 3)
-        made = room.broker.metadata.image
+    with open_harness(tmp_path) as harness:
+        empty = harness.broker.metadata.image
+        topic_id = harness.create("a", 3)
+        made = harness.broker.metadata.image
     caplog.set_level("INFO")
     caplog.clear()
     log_changes(1, empty, made)

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from .room import Room, batch
+from .harness import BrokerHarness, batch
 
 REQUESTS = 120
 # 20 KB each: every batch adds index entries, and two segments roll.
@@ -21,9 +21,9 @@ BATCH = [bytes(1000)] * 20
 SEGMENT_BYTES = str(1 << 20)
 
 
-def calls_of(room: Room, topic: str, acks: int) -> Counter[str]:
+def calls_of(harness: BrokerHarness, topic: str, acks: int) -> Counter[str]:
     """Produce to a new topic; the calls that this makes, by function."""
-    room.create(topic, segment_bytes=SEGMENT_BYTES)
+    harness.create(topic, segment_bytes=SEGMENT_BYTES)
     requests = [batch(*BATCH) for _ in range(REQUESTS)]
     calls: Counter[str] = Counter()
 
@@ -37,30 +37,30 @@ def calls_of(room: Room, topic: str, acks: int) -> Counter[str]:
     sys.setprofile(note)
     try:
         for data in requests:
-            room.produce((topic, {0: data}), acks=acks)
-            room.loop.run()
+            harness.produce((topic, {0: data}), acks=acks)
+            harness.loop.run()
     finally:
         sys.setprofile(None)
         gc.enable()
-    assert room.partition(topic).high_watermark == REQUESTS * len(BATCH)
+    assert harness.partition(topic).high_watermark == REQUESTS * len(BATCH)
     return calls
 
 
 @pytest.mark.parametrize("order", [(1, -1), (-1, 1)], ids=str)
-def test_acks_all_makes_the_calls_of_acks_1(room: Room, order: tuple[int, int]) -> None:
-    calls_of(room, "warm-up", 1)  # what is loaded or allocated by the first requests
-    counts = {acks: calls_of(room, f"acks{acks}", acks) for acks in order}
+def test_acks_all_makes_the_calls_of_acks_1(harness: BrokerHarness, order: tuple[int, int]) -> None:
+    calls_of(harness, "warm-up", 1)  # what is loaded or allocated by the first requests
+    counts = {acks: calls_of(harness, f"acks{acks}", acks) for acks in order}
     assert counts[1]["Files.pwrite"] >= REQUESTS  # the profile saw the work
     # The check of min.insync.replicas is all that acks=all adds.
     assert counts[-1] - counts[1] == {"Partition.check_acks": REQUESTS, "min": REQUESTS}
     assert counts[1] - counts[-1] == {}
 
 
-def test_acks_all_leaves_nothing_waiting(room: Room) -> None:
-    room.create("t")
-    room.threads.held = True
+def test_acks_all_leaves_nothing_waiting(harness: BrokerHarness) -> None:
+    harness.create("t")
+    harness.threads.held = True
     for _ in range(3):
-        answer = room.produce(("t", {0: batch(b"a")}), acks=-1)
+        answer = harness.produce(("t", {0: batch(b"a")}), acks=-1)
         assert answer.responses[0].partition_responses[0].error_code == 0
-    assert room.threads.work == []
-    assert room.partition("t")._waiting == []
+    assert harness.threads.work == []
+    assert harness.partition("t")._waiting == []

@@ -16,8 +16,8 @@ from ottla.protocol.messages.describe_topic_partitions import (
     TopicRequest,
 )
 
+from .harness import BrokerHarness
 from .metadata_support import create, open_shell, register
-from .room import Room
 
 
 def test_pages_cover_every_partition_once(tmp_path: Path) -> None:
@@ -48,25 +48,25 @@ def test_pages_cover_every_partition_once(tmp_path: Path) -> None:
     shell.close()
 
 
-def test_invalid_cursor_is_an_error_for_every_requested_topic(room: Room) -> None:
-    room.create("a")
-    room.create("b")
+def test_invalid_cursor_is_an_error_for_every_requested_topic(harness: BrokerHarness) -> None:
+    harness.create("a")
+    harness.create("b")
     topics = [TopicRequest("a"), TopicRequest("b")]
     elsewhere = DescribeTopicPartitionsRequest(topics=topics, cursor=RequestCursor("c", 0))
     negative = DescribeTopicPartitionsRequest(topics=topics, cursor=RequestCursor("a", -1))
     for request in (elsewhere, negative):
-        answer = room.ask(request)
+        answer = harness.ask(request)
         assert [(topic.name, topic.error_code) for topic in answer.topics] == [
             ("a", ErrorCode.INVALID_REQUEST),
             ("b", ErrorCode.INVALID_REQUEST),
         ]
         assert answer.next_cursor is None
     # Where all topics are asked for, the cursor's may be gone.
-    everything = room.ask(DescribeTopicPartitionsRequest(topics=[], cursor=RequestCursor("aa", 3)))
+    everything = harness.ask(DescribeTopicPartitionsRequest(topics=[], cursor=RequestCursor("aa", 3)))
     assert [(topic.name, len(topic.partitions)) for topic in everything.topics] == [("b", 1)]
 
 
-def test_operations_on_an_unknown_topic_are_returned_too(room: Room) -> None:
-    room.create("a")
+def test_operations_on_an_unknown_topic_are_returned_too(harness: BrokerHarness) -> None:
+    harness.create("a")
     request = DescribeTopicPartitionsRequest(topics=[TopicRequest("a"), TopicRequest("nope")])
-    assert [topic.topic_authorized_operations for topic in room.ask(request).topics] == [TOPIC_OPERATIONS] * 2
+    assert [topic.topic_authorized_operations for topic in harness.ask(request).topics] == [TOPIC_OPERATIONS] * 2

@@ -21,7 +21,7 @@ from ottla.protocol.messages.list_offsets import ListOffsetsRequest
 from ottla.protocol.metadata_records import FeatureLevelRecord
 from ottla.protocol.wire import DecodeError
 
-from .room import START_MS, Room
+from .harness import START_MS, BrokerHarness
 
 
 def frame(key: int, version: int, body: bytes = b"") -> memoryview:
@@ -35,31 +35,31 @@ def test_every_handler_file_is_served_under_its_own_api() -> None:
         assert re.sub("(?<=[a-z])(?=[A-Z])", "_", registry.API[key].name).lower().removesuffix("_request") == name
 
 
-def test_unknown_api_or_version_closes_the_connection(room: Room) -> None:
+def test_unknown_api_or_version_closes_the_connection(harness: BrokerHarness) -> None:
     for key, version in ((999, 0), (4, 0), (0, 2), (0, 14), (1, 3), (22, 6)):
         with pytest.raises(KafkaError) as error:
-            room.dispatch(room.client, frame(key, version, b"\0"))  # type: ignore[arg-type]
+            harness.dispatch(harness.client, frame(key, version, b"\0"))  # type: ignore[arg-type]
         assert error.value.code == ErrorCode.UNSUPPORTED_VERSION
 
 
-def test_api_versions_of_the_future_is_answered_in_version_0(room: Room) -> None:
-    (answer,) = room.dispatch(room.client, frame(18, 99, b"\0"))  # type: ignore[arg-type, misc]
+def test_api_versions_of_the_future_is_answered_in_version_0(harness: BrokerHarness) -> None:
+    (answer,) = harness.dispatch(harness.client, frame(18, 99, b"\0"))  # type: ignore[arg-type, misc]
     response = ApiVersionsResponse.decode(memoryview(answer)[8:], 0)
     assert response.error_code == ErrorCode.UNSUPPORTED_VERSION
     assert next(api for api in response.api_keys if api.api_key == 18).max_version == ApiVersionsRequest.MAX_VERSION
 
 
-def test_body_that_does_not_decode_closes_the_connection(room: Room) -> None:
+def test_body_that_does_not_decode_closes_the_connection(harness: BrokerHarness) -> None:
     for body in (b"", b"\xff\xff\xff\xff\0\x7f\xff\xff\xff"):
         with pytest.raises(DecodeError):
-            room.dispatch(room.client, frame(2, 5, body))  # type: ignore[arg-type]
+            harness.dispatch(harness.client, frame(2, 5, body))  # type: ignore[arg-type]
 
 
-def test_error_of_a_completion_reaches_the_connection(room: Room, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_error_of_a_completion_reaches_the_connection(harness: BrokerHarness, monkeypatch: pytest.MonkeyPatch) -> None:
     later: Completion[Any] = Completion()
     monkeypatch.setattr("ottla.broker.handlers.list_offsets.handle", lambda *_: later)
     request = frame(2, 5, ListOffsetsRequest().encode(5))
-    answer = room.dispatch(room.client, request)  # type: ignore[arg-type]
+    answer = harness.dispatch(harness.client, request)  # type: ignore[arg-type]
     assert isinstance(answer, Completion)
     later.fail(KafkaError(ErrorCode.REQUEST_TIMED_OUT))
     with pytest.raises(KafkaError):
@@ -67,30 +67,30 @@ def test_error_of_a_completion_reaches_the_connection(room: Room, monkeypatch: p
     # Done already, with an answer that cannot be encoded: an error as well, not silence.
     done = Completion.of("no message")
     monkeypatch.setattr("ottla.broker.handlers.list_offsets.handle", lambda *_: done)
-    room.dispatch._apis.clear()
+    harness.dispatch._apis.clear()
     with pytest.raises(AttributeError):
-        room.dispatch(room.client, request)  # type: ignore[arg-type]
+        harness.dispatch(harness.client, request)  # type: ignore[arg-type]
 
 
-def test_api_versions_says_what_is_served_and_the_features(room: Room) -> None:
+def test_api_versions_says_what_is_served_and_the_features(harness: BrokerHarness) -> None:
     for version in range(5):
         request = ApiVersionsRequest(client_software_name="kafka-x", client_software_version="1.0")
-        response = room.ask(request, version)
+        response = harness.ask(request, version)
         assert response.error_code == 0
         told = {api.api_key: (api.min_version, api.max_version) for api in response.api_keys}
         assert told == served.SERVED | {0: (0, served.SERVED[0][1])}
         if version >= 3:
             assert "metadata.version" in {feature.name for feature in response.finalized_features}
             assert all(feature.min_version > 0 or version >= 4 for feature in response.supported_features)
-            assert (room.client.software_name, room.client.software_version) == ("kafka-x", "1.0")
+            assert (harness.client.software_name, harness.client.software_version) == ("kafka-x", "1.0")
 
 
-def test_api_versions_advertises_no_level_that_is_not_served(room: Room) -> None:
+def test_api_versions_advertises_no_level_that_is_not_served(harness: BrokerHarness) -> None:
     levels = {"group.version": 1, "transaction.version": 2, "metadata.version": 30, "feature.of.the.future": 3}
     records: list[Message] = [FeatureLevelRecord(name, level) for name, level in levels.items()]
-    room.broker.metadata.submit(lambda _: Outcome(records, None)).result()
-    assert room.broker.metadata.image.features == levels, "stock Kafka finds them again"
-    response = room.ask(ApiVersionsRequest(client_software_name="kafka-x", client_software_version="1.0"), 4)
+    harness.broker.metadata.submit(lambda _: Outcome(records, None)).result()
+    assert harness.broker.metadata.image.features == levels, "stock Kafka finds them again"
+    response = harness.ask(ApiVersionsRequest(client_software_name="kafka-x", client_software_version="1.0"), 4)
     finalized = {feature.name: feature.max_version_level for feature in response.finalized_features}
     assert finalized == {"metadata.version": 30}
     assert {f.max_version for f in response.supported_features if f.name in ("group.version", "share.version")} == {0}
@@ -99,43 +99,43 @@ def test_api_versions_advertises_no_level_that_is_not_served(room: Room) -> None
 @pytest.mark.parametrize(
     ("name", "version"), [("", "1"), ("a b", "1"), ("x", ""), ("x", "-1"), ("x\n", "1"), ("ü", "1")]
 )
-def test_malformed_software_name_is_an_invalid_request(room: Room, name: str, version: str) -> None:
+def test_malformed_software_name_is_an_invalid_request(harness: BrokerHarness, name: str, version: str) -> None:
     request = ApiVersionsRequest(client_software_name=name, client_software_version=version)
-    assert room.ask(request, 4).error_code == ErrorCode.INVALID_REQUEST
+    assert harness.ask(request, 4).error_code == ErrorCode.INVALID_REQUEST
 
 
-def test_describe_log_dirs_returns_sizes_of_requested_partitions(room: Room) -> None:
-    room.create("a", 2)
-    room.create("b")
-    room.append("a", b"x" * 100, index=1)
+def test_describe_log_dirs_returns_sizes_of_requested_partitions(harness: BrokerHarness) -> None:
+    harness.create("a", 2)
+    harness.create("b")
+    harness.append("a", b"x" * 100, index=1)
 
     def sizes(topics: Any) -> Any:
-        (result,) = room.ask(DescribeLogDirsRequest(topics=topics)).results
-        assert (result.error_code, result.log_dir) == (0, room.partition("a").log.log_directory.path)
+        (result,) = harness.ask(DescribeLogDirsRequest(topics=topics)).results
+        assert (result.error_code, result.log_dir) == (0, harness.partition("a").log.log_directory.path)
         assert result.total_bytes >= result.usable_bytes > 0
         return {(t.name, p.partition_index): p.partition_size for t in result.topics for p in t.partitions}
 
-    size = room.partition("a", 1).log.size
+    size = harness.partition("a", 1).log.size
     assert sizes(None) == {("a", 0): 0, ("a", 1): size, ("b", 0): 0}
     assert sizes([DescribableLogDirTopic("a", [1, 7]), DescribableLogDirTopic("none", [0])]) == {("a", 1): size}
     assert sizes([]) == {}
 
 
-def test_failed_directory_is_named_and_its_partitions_are_not(room: Room) -> None:
-    room.create("a")
-    room.partition("a").log.log_directory.fail(OSError(5, "Input/output error"))
-    (result,) = room.ask(DescribeLogDirsRequest(topics=None)).results
+def test_failed_directory_is_named_and_its_partitions_are_not(harness: BrokerHarness) -> None:
+    harness.create("a")
+    harness.partition("a").log.log_directory.fail(OSError(5, "Input/output error"))
+    (result,) = harness.ask(DescribeLogDirsRequest(topics=None)).results
     assert (result.error_code, result.topics) == (ErrorCode.KAFKA_STORAGE_ERROR, [])
 
 
-def test_producers_of_a_partition(room: Room) -> None:
-    room.create("a")
-    room.append("a", b"1", b"2", producer_id=9, producer_epoch=3, base_sequence=0)
-    room.append("a", b"3", producer_id=8, producer_epoch=0, base_sequence=0, attributes=0x10)
-    room.append("a", b"4")
-    good, bad = room.ask(DescribeProducersRequest([TopicRequest("a", [0, 1])])).topics[0].partitions
+def test_producers_of_a_partition(harness: BrokerHarness) -> None:
+    harness.create("a")
+    harness.append("a", b"1", b"2", producer_id=9, producer_epoch=3, base_sequence=0)
+    harness.append("a", b"3", producer_id=8, producer_epoch=0, base_sequence=0, attributes=0x10)
+    harness.append("a", b"4")
+    good, bad = harness.ask(DescribeProducersRequest([TopicRequest("a", [0, 1])])).topics[0].partitions
     assert bad.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-    (nameless,) = room.ask(DescribeProducersRequest([TopicRequest("no name", [0])])).topics[0].partitions
+    (nameless,) = harness.ask(DescribeProducersRequest([TopicRequest("no name", [0])])).topics[0].partitions
     assert nameless.error_code == ErrorCode.INVALID_TOPIC_EXCEPTION
     known = {p.producer_id: p for p in good.active_producers}
     assert {k: (p.producer_epoch, p.last_sequence, p.current_txn_start_offset) for k, p in known.items()} == {
@@ -145,8 +145,8 @@ def test_producers_of_a_partition(room: Room) -> None:
     assert known[9].last_timestamp == START_MS
 
 
-def test_request_header_without_the_rest_closes_the_connection(room: Room) -> None:
+def test_request_header_without_the_rest_closes_the_connection(harness: BrokerHarness) -> None:
     for data in (b"", b"\0\x12\0", b"\0\x12\0\3\0\0\0\1\0\x09abc"):
         with pytest.raises(DecodeError):
-            room.dispatch(room.client, memoryview(bytearray(data)))  # type: ignore[arg-type]
+            harness.dispatch(harness.client, memoryview(bytearray(data)))  # type: ignore[arg-type]
     assert frames.decode_request_header(frame(18, 0))[0].client_id is None

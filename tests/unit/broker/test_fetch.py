@@ -13,7 +13,7 @@ from ottla.common.errors import ErrorCode
 from ottla.protocol.messages.delete_records import DeleteRecordsPartition, DeleteRecordsRequest, DeleteRecordsTopic
 from ottla.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic, ForgottenTopic
 
-from .room import LONG, Connection, Room, batch, open_room, records_of
+from .harness import LONG, BrokerHarness, Connection, batch, open_harness, records_of
 
 Key = tuple[str, int]
 
@@ -39,8 +39,8 @@ def values(response: Any) -> dict[Key, list[bytes | None]]:
 class Client:
     """Follows KIP-227: names a partition again only when its offset has changed."""
 
-    def __init__(self, room: Room, keys: Iterable[Key] = (), **fields: Any) -> None:
-        self.room = room
+    def __init__(self, harness: BrokerHarness, keys: Iterable[Key] = (), **fields: Any) -> None:
+        self.harness = harness
         self.offsets: dict[Key, int] = dict.fromkeys(keys, 0)
         self.fields = fields
         self.id = self.epoch = 0
@@ -66,7 +66,7 @@ class Client:
             **self.fields | fields,
         )
         self.changed, self.forgotten = {}, []
-        return self.room.start(fetch, 12)
+        return self.harness.start(fetch, 12)
 
     def take(self, response: Any) -> dict[Key, list[tuple[int, bytes | None]]]:
         """Go on behind what came; only the records that were asked for."""
@@ -91,58 +91,58 @@ class Client:
         return response
 
 
-def names(room: Room, count: int, topic: str = "t") -> list[Key]:
-    room.create(topic, count)
+def names(harness: BrokerHarness, count: int, topic: str = "t") -> list[Key]:
+    harness.create(topic, count)
     return [(topic, index) for index in range(count)]
 
 
 # -- sessions ----------------------------------------------------------------------------------------------------
 
 
-def test_full_fetch_returns_every_partition_and_later_fetches_only_changed_ones(room: Room) -> None:
-    client = Client(room, names(room, 3))
-    room.append("t", b"a", index=1)
+def test_full_fetch_returns_every_partition_and_later_fetches_only_changed_ones(harness: BrokerHarness) -> None:
+    client = Client(harness, names(harness, 3))
+    harness.append("t", b"a", index=1)
     first = client.poll()
     assert first.session_id != 0
     assert values(first) == {("t", 0): [], ("t", 1): [b"a"], ("t", 2): []}
-    room.append("t", b"b", index=2)
+    harness.append("t", b"b", index=2)
     assert values(client.poll()) == {("t", 2): [b"b"]}
     assert told(client.poll(min_bytes=0)) == {}
     assert client.id == first.session_id
 
 
-def test_partition_is_added_to_a_session_and_forgotten_again(room: Room) -> None:
-    a, b = names(room, 2)
-    client = Client(room, [a])
+def test_partition_is_added_to_a_session_and_forgotten_again(harness: BrokerHarness) -> None:
+    a, b = names(harness, 2)
+    client = Client(harness, [a])
     client.poll(min_bytes=0)
     client.seek(b, 0)
-    room.append("t", b"x", index=1)
+    harness.append("t", b"x", index=1)
     assert values(client.poll()) == {b: [b"x"]}
     client.forget(b)
-    room.append("t", b"y", index=1)
+    harness.append("t", b"y", index=1)
     assert told(client.poll(max_wait_ms=0)) == {}
-    assert not room.partition("t", 1).watchers
+    assert not harness.partition("t", 1).watchers
 
 
-def test_session_whose_last_partition_is_forgotten_is_closed(room: Room) -> None:
-    (key,) = names(room, 1)
-    client = Client(room, [key])
+def test_session_whose_last_partition_is_forgotten_is_closed(harness: BrokerHarness) -> None:
+    (key,) = names(harness, 1)
+    client = Client(harness, [key])
     client.poll(min_bytes=0)
     client.forget(key)
     last = client.send()
     assert (last.error_code, last.session_id, last.responses) == (0, 0, [])
-    assert len(room.broker.fetch_sessions) == 0
-    assert not room.partition("t").watchers
+    assert len(harness.broker.fetch_sessions) == 0
+    assert not harness.partition("t").watchers
 
 
 def test_session_of_a_thousand_partitions_looks_only_at_the_one_that_changed(
-    room: Room, monkeypatch: pytest.MonkeyPatch
+    harness: BrokerHarness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    client = Client(room, names(room, 1000))
+    client = Client(harness, names(harness, 1000))
     client.poll(min_bytes=0)
     client.poll(min_bytes=0)
     read: list[int] = []
-    partition_class = type(room.partition("t"))
+    partition_class = type(harness.partition("t"))
     original = partition_class.look_up
 
     def counted(self: Any, *arguments: Any, **options: Any) -> bytes:
@@ -150,243 +150,245 @@ def test_session_of_a_thousand_partitions_looks_only_at_the_one_that_changed(
         return original(self, *arguments, **options)
 
     monkeypatch.setattr(partition_class, "look_up", counted)
-    room.append("t", b"x", index=617)
+    harness.append("t", b"x", index=617)
     assert values(client.poll()) == {("t", 617): [b"x"]}
     assert read == [617]
 
 
-def test_client_learns_of_a_high_watermark_and_a_log_start_that_moved_without_data_for_it(room: Room) -> None:
-    (key,) = names(room, 1)
-    client = Client(room, [key])
-    room.append("t", b"a", b"b")
+def test_client_learns_of_a_high_watermark_and_a_log_start_that_moved_without_data_for_it(
+    harness: BrokerHarness,
+) -> None:
+    (key,) = names(harness, 1)
+    client = Client(harness, [key])
+    harness.append("t", b"a", b"b")
     client.poll()
     # The data came with the news of both; nothing is left to tell.
     assert told(client.poll(max_wait_ms=0)) == {}
-    room.partition("t").delete_records_before(2)
+    harness.partition("t").delete_records_before(2)
     part = told(client.poll(max_wait_ms=0))[key]
     assert (part.log_start_offset, part.high_watermark, part.records) == (2, 2, b"")
     assert told(client.poll(max_wait_ms=0)) == {}
 
 
-def test_errors_of_sessions(room: Room) -> None:
-    (key,) = names(room, 1)
-    client = Client(room, [key])
+def test_errors_of_sessions(harness: BrokerHarness) -> None:
+    (key,) = names(harness, 1)
+    client = Client(harness, [key])
     client.poll(min_bytes=0)
-    wrong_epoch = room.start(request({}, session_id=client.id, session_epoch=9), 12)
+    wrong_epoch = harness.start(request({}, session_id=client.id, session_epoch=9), 12)
     assert wrong_epoch.error_code == ErrorCode.INVALID_FETCH_SESSION_EPOCH
-    unknown = room.start(request({}, session_id=client.id + 1, session_epoch=1), 12)
+    unknown = harness.start(request({}, session_id=client.id + 1, session_epoch=1), 12)
     assert unknown.error_code == ErrorCode.FETCH_SESSION_ID_NOT_FOUND
-    by_id = room.start(request({}, session_id=client.id, session_epoch=client.epoch), 13)
+    by_id = harness.start(request({}, session_id=client.id, session_epoch=client.epoch), 13)
     assert by_id.error_code == ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR
     assert (wrong_epoch.session_id, unknown.responses, by_id.responses) == (0, [], [])
     # None of these has done the session any harm.
-    room.append("t", b"a")
+    harness.append("t", b"a")
     assert values(client.poll()) == {key: [b"a"]}
 
 
-def test_closing_epoch_ends_the_session_and_answers_without_one(room: Room) -> None:
-    (key,) = names(room, 1)
-    client = Client(room, [key])
+def test_closing_epoch_ends_the_session_and_answers_without_one(harness: BrokerHarness) -> None:
+    (key,) = names(harness, 1)
+    client = Client(harness, [key])
     client.poll(min_bytes=0)
-    closing = room.start(request({key: 0}, session_id=client.id, session_epoch=-1, min_bytes=0), 12)
+    closing = harness.start(request({key: 0}, session_id=client.id, session_epoch=-1, min_bytes=0), 12)
     assert (closing.session_id, set(told(closing))) == (0, {key})
-    assert len(room.broker.fetch_sessions) == 0
-    assert not room.partition("t").watchers
+    assert len(harness.broker.fetch_sessions) == 0
+    assert not harness.partition("t").watchers
 
 
 def test_full_cache_serves_without_a_session_until_one_has_idled(tmp_path: Path) -> None:
-    with open_room(tmp_path, {"max.incremental.fetch.session.cache.slots": "2"}) as room:
-        keys = names(room, 1)
-        clients = [Client(room, keys) for _ in range(3)]
+    with open_harness(tmp_path, {"max.incremental.fetch.session.cache.slots": "2"}) as harness:
+        keys = names(harness, 1)
+        clients = [Client(harness, keys) for _ in range(3)]
         for client in clients:
             client.poll(min_bytes=0)
         assert [client.id != 0 for client in clients] == [True, True, False]
-        room.loop.advance(119_000)
+        harness.loop.advance(119_000)
         clients[0].poll(min_bytes=0)
-        room.loop.advance(2_000)
+        harness.loop.advance(2_000)
         clients[2].poll(min_bytes=0)
         assert clients[2].id != 0
-        # The second one made room; it had been quiet for two minutes.
+        # The second session evicted the first, which had been quiet for two minutes.
         assert clients[1].send(min_bytes=0).error_code == ErrorCode.FETCH_SESSION_ID_NOT_FOUND
         assert clients[0].send(min_bytes=0).error_code == 0
 
 
-def test_fetch_without_a_session_leaves_nothing_behind(room: Room) -> None:
-    (key,) = names(room, 1)
-    room.append("t", b"a")
+def test_fetch_without_a_session_leaves_nothing_behind(harness: BrokerHarness) -> None:
+    (key,) = names(harness, 1)
+    harness.append("t", b"a")
     for version in (4, 6, 11, 12):
-        response = room.start(request({key: 0}), version)
+        response = harness.start(request({key: 0}), version)
         assert (response.session_id, values(response)) == (0, {key: [b"a"]})
-    waits = room.start(request({key: 1}, max_wait_ms=100), 12)
-    room.loop.advance(100)
+    waits = harness.start(request({key: 1}, max_wait_ms=100), 12)
+    harness.loop.advance(100)
     assert waits.done
-    assert not room.partition("t").watchers
-    assert len(room.broker.fetch_sessions) == 0
+    assert not harness.partition("t").watchers
+    assert len(harness.broker.fetch_sessions) == 0
 
 
 # -- long polls --------------------------------------------------------------------------------------------------
 
 
-def test_long_poll_waits_for_min_bytes_over_all_partitions(room: Room) -> None:
-    client = Client(room, names(room, 3))
+def test_long_poll_waits_for_min_bytes_over_all_partitions(harness: BrokerHarness) -> None:
+    client = Client(harness, names(harness, 3))
     client.poll(min_bytes=0)
     size = len(batch(b"x" * 100))
     answer = client.send(min_bytes=2 * size, max_wait_ms=LONG)
-    room.append("t", b"x" * 100, index=0)
-    room.loop.run()
+    harness.append("t", b"x" * 100, index=0)
+    harness.loop.run()
     assert not answer.done
-    room.append("t", b"x" * 100, index=2)
-    room.loop.run()
+    harness.append("t", b"x" * 100, index=2)
+    harness.loop.run()
     assert set(values(answer.result())) == {("t", 0), ("t", 2)}
-    assert room.loop.pending_timers == 0
+    assert harness.loop.pending_timers == 0
 
 
-def test_long_poll_returns_available_data_at_its_deadline(room: Room) -> None:
-    (key,) = names(room, 1)
-    client = Client(room, [key])
-    room.append("t", b"a")
+def test_long_poll_returns_available_data_at_its_deadline(harness: BrokerHarness) -> None:
+    (key,) = names(harness, 1)
+    client = Client(harness, [key])
+    harness.append("t", b"a")
     answer = client.send(min_bytes=10_000, max_wait_ms=500)
-    room.loop.advance(499)
+    harness.loop.advance(499)
     assert not answer.done
-    room.loop.advance(1)
+    harness.loop.advance(1)
     assert values(answer.result()) == {key: [b"a"]}
 
 
-def test_minimum_above_the_maximum_is_met_by_a_full_answer(room: Room) -> None:
-    (key,) = names(room, 1)
-    room.append("t", b"x" * 500)
-    answer = room.start(request({key: 0}, min_bytes=1 << 20, max_bytes=200, max_wait_ms=LONG), 12)
+def test_minimum_above_the_maximum_is_met_by_a_full_answer(harness: BrokerHarness) -> None:
+    (key,) = names(harness, 1)
+    harness.append("t", b"x" * 500)
+    answer = harness.start(request({key: 0}, min_bytes=1 << 20, max_bytes=200, max_wait_ms=LONG), 12)
     assert values(answer) == {key: [b"x" * 500]}
 
 
-def test_appends_of_one_iteration_come_in_one_response(room: Room) -> None:
-    (key,) = names(room, 1)
-    answer = room.start(request({key: 0}, max_wait_ms=LONG), 12)
-    room.append("t", b"a")
-    room.append("t", b"b")
+def test_appends_of_one_iteration_come_in_one_response(harness: BrokerHarness) -> None:
+    (key,) = names(harness, 1)
+    answer = harness.start(request({key: 0}, max_wait_ms=LONG), 12)
+    harness.append("t", b"a")
+    harness.append("t", b"b")
     assert not answer.done
-    room.loop.run()
+    harness.loop.run()
     assert values(answer.result()) == {key: [b"a", b"b"]}
 
 
-def test_deleted_topic_ends_a_long_poll(room: Room) -> None:
-    a, b = names(room, 1), names(room, 1, "other")
-    client = Client(room, a + b)
+def test_deleted_topic_ends_a_long_poll(harness: BrokerHarness) -> None:
+    a, b = names(harness, 1), names(harness, 1, "other")
+    client = Client(harness, a + b)
     client.poll(min_bytes=0)
     answer = client.send(max_wait_ms=LONG)
-    room.delete("t")
-    room.loop.run()
+    harness.delete("t")
+    harness.loop.run()
     errors = {key: part.error_code for key, part in told(answer.result()).items()}
     assert errors == {("t", 0): ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}
 
 
-def test_delete_records_ends_a_long_poll_at_a_deleted_offset(room: Room) -> None:
-    a, b = names(room, 2)
-    room.append("t", b"x" * 100)
-    answer = room.start(request({a: 0, b: 0}, min_bytes=10_000, max_wait_ms=LONG), 12)
+def test_delete_records_ends_a_long_poll_at_a_deleted_offset(harness: BrokerHarness) -> None:
+    a, b = names(harness, 2)
+    harness.append("t", b"x" * 100)
+    answer = harness.start(request({a: 0, b: 0}, min_bytes=10_000, max_wait_ms=LONG), 12)
     deletion = DeleteRecordsRequest([DeleteRecordsTopic("t", [DeleteRecordsPartition(0, 1)])])
-    assert room.ask(deletion).topics[0].partitions[0].low_watermark == 1
+    assert harness.ask(deletion).topics[0].partitions[0].low_watermark == 1
     assert answer.done
     assert told(answer.result())[a].error_code == ErrorCode.OFFSET_OUT_OF_RANGE
 
 
-def test_client_that_goes_away_leaves_no_timer_and_no_watcher(room: Room) -> None:
-    (key,) = names(room, 1)
+def test_client_that_goes_away_leaves_no_timer_and_no_watcher(harness: BrokerHarness) -> None:
+    (key,) = names(harness, 1)
     connection = Connection()
-    answer = room.start(request({key: 0}, max_wait_ms=LONG), 12, connection)
+    answer = harness.start(request({key: 0}, max_wait_ms=LONG), 12, connection)
     connection.drop()
-    room.append("t", b"a")
-    room.loop.advance(LONG)
+    harness.append("t", b"a")
+    harness.loop.advance(LONG)
     assert not answer.done
-    assert not room.partition("t").watchers
-    assert room.loop.pending_timers == 0
+    assert not harness.partition("t").watchers
+    assert harness.loop.pending_timers == 0
 
 
-def test_session_that_moved_to_a_new_connection_is_still_woken_when_the_old_one_ends(room: Room) -> None:
-    (key,) = names(room, 1)
-    client = Client(room, [key])
+def test_session_that_moved_to_a_new_connection_is_still_woken_when_the_old_one_ends(harness: BrokerHarness) -> None:
+    (key,) = names(harness, 1)
+    client = Client(harness, [key])
     client.poll(min_bytes=0)
     old = Connection()
-    room.start(request({}, session_id=client.id, session_epoch=1, max_wait_ms=LONG), 12, old)
-    answer = room.start(request({}, session_id=client.id, session_epoch=2, max_wait_ms=LONG), 12)
+    harness.start(request({}, session_id=client.id, session_epoch=1, max_wait_ms=LONG), 12, old)
+    answer = harness.start(request({}, session_id=client.id, session_epoch=2, max_wait_ms=LONG), 12)
     old.drop()
-    room.append("t", b"a")
-    room.loop.run()
+    harness.append("t", b"a")
+    harness.loop.run()
     assert values(answer.result()) == {key: [b"a"]}
 
 
-def test_open_transaction_hides_records_from_read_committed_until_it_ends(room: Room) -> None:
-    (key,) = names(room, 1)
+def test_open_transaction_hides_records_from_read_committed_until_it_ends(harness: BrokerHarness) -> None:
+    (key,) = names(harness, 1)
     producer = {"producer_id": 7, "producer_epoch": 0, "base_sequence": 0, "attributes": 0x10}
-    room.append("t", b"open", **producer)
-    committed = room.start(request({key: 0}, isolation_level=1, max_wait_ms=LONG), 12)
-    assert values(room.start(request({key: 0}), 12)) == {key: [b"open"]}
-    room.append("t", b"plain")
-    room.loop.run()
+    harness.append("t", b"open", **producer)
+    committed = harness.start(request({key: 0}, isolation_level=1, max_wait_ms=LONG), 12)
+    assert values(harness.start(request({key: 0}), 12)) == {key: [b"open"]}
+    harness.append("t", b"plain")
+    harness.loop.run()
     assert not committed.done
     marker = batch(b"\0\0\0\0\0\0", key=b"\0\0\0\1", producer_id=7, producer_epoch=0, attributes=0x30)
-    room.partition("t").append(memoryview(marker), origin="coordinator")
-    room.loop.run()
+    harness.partition("t").append(memoryview(marker), origin="coordinator")
+    harness.loop.run()
     part = told(committed.result())[key]
     assert part.last_stable_offset == part.high_watermark == 3
     assert [value for _, value in records_of(part.records)][:2] == [b"open", b"plain"]
     assert part.aborted_transactions == []
 
 
-def test_aborted_transactions_are_named_with_the_data_they_are_in(room: Room) -> None:
-    (key,) = names(room, 1)
+def test_aborted_transactions_are_named_with_the_data_they_are_in(harness: BrokerHarness) -> None:
+    (key,) = names(harness, 1)
     for producer in (7, 8):
         identity = {"producer_id": producer, "producer_epoch": 0}
-        room.append("t", b"x" * 100, base_sequence=0, attributes=0x10, **identity)
+        harness.append("t", b"x" * 100, base_sequence=0, attributes=0x10, **identity)
         marker = batch(b"\0\0\0\0\0\0", key=b"\0\0\0\0", attributes=0x30, **identity)
-        room.partition("t").append(memoryview(marker), origin="coordinator")
-    everything = told(room.start(request({key: 0}, isolation_level=1), 12))[key]
+        harness.partition("t").append(memoryview(marker), origin="coordinator")
+    everything = told(harness.start(request({key: 0}, isolation_level=1), 12))[key]
     assert [(a.producer_id, a.first_offset) for a in everything.aborted_transactions] == [(7, 0), (8, 2)]
-    first = told(room.start(request({key: 0}, isolation_level=1, max_bytes=1), 12))[key]
+    first = told(harness.start(request({key: 0}, isolation_level=1, max_bytes=1), 12))[key]
     assert [(a.producer_id, a.first_offset) for a in first.aborted_transactions] == [(7, 0)]
-    assert told(room.start(request({key: 0}), 12))[key].aborted_transactions is None
+    assert told(harness.start(request({key: 0}), 12))[key].aborted_transactions is None
 
 
 # -- limits and fairness -----------------------------------------------------------------------------------------
 
 
-def test_first_batch_comes_whatever_its_size_and_only_that(room: Room) -> None:
-    a, b = names(room, 2)
+def test_first_batch_comes_whatever_its_size_and_only_that(harness: BrokerHarness) -> None:
+    a, b = names(harness, 2)
     for index in range(2):
-        room.append("t", b"x" * 5000, index=index)
+        harness.append("t", b"x" * 5000, index=index)
     for limits in ({"max_bytes": 10}, {"each": {"partition_max_bytes": 10}}):
-        response = room.start(request({a: 0, b: 0}, **limits), 12)
+        response = harness.start(request({a: 0, b: 0}, **limits), 12)
         assert values(response) == {a: [b"x" * 5000], b: []}
 
 
 @pytest.mark.parametrize("limits", [{"each": {"partition_max_bytes": -1}}, {"max_bytes": -1}, {"max_bytes": -(2**31)}])
-def test_a_limit_below_zero_is_the_least_one(room: Room, limits: dict[str, Any]) -> None:
-    room.create("t")
+def test_a_limit_below_zero_is_the_least_one(harness: BrokerHarness, limits: dict[str, Any]) -> None:
+    harness.create("t")
     for value in (b"a", b"b", b"c"):
-        room.append("t", value)
-    assert values(room.start(request({("t", 0): 0}, **limits), 12)) == {("t", 0): [b"a"]}
+        harness.append("t", value)
+    assert values(harness.start(request({("t", 0): 0}, **limits), 12)) == {("t", 0): [b"a"]}
 
 
-def test_answer_stays_within_max_bytes_after_its_first_batch(room: Room) -> None:
-    (key,) = names(room, 1)
+def test_answer_stays_within_max_bytes_after_its_first_batch(harness: BrokerHarness) -> None:
+    (key,) = names(harness, 1)
     for _ in range(10):
-        room.append("t", b"x" * 1000)
+        harness.append("t", b"x" * 1000)
     size = len(batch(b"x" * 1000))
-    response = room.start(request({key: 0}, max_bytes=3 * size + 1), 12)
+    response = harness.start(request({key: 0}, max_bytes=3 * size + 1), 12)
     assert len(told(response)[key].records) == 3 * size
-    response = room.start(request({key: 0}, each={"partition_max_bytes": 2 * size}), 12)
+    response = harness.start(request({key: 0}, each={"partition_max_bytes": 2 * size}), 12)
     assert len(told(response)[key].records) == 2 * size
 
 
-def test_partition_with_endless_data_does_not_starve_the_others(room: Room) -> None:
-    keys = names(room, 3)
+def test_partition_with_endless_data_does_not_starve_the_others(harness: BrokerHarness) -> None:
+    keys = names(harness, 3)
     for index in range(3):
         for i in range(4):
-            room.append("t", b"%d-%d" % (index, i) + b"x" * 1000, index=index)
-    client = Client(room, keys, max_bytes=1)
+            harness.append("t", b"%d-%d" % (index, i) + b"x" * 1000, index=index)
+    client = Client(harness, keys, max_bytes=1)
     served = []
     for _ in range(12):
-        room.append("t", b"more" + b"x" * 1000, index=0)
+        harness.append("t", b"more" + b"x" * 1000, index=0)
         served += [key[1] for key, got in values(client.poll()).items() if got]
     assert all(served[i : i + 3].count(0) == 1 for i in range(0, 12, 3)), served
     assert sorted(served) == [0] * 4 + [1] * 4 + [2] * 4
@@ -395,40 +397,40 @@ def test_partition_with_endless_data_does_not_starve_the_others(room: Room) -> N
 # -- leader epochs and errors ------------------------------------------------------------------------------------
 
 
-def test_leader_epoch_of_the_past_or_future_is_refused(room: Room) -> None:
-    (key,) = names(room, 1)
-    room.partition("t").leader_epoch = 5
-    room.append("t", b"a")
+def test_leader_epoch_of_the_past_or_future_is_refused(harness: BrokerHarness) -> None:
+    (key,) = names(harness, 1)
+    harness.partition("t").leader_epoch = 5
+    harness.append("t", b"a")
     codes = {}
     for epoch in (-1, 4, 5, 6):
-        response = room.start(request({key: 0}, each={"current_leader_epoch": epoch}, max_wait_ms=LONG), 12)
+        response = harness.start(request({key: 0}, each={"current_leader_epoch": epoch}, max_wait_ms=LONG), 12)
         codes[epoch] = told(response)[key].error_code
     assert codes == {-1: 0, 4: ErrorCode.FENCED_LEADER_EPOCH, 5: 0, 6: ErrorCode.UNKNOWN_LEADER_EPOCH}
 
 
-def test_diverging_epoch_says_where_to_truncate(room: Room) -> None:
-    (key,) = names(room, 1)
-    partition = room.partition("t")
-    room.append("t", b"a", b"b")
+def test_diverging_epoch_says_where_to_truncate(harness: BrokerHarness) -> None:
+    (key,) = names(harness, 1)
+    partition = harness.partition("t")
+    harness.append("t", b"a", b"b")
     partition.leader_epoch = 3
-    room.append("t", b"c")
+    harness.append("t", b"c")
     # Either the offset or the epoch of what was fetched last is not of this log.
     for offset, epoch in ((3, 0), (3, 1), (2, 1)):
         asked = request({key: offset}, each={"last_fetched_epoch": epoch}, max_wait_ms=LONG)
-        diverging = told(room.start(asked, 12))[key]
+        diverging = told(harness.start(asked, 12))[key]
         assert (diverging.diverging_epoch.epoch, diverging.diverging_epoch.end_offset) == (0, 2)
         assert diverging.records == b""
-    same = told(room.start(request({key: 2}, each={"last_fetched_epoch": 0}), 12))[key]
+    same = told(harness.start(request({key: 2}, each={"last_fetched_epoch": 0}), 12))[key]
     assert same.diverging_epoch.epoch == -1
     assert records_of(same.records) == [(2, b"c")]
-    unknown = told(room.start(request({key: 2}, each={"last_fetched_epoch": 9}), 12))[key]
+    unknown = told(harness.start(request({key: 2}, each={"last_fetched_epoch": 9}), 12))[key]
     assert unknown.error_code == ErrorCode.OFFSET_OUT_OF_RANGE
 
 
-def test_errors_stand_beside_data_and_come_again_until_they_are_over(room: Room) -> None:
-    a, b = names(room, 2)
-    room.append("t", b"x")
-    client = Client(room, [a, b, ("gone", 0), ("t", 7)])
+def test_errors_stand_beside_data_and_come_again_until_they_are_over(harness: BrokerHarness) -> None:
+    a, b = names(harness, 2)
+    harness.append("t", b"x")
+    client = Client(harness, [a, b, ("gone", 0), ("t", 7)])
     client.offsets[b] = 5
     for _ in range(2):
         response = client.send(max_wait_ms=LONG)
@@ -438,38 +440,38 @@ def test_errors_stand_beside_data_and_come_again_until_they_are_over(room: Room)
             ("t", 7): ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
         }
         client.id, client.epoch = response.session_id, client.epoch + 1
-    room.create("gone")
+    harness.create("gone")
     client.seek(b, 0)
     client.forget(("t", 7))
     response = client.send(min_bytes=0)
     assert not any(part.error_code for part in told(response).values())
 
 
-def test_topics_by_id(room: Room) -> None:
-    topic_id = room.create("t")
-    room.append("t", b"a")
+def test_topics_by_id(harness: BrokerHarness) -> None:
+    topic_id = harness.create("t")
+    harness.append("t", b"a")
     topics = [
         FetchTopic(topic_id=topic_id, partitions=[FetchPartition(partition_max_bytes=100)]),
         FetchTopic(topic_id=b"\1" * 16, partitions=[FetchPartition(partition_max_bytes=100)]),
     ]
-    response = room.start(FetchRequest(min_bytes=1, topics=topics), 18)
+    response = harness.start(FetchRequest(min_bytes=1, topics=topics), 18)
     codes = {topic.topic_id: topic.partitions[0].error_code for topic in response.responses}
     assert codes == {topic_id: 0, b"\1" * 16: ErrorCode.UNKNOWN_TOPIC_ID}
 
 
 def test_offset_that_is_not_committed_yet_reads_as_nothing(tmp_path: Path) -> None:
-    with open_room(tmp_path, {"log.flush.interval.messages": "1"}) as room:
-        (key,) = names(room, 1)
-        room.threads.held = True
-        room.append("t", b"a" * 200)
-        room.append("t", b"b" * 200)
+    with open_harness(tmp_path, {"log.flush.interval.messages": "1"}) as harness:
+        (key,) = names(harness, 1)
+        harness.threads.held = True
+        harness.append("t", b"a" * 200)
+        harness.append("t", b"b" * 200)
         for offset in (0, 1, 2):
-            part = told(room.start(request({key: offset}), 12))[key]
+            part = told(harness.start(request({key: offset}), 12))[key]
             assert (part.error_code, part.records, part.high_watermark) == (0, b"", 0)
-        assert told(room.start(request({key: 3}), 12))[key].error_code == ErrorCode.OFFSET_OUT_OF_RANGE
+        assert told(harness.start(request({key: 3}), 12))[key].error_code == ErrorCode.OFFSET_OUT_OF_RANGE
         # Both become visible by one fsync each at most, and count with their real size.
-        answer = room.start(request({key: 0}, min_bytes=500, max_wait_ms=LONG), 12)
-        while room.threads.work:
-            room.threads.finish()
-        room.loop.run()
+        answer = harness.start(request({key: 0}, min_bytes=500, max_wait_ms=LONG), 12)
+        while harness.threads.work:
+            harness.threads.finish()
+        harness.loop.run()
         assert values(answer.result()) == {key: [b"a" * 200, b"b" * 200]}

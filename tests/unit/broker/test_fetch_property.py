@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from ottla.common.completion import Completion
 
-from .room import open_room
+from .harness import open_harness
 from .test_fetch import Client, Key
 
 KEYS = [("t", index) for index in range(4)]
@@ -29,9 +29,9 @@ WAIT_MS = 1000
 class Story:
     """One client, one long poll at most, and what it has seen."""
 
-    def __init__(self, room: Any) -> None:
-        self.room = room
-        self.client = Client(room, KEYS)
+    def __init__(self, harness: Any) -> None:
+        self.harness = harness
+        self.client = Client(harness, KEYS)
         self.written: dict[Key, list[bytes]] = {key: [] for key in KEYS}
         self.seen: dict[Key, list[bytes | None]] = {key: [] for key in KEYS}
         # Where a partition that was forgotten is to be taken up again.
@@ -44,10 +44,10 @@ class Story:
             key = KEYS[first]
             value = b"%d:%d " % (first, len(self.written[key])) + b"x" * second
             self.written[key].append(value)
-            self.room.append("t", value, index=first)
+            self.harness.append("t", value, index=first)
         elif name == "time":
-            self.room.loop.advance(first)
-        self.room.loop.run()
+            self.harness.loop.advance(first)
+        self.harness.loop.run()
         self.receive()
         if self.waiting is not None:
             return
@@ -61,7 +61,7 @@ class Story:
                 self.client.forgotten.remove(KEYS[first])
             self.client.seek(KEYS[first], self.parked.pop(KEYS[first]))
         elif name == "lose session":
-            self.room.broker.fetch_sessions.remove(self.client.id)
+            self.harness.broker.fetch_sessions.remove(self.client.id)
         elif name == "lose answer":
             # The connection broke: the client asks for a new session in place of the old one.
             self.client.send(min_bytes=0)
@@ -90,7 +90,7 @@ class Story:
 
     def catch_up(self) -> None:
         """To the end: a fetch with data at hand answers at once, with data."""
-        self.room.loop.advance(WAIT_MS)
+        self.harness.loop.advance(WAIT_MS)
         self.receive()
         assert self.waiting is None
         for key, offset in self.parked.items():
@@ -102,7 +102,7 @@ class Story:
             if self.seen == self.written:
                 break
             before = sum(map(len, self.seen.values()))
-            was_lost = self.client.epoch and self.client.id not in self.room.broker.fetch_sessions._sessions
+            was_lost = self.client.epoch and self.client.id not in self.harness.broker.fetch_sessions._sessions
             self.fetch(min_bytes=1, max_bytes=1)
             assert self.waiting is None, "it waits beside data"
             assert was_lost or sum(map(len, self.seen.values())) > before, "an answer without any of the data"
@@ -116,9 +116,9 @@ class Story:
 @settings(max_examples=80, deadline=None, suppress_health_check=list(HealthCheck))
 @given(st.lists(ACTIONS, max_size=40))
 def test_every_record_comes_once_and_in_order(actions: list[tuple[str, int, int]]) -> None:
-    with tempfile.TemporaryDirectory() as directory, open_room(directory) as room:
-        room.create("t", len(KEYS))
-        story = Story(room)
+    with tempfile.TemporaryDirectory() as directory, open_harness(directory) as harness:
+        harness.create("t", len(KEYS))
+        story = Story(harness)
         for action in actions:
             story.do(action)
         story.catch_up()

@@ -21,28 +21,28 @@ from ottla.protocol.messages.describe_configs import DescribeConfigsRequest, Des
 from ottla.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from ottla.protocol.messages.metadata import MetadataRequest
 
-from .room import Connection, Room, batch, open_room, records_of
+from .harness import BrokerHarness, Connection, batch, open_harness, records_of
 
 PARTITIONS = 30
 UNKNOWN = 7
 
 
 @pytest.fixture
-def room(tmp_path: Path) -> Iterator[Room]:
-    with open_room(str(tmp_path)) as room:
-        yield room
+def harness(tmp_path: Path) -> Iterator[BrokerHarness]:
+    with open_harness(str(tmp_path)) as harness:
+        yield harness
 
 
 @pytest.fixture
-def slow(room: Room, monkeypatch: pytest.MonkeyPatch) -> Room:
+def slow(harness: BrokerHarness, monkeypatch: pytest.MonkeyPatch) -> BrokerHarness:
     """Each step takes as long as a slice may: everything is interrupted wherever it can be."""
     for module in (fetching, fetch_handler, produce_handler):
         monkeypatch.setattr(module, "MOST_AT_ONCE", 3)
         monkeypatch.setattr(module, "SLICE_PARTITIONS", 2)
     passing = count(step=SLICE_MS)
-    monkeypatch.setattr(room.loop, "monotonic_ms", lambda: next(passing))
-    room.use_worker(Worker(room.loop, room.loop.call_soon))
-    return room
+    monkeypatch.setattr(harness.loop, "monotonic_ms", lambda: next(passing))
+    harness.use_worker(Worker(harness.loop, harness.loop.call_soon))
+    return harness
 
 
 def fetch(*, session: int = 0, epoch: int = 0, offset: int = 0, partitions: int = PARTITIONS + UNKNOWN) -> FetchRequest:
@@ -61,13 +61,13 @@ def fetched(response: Any) -> dict[int, tuple[int, int, list[tuple[int, bytes | 
     }
 
 
-def fill(room: Room) -> None:
-    room.create("t", PARTITIONS)
+def fill(harness: BrokerHarness) -> None:
+    harness.create("t", PARTITIONS)
     for index in range(0, PARTITIONS, 3):
-        room.append("t", b"%d" % index, index=index)
+        harness.append("t", b"%d" % index, index=index)
 
 
-def test_fetch_in_slices_returns_the_same_response(slow: Room, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_fetch_in_slices_returns_the_same_response(slow: BrokerHarness, monkeypatch: pytest.MonkeyPatch) -> None:
     fill(slow)
     answer = slow.start(fetch(), 12)
     assert isinstance(answer, Completion)
@@ -86,7 +86,7 @@ def test_fetch_in_slices_returns_the_same_response(slow: Room, monkeypatch: pyte
     assert fetched(following)[1] == (0, 1, [(0, b"more")])
 
 
-def test_session_that_is_read_in_slices_takes_no_other_request(slow: Room) -> None:
+def test_session_that_is_read_in_slices_takes_no_other_request(slow: BrokerHarness) -> None:
     fill(slow)
     session_id = slow.ask(fetch(), 12).session_id
     answer = slow.start(fetch(session=session_id, epoch=1, offset=1), 12)
@@ -98,7 +98,7 @@ def test_session_that_is_read_in_slices_takes_no_other_request(slow: Room) -> No
     assert slow.ask(fetch(session=session_id, epoch=2, partitions=0), 12).error_code == ErrorCode.NONE
 
 
-def test_session_that_is_closed_while_it_is_read_ends_the_fetch(slow: Room) -> None:
+def test_session_that_is_closed_while_it_is_read_ends_the_fetch(slow: BrokerHarness) -> None:
     fill(slow)
     session_id = slow.ask(fetch(), 12).session_id
     answer = slow.start(fetch(session=session_id, epoch=1), 12)
@@ -108,7 +108,7 @@ def test_session_that_is_closed_while_it_is_read_ends_the_fetch(slow: Room) -> N
     assert not any(slow.partition("t", index).watchers for index in range(PARTITIONS))
 
 
-def test_fetch_of_a_client_that_left_watches_nothing(slow: Room) -> None:
+def test_fetch_of_a_client_that_left_watches_nothing(slow: BrokerHarness) -> None:
     fill(slow)
     client = Connection()
     slow.start(fetch(epoch=-1), 12, client)
@@ -117,7 +117,7 @@ def test_fetch_of_a_client_that_left_watches_nothing(slow: Room) -> None:
     assert not any(slow.partition("t", index).watchers for index in range(PARTITIONS))
 
 
-def test_produce_in_slices_keeps_its_batches(slow: Room) -> None:
+def test_produce_in_slices_keeps_its_batches(slow: BrokerHarness) -> None:
     slow.create("t", PARTITIONS)
     frame_parts = {index: batch(b"%d" % index) for index in range(PARTITIONS + UNKNOWN)}
     answer = slow.produce(("t", frame_parts))
@@ -134,7 +134,7 @@ def create(*names: str) -> CreateTopicsRequest:
     return CreateTopicsRequest(topics=[CreatableTopic(name, 1, 1) for name in names], timeout_ms=1000)
 
 
-def test_operations_of_the_controller_wait_for_each_other(slow: Room) -> None:
+def test_operations_of_the_controller_wait_for_each_other(slow: BrokerHarness) -> None:
     first = slow.start(create("a", "b", "c"))
     second = slow.start(create("c", "d"))
     third = slow.start(DeleteTopicsRequest(topics=[DeleteTopicState(name="a")]))
@@ -148,7 +148,7 @@ def test_operations_of_the_controller_wait_for_each_other(slow: Room) -> None:
     slow.broker.metadata.image.validate()
 
 
-def test_metadata_that_is_read_in_slices_is_of_one_image(slow: Room) -> None:
+def test_metadata_that_is_read_in_slices_is_of_one_image(slow: BrokerHarness) -> None:
     for name in "abcdef":
         slow.create(name)
     answer = slow.start(MetadataRequest(topics=None))
@@ -159,7 +159,7 @@ def test_metadata_that_is_read_in_slices_is_of_one_image(slow: Room) -> None:
     assert [topic.name for topic in slow.ask(MetadataRequest(topics=None)).topics] == list("abcde")
 
 
-def test_operation_in_progress_when_the_node_stops_fails(slow: Room) -> None:
+def test_operation_in_progress_when_the_node_stops_fails(slow: BrokerHarness) -> None:
     answer = slow.start(create(*(f"t{i}" for i in range(20))))
     queued = slow.start(create("u"))
     slow.broker.metadata.close()
@@ -168,15 +168,15 @@ def test_operation_in_progress_when_the_node_stops_fails(slow: Room) -> None:
     assert queued.result().topics[0].error_code == ErrorCode.NOT_CONTROLLER
 
 
-def test_same_resource_is_described_each_time_it_is_named(room: Room) -> None:
-    room.create("plain")
-    room.create("own", retention_ms="1000")
+def test_same_resource_is_described_each_time_it_is_named(harness: BrokerHarness) -> None:
+    harness.create("plain")
+    harness.create("own", retention_ms="1000")
     names = ["plain", "own", "plain", "own", "none"]
     request = DescribeConfigsRequest(
         resources=[DescribeConfigsResource(2, name, None) for name in names]
         + [DescribeConfigsResource(2, "own", ["retention.ms"])]
     )
-    results = room.ask(request).results
+    results = harness.ask(request).results
     assert [result.resource_name for result in results] == [*names, "own"]
     assert results[0].configs == results[2].configs
     assert results[1].configs == results[3].configs != results[0].configs

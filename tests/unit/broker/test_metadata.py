@@ -18,44 +18,44 @@ from ottla.protocol.messages.describe_topic_partitions import DescribeTopicParti
 from ottla.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
 from tests.unit.controller.support import registration
 
-from .room import Room, open_room
+from .harness import BrokerHarness, open_harness
 
 UNKNOWN = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
 
-def ask(room: Room, names: Sequence[str] | None, version: int = 13, **fields: Any) -> Any:
+def ask(harness: BrokerHarness, names: Sequence[str] | None, version: int = 13, **fields: Any) -> Any:
     topics = None if names is None else [MetadataRequestTopic(name=name) for name in names]
-    return room.ask(MetadataRequest(topics=topics, **fields), version)
+    return harness.ask(MetadataRequest(topics=topics, **fields), version)
 
 
 def codes(response: Any) -> dict[str | None, int]:
     return {topic.name: topic.error_code for topic in response.topics}
 
 
-def test_all_topics_or_none(room: Room) -> None:
-    room.create("a", 2)
-    room.create(OFFSETS_TOPIC)
-    everything = ask(room, None)
+def test_all_topics_or_none(harness: BrokerHarness) -> None:
+    harness.create("a", 2)
+    harness.create(OFFSETS_TOPIC)
+    everything = ask(harness, None)
     assert codes(everything) == {"a": 0, OFFSETS_TOPIC: 0}
     assert {topic.name: topic.is_internal for topic in everything.topics} == {"a": False, OFFSETS_TOPIC: True}
-    assert ask(room, []).topics == []
-    assert set(codes(ask(room, [], version=0))) == {"a", OFFSETS_TOPIC}
+    assert ask(harness, []).topics == []
+    assert set(codes(ask(harness, [], version=0))) == {"a", OFFSETS_TOPIC}
 
 
-def test_replica_of_a_broker_that_is_fenced_is_offline_in_both_descriptions(room: Room) -> None:
-    room.broker.metadata.submit(lambda controller: controller.register_broker(registration(2))).result()
+def test_replica_of_a_broker_that_is_fenced_is_offline_in_both_descriptions(harness: BrokerHarness) -> None:
+    harness.broker.metadata.submit(lambda controller: controller.register_broker(registration(2))).result()
     topic = CreatableTopic(name="a", num_partitions=-1, replication_factor=-1)
     topic.assignments = [CreatableReplicaAssignment(partition_index=0, broker_ids=[1, 2])]
-    assert not room.ask(CreateTopicsRequest(topics=[topic])).topics[0].error_code
-    for response in (ask(room, ["a"]), room.ask(DescribeTopicPartitionsRequest(topics=[TopicRequest("a")]))):
+    assert not harness.ask(CreateTopicsRequest(topics=[topic])).topics[0].error_code
+    for response in (ask(harness, ["a"]), harness.ask(DescribeTopicPartitionsRequest(topics=[TopicRequest("a")]))):
         (partition,) = response.topics[0].partitions
         assert (partition.replica_nodes, partition.isr_nodes, partition.offline_replicas) == ([1, 2], [1], [2])
 
 
-def test_answer_in_every_version(room: Room) -> None:
-    topic_id = room.create("a", 2)
+def test_answer_in_every_version(harness: BrokerHarness) -> None:
+    topic_id = harness.create("a", 2)
     for version in range(MetadataRequest.MAX_VERSION + 1):
-        response = ask(room, ["a"], version)
+        response = ask(harness, ["a"], version)
         (topic,) = response.topics
         assert (topic.name, topic.topic_id) == ("a", topic_id if version >= 10 else ZERO_UUID)
         assert [(p.partition_index, p.leader_id, p.replica_nodes, p.isr_nodes) for p in topic.partitions] == [
@@ -68,25 +68,27 @@ def test_answer_in_every_version(room: Room) -> None:
 
 
 @pytest.mark.parametrize("version", range(MetadataRequest.MAX_VERSION + 1))
-def test_missing_topic_is_unknown_first_and_created_after_the_response(room: Room, version: int) -> None:
-    response = ask(room, ["new", "new", "bad name", "also"], version)
+def test_missing_topic_is_unknown_first_and_created_after_the_response(harness: BrokerHarness, version: int) -> None:
+    response = ask(harness, ["new", "new", "bad name", "also"], version)
     assert codes(response) == {"new": UNKNOWN, "bad name": ErrorCode.INVALID_TOPIC_EXCEPTION, "also": UNKNOWN}
     assert [(topic.topic_id, topic.partitions, topic.is_internal) for topic in response.topics] == [
         (ZERO_UUID, [], False)
     ] * 3
-    again = ask(room, ["new", "also"], version)
+    again = ask(harness, ["new", "also"], version)
     assert codes(again) == {"new": 0, "also": 0}
     assert [len(topic.partitions) for topic in again.topics] == [1, 1]
-    assert room.partition("new").high_watermark == 0
+    assert harness.partition("new").high_watermark == 0
 
 
 def test_auto_created_offsets_topic_has_its_own_settings_and_other_internal_topics_are_not_created(
     tmp_path: Path,
 ) -> None:
     names = [OFFSETS_TOPIC, "__transaction_state", "__share_group_state"]
-    with open_room(tmp_path, {"offsets.topic.num.partitions": "3", "offsets.topic.replication.factor": "1"}) as room:
-        assert codes(ask(room, names)) == dict.fromkeys(names, UNKNOWN)
-        described = ask(room, names)
+    with open_harness(
+        tmp_path, {"offsets.topic.num.partitions": "3", "offsets.topic.replication.factor": "1"}
+    ) as harness:
+        assert codes(ask(harness, names)) == dict.fromkeys(names, UNKNOWN)
+        described = ask(harness, names)
         assert codes(described) == {OFFSETS_TOPIC: 0, "__transaction_state": UNKNOWN, "__share_group_state": UNKNOWN}
         assert [len(topic.partitions) for topic in described.topics] == [3, 0, 0]
         assert all(topic.is_internal for topic in described.topics)
@@ -94,10 +96,10 @@ def test_auto_created_offsets_topic_has_its_own_settings_and_other_internal_topi
 
 def test_failed_auto_creation_is_logged_and_tried_again(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level("INFO")
-    with open_room(tmp_path) as room:
-        room.create("a.b")
+    with open_harness(tmp_path) as harness:
+        harness.create("a.b")
         for _ in range(2):
-            assert codes(ask(room, ["a_b"])) == {"a_b": UNKNOWN}
+            assert codes(ask(harness, ["a_b"])) == {"a_b": UNKNOWN}
     lines = [message for message in caplog.messages if "a_b" in message]
     once = [
         "Sent auto-creation request for a_b to the active controller",
@@ -124,59 +126,63 @@ def test_creation_in_flight_is_not_requested_again() -> None:
 
 
 @pytest.mark.parametrize("version", [4, 13])
-def test_cached_response_without_topic_creation_does_not_prevent_creation(room: Room, version: int) -> None:
+def test_cached_response_without_topic_creation_does_not_prevent_creation(harness: BrokerHarness, version: int) -> None:
     for _ in range(2):
-        assert codes(ask(room, ["new"], version, allow_auto_topic_creation=False)) == {"new": UNKNOWN}
-    assert codes(ask(room, ["new"], version)) == {"new": UNKNOWN}
-    assert codes(ask(room, ["new"], version, allow_auto_topic_creation=False)) == {"new": 0}
+        assert codes(ask(harness, ["new"], version, allow_auto_topic_creation=False)) == {"new": UNKNOWN}
+    assert codes(ask(harness, ["new"], version)) == {"new": UNKNOWN}
+    assert codes(ask(harness, ["new"], version, allow_auto_topic_creation=False)) == {"new": 0}
 
 
-def test_nothing_is_created_unless_both_sides_want_it(room: Room, tmp_path: Path) -> None:
-    assert codes(ask(room, ["new", "bad name"], allow_auto_topic_creation=False)) == {
+def test_nothing_is_created_unless_both_sides_want_it(harness: BrokerHarness, tmp_path: Path) -> None:
+    assert codes(ask(harness, ["new", "bad name"], allow_auto_topic_creation=False)) == {
         "new": UNKNOWN,
         "bad name": ErrorCode.INVALID_TOPIC_EXCEPTION,
     }
-    with open_room(tmp_path / "other", {"auto.create.topics.enable": "false"}) as other:
+    with open_harness(tmp_path / "other", {"auto.create.topics.enable": "false"}) as other:
         for version in (0, 3, 4, 13):
             assert codes(ask(other, ["new"], version)) == {"new": UNKNOWN}
 
 
-def test_by_id_and_id_before_name(room: Room) -> None:
-    topic_id = room.create("a")
+def test_by_id_and_id_before_name(harness: BrokerHarness) -> None:
+    topic_id = harness.create("a")
     stranger = b"\7" * 16
     topics = [
         MetadataRequestTopic(topic_id=topic_id, name=None),
         MetadataRequestTopic(topic_id=stranger, name=None),
     ]
-    response = room.ask(MetadataRequest(topics=topics), 12)
+    response = harness.ask(MetadataRequest(topics=topics), 12)
     assert [(topic.name, topic.topic_id, topic.error_code) for topic in response.topics] == [
         ("a", topic_id, 0),
         (None, stranger, ErrorCode.UNKNOWN_TOPIC_ID),
     ]
-    both = room.ask(MetadataRequest(topics=[MetadataRequestTopic(topic_id=topic_id, name="whatever")]), 12)
+    both = harness.ask(MetadataRequest(topics=[MetadataRequestTopic(topic_id=topic_id, name="whatever")]), 12)
     assert codes(both) == {"a": 0}
 
 
-def test_what_versions_10_and_11_can_say_but_not_mean_is_an_invalid_request(room: Room) -> None:
-    topic_id = room.create("a")
+def test_what_versions_10_and_11_can_say_but_not_mean_is_an_invalid_request(harness: BrokerHarness) -> None:
+    topic_id = harness.create("a")
     for topic in (MetadataRequestTopic(topic_id=topic_id, name="a"), MetadataRequestTopic(name=None)):
         for version in (10, 11):
-            response = room.ask(MetadataRequest(topics=[topic, MetadataRequestTopic(name="new")]), version)
+            response = harness.ask(MetadataRequest(topics=[topic, MetadataRequestTopic(name="new")]), version)
             assert {each.error_code for each in response.topics} == {ErrorCode.INVALID_REQUEST}
-    assert set(codes(ask(room, None))) == {"a"}
+    assert set(codes(ask(harness, None))) == {"a"}
 
 
-def test_authorized_operations_only_when_requested(room: Room) -> None:
-    room.create("a")
-    unasked = ask(room, ["a"], 10)
-    asked = ask(room, ["a"], 10, include_topic_authorized_operations=True, include_cluster_authorized_operations=True)
+def test_authorized_operations_only_when_requested(harness: BrokerHarness) -> None:
+    harness.create("a")
+    unasked = ask(harness, ["a"], 10)
+    asked = ask(
+        harness, ["a"], 10, include_topic_authorized_operations=True, include_cluster_authorized_operations=True
+    )
     assert unasked.cluster_authorized_operations == unasked.topics[0].topic_authorized_operations == -(2**31)
     assert asked.cluster_authorized_operations > 0
     assert asked.topics[0].topic_authorized_operations > 0
 
 
-def test_operations_on_an_unknown_topic_are_returned_if_requested(room: Room) -> None:
+def test_operations_on_an_unknown_topic_are_returned_if_requested(harness: BrokerHarness) -> None:
     for wanted, told in ((True, TOPIC_OPERATIONS), (False, NOT_REQUESTED)):
-        response = ask(room, ["nope"], 12, allow_auto_topic_creation=False, include_topic_authorized_operations=wanted)
+        response = ask(
+            harness, ["nope"], 12, allow_auto_topic_creation=False, include_topic_authorized_operations=wanted
+        )
         (topic,) = response.topics
         assert (topic.error_code, topic.topic_authorized_operations) == (UNKNOWN, told)

@@ -12,7 +12,8 @@ import pytest
 from ottla.broker import metadata_batches
 from ottla.broker import metadata_snapshots as snapshots
 from ottla.broker.metadata_batches import MAX_BATCH_BYTES
-from ottla.broker.metadata_log import MetadataLogSettings, MetadataShell
+from ottla.broker.metadata_log import MetadataShell
+from ottla.broker.metadata_snapshotting import MetadataLogSettings
 from ottla.common.errors import ErrorCode, KafkaError
 from ottla.common.shortage import ShortageError
 from ottla.controller import Outcome

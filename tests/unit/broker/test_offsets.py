@@ -21,47 +21,49 @@ from ottla.protocol.messages.offset_for_leader_epoch import (
     OffsetForLeaderTopic,
 )
 
-from .room import START_MS, Room
+from .harness import START_MS, BrokerHarness
 
 LATEST, EARLIEST, MAX_TIMESTAMP, EARLIEST_LOCAL, LATEST_TIERED, EARLIEST_PENDING = -1, -2, -3, -4, -5, -6
 UNKNOWN = (0, -1, -1, -1)
 
 
-def listed(room: Room, timestamp: int, version: int = 11, index: int = 0, isolation: int = 0, epoch: int = -1) -> Any:
+def listed(
+    harness: BrokerHarness, timestamp: int, version: int = 11, index: int = 0, isolation: int = 0, epoch: int = -1
+) -> Any:
     """(error, timestamp, offset, leader epoch)"""
     wanted = ListOffsetsPartition(index, epoch, timestamp)
     request = ListOffsetsRequest(isolation_level=isolation, topics=[ListOffsetsTopic("t", [wanted])])
-    answer = room.ask(request, version).topics[0].partitions[0]
+    answer = harness.ask(request, version).topics[0].partitions[0]
     return answer.error_code, answer.timestamp, answer.offset, answer.leader_epoch
 
 
 @pytest.fixture
-def log(room: Room) -> Room:
+def log(harness: BrokerHarness) -> BrokerHarness:
     """Offsets 0 to 5; the log begins at 1; the greatest timestamp is that of offset 3."""
-    room.create("t")
+    harness.create("t")
     for i, later in enumerate((0, 100, 200, 900, 300, 900)):
-        room.append("t", b"%d" % i, timestamp=START_MS + later)
-    room.partition("t").delete_records_before(1)
-    return room
+        harness.append("t", b"%d" % i, timestamp=START_MS + later)
+    harness.partition("t").delete_records_before(1)
+    return harness
 
 
-def test_ends_of_the_log(log: Room) -> None:
+def test_ends_of_the_log(log: BrokerHarness) -> None:
     assert listed(log, LATEST) == (0, -1, 6, 0)
     assert listed(log, EARLIEST) == listed(log, EARLIEST_LOCAL) == (0, -1, 1, 0)
     assert listed(log, LATEST_TIERED) == listed(log, EARLIEST_PENDING) == UNKNOWN
 
 
-def test_start_of_a_log_that_nothing_was_written_to_is_of_the_present_epoch(room: Room) -> None:
-    room.create("t")
-    assert listed(room, EARLIEST) == listed(room, EARLIEST_LOCAL) == (0, -1, 0, 0)
+def test_start_of_a_log_that_nothing_was_written_to_is_of_the_present_epoch(harness: BrokerHarness) -> None:
+    harness.create("t")
+    assert listed(harness, EARLIEST) == listed(harness, EARLIEST_LOCAL) == (0, -1, 0, 0)
 
 
-def test_timestamp_that_is_not_known_is_refused_before_the_topic_is_looked_for(room: Room) -> None:
-    assert listed(room, -7)[0] == listed(room, MAX_TIMESTAMP, version=6)[0] == ErrorCode.UNSUPPORTED_VERSION
-    assert listed(room, LATEST)[0] == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+def test_timestamp_that_is_not_known_is_refused_before_the_topic_is_looked_for(harness: BrokerHarness) -> None:
+    assert listed(harness, -7)[0] == listed(harness, MAX_TIMESTAMP, version=6)[0] == ErrorCode.UNSUPPORTED_VERSION
+    assert listed(harness, LATEST)[0] == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
 
-def test_by_timestamp_comes_the_first_record_of_that_time_or_later(log: Room) -> None:
+def test_by_timestamp_comes_the_first_record_of_that_time_or_later(log: BrokerHarness) -> None:
     assert listed(log, 0) == (0, START_MS + 100, 1, 0)
     assert listed(log, START_MS + 101) == (0, START_MS + 200, 2, 0)
     assert listed(log, START_MS + 250) == (0, START_MS + 900, 3, 0)
@@ -69,52 +71,54 @@ def test_by_timestamp_comes_the_first_record_of_that_time_or_later(log: Room) ->
     assert listed(log, MAX_TIMESTAMP) == (0, START_MS + 900, 3, 0)
 
 
-def fill_eight_segments(room: Room) -> None:
+def fill_eight_segments(harness: BrokerHarness) -> None:
     """One record in each, a millisecond after the one before."""
-    room.create("t", segment_bytes="1048576")
-    log = room.partition("t").log
+    harness.create("t", segment_bytes="1048576")
+    log = harness.partition("t").log
     for i in range(8):
-        room.append("t", b"%d" % i, timestamp=START_MS + i)
+        harness.append("t", b"%d" % i, timestamp=START_MS + i)
         log.roll()
 
 
-def test_timestamps_of_many_segments_are_looked_up_in_slices(room: Room, monkeypatch: pytest.MonkeyPatch) -> None:
-    fill_eight_segments(room)
+def test_timestamps_of_many_segments_are_looked_up_in_slices(
+    harness: BrokerHarness, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fill_eight_segments(harness)
     iterations: list[Callable[[], None]] = []
 
     def later(callback: Callable[[], None]) -> None:
         iterations.append(callback)
-        room.loop.call_soon(callback)
+        harness.loop.call_soon(callback)
 
     monkeypatch.setattr(list_offsets, "SLICE", 2)
     passing = itertools.count(step=work.SLICE_MS)  # whatever is done takes a slice
-    monkeypatch.setattr(room.loop, "monotonic_ms", lambda: next(passing))
-    room.use_worker(work.Worker(room.loop, later))
-    assert listed(room, START_MS + 6) == (0, START_MS + 6, 6, 0)
+    monkeypatch.setattr(harness.loop, "monotonic_ms", lambda: next(passing))
+    harness.use_worker(work.Worker(harness.loop, later))
+    assert listed(harness, START_MS + 6) == (0, START_MS + 6, 6, 0)
     looked_up = len(iterations)
     iterations.clear()
-    assert listed(room, START_MS + 3) == (0, START_MS + 3, 3, 0)
+    assert listed(harness, START_MS + 3) == (0, START_MS + 3, 3, 0)
     assert looked_up > len(iterations)
 
 
-def test_slices_of_a_fast_disk_share_an_iteration(room: Room, monkeypatch: pytest.MonkeyPatch) -> None:
-    fill_eight_segments(room)
+def test_slices_of_a_fast_disk_share_an_iteration(harness: BrokerHarness, monkeypatch: pytest.MonkeyPatch) -> None:
+    fill_eight_segments(harness)
     iterations: list[Callable[[], None]] = []
-    room.use_worker(work.Worker(room.loop, iterations.append))
+    harness.use_worker(work.Worker(harness.loop, iterations.append))
     monkeypatch.setattr(list_offsets, "SLICE", 2)
-    assert listed(room, START_MS + 6) == (0, START_MS + 6, 6, 0)
+    assert listed(harness, START_MS + 6) == (0, START_MS + 6, 6, 0)
     assert not iterations
 
 
 @pytest.mark.parametrize("version", range(1, 12))
-def test_special_timestamps_need_their_version(log: Room, version: int) -> None:
+def test_special_timestamps_need_their_version(log: BrokerHarness, version: int) -> None:
     for timestamp in (LATEST, EARLIEST, MAX_TIMESTAMP, EARLIEST_LOCAL, LATEST_TIERED, EARLIEST_PENDING, -7):
         known = timestamp != -7 and version >= SINCE_VERSION.get(timestamp, 1)
         assert listed(log, timestamp, version)[0] == (0 if known else ErrorCode.UNSUPPORTED_VERSION), timestamp
     assert listed(log, LATEST, version)[3] == (0 if version >= 4 else -1)
 
 
-def test_read_committed_sees_no_further_than_the_open_transaction(log: Room) -> None:
+def test_read_committed_sees_no_further_than_the_open_transaction(log: BrokerHarness) -> None:
     transaction = {"producer_id": 7, "producer_epoch": 0, "base_sequence": 0, "attributes": 0x10}
     log.append("t", b"open", timestamp=START_MS + 5000, **transaction)
     log.append("t", b"after", timestamp=START_MS + 6000)
@@ -125,7 +129,7 @@ def test_read_committed_sees_no_further_than_the_open_transaction(log: Room) -> 
     assert listed(log, MAX_TIMESTAMP, isolation=1) == UNKNOWN
 
 
-def test_errors_of_list_offsets(log: Room) -> None:
+def test_errors_of_list_offsets(log: BrokerHarness) -> None:
     assert listed(log, LATEST, index=3) == (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, -1, -1, -1)
     log.partition("t").leader_epoch = 4
     assert listed(log, LATEST, epoch=3)[0] == ErrorCode.FENCED_LEADER_EPOCH
@@ -144,18 +148,18 @@ def test_errors_of_list_offsets(log: Room) -> None:
 
 
 @pytest.mark.parametrize("version", [2, 3, 4])
-def test_where_each_leader_epoch_ended(room: Room, version: int) -> None:
-    room.create("t")
-    partition = room.partition("t")
+def test_where_each_leader_epoch_ended(harness: BrokerHarness, version: int) -> None:
+    harness.create("t")
+    partition = harness.partition("t")
     for epoch, count in ((0, 2), (3, 3), (5, 0)):
         partition.leader_epoch = epoch
         for _ in range(count):
-            room.append("t", b"x")
+            harness.append("t", b"x")
 
     def end(epoch: int, current: int = -1, index: int = 0) -> tuple[int, int, int]:
         wanted = OffsetForLeaderPartition(index, current, epoch)
         request = OffsetForLeaderEpochRequest(topics=[OffsetForLeaderTopic("t", [wanted])])
-        answer = room.ask(request, version).topics[0].partitions[0]
+        answer = harness.ask(request, version).topics[0].partitions[0]
         return answer.error_code, answer.leader_epoch, answer.end_offset
 
     assert end(0) == end(2) == (0, 0, 2)
@@ -169,21 +173,21 @@ def test_where_each_leader_epoch_ended(room: Room, version: int) -> None:
     assert end(0, index=1) == (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, -1, -1)
 
 
-def delete(room: Room, offset: int, topic: str = "t", index: int = 0) -> tuple[int, int]:
+def delete(harness: BrokerHarness, offset: int, topic: str = "t", index: int = 0) -> tuple[int, int]:
     """(error, low watermark)"""
     request = DeleteRecordsRequest([DeleteRecordsTopic(topic, [DeleteRecordsPartition(index, offset)])])
-    answer = room.ask(request).topics[0].partitions[0]
+    answer = harness.ask(request).topics[0].partitions[0]
     return answer.error_code, answer.low_watermark
 
 
-def test_delete_records_moves_the_start_and_never_back(log: Room) -> None:
+def test_delete_records_moves_the_start_and_never_back(log: BrokerHarness) -> None:
     assert delete(log, 3) == (0, 3)
     assert delete(log, 2) == (0, 3)
     assert delete(log, -1) == (0, 6)
     assert listed(log, EARLIEST)[2] == listed(log, LATEST)[2] == 6
 
 
-def test_delete_records_refuses(log: Room) -> None:
+def test_delete_records_refuses(log: BrokerHarness) -> None:
     assert delete(log, 7) == delete(log, -2) == (ErrorCode.OFFSET_OUT_OF_RANGE, -1)
     assert delete(log, 0, "none") == delete(log, 0, index=1) == (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, -1)
     log.create(OFFSETS_TOPIC)
@@ -195,7 +199,7 @@ def test_delete_records_refuses(log: Room) -> None:
     assert listed(log, EARLIEST)[2] == 1
 
 
-def test_delete_records_is_answered_when_the_start_is_on_disk(log: Room) -> None:
+def test_delete_records_is_answered_when_the_start_is_on_disk(log: BrokerHarness) -> None:
     log.threads.held = True
     request = DeleteRecordsRequest([DeleteRecordsTopic("t", [DeleteRecordsPartition(0, 4)])])
     answer = log.start(request)
@@ -207,7 +211,7 @@ def test_delete_records_is_answered_when_the_start_is_on_disk(log: Room) -> None
         assert "t 0 4" in file.read()
 
 
-def test_delete_records_promises_nothing_of_a_disk_that_fails(log: Room) -> None:
+def test_delete_records_promises_nothing_of_a_disk_that_fails(log: BrokerHarness) -> None:
     log.threads.held = True
     answer = log.start(DeleteRecordsRequest([DeleteRecordsTopic("t", [DeleteRecordsPartition(0, 4)])]))
 

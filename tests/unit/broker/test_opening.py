@@ -12,15 +12,15 @@ from ottla.protocol.messages.incremental_alter_configs import (
     AlterConfigsResource,
     IncrementalAlterConfigsRequest,
 )
-from tests.unit.broker.room import Room, open_room
+from tests.unit.broker.harness import BrokerHarness, open_harness
 
 
 class Later:
     """Does what it is given when the test says so."""
 
-    def __init__(self, room: Room) -> None:
+    def __init__(self, harness: BrokerHarness) -> None:
         self.work: list[Callable[[], None]] = []
-        room.broker.partitions._later = self.work.append
+        harness.broker.partitions._later = self.work.append
 
     def step(self) -> None:
         assert len(self.work) == 1, "one slice at a time"
@@ -28,18 +28,18 @@ class Later:
 
 
 @pytest.fixture
-def room(tmp_path: Path) -> Iterator[Room]:
-    with open_room(str(tmp_path)) as room:
-        yield room
+def harness(tmp_path: Path) -> Iterator[BrokerHarness]:
+    with open_harness(str(tmp_path)) as harness:
+        yield harness
 
 
 def on_disk(path: Path) -> set[str]:
     return {name for name in os.listdir(path) if name.startswith("t-") and not name.endswith("-delete")}
 
 
-def test_new_logs_are_opened_in_slices(room: Room, tmp_path: Path) -> None:
-    later = Later(room)
-    room.create("t", 100)
+def test_new_logs_are_opened_in_slices(harness: BrokerHarness, tmp_path: Path) -> None:
+    later = Later(harness)
+    harness.create("t", 100)
     assert on_disk(tmp_path) == set()
     seen = []
     while later.work:
@@ -47,98 +47,100 @@ def test_new_logs_are_opened_in_slices(room: Room, tmp_path: Path) -> None:
         seen.append(len(on_disk(tmp_path)))
     assert seen[-1] == 100
     assert max(b - a for a, b in zip([0, *seen], seen, strict=False)) <= 16
-    assert len(list(room.broker.partitions)) == 100
+    assert len(list(harness.broker.partitions)) == 100
 
 
-def test_requested_partition_is_opened_at_once(room: Room) -> None:
-    later = Later(room)
-    topic_id = room.create("t", 100)
-    assert room.append("t", b"x", index=99) == 0
-    assert room.broker.partitions.get_by_id(topic_id, 98).high_watermark == 0
+def test_requested_partition_is_opened_at_once(harness: BrokerHarness) -> None:
+    later = Later(harness)
+    topic_id = harness.create("t", 100)
+    assert harness.append("t", b"x", index=99) == 0
+    assert harness.broker.partitions.get_by_id(topic_id, 98).high_watermark == 0
     while later.work:
         later.step()
-    assert room.partition("t", 99).high_watermark == 1
+    assert harness.partition("t", 99).high_watermark == 1
     with pytest.raises(KafkaError) as info:
-        room.partition("t", 100)
+        harness.partition("t", 100)
     assert info.value.code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
 
-def test_topic_deleted_before_it_is_opened_leaves_no_log(room: Room, tmp_path: Path) -> None:
-    later = Later(room)
-    room.create("t", 100)
+def test_topic_deleted_before_it_is_opened_leaves_no_log(harness: BrokerHarness, tmp_path: Path) -> None:
+    later = Later(harness)
+    harness.create("t", 100)
     later.step()
-    room.delete("t")
+    harness.delete("t")
     assert on_disk(tmp_path) == set()
     while later.work:
         later.step()
     assert on_disk(tmp_path) == set()
-    room.create("t", 40)
+    harness.create("t", 40)
     while later.work:
         later.step()
     assert len(on_disk(tmp_path)) == 40
 
 
 def test_topic_deleted_after_a_start_before_it_is_opened_leaves_no_log(tmp_path: Path) -> None:
-    with open_room(str(tmp_path)) as room:
-        room.create("t", 3)
-    with open_room(str(tmp_path)) as room:
-        partitions = room.broker.partitions
+    with open_harness(str(tmp_path)) as harness:
+        harness.create("t", 3)
+    with open_harness(str(tmp_path)) as harness:
+        partitions = harness.broker.partitions
         for index in (1, 2):
             del partitions._by_topic["t"][index]
         partitions._unopened["t"] = {1: None, 2: None}
-        room.delete("t")
+        harness.delete("t")
         assert on_disk(tmp_path) == set()
-        room.create("t", 3)
-        assert room.append("t", b"x", index=2) == 0
+        harness.create("t", 3)
+        assert harness.append("t", b"x", index=2) == 0
 
 
-def test_settings_are_those_of_the_moment_of_opening(room: Room) -> None:
-    later = Later(room)
-    room.create("t", 40, segment_bytes="1048576")
+def test_settings_are_those_of_the_moment_of_opening(harness: BrokerHarness) -> None:
+    later = Later(harness)
+    harness.create("t", 40, segment_bytes="1048576")
     later.step()
-    room.create("u", 40, segment_bytes="2097152")
+    harness.create("u", 40, segment_bytes="2097152")
     while later.work:
         later.step()
     for name, size in (("t", 1 << 20), ("u", 2 << 20)):
-        assert {room.partition(name, index).log.config.segment_bytes for index in range(40)} == {size}
+        assert {harness.partition(name, index).log.config.segment_bytes for index in range(40)} == {size}
 
 
 def test_an_empty_log_that_was_never_closed_opens_again(tmp_path: Path) -> None:
-    with open_room(str(tmp_path)) as room:
-        room.create("t", 2)
-        room.append("t", b"x")
-    with open_room(str(tmp_path)) as room:
-        assert [room.partition("t", index).log.log_end_offset for index in range(2)] == [1, 0]
-        assert room.append("t", b"y", index=1) == 0
+    with open_harness(str(tmp_path)) as harness:
+        harness.create("t", 2)
+        harness.append("t", b"x")
+    with open_harness(str(tmp_path)) as harness:
+        assert [harness.partition("t", index).log.log_end_offset for index in range(2)] == [1, 0]
+        assert harness.append("t", b"y", index=1) == 0
 
 
-def test_topic_that_is_deleted_and_created_again_does_not_find_its_old_logs(room: Room, tmp_path: Path) -> None:
-    room.create("t", 200)
+def test_topic_that_is_deleted_and_created_again_does_not_find_its_old_logs(
+    harness: BrokerHarness, tmp_path: Path
+) -> None:
+    harness.create("t", 200)
     for index in range(200):
-        room.append("t", b"old", index=index)
-    later = Later(room)
-    room.delete("t")
+        harness.append("t", b"old", index=index)
+    later = Later(harness)
+    harness.delete("t")
     assert len(on_disk(tmp_path)) > 100, "the old logs are set aside a few at a time"
-    room.create("t", 200)
-    assert room.partition("t", 150).high_watermark == 0
-    assert room.append("t", b"new", index=150) == 0
+    harness.create("t", 200)
+    assert harness.partition("t", 150).high_watermark == 0
+    assert harness.append("t", b"new", index=150) == 0
     while later.work:
         later.step()
     assert len(on_disk(tmp_path)) == 200
-    assert room.partition("t", 150).high_watermark == 1
-    assert sum(room.partition("t", index).high_watermark for index in range(200)) == 1
+    assert harness.partition("t", 150).high_watermark == 1
+    assert sum(harness.partition("t", index).high_watermark for index in range(200)) == 1
 
 
-def test_changed_settings_reach_thousands_of_topics_in_slices(room: Room) -> None:
+def test_changed_settings_reach_thousands_of_topics_in_slices(harness: BrokerHarness) -> None:
     names = [f"t{number}" for number in range(150)]
     for name in names:
-        room.create(name)
-    later = Later(room)
+        harness.create(name)
+    later = Later(harness)
     changes = [AlterableConfig(name="max.message.bytes", config_operation=0, value="1000")]
     resources = [AlterConfigsResource(resource_type=2, resource_name=name, configs=changes) for name in names]
-    room.ask(IncrementalAlterConfigsRequest(resources=resources))
-    changed = [sum(room.partition(name).rules.max_message_bytes == 1000 for name in names)]
+    harness.ask(IncrementalAlterConfigsRequest(resources=resources))
+    changed = [sum(harness.partition(name).rules.max_message_bytes == 1000 for name in names)]
     while later.work:
         later.step()
-        changed.append(sum(room.partition(name).rules.max_message_bytes == 1000 for name in names))
+        changed.append(sum(harness.partition(name).rules.max_message_bytes == 1000 for name in names))
     assert changed == [64, 128, 150]

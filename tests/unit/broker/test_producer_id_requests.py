@@ -7,28 +7,28 @@ import pytest
 from ottla.common.errors import ErrorCode
 from ottla.protocol.messages.init_producer_id import InitProducerIdRequest
 
-from .room import Room
+from .harness import BrokerHarness
 
 
 @pytest.mark.parametrize("version", range(6))
-def test_every_answer_is_an_id_of_its_own(room: Room, version: int) -> None:
-    first, second = (room.ask(InitProducerIdRequest(transactional_id=None), version) for _ in range(2))
+def test_every_answer_is_an_id_of_its_own(harness: BrokerHarness, version: int) -> None:
+    first, second = (harness.ask(InitProducerIdRequest(transactional_id=None), version) for _ in range(2))
     assert (first.error_code, first.producer_epoch) == (ErrorCode.NONE, 0)
     assert first.producer_id != second.producer_id
 
 
 @pytest.mark.parametrize(("producer_id", "epoch"), [(7, -1), (-1, 3)])
 def test_an_id_without_its_epoch_or_an_epoch_without_its_id_is_refused(
-    room: Room, producer_id: int, epoch: int
+    harness: BrokerHarness, producer_id: int, epoch: int
 ) -> None:
     request = InitProducerIdRequest(transactional_id=None, producer_id=producer_id, producer_epoch=epoch)
-    answer = room.ask(request, 4)
+    answer = harness.ask(request, 4)
     assert (answer.error_code, answer.producer_id, answer.producer_epoch) == (ErrorCode.INVALID_REQUEST, -1, -1)
 
 
-def test_producer_that_had_an_id_gets_a_new_one(room: Room) -> None:
-    first = room.ask(InitProducerIdRequest(transactional_id=None), 4)
+def test_producer_that_had_an_id_gets_a_new_one(harness: BrokerHarness) -> None:
+    first = harness.ask(InitProducerIdRequest(transactional_id=None), 4)
     again = InitProducerIdRequest(transactional_id=None, producer_id=first.producer_id, producer_epoch=0)
-    answer = room.ask(again, 4)
+    answer = harness.ask(again, 4)
     assert (answer.error_code, answer.producer_epoch) == (ErrorCode.NONE, 0)
     assert answer.producer_id != first.producer_id

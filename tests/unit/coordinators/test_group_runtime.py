@@ -12,7 +12,7 @@ import pytest
 from ottla.broker import group_runtime
 from ottla.broker.broker import OffsetsTopic
 from ottla.broker.group_loading import Loading
-from ottla.broker.group_runtime import GroupRuntime, partition_of
+from ottla.broker.group_runtime import GroupRuntime, GroupTopics, partition_of
 from ottla.common.completion import Completion, gather
 from ottla.common.errors import ErrorCode, KafkaError
 from ottla.common.slices import finish
@@ -131,10 +131,12 @@ class Node:
             config=GroupConfig(),
             clock=self.loop,
             call_later=self.loop.call_later,
-            find_partition=self.find,  # type: ignore[arg-type]
-            partition_count=lambda: self.count,
-            create_topic=lambda: self.creation,
-            topic_id=self.topics.get,
+            topics=GroupTopics(
+                find_partition=self.find,  # type: ignore[arg-type]
+                partition_count=lambda: self.count,
+                create_topic=lambda: self.creation,
+                topic_id=self.topics.get,
+            ),
             random_bytes=lambda size: next(numbers).to_bytes(size, "big"),
         )
         return self.runtime

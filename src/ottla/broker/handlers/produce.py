@@ -65,9 +65,8 @@ def handle(
         return _produce_in_slices(broker, context, request)
     waiting: _Waiting = []
     topics: list[TopicProduceResponse] = []
-    now_ms = broker.clock.wall_ms()
     for topic in request.topic_data:
-        responses = _append(broker, context, request.acks, topic, topic.partition_data, now_ms, waiting)
+        responses = _append(broker, context, request.acks, topic, topic.partition_data, waiting)
         topics.append(TopicProduceResponse(name=topic.name, topic_id=topic.topic_id, partition_responses=responses))
     return _answer(context, request, topics, waiting)
 
@@ -82,13 +81,12 @@ def _produce_in_slices(
                 data.records = memoryview(bytearray(data.records))
     waiting: _Waiting = []
     topics: list[TopicProduceResponse] = []
-    now_ms = broker.clock.wall_ms()
     for topic in request.topic_data:
         responses: list[PartitionProduceResponse] = []
         for start in range(0, len(topic.partition_data), SLICE_PARTITIONS):
             yield
             part = topic.partition_data[start : start + SLICE_PARTITIONS]
-            responses += _append(broker, context, request.acks, topic, part, now_ms, waiting)
+            responses += _append(broker, context, request.acks, topic, part, waiting)
         topics.append(TopicProduceResponse(name=topic.name, topic_id=topic.topic_id, partition_responses=responses))
         yield
     answer = _answer(context, request, topics, waiting)
@@ -101,13 +99,13 @@ def _append(
     acks: int,
     topic: TopicProduceData,
     rows: Iterable[PartitionProduceData],
-    now_ms: int,
     waiting: _Waiting,
 ) -> list[PartitionProduceResponse]:
     """Append to partitions of a topic; responses that are not committed yet are added to `waiting`."""
     by_id = context.api_version >= TOPIC_IDS_SINCE_VERSION
     allow_zstd = context.api_version >= ZSTD_SINCE_VERSION
     partitions = broker.partitions
+    now_ms = broker.clock.wall_ms()
     responses: list[PartitionProduceResponse] = []
     for data in rows:
         partition: Partition | None = None

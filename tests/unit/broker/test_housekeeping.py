@@ -15,7 +15,7 @@ from ottla.protocol.messages.incremental_alter_configs import (
     IncrementalAlterConfigsRequest,
 )
 
-from .room import ManualLoop, Room, batch
+from .harness import BrokerHarness, ManualLoop, batch
 
 
 def test_chores_come_at_their_intervals_and_after_a_failure_again(caplog: pytest.LogCaptureFixture) -> None:
@@ -42,69 +42,69 @@ def test_chores_come_at_their_intervals_and_after_a_failure_again(caplog: pytest
     assert (len(done), loop.pending_timers) == (3, 0)
 
 
-def test_housekeeping_flushes_after_flush_ms(room: Room) -> None:
-    room.create("t", flush_ms="1000")
-    room.append("t", b"a")
-    partition = room.partition("t")
-    partition.flush_if_due(room.loop.wall_ms())
+def test_housekeeping_flushes_after_flush_ms(harness: BrokerHarness) -> None:
+    harness.create("t", flush_ms="1000")
+    harness.append("t", b"a")
+    partition = harness.partition("t")
+    partition.flush_if_due(harness.loop.wall_ms())
     assert partition.log.flushed_offset == 0
-    room.loop.advance(1000)
-    partition.flush_if_due(room.loop.wall_ms())
+    harness.loop.advance(1000)
+    partition.flush_if_due(harness.loop.wall_ms())
     assert partition.log.flushed_offset == 1
 
 
-def test_partition_of_a_deleted_topic_rejects_requests_and_a_recreated_one_is_empty(room: Room) -> None:
-    first = room.create("t")
-    room.append("t", b"a")
-    old = room.partition("t")
-    room.delete("t")
+def test_partition_of_a_deleted_topic_rejects_requests_and_a_recreated_one_is_empty(harness: BrokerHarness) -> None:
+    first = harness.create("t")
+    harness.append("t", b"a")
+    old = harness.partition("t")
+    harness.delete("t")
     with pytest.raises(KafkaError) as error:
         old.append(memoryview(batch(b"b")))
     assert error.value.code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     with pytest.raises(KafkaError):
-        room.broker.partitions.get_by_id(first, 0)
-    second = room.create("t")
+        harness.broker.partitions.get_by_id(first, 0)
+    second = harness.create("t")
     assert first != second
-    assert room.partition("t").high_watermark == 0
-    assert room.broker.partitions.topic_name(second) == "t"
-    assert room.broker.partitions.topic_name(first) is None
+    assert harness.partition("t").high_watermark == 0
+    assert harness.broker.partitions.topic_name(second) == "t"
+    assert harness.broker.partitions.topic_name(first) is None
 
 
-def test_more_partitions_are_served_at_once_and_the_old_ones_stay(room: Room) -> None:
-    room.create("t")
-    old = room.partition("t")
+def test_more_partitions_are_served_at_once_and_the_old_ones_stay(harness: BrokerHarness) -> None:
+    harness.create("t")
+    old = harness.partition("t")
     request = CreatePartitionsRequest(topics=[CreatePartitionsTopic("t", 3, None)], timeout_ms=1000)
-    assert room.ask(request).results[0].error_code == 0
-    assert room.partition("t") is old
-    assert room.append("t", b"a", index=2) == 0
+    assert harness.ask(request).results[0].error_code == 0
+    assert harness.partition("t") is old
+    assert harness.append("t", b"a", index=2) == 0
 
 
-def test_changed_settings_hold_from_the_next_append_on(room: Room) -> None:
-    room.create("t")
+def test_changed_settings_hold_from_the_next_append_on(harness: BrokerHarness) -> None:
+    harness.create("t")
     changes = [AlterableConfig("max.message.bytes", 0, "100"), AlterableConfig("segment.bytes", 0, "1048576")]
     request = IncrementalAlterConfigsRequest(resources=[AlterConfigsResource(2, "t", changes)])
-    assert room.ask(request).responses[0].error_code == 0
-    partition = room.partition("t")
+    assert harness.ask(request).responses[0].error_code == 0
+    partition = harness.partition("t")
     assert (partition.rules.max_message_bytes, partition.log.config.segment_bytes) == (100, 1048576)
 
 
-def test_failed_directory_is_a_storage_error_for_waiting_and_later_requests(room: Room) -> None:
-    room.create("t", flush_messages="1")
-    room.threads.held = True
-    waiting = room.produce(("t", {0: batch(b"a")}))
-    partition = room.partition("t")
+def test_failed_directory_is_a_storage_error_for_waiting_and_later_requests(harness: BrokerHarness) -> None:
+    harness.create("t", flush_messages="1")
+    harness.threads.held = True
+    waiting = harness.produce(("t", {0: batch(b"a")}))
+    partition = harness.partition("t")
     partition.log.log_directory.fail(OSError(5, "Input/output error"))
 
     def code(answer: Any) -> int:
         return answer.responses[0].partition_responses[0].error_code
 
     assert code(waiting.result()) == ErrorCode.KAFKA_STORAGE_ERROR
-    assert code(room.produce(("t", {0: batch(b"a")}))) == ErrorCode.KAFKA_STORAGE_ERROR
+    assert code(harness.produce(("t", {0: batch(b"a")}))) == ErrorCode.KAFKA_STORAGE_ERROR
 
 
-def test_watchers_are_notified_in_order_and_may_leave_meanwhile(room: Room) -> None:
-    room.create("t")
-    partition = room.partition("t")
+def test_watchers_are_notified_in_order_and_may_leave_meanwhile(harness: BrokerHarness) -> None:
+    harness.create("t")
+    partition = harness.partition("t")
     told: list[str] = []
 
     class Note:
@@ -118,6 +118,6 @@ def test_watchers_are_notified_in_order_and_may_leave_meanwhile(room: Room) -> N
     first, second = Note("first"), Note("second")
     partition.watchers |= {first: None, second: None}
     size = len(batch(b"a"))
-    room.append("t", b"a")
-    room.append("t", b"b")
+    harness.append("t", b"a")
+    harness.append("t", b"b")
     assert told == [f"first {size}", f"second {size}"]

@@ -1,6 +1,6 @@
 """A broker's parts without a network: real metadata and logs on disk, a clock and a loop that are moved by hand.
 
-`room.ask(request, version)` goes through the wire format of that version on its way in and out, as a client's would.
+`harness.ask(request, version)` goes through the wire format of that version on its way in and out, as a client's would.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from ottla.broker.broker import Broker
 from ottla.broker.config_rules import BrokerConfigRules
 from ottla.broker.dispatch import Dispatcher
 from ottla.broker.metadata_log import MetadataShell
+from ottla.broker.metadata_options import MetadataOptions, NodeIdentity
 from ottla.broker.partition import Partition
 from ottla.broker.work import Worker
 from ottla.common.completion import Completion
@@ -155,7 +156,7 @@ def _no_groups() -> NoReturn:
     raise AssertionError("this node has no group coordinator")
 
 
-class Room:
+class BrokerHarness:
     """One node, with its parts in `broker`."""
 
     def __init__(self, directory: str, settings: Mapping[str, str] | None = None) -> None:
@@ -169,12 +170,13 @@ class Room:
         logs.acquire()
         metadata = MetadataShell.open(
             directory,
-            node_id=1,
-            cluster_id="cluster",
-            rules=BrokerConfigRules(config),
-            clock=self.loop,
-            files=HastyFiles(),
-            controller_settings=ControllerSettings(num_partitions=config.int("num.partitions")),
+            NodeIdentity(1, "cluster"),
+            BrokerConfigRules(config),
+            self.loop,
+            MetadataOptions(
+                files=HastyFiles(),
+                controller_settings=ControllerSettings(num_partitions=config.int("num.partitions")),
+            ),
         )
         self.broker = Broker(
             config,
@@ -295,11 +297,13 @@ def records_of(data: Any) -> list[tuple[int, bytes | None]]:
 
 
 @contextmanager
-def open_room(directory: str | os.PathLike[str], settings: Mapping[str, str] | None = None) -> Iterator[Room]:
-    room = Room(str(directory), settings)
-    asyncio.events._set_running_loop(room.loop)  # type: ignore[arg-type]
+def open_harness(
+    directory: str | os.PathLike[str], settings: Mapping[str, str] | None = None
+) -> Iterator[BrokerHarness]:
+    harness = BrokerHarness(str(directory), settings)
+    asyncio.events._set_running_loop(harness.loop)  # type: ignore[arg-type]
     try:
-        yield room
+        yield harness
     finally:
         asyncio.events._set_running_loop(None)
-        room.close()
+        harness.close()
