@@ -52,7 +52,7 @@ WIRE = (
     Mutation(
         "a cached metadata response does not prevent the creation of a topic",
         "broker/handlers/metadata.py",
-        "        request.allow_auto_topic_creation,  # what creates a topic is never answered from here\n",
+        "        request.allow_auto_topic_creation,  # a request that creates topics must not get a cached response\n",
         "",
         (f"{UNIT}/broker/test_metadata.py::test_cached_response_without_topic_creation_does_not_prevent_creation",),
     ),
@@ -90,7 +90,7 @@ WIRE = (
         (f"{UNIT}/network/test_buffers.py::test_pool_returns_what_was_not_needed_since_the_last_trim",),
     ),
     Mutation(
-        "a frame has a largest size",
+        "a frame has a maximum size",
         "network/frame_reader.py",
         "        if not 0 <= size <= largest:\n",
         "        if size < 0:\n",
@@ -171,14 +171,14 @@ WIRE = (
         (f"{HOSTILE}::test_random_bytes_make_few_log_lines",),
     ),
     Mutation(
-        "connections have a limit",
+        "the number of connections is limited",
         "network/server.py",
         "        if len(self.connections) > limits.max_connections:\n",
         "        if not self.connections:\n",
         (f"{SERVER}::test_connections_beyond_the_limit_are_rejected_until_one_closes",),
     ),
     Mutation(
-        "overload: more new connections a second than are allowed wait",
+        "overload: new connections above the allowed rate wait",
         "network/server.py",
         "        return min(self._next_creation_s - now_s, MOST_CREATION_DELAY_S)\n",
         "        return 0.0\n",
@@ -225,7 +225,7 @@ LONG_REQUESTS = f"{UNIT}/broker/test_long_requests.py"
 
 BOUNDED_WORK = (
     Mutation(
-        "long work is done in slices",
+        "long work is executed in slices",
         "broker/work.py",
         "            elif now_ms() >= until_ms and self.later is not None:\n",
         "            elif False:\n",
@@ -242,14 +242,14 @@ BOUNDED_WORK = (
         (f"{WORK}::test_tasks_that_start_in_one_iteration_share_its_time",),
     ),
     Mutation(
-        "few large requests are decoded at a time",
+        "a limited number of large requests are decoded at a time",
         "broker/work.py",
         "            while self._held_back and self._large < MOST_LARGE:\n",
         "            while self._held_back:\n",
         (f"{WORK}::test_few_large_requests_are_decoded_at_a_time",),
     ),
     Mutation(
-        "work for a client that left is given up",
+        "work for a disconnected client is cancelled",
         "broker/work.py",
         "        if task.client is not None and task.client.closed:\n",
         "        if False:\n",
@@ -266,7 +266,7 @@ BOUNDED_WORK = (
         ),
     ),
     Mutation(
-        "what a request names several times is encoded once",
+        "a resource that a request names several times is encoded once",
         "broker/handlers/describe_configs.py",
         "        encoded = self._encoded.get(key)\n",
         "        encoded = None\n",
@@ -287,14 +287,14 @@ BOUNDED_WORK = (
         (f"{LONG_REQUESTS}::test_operations_of_the_controller_wait_for_each_other",),
     ),
     Mutation(
-        "a session that is read in slices takes no other request",
+        "a session that is read in slices rejects other requests",
         "broker/fetch_session.py",
         "        if session.epoch != epoch or session.is_busy:\n",
         "        if session.epoch != epoch:\n",
         (f"{LONG_REQUESTS}::test_session_that_is_read_in_slices_takes_no_other_request",),
     ),
     Mutation(
-        "a topic that is created again does not find the logs of the deleted one",
+        "a recreated topic does not get the logs of the deleted topic",
         "broker/partitions.py",
         "        if topic_partition in self._undeleted:",
         "        if False:",
@@ -328,12 +328,12 @@ ON_DISK = (
     Mutation(
         "a corrupt metadata log is rejected",
         "broker/metadata_loading.py",
-        "            if not check_crc(data, position, header.size):\n                raise harmed(",
-        "            if not data:\n                raise harmed(",
+        "            if not check_crc(data, position, header.size):\n                raise corrupt_log(",
+        "            if not data:\n                raise corrupt_log(",
         (f"{UNIT}/broker/test_metadata_log.py::test_corrupt_synced_byte_is_rejected_with_its_position",),
     ),
     Mutation(
-        "a metadata log that lost a segment is refused",
+        "a metadata log without one of its segments is rejected",
         "broker/metadata_loading.py",
         "            if header.base_offset > offset:\n",
         "            if header.base_offset > log.log_end_offset:\n",
@@ -354,7 +354,7 @@ ON_DISK = (
         (f"{STORAGE}/test_topic_lifecycle.py::test_topics_keep_their_own_state_after_every_crash",),
     ),
     Mutation(
-        "a metadata log that lost its end is refused",
+        "a metadata log without its synced end is rejected",
         "broker/metadata_loading.py",
         "    if log.log_end_offset < synced:\n",
         "    if log.log_end_offset < 0:\n",
@@ -543,7 +543,7 @@ ON_DISK = (
         (f"{STORAGE}/test_recovery.py::test_a_tail_torn_at_any_byte_is_cut_to_whole_batches",),
     ),
     Mutation(
-        "records of groups are believed only with their checksum",
+        "the checksum of group records is checked",
         "broker/group_loading.py",
         "            if not check_crc(data, position, header.size):\n",
         "            if not data:\n",
@@ -630,7 +630,7 @@ CRASHES = (
         (f"{RESTARTS}::test_kill_9_while_records_are_deleted",),
     ),
     Mutation(
-        "topics are read from the log behind the snapshot",
+        "topics are loaded from the log after the snapshot",
         "broker/metadata_loading.py",
         "            if header.base_offset >= offset:\n                _replay(",
         "            if header.base_offset < 20:\n                _replay(",
@@ -644,14 +644,14 @@ CRASHES = (
         (f"{STORAGE}/test_power_cut.py::test_start_interrupted_at_any_moment_is_repeated",),
     ),
     Mutation(
-        "groups are read from their log",
+        "groups are loaded from their log",
         "broker/group_loading.py",
         "            shard.replay(record.key, record.value, record.offset, producer_id=producer_id)\n",
         "            shard.replay(record.key, None, record.offset, producer_id=producer_id)\n",
         (f"{CHAOS}/test_kill9.py::test_committed_offsets_and_topics_survive_kill_9",),
     ),
     Mutation(
-        "an answer waits for the flush that the topic asks for",
+        "a response waits for the flush that the topic's settings require",
         "broker/partition.py",
         "            if not self.log.needs_flush(now_ms) and not self.log.durability.is_ahead_of_disk:\n",
         "            if now_ms:\n",
@@ -661,7 +661,7 @@ CRASHES = (
         ),
     ),
     Mutation(
-        "metadata is on disk before it is answered",
+        "metadata is synced before the response",
         "broker/metadata_log.py",
         "        if end_offset <= self.raft.high_watermark and not self._waiting:\n",
         "        if end_offset:\n",
@@ -779,7 +779,7 @@ DISKS = (
         (f"{FLUSH}::test_failed_fsync_fails_waiting_requests_and_exposes_no_records",),
     ),
     Mutation(
-        "without the disk of its metadata the broker stops",
+        "the broker stops if the disk of its metadata fails",
         "broker/server.py",
         "        if directory.path == self.config.metadata_log_dir:\n",
         "        if directory.path == self.config:\n",
@@ -789,14 +789,14 @@ DISKS = (
         ),
     ),
     Mutation(
-        "a commit that cannot be written is refused",
+        "a commit that cannot be written is rejected",
         "broker/group_runtime.py",
         '        except KafkaError as error:\n            logger.warning("Failed to write to',
         '        except KeyError as error:\n            logger.warning("Failed to write to',
         (f"{FAILING}::test_failed_disk_with_group_offsets_refuses_commits",),
     ),
     Mutation(
-        "a snapshot that does not fit is made later",
+        "a snapshot that does not fit on the disk is retried",
         "broker/metadata_snapshotting.py",
         '            except OSError as error:\n                logger.warning("Failed to write a metadata snapshot',
         '            except KeyError as error:\n                logger.warning("Failed to write a metadata snapshot',
@@ -824,7 +824,7 @@ DISKS = (
         (f"{STORAGE}/test_slow_disk.py::test_checkpoints_that_take_longer_than_their_interval_hold_up_nothing",),
     ),
     Mutation(
-        "a slow disk does not hold up the metadata log",
+        "a slow disk does not delay the metadata log",
         "broker/server.py",
         "                run_in_thread=self._metadata_threads.run,\n",
         "                run_in_thread=self._threads.run,\n",
@@ -848,14 +848,14 @@ GROUPS = (
         (f"{UNIT}/coordinators/test_group_runtime.py::test_keys_of_long_group_ids_are_not_cached",),
     ),
     Mutation(
-        "long names of groups are not kept to find their partition",
+        "partitions of long group ids are not cached",
         "broker/group_runtime.py",
         "if len(group_id) <= LONGEST_CACHED else",
         "if group_id else",
         (f"{UNIT}/coordinators/test_group_runtime.py::test_keys_of_long_group_ids_are_not_cached",),
     ),
     Mutation(
-        "a bug in one group stops no clocks of others",
+        "an unhandled error in one group does not stop the timers of others",
         "broker/group_runtime.py",
         "        finally:  # an unhandled error in one group must not stop the timers of the others\n"
         "            self._arm_again(now)\n",
@@ -875,7 +875,7 @@ GROUPS = (
 
 TIME = (
     Mutation(
-        "retention waits one turn after the clock was set",
+        "retention is skipped once after the clock was set",
         "broker/maintenance.py",
         "        if abs(jump_s) < _JUMP_S:\n",
         "        if jump_s is not None:\n",
@@ -921,7 +921,7 @@ TIME = (
         (f"{CLOCK}::test_housekeeping_goes_on_after_the_clock_was_set_back",),
     ),
     Mutation(
-        "metadata snapshots are made although the clock was set back",
+        "metadata snapshots continue after the clock was set back",
         "broker/metadata_snapshotting.py",
         "not 0 <= self._clock.wall_ms() - self._began_ms < interval_ms",
         "self._clock.wall_ms() - self._began_ms >= interval_ms",
@@ -959,7 +959,7 @@ LONG = (
         (f"{OVERLOAD}::test_twice_the_capacity_slows_clients_down_and_loses_nothing",),
     ),
     Mutation(
-        "overload: all connections go on in the next iteration",
+        "overload: all connections continue in the next iteration",
         "network/connection.py",
         "            self._pause_reading()\n            asyncio.get_running_loop().call_soon(self._go_on)\n",
         "            self._pause_reading()\n"
@@ -967,7 +967,7 @@ LONG = (
         (f"{OVERLOAD}::test_twice_the_capacity_slows_clients_down_and_loses_nothing",),
     ),
     Mutation(
-        "fetch sessions have a limit",
+        "the number of fetch sessions is limited",
         "broker/fetch_session.py",
         "        if len(self._sessions) >= self._slots:\n",
         "        if len(self._sessions) < 0:\n",
@@ -1012,7 +1012,7 @@ SHORTAGES = (
         (f"{SHORT}::test_failed_fsync_is_not_treated_as_a_shortage",),
     ),
     Mutation(
-        "connections leave descriptors to the logs",
+        "connections leave descriptors for the logs",
         "network/server.py",
         "        if taken < allowed:\n",
         "        if taken >= 0:\n",
@@ -1022,7 +1022,7 @@ SHORTAGES = (
         ),
     ),
     Mutation(
-        "accepting rests while there are no descriptors",
+        "accepting pauses while there are no descriptors",
         "network/acceptor.py",
         "                self._pause()\n                self._resuming",
         "                self._resuming",
@@ -1069,7 +1069,7 @@ SHORTAGES = (
         (f"{STORAGE}/test_recovery.py::test_flush_without_descriptors_promises_nothing_and_is_retried",),
     ),
     Mutation(
-        "a log that rolls faster than its disk syncs takes no more descriptors",
+        "a log that rolls faster than its disk syncs uses a bounded number of descriptors",
         "broker/partition.py",
         " and not self.log.durability.is_ahead_of_disk:\n",
         ":\n",
@@ -1100,7 +1100,7 @@ SHORTAGES = (
         ),
     ),
     Mutation(
-        "partitions that found no descriptor are opened later",
+        "partitions that could not be opened for lack of descriptors are opened later",
         "broker/partitions.py",
         "                self._postponed.setdefault(name, {})[index] = None\n",
         "                pass\n",
@@ -1114,14 +1114,14 @@ SHORTAGES = (
         (f"{LIMITS}::test_partitions_without_descriptors_are_served_when_descriptors_are_free",),
     ),
     Mutation(
-        "a flush of the metadata that found no descriptors is retried",
+        "a metadata flush that failed for lack of descriptors is retried",
         "broker/metadata_log.py",
         "            if self._retries_flush:\n",
         "            if self._closed:\n",
         (f"{METADATA_LOG}::test_flush_without_a_descriptor_is_retried_by_the_next_tick",),
     ),
     Mutation(
-        "a metadata transaction that was cut short is aborted",
+        "an incomplete metadata transaction is aborted",
         "broker/metadata_log.py",
         '        if self._in_transaction:\n            self._abort_transaction("A shortage',
         '        if self._closed:\n            self._abort_transaction("A shortage',
@@ -1176,7 +1176,7 @@ SETTINGS = (
         (f"{STORAGE}/test_cleaner.py::test_invalid_load_factor_means_the_default",),
     ),
     Mutation(
-        "a change of a broker is checked with its other settings",
+        "a changed broker setting is checked together with its other settings",
         "broker/config_rules.py",
         "        check_broker_together(before, after)\n",
         "",
@@ -1203,7 +1203,7 @@ STOCK = (
         (f"{UNIT}/broker/test_dispatch.py::test_api_versions_advertises_no_level_that_is_not_served",),
     ),
     Mutation(
-        "an older snapshot does not stand in for one with a record of newer software",
+        "a snapshot with a record of newer software is not replaced by an older snapshot",
         "broker/metadata_snapshots.py",
         "        if isinstance(error.__cause__, UnknownRecordError):\n            raise\n",
         "",

@@ -17,12 +17,12 @@ from ottla.common.rate_limit import RateLimitedLog
 logger = logging.getLogger(__name__)
 
 Create = Callable[[list[str]], Completion[dict[str, KafkaError]]]
-# Their coordinators would create them with settings of their own; there are none yet.
+# Internal topics are created by their coordinators; only the group coordinator is implemented.
 NOT_CREATED = INTERNAL_TOPICS - {OFFSETS_TOPIC}
 
 
 class AutoTopicCreation:
-    """`create(names)` requests the topics and completes with the errors by name."""
+    """Requests missing topics by `create(names)`, which completes with the errors by topic name."""
 
     def __init__(self, create: Create) -> None:
         self._create = create

@@ -34,20 +34,20 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-# One thread for each likely disk; fsync waits for the disk, not for the interpreter.
+# One thread per disk that a broker may have; a thread in fsync does not hold the interpreter's lock.
 FLUSH_THREADS = 4
 PRODUCER_EXPIRATION = "producer.id.expiration.ms"
 
 
 class FlushThreads:
-    """Runs blocking file work off the loop; results come back on it."""
+    """Runs blocking file work in threads; results are delivered on the event loop."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop, threads: int = FLUSH_THREADS) -> None:
         self._loop = loop
         self._executor = ThreadPoolExecutor(threads, thread_name_prefix="ottla-flush")
 
     def run(self, work: Callable[[], object]) -> Completion[None]:
-        """Do `work` in a thread; the completion is done on the loop."""
+        """Run `work` in a thread; the completion completes on the event loop."""
         completion: Completion[None] = Completion()
 
         def hand_over(future: Future[object]) -> None:
@@ -76,7 +76,7 @@ class OffsetsTopic:
 
     @classmethod
     def from_settings(cls, setting: Callable[[str], object]) -> OffsetsTopic:
-        """From the broker's settings by Kafka's names."""
+        """Read the settings with `setting(name)`, by Kafka's names."""
         return cls(
             partitions=int(str(setting("offsets.topic.num.partitions"))),
             replication_factor=int(str(setting("offsets.topic.replication.factor"))),
@@ -104,7 +104,7 @@ class Broker:
         worker: Worker | None = None,
     ) -> None:
         self.static_config = config
-        # With the dynamic settings on top.
+        # The static settings with the dynamic ones applied.
         self.config = config
         self.clock = clock
         self.logs = logs
@@ -132,7 +132,7 @@ class Broker:
         self.unregistered_endpoints: dict[str, Endpoint] = {}
         self.supported_features = SUPPORTED_FEATURES
         self.controller_endpoints: list[Listener] = []
-        """Where the controller is reached by listeners of its own, with their real ports."""
+        """The controller's own listeners, with their bound ports."""
 
     @cached_property
     def groups(self) -> GroupRuntime:
@@ -150,27 +150,27 @@ class Broker:
         return values
 
     def topic_resolver(self, image: MetadataImage) -> TopicResolver:
-        """Resolves the settings of the image's topics; cached while the broker's settings in the image stay."""
+        """Return the resolver for topic settings; cached until the broker's settings in the image change."""
         own, cluster = image.config(BROKER, str(self.node_id)), image.config(BROKER, "")
         if self._topic_resolver is None or not self._topic_resolver.is_of(own, cluster):
             self._topic_resolver = TopicResolver(own, cluster, self.static_config)
         return self._topic_resolver
 
     def follow_configs(self, old: MetadataImage | None, new: MetadataImage) -> None:
-        """Take over changed dynamic settings of the broker; called with each image, before the partitions look."""
+        """Apply changed dynamic settings of the broker; called with each image, before the partitions see it."""
         if old is None or old.configs is not new.configs:
             self.config = self.static_config.with_dynamic(new.config(BROKER, str(self.node_id)), new.config(BROKER, ""))
 
     # -- queries that handlers share ----------------------------------------------------------------------------
 
     def endpoint(self, node_id: int, listener: str) -> Endpoint | None:
-        """Where clients of `listener` reach a registered node, if it has such a listener."""
+        """The address of a registered node for clients of `listener`; None if the node has no such listener."""
         if node_id == self.node_id and listener in self.unregistered_endpoints:
             return self.unregistered_endpoints[listener]
         return self.metadata.image.brokers[node_id].endpoint(listener)
 
     def endpoints(self, listener: str) -> list[tuple[int, str, int, str | None]]:
-        """(node id, host, port, rack) of every broker, as clients of `listener` reach it."""
+        """(node id, host, port, rack) of every broker that is not fenced, for clients of `listener`."""
         found = []
         for node_id, broker in self.metadata.image.brokers.items():
             endpoint = self.endpoint(node_id, listener)
@@ -179,7 +179,7 @@ class Broker:
         return found
 
     def is_controller_listener(self, listener: str) -> bool:
-        """Whether a connection of that listener talks to the controller, not to the broker."""
+        """Whether requests on that listener are for the controller, not for the broker."""
         return any(endpoint.name == listener for endpoint in self.controller_endpoints)
 
     def topic_id(self, name: str) -> Uuid | None:
@@ -188,14 +188,14 @@ class Broker:
         return topic.topic_id if topic is not None else None
 
     def advertised_endpoint(self, listener: str) -> tuple[str, int]:
-        """(host, port) of this node, as clients of `listener` reach it."""
+        """(host, port) of this node for clients of `listener`."""
         endpoint = self.endpoint(self.node_id, listener)
         if endpoint is None:
             raise KafkaError(ErrorCode.BROKER_NOT_AVAILABLE, f"Node {self.node_id} has no listener {listener}")
         return endpoint.host, endpoint.port
 
     def auto_create_topics(self, names: Iterable[str]) -> Completion[dict[str, KafkaError]]:
-        """Create topics with the broker's defaults; the failures by name. A topic that exists is not a failure."""
+        """Create topics with the broker's defaults; completes with the errors by topic, except TOPIC_ALREADY_EXISTS."""
         from ottla.protocol.messages.create_topics import CreateTopicsRequest
 
         request = CreateTopicsRequest(topics=[self._topic_to_create(name) for name in names])

@@ -1,6 +1,7 @@
 """Common checks of AlterConfigs and IncrementalAlterConfigs: each resource once, and no other broker's resource.
 
-The controller knows all brokers; a request to this one may change this one's settings and log levels, and those of all.
+As in Kafka, a request may change the settings and log levels of the broker that receives it and the cluster-wide
+defaults, but not those of another broker.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from ottla.metadata.image import BROKER
 
 
 class Resource(Protocol):
-    """A topic, broker, group or other of either request."""
+    """A resource of either request: a topic, a broker, a group or another."""
 
     resource_type: int
     resource_name: str
@@ -32,9 +33,9 @@ def sort_out(
     is_done_here: Callable[[R], bool],
     answer: Callable[[R, KafkaError | None], A],
 ) -> Slices[tuple[list[R], list[A]]]:
-    """(resources for the controller to decide, responses for the others).
+    """Return (resources for the controller to decide, responses for the others).
 
-    `is_done_here` changes a resource that is not the controller's; it may raise KafkaError.
+    `is_done_here` changes a resource that does not belong to the controller and returns True; it may raise KafkaError.
     """
     times: Counter[tuple[int, str]] = Counter()
     for resource in resources:

@@ -1,4 +1,4 @@
-"""The settings table for the controller: which values are valid, and the effective settings of a topic."""
+"""The rules for settings that the controller applies: valid values, and the effective settings of a topic."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ _SETTINGS = {TOPIC: TOPIC_SETTINGS, BROKER: BROKER_SETTINGS, GROUP: GROUP_SETTIN
 
 @contextmanager
 def _as_request_error() -> Iterator[None]:
-    """Kafka uses one error code for invalid broker settings and another for topics."""
+    """Change the error code to INVALID_REQUEST: Kafka uses it for broker settings, and INVALID_CONFIG for topics."""
     try:
         yield
     except KafkaError as error:
@@ -43,12 +43,12 @@ def _as_request_error() -> Iterator[None]:
 
 
 def is_integer(text: str) -> bool:
-    """Whether a broker's resource has a number for a name."""
+    """Whether the text is an integer, as the name of a broker resource must be."""
     return text.removeprefix("-").removeprefix("+").isdecimal()
 
 
 def check_changes_this_node(node_id: int, resource_name: str) -> None:
-    """Raise INVALID_REQUEST unless a changed broker is this one."""
+    """Raise INVALID_REQUEST unless the broker to change is this one."""
     if not is_integer(resource_name):
         raise KafkaError(ErrorCode.INVALID_REQUEST, f"Node id must be an integer, but it is: {resource_name}")
     if resource_name != str(node_id):
@@ -58,7 +58,7 @@ def check_changes_this_node(node_id: int, resource_name: str) -> None:
 
 
 def check_describes_this_node(node_id: int, resource_name: str, or_what: str) -> None:
-    """Raise INVALID_REQUEST unless a described broker is this one; `or_what` names what else is valid."""
+    """Raise INVALID_REQUEST unless the broker to describe is this one; `or_what` names other valid ids."""
     if not resource_name:
         raise KafkaError(ErrorCode.INVALID_REQUEST, "Broker id must not be empty")
     if not is_integer(resource_name):
@@ -75,7 +75,7 @@ def _warn(warning: str | None) -> None:
 
 
 class BrokerConfigRules:
-    """Rules of this node: the table, and the static configuration beneath."""
+    """The rules of this node, from the tables of settings and the broker's configuration file."""
 
     def __init__(self, static: BrokerConfig) -> None:
         self._static = static
@@ -83,7 +83,7 @@ class BrokerConfigRules:
 
     @cached_property
     def _topics(self) -> TopicResolver:
-        """Topics' settings over this broker's file alone."""
+        """Resolves topic settings from this broker's configuration file, without dynamic settings."""
         return TopicResolver({}, {}, self._static)
 
     def validate(
@@ -95,10 +95,10 @@ class BrokerConfigRules:
         broker: Mapping[str, str],
         cluster: Mapping[str, str],
     ) -> None:
-        """Raise INVALID_CONFIG or INVALID_REQUEST unless the resource may be configured so."""
+        """Raise INVALID_CONFIG or INVALID_REQUEST unless `configs` is valid for the resource."""
         if kind not in _SETTINGS:
             raise KafkaError(ErrorCode.INVALID_REQUEST, f"Resources of type {kind} cannot be configured here")
-        # A removed setting needs no check, not even that it may change: Kafka removes any.
+        # A removed setting is not checked, not even for being read-only: Kafka removes any setting.
         changes = {key: value for key, value in configs.items() if key in changed}
         # As in Kafka, an unknown name is reported before a wrong value.
         if kind != BROKER:

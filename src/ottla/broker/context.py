@@ -1,4 +1,4 @@
-"""What a handler knows of the request besides its body."""
+"""The context of a request: what a handler receives besides the request's body."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ if TYPE_CHECKING:
 
 
 class RequestContext:
-    """One request: its header, and where it came from."""
+    """The header of one request, and its connection."""
 
     __slots__ = ("api_key", "api_version", "client_id", "connection", "correlation_id", "received_ms")
 
@@ -22,7 +22,7 @@ class RequestContext:
         client_id: str | None,
         received_ms: int,
     ) -> None:
-        """`received_ms` is of the monotonic clock."""
+        """`received_ms` is a time of the monotonic clock."""
         self.connection = connection
         self.api_key = api_key
         self.api_version = api_version
@@ -37,10 +37,10 @@ class RequestContext:
 
     @property
     def listener(self) -> str:
-        """The name of the listener that the request came in on; answers name endpoints of the same."""
+        """The name of the listener that received the request; responses contain endpoints of the same listener."""
         return self.connection.listener
 
     @property
     def principal(self) -> str:
-        """Who sent it, as `Type:name`."""
+        """The principal of the client, as `Type:name`."""
         return self.connection.principal

@@ -18,12 +18,13 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 HIDDEN = "[hidden]"
-# Topics and resources that get a line of their own at one change: a line takes 20 us, and a request may name thousands.
+# At most this many topics or resources of one change get their own line: a line takes 20 us, and a request may name
+# thousands.
 MOST_LINES = 100
 
 
 def log_results(node_id: int, api: str, results: Iterable[tuple[str, int, str | None]]) -> None:
-    """What a request to the controller did to each of its topics: (name, error code, message)."""
+    """Log the results of a request to the controller: (name, error code, message) for each topic."""
     rest = iter(results)
     shown = [
         f"{name}: {'SUCCESS' if not code else ErrorCode(code).name}{f' ({message})' if code and message else ''}"
@@ -36,7 +37,7 @@ def log_results(node_id: int, api: str, results: Iterable[tuple[str, int, str | 
 
 
 def log_changes(node_id: int, old: MetadataImage | None, new: MetadataImage) -> None:
-    """What is different in a new image; of the first one, what the broker leads and its dynamic settings."""
+    """Log how `new` differs from `old`. For the first image, log the partitions led here and the dynamic settings."""
     if old is None or old.topics_by_id is not new.topics_by_id:
         _log_topics(node_id, old.topics_by_id if old is not None else {}, new.topics_by_id, is_start=old is None)
     if old is None or old.configs is not new.configs:

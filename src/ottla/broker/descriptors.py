@@ -1,4 +1,4 @@
-"""Divides the files that the process may have open between logs and connections; see `network.descriptors`."""
+"""Divides the process's limit of open files between logs and connections; see `network.descriptors`."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 FEW_CONNECTIONS: Final = 128
-# New partitions leave this many descriptors free: a client must be able to delete partitions again.
+# New partitions leave this many descriptors for connections: a client must be able to connect to delete partitions.
 LEAST_CONNECTIONS: Final = 32
 
 
 class ReservedFiles:
-    """Created when the logs are loaded and the listeners bound; follows the number of logs."""
+    """The descriptors that connections must leave to the logs; created when logs are loaded and listeners bound."""
 
     @classmethod
     def divide(cls, logs: LogManager, server: Server) -> None:
@@ -36,7 +36,7 @@ class ReservedFiles:
         allowed = limit - self(limit)
         if allowed < FEW_CONNECTIONS:
             logger.warning(
-                "No more than %d connections are accepted: %d partitions need most of the %d files that may be open."
+                "No more than %d connections are accepted: %d partitions need most of the %d allowed open files."
                 " Raise the limit of open files (ulimit -n, LimitNOFILE in systemd)",
                 allowed,
                 logs.count,
@@ -44,10 +44,10 @@ class ReservedFiles:
             )
 
     def __call__(self, limit: int) -> int:
-        """How many files of `limit` are not for connections."""
+        """Return how many of `limit` open files connections must leave free."""
         return reserved(limit, self._fixed, self._logs.count, self._logs.open_files.limit)
 
     def has_file_for_log(self, connections: int) -> bool:
-        """Whether a new log may have a file beside so many connections."""
+        """Whether a descriptor is left for a new log besides `connections` connections."""
         taken = self._fixed + self._logs.count + max(connections, LEAST_CONNECTIONS)
         return taken + WORKING < open_file_limit()

@@ -4,13 +4,14 @@ The network calls `dispatch(connection, frame)` for one request at a time per co
 response (an unknown API or version, a body that does not decode) raises; the network then closes the connection with
 one log line, as Kafka does. The exception is ApiVersions, which clients may send in any version.
 
-Most requests are decoded, handled and encoded in this one call, without a task or a future: that is what keeps the
-cost of a small request at some microseconds. The frame is a view of the receive buffer and valid only until `dispatch`
-returns. There are two ways out of that call:
+Most requests are decoded, handled and encoded in this one call, without a task or a future. A small request therefore
+costs some microseconds. The frame is a view of the receive buffer and valid only until `dispatch` returns. Two kinds of
+requests are finished after that call:
 
 - A handler whose work grows with the request is a generator, which the broker's `Worker` runs in slices (see `work`).
 - A frame of more than `LARGE_FRAME_BYTES` is decoded later if too many large requests are unfinished, from a copy.
-  Produce, Fetch, JoinGroup and SyncGroup never queue behind these: they only wait for time in this iteration.
+  Produce, Fetch, JoinGroup and SyncGroup never queue behind such requests: they only wait until the event loop
+  iteration has time left.
 """
 
 from __future__ import annotations
@@ -77,14 +78,14 @@ class Dispatcher:
             handled = self._handle_large(context, api, frame, position)
         else:
             handled = handle(self._broker, context, decode(frame, position, most)[0])
-        answer: Handled = handled  # type: ignore[assignment]  # which is what is left of it:
+        answer: Handled = handled  # type: ignore[assignment]  # a generator is replaced below
         if isinstance(handled, GeneratorType):
             answer = self._worker.run(handled, connection, is_large=is_large)
         if not isinstance(answer, Completion):
             return None if answer is None else frames.encode_response(header, answer)
         if answer.done:
             return _encode(header, answer.result())
-        # Not by `then`, which takes half a microsecond longer for every response that waits.
+        # `then` would take half a microsecond more for every response that waits.
         later: Completion[Frames] = Completion()
         answer.on_done(lambda done: later.complete_with(_encode_result, header, done))
         return later
@@ -100,10 +101,10 @@ class Dispatcher:
             if isinstance(answer, Completion) and not waits_for_others:
                 worker.wait_for(answer)
             return answer
-        kept = memoryview(bytearray(frame))
+        copied = memoryview(bytearray(frame))
 
         def decode_and_handle() -> Slices[Handled]:
-            request = self._decode_large(api, kept, position)
+            request = self._decode_large(api, copied, position)
             yield
             answer = handle(self._broker, context, request)
             if isinstance(answer, GeneratorType):

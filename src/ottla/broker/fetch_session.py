@@ -29,7 +29,7 @@ PartitionKey = tuple[str | Uuid, int]
 
 
 class FetchPartitionState:
-    """What one session fetches from one partition, and the offsets that its client received last."""
+    """The position of one session in one partition, and the offsets that its client received last."""
 
     __slots__ = (
         "current_leader_epoch",
@@ -52,7 +52,7 @@ class FetchPartitionState:
         self.max_bytes = 0
         self.current_leader_epoch = -1
         self.last_fetched_epoch = -1
-        # Impossible offsets: the first response always differs from them.
+        # No partition has these offsets, so that the first response always contains the partition.
         self.high_watermark = self.last_stable_offset = self.log_start_offset = -2
 
     def partition_changed(self, appended_bytes: int) -> None:
@@ -88,22 +88,22 @@ class FetchSession:
         "last_used_ms",
         "on_change",
         "partitions",
-        "untold",
+        "unreported",
         "uses_topic_ids",
     )
 
     def __init__(self, session_id: int, *, uses_topic_ids: bool) -> None:
         self.id = session_id
         self.closed = False
-        # While a fetch reads or changes it in slices: no other request may use it.
+        # Set while a fetch reads or changes the session in slices: no other request may use the session.
         self.is_busy = False
         self.epoch = 1
         self.uses_topic_ids = uses_topic_ids
         self.partitions: dict[PartitionKey, FetchPartitionState] = {}
-        # Read at the next look. Partitions with data stay until the client requests a later offset.
+        # Partitions to read at the next look. A partition with data stays until the client requests a later offset.
         self.dirty: dict[PartitionKey, FetchPartitionState] = {}
         # Partitions without data whose offsets the client does not know yet.
-        self.untold: dict[PartitionKey, FetchPartitionState] = {}
+        self.unreported: dict[PartitionKey, FetchPartitionState] = {}
         self.last_used_ms = 0
         # Set while a long poll waits; called with the number of appended bytes.
         self.on_change: Callable[[int], None] | None = None
@@ -119,7 +119,7 @@ class FetchSession:
     def forget(self, key: PartitionKey) -> None:
         """Remove a partition that the client no longer fetches."""
         self.dirty.pop(key, None)
-        self.untold.pop(key, None)
+        self.unreported.pop(key, None)
         state = self.partitions.pop(key, None)
         if state is not None:
             state.unwatch()
@@ -135,14 +135,14 @@ class FetchSession:
         self.dirty[state.key] = state
 
     def close(self) -> None:
-        """Stop watching."""
+        """Stop watching all partitions; the session cannot be used any more."""
         self.closed = True
         self.on_change = None
         for state in self.partitions.values():
             state.unwatch()
         self.partitions.clear()
         self.dirty.clear()
-        self.untold.clear()
+        self.unreported.clear()
 
 
 class FetchSessionCache:
@@ -158,7 +158,7 @@ class FetchSessionCache:
         return len(self._sessions)
 
     def open(self, now_ms: int, *, uses_topic_ids: bool) -> FetchSession:
-        """Create a session; without an id, for this fetch only, if the cache is full of busy sessions."""
+        """Create a session. If all cached sessions were used recently, it has no id and serves only this fetch."""
         if len(self._sessions) >= self._slots:
             oldest = next(iter(self._sessions.values()), None)
             if oldest is None or now_ms - oldest.last_used_ms < self._min_eviction_ms:
@@ -173,10 +173,10 @@ class FetchSessionCache:
         return session
 
     def resume(self, session_id: int, epoch: int, now_ms: int, *, uses_topic_ids: bool) -> FetchSession:
-        """The session with this id, its epoch advanced.
+        """Return the session with this id and advance its epoch.
 
         Raises FETCH_SESSION_ID_NOT_FOUND, INVALID_FETCH_SESSION_EPOCH or FETCH_SESSION_TOPIC_ID_ERROR; the client
-        then opens a new one.
+        then opens a new session.
         """
         session = self._sessions.get(session_id)
         if session is None:
@@ -191,7 +191,7 @@ class FetchSessionCache:
         return session
 
     def peek(self, session_id: int) -> FetchSession | None:
-        """The session with this id; does not count as a use."""
+        """The session with this id; does not count as a use of the session."""
         return self._sessions.get(session_id)
 
     def remove(self, session_id: int) -> None:

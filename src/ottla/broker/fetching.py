@@ -4,11 +4,11 @@ The caller creates or resumes the session, adds the requested partitions and cal
 the first partition with data returns at least one batch whatever its size, the others stay within `max_bytes`.
 
 Waiting costs no polling. `start` looks once at the partitions that changed since the previous fetch of the session. If
-they have fewer than `min_bytes`, it notes how many are missing and returns a completion. Each append to a watched
-partition subtracts its size (`_changed`, on the producer's stack). When nothing is missing any more, one look is
+they have fewer than `min_bytes`, it notes how many bytes are missing and returns a completion. Each append to a watched
+partition subtracts its size (`_changed`, on the producer's stack). When no bytes are missing any more, one look is
 scheduled for later in the same event loop iteration: the producer is answered first, and its other appends join. The
-timer of `max_wait_ms` answers with what there is by then. A waiting fetch therefore costs nothing until a partition of
-its session changes, and a response costs as much as the changed partitions.
+timer of `max_wait_ms` answers with the data that is available by then. A waiting fetch therefore costs nothing until a
+partition of its session changes, and a response costs as much as the changed partitions.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ TOPIC_IDS_SINCE_VERSION = 13
 # A session with more changed partitions is read in slices of `SLICE_PARTITIONS`.
 MOST_AT_ONCE = 200
 SLICE_PARTITIONS = 100
-_NOT_THERE = (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID)
+_NOT_FOUND = (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID)
 
 
 _Topics: TypeAlias = dict[str | bytes, FetchableTopicResponse]
@@ -93,12 +93,12 @@ class Fetch:
         self._response: Completion[FetchResponse] = Completion()
         self._timer: asyncio.TimerHandle | None = None
         self._scheduled = False
-        # The response is being made in slices.
+        # True while the response is built in slices.
         self._is_answering = False
         self._missing_bytes = 0
 
     def start(self) -> FetchResponse | Completion[FetchResponse]:
-        """The response if there are enough bytes, or a completion that ends with more data or the deadline."""
+        """Return the response if there are enough bytes, or a completion that waits for more bytes or the deadline."""
         look = self._look()
         return self._answer(look) if self._is_enough(look) else self._wait(look)
 
@@ -120,7 +120,7 @@ class Fetch:
         return self._response
 
     def cancel(self) -> None:
-        """Stop: the client disconnected."""
+        """Stop waiting: the client disconnected."""
         self._stop_waiting()
         self._response.done = True
         if self._session.id == 0:
@@ -163,10 +163,10 @@ class Fetch:
     @property
     def _is_long(self) -> bool:
         """Whether the response takes long: the first response of a session contains all its partitions."""
-        return len(self._session.dirty) + len(self._session.untold) > MOST_AT_ONCE
+        return len(self._session.dirty) + len(self._session.unreported) > MOST_AT_ONCE
 
     def _answer_later(self) -> None:
-        """Respond in slices with the data that is there."""
+        """Respond with the available data, in slices."""
         self._stop_waiting()
         self._is_answering = True
         response = self._worker.submit(self._look_and_answer())
@@ -214,15 +214,15 @@ class Fetch:
                     high_watermark=-1,
                     records=b"",
                     # As in Kafka: empty for an unknown partition, null for one that cannot be read.
-                    aborted_transactions=[] if error.code in _NOT_THERE else None,
+                    aborted_transactions=[] if error.code in _NOT_FOUND else None,
                 )
                 look.failed = True
                 look.found.append((state, data))
                 continue
             if data is None:
                 del session.dirty[key]
-                if self._is_news(state):
-                    session.untold[key] = state
+                if self._has_new_offsets(state):
+                    session.unreported[key] = state
                 continue
             size = len(data.records or b"")
             if size or data.diverging_epoch.epoch != -1:
@@ -232,8 +232,8 @@ class Fetch:
                 continue
             if self._is_exhausted(state):
                 del session.dirty[key]
-            if self._is_news(state):
-                session.untold[key] = state
+            if self._has_new_offsets(state):
+                session.unreported[key] = state
 
     def _is_exhausted(self, state: FetchPartitionState) -> bool:
         """Whether an empty read means that there is no data, not that the byte budget was used up."""
@@ -241,7 +241,7 @@ class Fetch:
         return partition is not None and state.fetch_offset >= partition.visible_end(self._limits.isolation_level)
 
     @staticmethod
-    def _is_news(state: FetchPartitionState) -> bool:
+    def _has_new_offsets(state: FetchPartitionState) -> bool:
         partition = state.partition
         return partition is not None and (
             state.high_watermark != partition.high_watermark
@@ -250,7 +250,7 @@ class Fetch:
         )
 
     def _read(self, state: FetchPartitionState, remaining: int, *, min_one_batch: bool) -> PartitionData | None:
-        """The data of a partition; None if the client has all of it, as for most partitions of most fetches."""
+        """The data of a partition; None if the client has all of it, as is usual for most partitions of a fetch."""
         partition = state.partition
         if partition is None or partition.closed:
             partition = self._find(state)
@@ -315,10 +315,10 @@ class Fetch:
     def _answer(self, look: Look) -> FetchResponse:
         topics: _Topics = {}
         self._add_found(topics, look.found)
-        untold = self._session.untold
-        if untold:
-            self._add_untold(topics, untold.values())
-            untold.clear()
+        unreported = self._session.unreported
+        if unreported:
+            self._add_unreported(topics, unreported.values())
+            unreported.clear()
         return self._respond(topics)
 
     def _answer_in_slices(self, look: Look) -> Slices[FetchResponse]:
@@ -328,22 +328,22 @@ class Fetch:
             yield
             session.check_open()
             self._add_found(topics, look.found[start : start + SLICE_PARTITIONS])
-        untold = tuple(session.untold.values())
-        for start in range(0, len(untold), SLICE_PARTITIONS):
+        unreported = tuple(session.unreported.values())
+        for start in range(0, len(unreported), SLICE_PARTITIONS):
             yield
             session.check_open()
-            self._add_untold(topics, untold[start : start + SLICE_PARTITIONS])
-        session.untold.clear()
+            self._add_unreported(topics, unreported[start : start + SLICE_PARTITIONS])
+        session.unreported.clear()
         return self._respond(topics)
 
     def _add_found(self, topics: _Topics, found: Iterable[tuple[FetchPartitionState, PartitionData]]) -> None:
         session = self._session
         for state, data in found:
-            session.untold.pop(state.key, None)
+            session.unreported.pop(state.key, None)
             session.move_to_end(state)
             self._add(topics, state, data)
 
-    def _add_untold(self, topics: _Topics, states: Iterable[FetchPartitionState]) -> None:
+    def _add_unreported(self, topics: _Topics, states: Iterable[FetchPartitionState]) -> None:
         for state in states:
             if state.partition is not None:
                 self._add(topics, state, self._data(state.partition, state, b""))

@@ -1,6 +1,6 @@
-"""Reads a partition of `__consumer_offsets` into its shard, a slice at a time.
+"""Loads a partition of `__consumer_offsets` into its shard, a slice at a time.
 
-A batch whose checksum is wrong is skipped, with a line in the log.
+A batch with a wrong checksum is skipped and logged.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ SLICE_BYTES = 64 * 1024
 
 
 class Loading:
-    """How far a shard has read its log."""
+    """The progress of loading one shard from its log."""
 
     __slots__ = ("_log", "_shard", "bytes", "offset", "records")
 
@@ -29,7 +29,7 @@ class Loading:
         self._shard = shard
         self.offset = log.log_start_offset
         self.records = self.bytes = 0
-        """How much was read so far."""
+        """Records and bytes that were replayed so far."""
 
     @property
     def is_at_end(self) -> bool:

@@ -15,13 +15,13 @@ logger = logging.getLogger("ottla.coordinators.group")
 
 
 class GroupLog:
-    """Writes what the coordinator of one node reports."""
+    """Logs the events of one node's group coordinator."""
 
     def __init__(self, node_id: int) -> None:
         self._node_id = node_id
 
     def line(self, index: int, line: LogLine) -> None:
-        """An event of a group in partition `index`."""
+        """Log an event of a group in partition `index`."""
         level = logging.ERROR if line.is_error else logging.INFO
         if logger.isEnabledFor(level):
             text = line.message % line.arguments
@@ -29,11 +29,11 @@ class GroupLog:
             logger.log(level, "%s %s", prefix, text)
 
     def scheduled(self, partition: Partition) -> None:
-        """A partition is to be loaded."""
+        """Log that a partition will be loaded."""
         self._partition("Scheduling loading of metadata from %s with epoch %d", partition)
 
     def loaded(self, partition: Partition, took_ms: int, queued_ms: int, records: int, size: int) -> None:
-        """A partition was loaded."""
+        """Log that a partition was loaded."""
         message = (
             "Finished loading of metadata from %s with epoch %d in %dms where %dms was spent in the scheduler."
             " Loaded %d records which total to %d bytes."
@@ -41,11 +41,11 @@ class GroupLog:
         self._partition(message, partition, took_ms, queued_ms, records, size)
 
     def unloading(self, partition: Partition) -> None:
-        """A partition is about to be unloaded."""
+        """Log that a partition is about to be unloaded."""
         self._partition("Started unloading metadata for %s with epoch %d.", partition)
 
     def unloaded(self, partition: Partition) -> None:
-        """A partition was unloaded."""
+        """Log that a partition was unloaded."""
         self._partition("Finished unloading metadata for %s with epoch %d.", partition)
 
     def _partition(self, message: str, partition: Partition, *more: object) -> None:

@@ -1,7 +1,7 @@
-"""The sockets of one node: those for clients, and those for the controller where it has listeners of its own.
+"""The listening sockets of one node: for clients, and for the controller if it has its own listeners.
 
-All are bound before the broker registers, so that port 0 has become a real one by then; they accept when everything
-else is ready.
+All sockets are bound before the broker registers, so that port 0 is replaced by a real port. They accept connections
+when everything else is ready.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ logger = logging.getLogger(__name__)
 
 
 class Listeners:
-    """Bound by `bind`, opened by `open`, closed by `close`, which may be called at any time."""
+    """The sockets, in three steps: `bind`, `open`, and `close`, which may be called at any time."""
 
     def __init__(self, config: BrokerConfig) -> None:
         self._config = config
@@ -44,8 +44,8 @@ class Listeners:
         ]
         if exposed:
             logger.warning(
-                "Listening beyond this machine on %s: there is no authentication, so everybody who reaches it can read"
-                " and write all data. Protect it with a firewall, or listen on 127.0.0.1",
+                "Listening on %s, which other machines can reach, without authentication: any client that connects can"
+                " read and write all data. Protect it with a firewall, or listen on 127.0.0.1",
                 ", ".join(exposed),
             )
 
@@ -60,7 +60,7 @@ class Listeners:
         return _with_ports(self._config.advertised_controllers, self._controllers)
 
     def open(self, server: Server, controller: Dispatch) -> None:
-        """Accept connections; those to the controller's listeners are answered by `controller`."""
+        """Accept connections; `controller` handles the requests on the controller's listeners."""
         for listener, sockets in zip(self._config.listeners, self._clients, strict=True):
             for sock in sockets:
                 _log_listening(listener, sock)
@@ -71,7 +71,7 @@ class Listeners:
                 server.listen(listener.name, sock, controller)
 
     def close(self) -> None:
-        """Close all sockets that are bound."""
+        """Close all bound sockets."""
         for sockets in (*self._clients, *self._controllers):
             for sock in sockets:
                 sock.close()

@@ -1,6 +1,7 @@
 """Log levels of the running process, as the resource BROKER_LOGGER (KIP-412): Kafka's names for Python's levels.
 
-They change at once and are forgotten at the next start. Only Ottla's own loggers and the root are there.
+A changed level takes effect at once and is lost at the next start. Only Ottla's own loggers and the root logger exist
+as resources.
 """
 
 from __future__ import annotations
@@ -24,14 +25,14 @@ LEVELS = {
     "DEBUG": logging.DEBUG,
     "TRACE": TRACE,
 }
-# Their modules are imported when they are first needed, but their levels may be set before.
+# These modules are imported when they are first needed, but their levels may be set before that.
 for _name in ("ottla.coordinators.group", "ottla.log.cleaner", "ottla.log.retention"):
     logging.getLogger(_name)
 _NAMES = {level: name for name, level in LEVELS.items()}
 
 
 class Change(NamedTuple):
-    """What a request wants of one logger."""
+    """A requested change of one logger."""
 
     name: str
     operation: int
@@ -47,7 +48,10 @@ def levels() -> dict[str, str]:
 
 
 def alter(node_id: int, resource_name: str, changes: Sequence[Change], *, apply: bool) -> None:
-    """Set levels, or delete them to inherit the root's; all or none. Raises INVALID_REQUEST, INVALID_CONFIG."""
+    """Set levels, or delete them to inherit the root's level.
+
+    Applies all changes or none. Raises INVALID_REQUEST and INVALID_CONFIG.
+    """
     if not is_integer(resource_name):
         raise KafkaError(ErrorCode.INVALID_REQUEST, f"Node id must be an integer, but it is: {resource_name}")
     if resource_name != str(node_id):

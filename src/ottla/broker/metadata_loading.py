@@ -1,9 +1,10 @@
-"""Read the metadata on disk: the newest whole snapshot, then the log from there on.
+"""Loads the metadata from disk: the newest whole snapshot, then the log after it.
 
 A record that cannot be replayed stops the load: the error names its offset and what to do.
 
-A crash may take the end of the log that nobody was answered for; `synced-offset` says where that begins, now and then.
-What is wrong before that is harm, and no metadata is made up for it.
+A crash may lose the end of the log, which was not synced and not acknowledged. The file `synced-offset` contains a
+lower bound of the synced offset, and is written from time to time. Missing or wrong bytes before that offset mean that
+acknowledged metadata is corrupt. The load then fails instead of continuing without it.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ SYNCED = "synced-offset"
 
 
 class Loaded:
-    """What was found."""
+    """The result of a load."""
 
     def __init__(self) -> None:
         self.image = EMPTY_IMAGE
@@ -38,12 +39,12 @@ class Loaded:
         self.snapshot_end = 0
         self.bytes_since_snapshot = 0
         self.last_timestamp_ms = -1
-        # The log ends inside a metadata transaction, which must be aborted before anything else is appended.
+        # True if the log ends inside a metadata transaction, which must be aborted before the next append.
         self.in_transaction = False
 
 
 def load(log: Log) -> Loaded:
-    """Everything up to the end of the log. Raises KAFKA_STORAGE_ERROR if it makes no sense."""
+    """Load the metadata up to the end of the log. Raises KAFKA_STORAGE_ERROR if a record is invalid."""
     try:
         return _load(log)
     except (MetadataError, DecodeError) as error:
@@ -52,17 +53,17 @@ def load(log: Log) -> Loaded:
         ) from error
 
 
-def harmed(log: Log, offset: int) -> KafkaError:
-    """What was answered is not there: to go on without it is for a person to decide."""
+def corrupt_log(log: Log, offset: int) -> KafkaError:
+    """Acknowledged metadata is corrupt or missing: only an operator may decide to continue without it."""
     return KafkaError(
         ErrorCode.KAFKA_STORAGE_ERROR,
-        f"The metadata log in {log.directory} is harmed at offset {offset}, although it was on disk: put the directory"
-        f" back from a copy. To go on with what is before that offset, remove {SYNCED} and what follows in the log",
+        f"The metadata log in {log.directory} is corrupt at offset {offset}, which was synced: restore the directory"
+        f" from a copy. To continue with the records before that offset, remove {SYNCED} and the rest of the log",
     )
 
 
 def read_synced(files: Files, directory: str) -> int:
-    """Up to which offset the log was on disk for certain; 0 if nobody knows."""
+    """Return an offset up to which the log was synced; 0 if it is unknown."""
     path = f"{directory}/{SYNCED}"
     if not files.exists(path):
         return 0
@@ -71,7 +72,7 @@ def read_synced(files: Files, directory: str) -> int:
 
 
 def write_synced(files: Files, directory: str, offset: int) -> None:
-    """Note that the log is on disk up to `offset`. Not synced: an older note, or none, is as true."""
+    """Record that the log is synced up to `offset`. The file itself is not synced: an older value is also valid."""
     text = b"%d" % offset
     path = f"{directory}/{SYNCED}"
     files.write(path + ".tmp", text + b" %08x" % crc32c(text))
@@ -108,7 +109,7 @@ def _load(log: Log) -> Loaded:
     loaded.snapshot_end = offset
     synced = read_synced(log.files, log.directory)
     if log.log_end_offset < synced:
-        raise harmed(log, log.log_end_offset)
+        raise corrupt_log(log, log.log_end_offset)
     while offset < log.log_end_offset:
         data = log.read(offset, READ_SIZE, log.log_end_offset)
         before = offset
@@ -116,14 +117,14 @@ def _load(log: Log) -> Loaded:
             if header.base_offset > offset:
                 break
             if not check_crc(data, position, header.size):
-                raise harmed(log, header.base_offset)
+                raise corrupt_log(log, header.base_offset)
             if header.base_offset >= offset:
                 _replay(log, delta, loaded, data, position, is_control=header.is_control)
                 loaded.bytes_since_snapshot += header.size
             offset, epoch = header.next_offset, header.partition_leader_epoch
             loaded.last_timestamp_ms = header.max_timestamp
-        if offset == before:  # nothing in this log is ever compacted: what comes later is not what follows
-            raise harmed(log, offset)
+        if offset == before:  # this log is never compacted: a gap in the offsets is a loss
+            raise corrupt_log(log, offset)
     loaded.image = delta.apply(offset - 1, epoch)
     loaded.in_transaction = delta.in_transaction
     return loaded
@@ -141,5 +142,5 @@ def _replay(log: Log, delta: MetadataDelta, loaded: Loaded, data: Buffer, positi
                 raise MetadataError(f"{error}, at offset {record.offset}") from error
             continue
         kind = decode_control_key(record.key or b"")
-        if kind in snapshots.KEPT_CONTROLS:
+        if kind in snapshots.RETAINED_CONTROLS:
             loaded.controls[kind] = record.value or b""

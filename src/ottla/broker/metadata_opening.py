@@ -1,4 +1,4 @@
-"""What a node finds in its metadata directory, or puts there, before it leads: log, vote, voters, first records."""
+"""Opens the metadata directory before the node leads: log, vote, voters, and the first records of a new cluster."""
 
 from __future__ import annotations
 
@@ -29,13 +29,13 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-# Level 1 is that of Kafka 4.3. It is kept and not advertised, as the voters cannot be changed here.
+# Level 1 is the level of Kafka 4.3. It is preserved but not advertised, because voters cannot be changed here.
 NEWEST_KRAFT_VERSION = 1
 PARTITION = TopicPartition(METADATA_TOPIC, 0)
 
 
 def open_metadata_log(directory: str, files: Files, settings: MetadataLogSettings, clock: Clock) -> Log:
-    """The log in a log directory, made if there is none. Raises OSError and KafkaError."""
+    """Open the metadata log in a log directory, or create it. Raises OSError and KafkaError."""
     config = LogConfig(
         segment_bytes=settings.segment_bytes, segment_ms=settings.segment_ms, retention_ms=-1, retention_bytes=-1
     )
@@ -48,7 +48,7 @@ def open_metadata_log(directory: str, files: Files, settings: MetadataLogSetting
 
 
 def check_voters(log: Log, controls: Mapping[ControlType, bytes], node_id: int) -> None:
-    """Raise INCONSISTENT_VOTER_SET if the log is of a quorum of others, UNSUPPORTED_VERSION if it cannot be written."""
+    """Raise INCONSISTENT_VOTER_SET for a log of another quorum, UNSUPPORTED_VERSION for one that cannot be written."""
     version = controls.get(ControlType.KRAFT_VERSION)
     level = KRaftVersionRecord.decode(version, 0).kraft_version if version else 0
     if level > NEWEST_KRAFT_VERSION:
@@ -62,26 +62,26 @@ def check_voters(log: Log, controls: Mapping[ControlType, bytes], node_id: int) 
     if voters != {node_id}:
         raise KafkaError(
             ErrorCode.INCONSISTENT_VOTER_SET,
-            f"The metadata in {log.directory} is of a quorum of the nodes {sorted(voters)}; only a quorum of one voter,"
-            f" this node {node_id}, is supported",
+            f"The metadata in {log.directory} belongs to a quorum of the nodes {sorted(voters)}; only a quorum of one"
+            f" voter, this node {node_id}, is supported",
         )
 
 
 def read_election(log: Log) -> Election:
-    """The vote that the node gave last."""
+    """The node's last vote."""
     path = _election_path(log)
     if not log.files.exists(path):
         return Election()
     try:
         return quorum_state.decode(log.files.read(path).decode())
     except ValueError as error:
-        # One voter gave its vote to nobody else: the log's epoch is all that it needs.
+        # The only voter can have voted only for itself, so that the log's epoch suffices.
         logger.warning("Skipping %s: it cannot be read: %s", path, error)
         return Election()
 
 
 def write_election(log: Log, election: Election, voters: Iterable[int]) -> None:
-    """Keep the vote: it is on disk when this returns."""
+    """Write the vote, and sync it."""
     log.files.write_atomically(_election_path(log), quorum_state.encode(election, voters).encode())
 
 
@@ -90,7 +90,7 @@ def _election_path(log: Log) -> str:
 
 
 def first_records(directory: str, files: Files, now_ms: int) -> list[Message]:
-    """The first records of a new cluster: those that a tool left in `bootstrap.checkpoint`, or our own, left there."""
+    """The first records of a new cluster: from `bootstrap.checkpoint`, or the default ones, which are written there."""
     path = f"{directory}/{snapshots.BOOTSTRAP_FILE}"
     records: list[Message] = []
     if files.exists(path):
@@ -100,7 +100,7 @@ def first_records(directory: str, files: Files, now_ms: int) -> list[Message]:
             logger.warning("Skipping %s", error)
     if not any(isinstance(r, m.FeatureLevelRecord) and r.name == METADATA_VERSION for r in records):
         records = bootstrap_records()
-        # Not synced: a torn file is passed over and written again, until the log itself holds the records.
+        # Not synced: a torn file is skipped and written again until the log itself contains the records.
         files.write(path, _bootstrap_bytes(records, now_ms))
     return records
 

@@ -1,9 +1,9 @@
 """Snapshots of the metadata log on disk: `<end offset>-<epoch>.checkpoint`, as KRaft writes them (KIP-630).
 
 A snapshot is batches like the log's: control records (header; kraft.version and voters if the quorum has them), the
-image's records, a control record that ends it. It is written to a `.part` file, synced and renamed: a file of the final
-name without its end was harmed later, and is passed over with a log line. `bootstrap.checkpoint`, the first records of
-a cluster, has the same form.
+image's records, and a control record at the end. It is written to a `.part` file, synced and renamed. A file with the
+final name that has no end was therefore corrupted later; it is skipped and logged. `bootstrap.checkpoint`, with the
+first records of a cluster, has the same format.
 """
 
 from __future__ import annotations
@@ -44,29 +44,29 @@ DELETED_SUFFIX = ".checkpoint.deleted"
 _NAME = re.compile(r"(\d{20})-(\d{10})\.checkpoint")
 _CONTROL = 0x20
 RECORDS_IN_BATCH = 2000
-KEPT_CONTROLS = (ControlType.KRAFT_VERSION, ControlType.KRAFT_VOTERS)
+RETAINED_CONTROLS = (ControlType.KRAFT_VERSION, ControlType.KRAFT_VOTERS)
 
 
 class SnapshotId(NamedTuple):
-    """The offset after the last record that the snapshot stands for, and that record's epoch."""
+    """The offset after the last record that the snapshot contains, and that record's epoch."""
 
     end_offset: int
     epoch: int
 
     @property
     def file_name(self) -> str:
-        """The name of its file."""
+        """The name of the snapshot's file."""
         return f"{self.end_offset:020d}-{self.epoch:010d}{SUFFIX}"
 
 
 class Snapshot(NamedTuple):
-    """What a file holds."""
+    """The contents of a snapshot file."""
 
     records: list[Message]
     controls: Mapping[ControlType, bytes]
-    """The values of the control records in KEPT_CONTROLS."""
+    """The values of the control records in RETAINED_CONTROLS."""
     timestamp_ms: int
-    """When the last record that it stands for was written."""
+    """The timestamp of the last record that the snapshot contains."""
 
 
 class DamagedSnapshotError(Exception):
@@ -74,7 +74,7 @@ class DamagedSnapshotError(Exception):
 
 
 def unknown_record(where: str, metadata_version: int, error: UnknownRecordError) -> KafkaError:
-    """Newer software wrote a record that this software must not skip, as it would lose what the record says."""
+    """The error for a record of newer software. Skipping it would lose the change that it describes."""
     name = METADATA_VERSION_NAMES.get(metadata_version, "unknown here")
     return KafkaError(
         ErrorCode.UNSUPPORTED_VERSION,
@@ -86,7 +86,7 @@ def unknown_record(where: str, metadata_version: int, error: UnknownRecordError)
 
 
 class SnapshotWriter:
-    """Builds a snapshot's bytes step by step, so that the caller can do other things in between."""
+    """Builds a snapshot's bytes step by step, so that requests are handled between the steps."""
 
     def __init__(
         self,
@@ -96,7 +96,7 @@ class SnapshotWriter:
         timestamp_ms: int,
         last_timestamp_ms: int,
     ) -> None:
-        """`records` come with their versions; `last_timestamp_ms` is that of the last record in the log."""
+        """`records` are pairs of a record and its version; `last_timestamp_ms` is of the last record in the log."""
         self.snapshot_id = snapshot_id
         self.data = bytearray()
         self._records = iter(records)
@@ -104,11 +104,11 @@ class SnapshotWriter:
         self._offset = 0
         header = SnapshotHeaderRecord(version=0, last_contained_log_timestamp=last_timestamp_ms)
         first: list[tuple[ControlType, bytes]] = [(ControlType.SNAPSHOT_HEADER, header.encode(0))]
-        first += [(kind, controls[kind]) for kind in KEPT_CONTROLS if kind in controls]
+        first += [(kind, controls[kind]) for kind in RETAINED_CONTROLS if kind in controls]
         self._add([(encode_control_key(kind), value) for kind, value in first], _CONTROL)
 
     def step(self) -> bool:
-        """Encode some more records; False once all is there."""
+        """Encode some more records; False when the snapshot is complete."""
         batch: list[tuple[bytes | None, bytes]] = [
             (None, encode_metadata_record(record, version))
             for record, version in islice(self._records, RECORDS_IN_BATCH)
@@ -131,7 +131,7 @@ class SnapshotWriter:
 
 
 def write(files: Files, directory: str, name: str, data: bytes | bytearray) -> None:
-    """Put the finished bytes on disk under `name`; blocking. Raises OSError, and leaves no file of that name then."""
+    """Write and sync the file `name`; blocking. Raises OSError; no file of that name exists then."""
     partial = f"{directory}/{name}.part"
     files.write(partial, data, sync=True)
     files.rename(partial, f"{directory}/{name}")
@@ -163,7 +163,7 @@ def _parse(data: bytes, name: str) -> Snapshot:
                 try:
                     records.append(decode_metadata_record(record.value or b""))
                 except UnknownRecordError as error:
-                    # The snapshot is whole: without this record an older one would stand in for it.
+                    # The snapshot is whole. Rejecting it as damaged would silently load an older snapshot.
                     raise unknown_record(f"record {record.offset} of {name}", _level(records), error) from error
                 continue
             kind = decode_control_key(record.key or b"")
@@ -171,7 +171,7 @@ def _parse(data: bytes, name: str) -> Snapshot:
                 timestamp_ms = SnapshotHeaderRecord.decode(record.value or b"", 0).last_contained_log_timestamp
             elif kind is ControlType.SNAPSHOT_FOOTER:
                 ended = True
-            elif kind in KEPT_CONTROLS:
+            elif kind in RETAINED_CONTROLS:
                 controls[kind] = record.value or b""
     if not ended or end != len(data):
         raise DamagedSnapshotError(f"{name}: it is cut off after {end} of {len(data)} bytes")
@@ -191,14 +191,14 @@ def list_ids(files: Files, directory: str) -> list[SnapshotId]:
 
 
 def remove_leftovers(files: Files, directory: str) -> None:
-    """Remove what a crash left of snapshots being written or deleted."""
+    """Remove the files of snapshots that a crash interrupted while they were written or deleted."""
     for name in files.list(directory):
         if name.endswith((PARTIAL_SUFFIX, DELETED_SUFFIX)):
             files.unlink(f"{directory}/{name}")
 
 
 def newest(files: Files, directory: str) -> tuple[SnapshotId, Snapshot] | None:
-    """The newest snapshot that is whole."""
+    """The newest snapshot that is whole, if there is one."""
     for snapshot_id in reversed(list_ids(files, directory)):
         try:
             return snapshot_id, parse(files.read(f"{directory}/{snapshot_id.file_name}"), snapshot_id.file_name)

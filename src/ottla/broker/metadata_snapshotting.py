@@ -1,6 +1,7 @@
-"""When a snapshot of the metadata is made, step by step, and when old ones and the log before them go.
+"""Creates snapshots of the metadata step by step, and deletes old snapshots and the log before them.
 
-`tick` costs milliseconds: encoding is sliced, as it would hold up every client; the file is synced in a thread.
+`tick` takes milliseconds: a snapshot is encoded in slices, so that it does not delay requests, and its file is synced
+in a thread.
 """
 
 from __future__ import annotations
@@ -44,7 +45,7 @@ class MetadataLogSettings:
 
     @classmethod
     def from_config(cls, config: BrokerConfig) -> MetadataLogSettings:
-        """As the node is configured."""
+        """The settings of a node's configuration."""
         return cls(
             segment_bytes=config.int("metadata.log.segment.bytes"),
             segment_ms=config.int("metadata.log.segment.ms"),
@@ -56,7 +57,7 @@ class MetadataLogSettings:
 
 
 class Snapshotter:
-    """Snapshots of one metadata log."""
+    """Creates and deletes the snapshots of one metadata log."""
 
     def __init__(
         self, log: Log, loaded: Loaded, settings: MetadataLogSettings, clock: Clock, run_in_thread: RunInThread | None
@@ -70,7 +71,7 @@ class Snapshotter:
         self._bytes = loaded.bytes_since_snapshot
         self._last_timestamp_ms = loaded.last_timestamp_ms
         self._began_ms = clock.wall_ms()
-        # When a snapshot that could not be written may be attempted again, by the steady clock; None after a success.
+        # When a snapshot that could not be written is retried, on the monotonic clock; None after a success.
         self._retry_ms: int | None = None
         self._writer: SnapshotWriter | None = None
         self._saving = False
@@ -81,7 +82,7 @@ class Snapshotter:
         self._last_timestamp_ms = timestamp_ms
 
     def tick(self, image: MetadataImage) -> None:
-        """Begin, go on with or finish a snapshot of the committed image, if it is time."""
+        """Begin a snapshot of the committed image if one is due, or continue the one in progress."""
         if self._writer is not None:
             self._continue(self._writer)
         elif not self._saving and self._is_due(image):
@@ -101,7 +102,7 @@ class Snapshotter:
         )
 
     def begin(self, image: MetadataImage) -> None:
-        """Begin a snapshot of the committed image; `tick` carries it on."""
+        """Begin a snapshot of the committed image; `tick` continues it."""
         snapshot_id = SnapshotId(image.offset + 1, image.epoch)
         logger.info("Creating new KRaft snapshot file snapshot %s", snapshot_id.file_name)
         level = image.metadata_version
@@ -130,7 +131,7 @@ class Snapshotter:
             try:
                 done.result()
             except OSError as error:
-                logger.warning("Failed to write a metadata snapshot, it is retried: %s", error)
+                logger.warning("Failed to write a metadata snapshot; it will be retried: %s", error)
                 self._retry_ms = self._clock.monotonic_ms() + _RETRY_MS
                 return
             logger.info("Successfully wrote snapshot %s", writer.snapshot_id.file_name)
@@ -163,11 +164,11 @@ class Snapshotter:
         return Completion.of(None)
 
     def _clean(self) -> None:
-        """Delete the oldest snapshots while they are too large or too old, and the log before the oldest left."""
+        """Delete the oldest snapshots while all are too large or they are too old, and the log before the rest."""
         try:
             self._delete_old()
         except (OSError, ShortageError) as error:
-            logger.warning("Old metadata snapshots stay until the next one: %s", error)
+            logger.warning("Failed to delete old metadata snapshots; the next snapshot retries: %s", error)
 
     def _delete_old(self) -> None:
         directory, settings, files = self._log.directory, self._settings, self._log.files

@@ -115,7 +115,7 @@ class Partition:
     ) -> AppendInfo:
         """Append one validated batch in the writable buffer `batch`; base offset and epoch are patched in place.
 
-        Raises KafkaError; nothing was appended then. Whether the batch is committed tells `when_durable`.
+        Raises KafkaError; nothing was appended then. `when_durable` reports when the batch is committed.
         """
         self.check_open()
         self.check_acks(required_acks)
@@ -134,7 +134,7 @@ class Partition:
             self.check_acks(required_acks)
         header, batch = validate_produced(records, self.rules, now_ms, allow_zstd=allow_zstd)
         if header.attributes & TRANSACTIONAL:
-            raise KafkaError(ErrorCode.INVALID_TXN_STATE, "There is no such transaction: none can be begun here")
+            raise KafkaError(ErrorCode.INVALID_TXN_STATE, "Transactions are not supported")
         return self._append(batch, header, now_ms, "client")
 
     def _append(self, batch: memoryview, header: BatchHeader, now_ms: int, origin: Origin) -> AppendInfo:
@@ -142,7 +142,7 @@ class Partition:
         if not info.duplicate:
             self._unreported_bytes += len(batch)
             if not self.log.needs_flush(now_ms) and not self.log.durability.is_ahead_of_disk:
-                # Also while a flush runs: that flush syncs a rolled segment, and no request waits for it.
+                # A flush that runs now syncs a rolled segment, and no request has to wait for it.
                 self._advance(self.log.log_end_offset)
             elif not self._flushing:
                 self._start_flush()
@@ -218,8 +218,8 @@ class Partition:
     def end_of_epoch(self, epoch: int) -> tuple[int, int]:
         """The largest epoch up to `epoch` and its end offset; (-1, -1) for an unknown later epoch. KIP-320.
 
-        The log knows of the epochs in which something was written. A leader's epoch begins when it is elected: those in
-        between ended where the next began, at the log's end, and the current one reaches up to there.
+        The log contains only epochs in which a record was written. Later epochs without records, the current one
+        among them, begin and end at the log end offset.
         """
         log = self.log
         if epoch > self.leader_epoch:
@@ -241,9 +241,9 @@ class Partition:
         return min(self.log.last_stable_offset, self.high_watermark)
 
     def look_up(self, offset: int, max_bytes: int, isolation_level: int, *, min_one_batch: bool) -> Buffer | Unread:
-        """Whole batches from the one that holds `offset`, many of them not read yet; raises OFFSET_OUT_OF_RANGE.
+        """Return whole batches, the first of them with `offset`; large ranges are read when they are sent.
 
-        An offset that is in the log but not visible yet reads as nothing.
+        Returns no bytes for an offset that is in the log but not visible yet. Raises OFFSET_OUT_OF_RANGE.
         """
         end = self.visible_end(isolation_level)
         if self.log.log_start_offset <= offset < end:
@@ -258,13 +258,14 @@ class Partition:
     # -- changes -----------------------------------------------------------------------------------------------
 
     def delete_records_before(self, offset: int) -> int:
-        """Move the log start to `offset` (-1: the high watermark); the new log start."""
+        """Move the log start to `offset` (-1: the high watermark); returns the new log start."""
         self.check_open()
         target = self.high_watermark if offset == -1 else offset
         if target < 0 or target > self.high_watermark:
             raise KafkaError(
                 ErrorCode.OFFSET_OUT_OF_RANGE,
-                f"Cannot delete records of {self.topic_partition} up to {offset}: its end is {self.high_watermark}",
+                f"Cannot delete records of {self.topic_partition} up to {offset}: its high watermark is"
+                f" {self.high_watermark}",
             )
         self.log.delete_records_before(target)
         self._notify(0)

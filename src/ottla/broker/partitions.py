@@ -63,10 +63,10 @@ class Partitions:
         self._by_id: dict[Uuid, dict[int, Partition]] = {}
         self._names: dict[Uuid, str] = {}
         self._image: MetadataImage | None = None
-        # In the image and not opened yet, by topic, with the values of their topics' settings.
+        # Partitions of the image that are not open yet, by topic, and the settings of their topics.
         self._unopened: dict[str, dict[int, None]] = {}
         self._settings: dict[str, TopicSettings] = {}
-        self._going_on_later = False
+        self._is_scheduled = False
         # Partitions of deleted topics whose logs are not set aside yet.
         self._undeleted: dict[TopicPartition, None] = {}
         # Topics whose changed settings are not applied to their partitions yet.
@@ -139,15 +139,15 @@ class Partitions:
                 if old_topics.get(name) is not topic:
                     self._update(topic)
         if old is None and self.directory_is_missing:
-            self._leave_out_missing()
+            self._skip_missing()
         if old is not None and old.configs is not new.configs:
             self._reconfigure(old, new)
         if self._later is None:
             self._do_all()
         else:
-            self._go_on_later()
+            self._schedule_slice()
 
-    def _leave_out_missing(self) -> None:
+    def _skip_missing(self) -> None:
         for name in list(self._unopened):
             for index in list(self._unopened[name]):
                 if self._logs.get(TopicPartition(name, index)) is None:
@@ -162,7 +162,7 @@ class Partitions:
             pass
 
     def open_some(self) -> bool:
-        """Open a few partitions that are not open yet; whether there were any."""
+        """Open a few partitions that are not open yet; False if all are open."""
         for _ in range(_OPENED_AT_ONCE):
             if not self._unopened:
                 return False
@@ -170,21 +170,21 @@ class Partitions:
             self._open(topic, next(iter(indices)))
         return True
 
-    def _go_on_later(self) -> None:
+    def _schedule_slice(self) -> None:
         is_left = self._unopened or self._undeleted or self._unconfigured
-        if self._later is not None and is_left and not self._going_on_later:
-            self._going_on_later = True
+        if self._later is not None and is_left and not self._is_scheduled:
+            self._is_scheduled = True
             self._later(self._do_slice)
 
     def _do_slice(self) -> None:
-        self._going_on_later = False
+        self._is_scheduled = False
         if self._unconfigured:
             self._configure_some()
         elif self._undeleted:
             self._delete_some()
         else:
             self.open_some()
-        self._go_on_later()
+        self._schedule_slice()
 
     def _do_all(self) -> None:
         while self._unconfigured:
@@ -260,7 +260,7 @@ class Partitions:
             if isinstance(error, ShortageError) or (isinstance(error, OSError) and is_shortage(error)):
                 # Opened when a client requests it and a descriptor is free.
                 self._postponed.setdefault(name, {})[index] = None
-            logger.error("Partition %s is offline: %s", topic_partition, error)  # noqa: TRY400 - for a person, not a bug
+            logger.error("Partition %s is offline: %s", topic_partition, error)  # noqa: TRY400 - an operator needs no traceback
             return
         image = topic.partitions[index]
         partition = Partition(
@@ -320,7 +320,7 @@ class TopicSettings(NamedTuple):
 
     @classmethod
     def of(cls, topic: str, values: dict[str, object]) -> TopicSettings:
-        """From the effective settings by Kafka's names."""
+        """Read the effective settings `values`, by Kafka's names."""
         min_insync_replicas = int_value(values, "min.insync.replicas")
         return cls(LogConfig.from_topic_config(values), produce_rules(topic, values), min_insync_replicas)
 

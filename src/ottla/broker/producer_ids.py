@@ -1,7 +1,8 @@
 """Producer ids for this broker's clients, from blocks that the controller allocates (KIP-730).
 
-The rest of a block is lost when the broker stops: an id must not be given twice. If an allocation fails, all waiting
-requests fail with its error; the next request allocates again. So no request waits for a block that was not requested.
+The rest of a block is lost when the broker stops: an id must not be allocated twice. If an allocation fails, all
+waiting requests fail with its error, and the next request starts another allocation. So no request waits for a block
+that was not requested.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ class ProducerIds:
         self._is_allocating = False
 
     def next_id(self) -> Completion[int]:
-        """An id that was never given before; fails as the allocation of a block does."""
+        """Return an id that was never returned before; fails with the error of a block's allocation."""
         completion: Completion[int] = Completion()
         self._waiting.append(completion)
         if not self._is_allocating:

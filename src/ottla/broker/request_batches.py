@@ -1,7 +1,8 @@
 """Splits a request with many partitions into requests with a few, each of which is handled in one step.
 
-A shard of the group coordinator decides on a request at once. Kafka bounds what that takes by the size of a batch
-(a larger OffsetCommit fails); here a larger request becomes several, with the other clients' in between.
+A shard of the group coordinator decides on a request in one step. Kafka limits the time that this takes by the size of
+a batch (a larger OffsetCommit fails). Here a larger request is split, and requests of other clients are handled in
+between.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ MOST_ROWS = 1_000
 def in_parts(
     topics: Iterable[T], rows_of: Callable[[T], Sequence[R]], with_rows: Callable[[T, list[R]], T]
 ) -> Iterator[list[T]]:
-    """Lists of topics with at most `MOST_ROWS` rows in all; `with_rows` copies a topic with some of its rows."""
+    """Yield lists of topics with at most `MOST_ROWS` rows each; `with_rows` copies a topic with some of its rows."""
     part: list[T] = []
     left = MOST_ROWS
     for topic in topics:
@@ -35,7 +36,10 @@ def in_parts(
 
 
 def _ranges(count: int, first: int) -> Iterator[tuple[int, int]]:
-    """(start, stop) of pieces: the first of at most `first`, the rest of at most `MOST_ROWS`; one if count is 0."""
+    """Yield (start, stop) of the parts of `count` rows: the first has at most `first`, others at most `MOST_ROWS`.
+
+    Yields one empty part if `count` is 0.
+    """
     start, stop = 0, min(first, count)
     yield start, stop
     while stop < count:

@@ -1,4 +1,4 @@
-"""Which APIs and versions this broker and its controller serve, for the dispatcher and for ApiVersions."""
+"""The APIs and versions that this broker and its controller serve, for the dispatcher and for ApiVersions."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ SERVED: dict[int, tuple[int, int]] = {
 # Version 6 is two-phase commit (KIP-939): unstable in Kafka too, and not advertised.
 SERVED[22] = (0, 5)
 
-# On a controller's listener stock Kafka serves other APIs than on a broker's: these are the ones of them served here.
+# Kafka's controller listeners serve other APIs than its broker listeners. These are the ones that are implemented.
 CONTROLLER_SERVED: dict[int, tuple[int, int]] = {
     key: SERVED[key] for key in (18, 19, 20, 32, 33, 37, 43, 44, 45, 46, 55, 57, 60, 64)
 }

@@ -1,9 +1,13 @@
-"""A broker's life: open the storage, join the quorum, listen, and stop cleanly.
+"""Starts and stops a broker.
 
-The order matters. Directories are locked before anything in them is touched; logs are recovered and the metadata
-replayed before anybody connects; the listeners are bound before the broker registers, so that port 0 has become a
-real one; requests are accepted only when the partitions are there. Stopping goes backwards, and the clean-shutdown
-file is written last of all.
+The order of the start matters:
+
+1. Lock the log directories, before any file in them is read or changed.
+2. Bind the listeners, so that port 0 is replaced by a real port before the broker registers.
+3. Load the metadata, recover the logs, register the broker, and open its partitions.
+4. Accept connections.
+
+Stopping has the reverse order; the clean-shutdown file is written last.
 """
 
 from __future__ import annotations
@@ -55,7 +59,7 @@ PLAINTEXT = 0
 
 
 class Bootstrap(NamedTuple):
-    """Where clients connect first."""
+    """The address that clients connect to first."""
 
     host: str
     port: int
@@ -67,8 +71,8 @@ class Bootstrap(NamedTuple):
 async def serve(config: BrokerConfig, ready: Callable[[Bootstrap], None], stop: asyncio.Event) -> None:
     """Run a broker until `stop` is set; `ready` is called once it serves.
 
-    Raises StorageError, OSError (an address in use) or KafkaError if it cannot start, and StorageError if the disk
-    that it cannot do without fails later.
+    Raises StorageError, OSError (an address in use) or KafkaError if the broker cannot start. Raises StorageError if
+    the disk of the metadata log, or the last log directory, fails later.
     """
     node = Node(config, SystemClock(), stop)
     try:
@@ -83,8 +87,8 @@ async def serve(config: BrokerConfig, ready: Callable[[Bootstrap], None], stop: 
 class Node:
     """One broker in this process.
 
-    `wrap` puts something between the network and the dispatcher, which sees each request and answer; `files` is what
-    the broker takes for its disk: both for tests. Compaction's process and the directories' locks keep to the real one.
+    Two arguments are for tests. `wrap` returns a dispatcher that sees each request and response of the real one.
+    `files` replaces the disk, except for the compaction process and the locks of the log directories.
     """
 
     def __init__(
@@ -104,7 +108,7 @@ class Node:
         self._loop = asyncio.get_running_loop()
         self._worker = Worker(clock, self._loop.call_soon)
         self._threads = FlushThreads(self._loop)
-        # Metadata must not wait for the flushes of a thousand logs: one thread syncs, one writes snapshots.
+        # The metadata log must not wait for the flushes of a thousand logs: one thread syncs it, one writes snapshots.
         self._metadata_threads = FlushThreads(self._loop, 2)
         self._housekeeping = Housekeeping(self._loop)
         self._listeners = Listeners(config)
@@ -119,7 +123,7 @@ class Node:
     # -- starting ----------------------------------------------------------------------------------------------
 
     async def start(self) -> Bootstrap:
-        """Start everything up to the first request; returns where clients may connect."""
+        """Start the broker; when this returns, it accepts connections at the returned address."""
         config = self.config
         logger.info("[BrokerServer id=%d] Starting broker. Ottla version: %s", config.node_id, __version__)
         self._logs = logs = LogManager(
@@ -190,14 +194,15 @@ class Node:
 
     def _is_stray(self, partition: TopicPartition, topic_id: Uuid) -> bool:
         topic = self.broker.metadata.image.topics_by_name.get(partition.topic)
-        # Without an id: a power cut took it before the first flush; the name is enough, old topics are renamed.
+        # A log without an id lost it in a power cut before its first flush. Its name identifies the topic: the log of a
+        # deleted topic has another name.
         if topic is None or topic_id not in (topic.topic_id, ZERO_UUID):
             return True
         image = topic.partitions.get(partition.partition)
         return image is None or self.config.node_id not in image.replicas
 
     def _missing_directories(self) -> list[Uuid]:
-        """Directories that this broker had when it registered last, and that are not among those it has now."""
+        """The ids of directories that this broker had when it last registered, and does not have now."""
         assert self._logs is not None
         assert self._metadata is not None
         known = self._metadata.image.brokers.get(self.config.node_id)
@@ -242,7 +247,7 @@ class Node:
         logger.info(text, self.config.node_id, self.config.node_id, response.broker_epoch)
 
     def _make_groups(self) -> GroupRuntime:
-        # 10 ms of imports, which only a start with groups needs.
+        # 10 ms of imports, which a broker without groups does not need.
         from ottla.broker.group_runtime import GroupRuntime, GroupTopics
         from ottla.coordinators.group.config import GroupConfig
 
@@ -270,7 +275,7 @@ class Node:
         return 0 if topic is None else len(topic.partitions)
 
     def _publish(self, old: MetadataImage | None, new: MetadataImage) -> None:
-        """Pass a new image to the parts that follow it, partitions before groups."""
+        """Notify the parts of the broker of a new image, partitions before groups."""
         broker = self.broker
         log_changes(self.config.node_id, old, new)
         broker.follow_configs(old, new)
@@ -282,10 +287,12 @@ class Node:
         broker.partitions.publish(old, new)
         if self._groups is not None and old is not None and old.topics_by_name is not new.topics_by_name:
             self._groups.partitions_changed()
-            # By id: a recreated topic is another topic.
-            gone = {old.topics_by_id[topic_id].name for topic_id in old.topics_by_id.keys() - new.topics_by_id.keys()}
-            if gone:
-                self._worker.submit(self._groups.topics_deleted(gone))
+            # Compare ids: a recreated topic is another topic.
+            deleted = {
+                old.topics_by_id[topic_id].name for topic_id in old.topics_by_id.keys() - new.topics_by_id.keys()
+            }
+            if deleted:
+                self._worker.submit(self._groups.topics_deleted(deleted))
 
     def clock_moved(self) -> None:
         """Run due tasks after the clock jumped: the event loop's timers do not notice that."""
@@ -308,7 +315,7 @@ class Node:
 
     def _take_offline(self, directory: DirectoryInfo, error: OSError) -> None:
         if not self._started:
-            return  # `start` raises it
+            return  # `start` raises the error
         if directory.path == self.config.metadata_log_dir:
             self._give_up(f"The directory {directory.path}, which holds the metadata log, failed: {error}")
             return
@@ -324,9 +331,10 @@ class Node:
     # -- stopping ----------------------------------------------------------------------------------------------
 
     async def close(self, *, clean: bool = True) -> None:
-        """Answer what is in progress, then close everything; also after a start that went wrong half-way.
+        """Answer the requests in progress, then close everything; also after a failed start.
 
-        Not `clean`: as a kill would leave it. Nothing is answered, nothing is synced, and the next start recovers.
+        Without `clean` the effect is that of a kill: no request is answered, nothing is synced, and the next start
+        recovers the logs.
         """
         node_id = self.config.node_id
         logger.info("[BrokerServer id=%d] Transition from STARTED to SHUTTING_DOWN", node_id)
@@ -358,7 +366,7 @@ class Node:
 
 
 def identify(config: BrokerConfig, files: Files | None = None, lost: Collection[str] = ()) -> str:
-    """The cluster's id, as the directories tell it; directories without an identity get one. `lost` are passed over.
+    """Return the cluster id of the directories; a directory without an identity gets one. `lost` ones are skipped.
 
     Raises StorageError if they belong to another node or to different clusters.
     """
@@ -367,7 +375,7 @@ def identify(config: BrokerConfig, files: Files | None = None, lost: Collection[
     found = {directory: read_meta(files, directory) for directory in directories}
     cluster_id = next((meta.cluster_id for meta in found.values() if meta is not None), None)
     if cluster_id is None:
-        # An id that begins with "-" would be taken for an option by tools.
+        # Command-line tools would read an id that begins with "-" as an option.
         cluster_id = uuid_to_text(b"o" + os.urandom(15))
     for directory, meta in found.items():
         if meta is not None:

@@ -2,12 +2,12 @@
 
 One thread runs one event loop: while a handler runs, all clients wait. A handler (or an operation of the controller)
 whose work grows with the request is therefore a generator that yields between two items and returns its response.
-`Worker.run` finishes small work at once. Long work goes on in later event loop iterations. Each iteration gives all
-unfinished work together `ITERATION_MS`, in slices of `SLICE_MS`, round robin. So a request waits for other work no
-longer than one iteration, and the cost of slicing is one clock reading per yield.
+`Worker.run` finishes small work at once. Long work continues in later event loop iterations. Each iteration gives
+`ITERATION_MS` to all unfinished work together, in slices of `SLICE_MS`, round robin. So a request waits for other work
+no longer than one iteration, and the cost of slicing is one clock reading per yield.
 
-The rule for generators: no yield between a change and the checks that it relies on. What was read before a yield may
-have changed after it, except immutable values such as a `MetadataImage`.
+The rule for generators: no yield between a change and the checks that it relies on. State that was read before a yield
+may have changed after it, except immutable values such as a `MetadataImage`.
 
 Large requests are decoded only when `may_decode` allows it. At most `MOST_LARGE` of them are decoded and unfinished at
 a time; the others cost the bytes of their frames.
@@ -85,12 +85,12 @@ class Worker:
         spent_ms = self._monotonic_ms() - began_ms
         if spent_ms > 0:
             self._left_ms -= spent_ms
-            self._go_on_later()
+            self._schedule()
 
     def run(
         self, work: Slices[R | Completion[R]], client: Client | None = None, *, is_large: bool = False
     ) -> R | Completion[R]:
-        """Run the first slice; the result, or a completion of it. Raises what the first slice raises."""
+        """Run the first slice; return the result, or a completion of it. Raises the exceptions of the first slice."""
         waiting: Completion[Any] | None = None
         if self._left_ms > 0 or self.later is None:
             began_ms = self._monotonic_ms()
@@ -107,7 +107,7 @@ class Worker:
         return task.done
 
     def submit(self, work: Slices[R]) -> Completion[R]:
-        """Run work that belongs to no request; a completion of its result. Never raises."""
+        """Run work that belongs to no request; return a completion of its result. Never raises."""
         task = _Task(work, None, is_large=False)
         if self._left_ms > 0 or self.later is None:
             began_ms = self._monotonic_ms()
@@ -118,29 +118,29 @@ class Worker:
         return task.done
 
     def hold_back(self, work: Slices[R | Completion[R]], client: Client) -> Completion[R]:
-        """Queue work that begins with decoding a large request; a completion of its result."""
+        """Queue work that begins with decoding a large request; return a completion of its result."""
         task = _Task(work, client, is_large=True)
         self._held_back.append(task)
-        self._go_on_later()
+        self._schedule()
         return task.done
 
     def wait_for(self, answer: Completion[Any]) -> None:
         """Count a large request as unfinished until its response is complete."""
         self._large += 1
-        answer.on_done(self._one_less)
+        answer.on_done(self._finished_large)
 
-    def _one_less(self, _: Completion[Any]) -> None:
+    def _finished_large(self, _: Completion[Any]) -> None:
         self._large -= 1
         if self._held_back:
-            self._go_on_later()
+            self._schedule()
 
-    def _go_on_later(self) -> None:
+    def _schedule(self) -> None:
         if not self._scheduled and self.later is not None:
             self._scheduled = True
             self.later(self._iterate)
 
     def _iterate(self) -> None:
-        """The share of one iteration of the loop: each task in turn gets a slice, until the time is up."""
+        """Run the tasks in one event loop iteration: round robin, a slice each, until the time is up."""
         self._scheduled = False
         self._left_ms = ITERATION_MS
         while self._left_ms > RESERVED_MS:
@@ -154,7 +154,7 @@ class Worker:
             self._left_ms -= self._monotonic_ms() - began_ms
         can_go_on = self._tasks or (self._held_back and self._large < MOST_LARGE)
         if can_go_on or self._left_ms < ITERATION_MS:
-            self._go_on_later()
+            self._schedule()
 
     def _do_slice(self, task: _Task, until_ms: int) -> None:
         if task.client is not None and task.client.closed:
@@ -174,7 +174,7 @@ class Worker:
             else:
                 return
         if task.is_large:
-            self._one_less(task.done)
+            self._finished_large(task.done)
 
     def _advance(self, work: Slices[Any], until_ms: int) -> Completion[Any] | None:
         """Run until the time is up, or until the work waits for a completion, which is returned.
@@ -198,4 +198,4 @@ class Worker:
             self._do_slice(task, 0)
         else:
             self._tasks.append(task)
-            self._go_on_later()
+            self._schedule()

@@ -1,9 +1,8 @@
-"""Accepts the connections of one listening socket, and never more of them than the process has descriptors for.
+"""Accepts the connections of one listening socket, within the descriptors that the process has for connections.
 
-Event loops accept until nothing is left: a burst of connections would take every descriptor before the first of them
-could be refused, and a segment of a log could not be opened meanwhile. Here a connection is accepted only while the
-server has a descriptor for it; otherwise it is closed at once. A shortage of descriptors in the whole machine stops
-accepting for a second, as in asyncio.
+An event loop's own server accepts until the backlog is empty. A burst of connections could then use all descriptors, so
+that the log cannot open a segment. Here a connection stays open only if the server has a descriptor for it; otherwise
+it is closed at once. If the whole machine has no descriptor, accepting pauses for a second, as in asyncio.
 """
 
 from __future__ import annotations
@@ -21,14 +20,14 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-# Per event loop iteration: requests are handled between two hundreds of new connections.
+# Per event loop iteration, so that requests are handled between new connections.
 ACCEPTS_PER_ITERATION: Final = 100
 PAUSE_S: Final = 1.0
 _SHORTAGES: Final = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
 
 
 class Acceptor:
-    """Accepts on `sock`, which it owns, from `start` to `close`; connections are those of `listener`."""
+    """Accepts connections of `listener` on `sock`, which it owns, from `start` to `close`."""
 
     def __init__(self, server: Server, listener: str, sock: socket.socket, dispatch: Dispatch | None) -> None:
         self._server = server

@@ -1,8 +1,8 @@
-"""Receive buffers of half-received frames: their size, their allocation, and when their memory is released.
+"""Receive buffers of half-received frames: their size, their allocation, and the release of their memory.
 
-The size of a frame is only a claim until its bytes arrive. `frame_capacity` says how much of it is believed. Buffers
-from 64 KiB on are anonymous maps: pages that nothing was written to take no memory, and a map that is dropped goes
-back to the system at once. Memory from malloc would stay in the process after a burst of connections has gone.
+The size of a frame is only a claim until its bytes arrive; `frame_capacity` limits the memory for a claim. Buffers of
+64 KiB and more are anonymous maps: pages without data take no memory, and the system gets the memory of a dropped map
+back at once. Memory from malloc would stay in the process after a burst of connections.
 """
 
 import mmap
@@ -15,7 +15,7 @@ FrameBuffer: TypeAlias = bytearray | mmap.mmap
 SMALLEST_POOLED_BYTES = 64 * 1024
 LARGEST_POOLED_BYTES = 2 * 1024 * 1024
 MOST_POOLED_BYTES = 16 * 1024 * 1024
-# A frame that claims more than it has sent gets up to this size a buffer of eight times what has arrived.
+# Up to this size the buffer of an incomplete frame has at most eight times the bytes that have arrived.
 TRUSTED_FRAME_BYTES: Final = 2 * 1024 * 1024
 TRUST: Final = 8
 LEAST_CAPACITY_BYTES: Final = 4 * 1024
@@ -55,7 +55,7 @@ class BufferPool:
 
     def __init__(self) -> None:
         self._free: dict[int, list[mmap.mmap]] = {}
-        # For each size: how many of its buffers were retained all the time since the last `trim`.
+        # For each size: how many buffers have not been taken since the last `trim`.
         self._idle: dict[int, int] = {}
         self._pooled_bytes = 0
 
@@ -93,7 +93,7 @@ class BufferPool:
     def trim(self) -> None:
         """Return the memory of buffers that no `take` needed since the previous call."""
         for size, free in self._free.items():
-            # `take` takes from the end: the first ones have been idle longest.
+            # `take` takes from the end, so that the first buffers have been idle longest.
             idle = self._idle[size]
             del free[:idle]
             self._pooled_bytes -= idle * size
@@ -106,9 +106,9 @@ _GRAIN: Final = 1024 * 1024
 
 
 class FrameBuffers:
-    """Buffers of large responses, reused when only the pool references them: their users do not give them back.
+    """Buffers of large responses. A buffer is reused when only the pool references it, so that none is returned.
 
-    They are anonymous maps, so that a claimed size takes no memory. At most two, of up to 16 MiB each, are pooled.
+    They are anonymous maps, so that a claimed size takes no memory. At most two buffers of up to 16 MiB are pooled.
     """
 
     def __init__(self) -> None:
@@ -116,7 +116,7 @@ class FrameBuffers:
 
     def take(self, size: int) -> mmap.mmap:
         """Return a buffer of at least `size` bytes with any content. Raises OSError if the system has no memory."""
-        for index in range(len(self._pool)):  # an enumeration would hold a reference too
+        for index in range(len(self._pool)):  # `enumerate` would hold a reference, too
             if is_free(self._pool, index):
                 if len(self._pool[index]) >= size:
                     return self._pool[index]

@@ -76,9 +76,9 @@ class Connection(asyncio.BufferedProtocol):
         self._close_callbacks: list[Callable[[], None]] | None = []
         self._reader = FrameReader(server.memory, self)
         self._writes = WriteQueue()
-        # The response of the request in progress, if that has to wait for something.
+        # The response of the request in progress, if it is not complete yet.
         self._pending: Completion[Frames] | None = None
-        # The quota of the round was used up before all received frames were handled.
+        # True if the quota of the round was used up before all received frames were handled.
         self._has_backlog = False
         # The last round in which several frames were handled, and how many more may be handled in it.
         self._quota_round = self._quota_left = 0
@@ -149,7 +149,7 @@ class Connection(asyncio.BufferedProtocol):
     # -- reading -----------------------------------------------------------------------------------------------
 
     def get_buffer(self, sizehint: int) -> memoryview:  # noqa: ARG002 - asyncio's signature
-        """Called by the loop: where to put the next bytes."""
+        """Called by the loop: the memory for the next bytes."""
         return self._reader.get_buffer()
 
     def buffer_updated(self, nbytes: int) -> None:
@@ -162,7 +162,7 @@ class Connection(asyncio.BufferedProtocol):
             self._retain(READ_AHEAD_BYTES if self._pending is not None else LEAST_BUFFER_BYTES)
 
     def eof_received(self) -> bool:
-        """Close: a request in progress has no client to answer to, a half-received one will never be whole."""
+        """Close: there is no client to answer, and a half-received request will never be complete."""
         return False
 
     def _handle(self) -> None:
@@ -201,7 +201,7 @@ class Connection(asyncio.BufferedProtocol):
                         responses, response_bytes = [], 0
                 if server.draining:
                     break
-        except Exception as error:  # noqa: BLE001 - it belongs to this client: the others must be served
+        except Exception as error:  # noqa: BLE001 - it ends only this connection; others must be served
             self._write(responses)
             self._fail(error)
             return
@@ -211,7 +211,7 @@ class Connection(asyncio.BufferedProtocol):
         self._after_frames(quota - left, left)
 
     def _after_frames(self, handled: int, left: int) -> None:
-        """Count the handled frames, retain the bytes behind them, and arrange for what comes next."""
+        """Count the handled frames, retain the bytes behind them, and schedule the next step."""
         if handled > 1:
             self._quota_left = left
             self._quota_round = self._server.use_quota(handled, is_first=self._quota_round != self._server.quota.round)
@@ -244,11 +244,11 @@ class Connection(asyncio.BufferedProtocol):
         if self._server.draining:
             self.close()
         elif self._reader.has_bytes or self._reading_paused:
-            # In the next iteration: this may be the stack of another client's request.
+            # In the next iteration, because this may be the stack of another client's request.
             asyncio.get_running_loop().call_soon(self._go_on)
 
     def _go_on(self) -> None:
-        """Handle the frames that had to wait, and read again if none is left."""
+        """Handle the frames that had to wait, and resume reading if no frame is left."""
         if self.closed or self._pending is not None or self._writes.is_paused:
             return
         if self._reader.has_bytes:
@@ -349,7 +349,7 @@ class Connection(asyncio.BufferedProtocol):
 
     def _fail(self, error: Exception) -> None:
         """Log why a request has no response, and close."""
-        # A shortage, for example where a handler is imported, passes: the client retries.
+        # A shortage of descriptors or memory, for example during the import of a handler, passes: the client retries.
         if isinstance(error, (KafkaError, DecodeError)) or (isinstance(error, OSError) and is_shortage(error)):
             self._server.complain(self, str(error))
         else:

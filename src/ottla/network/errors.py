@@ -60,13 +60,13 @@ _NO_COMMON_VERSION: Final = frozenset(
 
 
 def connect_error(address: str, error: Exception, timeout_s: float, *, stage: str, is_tls: bool) -> ConnectFailed:
-    """The exception for a failed connect; `stage` says what was missing at the timeout."""
+    """Return the exception for a failed connect; `stage` describes the problem if it was a timeout."""
     if isinstance(error, (TimeoutError, NoAnswer)):
         return ConnectFailed(f"{address}: {stage} within {timeout_s:g} s")
     if isinstance(error, (socket.gaierror, UnicodeError)):
         return UnknownHost(f"{address}: the name resolves to nothing ({getattr(error, 'strerror', error)})")
     if isinstance(error, ConnectionClosed):
-        # A broker that stops, or has too many connections, does the same for a while.
+        # A broker that stops, or has too many connections, closes new connections in the same way.
         why = "closed the connection at the first request: does it want TLS, or is it not Kafka?"
         if is_tls:
             why = "closed the connection at the first request, after the TLS handshake: is it not Kafka?"
@@ -82,7 +82,7 @@ def connect_error(address: str, error: Exception, timeout_s: float, *, stage: st
 
 
 def tls_problem(error: ssl.SSLError) -> str:
-    """The reason of a TLS error, and the setting to change."""
+    """Describe the reason of a TLS error, and the setting to change."""
     if isinstance(error, ssl.SSLCertVerificationError):
         text, code = error.verify_message, error.verify_code
         if code in (_WRONG_HOST, _WRONG_ADDRESS):

@@ -1,9 +1,9 @@
-"""How many frames each connection may have handled before other connections are served.
+"""Limits the frames that each connection handles before other connections are served.
 
-One read can hold ten thousand small requests. A connection that pipelines therefore handles a limited number of frames
-in one round, and the rest in the next. A round is an event loop iteration in which some connection handled several
-frames. All connections that pipeline share `FRAMES_PER_ROUND`, some 60 ms of work: a heartbeat waits that long at
-most, not for 200 requests of each of hundreds of connections.
+One read can contain ten thousand small requests. A connection that pipelines therefore handles a limited number of
+frames in one round, and the rest in later rounds. A round is an event loop iteration in which some connection handled
+several frames. All connections that pipeline share `FRAMES_PER_ROUND`, some 60 ms of work. A heartbeat waits at most
+that long, instead of waiting for 200 requests of each of hundreds of connections.
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ from typing import Final
 FRAMES_PER_ROUND: Final = 2000
 MOST_FRAMES: Final = 200
 LEAST_FRAMES: Final = 8
-# With more connections than this in a round, each reads less at a time: what is not handled soon is better left in
-# the client's socket.
+# With more connections than this in a round, each reads less at a time: bytes that cannot be handled soon stay in the
+# socket.
 CROWDED_CONNECTIONS: Final = 8
 
 

@@ -5,7 +5,7 @@ The caller repeats these steps:
 1. `get_buffer`: the memory to read into.
 2. `received(n)`: `n` bytes are there.
 3. `next_frame` until it returns None or no further request may be handled now.
-4. `retain`: move what is left to a buffer of the connection's own.
+4. `retain`: move the remaining bytes to a buffer that the connection owns.
 5. `reserve`: make sure that there is memory to read into; otherwise stop reading.
 
 A frame is a writable view without the four bytes of its size, valid until `retain`. No byte of a frame is copied if
@@ -27,7 +27,7 @@ SIZE_BYTES: Final = 4
 LEAST_BUFFER_BYTES: Final = 1024
 # A client that pipelines has more to send: a buffer of a kilobyte would cost a read and a write for every few requests.
 PIPELINE_BUFFER_BYTES: Final = 16 * 1024
-# What is received while a request is in progress. The rest stays in the socket and in the client.
+# Bytes that are received while a request is in progress. The rest stays in the socket and in the client.
 READ_AHEAD_BYTES: Final = 64 * 1024
 _NO_BYTES: Final = memoryview(b"")
 _read_size = struct.Struct(">i").unpack_from
@@ -65,11 +65,11 @@ class FrameReader:
         return available - SIZE_BYTES >= size or size > self._memory.max_frame_bytes
 
     def get_buffer(self) -> memoryview:
-        """Where the next bytes go."""
+        """The memory for the next bytes."""
         if self._buffer is None:
             return self._memory.scratch
         if len(self._data) > SCRATCH_BYTES:
-            # Only up to the end of the frame: bytes beyond it would have to be copied.
+            # End at the end of the frame, because bytes beyond it would have to be copied.
             needed = self._first_frame_bytes()
             if self._end < needed:
                 return self._data[self._end : needed]
@@ -170,7 +170,7 @@ class FrameReader:
 
 
 def _invalid_size(size: int, largest: int) -> str:
-    """Why these first four bytes are not the size of a request: often the client speaks another protocol."""
+    """Explain why these four bytes are not the size of a request: often the client uses another protocol."""
     start = size.to_bytes(4, "big", signed=True)
     if start.startswith(b"\x16\x03"):
         return "the client speaks TLS, this listener does not: set its security.protocol to PLAINTEXT"

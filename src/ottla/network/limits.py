@@ -7,26 +7,26 @@ from typing import NamedTuple
 from ottla.config import BrokerConfig
 
 _UNLIMITED = 2**31 - 1
-# Kafka has no limit by default; a broker without one is ended by a client that only sends sizes.
+# Kafka has no limit by default. Without a limit, clients that send only the sizes of frames could use all memory.
 DEFAULT_BUFFERED_BYTES = 512 * 1024 * 1024
 
 
 class Limits(NamedTuple):
-    """Defaults are Kafka's where it has the setting."""
+    """The limits; the default is Kafka's if Kafka has the setting."""
 
     max_connections: int = _UNLIMITED
     max_connections_per_ip: int = _UNLIMITED
     max_connections_per_ip_overrides: Mapping[str, int] = MappingProxyType({})
     max_connection_creation_rate: int = _UNLIMITED
-    """New connections a second; those beyond wait."""
+    """New connections per second; connections above that rate wait."""
     max_frame_bytes: int = 100 * 1024 * 1024
     max_idle_ms: int = 600_000
     """Negative for no limit."""
     max_buffered_bytes: int = DEFAULT_BUFFERED_BYTES
     """Bytes of half-received frames, over all connections."""
     slow_reader_ms: int = 600_000
-    """How long a client may read nothing of its unread responses. Kafka counts that as idle, and so does
-    `from_config`: a consumer that processes its last poll for minutes reads nothing meanwhile."""
+    """How long a client may leave its responses unread. `from_config` uses the idle time for it, as Kafka does: a
+    consumer that processes records for minutes reads nothing meanwhile."""
     backlog: int = 1024
 
     @classmethod
@@ -44,6 +44,6 @@ class Limits(NamedTuple):
             max_idle_ms=idle_ms,
             max_buffered_bytes=queued_bytes if queued_bytes > 0 else DEFAULT_BUFFERED_BYTES,
             slow_reader_ms=idle_ms if idle_ms > 0 else cls().slow_reader_ms,
-            # Kafka's 50 drops connections in a storm; one loop accepts as many as it can at a time.
+            # Kafka's default of 50 is too small here: while the only event loop is busy, more connections may arrive.
             backlog=config.int("socket.listen.backlog.size") if configured_backlog else cls().backlog,
         )

@@ -22,7 +22,7 @@ class MemoryWaiter(Protocol):
     """A connection that waits until its buffer may grow."""
 
     def memory_available(self) -> None:
-        """Ask again: there may be memory now."""
+        """Called when memory was released: reserve again."""
 
 
 class ReceiveMemory:
@@ -30,7 +30,7 @@ class ReceiveMemory:
 
     def __init__(self, limits: Limits) -> None:
         self.set_limits(limits)
-        # One for all connections: the bytes of a read are handled before the next read.
+        # All connections share it, because the bytes of a read are handled or moved before the next read.
         self._whole_scratch = memoryview(bytearray(SCRATCH_BYTES))
         self.scratch = self._whole_scratch
         self.used_bytes = 0
@@ -63,7 +63,7 @@ class ReceiveMemory:
         return buffer
 
     def take_larger(self, owner: MemoryWaiter, buffer: FrameBuffer, size: int) -> FrameBuffer | None:
-        """Allocate what replaces the owner's buffer; None if it must wait: `memory_available` is called later.
+        """Allocate a larger buffer for the owner; None if it must wait: `memory_available` is called later.
 
         Raises OSError if the system has no memory for it.
         """
@@ -99,10 +99,10 @@ class ReceiveMemory:
             self._wake_waiters()
 
     def _wake_waiters(self) -> None:
-        """Let waiters grow in the order in which they came, up to the first for which there is no memory yet.
+        """Notify waiters in the order of their arrival, up to the first for which there is not enough memory.
 
-        That waiter appends itself to the queue again, so it goes back to the front and the others are not asked.
-        A release therefore costs the waiters that it serves, not all of them.
+        That waiter appends itself to the queue again and is moved back to the front. The waiters behind it are not
+        notified, so that the cost of a release depends on the waiters that it serves, not on all waiters.
         """
         waiters = self._waiters
         while waiters:

@@ -14,10 +14,10 @@ from ottla.protocol.messages.sasl_authenticate import SaslAuthenticateRequest, S
 from ottla.protocol.messages.sasl_handshake import SaslHandshakeRequest, SaslHandshakeResponse
 from ottla.security.mechanism import SaslClient, SaslError
 
-# Where exchanges come from: a new one each time, perhaps after waiting for a token. Raises NetworkError.
+# Returns a new exchange at each call, perhaps after waiting for a token. Raises NetworkError.
 SaslSource: TypeAlias = Callable[[], Awaitable[SaslClient]]
 
-# No mechanism needs more than three.
+# No mechanism needs more than three tokens.
 MOST_TOKENS: Final = 10
 UNSUPPORTED_SASL_MECHANISM: Final = 33
 ILLEGAL_SASL_STATE: Final = 34
@@ -43,7 +43,7 @@ async def log_in(
     handshake = cast("SaslHandshakeResponse", await ask(SaslHandshakeRequest(exchange.name), 1))
     if handshake.error_code == UNSUPPORTED_SASL_MECHANISM:
         offered = ", ".join(handshake.mechanisms) or "none"
-        raise MechanismRefused(f"{address} does not take {exchange.name}; it offers {offered}: set sasl.mechanism")
+        raise MechanismRefused(f"{address} does not support {exchange.name}; it offers {offered}: set sasl.mechanism")
     if handshake.error_code == ILLEGAL_SASL_STATE:
         raise AuthenticationRefused(_NO_SASL.format(address))
     if handshake.error_code:
@@ -62,9 +62,9 @@ async def log_in(
                 return answer.session_lifetime_ms
     except SaslError as error:
         raise AuthenticationRefused(f"{address}: {error}") from error
-    raise AuthenticationRefused(f"{address} does not come to an end of {exchange.name}")
+    raise AuthenticationRefused(f"{address} did not complete {exchange.name} within {MOST_TOKENS} tokens")
 
 
 def renewal_delay_s(lifetime_ms: int, chance: float) -> float:
-    """When to log in again: after 85 to 95 % of the session, by `chance` in [0, 1), so that not all come at once."""
+    """When to log in again: after 85 to 95 % of the session. `chance` in [0, 1) spreads the log-ins of many clients."""
     return lifetime_ms / 1000 * (0.85 + 0.1 * chance)

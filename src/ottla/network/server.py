@@ -34,11 +34,11 @@ class Server:
         self.quota = FrameQuota()
         self.connections: set[Connection] = set()
         self.opening: set[Connection] = set()
-        """Accepted, and not admitted yet."""
+        """Connections that are accepted and not admitted yet."""
         self.tick = 0
-        """Counts the sweeps: the time by which connections become idle."""
+        """Counts the sweeps; the unit of the time for which a connection is idle."""
         self.draining = False
-        """Stopping: requests in progress are answered, others are not handled."""
+        """True while the server stops: requests in progress are answered, other requests are not handled."""
         self._next_creation_s = 0.0
         self._per_ip: Counter[str] = Counter()
         self._acceptors: list[Acceptor] = []
@@ -46,13 +46,13 @@ class Server:
         self._log = RateLimitedLog(logger)
         self._shortages = RateLimitedLog(logger, lines=1, period_s=10.0)
         self.reserved_descriptors: Callable[[int], int] = lambda _limit: 0
-        """How many of a limit of open files connections must leave to others."""
+        """Returns how many of a limit of open files connections must leave free."""
         self.release_descriptor: Callable[[], bool] = lambda: False
         """Closes a cached file; returns whether there was one."""
 
     @property
     def limits(self) -> Limits:
-        """The limits now; they may be replaced while the server runs."""
+        """The current limits; they may be replaced while the server runs."""
         return self._limits
 
     @limits.setter
@@ -61,7 +61,7 @@ class Server:
         self.memory.set_limits(limits)
 
     def listen(self, listener: str, sock: socket.socket, dispatch: Dispatch | None = None) -> None:
-        """Accept connections of `listener` on a bound socket; `dispatch` replaces the server's for them."""
+        """Accept connections of `listener` on a bound socket; `dispatch` handles their requests if it is given."""
         acceptor = Acceptor(self, listener, sock, dispatch)
         self._acceptors.append(acceptor)
         acceptor.start(self.limits.backlog)

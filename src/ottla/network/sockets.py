@@ -15,7 +15,7 @@ class ListenError(OSError):
 
 
 def bind(listener: Listener, config: BrokerConfig) -> list[socket.socket]:
-    """Bound sockets, one for each address that the host has, all with one port. Raises ListenError."""
+    """Return bound sockets, one for each address of the host, all with the same port. Raises ListenError."""
     sockets: list[socket.socket] = []
     try:
         for family, address in _addresses(listener):
@@ -29,7 +29,7 @@ def bind(listener: Listener, config: BrokerConfig) -> list[socket.socket]:
 
 
 def is_loopback(sock: socket.socket) -> bool:
-    """Whether only this machine reaches a bound socket."""
+    """Whether a bound socket can be reached only from this machine."""
     host = str(sock.getsockname()[0])
     return host == "::1" or host.startswith("127.")
 
@@ -39,14 +39,14 @@ def _addresses(listener: Listener) -> list[tuple[socket.AddressFamily, str]]:
         if socket.has_dualstack_ipv6():
             return [(socket.AF_INET6, "::")]
         return [(socket.AF_INET, "0.0.0.0")]  # noqa: S104  # every interface was requested
-    # As bytes: a host in text would go through the codec of international names, 2 ms of imports.
+    # As bytes, because text would import the codec of international names, which takes 2 ms.
     host = listener.host.encode() if listener.host.isascii() else listener.host
     try:
         found = socket.getaddrinfo(host, None, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
     except UnicodeError as error:
         raise OSError(errno.EINVAL, "the host is not a valid international name") from error
     addresses = [(family, str(address[0])) for family, _, _, _, address in found]
-    # IPv4 first: where both are there, clients that know only one know that one.
+    # IPv4 first, because a client that supports only one of the families supports IPv4.
     return sorted(dict.fromkeys(addresses), key=lambda entry: entry[0] != socket.AF_INET)
 
 

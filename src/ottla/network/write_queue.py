@@ -2,7 +2,7 @@
 
 Responses leave in the order in which they were added. The transport gets one piece of at most `PIECE_BYTES` at a time,
 and parts that are still in their file (`Unread`) are read when their piece is taken. So a client that reads slowly
-costs the memory of one piece, whatever it fetched.
+uses the memory of one piece, however much it fetched.
 
 While the queue is paused, the connection handles no further request of the client: that is the backpressure.
 """
@@ -15,10 +15,10 @@ from typing import Final
 from ottla.common.unread import Unread
 from ottla.protocol.wire import Buffer
 
-# Up to here copying the parts into one buffer is cheaper than a gathering write.
+# Up to this size, copying the parts into one buffer is cheaper than a gathering write.
 JOIN_BYTES: Final = 32 * 1024
-# What a socket takes at once (Linux's tcp_wmem goes to 4 MiB), so that no rest of a piece keeps its memory. Smaller
-# pieces wake the client more often: pieces of 1 MB took a seventh longer.
+# A socket takes this much at once (the maximum of Linux's tcp_wmem is 4 MiB), so that no unsent rest retains the memory
+# of a piece. Smaller pieces wake the client more often: with pieces of 1 MB a fetch took a seventh longer.
 PIECE_BYTES: Final = 4_000_000
 
 
@@ -54,7 +54,7 @@ class WriteQueue:
         return None
 
     def take_piece(self) -> list[Buffer]:
-        """Remove the next parts, up to `PIECE_BYTES`. Raises KafkaError if a file does not give its bytes.
+        """Remove the next parts, up to `PIECE_BYTES`. Raises KafkaError if a file cannot be read.
 
         A part in memory is not cut, so that a piece may be larger by one part.
         """
@@ -81,16 +81,16 @@ class WriteQueue:
         self._parts = None
 
     def pause(self, tick: int, unsent_bytes: int = 0) -> None:
-        """The transport has `unsent_bytes` left and wants no more."""
+        """The transport has `unsent_bytes` left and accepts no more bytes."""
         self.is_paused = True
         self._paused_tick, self._unsent_bytes = tick, unsent_bytes
 
     def resume(self) -> None:
-        """The transport takes bytes again."""
+        """The transport accepts bytes again."""
         self.is_paused = False
 
     def stalled_ticks(self, tick: int, unsent_bytes: int) -> int:
-        """For how many ticks the client has taken nothing, if the transport now has `unsent_bytes` left."""
+        """The number of ticks in which the client took no bytes; the transport now has `unsent_bytes` left."""
         if unsent_bytes != self._unsent_bytes:
             self._unsent_bytes, self._paused_tick = unsent_bytes, tick
         return tick - self._paused_tick

@@ -417,7 +417,7 @@ def test_corrupt_synced_byte_is_rejected_with_its_position(tmp_path: Path, *, un
     for harmed in (positions[1] + 70, positions[-1] + 70):
         path.write_bytes(data[:harmed] + bytes([data[harmed] ^ 1]) + data[harmed + 1 :])
         for _ in range(2):  # also the second time: nothing is made up
-            with pytest.raises(KafkaError, match=f"{LOG} is harmed at offset"):
+            with pytest.raises(KafkaError, match=f"{LOG} is corrupt at offset"):
                 open_shell(str(tmp_path))
     path.write_bytes(data)
     again = started(tmp_path)
@@ -440,7 +440,7 @@ def test_missing_metadata_segment_is_an_error_not_an_empty_log(tmp_path: Path, *
     data = missing.read_bytes()
     missing.unlink()
     for _ in range(2):
-        with pytest.raises(KafkaError, match=f"{LOG} is harmed at offset {int(missing.stem)}"):
+        with pytest.raises(KafkaError, match=f"{LOG} is corrupt at offset {int(missing.stem)}"):
             open_shell(str(tmp_path), settings=settings)
     missing.write_bytes(data)
     again = started(tmp_path, settings=settings)

@@ -1,6 +1,6 @@
 """AlterConfigs (33), versions 0-2: replace all settings of topics, brokers, groups or client metrics. KIP-133.
 
-Resources change independently, each whole or not at all. Log levels (BROKER_LOGGER) change by IncrementalAlterConfigs
+Each resource changes on its own, completely or not at all. Log levels (BROKER_LOGGER) change by IncrementalAlterConfigs
 only, as in Kafka.
 """
 
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 def handle(
     broker: ControllerPorts, context: RequestContext, request: AlterConfigsRequest
 ) -> Slices[AlterConfigsResponse]:
-    """Replace the settings; what a resource does not name goes back to its default."""
+    """Replace the settings; a setting that a resource does not name returns to its default."""
     request.resources, answered = yield from sort_out(broker.node_id, request.resources, _is_done_here, _answer)
     try:
         decided = broker.metadata.submit(lambda controller: controller.alter_configs(request))

@@ -1,6 +1,7 @@
 """AlterPartitionReassignments (45), versions 0-1: move partitions. KIP-455, KIP-860.
 
-With one broker every move that is possible is no move: it succeeds at once, and another broker is refused.
+With one broker the only valid target is the current one, so that a valid request changes nothing. Other brokers are
+rejected.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
 def handle(
     broker: HasMetadata, context: RequestContext, request: AlterPartitionReassignmentsRequest
 ) -> Completion[AlterPartitionReassignmentsResponse]:
-    """Begin or cancel moves; each partition has its own error."""
+    """Begin or cancel reassignments; each partition has its own error."""
 
     def failed(error: KafkaError) -> AlterPartitionReassignmentsResponse:
         return AlterPartitionReassignmentsResponse(error_code=error.code, error_message=error.message)

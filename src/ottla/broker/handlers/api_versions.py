@@ -1,8 +1,8 @@
-"""ApiVersions (18), versions 0-4: what this broker serves, and its features.
+"""ApiVersions (18), versions 0-4: the APIs and features that this broker serves.
 
-KIP-511 (client software name), KIP-584 (features: finalized levels only as far as they are served here). A version
-that is unknown is answered by the dispatcher, in version 0. Produce is advertised from version 0, which is not served:
-librdkafka stops compressing otherwise (KAFKA-18659).
+KIP-511 (client software name), KIP-584 (features; a finalized level above the served one is reported as the served
+one). The dispatcher answers an unknown version, in version 0. Produce is advertised from version 0 on, although version
+0 is not served: otherwise librdkafka stops compressing (KAFKA-18659).
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ def handle(
             return ApiVersionsResponse(error_code=ErrorCode.INVALID_REQUEST)
         context.connection.software_name = name
         context.connection.software_version = version
-    # Each new connection asks, and a storm of them must not hold up the others.
+    # Each new connection sends this request; many of them at once must not delay other requests.
     is_controller = broker.is_controller_listener(context.listener)
     image, question = broker.metadata.image, ("ApiVersions", context.api_version, is_controller)
     answer = broker.response_cache.get(image, question)

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 def handle(
     broker: HasMetadata, context: RequestContext, request: CreatePartitionsRequest
 ) -> Slices[CreatePartitionsResponse]:
-    """Add the partitions; answered once they are durable and their logs are open."""
+    """Add the partitions; respond when they are durable and their logs are open."""
     try:
         return (yield from result_of(broker.metadata.submit(lambda controller: controller.create_partitions(request))))
     except KafkaError as error:

@@ -1,6 +1,8 @@
-"""CreateTopics (19), versions 2-7: one error per topic; answered once the topics are durable and their logs are open.
+"""CreateTopics (19), versions 2-7: one error per topic; the response is sent when the topics are durable and their
+logs are open.
 
-KIP-4, KIP-464 (defaults by -1), KIP-525 (configs in the answer). Left out: controller mutation quotas (KIP-599).
+KIP-4, KIP-464 (defaults by -1), KIP-525 (configs in the response). Not implemented: controller mutation quotas
+(KIP-599).
 """
 
 from __future__ import annotations
@@ -20,7 +22,7 @@ if TYPE_CHECKING:
 def handle(
     broker: ControllerPorts, context: RequestContext, request: CreateTopicsRequest
 ) -> Slices[CreateTopicsResponse]:
-    """Create the topics, or with `validate_only` say what would happen."""
+    """Create the topics, or with `validate_only` return the results that creating them would have."""
     try:
         response = yield from result_of(broker.metadata.submit(lambda controller: controller.create_topics(request)))
     except KafkaError as error:

@@ -1,6 +1,6 @@
 """DeleteGroups (42), versions 0-2. KIP-229.
 
-A group with members is refused with NON_EMPTY_GROUP; its offsets go with the group.
+A group with members is rejected with NON_EMPTY_GROUP. Deleting a group deletes its offsets.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 def handle(broker: HasGroups, _context: RequestContext, request: DeleteGroupsRequest) -> Slices[DeleteGroupsResponse]:
-    """Ask the shard of each group. A name that comes twice counts once."""
+    """Delete each group in its shard. A duplicate name counts once."""
     results = []
     asked: deque[Completion[DeletableGroupResult | None]] = deque()
     names = list(dict.fromkeys(request.groups_names))
@@ -28,7 +28,7 @@ def handle(broker: HasGroups, _context: RequestContext, request: DeleteGroupsReq
         yield
     for name in names:
         result = yield from result_of(asked.popleft())
-        while result is None:  # a part of its offsets was deleted
+        while result is None:  # only a part of its offsets was deleted
             result = yield from result_of(broker.groups.submit(name, DeleteGroup(name)))
             yield
         results.append(result)

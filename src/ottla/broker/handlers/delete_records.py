@@ -1,7 +1,7 @@
 """DeleteRecords (21), versions 0-2: move the start of partitions forward. KIP-107.
 
-Refused by POLICY_VIOLATION where `cleanup.policy` has no `delete`, and for internal topics, as in Kafka. The new start
-is in the log-start checkpoint before the answer goes out: a crash does not bring the records back.
+As in Kafka, rejected for internal topics, and with POLICY_VIOLATION if `cleanup.policy` does not contain `delete`. The
+new start is in the log-start checkpoint before the response is sent: the records do not return after a crash.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 def handle(
     broker: DeleteRecordsPorts, context: RequestContext, request: DeleteRecordsRequest
 ) -> Slices[DeleteRecordsResponse]:
-    """Answer each partition with its new low watermark, once that is on disk."""
+    """Return the new low watermark of each partition when it is on disk."""
     topics = []
     for topic in request.topics:
         results = []
@@ -45,7 +45,7 @@ def handle(
 
 
 def _confirm(broker: DeleteRecordsPorts, topic: str, result: DeleteRecordsPartitionResult) -> None:
-    """Nothing is promised of a directory that failed while the new start was written."""
+    """Change the result to an error if the log directory failed while the new start was written."""
     try:
         directory = broker.partitions.get(topic, result.partition_index).log.log_directory
         if not directory.online:

@@ -1,6 +1,6 @@
 """DeleteTopics (20), versions 1-6: by name, from version 6 on by name or id. KIP-516.
 
-`delete.topic.enable=false` refuses. Left out: controller mutation quotas (KIP-599).
+Rejected if `delete.topic.enable=false`. Not implemented: controller mutation quotas (KIP-599).
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 def handle(
     broker: ControllerPorts, context: RequestContext, request: DeleteTopicsRequest
 ) -> Slices[DeleteTopicsResponse]:
-    """Delete the topics; their files go once the log's delay has passed."""
+    """Delete the topics; their files are deleted after the log's delay."""
     version = context.api_version
     try:
         deleted = broker.metadata.submit(lambda controller: controller.delete_topics(request, version))

@@ -1,6 +1,6 @@
-"""DescribeCluster (60), versions 0-2: the nodes as clients of this listener reach them. KIP-700, KIP-919, KIP-1073.
+"""DescribeCluster (60), versions 0-2: the nodes, with their addresses for clients of this listener.
 
-On a controller's listener the nodes are the controllers.
+KIP-700, KIP-919, KIP-1073. On a controller's listener the nodes are the controllers.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _NAMES = {BROKERS: "BROKER", CONTROLLERS: "CONTROLLER"}
 def handle(
     broker: DescribeClusterPorts, context: RequestContext, request: DescribeClusterRequest
 ) -> DescribeClusterResponse:
-    """List the nodes of the kind that this listener belongs to; the client must ask for that kind."""
+    """List the brokers, or on a controller's listener the controllers; the client must request that kind."""
     kind = CONTROLLERS if broker.is_controller_listener(context.listener) else BROKERS
     if request.endpoint_type != kind:
         code, message = ErrorCode.UNSUPPORTED_ENDPOINT_TYPE, f"Unsupported endpoint type {request.endpoint_type}"

@@ -23,9 +23,9 @@ if TYPE_CHECKING:
 def handle(
     broker: HasGroups, context: RequestContext, request: DescribeGroupsRequest
 ) -> Slices[DescribeGroupsResponse]:
-    """Ask the shard of each group; the answers are in the order of the questions.
+    """Describe each group in its shard; the results are in the order of the request.
 
-    A group that is named several times is described once, and its bytes are repeated, as Kafka repeats its answer.
+    A group that is named several times is described once, and its encoded description is repeated, as in Kafka.
     """
     version = context.api_version
     described: dict[str, bytes] = {}

@@ -1,4 +1,4 @@
-"""DescribeProducers (61), version 0: the producers that a partition remembers. KIP-664."""
+"""DescribeProducers (61), version 0: the active producers of partitions. KIP-664."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 def handle(
     broker: HasPartitions, context: RequestContext, request: DescribeProducersRequest
 ) -> Slices[DescribeProducersResponse]:
-    """Describe each partition. One that is named several times is described once, and its bytes are repeated."""
+    """Describe each partition. If it is named several times, it is described once and its encoding is repeated."""
     described: dict[tuple[str, int], bytes] = {}
     topics = []
     size = 0

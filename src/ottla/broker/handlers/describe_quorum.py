@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 def handle(
     broker: DescribeQuorumPorts, context: RequestContext, request: DescribeQuorumRequest
 ) -> Slices[DescribeQuorumResponse]:
-    """Describe partition 0 of the metadata topic: the only quorum. A longer request gets an empty response."""
+    """Describe the only quorum, partition 0 of the metadata topic. Other requested partitions are unknown."""
     asked = [(topic.topic_name, part.partition_index) for topic in request.topics for part in topic.partitions[:2]]
     if asked != [(METADATA_TOPIC, 0)]:
         return DescribeQuorumResponse(
@@ -82,7 +82,7 @@ def _partition(quorum: QuorumDescription) -> ResponsePartitionData:
 
 
 def _nodes(broker: DescribeQuorumPorts, quorum: QuorumDescription) -> list[Node]:
-    """Where the voters are reached as controllers; a node without a controller listener has no such place."""
+    """The controller listeners of the voters; a node without one has an empty list."""
     listeners = [
         Listener(name=endpoint.name, host=endpoint.host, port=endpoint.port) for endpoint in broker.controller_endpoints
     ]

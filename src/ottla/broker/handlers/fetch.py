@@ -44,7 +44,7 @@ def handle(
         return _fetch_in_slices(broker, context, request, session)
     for requested in request.topics:
         _update(session, requested.topic_id if by_id else requested.topic, requested.partitions)
-    # Last, as in Kafka: a partition that a request both names and forgets is forgotten.
+    # Forget partitions last, as in Kafka: a partition that a request both adds and forgets is forgotten.
     for forgotten in request.forgotten_topics_data:
         topic = forgotten.topic_id if by_id else forgotten.topic
         for index in forgotten.partitions:
@@ -96,7 +96,7 @@ def _begin(broker: FetchPorts, request: FetchRequest, session: FetchSession) -> 
     max_bytes = min(request.max_bytes, broker.config.int("fetch.max.bytes"))
     limits = FetchLimits(
         max_wait_ms=request.max_wait_ms,
-        # A request for more than a response may contain gets a full response.
+        # `min_bytes` above `max_bytes` is met by a full response.
         min_bytes=min(request.min_bytes, max_bytes),
         max_bytes=max_bytes,
         isolation_level=request.isolation_level,

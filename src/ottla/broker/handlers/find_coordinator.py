@@ -1,8 +1,8 @@
 """FindCoordinator (10), versions 0-6. KIP-699 (several keys), KIP-932 (share groups).
 
-Groups: this node, under the address of the listener that the request came in on. The first question creates
-`__consumer_offsets` and waits for it, where Kafka lets the client ask again. Transactions are not served yet:
-COORDINATOR_NOT_AVAILABLE. Share groups are not either: INVALID_REQUEST, as Kafka does with the feature off.
+The coordinator of all groups is this node, with its address on the listener that received the request. The first
+request creates `__consumer_offsets` and waits for it; in Kafka the client must retry. Not implemented: transactions
+(COORDINATOR_NOT_AVAILABLE) and share groups (INVALID_REQUEST, as in Kafka if the feature is off).
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ BATCHED_SINCE = 4
 
 
 class KeyType(IntEnum):
-    """What the keys name."""
+    """The kind of the keys."""
 
     GROUP = 0
     TRANSACTION = 1
@@ -50,7 +50,7 @@ _UNKNOWN_TYPE = _Node(error=ErrorCode.INVALID_REQUEST, message="The type of the 
 def handle(
     broker: FindCoordinatorPorts, context: RequestContext, request: FindCoordinatorRequest
 ) -> Slices[FindCoordinatorResponse]:
-    """Name this node, once the topic of the groups exists."""
+    """Return this node as the coordinator when `__consumer_offsets` exists."""
     if request.key_type != KeyType.GROUP:
         node = _REFUSED.get(request.key_type, _UNKNOWN_TYPE)
     else:

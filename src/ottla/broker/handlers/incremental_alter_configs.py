@@ -1,6 +1,7 @@
 """IncrementalAlterConfigs (44), versions 0-1: set, delete, append to, subtract from single settings. KIP-339.
 
-Resources change independently, each whole or not at all. Log levels (BROKER_LOGGER) change at once and are not kept.
+Each resource changes on its own, completely or not at all. Log levels (BROKER_LOGGER) change at once and are lost at
+the next start.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
 def handle(
     broker: ControllerPorts, context: RequestContext, request: IncrementalAlterConfigsRequest
 ) -> Slices[IncrementalAlterConfigsResponse]:
-    """Change the settings that are named, and no others."""
+    """Change only the named settings."""
 
     def is_done_here(resource: AlterConfigsResource) -> bool:
         if resource.resource_type != BROKER_LOGGER:

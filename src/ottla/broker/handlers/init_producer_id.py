@@ -1,7 +1,7 @@
 """InitProducerId (22), versions 0-5: a producer id for an idempotent producer. KIP-98, KIP-360, KIP-730.
 
-Ids come from blocks of 1000 that the controller hands out, so that none is ever given twice. Transactions are not
-served: a transactional id is refused with UNSUPPORTED_VERSION, which no client retries.
+Ids come from blocks of 1000 that the controller allocates, so that no id is allocated twice. Not implemented:
+transactions. A transactional id is rejected with UNSUPPORTED_VERSION, which no client retries.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 def handle(
     broker: HasMetadata, context: RequestContext, request: InitProducerIdRequest
 ) -> InitProducerIdResponse | Completion[InitProducerIdResponse]:
-    """Give a new id with epoch 0, also to a producer that had one: its old sequence numbers end with the old id."""
+    """Return a new id with epoch 0, also to a producer that has an id: it begins with new sequence numbers."""
     if (request.producer_id == -1) != (request.producer_epoch == -1) or request.transactional_id == "":
         return _refuse(ErrorCode.INVALID_REQUEST)
     if request.transactional_id is not None:

@@ -1,7 +1,7 @@
 """JoinGroup (11), versions 0-9. KIP-62, KIP-134, KIP-345, KIP-394, KIP-559, KIP-800, KIP-814.
 
-Parked until the join phase ends, at most for the longest rebalance timeout of the members. The reason of version 8 is
-not kept.
+The response waits until the join phase ends, at most for the longest rebalance timeout of the members. The reason
+(since version 8) is ignored.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ if TYPE_CHECKING:
     from ottla.broker.ports import HasGroups
 
 
-# Each rebalance counts them for every member. Clients send one for each of their assignors.
+# Each rebalance counts the protocols of every member. Clients send one for each of their assignors.
 MOST_PROTOCOLS = 1_000
 
 
 def handle(
     broker: HasGroups, context: RequestContext, request: JoinGroupRequest
 ) -> JoinGroupResponse | Completion[JoinGroupResponse]:
-    """Hand it to the group's shard. Too many protocols are refused with INCONSISTENT_GROUP_PROTOCOL."""
+    """Pass the request to the group's shard. Too many protocols are an INCONSISTENT_GROUP_PROTOCOL error."""
     if len(request.protocols) > MOST_PROTOCOLS:
         return JoinGroupResponse(error_code=ErrorCode.INCONSISTENT_GROUP_PROTOCOL, member_id=request.member_id)
     return broker.groups.submit(
@@ -32,6 +32,6 @@ def handle(
         request,
         api_version=context.api_version,
         client_id=context.client_id or "",
-        # With a slash, as Java prints an address: tools show it as it is.
+        # With a slash, as Java formats an address: tools show the text unchanged.
         client_host=f"/{context.client_host}",
     )

@@ -1,6 +1,6 @@
 """LeaveGroup (13), versions 0-5. KIP-345 (several members, static ones by instance id), KIP-800.
 
-The reasons of version 5 are not kept.
+The reasons (since version 5) are ignored.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 def handle(
     broker: HasGroups, context: RequestContext, request: LeaveGroupRequest
 ) -> Completion[LeaveGroupResponse] | Slices[LeaveGroupResponse]:
-    """Hand it to the group's shard; a request with thousands of members in parts."""
+    """Pass the request to the group's shard; a request with thousands of members is split."""
     if len(request.members) <= MOST_ROWS:
         return broker.groups.submit(request.group_id, request, api_version=context.api_version)
     return _leave_in_parts(broker, context, request)

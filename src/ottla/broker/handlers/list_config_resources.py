@@ -1,4 +1,7 @@
-"""ListConfigResources (74), versions 0-1: what has a configuration. KIP-714 (client metrics, version 0), KIP-1142."""
+"""ListConfigResources (74), versions 0-1: the resources that have a configuration.
+
+KIP-714 (version 0: only client metrics), KIP-1142.
+"""
 
 from __future__ import annotations
 

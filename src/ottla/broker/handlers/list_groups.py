@@ -1,6 +1,6 @@
 """ListGroups (16), versions 0-5. KIP-518 (filter by state), KIP-848 (filter by type).
 
-The groups of all shards of this node; while one of them loads, the whole answer is COORDINATOR_LOAD_IN_PROGRESS.
+The response contains the groups of all shards of this node. While a shard loads, it is COORDINATOR_LOAD_IN_PROGRESS.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ if TYPE_CHECKING:
     from ottla.broker.ports import HasGroups
 
 
-# A filter that no group passes.
+# A filter that matches no group.
 _NONE = "none"
 
 
 def handle(broker: HasGroups, _context: RequestContext, request: ListGroupsRequest) -> Slices[ListGroupsResponse]:
-    """Ask all shards, one after the other."""
+    """List the groups of all shards, one shard after the other."""
     states = yield from _known(request.states_filter, STATES)
     types = yield from _known(request.types_filter, TYPES)
     error, groups = yield from broker.groups.list_groups(states, types)
@@ -29,7 +29,7 @@ def handle(broker: HasGroups, _context: RequestContext, request: ListGroupsReque
 
 
 def _known(wanted: list[str], known: frozenset[str]) -> Slices[frozenset[str]]:
-    """Those of the wanted filters that a group can pass, compared without case. No filter at all lets all pass."""
+    """The requested filters that can match a group, compared without case. Without filters all groups match."""
     found = set()
     for name in wanted:
         if name.strip().lower() in known:

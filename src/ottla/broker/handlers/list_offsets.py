@@ -28,12 +28,12 @@ LATEST, EARLIEST, MAX_TIMESTAMP, EARLIEST_LOCAL, LATEST_TIERED, EARLIEST_PENDING
 SINCE_VERSION = {MAX_TIMESTAMP: 7, EARLIEST_LOCAL: 8, LATEST_TIERED: 9, EARLIEST_PENDING_UPLOAD: 11}
 UNKNOWN = (-1, -1, -1)
 
-# Timestamps of segments looked up in one go: on a slow disk each may take most of a millisecond.
+# Segments whose timestamps are looked up in one slice: on a slow disk each look-up may take almost a millisecond.
 SLICE = 4
 
 
 def handle(broker: HasPartitions, context: RequestContext, request: ListOffsetsRequest) -> Slices[ListOffsetsResponse]:
-    """Answer each partition by itself; timestamps of many segments may have to be looked up first."""
+    """Return an offset or an error for each partition; timestamps are looked up in slices of segments."""
     asked: Counter[tuple[str, int]] = Counter()
     for topic in request.topics:
         for partition in topic.partitions:
@@ -44,7 +44,7 @@ def handle(broker: HasPartitions, context: RequestContext, request: ListOffsetsR
         partitions = []
         for wanted in topic.partitions:
             times = asked.pop((topic.name, wanted.partition_index), 0)
-            if times:  # else it has its one answer
+            if times:
                 partitions.append((yield from _answer(broker, context, request, topic.name, wanted, times)))
             yield
         topics.append(ListOffsetsTopicResponse(name=topic.name, partitions=partitions))
@@ -83,7 +83,7 @@ def _check_served(timestamp: int, version: int) -> None:
 
 
 def _find(partition: Partition, wanted: ListOffsetsPartition, isolation_level: int) -> tuple[int, int, int]:
-    """(timestamp, offset, leader epoch), each -1 where it is unknown."""
+    """Return (timestamp, offset, leader epoch); an unknown value is -1."""
     timestamp = wanted.timestamp
     partition.check_open()
     partition.check_leader_epoch(wanted.current_leader_epoch)
@@ -102,8 +102,8 @@ def _find(partition: Partition, wanted: ListOffsetsPartition, isolation_level: i
 
 
 def _earliest_epoch(partition: Partition) -> int:
-    """The leader epoch that the log start was or will be written in; -1 if nothing is known of it."""
+    """The leader epoch of the record at the log start, or of the next record if the log is empty; -1 if unknown."""
     log = partition.log
     epoch = log.epochs.at(log.log_start_offset)
-    # Where nothing was written, the present leader's epoch begins.
+    # An empty log begins with the current leader epoch.
     return partition.leader_epoch if epoch < 0 and log.log_start_offset == log.log_end_offset else epoch

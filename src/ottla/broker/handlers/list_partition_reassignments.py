@@ -1,4 +1,4 @@
-"""ListPartitionReassignments (46), version 0: the moves in progress. KIP-455."""
+"""ListPartitionReassignments (46), version 0: the reassignments in progress. KIP-455."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 def handle(
     broker: HasMetadata, context: RequestContext, request: ListPartitionReassignmentsRequest
 ) -> Completion[ListPartitionReassignmentsResponse]:
-    """List the moves of the named partitions, or all moves, after earlier operations are committed."""
+    """List the reassignments of the named partitions, or all, after earlier operations are committed."""
 
     def failed(error: KafkaError) -> ListPartitionReassignmentsResponse:
         return ListPartitionReassignmentsResponse(error_code=error.code, error_message=error.message)

@@ -1,7 +1,7 @@
 """Metadata (3), versions 0-13: brokers, topics, partitions and their leaders.
 
-KIP-430 (authorized operations), KIP-516 (topic ids), KIP-526; endpoints are those of the listener that the request
-came in on. A topic that does not exist is UNKNOWN_TOPIC_OR_PARTITION; if both the request and
+KIP-430 (authorized operations), KIP-516 (topic ids), KIP-526; endpoints are those of the listener that
+received the request. A topic that does not exist is UNKNOWN_TOPIC_OR_PARTITION; if both the request and
 `auto.create.topics.enable` allow it, its creation begins and a later request finds it, as in Kafka. Responses are
 cached as bytes until the metadata changes.
 """
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 AUTO_CREATION_FLAG_SINCE_VERSION = 4
 TOPIC_IDS_SINCE_VERSION = 12
 # The response to a longer list of topics is not cached: the same list is rarely requested twice.
-MOST_TOPICS_KEPT = 100
+MOST_TOPICS_CACHED = 100
 
 
 def handle(
@@ -53,13 +53,13 @@ def _question(context: RequestContext, request: MetadataRequest) -> Hashable | N
     """The cache key of the response; None if it must not be cached."""
     asked = None
     if request.topics is not None:
-        if len(request.topics) > MOST_TOPICS_KEPT:
+        if len(request.topics) > MOST_TOPICS_CACHED:
             return None
         asked = tuple([(topic.topic_id, topic.name) for topic in request.topics])
     return (
         context.api_version,
         context.listener,
-        request.allow_auto_topic_creation,  # what creates a topic is never answered from here
+        request.allow_auto_topic_creation,  # a request that creates topics must not get a cached response
         request.include_topic_authorized_operations,
         request.include_cluster_authorized_operations,
         asked,
@@ -96,7 +96,7 @@ def _refuse(request: MetadataRequest) -> Slices[MetadataResponse]:
 
 
 def _is_invalid(context: RequestContext, request: MetadataRequest) -> bool:
-    """Versions 10 and 11 can express what is only understood from version 12 on (KAFKA-10774)."""
+    """Whether versions 10 and 11 request topics by id, which only version 12 supports (KAFKA-10774)."""
     return context.api_version < TOPIC_IDS_SINCE_VERSION and any(
         topic.name is None or topic.topic_id != ZERO_UUID for topic in request.topics or ()
     )
@@ -177,7 +177,7 @@ def _by_name(image: MetadataImage, name: str, allowed: int) -> MetadataResponseT
         validate_topic_name(name)
     except KafkaError as error:
         code = error.code
-    # One may do all of it to a topic that is not there, too.
+    # All operations are allowed on a topic that does not exist, too.
     return MetadataResponseTopic(
         error_code=code, name=name, is_internal=name in INTERNAL_TOPICS, topic_authorized_operations=allowed
     )

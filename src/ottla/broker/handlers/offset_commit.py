@@ -1,7 +1,7 @@
 """OffsetCommit (8), versions 2-10. KIP-211 (no retention time since 5), KIP-320, KIP-345, KIP-848 (topic ids in 10).
 
-Partitions that do not exist are refused one by one; the rest goes to the group's shard. The member epochs that
-version 9 allows are those of the consumer protocol, which is not served.
+Each partition that does not exist has its own error; the others are passed to the group's shard. Not implemented: the
+consumer protocol, and so the member epochs of version 9.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from ottla.metadata.image import MetadataImage
 
 TOPIC_IDS_SINCE = 10
-# More are a long request: a client may send hundreds of these at once.
+# A request with more partitions is handled in slices: a client may send hundreds of requests at once.
 MOST_AT_ONCE = 50
 
 
@@ -90,7 +90,7 @@ def _with_partitions(
 def _split(
     image: MetadataImage, request: OffsetCommitRequest, *, by_id: bool
 ) -> tuple[list[OffsetCommitRequestTopic], list[OffsetCommitResponseTopic]]:
-    """(what may be committed, the errors of the rest)."""
+    """Return (the partitions that exist, the errors of the others)."""
     known, refused = [], []
     for topic in request.topics:
         found = image.topics_by_id.get(topic.topic_id) if by_id else image.topics_by_name.get(topic.name)
@@ -117,7 +117,7 @@ def _refuse(
 
 
 def _merge(response: OffsetCommitResponse, refused: list[OffsetCommitResponseTopic]) -> OffsetCommitResponse:
-    """One entry per topic, also if only some of its partitions were refused."""
+    """Add the rejected partitions to the response, with one entry per topic."""
     by_topic = {(topic.name, topic.topic_id): topic for topic in response.topics}
     for topic in refused:
         same = by_topic.get((topic.name, topic.topic_id))

@@ -1,6 +1,7 @@
 """OffsetDelete (47), version 0. KIP-496.
 
-Partitions that do not exist are refused one by one, topics that a member reads with GROUP_SUBSCRIBED_TO_TOPIC.
+Each partition that does not exist has its own error. The error of a topic that a member reads is
+GROUP_SUBSCRIBED_TO_TOPIC.
 """
 
 from __future__ import annotations
@@ -27,10 +28,10 @@ if TYPE_CHECKING:
 
 
 def handle(broker: OffsetPorts, context: RequestContext, request: OffsetDeleteRequest) -> Slices[OffsetDeleteResponse]:
-    """Check the partitions against those there are, and hand the rest to the group's shard, in parts."""
+    """Reject partitions that do not exist, and pass the others to the group's shard in parts."""
     by_name: dict[str, OffsetDeleteResponseTopic] = {}
     parts = in_parts(request.topics, lambda topic: topic.partitions, _with_partitions)
-    for topics in chain([next(parts, [])], parts):  # without any, to check the group
+    for topics in chain([next(parts, [])], parts):  # also an empty part, to check the group
         yield
         part = OffsetDeleteRequest(group_id=request.group_id, topics=topics)
         missing = _take_missing(broker.metadata.image, part)
@@ -52,7 +53,7 @@ def _with_partitions(
 
 
 def _take_missing(image: MetadataImage, request: OffsetDeleteRequest) -> dict[str, list[int]]:
-    """The partitions by topic that do not exist; they are taken out of `request`."""
+    """Remove the partitions that do not exist from `request`; returns them by topic."""
     missing: dict[str, list[int]] = {}
     topics = []
     for topic in request.topics:

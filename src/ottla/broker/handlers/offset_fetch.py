@@ -1,8 +1,8 @@
 """OffsetFetch (9), versions 1-10. KIP-320, KIP-447 (require stable), KIP-709 (several groups in 8), topic ids in 10.
 
-Null topics ask for all. A partition without a committed offset is at -1, without an error, as is one of a topic that
-does not exist; by id such a topic is UNKNOWN_TOPIC_ID. The member and epoch of version 9 belong to the consumer
-protocol and are not looked at.
+Null topics request all topics. A partition without a committed offset has the offset -1 and no error, also if its topic
+does not exist; a topic id that does not exist is UNKNOWN_TOPIC_ID. The member and epoch of version 9 belong to the
+consumer protocol and are ignored.
 """
 
 from __future__ import annotations
@@ -40,13 +40,13 @@ TOPIC_IDS_SINCE = 10
 
 
 def handle(broker: OffsetPorts, context: RequestContext, request: OffsetFetchRequest) -> Slices[OffsetFetchResponse]:
-    """Ask the shard of each group; the answers are in the order of the questions."""
+    """Query the shard of each group; the results are in the order of the request."""
     version = context.api_version
     if version < SEVERAL_GROUPS_SINCE:
         group = _only_group(request, version)
         answer = yield from _fetch(broker, context, group, request.require_stable)
         return (yield from _old_response(answer, group, version))
-    # All offsets of a group that is named several times are repeated as bytes.
+    # If all offsets of a group are requested several times, they are encoded once and their bytes are repeated.
     whole: dict[str, bytes] = {}
     size = 0
     answers = []
@@ -67,7 +67,7 @@ def handle(broker: OffsetPorts, context: RequestContext, request: OffsetFetchReq
 def _fetch(
     broker: OffsetPorts, context: RequestContext, group: OffsetFetchRequestGroup, require_stable: bool
 ) -> Slices[OffsetFetchResponseGroup]:
-    """What the group committed."""
+    """The committed offsets of one group."""
     image = broker.metadata.image
     by_id = context.api_version >= TOPIC_IDS_SINCE
     unknown = (yield from _resolve_ids(image, group)) if by_id else []
@@ -121,7 +121,7 @@ def _with_indexes(topic: OffsetFetchRequestTopics, indexes: list[int]) -> Offset
 
 
 def _only_group(request: OffsetFetchRequest, version: int) -> OffsetFetchRequestGroup:
-    """The question of the older versions as that of one group."""
+    """The request of older versions as the entry of its only group."""
     topics = None
     # Before version 2 there is no null: all topics cannot be requested.
     if request.topics is not None or version < TOP_LEVEL_ERROR_SINCE:
@@ -137,7 +137,7 @@ def _old_response(
 ) -> Slices[OffsetFetchResponse]:
     topics = answer.topics
     if answer.error_code != ErrorCode.NONE and version < TOP_LEVEL_ERROR_SINCE:
-        # The error has no other place than with each partition.
+        # Version 1 has no error field for the group, so that each partition carries the error.
         topics = []
         for asked in question.topics or ():
             topics.append((yield from _refuse(asked, ErrorCode(answer.error_code))))

@@ -1,5 +1,5 @@
-"""OffsetForLeaderEpoch (23), versions 2-4: where a leader epoch ended, so that a client can find out that its offset
-belongs to a log that was truncated. KIP-101, KIP-279, KIP-320.
+"""OffsetForLeaderEpoch (23), versions 2-4: the end offset of a leader epoch, which shows a client whether its
+offset was truncated. KIP-101, KIP-279, KIP-320.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 def handle(
     broker: HasPartitions, context: RequestContext, request: OffsetForLeaderEpochRequest
 ) -> Slices[OffsetForLeaderEpochResponse]:
-    """Answer each partition by itself; -1 and -1 if the epoch is unknown."""
+    """Return epoch and end offset for each partition, -1 and -1 if the epoch is unknown."""
     topics = []
     for topic in request.topics:
         partitions = []

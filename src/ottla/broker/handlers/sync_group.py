@@ -1,7 +1,7 @@
 """SyncGroup (14), versions 0-5. KIP-345, KIP-559.
 
-The leader's brings the assignment; the others' are parked until it is written to `__consumer_offsets`. Since version 5
-the protocol must be named: INCONSISTENT_GROUP_PROTOCOL otherwise.
+The leader's request contains the assignment; the responses wait until it is written to `__consumer_offsets`. From
+version 5 on a request without a protocol is an INCONSISTENT_GROUP_PROTOCOL error.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ PROTOCOL_SINCE_VERSION = 5
 def handle(
     broker: HasGroups, context: RequestContext, request: SyncGroupRequest
 ) -> SyncGroupResponse | Completion[SyncGroupResponse]:
-    """Hand it to the group's shard."""
+    """Pass the request to the group's shard."""
     if context.api_version >= PROTOCOL_SINCE_VERSION and None in (request.protocol_type, request.protocol_name):
         return SyncGroupResponse(error_code=ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
     return broker.groups.submit(request.group_id, request, api_version=context.api_version)

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 def handle(
     broker: HasMetadata, context: RequestContext, request: UnregisterBrokerRequest
 ) -> Completion[UnregisterBrokerResponse]:
-    """Unregister the broker: BROKER_ID_NOT_REGISTERED, or INVALID_REQUEST for this one."""
+    """Unregister a broker. Its error is BROKER_ID_NOT_REGISTERED, or INVALID_REQUEST for this broker."""
 
     def failed(error: KafkaError) -> UnregisterBrokerResponse:
         return UnregisterBrokerResponse(error_code=error.code, error_message=error.message)

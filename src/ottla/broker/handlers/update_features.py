@@ -1,4 +1,4 @@
-"""UpdateFeatures (57), versions 0-2: upgrade and downgrade finalized features, or try it dry. KIP-584, KIP-778."""
+"""UpdateFeatures (57), versions 0-2: upgrade, downgrade or only validate finalized features. KIP-584, KIP-778."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 def handle(
     broker: HasMetadata, context: RequestContext, request: UpdateFeaturesRequest
 ) -> Completion[UpdateFeaturesResponse]:
-    """Change all the features, or none."""
+    """Change all requested features, or none."""
 
     def failed(error: KafkaError) -> UpdateFeaturesResponse:
         return UpdateFeaturesResponse(error_code=error.code, error_message=error.message)
