@@ -18,7 +18,7 @@ from typing import NamedTuple
 import numpy as np
 from rich.console import Console
 from rich.table import Table
-from tests.unit.broker.room import Room, open_room
+from tests.unit.broker.harness import BrokerHarness, open_harness
 
 from ottla.common.clock import SystemClock
 from ottla.protocol.frames import encode_request
@@ -87,7 +87,7 @@ def fetch(shape: Shape) -> Message:
     )
 
 
-def cost_us(room: Room, message: Message) -> float:
+def cost_us(harness: BrokerHarness, message: Message) -> float:
     """The best of several runs."""
     frame = b"".join(encode_request(message, 12, 1, "costs"))[4:]
     buffer = bytearray(frame)
@@ -100,7 +100,7 @@ def cost_us(room: Room, message: Message) -> float:
         start = time.process_time_ns()
         for _ in range(count):
             buffer[:] = frame
-            room.dispatch(room.client, memoryview(buffer))  # type: ignore[arg-type]
+            harness.dispatch(harness.client, memoryview(buffer))  # type: ignore[arg-type]
         end = time.process_time_ns()
         best = min(best, (end - start - (start - copying)) / count / 1000)
     return best
@@ -122,13 +122,13 @@ def main() -> None:
     for name, make in (("Produce", produce), ("Fetch", fetch)):
 
         def measure(shape: Shape, name: str = name, make: Callable[[Shape], Message] = make) -> float:
-            with tempfile.TemporaryDirectory() as home, open_room(home) as room:
-                room.broker.clock = SystemClock()
-                room.create(TOPIC, PARTITIONS)
+            with tempfile.TemporaryDirectory() as home, open_harness(home) as harness:
+                harness.broker.clock = SystemClock()
+                harness.create(TOPIC, PARTITIONS)
                 if name == "Fetch":
                     frame = memoryview(bytearray(b"".join(encode_request(produce(shape), 12, 1, "costs"))[4:]))
-                    room.dispatch(room.client, frame)  # type: ignore[arg-type]
-                return cost_us(room, make(shape))
+                    harness.dispatch(harness.client, frame)  # type: ignore[arg-type]
+                return cost_us(harness, make(shape))
 
         model = fit(measure)
         errors = [(model.predict(shape) / measure(shape) - 1) * 100 for shape in MIXED]
