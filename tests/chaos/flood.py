@@ -1,9 +1,9 @@
-"""A load generator in a process of its own, cheap enough that the broker is the limit: `Flood`.
+"""`Flood`: a load generator in its own process, cheap enough that the broker is the bottleneck.
 
-Many connections send one cycle of requests again and again, made before: a Produce of one record to each of three
-partitions, then a Fetch of one record that is always the same. Records say whose they are, and each answer is looked
-at: its place in the order, its error, its offset. `python -m tests.chaos.flood` is the child; it is told what to do by
-lines of JSON, and answers by them.
+Many connections repeat a cycle of requests that were encoded before: a Produce of one record to each of three
+partitions, then a Fetch that always returns the same record. Each record names its connection. The order, error and
+offset of each response are checked. `python -m tests.chaos.flood` is the child process: it reads commands as lines of
+JSON, and writes a line of JSON for each.
 """
 
 from __future__ import annotations
@@ -35,14 +35,14 @@ _OWNER = re.compile(rb"owner=(\d{6});")
 
 
 def value_of(owner: int) -> bytes:
-    """100 bytes that say whose they are."""
+    """A value of 100 bytes that names its connection and its number."""
     return b"owner=%06d;" % owner + bytes(87)
 
 
 def owner_of(data: bytes, start: int, stop: int) -> int:
-    """Whose record there is between."""
+    """The connection and the number of the record in these bytes."""
     found = _OWNER.search(data, start, stop)
-    assert found is not None, "not a record of the flood"
+    assert found is not None, "the record is not from the flood"
     return int(found[1])
 
 
@@ -53,7 +53,7 @@ def fetch_body(topic: str) -> bytes:
 
 
 class _Line:
-    """One connection: what is due by the clock, what its socket took, what was answered."""
+    """One connection: the due cycles, the bytes that its socket took, and its responses."""
 
     def __init__(self, bootstrap: str, owner: int, written: str, read: str, partitions: int, send_buffer: int) -> None:
         self.owner = owner
@@ -82,7 +82,7 @@ class _Line:
         self._rest = b""
 
     def send(self, due: int) -> None:
-        """As much of the cycles that are due as the socket takes."""
+        """Send the due cycles as far as the socket takes them."""
         left = due * self.cycle_bytes - self.sent
         while left > 0:
             start = self.sent % self.cycle_bytes
@@ -96,7 +96,7 @@ class _Line:
 
     @property
     def begun(self) -> int:
-        """Cycles of which the socket took at least a part."""
+        """The number of cycles that were sent at least in part."""
         return -(-self.sent // self.cycle_bytes)
 
     def receive(self, owners: list[array.array[int]], errors: list[int]) -> None:
@@ -139,14 +139,14 @@ class _Generator:
         self._lines = [_Line(bootstrap, owner, written, read, partitions, send_buffer) for owner in range(lines)]
 
     def cpu_s(self) -> float:
-        """The broker's."""
+        """The CPU time of the broker."""
         fields = Path(f"/proc/{self._pid}/stat").read_text().rpartition(")")[2].split()
         return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
     def run(self, seconds: float, ahead: int | None, rate: float | None) -> dict[str, Any]:
-        """So many cycles under way on each connection all the time, or `rate` a second on all together, by the clock.
+        """Keep this many cycles in flight on each connection, or send `rate` cycles per second on all together.
 
-        What the sockets have not taken by the end is given up; for what they took the answers are waited for.
+        Bytes that the sockets have not taken at the end are dropped. The responses to sent requests are awaited.
         """
         lines = self._lines
         before = [line.answered for line in lines]
@@ -190,7 +190,7 @@ class _Generator:
         return time.monotonic() - begun
 
     def close(self, place: str) -> dict[str, Any]:
-        """Hang up, and write down who was told which offsets."""
+        """Close all connections, and report the acknowledged offsets of each."""
         for line in self._lines:
             line.socket.close()
         for partition, owners in enumerate(self._owners):
@@ -201,7 +201,7 @@ class _Generator:
 
 
 class Flood:
-    """The child, told from here. Every call returns when it is done; a problem of the child raises AssertionError."""
+    """Controls the child process. Each call returns when the command is done; AssertionError if the child fails."""
 
     def __init__(
         self, bootstrap: str, pid: int, lines: int, written: str, read: str, partitions: int, send_buffer: int
@@ -232,15 +232,15 @@ class Flood:
         self._child.communicate()
 
     def saturate(self, seconds: float, ahead: int) -> dict[str, Any]:
-        """What is carried when so many cycles of each connection are always under way."""
+        """Measure the throughput with this many cycles of each connection in flight."""
         return self._ask("run", seconds=seconds, ahead=ahead, rate=None)
 
     def offer(self, seconds: float, requests_a_second: float) -> dict[str, Any]:
-        """What is carried when so much is offered by the clock."""
+        """Measure the throughput at this offered rate."""
         return self._ask("run", seconds=seconds, ahead=None, rate=requests_a_second / REQUESTS)
 
     def hang_up(self, place: Path) -> list[array.array[int]]:
-        """Close all connections; of each partition, whose record was acknowledged at which offset."""
+        """Close all connections; returns the owner of each acknowledged offset, by partition."""
         self._ask("close", place=str(place))
         found = []
         for partition in range(self._partitions):
@@ -252,7 +252,7 @@ class Flood:
     def _ask(self, what: str, **arguments: object) -> dict[str, Any]:
         assert self._child.stdin is not None
         assert self._child.stdout is not None
-        with contextlib.suppress(BrokenPipeError):  # then there is no answer
+        with contextlib.suppress(BrokenPipeError):  # the child has ended
             self._child.stdin.write(json.dumps([what, arguments]) + "\n")
             self._child.stdin.flush()
         answer = self._child.stdout.readline()
@@ -263,7 +263,7 @@ class Flood:
 
 
 def main() -> None:
-    """The child: a line of JSON in, a line of JSON out, until there is no more."""
+    """The child process: execute a command per line of JSON until the end of the input."""
     bootstrap, pid, lines, written, read, partitions, send_buffer = sys.argv[1:]
     generator = _Generator(bootstrap, int(pid), int(lines), written, read, int(partitions), int(send_buffer))
     for line in sys.stdin:

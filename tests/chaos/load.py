@@ -1,7 +1,7 @@
-"""Real clients that write and read over a broker's deaths, each with a ledger of what it was told.
+"""Real clients that write and read across crashes of a broker, and record the acknowledged offsets.
 
-A `Load` is a thread. `sent` is how many values it began, 0 1 2 ... to each partition; `acknowledged` maps, for each
-partition, a value to the offset it was told. Clients retry for as long as the test runs, so nothing may fail.
+A `Load` is a thread. `sent` counts the values that it sent, 0 1 2 ... to each partition; `acknowledged` maps, for each
+partition, a value to its acknowledged offset. Clients retry for as long as the test runs, so nothing may fail.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class Load(threading.Thread):
         return sum(len(each) for each in self.acknowledged)
 
     def state(self) -> str:
-        """How far it is, for a person."""
+        """The progress, for a failure message."""
         ended = "" if self.is_alive() else " and ended"
         return f"{self.name}: {self.total()} of {sum(self.sent)} acknowledged{ended}, last trouble: {self.last_trouble}"
 
@@ -55,7 +55,7 @@ class Load(threading.Thread):
         raise NotImplementedError
 
     def values(self) -> list[tuple[int, int]]:
-        """The next partition and value to be sent, a few at a time."""
+        """Yield the next partition and value to send, a few at a time."""
         time.sleep(PAUSE_S)
         batch = []
         for partition in range(self.partitions):
@@ -118,7 +118,7 @@ class Confluent(Load):
 
 
 class ConfluentLoose(Confluent):
-    """Without idempotence: at least once."""
+    """librdkafka without idempotence: at least once."""
 
     idempotent = False
     settings = {"enable.idempotence": False, "max.in.flight": 5}
@@ -191,7 +191,7 @@ class Own(Load):
 
 
 class Keyed(Own):
-    """Few keys, again and again: for compaction."""
+    """Writes few keys repeatedly, for compaction."""
 
     KEYS = 50
 
@@ -200,7 +200,7 @@ class Keyed(Own):
 
 
 class Reader(threading.Thread):
-    """A member of a group that commits what it read, by Ottla's own consumer. `committed` is what it was told last."""
+    """A group member (Ottla's consumer) that commits its position. `committed` is the last acknowledged commit."""
 
     def __init__(self, bootstrap: str, topic: str, group: str) -> None:
         super().__init__(daemon=True, name=f"Reader {topic}")
@@ -237,7 +237,7 @@ class Reader(threading.Thread):
                 wanted = dict(read)
                 try:
                     consumer.commit({TopicPartition(self.topic, p): offset for p, offset in wanted.items()})
-                except ClientError:  # the broker is gone, or the group moves: again with the next poll
+                except ClientError:  # the broker was killed, or the group rebalances: retry with the next poll
                     continue
                 for partition, offset in wanted.items():
                     self.committed[partition] = max(self.committed.get(partition, 0), offset)

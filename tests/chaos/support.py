@@ -1,7 +1,7 @@
-"""What the fault tests share: one writer that never guesses, and reading all of a partition with CRCs checked.
+"""Shared by the fault tests: a writer that knows the fate of each record, and a reader that checks CRCs.
 
-The writer speaks the wire by hand (`tests.clients.wire`): one request at a time, so each record is known to be
-acknowledged, refused with an error code, or in doubt because the broker died.
+The writer encodes its requests itself (`tests.clients.wire`) and sends one at a time. Each record is therefore known to
+be acknowledged, rejected with an error code, or in doubt because the broker was killed.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _NUMBER = re.compile(rb"number=(\d{12});")
 
 
 class WatchedProcess(OttlaProcess):
-    """A broker that tells what it holds."""
+    """A broker that reports its resource usage."""
 
     def command(self) -> list[str]:
         command = super().command()
@@ -43,14 +43,14 @@ class WatchedProcess(OttlaProcess):
 
 
 class HurriedProcess(OttlaProcess):
-    """A broker that is busy with chores."""
+    """A broker that runs its maintenance tasks very often."""
 
     def command(self) -> list[str]:
         command = super().command()
         return [command[0], str(Path(__file__).parent / "fast_housekeeping.py"), *command[command.index("up") :]]
 
     def ask(self) -> str:
-        """What its threads do, what waits in it, and what it wrote last; without an answer its loop stands still."""
+        """The stacks of its threads, its waiting requests and its last log lines."""
         since = self.log_size()
         os.kill(self.pid, signal.SIGUSR1)
         os.kill(self.pid, signal.SIGUSR2)
@@ -72,15 +72,15 @@ def admin(process: OttlaProcess) -> AdminClient:
 def create_topic(process: OttlaProcess, name: str, partitions: int = 1, **config: object) -> None:
     """`config` by Kafka's names with underscores for dots."""
     settings = {key.replace("_", "."): str(value) for key, value in config.items()}
-    client = admin(process)  # the future does not keep it
+    client = admin(process)  # the future does not keep the client alive
     client.create_topics([NewTopic(name, partitions, 1, config=settings)])[name].result(WAIT_S)
 
 
 class Writer(threading.Thread):
-    """Writes 0, 1, 2, ... to one partition as an idempotent producer, over the broker's deaths, until `finish`.
+    """Writes 0, 1, 2, ... to one partition as an idempotent producer, across crashes of the broker, until `finish`.
 
-    `acknowledged` maps each number to its offset. Each is sent again until it is acknowledged, so nothing is doubled
-    unless the broker forgets its producers.
+    `acknowledged` maps each number to its offset. Each number is sent again until it is acknowledged, so that a
+    duplicate means that the broker lost its producer state.
     """
 
     def __init__(self, process: OttlaProcess, topic: str, partition: int = 0, *, size: int = 20_000) -> None:
@@ -123,7 +123,7 @@ class Writer(threading.Thread):
         return self.error is None
 
     def wait_for(self, more: int) -> None:
-        """Until so many more were acknowledged."""
+        """Wait until this many more numbers were acknowledged."""
         goal, deadline = len(self.acknowledged) + more, time.monotonic() + WAIT_S
         while len(self.acknowledged) < goal:
             assert self.error is None, self.error
@@ -137,17 +137,17 @@ class Writer(threading.Thread):
         assert self.error is None, self.error
 
     def check(self, *, start: int = 0) -> None:
-        """What was acknowledged is there once and in order, from offset `start` on."""
+        """Check that each acknowledged number is stored once and in order, from offset `start` on."""
         stored = read_numbers(self._process.bootstrap, self._topic, self._partition, start)
         expected = {offset: number for number, offset in self.acknowledged.items() if offset >= start}
         missing = {offset: number for offset, number in expected.items() if stored.get(offset) != number}
-        assert not missing, f"acknowledged and not there: {list(missing.items())[:5]}"
+        assert not missing, f"acknowledged but lost: {list(missing.items())[:5]}"
         numbers = list(stored.values())
         assert numbers == sorted(set(numbers)), "once and in order"
 
 
 def read_numbers(bootstrap: str, topic: str, partition: int = 0, start: int = 0) -> dict[int, int]:
-    """Offset to number of all that `Writer` wrote, up to the high watermark."""
+    """Map the offset of each record of a `Writer` to its number, up to the high watermark."""
     found: dict[int, int] = {}
     offset, end, deadline = start, start + 1, time.monotonic() + WAIT_S
     with Connection(bootstrap) as connection:

@@ -1,4 +1,4 @@
-"""The wall clock is set, both ways: groups, durability, upkeep and answers go on as if it had not been."""
+"""Jumps of the wall clock in both directions change no group, flush, maintenance task or response."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def threaded(tmp_path: Path) -> Iterator[ThreadBroker]:
 
 @JUMPS
 def test_clock_jumps_lose_no_member_and_block_no_request(threaded: ThreadBroker, jump_ms: int) -> None:
-    """The clock is set a hundred times while a member keeps a session of a second."""
+    """The clock is set a hundred times while a member has a session timeout of a second."""
     clock = threaded._control.clock
     with Admin(threaded.bootstrap) as admin, Producer(bootstrap_servers=threaded.bootstrap) as producer:
         admin.create_topic("t")
@@ -60,22 +60,22 @@ def test_clock_jumps_lose_no_member_and_block_no_request(threaded: ThreadBroker,
                 if i:
                     slowest_s = max(slowest_s, time.monotonic() - begun)
                 consumer.commit()
-                for _ in range(10):  # between one heartbeat and the next, too
+                for _ in range(10):  # also between two heartbeats
                     if i >= 3:
                         clock.wall_ahead_ms += jump_ms
                     time.sleep(0.025)
                 (member,) = admin.describe_group("g").members
                 members.add(member.member_id)
-            assert len(members) == 1, "the same member all the time"
-            assert slowest_s < 5, "nothing waits for a clock"
+            assert len(members) == 1, "the member stays in the group"
+            assert slowest_s < 5, "no request waits for the clock"
             place = TopicPartition("t", 0)
             committed = consumer.committed([place])[place]
             assert committed is not None
             assert committed.offset == 13
 
 
-def join_and_say_no_more(bootstrap: str, group: str) -> None:
-    """A member (JoinGroup v1) whose client is gone without a word."""
+def join_and_disconnect(bootstrap: str, group: str) -> None:
+    """A member (JoinGroup v1) whose client disconnects without leaving the group."""
     protocol = string("range") + struct.pack(">i", 0)
     body = string(group) + struct.pack(">ii", SESSION_MS, SESSION_MS) + string("") + string("consumer")
     with Connection(bootstrap) as connection:
@@ -86,17 +86,17 @@ def join_and_say_no_more(bootstrap: str, group: str) -> None:
 @JUMPS
 def test_disconnected_member_is_removed_after_its_session_timeout(threaded: ThreadBroker, jump_ms: int) -> None:
     with Admin(threaded.bootstrap) as admin:
-        assert admin.list_group_offsets("g") == {}, "its coordinator is there"
+        assert admin.list_group_offsets("g") == {}, "the coordinator is available"
         begun = time.monotonic()
-        join_and_say_no_more(threaded.bootstrap, "g")
+        join_and_disconnect(threaded.bootstrap, "g")
         threaded._control.clock.wall_ahead_ms += jump_ms
         while admin.describe_group("g").members:
-            assert time.monotonic() < begun + 15 * SESSION_MS / 1000, "its session has no end"
+            assert time.monotonic() < begun + 15 * SESSION_MS / 1000, "its session never expires"
             time.sleep(0.05)
-    assert time.monotonic() - begun >= SESSION_MS / 1000, "it had its time"
+    assert time.monotonic() - begun >= SESSION_MS / 1000, "its session expired too early"
 
 
-async def _upkeep(home: Path, jump_ms: int) -> None:
+async def _check_maintenance(home: Path, jump_ms: int) -> None:
     node = NodeOnDisk(HastyFiles(), home, log_retention_check_interval_ms=1000, log_segment_delete_delay_ms=0)
     await node.start()
     try:
@@ -106,7 +106,7 @@ async def _upkeep(home: Path, jump_ms: int) -> None:
             await node.produce("kept", batch(b"%d" % i, timestamp=node.clock.wall_ms()))
         node.clock.wall_ahead_ms += jump_ms
         node.chores()
-        node.clock.wall_ahead_ms -= jump_ms  # somebody noticed
+        node.clock.wall_ahead_ms -= jump_ms  # the jump was logged
         node.chores()
         node.chores()
         node.check()
@@ -122,7 +122,7 @@ async def _upkeep(home: Path, jump_ms: int) -> None:
             node.clock.advance(DAYS_MS)
             node.chores()
         if jump_ms > 0:
-            assert kept.log_start_offset == 20, "retention goes on by the clock that stayed"
+            assert kept.log_start_offset == 20, "retention continues with the new clock"
         node.check()
     finally:
         await node.abandon()
@@ -143,11 +143,11 @@ async def _set_back(home: Path) -> None:
         assert list(home.glob("gone-*-delete"))
         snapshots = len(list(home.glob("__cluster_metadata-0/*.checkpoint")))
         node.clock.wall_ahead_ms -= 30 * DAYS_MS
-        for _ in range(8):  # retention sees a jump, and waits; a snapshot is made step by step
+        for _ in range(8):  # retention is skipped once after a jump; a snapshot is written step by step
             node.chores()
             await asyncio.sleep(0.01)
         node.check()
-        assert not list(home.glob("kept-0/*.deleted")), "their moment may be a month away, but they were to go"
+        assert not list(home.glob("kept-0/*.deleted")), "their deletion was due before the clock was set back"
         assert not list(home.glob("gone-*-delete"))
         assert len(list(home.glob("__cluster_metadata-0/*.checkpoint"))) > snapshots
     finally:
@@ -162,4 +162,4 @@ def test_housekeeping_goes_on_after_the_clock_was_set_back(tmp_path: Path) -> No
 @JUMPS
 def test_retention_and_flushes_go_on(tmp_path: Path, jump_ms: int) -> None:
     with asyncio.Runner() as runner:
-        runner.run(_upkeep(tmp_path, jump_ms))
+        runner.run(_check_maintenance(tmp_path, jump_ms))

@@ -1,4 +1,4 @@
-"""A byte of a sealed segment changes on disk: no client takes it for a record, and other partitions do not notice."""
+"""A corrupt byte of a sealed segment: no client gets it as a record, and other partitions are not affected."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tests.chaos.support import Writer, create_topic, read_numbers
 from tests.clients.wire import Connection, batch, fetch, produce
 from tests.ottla_process import OttlaProcess
 
-TOPIC = "harmed"
+TOPIC = "corrupted"
 
 
 @pytest.mark.parametrize("restart", [False, True])
@@ -28,7 +28,7 @@ def test_corrupt_byte_is_never_served_as_a_record(tmp_path: Path, position: int,
             writer.finish()
         segment = process.data / f"{TOPIC}-0" / f"{0:020}.log"
         size = segment.stat().st_size
-        batch_size = size // 10  # the size of each, for they are equal
+        batch_size = size // 10  # all batches have this size
         with segment.open("r+b") as file:
             file.seek(3 * batch_size + position)
             (byte,) = file.read(1)
@@ -49,7 +49,7 @@ def test_corrupt_byte_is_never_served_as_a_record(tmp_path: Path, position: int,
 
 
 def refused_by_client(bootstrap: str) -> None:
-    """A client that checks CRCs reads offsets 0 to 2, and then an error, but no record."""
+    """A client that checks CRCs reads offsets 0 to 2, then an error, and no further record."""
     consumer = KafkaConsumer(bootstrap_servers=bootstrap, check_crcs=True, fetch_max_wait_ms=50)
     place = TopicPartition(TOPIC, 0)
     consumer.assign([place])
@@ -64,5 +64,5 @@ def refused_by_client(bootstrap: str) -> None:
             break
         offsets += [message.offset for messages in polled.values() for message in messages]
     consumer.close(autocommit=False, timeout_ms=500)
-    assert offsets == [0, 1, 2], "records up to the harm, and none beyond"
-    assert error is not None, "the client is told"
+    assert offsets == [0, 1, 2], "records up to the corrupt batch, and none beyond"
+    assert error is not None, "the client gets an error"

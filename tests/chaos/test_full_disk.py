@@ -1,4 +1,4 @@
-"""One of two log directories fills up: its partitions stop, the others go on, and nothing acknowledged is lost."""
+"""One of two log directories fills up: its partitions go offline, others are served, no acknowledged record is lost."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ TOPIC = "filling"
 
 
 def mounted(path: Path, options: str) -> None:
-    """A small disk of its own; only root may."""
+    """Mount a small disk; only root may do that."""
     path.mkdir()
     result = subprocess.run(
         ["mount", "-t", "tmpfs", "-o", options, "tmpfs", str(path)],
@@ -42,7 +42,7 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
 
 
 def log_dir_errors(bootstrap: str) -> dict[str, int]:
-    """Error code by directory, by DescribeLogDirs v1."""
+    """The error code of each directory, from DescribeLogDirs v1."""
     with Connection(bootstrap) as connection:
         answer = connection.ask(DESCRIBE_LOG_DIRS, 1, struct.pack(">i", -1))
     errors: dict[str, int] = {}
@@ -63,7 +63,7 @@ def log_dir_errors(bootstrap: str) -> dict[str, int]:
 
 
 def fill(bootstrap: str, partition: int) -> tuple[dict[int, int], int]:
-    """Write until the broker refuses: offset to number of what was acknowledged, and the error."""
+    """Write until the broker rejects a record; returns number by acknowledged offset, and the error."""
     acknowledged: dict[int, int] = {}
     deadline = time.monotonic() + WAIT_S
     with Connection(bootstrap) as connection:
@@ -87,7 +87,7 @@ def test_full_disk_stops_only_its_own_partitions(tmp_path: Path, small_disk: Pat
         other.start()
         acknowledged, error = fill(process.bootstrap, full)
         assert error == KAFKA_STORAGE_ERROR
-        assert len(acknowledged) > 100, "the disk took what fits"
+        assert len(acknowledged) > 100, "records were written until the disk was full"
         other.wait_for(50)
         with Connection(process.bootstrap) as connection:
             assert produce(connection, TOPIC, batch([b"more"]), full).error == KAFKA_STORAGE_ERROR
@@ -117,7 +117,7 @@ def test_broker_whose_only_disk_is_full_stops_and_works_again_after_space_is_fre
         create_topic(process, TOPIC)
         acknowledged, error = fill(process.bootstrap, 0)
         assert error == KAFKA_STORAGE_ERROR
-        assert process.wait() == 1, "it stops by itself, and says that it failed"
+        assert process.wait() == 1, "the broker stops by itself with an error"
     assert f"ottla: The directory {small_disk}, which holds the metadata log, failed" in process.log_tail()
     subprocess.run(["mount", "-o", "remount,size=64m", str(small_disk)], check=True, timeout=10)
     with process:

@@ -1,4 +1,4 @@
-"""kill -9 under a producing client: what was acknowledged is there afterwards, once and in order."""
+"""kill -9 during produce requests: every acknowledged record is stored once and in order afterwards."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def process(tmp_path: Path) -> Iterator[OttlaProcess]:
 
 
 class Producing(threading.Thread):
-    """Sends 0, 1, 2, ... to each partition until it is stopped; notes what was acknowledged, and where."""
+    """Sends 0, 1, 2, ... to each partition until it is stopped; records the acknowledged offsets."""
 
     def __init__(self, bootstrap: str, idempotent: bool) -> None:
         super().__init__(daemon=True)
@@ -126,7 +126,7 @@ def test_acknowledged_records_survive_kill_9(process: OttlaProcess, idempotent: 
 
 
 def committed(consumer: Consumer, places: list[TopicPartition]) -> list[TopicPartition]:
-    """The committed offsets; a broker that has just started may be loading them still."""
+    """The committed offsets; waits while a broker that has just started loads them."""
     deadline = time.monotonic() + WAIT_S
     while True:
         try:

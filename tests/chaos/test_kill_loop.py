@@ -1,7 +1,8 @@
-"""kill -9 again and again, at random moments, under several real clients: nothing acknowledged is lost or doubled.
+"""Repeated kill -9 at random moments, with several real clients: no acknowledged record is lost or duplicated.
 
-Short here; `make chaos MINUTES=30` kills for that long. Segments roll, logs are compacted and cut by retention,
-metadata snapshots and checkpoints are written all the time, so that deaths hit them; some hit a start or a format.
+Short here; `make chaos MINUTES=30` kills for that long. Segments roll, logs are compacted and shortened by
+retention, and metadata snapshots and checkpoints are written all the time, so that kills hit them. Some kills hit a
+start or the formatting of a directory.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ SECONDS = float(os.environ.get("OTTLA_CHAOS_MINUTES", "0.2")) * 60
 PARTITIONS = 2
 WAIT_S = 60.0
 GROUP = "readers"
-# Everything that is done by the clock is done all the time, and an index is full after a few batches.
+# Periodic tasks run as often as possible, and an index is full after a few batches.
 BUSY = {
     "group.initial.rebalance.delay.ms": 0,
     "offsets.topic.num.partitions": 2,
@@ -55,7 +56,7 @@ TOPICS: dict[str, dict[str, object]] = {
 
 
 class Chaos:
-    """One broker, its clients, and how often it died."""
+    """One broker, its clients, and the number of its kills."""
 
     def __init__(self, directory: Path, seed: int) -> None:
         self.chance = random.Random(seed)
@@ -90,44 +91,44 @@ class Chaos:
         while time.monotonic() < end:
             self.churn()
             if self.chance.random() < 0.7:
-                self.wait_until_all_get_on()
+                self.wait_until_all_make_progress()
             time.sleep(self.chance.random() * 0.4)
             self.process.kill()
             self.kills += 1
             if self.chance.random() < 0.4:
-                self.die_starting()
+                self.kill_during_start()
             if self.chance.random() < 0.1:
-                self.die_formatting()
+                self.kill_during_format()
             self.process.start()
             assert not self.failures(), self.failures()[:3]
 
-    def wait_until_all_get_on(self) -> None:
-        """Otherwise the clients with the longest pauses would be connected while nothing dies."""
+    def wait_until_all_make_progress(self) -> None:
+        """Wait for all clients, because those with the longest backoff would otherwise miss all kills."""
         before, deadline = [load.total() for load in self.loads], time.monotonic() + WAIT_S
         while any(load.total() == total for load, total in zip(self.loads, before, strict=True)):
             assert not self.failures(), self.failures()[:3]
-            assert time.monotonic() < deadline, self.what_stands_still(before)
+            assert time.monotonic() < deadline, self.stall_report(before)
             time.sleep(0.005)
 
-    def what_stands_still(self, before: list[int]) -> str:
-        """All that can be known of it: rare stalls are not seen twice."""
+    def stall_report(self, before: list[int]) -> str:
+        """A full report of clients without progress, because a rare stall is hard to reproduce."""
         self.process.assert_no_traceback()
         states = [f"{load.state()}; {then} before" for load, then in zip(self.loads, before, strict=True)]
         return "\n".join([f"Not all get on after {self.kills} kills:", *states, self.process.ask()])
 
     def churn(self) -> None:
-        """A topic comes, another goes: metadata is written. What was answered must hold."""
+        """Create a topic and delete another, so that metadata is written; remember the acknowledged changes."""
         with contextlib.suppress(ClientError), Admin(self.process.bootstrap, request_timeout_ms=3000) as admin:
             name = next(self.names)
             admin.create_topic(name)
             self.churned.add(name)
             if len(self.churned) > 5:
-                gone = self.churned.pop()  # until the answer, nobody knows
+                gone = self.churned.pop()  # unknown until the response
                 admin.delete_topic(gone)
                 self.gone.add(gone)
 
-    def die_starting(self) -> None:
-        """Killed somewhere between its first instruction and its first answer."""
+    def kill_during_start(self) -> None:
+        """Kill a start between its first instruction and its first response."""
         after_s = self.chance.random() * 0.8
         with (self.directory / "starting.log").open("ab") as log:
             process = subprocess.Popen(
@@ -138,8 +139,8 @@ class Chaos:
             process.wait(WAIT_S)
         self.kills_while_starting += 1
 
-    def die_formatting(self) -> None:
-        """The same in an empty directory: the next start must work."""
+    def kill_during_format(self) -> None:
+        """Kill the first start in an empty directory: the next start must succeed."""
         self.kills_while_formatting += 1
         fresh = OttlaProcess(self.directory / f"fresh-{self.kills_while_formatting}", {})
         fresh.directory.mkdir()
@@ -162,7 +163,7 @@ class Chaos:
             thread.finish()
         assert not self.failures(), self.failures()[:5]
 
-    # -- what is there now -------------------------------------------------------------------------------------
+    # -- checks ------------------------------------------------------------------------------------------------
 
     def check(self) -> None:
         for load in self.loads:
@@ -171,28 +172,28 @@ class Chaos:
                 self.check_partition(load, partition, stored)
         with Admin(self.process.bootstrap) as admin:
             topics = {topic.name for topic in admin.list_topics()}
-            assert self.churned <= topics, "topics that were answered are there"
-            assert not self.gone & topics, "and deleted ones are not"
+            assert self.churned <= topics, "acknowledged topics exist"
+            assert not self.gone & topics, "deleted topics do not exist"
             found = admin.list_group_offsets(GROUP)
         for partition, offset in self.reader.committed.items():
-            assert found[TopicPartition("own", partition)].offset >= offset, "a commit that was answered is there"
-        assert self.reader.committed, "the group got on"
+            assert found[TopicPartition("own", partition)].offset >= offset, "an acknowledged commit is lost"
+        assert self.reader.committed, "the group made progress"
         self.check_it_was_busy()
         self.process.assert_no_traceback()
         if self.kills_while_starting:
             assert "Traceback" not in (self.directory / "starting.log").read_text()
 
     def check_it_was_busy(self) -> None:
-        """Deaths hit rolls, compaction, retention, snapshots and checkpoints only where there were some."""
+        """Check that rolls, compaction, retention, snapshots and checkpoints happened at all between the kills."""
         data = self.process.data
-        assert len(list(data.glob("confluent-0/*.log"))) > self.kills, "segments roll between two deaths"
+        assert len(list(data.glob("confluent-0/*.log"))) > self.kills, "no segment rolled between two kills"
         bases = [int(path.stem) for path in data.glob("brief-0/*.log")]
-        assert min(bases) > 0, "retention took what is old"
+        assert min(bases) > 0, "retention deleted no segment"
         cleaned = (data / "cleaner-offset-checkpoint").read_text().split()
-        assert int(cleaned[-1]) > 0, "a log was compacted"
+        assert int(cleaned[-1]) > 0, "no log was compacted"
         points = (data / "recovery-point-offset-checkpoint").read_text().split()
-        assert any(int(point) > 0 for point in points[4::3]), "recovery points were written"
-        assert list(data.glob("__cluster_metadata-0/*.checkpoint")), "metadata snapshots were written"
+        assert any(int(point) > 0 for point in points[4::3]), "no recovery points were written"
+        assert list(data.glob("__cluster_metadata-0/*.checkpoint")), "no metadata snapshots were written"
 
     def check_partition(self, load: Load, partition: int, stored: dict[int, int]) -> None:
         where = f"{load.topic}-{partition}"
@@ -202,7 +203,7 @@ class Chaos:
             if offset in stored:
                 assert stored[offset] == value, f"{where}: {value} was acknowledged at offset {offset}"
             else:
-                assert self.may_be_gone(load, value, offset, first, stored), f"{where}: {value} at {offset} is lost"
+                assert self.may_be_deleted(load, value, offset, first, stored), f"{where}: {value} at {offset} is lost"
         numbers = list(stored.values())
         if load.topic == "compacted":
             assert numbers == sorted(set(numbers)), f"{where}: once and in order"
@@ -215,7 +216,7 @@ class Chaos:
             assert firsts == sorted(firsts), f"{where}: in order"
 
     @staticmethod
-    def may_be_gone(load: Load, value: int, offset: int, first: int, stored: dict[int, int]) -> bool:
+    def may_be_deleted(load: Load, value: int, offset: int, first: int, stored: dict[int, int]) -> bool:
         if load.topic == "brief":
             return offset < first
         if load.topic == "compacted":
@@ -225,7 +226,7 @@ class Chaos:
 
 
 def read_all(bootstrap: str, topic: str, partition: int) -> dict[int, int]:
-    """Offset to value of everything in a partition, CRCs checked."""
+    """Map the offset of each record of a partition to its value; checks CRCs."""
     place = TopicPartition(topic, partition)
     stored: dict[int, int] = {}
     with Consumer(bootstrap_servers=bootstrap, auto_offset_reset="earliest") as consumer:
@@ -250,7 +251,7 @@ def chaos(tmp_path: Path) -> Iterator[Chaos]:
 
 @pytest.fixture(scope="module", autouse=True)
 def no_sockets_left_behind() -> Iterator[None]:
-    """So that they do not fail a later test, whose filters are stricter."""
+    """Collect leaked sockets, so that their warnings do not fail a later test with stricter filters."""
     yield
     collect_left_sockets()
 
@@ -265,7 +266,7 @@ def test_acknowledged_records_survive_any_number_of_kills(chaos: Chaos) -> None:
     chaos.finish()
     chaos.check()
     for load in chaos.loads:
-        assert load.total() > 0, f"{load.name} never got anything through"
+        assert load.total() > 0, f"{load.name} never had a record acknowledged"
     print(
         f"{chaos.kills} kills, {chaos.kills_while_starting} more while starting, {chaos.kills_while_formatting} while"
         f" formatting; acknowledged: {', '.join(f'{load.topic} {load.total()}' for load in chaos.loads)}"

@@ -1,6 +1,6 @@
-"""Hours of ordinary life: memory, descriptors and tasks stay flat.
+"""Hours of ordinary load: memory, descriptors and tasks do not grow.
 
-Short here; `make chaos MINUTES=60` lives for that long.
+Short here; `make chaos MINUTES=60` runs for that long.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from tests.fuzz.test_hostile_clients import descriptors
 from tests.ottla_process import OttlaProcess
 
 SECONDS = float(os.environ.get("OTTLA_CHAOS_MINUTES", "0.15")) * 60
-# Between two lives: how much of a machine the run takes.
+# The pause between two cycles, which limits the load of the machine.
 PAUSE_S = float(os.environ.get("OTTLA_CHAOS_PAUSE_S", "0"))
 FIGURES = os.environ.get("OTTLA_CHAOS_FIGURES", "")
 MIB = 1 << 20
@@ -98,7 +98,7 @@ CLIENTS = (own_client, librdkafka, own_client, kafka_python)
 
 
 def live(process: OttlaProcess, number: int) -> None:
-    """A topic, a producer, a group with a member that joins, reads, commits and leaves, and all is deleted."""
+    """One cycle: create a topic, produce, join a group, read, commit, leave, and delete everything."""
     topic, group = f"life-{number}", f"group-{number}"
     with Admin(process.bootstrap) as admin:
         admin.create_topic(topic, partitions=2, config={"cleanup.policy": "compact" if number % 2 else "delete"})
@@ -108,7 +108,7 @@ def live(process: OttlaProcess, number: int) -> None:
 
 
 class Steady(threading.Thread):
-    """What is there all the time: ten records a second and a group that reads them, past rolls and retention."""
+    """The constant load: ten records per second and a group that reads them, across rolls and retention."""
 
     def __init__(self, bootstrap: str) -> None:
         super().__init__(daemon=True)
@@ -159,7 +159,7 @@ def test_memory_descriptors_tasks_and_threads_stay_flat(process: WatchedProcess)
     steady = Steady(process.bootstrap)
     steady.start()
     numbers = itertools.count()
-    for _ in range(2 * len(CLIENTS)):  # what is loaded once is loaded
+    for _ in range(2 * len(CLIENTS)):  # everything that is loaded only once is loaded now
         live(process, next(numbers))
     begun, end = time.time(), time.monotonic() + SECONDS
     while time.monotonic() < end:
@@ -176,7 +176,7 @@ def test_memory_descriptors_tasks_and_threads_stay_flat(process: WatchedProcess)
     print(flat(held, "descriptors", 10))
     print(flat(held, "connections", 10))
     print(flat(held, "objects", 20_000))
-    # A job of the log's threads more or less is no leak.
+    # One job more or less in the log's threads does not count as a leak.
     for kind, allowed in {"tasks": 1, "threads": 4, "fetch sessions": 20, "groups": 5, "logs": 5, "doomed": 20}.items():
         print(flat(held, kind, allowed))
     slots = SETTINGS["max.incremental.fetch.session.cache.slots"]

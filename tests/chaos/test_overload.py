@@ -1,7 +1,7 @@
-"""More than the broker can carry, from many clients: it slows down, lets them wait, and is as before afterwards.
+"""More load than the broker can handle, from many clients: they wait, and the broker recovers afterwards.
 
-Short here; `make chaos MINUTES=10` goes on with it for that long. What is asserted of time is the broker's processor's,
-or compared with what was measured just before: another's work on the machine changes neither.
+Short here; `make chaos MINUTES=10` continues for that long. Assertions about time use the CPU time of the broker,
+or compare with a measurement made just before, because other processes use the same machine.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ SETTINGS = {
     "log.segment.delete.delay.ms": 100,
 }
 LINES, PARTITIONS = 64, 6
-# So that what waits, waits with those who sent it, and not in the system on either side.
+# Small socket buffers, so that waiting bytes stay with their senders and not in the kernel.
 SOCKET_BYTES = 16 * 1024
 MOST_BUFFERED_BYTES = LINES * 64 * 1024
 # The shortest session that a broker allows by default: a member whose heartbeats wait that long is lost.
@@ -45,7 +45,7 @@ PAUSE_S = 0.02
 
 
 class Neighbour(threading.Thread):
-    """A real client with default settings that lives beside: it produces, and reads that as a member of a group."""
+    """A real client with default settings beside the load: it produces, and reads its records as a group member."""
 
     def __init__(self, bootstrap: str, name: str) -> None:
         super().__init__(daemon=True)
@@ -66,7 +66,7 @@ class Neighbour(threading.Thread):
         raise NotImplementedError
 
     def go_on(self, send: Callable[[bytes], object], poll: Callable[[], list[bytes | None]]) -> None:
-        """Until it is stopped and has read what it sent."""
+        """Run until it is stopped and has read its own records."""
         deadline = float("inf")
         while len(self.read) < self.sent or not self.stopping.is_set():
             if not self.stopping.is_set():
@@ -80,18 +80,18 @@ class Neighbour(threading.Thread):
     def wait_for(self, more: int) -> None:
         goal, deadline = len(self.read) + more, time.monotonic() + WAIT_S
         while len(self.read) < goal and self.problem is None:
-            assert time.monotonic() < deadline, f"{self.name} does not get on"
+            assert time.monotonic() < deadline, f"{self.name} makes no progress"
             time.sleep(0.01)
 
     def stop(self) -> None:
-        """All that it sent was acknowledged and read, once and in order, by a member that nobody took for lost."""
+        """Stop, and check that each record was acknowledged and read once and in order, without a rebalance."""
         self.stopping.set()
         self.join(2 * WAIT_S)
         if self.problem is not None:
             raise self.problem
         assert not self.is_alive()
         assert self.read == list(range(self.sent))
-        assert (self.assignments, self.losses) == (1, 0), "it is a member all the time"
+        assert (self.assignments, self.losses) == (1, 0), "the member was removed from its group"
 
 
 class Own(Neighbour):
@@ -150,7 +150,7 @@ class Librdkafka(Neighbour):
 
 @pytest.mark.timeout(MINUTES * 60 + 200)
 def test_twice_the_capacity_slows_clients_down_and_loses_nothing(tmp_path: Path) -> None:
-    """By the clock, whether answers come or not; produce and fetch, beside two real clients and a small one."""
+    """Offer twice the capacity, whether responses arrive or not, beside two real clients and a small one."""
     with WatchedProcess(tmp_path, {**SETTINGS, "socket.receive.buffer.bytes": SOCKET_BYTES}) as process:
         for name in ("t", "read", "own", "librdkafka"):
             create_topic(process, name)
@@ -174,7 +174,7 @@ def test_twice_the_capacity_slows_clients_down_and_loses_nothing(tmp_path: Path)
 
 
 def _small_client(process: WatchedProcess) -> Witness:
-    """How a client is served that sends one record at a time."""
+    """Measure the latency of a client that sends one record at a time."""
     witness = Witness(process.bootstrap)
     witness.start()
     return witness
@@ -198,7 +198,7 @@ def _offer_twice(process: WatchedProcess, topic: str, place: Path) -> None:
         capacity = whole["carried"] / whole["cpu"]
         witness = _small_client(process)
         looks = len(process.held())
-        # Twice what a whole core carries, however much of one the broker has at the moment.
+        # Twice the capacity of a whole core, whatever share of a core the broker has at the moment.
         over = flood.offer(ROUND_S, 2 * capacity)
         held = process.held()[looks:]
         witness.stop()
@@ -206,15 +206,15 @@ def _offer_twice(process: WatchedProcess, topic: str, place: Path) -> None:
     _print_figures(whole, over, held, witness)
     goodput = over["carried"] / over["cpu"]
     assert over["errors"] == []
-    assert over["blocked"] > LINES / 2, "they have to wait with what they send"
+    assert over["blocked"] > LINES / 2, "the senders do not wait"
     assert over["carried"] < over["taken"] < over["offered"]
-    assert over["answered"] == over["taken"], "what was taken is answered"
-    assert goodput > capacity / 2, f"{goodput:.0f} requests a CPU-second, where {capacity:.0f} were carried before"
-    assert over["cpu"] > over["seconds"] / 5, "it does not wait while others do"
-    assert over["least"] > 0.25, "each is served"
+    assert over["answered"] == over["taken"], "a request has no response"
+    assert goodput > capacity / 2, f"{goodput:.0f} requests per CPU-second, {capacity:.0f} before"
+    assert over["cpu"] > over["seconds"] / 5, "a client with few requests waits behind the load"
+    assert over["least"] > 0.25, "a connection is not served"
     turn_ms = max(each["turn"] for each in held) * 1000
-    assert turn_ms < LONGEST_TURN_MS, f"heartbeats wait for a turn of the loop that takes {turn_ms:.0f} ms"
-    assert max(each["buffered"] for each in held) < MOST_BUFFERED_BYTES, "what waits, waits with the clients"
+    assert turn_ms < LONGEST_TURN_MS, f"heartbeats wait for an event loop iteration of {turn_ms:.0f} ms"
+    assert max(each["buffered"] for each in held) < MOST_BUFFERED_BYTES, "waiting bytes are buffered in the broker"
     assert max(each["resident"] for each in held) - first["resident"] < 32 * MIB
     _assert_stored_as_acknowledged(process, topic, owners)
     with Admin(process.bootstrap) as admin:
@@ -243,7 +243,7 @@ def _print_figures(whole: dict[str, Any], over: dict[str, Any], held: list[dict[
 
 
 def _assert_stored_as_acknowledged(process: WatchedProcess, topic: str, owners: list[Any]) -> None:
-    """Each record is where its sender was told, and there are no others."""
+    """Check that each record is at its acknowledged offset, and that there are no others."""
     with Connection(process.bootstrap, WAIT_S) as connection:
         for partition, expected in enumerate(owners):
             stored: list[int] = []
@@ -265,15 +265,15 @@ def _assert_stored_as_acknowledged(process: WatchedProcess, topic: str, owners: 
 
 def _assert_as_before(process: WatchedProcess, first: dict[str, float], calm_ms: float) -> None:
     after_ms = _for_a_moment(process)
-    time.sleep(0.6)  # until it has told of the time since
+    time.sleep(0.6)  # until the broker has reported the time since
     now = process.held()[-1]
-    assert (now["buffered"], now["connections"]) == (0, first["connections"]), "nothing stays of them"
-    assert after_ms < max(10 * calm_ms, 10), "and a small client is served as before"
+    assert (now["buffered"], now["connections"]) == (0, first["connections"]), "state of the closed connections is left"
+    assert after_ms < max(10 * calm_ms, 10), "a small client is slower than before"
     print(f"a small client's p50 alone {calm_ms:.2f} ms, afterwards {after_ms:.2f}")
 
 
 class Pusher(threading.Thread):
-    """Sends large requests, a few ahead of their answers, as fast as the network takes them."""
+    """Sends large requests as fast as the network takes them, with a few in flight."""
 
     AHEAD = 3
 
@@ -301,7 +301,7 @@ class Pusher(threading.Thread):
 
 
 def test_too_many_large_requests_slow_down_and_release_their_memory(tmp_path: Path) -> None:
-    """Their requests wait in their own sockets: what the broker holds of them is bounded (queued.max.request.bytes)."""
+    """Requests wait in the clients' sockets: the broker buffers at most queued.max.request.bytes."""
     limits = {
         "queued.max.request.bytes": 16 * MIB,
         "socket.request.max.bytes": 16 * MIB,
@@ -333,14 +333,14 @@ def _overload(process: WatchedProcess, limit: int) -> None:
     for each in pushers:
         each.start()
     time.sleep(1.5)
-    loaded = median_ms()  # it is answered, if late
+    loaded = median_ms()  # it gets its response, even if late
     for each in pushers:
         each.stopping.set()
     for each in pushers:
         each.join(60)
         assert not each.is_alive()
         assert each.problem is None, each.problem
-        assert each.count > 0, "nobody starves"
+        assert each.count > 0, "a client was not served"
     seconds = time.monotonic() - begun
     ended = time.time()
     after = median_ms()
@@ -352,12 +352,12 @@ def _overload(process: WatchedProcess, limit: int) -> None:
     )
     assert most - before < 100 * MIB
     assert all(each.refused == 0 for each in pushers)
-    time.sleep(0.6)  # until it has told of the time since
+    time.sleep(0.6)  # until the broker has reported the time since
     now = next(each for each in reversed(process.held()) if each["at"] > ended)
-    assert (now["buffered"], now["connections"]) == (0, 0), "nothing stays of them"
-    assert after < max(10 * calm, 10), "and it is as quick as before"
+    assert (now["buffered"], now["connections"]) == (0, 0), "state of the closed connections is left"
+    assert after < max(10 * calm, 10), "requests are slower than before"
     loaded_s = [each for each in process.held() if begun_at < each["at"] < ended]
     cpu = (loaded_s[-1]["cpu"] - loaded_s[0]["cpu"]) / (loaded_s[-1]["at"] - loaded_s[0]["at"])
     waiting = max(each["buffered"] for each in loaded_s)
     print(f"{cpu:.0%} of a core; at most {waiting / MIB:.0f} MiB half received")
-    assert waiting > limit / 2, "more came than it could carry"
+    assert waiting > limit / 2, "the load did not exceed the capacity"

@@ -1,4 +1,4 @@
-"""What a broker process may have of its machine: memory that goes back, and open files that run out.
+"""Limits of a broker process: released memory, and exhausted open files.
 
 Real processes; memory and open files are read from /proc.
 """
@@ -25,7 +25,7 @@ MIB = 1 << 20
 
 
 class LimitedProcess(OttlaProcess):
-    """A broker that may have so many open files, which it cannot raise."""
+    """A broker with a limit of open files that it cannot raise."""
 
     def __init__(self, directory: Path, open_files: int, properties: dict[str, object] | None = None) -> None:
         super().__init__(directory, properties)
@@ -54,7 +54,7 @@ def until(condition: Callable[[], bool], what: str) -> None:
 
 @contextlib.contextmanager
 def many_connections(process: OttlaProcess, count: int) -> Iterator[list[socket.socket]]:
-    """Idle connections; some of them may be refused."""
+    """Open idle connections; some of them may be rejected."""
     host, _, port = process.bootstrap.rpartition(":")
     sockets: list[socket.socket] = []
     try:
@@ -116,7 +116,7 @@ def test_half_received_frames_use_and_release_the_memory_of_arrived_bytes(
 LIMIT = 1024
 
 
-def test_more_connections_than_descriptors_cost_no_record_and_no_directory(tmp_path: Path) -> None:
+def test_more_connections_than_descriptors_lose_no_record_and_no_directory(tmp_path: Path) -> None:
     with LimitedProcess(tmp_path, LIMIT) as process:
         create_topic(process, "t", partitions=20, segment_bytes=MIB)
         writer = Writer(process, "t", size=200_000)
@@ -126,13 +126,13 @@ def test_more_connections_than_descriptors_cost_no_record_and_no_directory(tmp_p
             writer.wait_for(40)
             refused = sum(is_closed(sock) for sock in sockets)
             assert 400 < refused < 800, f"{refused} of 1,300 were refused"
-            for sock in sockets[:20]:  # room for an administrator
+            for sock in sockets[:20]:  # so that an administrator can connect
                 sock.close()
             create_topic(process, "later", partitions=5)
             writer.wait_for(40)
             assert open_descriptors(process) <= LIMIT - 64
         writer.wait_for(10)
-        until(lambda: answers(process), "no room came back")
+        until(lambda: answers(process), "no connection is accepted again")
         writer.finish()
         log = process.log_tail(limit=10_000_000)
         assert "offline" not in log
@@ -147,7 +147,7 @@ def test_more_connections_than_descriptors_cost_no_record_and_no_directory(tmp_p
 
 
 def test_shortage_caused_by_other_processes_is_survived(tmp_path: Path) -> None:
-    """The limit is lowered below what is open: nothing can be opened until it is raised again."""
+    """The limit is set below the number of open files: no file can be opened until it is raised again."""
     with OttlaProcess(tmp_path) as process:
         create_topic(process, "t", segment_bytes=MIB)
         writer = Writer(process, "t", size=100_000)

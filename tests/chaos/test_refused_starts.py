@@ -1,4 +1,4 @@
-"""A start that cannot be is one line that says why, an exit code of 1, and nothing harmed."""
+"""A start that fails prints one line with the reason, exits with 1, and changes nothing."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tests.ottla_process import OttlaProcess
 
 
 def refused(process: OttlaProcess) -> str:
-    """The error of a start that fails; log lines of before are passed over."""
+    """The error of a failed start, without the log lines before it."""
     process.directory.mkdir(exist_ok=True)
     result = subprocess.run(process.command(), capture_output=True, text=True, check=False, timeout=WAIT_S)
     assert result.returncode == 1, result.stderr
@@ -25,7 +25,7 @@ def refused(process: OttlaProcess) -> str:
     return errors[0]
 
 
-def test_port_and_directory_in_use(tmp_path: Path) -> None:
+def test_port_or_directory_in_use_is_an_error(tmp_path: Path) -> None:
     with OttlaProcess(tmp_path / "first") as first:
         create_topic(first, "t")
         second = OttlaProcess(tmp_path / "second")
@@ -38,7 +38,7 @@ def test_port_and_directory_in_use(tmp_path: Path) -> None:
             assert produce(connection, "t", batch([b"undisturbed"])) == (0, 0)
 
 
-def spoil(data: Path, change: Callable[[str], str]) -> None:
+def corrupt(data: Path, change: Callable[[str], str]) -> None:
     path = data / "meta.properties"
     path.write_text(change(path.read_text()))
 
@@ -53,18 +53,18 @@ def spoil(data: Path, change: Callable[[str], str]) -> None:
     ],
     ids=["rubbish", "empty", "of a later version", "without a number"],
 )
-def test_identity_that_cannot_be_read(tmp_path: Path, change: Callable[[str], str], words: str) -> None:
+def test_unreadable_identity_is_an_error(tmp_path: Path, change: Callable[[str], str], words: str) -> None:
     process = OttlaProcess(tmp_path)
     with process:
         before = (process.data / "meta.properties").read_text()
-    spoil(process.data, change)
+    corrupt(process.data, change)
     assert words in refused(process)
     (process.data / "meta.properties").write_text(before)
     with process:
         pass
 
 
-def test_directory_of_another_node(tmp_path: Path) -> None:
+def test_directory_of_another_node_is_an_error(tmp_path: Path) -> None:
     with OttlaProcess(tmp_path / "one", {"node.id": 1}) as one:
         pass
     other = OttlaProcess(tmp_path / "two", {"node.id": 2})
@@ -74,7 +74,7 @@ def test_directory_of_another_node(tmp_path: Path) -> None:
     assert "2" in message
 
 
-def test_data_directory_that_is_a_file(tmp_path: Path) -> None:
+def test_data_directory_that_is_a_file_is_an_error(tmp_path: Path) -> None:
     process = OttlaProcess(tmp_path)
     process.data.write_text("not a directory")
     assert str(process.data) in refused(process)

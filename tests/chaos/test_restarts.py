@@ -1,4 +1,4 @@
-"""kill -9 at bad moments, and SIGTERM under load: a restart always works and what was acknowledged holds."""
+"""kill -9 at bad moments, and SIGTERM under load: a restart always succeeds and loses no acknowledged change."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def test_kill_9_while_segments_roll(process: OttlaProcess) -> None:
 
 
 def test_kill_9_while_logs_are_compacted(process: OttlaProcess) -> None:
-    """Five keys, over and over: the newest of each stays, and nothing changes its offset."""
+    """Write five keys repeatedly: the newest record of each key survives, and no record changes its offset."""
     chance = random.Random(2)
     create_topic(
         process, TOPIC, segment_bytes=SMALLEST_SEGMENT, cleanup_policy="compact", min_cleanable_dirty_ratio=0.01
@@ -65,21 +65,21 @@ def test_kill_9_while_logs_are_compacted(process: OttlaProcess) -> None:
                 answer = produce(connection, TOPIC, batch([b""], records=keyed))
                 assert answer.error == 0
                 acknowledged[answer.base_offset] = number
-        time.sleep(1.0 + chance.random() * 0.7)  # the cleaner looks once a second
+        time.sleep(1.0 + chance.random() * 0.7)  # the cleaner runs once a second
         process.kill()
         process.start()
         stored = read_numbers(process.bootstrap, TOPIC)
-        assert stored.items() <= acknowledged.items(), "what is there is what was written there"
+        assert stored.items() <= acknowledged.items(), "a record is not the one that was written at its offset"
         newest = list(acknowledged.items())[-5:]
-        assert set(newest) <= stored.items(), "the newest of each key is there"
+        assert set(newest) <= stored.items(), "the newest record of a key is lost"
     deadline = time.monotonic() + WAIT_S
     while len(read_numbers(process.bootstrap, TOPIC)) == len(acknowledged):
-        assert time.monotonic() < deadline, "the cleaner still works after all that"
+        assert time.monotonic() < deadline, "the cleaner does not work any more"
         time.sleep(0.1)
 
 
 def test_kill_9_while_records_are_deleted(process: OttlaProcess) -> None:
-    """DeleteRecords may be undone by a crash, as in Kafka, but takes nothing that it was not asked to."""
+    """A crash may undo DeleteRecords, as in Kafka, but no other record may be lost."""
     create_topic(process, TOPIC, segment_bytes=SMALLEST_SEGMENT)
     writer = Writer(process, TOPIC, size=100_000)
     writer.start()
@@ -99,7 +99,7 @@ def test_kill_9_while_records_are_deleted(process: OttlaProcess) -> None:
 
 
 class Changing(threading.Thread):
-    """Creates topics and deletes every other one, and notes what was answered."""
+    """Creates topics, deletes every second one, and records the acknowledged changes."""
 
     def __init__(self, process: OttlaProcess, life: int) -> None:
         super().__init__(daemon=True)
@@ -109,7 +109,7 @@ class Changing(threading.Thread):
         self._stopping = threading.Event()
 
     def run(self) -> None:
-        with contextlib.suppress(KafkaException):  # the broker is killed while it answers
+        with contextlib.suppress(KafkaException):  # the broker is killed before it responds
             for i in range(10_000):
                 if self._stopping.is_set():
                     return
@@ -117,7 +117,7 @@ class Changing(threading.Thread):
                 self._admin.create_topics([NewTopic(name, 2, 1)], request_timeout=1)[name].result(WAIT_S)
                 self.created.add(name)
                 if i % 2:
-                    self.created.discard(name)  # until the answer, nobody knows
+                    self.created.discard(name)  # unknown until the response
                     self._admin.delete_topics([name], request_timeout=1)[name].result(WAIT_S)
                     self.deleted.add(name)
 
@@ -127,7 +127,7 @@ class Changing(threading.Thread):
         assert not self.is_alive()
 
 
-def test_kill_9_while_topics_come_and_go(process: OttlaProcess) -> None:
+def test_kill_9_while_topics_are_created_and_deleted(process: OttlaProcess) -> None:
     chance = random.Random(3)
     created: set[str] = set()
     deleted: set[str] = set()
@@ -185,10 +185,12 @@ def test_sigterm_under_load_is_clean_and_the_next_start_recovers_nothing(process
     process.kill()
     position = process.log_size()
     process.start()
-    assert unclean in process.log_tail(since=position), "a crash is logged, so that the line above means something"
+    assert unclean in process.log_tail(since=position), (
+        "a start after a crash must log its recovery, or the check above proves nothing"
+    )
 
 
-def test_idle_connections_do_not_hold_up_a_stop(process: OttlaProcess) -> None:
+def test_idle_connections_do_not_delay_a_stop(process: OttlaProcess) -> None:
     with contextlib.ExitStack() as stack:
         connections = [stack.enter_context(Connection(process.bootstrap)) for _ in range(20)]
         began = time.monotonic()

@@ -1,4 +1,4 @@
-"""Settings that change while a broker runs: for all brokers and for one they do what they say, and go back."""
+"""Settings that change while a broker runs: they take effect for all brokers or for one, and can be removed."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def ask_to_alter(process: OttlaProcess, name: str, value: object | None, broker:
 
 
 def alter(process: OttlaProcess, name: str, value: object | None, *, broker: str = "") -> None:
-    """For all brokers, or for one."""
+    """Set or remove a setting, for all brokers or for one."""
     assert ask_to_alter(process, name, value, broker) == (0, "")
 
 
@@ -64,7 +64,7 @@ def until(condition: Callable[[], bool], what: str) -> None:
         time.sleep(0.02)
 
 
-def test_largest_message_for_all_for_one_and_back(process: OttlaProcess) -> None:
+def test_max_message_bytes_for_all_brokers_for_one_and_removed(process: OttlaProcess) -> None:
     create_topic(process, TOPIC)
     assert write(process, size=5000).error == 0
     alter(process, "message.max.bytes", 2000)
@@ -75,7 +75,7 @@ def test_largest_message_for_all_for_one_and_back(process: OttlaProcess) -> None
     assert write(process, size=5000).error == MESSAGE_TOO_LARGE
     process.kill()
     process.start()
-    assert write(process, size=5000).error == MESSAGE_TOO_LARGE, "dynamic settings outlive the process"
+    assert write(process, size=5000).error == MESSAGE_TOO_LARGE, "dynamic settings survive a restart"
     alter(process, "message.max.bytes", None)
     assert write(process, size=5000).error == 0
 
@@ -111,7 +111,7 @@ def test_checkpoints_are_written_at_their_intervals(process: OttlaProcess) -> No
 
 
 def test_inactive_producers_expire(process: OttlaProcess) -> None:
-    """Of a producer that is not known any more, any sequence number may come next."""
+    """An expired producer may continue with any sequence number."""
     create_topic(process, TOPIC)
     assert write(process, 0, producer_id=1, epoch=0, sequence=0).error == 0
     assert write(process, 1, producer_id=1, epoch=0, sequence=7).error == OUT_OF_ORDER_SEQUENCE_NUMBER
@@ -119,12 +119,12 @@ def test_inactive_producers_expire(process: OttlaProcess) -> None:
     until(lambda: write(process, 1, producer_id=1, epoch=0, sequence=7).error == 0, "it is forgotten")
 
 
-def test_connections_beyond_a_new_limit_are_refused(process: OttlaProcess) -> None:
+def test_connections_beyond_a_new_limit_are_rejected(process: OttlaProcess) -> None:
     create_topic(process, TOPIC)
     alter(process, "max.connections.per.ip", 5)
     until(lambda: _connects(process, 5), "five connections work")
     assert not _connects(process, 30)
-    # The connection that removes the limit must itself be let in.
+    # The connection that removes the limit must be accepted, too.
     until(lambda: _connects(process, 1), "closed ones count no more")
     alter(process, "max.connections.per.ip", None)
     assert _connects(process, 30)
@@ -164,7 +164,7 @@ def test_read_only_settings_are_rejected(process: OttlaProcess, name: str, value
 
 @pytest.mark.parametrize("name", ["num.partitions", "listeners", "no.such.thing", "log.retention.ms"])
 def test_any_dynamic_setting_can_be_removed(process: OttlaProcess, name: str) -> None:
-    """As stock Kafka answers: what other software once wrote can be tidied up."""
+    """As in Kafka, so that settings of other software can be removed."""
     alter(process, name, None)
 
 

@@ -1,6 +1,6 @@
 """The largest legal requests of each API: as many elements as a broker decodes, in each array that a request has.
 
-Made from the declarations, so that a new API or field is tested as soon as it is declared.
+The requests are generated from the declarations, so that a new API or field is tested as soon as it is declared.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from ottla.records import encode_batch
 PRODUCE = 0
 TOPIC, GROUP, NODE = "t", "g", "1"
 TOPIC_RESOURCE, BROKER_RESOURCE, GROUP_RESOURCE = 2, 4, 32
-# No test waits longer for an answer that is late by its nature.
+# No test waits longer for a response that may be delayed.
 _PATIENCE = {"timeout_ms": 1000, "max_wait_ms": 100, "rebalance_timeout_ms": 1000, "session_timeout_ms": 6000}
 _TOPICS = {"topic", "name", "topic_name", "topic_names", "resource_name"}
 _NULLS = {"transactional_id", "group_instance_id", "rack_id"}
@@ -35,14 +35,14 @@ class Request(NamedTuple):
 
 
 class World(NamedTuple):
-    """What exists in the broker: a topic with so many partitions."""
+    """The state of the broker: a topic with this many partitions."""
 
     topic_id: bytes
     partitions: int
 
 
 def largest_requests(key: int, world: World) -> Iterator[Request]:
-    """For each array of the API's request: the largest with the same existing thing, and with different ones."""
+    """For each array of the request: the largest request with one repeated element, and with different elements."""
     cls = registry.request_class(key)
     version = SERVED[key][1]
     for path in _arrays(cls, version):
@@ -56,7 +56,7 @@ def largest_requests(key: int, world: World) -> Iterator[Request]:
 
 
 def _arrays(cls: type[Struct], version: int) -> list[tuple[str, ...]]:
-    """The paths of all arrays in a struct; one that is empty if there is none."""
+    """The paths of all arrays in a struct; one empty path if it has no array."""
     return list(_find(cls, version)) or [()]
 
 

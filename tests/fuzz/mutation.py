@@ -1,4 +1,4 @@
-"""Requests as clients send them, for every API and version, and how they are spoilt. The same seed gives the same."""
+"""Generates valid requests of every API and version, and corrupts them. The same seed gives the same requests."""
 
 from __future__ import annotations
 
@@ -23,31 +23,31 @@ EDGES = {
 }
 LENGTHS = (b"\x7f\xff\xff\xff", b"\xff\xff\xff\xff", b"\x80\0\0\0", b"\0\0\0\0")
 BYTES = (0, 1, 2, 16, 127, 128, 254, 255)
-# No test needs an answer later than this.
+# No test needs a later response.
 PATIENCE = ("timeout_ms", "max_wait_ms", "rebalance_timeout_ms", "session_timeout_ms")
 
 
 def served() -> Iterator[tuple[int, int]]:
-    """Every API and version that a broker says it answers."""
+    """Every API and version that a broker advertises."""
     for key, (lowest, highest) in SERVED.items():
         yield from ((key, version) for version in range(lowest, highest + 1))
 
 
 def make_batch(chance: random.Random) -> bytearray:
-    """A batch as producers make them."""
+    """A batch as a producer encodes it."""
     codec = chance.choice(list(Codec))
     records = [(1_700_000_000_000 + i, b"k", b"value %d" % i, [("h", b"v")]) for i in range(chance.randint(1, 5))]
     return bytearray(encode_batch(records, codec=codec))
 
 
 class Requests:
-    """Makes frames, without the four bytes of size."""
+    """Generates frames, without the four bytes of size."""
 
     def __init__(self, seed: int) -> None:
         self.chance = random.Random(seed)
 
     def frame(self, key: int, version: int) -> bytearray:
-        """A request that is right in its form."""
+        """A well-formed request."""
         request = self.struct(registry.request_class(key), version)
         data = b"".join(frames.encode_request(request, version, self.chance.randrange(1 << 31), "fuzz"))
         return bytearray(data[4:])
@@ -79,7 +79,7 @@ class Requests:
         if plan.kind == "str":
             return chance.choice(TOPICS)
         if plan.kind == "Records":
-            return self.spoil(make_batch(chance)) if chance.random() < 0.7 else bytes(make_batch(chance))
+            return self.corrupted(make_batch(chance)) if chance.random() < 0.7 else bytes(make_batch(chance))
         if plan.kind == "bytes":
             return chance.randbytes(chance.choice((0, 1, 20)))
         if plan.kind == "bool":
@@ -88,8 +88,8 @@ class Requests:
             return chance.choice((bytes(16), chance.randbytes(16)))
         return chance.random()
 
-    def spoil(self, data: bytearray) -> bytearray:
-        """Some bytes set, a piece left out, doubled or cut off."""
+    def corrupted(self, data: bytearray) -> bytearray:
+        """Corrupt a frame: set bytes, or omit, repeat or truncate a part."""
         chance = self.chance
         for _ in range(chance.randint(1, 4)):
             if not data:

@@ -1,7 +1,7 @@
-"""What real clients sent: frames in the order of their conversations, kept in `corpus/recorded.bin`.
+"""Requests that real clients sent, in the order of their conversations, from `corpus/recorded.bin`.
 
-`make corpus` records it anew (`recording.py`). The file is zlib's: for each frame the name of the client's software,
-the number of its connection, and the frame without its four bytes of size.
+`make corpus` records the file again (`recording.py`). It is compressed with zlib and contains, for each frame, the name
+of the client's software, the number of its connection, and the frame without its four bytes of size.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ def write(path: Path, requests: Iterable[Recorded]) -> None:
 
 @cache
 def corpus(path: Path = CORPUS) -> tuple[Recorded, ...]:
-    """All of them."""
+    """All recorded requests."""
     data = zlib.decompress(path.read_bytes())
     found, position = [], 0
     while position < len(data):
@@ -63,7 +63,7 @@ def corpus(path: Path = CORPUS) -> tuple[Recorded, ...]:
 
 
 class World(NamedTuple):
-    """What a recorded request would name in the broker that it is sent to now."""
+    """The names and ids of the broker that receives a recorded request."""
 
     topic: str
     topic_id: bytes
@@ -71,7 +71,7 @@ class World(NamedTuple):
 
 
 def adapted(frame: bytes, world: World) -> bytearray:
-    """The request, about topics and members that are there; as it is if it cannot be read."""
+    """The request, with the topics and members of this broker; unchanged if it cannot be decoded."""
     try:
         header, position = frames.decode_request_header(memoryview(frame))
         cls = registry.request_class(header.api_key)
@@ -101,7 +101,7 @@ def _adapt(value: Any, world: World) -> None:
 
 
 def shuffled(chance: random.Random) -> list[Recorded]:
-    """The conversations in another order; what a client said in one of them stays in its order."""
+    """The conversations in another order; the requests of each conversation keep their order."""
     by_connection: dict[int, list[Recorded]] = {}
     for each in corpus():
         by_connection.setdefault(each.connection, []).append(each)

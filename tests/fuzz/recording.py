@@ -1,8 +1,8 @@
 """Records what real clients send, for the fuzzers: `make corpus`.
 
 As a pytest plugin (`-p tests.fuzz.recording`) it puts a proxy between the shared broker of a test run and its clients:
-librdkafka, kafka-python, aiokafka, kafkajs, kcat, Kafka's own tools, Ottla's clients. Of what one software sends in one
-version of one API a few requests are kept, of different lengths.
+librdkafka, kafka-python, aiokafka, kafkajs, kcat, Kafka's own tools, Ottla's clients. It retains a few requests of
+different lengths for each client software, API and version.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ WRITE_EVERY = 200
 
 
 class Recorder:
-    """Forwards bytes both ways, and keeps requests."""
+    """Forwards bytes in both directions, and records requests."""
 
     def __init__(self, path: Path = CORPUS) -> None:
         self.path = path
@@ -111,7 +111,7 @@ class Recorder:
 
 
 def software_of(frame: bytes) -> str:
-    """Which software sent it, by its client id (the Java tools have many), or as it says in ApiVersions."""
+    """The software that sent a request, by its client id (the Java tools have many), or by its ApiVersions request."""
     try:
         header, position = frames.decode_request_header(memoryview(frame))
     except DecodeError:
@@ -131,7 +131,7 @@ def _close(*sockets: socket.socket) -> None:
 
 
 class _Proxied(conftest._Ottla):
-    """The shared broker, known to its clients by the proxy's address."""
+    """The shared broker, with the proxy's address as its bootstrap address."""
 
     def __init__(self, directory: Path) -> None:
         self.recorder = Recorder()
@@ -148,7 +148,7 @@ class _Proxied(conftest._Ottla):
 
 
 def _listening(process: OttlaProcess) -> tuple[str, int]:
-    """Where the process listens, whatever it advertises."""
+    """The address that the process listens on, which may differ from the advertised one."""
     inodes = {link.readlink().name for link in Path(f"/proc/{process.pid}/fd").iterdir() if link.is_symlink()}
     for line in Path("/proc/net/tcp").read_text().splitlines()[1:]:
         fields = line.split()

@@ -1,6 +1,6 @@
-"""Requests of every API and version, right ones and spoilt ones, to a whole broker: an answer or a refusal, no bug.
+"""Valid and corrupted requests of every API and version to a whole broker: a response or an error, no traceback.
 
-Short here; `make fuzz MINUTES=30` goes on with new seeds. A failure names the seed and the request.
+Short here; `make fuzz MINUTES=30` continues with new seeds. A failure names the seed and the request.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ async def _fuzz(home: Path, seed: int) -> int:
             for round_ in range(ROUNDS):
                 frame = requests.frame(key, version)
                 if round_ % 3:
-                    requests.spoil(frame)
+                    requests.corrupted(frame)
                 copy = bytes(frame)
                 begun = time.monotonic()
                 try:
@@ -76,7 +76,7 @@ async def _fuzz(home: Path, seed: int) -> int:
 
 
 @pytest.mark.timeout(SECONDS + 120)
-def test_any_request_is_answered_or_refused(tmp_path: Path) -> None:
+def test_any_request_is_answered_or_rejected(tmp_path: Path) -> None:
     end = time.monotonic() + SECONDS
     seed = int(os.environ.get("OTTLA_FUZZ_SEED", "0"))
     total = 0

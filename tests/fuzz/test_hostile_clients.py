@@ -1,8 +1,8 @@
-"""Clients that break the rules of the wire, against a broker in its own process, beside one that keeps them.
+"""Clients that violate the protocol, against a broker in its own process, beside a client that does not.
 
-What is asserted: the broker answers the good client, no turn of its loop takes long, its memory is bounded, its log
-says little and has no traceback. How much slower the good client gets is measured and printed, not asserted: it shares
-the processor with the bad ones, and with the rest of the machine.
+The tests assert that the broker answers the good client, no event loop iteration takes long, memory is bounded, and the
+log has few lines and no traceback. The latency of the good client is printed, not asserted, because it shares the
+processor with the hostile clients and the rest of the machine.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ def process(tmp_path: Path) -> Iterator[WatchedProcess]:
 
 
 class Witness(threading.Thread):
-    """A client that keeps the rules: one record at a time, all acknowledged. `latencies` in milliseconds."""
+    """A good client: it sends one record at a time, and all are acknowledged. `latencies` are in milliseconds."""
 
     def __init__(self, bootstrap: str) -> None:
         super().__init__(daemon=True)
@@ -97,7 +97,7 @@ class Witness(threading.Thread):
 
 @contextlib.contextmanager
 def witnessed(process: WatchedProcess, what: str) -> Iterator[None]:
-    """The good client before, and during what is done inside; memory, log lines and its latency are looked at."""
+    """Run a good client before and during the body; check memory, log lines and event loop iterations."""
     quiet = Witness(process.bootstrap)
     quiet.start()
     time.sleep(0.3)
@@ -108,16 +108,16 @@ def witnessed(process: WatchedProcess, what: str) -> Iterator[None]:
     yield
     seen, deadline = len(witness.latencies), time.monotonic() + ANSWER_WITHIN_S
     while len(witness.latencies) < seen + 5 and witness.is_alive():
-        assert time.monotonic() < deadline, "the other client does not get on"
+        assert time.monotonic() < deadline, "the good client makes no progress"
         time.sleep(0.01)
     witness.stop()
     lines = process.log_tail(since=logged, limit=10 * MIB).count("\n")
     seconds = time.monotonic() - begun
-    time.sleep(0.3)  # until it has told of the last moments
+    time.sleep(0.3)  # until the broker has reported the last iterations
     held = process.held()[looks:]
     turn_ms, late_ms = max(each["turn"] for each in held) * 1000, max(each["late"] for each in held) * 1000
-    # In time of the processor, which a busy machine does not lengthen.
-    assert turn_ms < LONGEST_TURN_MS, f"others waited for one turn of the loop that took {turn_ms:.0f} ms"
+    # CPU time, which does not depend on other load of the machine.
+    assert turn_ms < LONGEST_TURN_MS, f"one event loop iteration took {turn_ms:.0f} ms"
     assert lines <= (seconds + 2) * LINES_A_SECOND, f"{lines} log lines in {seconds:.1f} s"
     print(
         f"\n{what}: the other client's p99 {quiet.percentile(0.99):.1f} ms before, {witness.percentile(0.99):.1f}"
@@ -135,7 +135,7 @@ def resident(process: OttlaProcess) -> int:
 
 
 def peak(process: OttlaProcess) -> int:
-    """The most that it ever was."""
+    """The peak of the resident memory."""
     for line in Path(f"/proc/{process.pid}/status").read_text().splitlines():
         if line.startswith("VmHWM:"):
             return int(line.split()[1]) * 1024
@@ -152,7 +152,7 @@ def raw(process: OttlaProcess) -> socket.socket:
 
 
 def sent(process: OttlaProcess, data: bytes) -> None:
-    """Send it on a connection of its own, and leave after the first answer or the end of the connection."""
+    """Send `data` on a new connection, and close it after the first response or when the broker closes it."""
     with contextlib.suppress(OSError), raw(process) as sock:
         sock.settimeout(0.05)
         sock.sendall(data)
@@ -163,15 +163,15 @@ def test_corrupted_frames_of_every_api(process: WatchedProcess) -> None:
     end = time.monotonic() + SECONDS
     seed = int(os.environ.get("OTTLA_FUZZ_SEED", "1000"))
     limit = resident(process) + 100 * MIB
-    with witnessed(process, "spoilt frames"):
+    with witnessed(process, "corrupted frames"):
         while True:
             requests = Requests(seed)
             for key, version in served():
-                frame = requests.spoil(requests.frame(key, version))
+                frame = requests.corrupted(requests.frame(key, version))
                 size = len(frame) if requests.chance.random() < 0.9 else requests.chance.randrange(-5, 1 << 31)
                 sent(process, struct.pack(">i", size) + frame)
             for each in requests.chance.sample(corpus(), 100):
-                frame = requests.spoil(bytearray(each.frame))
+                frame = requests.corrupted(bytearray(each.frame))
                 sent(process, struct.pack(">i", len(frame)) + frame)
             seed += 1
             assert resident(process) < limit
@@ -180,12 +180,12 @@ def test_corrupted_frames_of_every_api(process: WatchedProcess) -> None:
 
 
 def test_half_frames_slow_senders_and_clients_that_never_read(process: WatchedProcess) -> None:
-    """Each holds a connection; together they hold no more memory than the limit on half-received frames."""
+    """Together these connections use no more memory than the limit on half-received frames."""
     before = resident(process)
     big = request(PRODUCE, 3, 1, produce_body(TOPIC, 0, batch([bytes(1 * MIB)])))
     with contextlib.ExitStack() as stack, witnessed(process, "half frames, slow and deaf clients"):
         half = [stack.enter_context(raw(process)) for _ in range(200)]
-        for sock in half:  # 180 MB in all: the limit is 64
+        for sock in half:  # 180 MB in total; the limit is 64 MB
             sock.setblocking(False)
             with contextlib.suppress(BlockingIOError):
                 sock.send(big[:900_000])
@@ -205,12 +205,12 @@ def test_half_frames_slow_senders_and_clients_that_never_read(process: WatchedPr
         assert resident(process) - before < 110 * MIB
     deadline = time.monotonic() + ANSWER_WITHIN_S
     while descriptors(process) > 60:
-        assert time.monotonic() < deadline, "connections that are gone are forgotten"
+        assert time.monotonic() < deadline, "closed connections are released"
         time.sleep(0.05)
 
 
 def test_clients_that_fetch_much_and_read_nothing(process: WatchedProcess) -> None:
-    """What they asked for stays in the files: 30 times 32 MB cost a piece each."""
+    """The requested bytes stay in the files: each of 30 responses of 32 MB uses the memory of one piece."""
     topic = "much-to-read"
     create_topic(process, topic)
     big = request(PRODUCE, 3, 1, produce_body(topic, 0, batch([bytes(900_000)])))
@@ -246,7 +246,7 @@ def test_five_thousand_connections_and_a_storm(process: WatchedProcess) -> None:
                 sock.sendall(ask)
                 assert sock.recv(4096)
             assert resident(process) - before < count * 20_000 + 50 * MIB
-        for _ in range(1000):  # the storm: connect, ask, leave at once
+        for _ in range(1000):  # the burst: connect, send a request, disconnect at once
             with raw(process) as sock:
                 sock.sendall(ask)
     deadline = time.monotonic() + ANSWER_WITHIN_S
@@ -256,11 +256,11 @@ def test_five_thousand_connections_and_a_storm(process: WatchedProcess) -> None:
 
 
 def test_many_requests_in_flight_whose_responses_are_not_read(process: WatchedProcess) -> None:
-    """Tens of thousands of requests on a connection, answers unread: reading stops, memory does not grow."""
+    """Tens of thousands of requests on one connection with unread responses: reading stops, memory does not grow."""
     before, most = resident(process), 0
     ask = request(API_VERSIONS, 0, 1, b"") * 100
     with raw(process) as sock, witnessed(process, "requests without end"):
-        sock.settimeout(1.5)  # who still reads has read something by then
+        sock.settimeout(1.5)  # a broker that still reads has read more by then
         total = 0
         with contextlib.suppress(TimeoutError, ConnectionError):
             while total < 100 * MIB and most < 100 * MIB:
@@ -271,7 +271,7 @@ def test_many_requests_in_flight_whose_responses_are_not_read(process: WatchedPr
 
 
 def lies() -> Iterator[tuple[str, int, bytes]]:
-    """Batches that say what they are not, and what they are answered."""
+    """Batches with false headers, and the expected error code of each."""
     good, hour_ms = batch([b"a"]), 3_600_000
     yield "more records than there are", INVALID_RECORD, batch([b"a"], count=1000)
     yield "two thousand million records", INVALID_RECORD, batch([b"a"], count=2**31 - 1)
@@ -296,7 +296,7 @@ def lies() -> Iterator[tuple[str, int, bytes]]:
     yield "another codec", UNSUPPORTED_COMPRESSION_TYPE, batch([b"a"], attributes=7)
     bomb = zlib.compressobj(9, zlib.DEFLATED, 31)
     packed = bomb.compress(bytes(300 * MIB)) + bomb.flush()
-    # Stored unopened, as nothing asks to open it.
+    # Stored without decompression, because nothing requires it.
     yield "300 MiB of zeros in gzip", 0, batch([b"a"], attributes=1, records=packed)
 
 
@@ -310,7 +310,7 @@ def test_batches_with_false_headers_and_decompression_bombs(process: WatchedProc
 
 
 @pytest.mark.parametrize("codec", [Codec.GZIP, Codec.SNAPPY, Codec.LZ4, Codec.ZSTD], ids=lambda codec: codec.name)
-def test_decompression_bombs_where_a_batch_must_be_decompressed(process: WatchedProcess, codec: Codec) -> None:
+def test_decompression_bombs_in_batches_that_must_be_decompressed(process: WatchedProcess, codec: Codec) -> None:
     create_topic(process, "compacted", cleanup_policy="compact")
     inside = b"".join(record(i, bytes(MIB), key=b"k") for i in range(100))
     bomb = bytes(compress(codec, inside))[: 3 * MIB]  # of snappy only that much would come in

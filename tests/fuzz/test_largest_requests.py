@@ -1,7 +1,7 @@
-"""One legal request must not stop the other clients: the largest ones of each API, against a real broker.
+"""The largest legal requests of each API must not block other clients of a real broker.
 
-What is measured is CPU time, which a busy machine does not lengthen: of one iteration of the broker's loop, and of the
-broker while another client waits for its answer. Memory is the most that was resident.
+The tests measure CPU time, which does not depend on other load of the machine: of one event loop iteration, and of the
+broker while another client waits for its response. Memory is the peak of the resident size.
 """
 
 from __future__ import annotations
@@ -36,9 +36,9 @@ from tests.fuzz.largest import BROKER_RESOURCE, GROUP, NODE, TOPIC, Request, Wor
 PARTITIONS = 500
 ANSWER_WITHIN_S = 60.0
 MIB = 1 << 20
-# CPU time grows on a machine whose caches others use: half as much again is allowed.
+# CPU time grows if other processes use the same caches: 50 % more is allowed.
 SLOWER = float(os.environ.get("OTTLA_SLOW_MACHINE", "1.5"))
-# 100 ms for one iteration, and 10 ms for the beat by which it is measured.
+# 100 ms for one iteration, and 10 ms for the interval of the measurement.
 LONGEST_ITERATION_MS = 110 * SLOWER
 LONGEST_WAIT_MS = 250 * SLOWER
 MOST_MEMORY = 160 * MIB
@@ -47,7 +47,7 @@ TICK_MS = 1000 / os.sysconf("SC_CLK_TCK")
 
 
 class Broker:
-    """A broker that tells how long the iterations of its loop were."""
+    """A broker that reports the duration of its event loop iterations."""
 
     def __init__(self, process: WatchedProcess) -> None:
         self.process = process
@@ -66,7 +66,7 @@ class Broker:
         return response.decode_from(answer, position, version)[0]
 
     def send(self, request: Request, times: int = 1) -> bytearray | None:
-        """The last answer, without its size; None if the connection was closed instead."""
+        """Return the last response without its size; None if the broker closed the connection."""
         host, port = self.process.bootstrap.rsplit(":", 1)
         answer = None
         with socket.create_connection((host, int(port)), ANSWER_WITHIN_S) as sock, contextlib.suppress(ConnectionError):
@@ -111,7 +111,7 @@ def _fill(sock: socket.socket, buffer: bytearray) -> bool:
 
 
 class Witness(threading.Thread):
-    """Another client: what the broker computed while this one waited for an answer, each time."""
+    """Another client. It measures the broker's CPU time during each of its requests."""
 
     def __init__(self, broker: Broker) -> None:
         super().__init__(daemon=True)
@@ -134,7 +134,7 @@ class Witness(threading.Thread):
     def stop(self) -> None:
         self._stopping.set()
         self.join(ANSWER_WITHIN_S)
-        assert not self.is_alive(), "the other client gets no answer"
+        assert not self.is_alive(), "the other client gets no response"
         if self.problem is not None:
             raise self.problem
 
@@ -150,7 +150,7 @@ def watched(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
 def check(
     watched: Broker, request: Request, most_memory: int = MOST_MEMORY, *, times: int = 1, connections: int = 1
 ) -> bytearray | None:
-    """Send it so often, from so many connections, and look at what it cost the others; an answer."""
+    """Send a request repeatedly on several connections, check its effect on other clients, and return a response."""
     looks, before = len(watched.process.held()), watched.memory("VmRSS:")
     watched.forget_peak()
     witness = Witness(watched)
@@ -159,7 +159,7 @@ def check(
         with ThreadPoolExecutor(connections) as senders:
             answers = list(senders.map(lambda _: watched.send(request, times), range(connections)))
         answer = answers[0]
-        time.sleep(2 * TOLD_EVERY_S)  # until it has told of the last moments
+        time.sleep(2 * TOLD_EVERY_S)  # until the broker has reported the last iterations
     finally:
         witness.stop()
     longest_ms = max(each["turn"] for each in watched.process.held()[looks:]) * 1000
@@ -191,7 +191,7 @@ def test_repeated_resource_is_described_once(watched: Broker) -> None:
     frame = b"".join(frames.encode_request(describe, 4, 7, "largest"))[4:]
     answer = check(watched, Request("DescribeConfigs of the broker, 2,000 times", 32, 4, frame), 40 * MIB)
     assert answer is not None
-    assert len(answer) > 50 * MIB, "each of them has its answer, as in Kafka"
+    assert len(answer) > 50 * MIB, "each duplicate has its own result, as in Kafka"
 
 
 @pytest.mark.timeout(120)
@@ -204,7 +204,7 @@ def test_many_large_requests_at_once_share_the_loop(watched: Broker) -> None:
 @pytest.mark.timeout(120)
 @pytest.mark.parametrize("connections", [1, 20])
 def test_hundreds_of_commits_at_once_share_the_loop(watched: Broker, connections: int) -> None:
-    """Each is too small to be a large request."""
+    """Each of them is below the size of a large request."""
     rows = [OffsetCommitRequestPartition(partition_index=i, committed_offset=5) for i in range(PARTITIONS)]
     commit = OffsetCommitRequest(
         group_id=GROUP,

@@ -1,7 +1,7 @@
-"""What real clients sent (`corpus/`), as it was and spoilt, to a whole broker: an answer or a refusal, no bug.
+"""Recorded requests of real clients (`corpus/`), unchanged and corrupted: a response or an error, no traceback.
 
-Conversations are replayed in order, about topics and members that are there, so that spoilt requests meet sessions,
-groups and producers under way. Hypothesis looks for single requests, and makes those it finds small.
+Conversations are replayed in order, with the topics and members of the test's broker, so that corrupted requests meet
+open sessions, groups and producers. Hypothesis searches for single requests that fail, and minimizes them.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from tests.unit.broker.harness import Connection, HastyFiles, batch
 
 SECONDS = float(os.environ.get("OTTLA_FUZZ_MINUTES", "0")) * 60
 JOIN_GROUP = 11
-# OffsetForLeaderEpoch: clients ask it after a leader changed, and followers. It is generated.
+# OffsetForLeaderEpoch: only sent by followers, and by clients after a leader change. It is generated.
 NEVER_SENT = {23}
 SLOWEST_S = 5.0
 SEEDS = 10
@@ -37,7 +37,7 @@ SOFTWARE = {"librdkafka", "kafka-python", "aiokafka", "kafkajs", "apache-kafka-j
 
 
 class Replay:
-    """A broker, and connections as the clients had them."""
+    """A broker, and the connections of the recorded clients."""
 
     def __init__(self, home: Path) -> None:
         home.mkdir()
@@ -51,7 +51,7 @@ class Replay:
         await self.set_up()
 
     async def set_up(self) -> None:
-        """The topic, which a request may have deleted."""
+        """Create the topic, which a request may have deleted."""
         if self.world.topic not in self.node.node.broker.metadata.image.topics_by_name:
             await self.node.create("t", 3)
             await self.node.produce("t", batch(b"a", b"b"))
@@ -59,7 +59,7 @@ class Replay:
         self.world = self.world._replace(topic_id=bytes(topic.topic_id))
 
     async def send(self, frame: bytearray, number: int = 0) -> bool:
-        """Whether it was answered; what is not answered at once need not be."""
+        """Send one request; returns whether it had a response at once."""
         connection = self.connections.setdefault(number, Connection())
         key, version = int.from_bytes(frame[:2], "big"), int.from_bytes(frame[2:4], "big")
         self.asked += 1
@@ -82,12 +82,12 @@ class Replay:
         return answer is not None
 
     async def replay(self, requests: list[Recorded], chance: random.Random, share: float) -> None:
-        """Send them in this order, this share of them spoilt."""
+        """Send the requests in this order, and corrupt this share of them."""
         spoiler = Requests(chance.randrange(1 << 30))
         for each in requests:
             frame = adapted(each.frame, self.world) if chance.random() < 0.7 else bytearray(each.frame)
             if chance.random() < share:
-                spoiler.spoil(frame)
+                spoiler.corrupted(frame)
             copy = bytes(frame)
             try:
                 if len(frame) >= 4:
@@ -117,7 +117,7 @@ async def _replay(home: Path, seed: int, share: float) -> tuple[int, int]:
 
 
 def member_in(frame: bytes, version: int) -> str:
-    """The member id that a JoinGroup was answered with."""
+    """The member id in the response to a JoinGroup."""
     _, position = frames.decode_response_header(frame, JOIN_GROUP, version, 4)
     response, _ = registry.response_class(JOIN_GROUP).decode_from(frame, position, version)
     return str(response.member_id)
@@ -173,7 +173,7 @@ EDIT = st.tuples(
 
 
 def edited(frame: bytes, edits: list[tuple[int, str, bytes]]) -> bytearray:
-    """The frame with bytes set, left out or put in, or a size that is not so. The API stays."""
+    """The frame with changed, omitted or inserted bytes, or a false size; the API stays."""
     data = bytearray(frame)
     for at, kind, value in edits:
         place = 4 + at % max(len(data) - 4, 1)

@@ -40,7 +40,7 @@ WIRE = (
         "network/receive_memory.py",
         "        if not self.fits(size - len(buffer)) and self._exempt is not owner:\n",
         "        if size < 0:\n",
-        (f"{SERVER}::test_half_received_frames_share_a_bounded_memory_and_all_get_through",),
+        (f"{SERVER}::test_half_received_frames_share_a_bounded_memory_and_all_complete",),
     ),
     Mutation(
         "half-received frames share a bounded memory, measured on the process",
@@ -87,7 +87,7 @@ WIRE = (
         "network/buffers.py",
         "            del free[:idle]\n",
         "            idle = 0\n",
-        (f"{UNIT}/network/test_buffers.py::test_pool_returns_what_was_not_needed_since_the_last_trim",),
+        (f"{UNIT}/network/test_buffers.py::test_trim_releases_buffers_that_were_not_used_since_the_last_trim",),
     ),
     Mutation(
         "a frame has a maximum size",
@@ -122,7 +122,7 @@ WIRE = (
         "network/connection.py",
         "if stalled_ticks > slow_ticks else None",
         "if stalled_ticks < 0 else None",
-        (f"{SERVER}::test_client_that_reads_nothing_holds_little_memory_and_is_closed",),
+        (f"{SERVER}::test_client_that_reads_nothing_uses_little_memory_and_is_disconnected",),
     ),
     Mutation(
         "read-ahead is bounded while a request is in progress",
@@ -182,7 +182,7 @@ WIRE = (
         "network/server.py",
         "        return min(self._next_creation_s - now_s, MOST_CREATION_DELAY_S)\n",
         "        return 0.0\n",
-        (f"{SERVER}::test_connections_come_in_at_the_allowed_rate",),
+        (f"{SERVER}::test_new_connections_are_opened_at_the_allowed_rate",),
     ),
     Mutation(
         "what a batch says of itself is checked",
@@ -203,7 +203,7 @@ WIRE = (
         "records/validation.py",
         "        return payload(buffer, 0, header, most)\n",
         "        return payload(buffer, 0, header)\n",
-        (f"{HOSTILE}::test_decompression_bombs_where_a_batch_must_be_decompressed",),
+        (f"{HOSTILE}::test_decompression_bombs_in_batches_that_must_be_decompressed",),
     ),
     Mutation(
         "an unreadable request is distinguished from an unhandled error",
@@ -211,7 +211,7 @@ WIRE = (
         '    "DECODE_ERRORS": (struct_error, IndexError, UnicodeDecodeError),\n',
         '    "DECODE_ERRORS": (IndexError,),\n',
         (
-            f"{FUZZ}/test_fuzz_requests.py::test_any_request_is_answered_or_refused",
+            f"{FUZZ}/test_fuzz_requests.py::test_any_request_is_answered_or_rejected",
             f"{FUZZ}/test_recorded_requests.py::test_corrupted_recorded_requests_are_answered_or_rejected",
             f"{FUZZ}/test_recorded_requests.py::test_hypothesis_finds_no_request_with_an_unhandled_error",
         ),
@@ -230,7 +230,7 @@ BOUNDED_WORK = (
         "            elif now_ms() >= until_ms and self.later is not None:\n",
         "            elif False:\n",
         (
-            f"{WORK}::test_long_work_leaves_time_to_other_requests",
+            f"{WORK}::test_long_work_leaves_time_for_other_requests",
             f"{LARGEST}::test_largest_request_of_each_api_does_not_block_other_clients[OffsetFetch]",
         ),
     ),
@@ -246,7 +246,7 @@ BOUNDED_WORK = (
         "broker/work.py",
         "            while self._held_back and self._large < MOST_LARGE:\n",
         "            while self._held_back:\n",
-        (f"{WORK}::test_few_large_requests_are_decoded_at_a_time",),
+        (f"{WORK}::test_number_of_decoded_large_requests_is_limited",),
     ),
     Mutation(
         "work for a disconnected client is cancelled",
@@ -291,14 +291,14 @@ BOUNDED_WORK = (
         "broker/fetch_session.py",
         "        if session.epoch != epoch or session.is_busy:\n",
         "        if session.epoch != epoch:\n",
-        (f"{LONG_REQUESTS}::test_session_that_is_read_in_slices_takes_no_other_request",),
+        (f"{LONG_REQUESTS}::test_session_that_is_read_in_slices_rejects_other_requests",),
     ),
     Mutation(
         "a recreated topic does not get the logs of the deleted topic",
         "broker/partitions.py",
         "        if topic_partition in self._undeleted:",
         "        if False:",
-        (f"{UNIT}/broker/test_opening.py::test_topic_that_is_deleted_and_created_again_does_not_find_its_old_logs",),
+        (f"{UNIT}/broker/test_opening.py::test_recreated_topic_does_not_get_the_old_logs",),
     ),
 )
 
@@ -634,7 +634,7 @@ CRASHES = (
         "broker/metadata_loading.py",
         "            if header.base_offset >= offset:\n                _replay(",
         "            if header.base_offset < 20:\n                _replay(",
-        (f"{RESTARTS}::test_kill_9_while_topics_come_and_go",),
+        (f"{RESTARTS}::test_kill_9_while_topics_are_created_and_deleted",),
     ),
     Mutation(
         "a start that was cut short is begun again",
@@ -656,7 +656,7 @@ CRASHES = (
         "            if not self.log.needs_flush(now_ms) and not self.log.durability.is_ahead_of_disk:\n",
         "            if now_ms:\n",
         (
-            f"{UNIT}/broker/test_flush_before_ack.py::test_power_failure_takes_nothing_that_was_acknowledged",
+            f"{UNIT}/broker/test_flush_before_ack.py::test_power_failure_loses_no_acknowledged_record",
             f"{STORAGE}/test_power_cut.py::test_acknowledged_records_survive_a_power_cut_of_the_broker",
         ),
     ),
@@ -704,7 +704,7 @@ CRASHES = (
         "log/storage.py",
         "            fcntl.lockf(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)\n",
         "            fcntl.lockf(fd, fcntl.LOCK_UN)\n",
-        (f"{CHAOS}/test_refused_starts.py::test_port_and_directory_in_use",),
+        (f"{CHAOS}/test_refused_starts.py::test_port_or_directory_in_use_is_an_error",),
     ),
 )
 
@@ -1017,8 +1017,8 @@ SHORTAGES = (
         "        if taken < allowed:\n",
         "        if taken >= 0:\n",
         (
-            f"{SERVER}::test_connections_leave_the_reserved_descriptors_to_others",
-            f"{LIMITS}::test_more_connections_than_descriptors_cost_no_record_and_no_directory",
+            f"{SERVER}::test_connections_leave_the_reserved_descriptors_free",
+            f"{LIMITS}::test_more_connections_than_descriptors_lose_no_record_and_no_directory",
         ),
     ),
     Mutation(
@@ -1073,7 +1073,7 @@ SHORTAGES = (
         "broker/partition.py",
         " and not self.log.durability.is_ahead_of_disk:\n",
         ":\n",
-        (f"{FLUSH}::test_log_that_rolls_faster_than_its_disk_syncs_waits_before_it_takes_every_descriptor",),
+        (f"{FLUSH}::test_log_that_rolls_faster_than_its_disk_syncs_waits_before_descriptors_run_out",),
     ),
     Mutation(
         "a new log waits for the checkpoints that name an old one",
@@ -1180,7 +1180,7 @@ SETTINGS = (
         "broker/config_rules.py",
         "        check_broker_together(before, after)\n",
         "",
-        (f"{UNIT}/broker/test_altering_requests.py::test_setting_of_a_broker_is_checked_with_the_others_that_hold",),
+        (f"{UNIT}/broker/test_altering_requests.py::test_broker_setting_is_checked_together_with_its_other_settings",),
     ),
 )
 
@@ -1224,7 +1224,7 @@ STOCK = (
         "broker/metadata_loading.py",
         "raise snapshots.unknown_record(where, delta.metadata_version, error) from error\n",
         'logger.warning("Skipping %s: %s", where, error)\n',
-        (f"{NEWER}::test_unknown_record_in_the_log_is_named_with_its_offset_and_the_way_out",),
+        (f"{NEWER}::test_unknown_record_in_the_log_is_reported_with_its_offset_and_what_to_do",),
     ),
     Mutation(
         "offsets of a group that is not served do not expire",

@@ -1,4 +1,4 @@
-"""A harness for each test."""
+"""Fixtures for all tests of the broker."""
 
 from collections.abc import Iterator
 from pathlib import Path

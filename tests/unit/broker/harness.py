@@ -1,6 +1,6 @@
-"""A broker's parts without a network: real metadata and logs on disk, a clock and a loop that are moved by hand.
+"""A broker without a network: real metadata and logs on disk, and an event loop whose clock the test advances.
 
-`harness.ask(request, version)` goes through the wire format of that version on its way in and out, as a client's would.
+`harness.ask(request, version)` encodes the request and decodes the response in that version, as a client does.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class Timer:
 
 
 class ManualLoop:
-    """What the broker uses of an event loop; it is also the clock."""
+    """The part of an event loop that the broker uses; it is also the clock."""
 
     def __init__(self) -> None:
         self.now_ms = 0
@@ -72,7 +72,7 @@ class ManualLoop:
         return timer
 
     def run(self) -> None:
-        """One turn after the other until nothing is due."""
+        """Run callbacks until none is due."""
         while self._soon:
             self._soon.popleft()()
 
@@ -93,7 +93,7 @@ class ManualLoop:
 
 
 class Connection:
-    """Of a client; `drop` is the client's going away."""
+    """A client's connection; `drop` disconnects the client."""
 
     def __init__(self) -> None:
         self.state: dict[str, object] = {}
@@ -117,7 +117,7 @@ class Connection:
 
 
 class Threads:
-    """Work is done at once, or, while `held`, when the test says so: as an fsync waits for the disk."""
+    """Runs work at once, or while `held` is set, when the test calls `finish`, as an fsync waits for the disk."""
 
     def __init__(self) -> None:
         self.held = False
@@ -131,7 +131,7 @@ class Threads:
         return completion
 
     def finish(self) -> None:
-        """Do what waits now; what that brings up waits in turn."""
+        """Run the waiting work; work that it adds waits for the next call."""
         pending, self.work = self.work, []
         for work, completion in pending:
             try:
@@ -143,7 +143,7 @@ class Threads:
 
 
 class HastyFiles(Files):
-    """Nobody cuts the power here: the disk is not waited for."""
+    """Skips every fsync: these tests do not cut the power."""
 
     def fsync(self, fd: int) -> None:
         pass
@@ -157,7 +157,7 @@ def _no_groups() -> NoReturn:
 
 
 class BrokerHarness:
-    """One node, with its parts in `broker`."""
+    """One node without a network. `broker` is the real `Broker`."""
 
     def __init__(self, directory: str, settings: Mapping[str, str] | None = None) -> None:
         self.loop = ManualLoop()
@@ -203,10 +203,10 @@ class BrokerHarness:
         self.broker.metadata.close()
         self.broker.logs.abandon()
 
-    # -- asking ------------------------------------------------------------------------------------------------
+    # -- requests ----------------------------------------------------------------------------------------------
 
     def start(self, request: Any, version: int | None = None, client: Connection | None = None) -> Any:
-        """The response, a completion of it, or None."""
+        """Send the request; returns the response, a completion of it, or None."""
         key = request.API_KEY
         version = request.MAX_VERSION if version is None else version
         frame = memoryview(bytearray(b"".join(frames.encode_request(request, version, 77, "test"))))[4:]
@@ -218,23 +218,23 @@ class BrokerHarness:
         return later
 
     def ask(self, request: Any, version: int | None = None) -> Any:
-        """The response, which must be there without the clock's moving."""
+        """Return the response, which must be complete without advancing the clock."""
         answer = self.start(request, version)
         self.loop.run()
         if isinstance(answer, Completion):
-            assert answer.done, "the answer waits"
+            assert answer.done, "the response is not complete"
             return answer.result()
         return answer
 
     def use_worker(self, worker: Worker) -> None:
-        """Do long requests by this one from now on."""
+        """Run long requests on `worker` from now on."""
         self.broker.worker = self.broker.metadata._worker = worker
         self.dispatch = Dispatcher(self.broker)
 
-    # -- short words -------------------------------------------------------------------------------------------
+    # -- shortcuts ---------------------------------------------------------------------------------------------
 
     def create(self, name: str, partitions: int = 1, **configs: str) -> bytes:
-        """A new topic's id. Configs by Kafka's names, with underscores."""
+        """Create a topic and return its id. Configs have Kafka's names, with underscores for dots."""
         settings = [CreatableTopicConfig(key.replace("_", "."), value) for key, value in configs.items()]
         request = CreateTopicsRequest(topics=[CreatableTopic(name, partitions, 1, configs=settings)])
         created = self.broker.metadata.create_topics(request)
@@ -250,7 +250,7 @@ class BrokerHarness:
         return self.broker.partitions.get(topic, index)
 
     def append(self, topic: str, *values: bytes, index: int = 0, **options: Any) -> int:
-        """One batch, not by way of a request; its first offset."""
+        """Append one batch without a request; returns its first offset."""
         data = batch(*values, **options)
         return self.partition(topic, index).append(memoryview(data), origin="client").first_offset
 
@@ -262,7 +262,7 @@ class BrokerHarness:
 
 
 def received(key: int, version: int, answer: Any) -> Any:
-    """The message in a frame."""
+    """Decode the response in a frame."""
     if answer is None:
         return None
     frame = b"".join(answer)
@@ -288,7 +288,7 @@ def batch(*values: bytes, key: bytes | None = b"k", timestamp: int = START_MS, *
 
 
 def records_of(data: Any) -> list[tuple[int, bytes | None]]:
-    """Offset and value of each record in a fetched field."""
+    """Return offset and value of each record in a fetched field."""
     return [
         (record.offset, record.value)
         for position, _ in iter_batches(data or b"")

@@ -19,7 +19,7 @@ DIRECTORY_ID = bytes(range(16))
 
 
 class Thread:
-    """Work waits until the test lets it run, as an fsync waits for the disk."""
+    """A thread whose work runs when the test calls `finish_one`, as an fsync waits for the disk."""
 
     def __init__(self) -> None:
         self.work: list[tuple[Callable[[], None], Completion[None]]] = []

@@ -1,4 +1,4 @@
-"""The three requests about configs: what is refused, done or told without the controller."""
+"""AlterConfigs, IncrementalAlterConfigs and DescribeConfigs: the parts that the broker handles, not the controller."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def test_settings_of_another_broker_are_refused_here(harness: BrokerHarness) -> 
         assert replace(harness, BROKER, name, log_cleaner_backoff_ms="100") == ErrorCode.NONE
 
 
-def test_setting_of_a_broker_is_checked_with_the_others_that_hold(harness: BrokerHarness) -> None:
+def test_broker_setting_is_checked_together_with_its_other_settings(harness: BrokerHarness) -> None:
     per_ip, overrides = "max.connections.per.ip", "max.connections.per.ip.overrides"
     refused = [ErrorCode.INVALID_REQUEST]
     assert change(harness, (BROKER, "1", [(overrides, SET, "x:y")])) == refused
@@ -73,7 +73,7 @@ def test_setting_of_a_broker_is_checked_with_the_others_that_hold(harness: Broke
     assert change(harness, (BROKER, "", [(overrides, DELETE, None)])) == [ErrorCode.NONE]
 
 
-def test_setting_of_a_topic_is_checked_with_the_brokers(harness: BrokerHarness) -> None:
+def test_topic_setting_is_checked_together_with_broker_settings(harness: BrokerHarness) -> None:
     harness.create("t")
     lags = [("log.cleaner.min.compaction.lag.ms", SET, "5000")]
     assert change(harness, (BROKER, "", lags)) == [ErrorCode.NONE]
@@ -81,7 +81,7 @@ def test_setting_of_a_topic_is_checked_with_the_brokers(harness: BrokerHarness) 
     assert change(harness, (TOPIC, "t", [("max.compaction.lag.ms", SET, "5000")])) == [ErrorCode.NONE]
 
 
-def test_level_of_a_logger_changes_beside_settings(harness: BrokerHarness) -> None:
+def test_one_request_changes_log_levels_and_settings(harness: BrokerHarness) -> None:
     harness.create("t")
     codes = change(harness, (BROKER_LOGGER, "1", [(LOGGER, SET, "DEBUG")]), (TOPIC, "t", [("retention.ms", SET, "7")]))
     assert codes == [ErrorCode.NONE, ErrorCode.NONE]
@@ -97,11 +97,11 @@ def test_level_of_a_logger_changes_beside_settings(harness: BrokerHarness) -> No
         ([(LOGGER, SET, None)], ErrorCode.INVALID_REQUEST),
         ([(LOGGER, APPEND, "DEBUG")], ErrorCode.INVALID_REQUEST),
         ([(LOGGER, SET, "LOUD")], ErrorCode.INVALID_CONFIG),
-        ([("ottla.nobody", SET, "DEBUG")], ErrorCode.INVALID_CONFIG),
+        ([("ottla.unknown", SET, "DEBUG")], ErrorCode.INVALID_CONFIG),
         ([("root", DELETE, None)], ErrorCode.INVALID_REQUEST),
     ],
 )
-def test_mistaken_change_of_levels_changes_none(
+def test_invalid_change_of_log_levels_changes_none(
     harness: BrokerHarness, changes: list[tuple[str, int, str | None]], code: ErrorCode
 ) -> None:
     before = logging.getLogger(LOGGER).level
@@ -109,7 +109,7 @@ def test_mistaken_change_of_levels_changes_none(
     assert logging.getLogger(LOGGER).level == before
 
 
-def test_resource_that_is_named_twice_is_refused_both_times(harness: BrokerHarness) -> None:
+def test_duplicate_resource_is_rejected_both_times(harness: BrokerHarness) -> None:
     harness.create("t")
     levels = (BROKER_LOGGER, "1", [(LOGGER, SET, "DEBUG")])
     retention = (TOPIC, "t", [("retention.ms", SET, "7")])
@@ -119,7 +119,7 @@ def test_resource_that_is_named_twice_is_refused_both_times(harness: BrokerHarne
     assert harness.broker.topic_values("t")["retention.ms"] != 7
 
 
-def test_client_metrics_that_nobody_configured_have_their_defaults(harness: BrokerHarness) -> None:
+def test_client_metrics_without_configuration_have_their_defaults(harness: BrokerHarness) -> None:
     resource = DescribeConfigsResource(resource_type=CLIENT_METRICS, resource_name="m", configuration_keys=None)
     (result,) = harness.ask(DescribeConfigsRequest(resources=[resource])).results
     assert result.error_code == ErrorCode.NONE

@@ -14,9 +14,7 @@ from ottla.metadata.image import BROKER, TOPIC, MetadataImage
 from .harness import open_harness
 
 
-def test_first_image_logs_what_is_led_and_the_brokers_settings(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_first_image_logs_led_partitions_and_broker_settings(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     with open_harness(tmp_path) as harness:
         harness.create("a", 3, retention_ms="7")
         topics = harness.broker.metadata.image

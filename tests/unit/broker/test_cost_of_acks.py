@@ -1,4 +1,4 @@
-"""acks=all costs what acks=1 costs: on one replica without flush settings both make the same calls.
+"""acks=all costs as much as acks=1: on one replica without flush settings both make the same calls.
 
 Calls are counted, not timed: processor time depends on the memory of the page cache (decision 10).
 """
@@ -22,7 +22,7 @@ SEGMENT_BYTES = str(1 << 20)
 
 
 def calls_of(harness: BrokerHarness, topic: str, acks: int) -> Counter[str]:
-    """Produce to a new topic; the calls that this makes, by function."""
+    """Produce to a new topic; returns the number of calls of each function."""
     harness.create(topic, segment_bytes=SEGMENT_BYTES)
     requests = [batch(*BATCH) for _ in range(REQUESTS)]
     calls: Counter[str] = Counter()
@@ -33,7 +33,7 @@ def calls_of(harness: BrokerHarness, topic: str, acks: int) -> Counter[str]:
         elif event == "c_call":
             calls[argument.__qualname__] += 1
 
-    gc.disable()  # its callbacks are calls, too
+    gc.disable()  # the profiler also reports its own callbacks
     sys.setprofile(note)
     try:
         for data in requests:
@@ -48,10 +48,10 @@ def calls_of(harness: BrokerHarness, topic: str, acks: int) -> Counter[str]:
 
 @pytest.mark.parametrize("order", [(1, -1), (-1, 1)], ids=str)
 def test_acks_all_makes_the_calls_of_acks_1(harness: BrokerHarness, order: tuple[int, int]) -> None:
-    calls_of(harness, "warm-up", 1)  # what is loaded or allocated by the first requests
+    calls_of(harness, "warm-up", 1)  # the first requests load modules and allocate buffers
     counts = {acks: calls_of(harness, f"acks{acks}", acks) for acks in order}
-    assert counts[1]["Files.pwrite"] >= REQUESTS  # the profile saw the work
-    # The check of min.insync.replicas is all that acks=all adds.
+    assert counts[1]["Files.pwrite"] >= REQUESTS  # the profiler counted the calls
+    # acks=all adds only the check of min.insync.replicas.
     assert counts[-1] - counts[1] == {"Partition.check_acks": REQUESTS, "min": REQUESTS}
     assert counts[1] - counts[-1] == {}
 

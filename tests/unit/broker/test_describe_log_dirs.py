@@ -1,4 +1,4 @@
-"""DescribeLogDirs: where a broker keeps what, in words that hold elsewhere too."""
+"""DescribeLogDirs: the reported paths are absolute, because a client has another working directory."""
 
 from pathlib import Path
 

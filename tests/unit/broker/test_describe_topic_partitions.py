@@ -1,4 +1,4 @@
-"""DescribeTopicPartitions goes page by page through any number of topics and misses none."""
+"""DescribeTopicPartitions: its pages contain each partition once."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def test_invalid_cursor_is_an_error_for_every_requested_topic(harness: BrokerHar
             ("b", ErrorCode.INVALID_REQUEST),
         ]
         assert answer.next_cursor is None
-    # Where all topics are asked for, the cursor's may be gone.
+    # If all topics are requested, the topic of the cursor may have been deleted.
     everything = harness.ask(DescribeTopicPartitionsRequest(topics=[], cursor=RequestCursor("aa", 3)))
     assert [(topic.name, len(topic.partitions)) for topic in everything.topics] == [("b", 1)]
 

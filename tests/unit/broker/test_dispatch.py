@@ -1,4 +1,4 @@
-"""The dispatcher: from a frame to its answer, and what closes a connection instead."""
+"""The dispatcher: requests with a response, and requests that close the connection."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def test_api_versions_of_the_future_is_answered_in_version_0(harness: BrokerHarn
     assert next(api for api in response.api_keys if api.api_key == 18).max_version == ApiVersionsRequest.MAX_VERSION
 
 
-def test_body_that_does_not_decode_closes_the_connection(harness: BrokerHarness) -> None:
+def test_invalid_request_body_closes_the_connection(harness: BrokerHarness) -> None:
     for body in (b"", b"\xff\xff\xff\xff\0\x7f\xff\xff\xff"):
         with pytest.raises(DecodeError):
             harness.dispatch(harness.client, frame(2, 5, body))  # type: ignore[arg-type]
@@ -64,7 +64,7 @@ def test_error_of_a_completion_reaches_the_connection(harness: BrokerHarness, mo
     later.fail(KafkaError(ErrorCode.REQUEST_TIMED_OUT))
     with pytest.raises(KafkaError):
         answer.result()
-    # Done already, with an answer that cannot be encoded: an error as well, not silence.
+    # A completion that is done with a response that cannot be encoded must be an error, too.
     done = Completion.of("no message")
     monkeypatch.setattr("ottla.broker.handlers.list_offsets.handle", lambda *_: done)
     harness.dispatch._apis.clear()
@@ -72,7 +72,7 @@ def test_error_of_a_completion_reaches_the_connection(harness: BrokerHarness, mo
         harness.dispatch(harness.client, request)  # type: ignore[arg-type]
 
 
-def test_api_versions_says_what_is_served_and_the_features(harness: BrokerHarness) -> None:
+def test_api_versions_contains_served_apis_and_features(harness: BrokerHarness) -> None:
     for version in range(5):
         request = ApiVersionsRequest(client_software_name="kafka-x", client_software_version="1.0")
         response = harness.ask(request, version)
@@ -89,7 +89,7 @@ def test_api_versions_advertises_no_level_that_is_not_served(harness: BrokerHarn
     levels = {"group.version": 1, "transaction.version": 2, "metadata.version": 30, "feature.of.the.future": 3}
     records: list[Message] = [FeatureLevelRecord(name, level) for name, level in levels.items()]
     harness.broker.metadata.submit(lambda _: Outcome(records, None)).result()
-    assert harness.broker.metadata.image.features == levels, "stock Kafka finds them again"
+    assert harness.broker.metadata.image.features == levels, "Kafka finds the levels unchanged"
     response = harness.ask(ApiVersionsRequest(client_software_name="kafka-x", client_software_version="1.0"), 4)
     finalized = {feature.name: feature.max_version_level for feature in response.finalized_features}
     assert finalized == {"metadata.version": 30}
@@ -121,7 +121,7 @@ def test_describe_log_dirs_returns_sizes_of_requested_partitions(harness: Broker
     assert sizes([]) == {}
 
 
-def test_failed_directory_is_named_and_its_partitions_are_not(harness: BrokerHarness) -> None:
+def test_failed_directory_is_described_without_its_partitions(harness: BrokerHarness) -> None:
     harness.create("a")
     harness.partition("a").log.log_directory.fail(OSError(5, "Input/output error"))
     (result,) = harness.ask(DescribeLogDirsRequest(topics=None)).results
@@ -145,7 +145,7 @@ def test_producers_of_a_partition(harness: BrokerHarness) -> None:
     assert known[9].last_timestamp == START_MS
 
 
-def test_request_header_without_the_rest_closes_the_connection(harness: BrokerHarness) -> None:
+def test_request_without_a_body_closes_the_connection(harness: BrokerHarness) -> None:
     for data in (b"", b"\0\x12\0", b"\0\x12\0\3\0\0\0\1\0\x09abc"):
         with pytest.raises(DecodeError):
             harness.dispatch(harness.client, memoryview(bytearray(data)))  # type: ignore[arg-type]

@@ -1,4 +1,4 @@
-"""Fetch: sessions answer only what changed, long polls end when they should, limits hold and nobody starves."""
+"""Fetch: incremental sessions, long polls, limits, and fairness between partitions."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ Key = tuple[str, int]
 
 
 def request(offsets: Mapping[Key, int], **fields: Any) -> FetchRequest:
-    """A fetch by name; `each` are fields of every partition."""
+    """A Fetch request by topic name; `each` has fields for every partition."""
     each = {"partition_max_bytes": 1 << 20} | fields.pop("each", {})
     topics: dict[str, FetchTopic] = {}
     for (topic, index), offset in offsets.items():
@@ -28,16 +28,16 @@ def request(offsets: Mapping[Key, int], **fields: Any) -> FetchRequest:
     return FetchRequest(**{"min_bytes": 1, "topics": list(topics.values())} | fields)
 
 
-def told(response: Any) -> dict[Key, Any]:
+def partitions_in(response: Any) -> dict[Key, Any]:
     return {(topic.topic, part.partition_index): part for topic in response.responses for part in topic.partitions}
 
 
 def values(response: Any) -> dict[Key, list[bytes | None]]:
-    return {key: [value for _, value in records_of(part.records)] for key, part in told(response).items()}
+    return {key: [value for _, value in records_of(part.records)] for key, part in partitions_in(response).items()}
 
 
 class Client:
-    """Follows KIP-227: names a partition again only when its offset has changed."""
+    """A client that follows KIP-227: it repeats a partition only when its offset has changed."""
 
     def __init__(self, harness: BrokerHarness, keys: Iterable[Key] = (), **fields: Any) -> None:
         self.harness = harness
@@ -69,13 +69,13 @@ class Client:
         return self.harness.start(fetch, 12)
 
     def take(self, response: Any) -> dict[Key, list[tuple[int, bytes | None]]]:
-        """Go on behind what came; only the records that were asked for."""
+        """Advance the offsets behind the response; returns only the requested records."""
         if response.error_code:
             self.id = self.epoch = 0
             return {}
         self.id, self.epoch = response.session_id, (self.epoch + 1 if response.session_id else 0)
         found = {}
-        for key, part in told(response).items():
+        for key, part in partitions_in(response).items():
             assert part.error_code == 0
             got = [record for record in records_of(part.records) if record[0] >= self.offsets[key]]
             if got:
@@ -84,9 +84,9 @@ class Client:
         return found
 
     def poll(self, **fields: Any) -> Any:
-        """The response, which must come at once."""
+        """Return the response, which must be complete at once."""
         response = self.send(**fields)
-        assert not isinstance(response, Completion), "the answer waits"
+        assert not isinstance(response, Completion), "the response is not complete"
         self.take(response)
         return response
 
@@ -107,7 +107,7 @@ def test_full_fetch_returns_every_partition_and_later_fetches_only_changed_ones(
     assert values(first) == {("t", 0): [], ("t", 1): [b"a"], ("t", 2): []}
     harness.append("t", b"b", index=2)
     assert values(client.poll()) == {("t", 2): [b"b"]}
-    assert told(client.poll(min_bytes=0)) == {}
+    assert partitions_in(client.poll(min_bytes=0)) == {}
     assert client.id == first.session_id
 
 
@@ -120,7 +120,7 @@ def test_partition_is_added_to_a_session_and_forgotten_again(harness: BrokerHarn
     assert values(client.poll()) == {b: [b"x"]}
     client.forget(b)
     harness.append("t", b"y", index=1)
-    assert told(client.poll(max_wait_ms=0)) == {}
+    assert partitions_in(client.poll(max_wait_ms=0)) == {}
     assert not harness.partition("t", 1).watchers
 
 
@@ -155,19 +155,19 @@ def test_session_of_a_thousand_partitions_looks_only_at_the_one_that_changed(
     assert read == [617]
 
 
-def test_client_learns_of_a_high_watermark_and_a_log_start_that_moved_without_data_for_it(
+def test_fetch_reports_changed_high_watermark_and_log_start_without_new_data(
     harness: BrokerHarness,
 ) -> None:
     (key,) = names(harness, 1)
     client = Client(harness, [key])
     harness.append("t", b"a", b"b")
     client.poll()
-    # The data came with the news of both; nothing is left to tell.
-    assert told(client.poll(max_wait_ms=0)) == {}
+    # The response with the data also reported both offsets, so that nothing is left to report.
+    assert partitions_in(client.poll(max_wait_ms=0)) == {}
     harness.partition("t").delete_records_before(2)
-    part = told(client.poll(max_wait_ms=0))[key]
+    part = partitions_in(client.poll(max_wait_ms=0))[key]
     assert (part.log_start_offset, part.high_watermark, part.records) == (2, 2, b"")
-    assert told(client.poll(max_wait_ms=0)) == {}
+    assert partitions_in(client.poll(max_wait_ms=0)) == {}
 
 
 def test_errors_of_sessions(harness: BrokerHarness) -> None:
@@ -181,22 +181,22 @@ def test_errors_of_sessions(harness: BrokerHarness) -> None:
     by_id = harness.start(request({}, session_id=client.id, session_epoch=client.epoch), 13)
     assert by_id.error_code == ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR
     assert (wrong_epoch.session_id, unknown.responses, by_id.responses) == (0, [], [])
-    # None of these has done the session any harm.
+    # The session is still usable after these errors.
     harness.append("t", b"a")
     assert values(client.poll()) == {key: [b"a"]}
 
 
-def test_closing_epoch_ends_the_session_and_answers_without_one(harness: BrokerHarness) -> None:
+def test_final_epoch_closes_the_session_and_responds_without_one(harness: BrokerHarness) -> None:
     (key,) = names(harness, 1)
     client = Client(harness, [key])
     client.poll(min_bytes=0)
     closing = harness.start(request({key: 0}, session_id=client.id, session_epoch=-1, min_bytes=0), 12)
-    assert (closing.session_id, set(told(closing))) == (0, {key})
+    assert (closing.session_id, set(partitions_in(closing))) == (0, {key})
     assert len(harness.broker.fetch_sessions) == 0
     assert not harness.partition("t").watchers
 
 
-def test_full_cache_serves_without_a_session_until_one_has_idled(tmp_path: Path) -> None:
+def test_full_session_cache_serves_without_a_session_until_one_is_idle(tmp_path: Path) -> None:
     with open_harness(tmp_path, {"max.incremental.fetch.session.cache.slots": "2"}) as harness:
         keys = names(harness, 1)
         clients = [Client(harness, keys) for _ in range(3)]
@@ -254,7 +254,7 @@ def test_long_poll_returns_available_data_at_its_deadline(harness: BrokerHarness
     assert values(answer.result()) == {key: [b"a"]}
 
 
-def test_minimum_above_the_maximum_is_met_by_a_full_answer(harness: BrokerHarness) -> None:
+def test_min_bytes_above_max_bytes_is_met_by_a_full_response(harness: BrokerHarness) -> None:
     (key,) = names(harness, 1)
     harness.append("t", b"x" * 500)
     answer = harness.start(request({key: 0}, min_bytes=1 << 20, max_bytes=200, max_wait_ms=LONG), 12)
@@ -278,7 +278,7 @@ def test_deleted_topic_ends_a_long_poll(harness: BrokerHarness) -> None:
     answer = client.send(max_wait_ms=LONG)
     harness.delete("t")
     harness.loop.run()
-    errors = {key: part.error_code for key, part in told(answer.result()).items()}
+    errors = {key: part.error_code for key, part in partitions_in(answer.result()).items()}
     assert errors == {("t", 0): ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}
 
 
@@ -289,10 +289,10 @@ def test_delete_records_ends_a_long_poll_at_a_deleted_offset(harness: BrokerHarn
     deletion = DeleteRecordsRequest([DeleteRecordsTopic("t", [DeleteRecordsPartition(0, 1)])])
     assert harness.ask(deletion).topics[0].partitions[0].low_watermark == 1
     assert answer.done
-    assert told(answer.result())[a].error_code == ErrorCode.OFFSET_OUT_OF_RANGE
+    assert partitions_in(answer.result())[a].error_code == ErrorCode.OFFSET_OUT_OF_RANGE
 
 
-def test_client_that_goes_away_leaves_no_timer_and_no_watcher(harness: BrokerHarness) -> None:
+def test_disconnected_client_leaves_no_timer_and_no_watcher(harness: BrokerHarness) -> None:
     (key,) = names(harness, 1)
     connection = Connection()
     answer = harness.start(request({key: 0}, max_wait_ms=LONG), 12, connection)
@@ -304,7 +304,7 @@ def test_client_that_goes_away_leaves_no_timer_and_no_watcher(harness: BrokerHar
     assert harness.loop.pending_timers == 0
 
 
-def test_session_that_moved_to_a_new_connection_is_still_woken_when_the_old_one_ends(harness: BrokerHarness) -> None:
+def test_session_on_a_new_connection_is_notified_after_the_old_connection_ends(harness: BrokerHarness) -> None:
     (key,) = names(harness, 1)
     client = Client(harness, [key])
     client.poll(min_bytes=0)
@@ -329,30 +329,30 @@ def test_open_transaction_hides_records_from_read_committed_until_it_ends(harnes
     marker = batch(b"\0\0\0\0\0\0", key=b"\0\0\0\1", producer_id=7, producer_epoch=0, attributes=0x30)
     harness.partition("t").append(memoryview(marker), origin="coordinator")
     harness.loop.run()
-    part = told(committed.result())[key]
+    part = partitions_in(committed.result())[key]
     assert part.last_stable_offset == part.high_watermark == 3
     assert [value for _, value in records_of(part.records)][:2] == [b"open", b"plain"]
     assert part.aborted_transactions == []
 
 
-def test_aborted_transactions_are_named_with_the_data_they_are_in(harness: BrokerHarness) -> None:
+def test_aborted_transactions_are_returned_with_their_data(harness: BrokerHarness) -> None:
     (key,) = names(harness, 1)
     for producer in (7, 8):
         identity = {"producer_id": producer, "producer_epoch": 0}
         harness.append("t", b"x" * 100, base_sequence=0, attributes=0x10, **identity)
         marker = batch(b"\0\0\0\0\0\0", key=b"\0\0\0\0", attributes=0x30, **identity)
         harness.partition("t").append(memoryview(marker), origin="coordinator")
-    everything = told(harness.start(request({key: 0}, isolation_level=1), 12))[key]
+    everything = partitions_in(harness.start(request({key: 0}, isolation_level=1), 12))[key]
     assert [(a.producer_id, a.first_offset) for a in everything.aborted_transactions] == [(7, 0), (8, 2)]
-    first = told(harness.start(request({key: 0}, isolation_level=1, max_bytes=1), 12))[key]
+    first = partitions_in(harness.start(request({key: 0}, isolation_level=1, max_bytes=1), 12))[key]
     assert [(a.producer_id, a.first_offset) for a in first.aborted_transactions] == [(7, 0)]
-    assert told(harness.start(request({key: 0}), 12))[key].aborted_transactions is None
+    assert partitions_in(harness.start(request({key: 0}), 12))[key].aborted_transactions is None
 
 
 # -- limits and fairness -----------------------------------------------------------------------------------------
 
 
-def test_first_batch_comes_whatever_its_size_and_only_that(harness: BrokerHarness) -> None:
+def test_first_batch_above_the_limit_is_returned_alone(harness: BrokerHarness) -> None:
     a, b = names(harness, 2)
     for index in range(2):
         harness.append("t", b"x" * 5000, index=index)
@@ -362,22 +362,22 @@ def test_first_batch_comes_whatever_its_size_and_only_that(harness: BrokerHarnes
 
 
 @pytest.mark.parametrize("limits", [{"each": {"partition_max_bytes": -1}}, {"max_bytes": -1}, {"max_bytes": -(2**31)}])
-def test_a_limit_below_zero_is_the_least_one(harness: BrokerHarness, limits: dict[str, Any]) -> None:
+def test_negative_limit_counts_as_the_smallest_limit(harness: BrokerHarness, limits: dict[str, Any]) -> None:
     harness.create("t")
     for value in (b"a", b"b", b"c"):
         harness.append("t", value)
     assert values(harness.start(request({("t", 0): 0}, **limits), 12)) == {("t", 0): [b"a"]}
 
 
-def test_answer_stays_within_max_bytes_after_its_first_batch(harness: BrokerHarness) -> None:
+def test_response_stays_within_max_bytes_after_its_first_batch(harness: BrokerHarness) -> None:
     (key,) = names(harness, 1)
     for _ in range(10):
         harness.append("t", b"x" * 1000)
     size = len(batch(b"x" * 1000))
     response = harness.start(request({key: 0}, max_bytes=3 * size + 1), 12)
-    assert len(told(response)[key].records) == 3 * size
+    assert len(partitions_in(response)[key].records) == 3 * size
     response = harness.start(request({key: 0}, each={"partition_max_bytes": 2 * size}), 12)
-    assert len(told(response)[key].records) == 2 * size
+    assert len(partitions_in(response)[key].records) == 2 * size
 
 
 def test_partition_with_endless_data_does_not_starve_the_others(harness: BrokerHarness) -> None:
@@ -397,44 +397,44 @@ def test_partition_with_endless_data_does_not_starve_the_others(harness: BrokerH
 # -- leader epochs and errors ------------------------------------------------------------------------------------
 
 
-def test_leader_epoch_of_the_past_or_future_is_refused(harness: BrokerHarness) -> None:
+def test_older_or_unknown_leader_epoch_is_rejected(harness: BrokerHarness) -> None:
     (key,) = names(harness, 1)
     harness.partition("t").leader_epoch = 5
     harness.append("t", b"a")
     codes = {}
     for epoch in (-1, 4, 5, 6):
         response = harness.start(request({key: 0}, each={"current_leader_epoch": epoch}, max_wait_ms=LONG), 12)
-        codes[epoch] = told(response)[key].error_code
+        codes[epoch] = partitions_in(response)[key].error_code
     assert codes == {-1: 0, 4: ErrorCode.FENCED_LEADER_EPOCH, 5: 0, 6: ErrorCode.UNKNOWN_LEADER_EPOCH}
 
 
-def test_diverging_epoch_says_where_to_truncate(harness: BrokerHarness) -> None:
+def test_diverging_epoch_contains_the_offset_to_truncate_to(harness: BrokerHarness) -> None:
     (key,) = names(harness, 1)
     partition = harness.partition("t")
     harness.append("t", b"a", b"b")
     partition.leader_epoch = 3
     harness.append("t", b"c")
-    # Either the offset or the epoch of what was fetched last is not of this log.
+    # The log does not contain the offset or the epoch of the last fetch.
     for offset, epoch in ((3, 0), (3, 1), (2, 1)):
         asked = request({key: offset}, each={"last_fetched_epoch": epoch}, max_wait_ms=LONG)
-        diverging = told(harness.start(asked, 12))[key]
+        diverging = partitions_in(harness.start(asked, 12))[key]
         assert (diverging.diverging_epoch.epoch, diverging.diverging_epoch.end_offset) == (0, 2)
         assert diverging.records == b""
-    same = told(harness.start(request({key: 2}, each={"last_fetched_epoch": 0}), 12))[key]
+    same = partitions_in(harness.start(request({key: 2}, each={"last_fetched_epoch": 0}), 12))[key]
     assert same.diverging_epoch.epoch == -1
     assert records_of(same.records) == [(2, b"c")]
-    unknown = told(harness.start(request({key: 2}, each={"last_fetched_epoch": 9}), 12))[key]
+    unknown = partitions_in(harness.start(request({key: 2}, each={"last_fetched_epoch": 9}), 12))[key]
     assert unknown.error_code == ErrorCode.OFFSET_OUT_OF_RANGE
 
 
-def test_errors_stand_beside_data_and_come_again_until_they_are_over(harness: BrokerHarness) -> None:
+def test_partition_errors_are_returned_with_data_of_others_until_they_end(harness: BrokerHarness) -> None:
     a, b = names(harness, 2)
     harness.append("t", b"x")
     client = Client(harness, [a, b, ("gone", 0), ("t", 7)])
     client.offsets[b] = 5
     for _ in range(2):
         response = client.send(max_wait_ms=LONG)
-        assert {key: part.error_code for key, part in told(response).items() if part.error_code} == {
+        assert {key: part.error_code for key, part in partitions_in(response).items() if part.error_code} == {
             b: ErrorCode.OFFSET_OUT_OF_RANGE,
             ("gone", 0): ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
             ("t", 7): ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
@@ -444,7 +444,7 @@ def test_errors_stand_beside_data_and_come_again_until_they_are_over(harness: Br
     client.seek(b, 0)
     client.forget(("t", 7))
     response = client.send(min_bytes=0)
-    assert not any(part.error_code for part in told(response).values())
+    assert not any(part.error_code for part in partitions_in(response).values())
 
 
 def test_topics_by_id(harness: BrokerHarness) -> None:
@@ -459,17 +459,17 @@ def test_topics_by_id(harness: BrokerHarness) -> None:
     assert codes == {topic_id: 0, b"\1" * 16: ErrorCode.UNKNOWN_TOPIC_ID}
 
 
-def test_offset_that_is_not_committed_yet_reads_as_nothing(tmp_path: Path) -> None:
+def test_fetch_at_an_uncommitted_offset_returns_no_records(tmp_path: Path) -> None:
     with open_harness(tmp_path, {"log.flush.interval.messages": "1"}) as harness:
         (key,) = names(harness, 1)
         harness.threads.held = True
         harness.append("t", b"a" * 200)
         harness.append("t", b"b" * 200)
         for offset in (0, 1, 2):
-            part = told(harness.start(request({key: offset}), 12))[key]
+            part = partitions_in(harness.start(request({key: offset}), 12))[key]
             assert (part.error_code, part.records, part.high_watermark) == (0, b"", 0)
-        assert told(harness.start(request({key: 3}), 12))[key].error_code == ErrorCode.OFFSET_OUT_OF_RANGE
-        # Both become visible by one fsync each at most, and count with their real size.
+        assert partitions_in(harness.start(request({key: 3}), 12))[key].error_code == ErrorCode.OFFSET_OUT_OF_RANGE
+        # Each becomes visible after at most one fsync, and counts with its real size.
         answer = harness.start(request({key: 0}, min_bytes=500, max_wait_ms=LONG), 12)
         while harness.threads.work:
             harness.threads.finish()

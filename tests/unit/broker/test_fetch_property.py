@@ -1,4 +1,4 @@
-"""A client that keeps to KIP-227 sees every record once and in order, and is never left waiting beside data."""
+"""A client that follows KIP-227 reads every record once and in order, and never waits while data is available."""
 
 from __future__ import annotations
 
@@ -27,14 +27,14 @@ WAIT_MS = 1000
 
 
 class Story:
-    """One client, one long poll at most, and what it has seen."""
+    """One client, at most one long poll, and the records that the client has read."""
 
     def __init__(self, harness: Any) -> None:
         self.harness = harness
         self.client = Client(harness, KEYS)
         self.written: dict[Key, list[bytes]] = {key: [] for key in KEYS}
         self.seen: dict[Key, list[bytes | None]] = {key: [] for key in KEYS}
-        # Where a partition that was forgotten is to be taken up again.
+        # The offsets at which forgotten partitions are added again.
         self.parked: dict[Key, int] = {}
         self.waiting: Completion[Any] | None = None
 
@@ -63,7 +63,7 @@ class Story:
         elif name == "lose session":
             self.harness.broker.fetch_sessions.remove(self.client.id)
         elif name == "lose answer":
-            # The connection broke: the client asks for a new session in place of the old one.
+            # The connection is lost: the client requests a new session instead of the old one.
             self.client.send(min_bytes=0)
             self.client.epoch = 0
 
@@ -89,7 +89,7 @@ class Story:
             assert self.seen[key] == self.written[key][: len(self.seen[key])]
 
     def catch_up(self) -> None:
-        """To the end: a fetch with data at hand answers at once, with data."""
+        """Read to the end: a fetch must respond at once, with data, while data is available."""
         self.harness.loop.advance(WAIT_MS)
         self.receive()
         assert self.waiting is None
@@ -104,18 +104,20 @@ class Story:
             before = sum(map(len, self.seen.values()))
             was_lost = self.client.epoch and self.client.id not in self.harness.broker.fetch_sessions._sessions
             self.fetch(min_bytes=1, max_bytes=1)
-            assert self.waiting is None, "it waits beside data"
-            assert was_lost or sum(map(len, self.seen.values())) > before, "an answer without any of the data"
+            assert self.waiting is None, "the fetch waits although data is available"
+            assert was_lost or sum(map(len, self.seen.values())) > before, (
+                "a response without data although data is available"
+            )
         assert self.seen == self.written
         self.fetch(min_bytes=1, max_bytes=700)
-        if self.waiting is None:  # a new session tells of all partitions only if it need not wait
+        if self.waiting is None:  # the first response of a new session may report all partitions
             self.fetch(min_bytes=1, max_bytes=700)
-        assert self.waiting is not None, "an answer without news"
+        assert self.waiting is not None, "a response without changes"
 
 
 @settings(max_examples=80, deadline=None, suppress_health_check=list(HealthCheck))
 @given(st.lists(ACTIONS, max_size=40))
-def test_every_record_comes_once_and_in_order(actions: list[tuple[str, int, int]]) -> None:
+def test_every_record_is_read_once_and_in_order(actions: list[tuple[str, int, int]]) -> None:
     with tempfile.TemporaryDirectory() as directory, open_harness(directory) as harness:
         harness.create("t", len(KEYS))
         story = Story(harness)

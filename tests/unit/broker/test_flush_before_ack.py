@@ -1,6 +1,6 @@
-"""`flush.messages=1`: an acknowledgement waits for its fsync, fsyncs are shared, and a failed one is no success.
+"""`flush.messages=1`: an acknowledgement waits for its fsync, appends share fsyncs, and a failed fsync is an error.
 
-Flushes are held back by hand here, and the disk is the simulated one that forgets what was not synced.
+The test decides when a flush ends, and the simulated disk loses data that was not synced.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ READ_UNCOMMITTED = 0
 
 
 class SlowDisk:
-    """One partition, whose fsyncs end when the test says so."""
+    """One partition whose fsyncs end when the test calls `sync`."""
 
     def __init__(
         self, seed: int = 0, flush_messages: int = 1, segment_bytes: int = 1 << 30, open_files: int = 1000
@@ -62,7 +62,7 @@ class SlowDisk:
         return durable
 
     def sync(self) -> Callable[[], None]:
-        """The oldest flush reaches the disk now; what is returned tells the partition of it."""
+        """Finish the oldest flush on the disk; the returned function notifies the partition."""
         work, completion = self.flushes.pop(0)
         try:
             work()
@@ -129,7 +129,7 @@ def test_failed_fsync_fails_waiting_requests_and_exposes_no_records() -> None:
     slow.disk.fail_syncs = None
     with pytest.raises(KafkaError) as error:
         slow.append(b"c")
-    assert error.value.code == ErrorCode.KAFKA_STORAGE_ERROR, "a failed fsync is not tried again"
+    assert error.value.code == ErrorCode.KAFKA_STORAGE_ERROR, "a failed fsync is not retried"
 
 
 def test_without_a_flush_policy_no_request_waits() -> None:
@@ -139,7 +139,7 @@ def test_without_a_flush_policy_no_request_waits() -> None:
 
 
 @pytest.mark.parametrize("seed", range(30))
-def test_power_failure_takes_nothing_that_was_acknowledged(seed: int) -> None:
+def test_power_failure_loses_no_acknowledged_record(seed: int) -> None:
     chance = random.Random(seed)
     slow = SlowDisk(seed)
     sent: list[bytes] = []
@@ -160,14 +160,14 @@ def test_power_failure_takes_nothing_that_was_acknowledged(seed: int) -> None:
     assert len(stored) >= len(slow.acknowledged)
 
 
-def test_log_that_rolls_faster_than_its_disk_syncs_waits_before_it_takes_every_descriptor() -> None:
+def test_log_that_rolls_faster_than_its_disk_syncs_waits_before_descriptors_run_out() -> None:
     slow = SlowDisk(flush_messages=1 << 62, segment_bytes=200, open_files=5)
     sent = 0
     while sent < 20 and slow.append(b"%03d" % sent + bytes(100)) is None:  # one segment each
         sent += 1
     assert 4 <= sent <= 6
     assert len(slow.acknowledged) == sent
-    assert len(slow.flushes) == 1, "a flush was started for those that wait"
+    assert len(slow.flushes) == 1, "a flush was started for the waiting requests"
     slow.append(bytes(100))
     assert len(slow.acknowledged) == sent
     slow.sync()()

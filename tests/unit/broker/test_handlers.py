@@ -87,5 +87,5 @@ HANDLES: tuple[Callable[[Broker, RequestContext, Any], object], ...] = (
 )
 
 
-def test_every_handler_takes_the_broker() -> None:
+def test_broker_satisfies_the_protocol_of_every_handler() -> None:
     assert {handle.__module__.rpartition(".")[2] for handle in HANDLES} == set(HANDLERS.values())

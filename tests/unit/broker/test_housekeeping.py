@@ -1,4 +1,4 @@
-"""What a broker does by the clock, and how partitions follow the metadata."""
+"""Periodic tasks of a broker, and how partitions follow the metadata."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ from ottla.protocol.messages.incremental_alter_configs import (
 from .harness import BrokerHarness, ManualLoop, batch
 
 
-def test_chores_come_at_their_intervals_and_after_a_failure_again(caplog: pytest.LogCaptureFixture) -> None:
+def test_tasks_run_at_their_intervals_also_after_a_failure(caplog: pytest.LogCaptureFixture) -> None:
     loop = ManualLoop()
     done: list[int] = []
 
-    def chore() -> None:
+    def task() -> None:
         done.append(loop.now_ms)
         if len(done) == 1:
             raise OSError("no space")
@@ -30,13 +30,13 @@ def test_chores_come_at_their_intervals_and_after_a_failure_again(caplog: pytest
             raise ZeroDivisionError
 
     housekeeping = Housekeeping(loop)  # type: ignore[arg-type]
-    housekeeping.every("chore", 100, chore, first_ms=30)
+    housekeeping.every("expiry", 100, task, first_ms=30)
     loop.advance(100)
     with pytest.raises(ZeroDivisionError):
         loop.advance(100)
     loop.advance(150)
     assert done == [30, 130, 230]
-    assert "chore failed and will be retried: no space" in caplog.text
+    assert "expiry failed and will be retried: no space" in caplog.text
     housekeeping.stop()
     loop.advance(1000)
     assert (len(done), loop.pending_timers) == (3, 0)
@@ -70,7 +70,7 @@ def test_partition_of_a_deleted_topic_rejects_requests_and_a_recreated_one_is_em
     assert harness.broker.partitions.topic_name(first) is None
 
 
-def test_more_partitions_are_served_at_once_and_the_old_ones_stay(harness: BrokerHarness) -> None:
+def test_added_partitions_are_served_at_once_and_existing_ones_stay_open(harness: BrokerHarness) -> None:
     harness.create("t")
     old = harness.partition("t")
     request = CreatePartitionsRequest(topics=[CreatePartitionsTopic("t", 3, None)], timeout_ms=1000)
@@ -79,7 +79,7 @@ def test_more_partitions_are_served_at_once_and_the_old_ones_stay(harness: Broke
     assert harness.append("t", b"a", index=2) == 0
 
 
-def test_changed_settings_hold_from_the_next_append_on(harness: BrokerHarness) -> None:
+def test_changed_settings_apply_to_the_next_append(harness: BrokerHarness) -> None:
     harness.create("t")
     changes = [AlterableConfig("max.message.bytes", 0, "100"), AlterableConfig("segment.bytes", 0, "1048576")]
     request = IncrementalAlterConfigsRequest(resources=[AlterConfigsResource(2, "t", changes)])
@@ -102,7 +102,7 @@ def test_failed_directory_is_a_storage_error_for_waiting_and_later_requests(harn
     assert code(harness.produce(("t", {0: batch(b"a")}))) == ErrorCode.KAFKA_STORAGE_ERROR
 
 
-def test_watchers_are_notified_in_order_and_may_leave_meanwhile(harness: BrokerHarness) -> None:
+def test_watchers_are_notified_in_order_and_may_be_removed_meanwhile(harness: BrokerHarness) -> None:
     harness.create("t")
     partition = harness.partition("t")
     told: list[str] = []

@@ -1,4 +1,4 @@
-"""docs/logging.md names loggers that exist from the start of a broker on, so that their level can be set."""
+"""The loggers in docs/logging.md exist as soon as a broker has started, so that their level can be set."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pathlib import Path
 PAGE = Path(__file__).parents[3] / "docs/logging.md"
 
 
-def test_loggers_of_the_page_exist_before_their_modules_are_needed() -> None:
+def test_documented_loggers_exist_before_their_modules_are_imported() -> None:
     named = set(re.findall(r"`(ottla\.[\w.]+)`", PAGE.read_text()))
     assert len(named) > 8
     code = "import ottla.broker.server; from ottla.broker.loggers import levels; print(*levels(), sep='\\n')"

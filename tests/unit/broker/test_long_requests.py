@@ -1,4 +1,4 @@
-"""Requests that are done in slices: the same answers as in one go, and nothing breaks what comes in between."""
+"""Requests that are handled in slices: the same responses as in one step, and no conflict with requests in between."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def harness(tmp_path: Path) -> Iterator[BrokerHarness]:
 
 @pytest.fixture
 def slow(harness: BrokerHarness, monkeypatch: pytest.MonkeyPatch) -> BrokerHarness:
-    """Each step takes as long as a slice may: everything is interrupted wherever it can be."""
+    """A harness in which each step takes a whole slice, so that all work is interrupted at every possible point."""
     for module in (fetching, fetch_handler, produce_handler):
         monkeypatch.setattr(module, "MOST_AT_ONCE", 3)
         monkeypatch.setattr(module, "SLICE_PARTITIONS", 2)
@@ -71,7 +71,7 @@ def test_fetch_in_slices_returns_the_same_response(slow: BrokerHarness, monkeypa
     fill(slow)
     answer = slow.start(fetch(), 12)
     assert isinstance(answer, Completion)
-    assert not answer.done, "it is done in slices"
+    assert not answer.done, "the fetch is handled in slices"
     slow.loop.run()
     response = answer.result()
     for module in (fetching, fetch_handler):
@@ -79,14 +79,14 @@ def test_fetch_in_slices_returns_the_same_response(slow: BrokerHarness, monkeypa
     at_once = slow.ask(fetch(), 12)
     assert fetched(response) == fetched(at_once)
     assert len(fetched(response)) == PARTITIONS + UNKNOWN
-    # The session goes on from there.
+    # The session continues after the response.
     monkeypatch.setattr(fetch_handler, "MOST_AT_ONCE", 3)
     slow.append("t", b"more", index=1)
     following = slow.ask(fetch(session=response.session_id, epoch=1, partitions=0), 12)
     assert fetched(following)[1] == (0, 1, [(0, b"more")])
 
 
-def test_session_that_is_read_in_slices_takes_no_other_request(slow: BrokerHarness) -> None:
+def test_session_that_is_read_in_slices_rejects_other_requests(slow: BrokerHarness) -> None:
     fill(slow)
     session_id = slow.ask(fetch(), 12).session_id
     answer = slow.start(fetch(session=session_id, epoch=1, offset=1), 12)
@@ -98,7 +98,7 @@ def test_session_that_is_read_in_slices_takes_no_other_request(slow: BrokerHarne
     assert slow.ask(fetch(session=session_id, epoch=2, partitions=0), 12).error_code == ErrorCode.NONE
 
 
-def test_session_that_is_closed_while_it_is_read_ends_the_fetch(slow: BrokerHarness) -> None:
+def test_closing_a_session_during_its_fetch_ends_the_fetch(slow: BrokerHarness) -> None:
     fill(slow)
     session_id = slow.ask(fetch(), 12).session_id
     answer = slow.start(fetch(session=session_id, epoch=1), 12)
@@ -108,7 +108,7 @@ def test_session_that_is_closed_while_it_is_read_ends_the_fetch(slow: BrokerHarn
     assert not any(slow.partition("t", index).watchers for index in range(PARTITIONS))
 
 
-def test_fetch_of_a_client_that_left_watches_nothing(slow: BrokerHarness) -> None:
+def test_fetch_of_a_disconnected_client_watches_no_partition(slow: BrokerHarness) -> None:
     fill(slow)
     client = Connection()
     slow.start(fetch(epoch=-1), 12, client)
@@ -148,7 +148,7 @@ def test_operations_of_the_controller_wait_for_each_other(slow: BrokerHarness) -
     slow.broker.metadata.image.validate()
 
 
-def test_metadata_that_is_read_in_slices_is_of_one_image(slow: BrokerHarness) -> None:
+def test_metadata_that_is_read_in_slices_is_from_one_image(slow: BrokerHarness) -> None:
     for name in "abcdef":
         slow.create(name)
     answer = slow.start(MetadataRequest(topics=None))
@@ -168,7 +168,7 @@ def test_operation_in_progress_when_the_node_stops_fails(slow: BrokerHarness) ->
     assert queued.result().topics[0].error_code == ErrorCode.NOT_CONTROLLER
 
 
-def test_same_resource_is_described_each_time_it_is_named(harness: BrokerHarness) -> None:
+def test_duplicate_resource_is_described_each_time(harness: BrokerHarness) -> None:
     harness.create("plain")
     harness.create("own", retention_ms="1000")
     names = ["plain", "own", "plain", "own", "none"]

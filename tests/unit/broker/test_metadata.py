@@ -1,4 +1,4 @@
-"""Metadata: all, none, some, by name or id; what is missing is created where both sides want it."""
+"""Metadata: requests for all, no or some topics, by name or id, and the automatic creation of missing topics."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def test_replica_of_a_broker_that_is_fenced_is_offline_in_both_descriptions(harn
         assert (partition.replica_nodes, partition.isr_nodes, partition.offline_replicas) == ([1, 2], [1], [2])
 
 
-def test_answer_in_every_version(harness: BrokerHarness) -> None:
+def test_metadata_response_in_every_version(harness: BrokerHarness) -> None:
     topic_id = harness.create("a", 2)
     for version in range(MetadataRequest.MAX_VERSION + 1):
         response = ask(harness, ["a"], version)
@@ -94,7 +94,7 @@ def test_auto_created_offsets_topic_has_its_own_settings_and_other_internal_topi
         assert all(topic.is_internal for topic in described.topics)
 
 
-def test_failed_auto_creation_is_logged_and_tried_again(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_failed_auto_creation_is_logged_and_retried(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level("INFO")
     with open_harness(tmp_path) as harness:
         harness.create("a.b")
@@ -133,7 +133,7 @@ def test_cached_response_without_topic_creation_does_not_prevent_creation(harnes
     assert codes(ask(harness, ["new"], version, allow_auto_topic_creation=False)) == {"new": 0}
 
 
-def test_nothing_is_created_unless_both_sides_want_it(harness: BrokerHarness, tmp_path: Path) -> None:
+def test_topics_are_created_only_if_request_and_settings_allow_it(harness: BrokerHarness, tmp_path: Path) -> None:
     assert codes(ask(harness, ["new", "bad name"], allow_auto_topic_creation=False)) == {
         "new": UNKNOWN,
         "bad name": ErrorCode.INVALID_TOPIC_EXCEPTION,
@@ -143,7 +143,7 @@ def test_nothing_is_created_unless_both_sides_want_it(harness: BrokerHarness, tm
             assert codes(ask(other, ["new"], version)) == {"new": UNKNOWN}
 
 
-def test_by_id_and_id_before_name(harness: BrokerHarness) -> None:
+def test_topics_by_id_and_id_takes_precedence_over_name(harness: BrokerHarness) -> None:
     topic_id = harness.create("a")
     stranger = b"\7" * 16
     topics = [
@@ -159,7 +159,7 @@ def test_by_id_and_id_before_name(harness: BrokerHarness) -> None:
     assert codes(both) == {"a": 0}
 
 
-def test_what_versions_10_and_11_can_say_but_not_mean_is_an_invalid_request(harness: BrokerHarness) -> None:
+def test_topic_ids_in_versions_10_and_11_are_an_invalid_request(harness: BrokerHarness) -> None:
     topic_id = harness.create("a")
     for topic in (MetadataRequestTopic(topic_id=topic_id, name="a"), MetadataRequestTopic(name=None)):
         for version in (10, 11):

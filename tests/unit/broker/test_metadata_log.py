@@ -1,4 +1,4 @@
-"""The metadata log: what was answered is on disk, what is on disk is there after every kind of stop."""
+"""The metadata log: acknowledged operations are synced, and synced operations survive every kind of stop."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def started(directory: Path, **options: object) -> MetadataShell:
 
 
 def content(image: MetadataImage) -> MetadataImage:
-    """The image without what every start changes."""
+    """The image without the fields that every start changes."""
     return replace(image, offset=0, epoch=0, brokers={})
 
 
@@ -69,7 +69,7 @@ def test_each_start_is_a_new_epoch_with_the_same_metadata(tmp_path: Path) -> Non
     again.close()
 
 
-def test_answers_wait_for_the_disk_and_one_flush_serves_many(tmp_path: Path) -> None:
+def test_responses_wait_for_the_flush_and_operations_share_it(tmp_path: Path) -> None:
     thread = Thread()
     shell = started(tmp_path, thread=thread)
     seen: list[set[str]] = []
@@ -83,7 +83,7 @@ def test_answers_wait_for_the_disk_and_one_flush_serves_many(tmp_path: Path) -> 
     thread.finish_one()
     assert first.done
     assert not others[0].done
-    assert not refused.done, "answers keep their order"
+    assert not refused.done, "responses keep their order"
     assert len(thread.work) == 1
     thread.finish_one()
     assert all(completion.result().topics[0].error_code == 0 for completion in others)
@@ -93,7 +93,7 @@ def test_answers_wait_for_the_disk_and_one_flush_serves_many(tmp_path: Path) -> 
     shell.close()
 
 
-def test_an_operation_inside_a_listener_is_served(tmp_path: Path) -> None:
+def test_operation_submitted_by_a_listener_is_executed(tmp_path: Path) -> None:
     shell = started(tmp_path)
     asked = []
 
@@ -108,7 +108,7 @@ def test_an_operation_inside_a_listener_is_served(tmp_path: Path) -> None:
     shell.close()
 
 
-def test_a_disk_that_fails_fails_everything_that_waits(tmp_path: Path) -> None:
+def test_failed_disk_fails_all_waiting_operations(tmp_path: Path) -> None:
     disk = SimulatedDisk()
     thread = Thread()
     failures: list[KafkaError] = []
@@ -171,7 +171,7 @@ def test_flush_without_a_descriptor_is_retried_by_the_next_tick(tmp_path: Path) 
 def test_metadata_transaction_that_a_shortage_cuts_short_is_aborted(
     tmp_path: Path, left: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    # Every batch rolls the log, which takes descriptors; a topic's records are too large for one batch.
+    # Every batch rolls the log, which needs descriptors. The records of the topic exceed one batch.
     monkeypatch.setattr(metadata_batches, "MAX_BATCH_BYTES", 40)
     files = Scarce()
     failures: list[KafkaError] = []
@@ -241,7 +241,7 @@ def test_acknowledged_operations_survive_a_power_cut(seed: int) -> None:
     assert answered <= set(shell.image.topics_by_name)
 
 
-def test_a_torn_last_batch_is_cut_off_and_overwritten(tmp_path: Path) -> None:
+def test_torn_last_batch_is_truncated_and_overwritten(tmp_path: Path) -> None:
     shell = started(tmp_path)
     create(shell, "a")
     create(shell, "b", 5)
@@ -249,7 +249,7 @@ def test_a_torn_last_batch_is_cut_off_and_overwritten(tmp_path: Path) -> None:
     path = tmp_path / LOG / "00000000000000000000.log"
     data = path.read_bytes()
     path.write_bytes(data[:-20])
-    (tmp_path / LOG / "synced-offset").unlink()  # as if that batch had never been on disk for certain
+    (tmp_path / LOG / "synced-offset").unlink()  # as if that batch had never been synced
     again = started(tmp_path)
     assert set(again.image.topics_by_name) == {"a"}
     assert create(again, "b", 2).result().topics[0].error_code == 0
@@ -277,7 +277,7 @@ def test_an_operation_too_large_for_a_batch_is_one_transaction(tmp_path: Path) -
     again = started(tmp_path)
     assert len(again.image.config(TOPIC, "t")) == size
     again.close()
-    path.write_bytes(data[: positions[-1]])  # without the end of the transaction
+    path.write_bytes(data[: positions[-1]])  # the end of the transaction is missing
     (tmp_path / LOG / "synced-offset").unlink()
     third = started(tmp_path)
     assert not third.image.config(TOPIC, "t")
@@ -294,7 +294,7 @@ def snapshot(shell: MetadataShell) -> None:
         shell.tick()
 
 
-def test_a_snapshot_and_what_follows_make_the_same_image(tmp_path: Path) -> None:
+def test_snapshot_and_later_records_give_the_same_image(tmp_path: Path) -> None:
     shell = started(tmp_path)
     for i in range(5):
         create(shell, f"a{i}", 700)
@@ -326,7 +326,7 @@ def test_corrupt_snapshot_is_skipped(tmp_path: Path, damage: str, caplog: pytest
     again.close()
 
 
-def test_old_snapshots_and_the_log_before_them_go(tmp_path: Path) -> None:
+def test_old_snapshots_and_the_log_before_them_are_deleted(tmp_path: Path) -> None:
     settings = MetadataLogSettings(segment_bytes=2000, bytes_between_snapshots=1000, retention_bytes=3000)
     shell = started(tmp_path, settings=settings)
     for i in range(60):
@@ -340,7 +340,7 @@ def test_old_snapshots_and_the_log_before_them_go(tmp_path: Path) -> None:
     shell.log.reconfigure(replace(shell.log.config, file_delete_delay_ms=0))
     create(shell, "last")
     shell.tick()
-    assert not list((tmp_path / LOG).glob("*.deleted")), "nor do their files stay"
+    assert not list((tmp_path / LOG).glob("*.deleted")), "their files are deleted, too"
     before = shell.image
     shell.close()
     again = started(tmp_path, settings=settings)
@@ -348,7 +348,7 @@ def test_old_snapshots_and_the_log_before_them_go(tmp_path: Path) -> None:
     again.close()
 
 
-def test_a_log_without_its_beginning_and_without_a_snapshot_is_refused(tmp_path: Path) -> None:
+def test_log_without_its_beginning_and_without_a_snapshot_is_rejected(tmp_path: Path) -> None:
     settings = MetadataLogSettings(segment_bytes=2000, bytes_between_snapshots=1000, retention_bytes=3000)
     shell = started(tmp_path, settings=settings)
     for i in range(60):
@@ -362,7 +362,7 @@ def test_a_log_without_its_beginning_and_without_a_snapshot_is_refused(tmp_path:
         open_shell(str(tmp_path), settings=settings)
 
 
-def test_producer_ids_are_never_given_twice(tmp_path: Path) -> None:
+def test_producer_ids_are_never_allocated_twice(tmp_path: Path) -> None:
     given: list[int] = []
     for life in range(3):
         thread = Thread()
@@ -416,7 +416,7 @@ def test_corrupt_synced_byte_is_rejected_with_its_position(tmp_path: Path, *, un
     positions = [position for position, _ in iter_batches(data)]
     for harmed in (positions[1] + 70, positions[-1] + 70):
         path.write_bytes(data[:harmed] + bytes([data[harmed] ^ 1]) + data[harmed + 1 :])
-        for _ in range(2):  # also the second time: nothing is made up
+        for _ in range(2):  # also at the second start: the first one repaired nothing
             with pytest.raises(KafkaError, match=f"{LOG} is corrupt at offset"):
                 open_shell(str(tmp_path))
     path.write_bytes(data)
@@ -444,11 +444,11 @@ def test_missing_metadata_segment_is_an_error_not_an_empty_log(tmp_path: Path, *
             open_shell(str(tmp_path), settings=settings)
     missing.write_bytes(data)
     again = started(tmp_path, settings=settings)
-    assert len(again.image.topics_by_name) == 60, "the directory was left as it was"
+    assert len(again.image.topics_by_name) == 60, "the directory is unchanged"
     again.close()
 
 
-def test_a_snapshot_without_its_log_is_of_an_epoch_that_is_over(tmp_path: Path) -> None:
+def test_start_from_a_snapshot_without_its_log_begins_a_later_epoch(tmp_path: Path) -> None:
     for _ in range(4):
         started(tmp_path).close()
     shell = started(tmp_path)
@@ -468,7 +468,7 @@ def test_a_snapshot_without_its_log_is_of_an_epoch_that_is_over(tmp_path: Path) 
 
 
 @pytest.mark.parametrize("failing", ["write", "fsync"])
-def test_a_disk_that_fails_at_the_end_does_not_keep_the_rest_from_being_closed(tmp_path: Path, failing: str) -> None:
+def test_disk_failure_during_close_is_reported_and_not_raised(tmp_path: Path, failing: str) -> None:
     class Failing(Files):
         fails = ""
 
@@ -495,4 +495,4 @@ def test_a_disk_that_fails_at_the_end_does_not_keep_the_rest_from_being_closed(t
             asked.result()
     else:
         assert asked.result().topics[0].error_code == 0
-    assert len(failures) == (failing == "fsync"), "it is told once"
+    assert len(failures) == (failing == "fsync"), "the failure is reported once"

@@ -1,4 +1,4 @@
-"""Metadata that this software does not know stops the start with the way out; levels it does not serve are kept."""
+"""Unknown metadata records stop the start with an explanation; feature levels above the served ones are preserved."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def started(directory: Path) -> MetadataShell:
 
 
 def append(directory: Path, *values: bytes) -> int:
-    """Add records as another node wrote them; returns the offset of the first."""
+    """Append records as another node would; returns the offset of the first."""
     log = directory / LOG / "00000000000000000000.log"
     shell = open_shell(str(directory))
     offset, epoch = shell.log.log_end_offset, shell.raft.epoch
@@ -72,7 +72,7 @@ def snapshot(records: list[Message], *values: bytes) -> bytes:
     ],
     ids=["type", "version", "frame"],
 )
-def test_unknown_record_in_the_log_is_named_with_its_offset_and_the_way_out(
+def test_unknown_record_in_the_log_is_reported_with_its_offset_and_what_to_do(
     tmp_path: Path, value: bytes, what: str
 ) -> None:
     started(tmp_path).close()
@@ -105,7 +105,7 @@ def test_unknown_bootstrap_record_is_not_replaced_by_the_default_ones(tmp_path: 
     assert path.read_bytes() == content
 
 
-def test_contradictory_record_is_named_with_its_offset(tmp_path: Path) -> None:
+def test_contradictory_record_is_reported_with_its_offset(tmp_path: Path) -> None:
     started(tmp_path).close()
     offset = append(tmp_path, encode_metadata_record(m.RemoveTopicRecord(b"x" * 16), 0))
     with pytest.raises(KafkaError, match=rf"Removal of an unknown topic id 7878\w+, at offset {offset}$"):
@@ -113,7 +113,7 @@ def test_contradictory_record_is_named_with_its_offset(tmp_path: Path) -> None:
 
 
 def write_kraft_version(directory: Path, level: int) -> None:
-    """Make the first snapshot, as `kafka-storage format --standalone` does."""
+    """Write the first snapshot, as `kafka-storage format --standalone` does."""
     voters = VotersRecord(voters=[VotersRecordVoter(voter_id=1, voter_directory_id=DIRECTORY_ID)])
     controls = {
         ControlType.KRAFT_VERSION: KRaftVersionRecord(kraft_version=level).encode(0),
@@ -126,7 +126,7 @@ def write_kraft_version(directory: Path, level: int) -> None:
     (directory / LOG / writer.snapshot_id.file_name).write_bytes(writer.data)
 
 
-def test_kraft_version_of_newer_software_is_refused(tmp_path: Path) -> None:
+def test_kraft_version_of_newer_software_is_rejected(tmp_path: Path) -> None:
     write_kraft_version(tmp_path, 2)
     with pytest.raises(KafkaError, match=r"kraft\.version 2 of the metadata in .* is not among 0 to 1"):
         open_shell(str(tmp_path))

@@ -1,4 +1,4 @@
-"""ListOffsets, OffsetForLeaderEpoch and DeleteRecords: where the log begins, ends and was cut."""
+"""ListOffsets, OffsetForLeaderEpoch and DeleteRecords."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def listed(
 
 @pytest.fixture
 def log(harness: BrokerHarness) -> BrokerHarness:
-    """Offsets 0 to 5; the log begins at 1; the greatest timestamp is that of offset 3."""
+    """A log of the offsets 1 to 5 (0 was deleted); offset 3 has the greatest timestamp."""
     harness.create("t")
     for i, later in enumerate((0, 100, 200, 900, 300, 900)):
         harness.append("t", b"%d" % i, timestamp=START_MS + later)
@@ -53,17 +53,17 @@ def test_ends_of_the_log(log: BrokerHarness) -> None:
     assert listed(log, LATEST_TIERED) == listed(log, EARLIEST_PENDING) == UNKNOWN
 
 
-def test_start_of_a_log_that_nothing_was_written_to_is_of_the_present_epoch(harness: BrokerHarness) -> None:
+def test_start_of_an_empty_log_has_the_current_epoch(harness: BrokerHarness) -> None:
     harness.create("t")
     assert listed(harness, EARLIEST) == listed(harness, EARLIEST_LOCAL) == (0, -1, 0, 0)
 
 
-def test_timestamp_that_is_not_known_is_refused_before_the_topic_is_looked_for(harness: BrokerHarness) -> None:
+def test_unknown_special_timestamp_is_rejected_before_the_topic_is_looked_up(harness: BrokerHarness) -> None:
     assert listed(harness, -7)[0] == listed(harness, MAX_TIMESTAMP, version=6)[0] == ErrorCode.UNSUPPORTED_VERSION
     assert listed(harness, LATEST)[0] == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
 
-def test_by_timestamp_comes_the_first_record_of_that_time_or_later(log: BrokerHarness) -> None:
+def test_offset_by_timestamp_is_of_the_first_record_at_or_after_it(log: BrokerHarness) -> None:
     assert listed(log, 0) == (0, START_MS + 100, 1, 0)
     assert listed(log, START_MS + 101) == (0, START_MS + 200, 2, 0)
     assert listed(log, START_MS + 250) == (0, START_MS + 900, 3, 0)
@@ -72,7 +72,7 @@ def test_by_timestamp_comes_the_first_record_of_that_time_or_later(log: BrokerHa
 
 
 def fill_eight_segments(harness: BrokerHarness) -> None:
-    """One record in each, a millisecond after the one before."""
+    """Write one record to each segment, each a millisecond after the previous one."""
     harness.create("t", segment_bytes="1048576")
     log = harness.partition("t").log
     for i in range(8):
@@ -91,7 +91,7 @@ def test_timestamps_of_many_segments_are_looked_up_in_slices(
         harness.loop.call_soon(callback)
 
     monkeypatch.setattr(list_offsets, "SLICE", 2)
-    passing = itertools.count(step=work.SLICE_MS)  # whatever is done takes a slice
+    passing = itertools.count(step=work.SLICE_MS)  # every step takes a whole slice
     monkeypatch.setattr(harness.loop, "monotonic_ms", lambda: next(passing))
     harness.use_worker(work.Worker(harness.loop, later))
     assert listed(harness, START_MS + 6) == (0, START_MS + 6, 6, 0)
@@ -118,7 +118,7 @@ def test_special_timestamps_need_their_version(log: BrokerHarness, version: int)
     assert listed(log, LATEST, version)[3] == (0 if version >= 4 else -1)
 
 
-def test_read_committed_sees_no_further_than_the_open_transaction(log: BrokerHarness) -> None:
+def test_latest_offset_for_read_committed_is_the_start_of_the_open_transaction(log: BrokerHarness) -> None:
     transaction = {"producer_id": 7, "producer_epoch": 0, "base_sequence": 0, "attributes": 0x10}
     log.append("t", b"open", timestamp=START_MS + 5000, **transaction)
     log.append("t", b"after", timestamp=START_MS + 6000)
@@ -148,7 +148,7 @@ def test_errors_of_list_offsets(log: BrokerHarness) -> None:
 
 
 @pytest.mark.parametrize("version", [2, 3, 4])
-def test_where_each_leader_epoch_ended(harness: BrokerHarness, version: int) -> None:
+def test_end_offset_of_each_leader_epoch(harness: BrokerHarness, version: int) -> None:
     harness.create("t")
     partition = harness.partition("t")
     for epoch, count in ((0, 2), (3, 3), (5, 0)):
@@ -164,7 +164,7 @@ def test_where_each_leader_epoch_ended(harness: BrokerHarness, version: int) -> 
 
     assert end(0) == end(2) == (0, 0, 2)
     assert end(3) == end(4) == (0, 3, 5)
-    # The current epoch goes on, though nothing was written in it yet.
+    # The current epoch has no records yet, and ends at the log end offset.
     assert end(5) == (0, 5, 5)
     assert end(6) == (0, -1, -1)
     assert end(0, current=5) == (0, 0, 2)
@@ -187,7 +187,7 @@ def test_delete_records_moves_the_start_and_never_back(log: BrokerHarness) -> No
     assert listed(log, EARLIEST)[2] == listed(log, LATEST)[2] == 6
 
 
-def test_delete_records_refuses(log: BrokerHarness) -> None:
+def test_delete_records_rejects_invalid_requests(log: BrokerHarness) -> None:
     assert delete(log, 7) == delete(log, -2) == (ErrorCode.OFFSET_OUT_OF_RANGE, -1)
     assert delete(log, 0, "none") == delete(log, 0, index=1) == (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, -1)
     log.create(OFFSETS_TOPIC)
@@ -211,7 +211,7 @@ def test_delete_records_is_answered_when_the_start_is_on_disk(log: BrokerHarness
         assert "t 0 4" in file.read()
 
 
-def test_delete_records_promises_nothing_of_a_disk_that_fails(log: BrokerHarness) -> None:
+def test_delete_records_returns_an_error_if_the_disk_fails(log: BrokerHarness) -> None:
     log.threads.held = True
     answer = log.start(DeleteRecordsRequest([DeleteRecordsTopic("t", [DeleteRecordsPartition(0, 4)])]))
 

@@ -1,4 +1,4 @@
-"""Thousands of partitions may be created at once: their logs are opened a few at a time, or when somebody asks."""
+"""Logs of thousands of new partitions are opened in slices, or when a request needs one."""
 
 import os
 from collections.abc import Callable, Iterator
@@ -16,7 +16,7 @@ from tests.unit.broker.harness import BrokerHarness, open_harness
 
 
 class Later:
-    """Does what it is given when the test says so."""
+    """Runs a scheduled callback when the test calls `step`."""
 
     def __init__(self, harness: BrokerHarness) -> None:
         self.work: list[Callable[[], None]] = []
@@ -92,7 +92,7 @@ def test_topic_deleted_after_a_start_before_it_is_opened_leaves_no_log(tmp_path:
         assert harness.append("t", b"x", index=2) == 0
 
 
-def test_settings_are_those_of_the_moment_of_opening(harness: BrokerHarness) -> None:
+def test_partition_opens_with_the_current_settings(harness: BrokerHarness) -> None:
     later = Later(harness)
     harness.create("t", 40, segment_bytes="1048576")
     later.step()
@@ -112,15 +112,13 @@ def test_an_empty_log_that_was_never_closed_opens_again(tmp_path: Path) -> None:
         assert harness.append("t", b"y", index=1) == 0
 
 
-def test_topic_that_is_deleted_and_created_again_does_not_find_its_old_logs(
-    harness: BrokerHarness, tmp_path: Path
-) -> None:
+def test_recreated_topic_does_not_get_the_old_logs(harness: BrokerHarness, tmp_path: Path) -> None:
     harness.create("t", 200)
     for index in range(200):
         harness.append("t", b"old", index=index)
     later = Later(harness)
     harness.delete("t")
-    assert len(on_disk(tmp_path)) > 100, "the old logs are set aside a few at a time"
+    assert len(on_disk(tmp_path)) > 100, "the old logs are set aside in slices"
     harness.create("t", 200)
     assert harness.partition("t", 150).high_watermark == 0
     assert harness.append("t", b"new", index=150) == 0

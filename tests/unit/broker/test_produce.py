@@ -1,4 +1,4 @@
-"""Produce: each partition is answered by itself, and only when what was promised holds."""
+"""Produce: each partition has its own result, and the response waits until the required acks are met."""
 
 from __future__ import annotations
 
@@ -46,13 +46,13 @@ def test_acks_0_has_no_response_and_a_failure_closes_the_connection(harness: Bro
 
 
 @pytest.mark.parametrize("acks", [2, -2, 32767])
-def test_other_acks_are_refused_and_nothing_is_appended(harness: BrokerHarness, acks: int) -> None:
+def test_invalid_acks_are_rejected_and_nothing_is_appended(harness: BrokerHarness, acks: int) -> None:
     harness.create("t")
     assert codes(harness.produce(("t", {0: batch(b"a")}), acks=acks)) == {("t", 0): ErrorCode.INVALID_REQUIRED_ACKS}
     assert harness.partition("t").high_watermark == 0
 
 
-def test_errors_stand_side_by_side_and_the_rest_is_appended(harness: BrokerHarness) -> None:
+def test_each_partition_has_its_own_error_and_the_rest_is_appended(harness: BrokerHarness) -> None:
     harness.create("t", 4, max_message_bytes="200")
     harness.create(OFFSETS_TOPIC)
     corrupt = batch(b"a")
@@ -76,7 +76,7 @@ def test_errors_stand_side_by_side_and_the_rest_is_appended(harness: BrokerHarne
     assert [harness.partition("t", index).high_watermark for index in range(4)] == [1, 0, 0, 0]
 
 
-def test_records_at_fault_are_named_from_version_8_on(harness: BrokerHarness) -> None:
+def test_invalid_records_are_reported_since_version_8(harness: BrokerHarness) -> None:
     harness.create("t", cleanup_policy="compact")
     for version, expected in ((7, []), (8, [0, 1])):
         part = parts(harness.produce(("t", {0: batch(b"a", b"b", key=None)}), version=version))["t", 0]
@@ -97,7 +97,7 @@ def test_topics_by_id(harness: BrokerHarness) -> None:
     }
 
 
-def test_duplicate_of_an_idempotent_producer_gets_its_old_offset_and_a_gap_an_error(harness: BrokerHarness) -> None:
+def test_duplicate_batch_returns_its_first_offset_and_a_sequence_gap_an_error(harness: BrokerHarness) -> None:
     harness.create("t")
 
     def send(sequence: int, epoch: int = 0) -> Any:
@@ -113,19 +113,19 @@ def test_duplicate_of_an_idempotent_producer_gets_its_old_offset_and_a_gap_an_er
     assert harness.partition("t").high_watermark == 6
 
 
-def test_transactional_batches_are_refused(harness: BrokerHarness) -> None:
+def test_transactional_batches_are_rejected(harness: BrokerHarness) -> None:
     harness.create("t")
     data = batch(b"a", producer_id=5, producer_epoch=0, base_sequence=0, attributes=0x10)
     assert codes(harness.produce(("t", {0: data}))) == {("t", 0): ErrorCode.INVALID_TXN_STATE}
 
 
-def test_zstd_is_refused_below_version_7(harness: BrokerHarness) -> None:
+def test_zstd_is_rejected_below_version_7(harness: BrokerHarness) -> None:
     harness.create("t")
     for version, code in ((6, ErrorCode.UNSUPPORTED_COMPRESSION_TYPE), (7, 0)):
         assert codes(harness.produce(("t", {0: batch(b"a", codec=Codec.ZSTD)}), version=version)) == {("t", 0): code}
 
 
-def test_log_append_time_is_answered_and_written(harness: BrokerHarness) -> None:
+def test_log_append_time_is_returned_and_written(harness: BrokerHarness) -> None:
     harness.create("t", message_timestamp_type="LogAppendTime")
     harness.loop.advance(5_000)
     part = parts(harness.produce(("t", {0: batch(b"a", timestamp=START_MS - 1)})))["t", 0]
@@ -144,7 +144,7 @@ def test_min_insync_replicas_is_capped_by_the_replicas_and_applies_to_acks_all_o
     assert codes(harness.produce(("t", {0: batch(b"a")}))) == {("t", 0): 0}
 
 
-def test_answer_waits_for_every_flush_that_it_needs(tmp_path: Path) -> None:
+def test_response_waits_for_the_flush_of_every_partition(tmp_path: Path) -> None:
     with open_harness(tmp_path) as harness:
         harness.create("synced", 2, flush_messages="1")
         harness.create("plain")
@@ -155,7 +155,7 @@ def test_answer_waits_for_every_flush_that_it_needs(tmp_path: Path) -> None:
         assert harness.partition("synced").high_watermark == 0
         work, harness.threads.work = harness.threads.work[1:], harness.threads.work[:1]
         harness.threads.finish()
-        assert not answer.done, "one partition is still not on disk"
+        assert not answer.done, "one partition is not synced yet"
         harness.threads.work = work
         harness.threads.finish()
         assert codes(answer.result()) == {
@@ -181,7 +181,7 @@ def test_one_flush_commits_all_earlier_appends_and_the_next_flush_the_rest(tmp_p
         assert codes(late.result()) == {("t", 0): ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}
 
 
-def test_append_that_came_too_late_for_a_flush_gets_the_next_one(harness: BrokerHarness) -> None:
+def test_append_during_a_flush_is_covered_by_the_next_flush(harness: BrokerHarness) -> None:
     harness.create("t", flush_messages="1")
     harness.threads.held = True
     first = harness.produce(("t", {0: batch(b"a")}))
@@ -224,7 +224,7 @@ def test_failed_flush_fails_waiting_requests_and_takes_the_directory_offline(har
     assert codes(harness.produce(("t", {0: batch(b"a")}))) == {("t", 0): ErrorCode.KAFKA_STORAGE_ERROR}
 
 
-def test_version_3_has_no_more_fields_than_it_may(harness: BrokerHarness) -> None:
+def test_version_3_response_has_only_its_fields(harness: BrokerHarness) -> None:
     harness.create("t")
     response = harness.start(produce_request(("t", {0: batch(b"a")})), 3)
     assert codes(response) == {("t", 0): 0}

@@ -1,4 +1,4 @@
-"""InitProducerId: who gets an id, and what is refused before one is given."""
+"""InitProducerId: allocated ids, and rejected requests."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from .harness import BrokerHarness
 
 
 @pytest.mark.parametrize("version", range(6))
-def test_every_answer_is_an_id_of_its_own(harness: BrokerHarness, version: int) -> None:
+def test_every_request_gets_a_different_id(harness: BrokerHarness, version: int) -> None:
     first, second = (harness.ask(InitProducerIdRequest(transactional_id=None), version) for _ in range(2))
     assert (first.error_code, first.producer_epoch) == (ErrorCode.NONE, 0)
     assert first.producer_id != second.producer_id
 
 
 @pytest.mark.parametrize(("producer_id", "epoch"), [(7, -1), (-1, 3)])
-def test_an_id_without_its_epoch_or_an_epoch_without_its_id_is_refused(
+def test_producer_id_without_epoch_or_epoch_without_id_is_rejected(
     harness: BrokerHarness, producer_id: int, epoch: int
 ) -> None:
     request = InitProducerIdRequest(transactional_id=None, producer_id=producer_id, producer_epoch=epoch)
@@ -26,7 +26,7 @@ def test_an_id_without_its_epoch_or_an_epoch_without_its_id_is_refused(
     assert (answer.error_code, answer.producer_id, answer.producer_epoch) == (ErrorCode.INVALID_REQUEST, -1, -1)
 
 
-def test_producer_that_had_an_id_gets_a_new_one(harness: BrokerHarness) -> None:
+def test_producer_with_an_id_gets_a_new_id(harness: BrokerHarness) -> None:
     first = harness.ask(InitProducerIdRequest(transactional_id=None), 4)
     again = InitProducerIdRequest(transactional_id=None, producer_id=first.producer_id, producer_epoch=0)
     answer = harness.ask(again, 4)

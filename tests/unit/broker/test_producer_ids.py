@@ -1,4 +1,4 @@
-"""Producer ids of a node: whoever waits gets one or an error, whatever becomes of the block that was asked for."""
+"""Producer ids of a node: every waiting request gets an id or an error, even if the allocation of a block fails."""
 
 from __future__ import annotations
 
@@ -13,30 +13,30 @@ Block = AllocateProducerIdsResponse
 
 
 class Controller:
-    """Answers when the test says so; `mistake` is raised at once."""
+    """Allocates a block when the test calls `allocated`; raises `error` at once if it is set."""
 
     def __init__(self) -> None:
-        self.asked: list[Completion[Block]] = []
-        self.mistake: Exception | None = None
+        self.requests: list[Completion[Block]] = []
+        self.error: Exception | None = None
 
     def allocate(self) -> Completion[Block]:
-        if self.mistake is not None:
-            raise self.mistake
-        self.asked.append(Completion())
-        return self.asked[-1]
+        if self.error is not None:
+            raise self.error
+        self.requests.append(Completion())
+        return self.requests[-1]
 
-    def give(self, start: int, size: int) -> None:
-        self.asked.pop(0).complete(Block(error_code=0, producer_id_start=start, producer_id_len=size))
+    def allocated(self, start: int, size: int) -> None:
+        self.requests.pop(0).complete(Block(error_code=0, producer_id_start=start, producer_id_len=size))
 
 
-def test_a_block_that_is_too_small_is_followed_by_another() -> None:
+def test_requests_beyond_a_block_wait_for_the_next_block() -> None:
     controller = Controller()
     ids = ProducerIds(controller.allocate)
     waiting = [ids.next_id() for _ in range(5)]
-    assert len(controller.asked) == 1, "one block at a time"
-    controller.give(0, 3)
+    assert len(controller.requests) == 1, "one block at a time"
+    controller.allocated(0, 3)
     assert [each.done for each in waiting] == [True] * 3 + [False] * 2
-    controller.give(10, 3)
+    controller.allocated(10, 3)
     assert [each.result() for each in (*waiting, ids.next_id())] == [0, 1, 2, 10, 11, 12]
 
 
@@ -45,24 +45,24 @@ def test_failed_allocation_fails_waiting_requests_and_the_next_request_retries(e
     controller = Controller()
     ids = ProducerIds(controller.allocate)
     waiting = [ids.next_id() for _ in range(2)]
-    controller.asked.pop().fail(error)
+    controller.requests.pop().fail(error)
     for each in waiting:
         with pytest.raises(type(error)):
             each.result()
     later = ids.next_id()
-    controller.give(0, 3)
+    controller.allocated(0, 3)
     assert later.result() == 0
 
 
 def test_next_request_retries_an_allocation_that_could_not_be_sent() -> None:
     controller = Controller()
     ids = ProducerIds(controller.allocate)
-    controller.mistake = ImportError("half a module")
+    controller.error = ImportError("half a module")
     with pytest.raises(ImportError):
         ids.next_id()
-    controller.mistake = None
+    controller.error = None
     later = ids.next_id()
-    controller.give(0, 3)
+    controller.allocated(0, 3)
     assert later.done
 
 
@@ -70,12 +70,12 @@ def test_raising_callback_does_not_prevent_other_ids() -> None:
     controller = Controller()
     ids = ProducerIds(controller.allocate)
 
-    def mistake(_: object) -> None:
+    def fail(_: object) -> None:
         raise ZeroDivisionError
 
-    ids.next_id().on_done(mistake)
+    ids.next_id().on_done(fail)
     waiting = ids.next_id()
     with pytest.raises(ZeroDivisionError):
-        controller.give(0, 3)
+        controller.allocated(0, 3)
     assert ids.next_id().done
     assert waiting.done

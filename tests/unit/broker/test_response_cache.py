@@ -1,4 +1,4 @@
-"""Answers kept in bytes: found again in the same image, gone with the next one, bounded."""
+"""The cache of encoded responses: valid for one image, and bounded."""
 
 from ottla.broker import response_cache
 from ottla.broker.response_cache import ResponseCache
@@ -10,7 +10,7 @@ VERSION = 12
 ANSWER = Encoded(MetadataResponse(cluster_id="c"), VERSION)
 
 
-def test_the_same_question_gets_the_same_bytes() -> None:
+def test_same_request_returns_the_same_bytes() -> None:
     kept, image = ResponseCache(), MetadataImage()
     assert kept.get(image, "all") is None
     kept.keep(image, "all", ANSWER)
@@ -18,7 +18,7 @@ def test_the_same_question_gets_the_same_bytes() -> None:
     assert kept.get(image, "one") is None
 
 
-def test_no_answer_outlives_its_image() -> None:
+def test_new_image_empties_the_cache() -> None:
     kept, old, new = ResponseCache(), MetadataImage(), MetadataImage()
     kept.keep(old, "all", ANSWER)
     assert kept.get(new, "all") is None
@@ -27,7 +27,7 @@ def test_no_answer_outlives_its_image() -> None:
     assert kept.get(old, "all") is None
 
 
-def test_many_different_questions_do_not_fill_the_memory() -> None:
+def test_cache_memory_is_bounded() -> None:
     kept, image = ResponseCache(), MetadataImage()
     for number in range(3 * response_cache.MOST_ANSWERS):
         kept.keep(image, number, ANSWER)

@@ -1,4 +1,4 @@
-"""Long work is done in slices; small work at once; nothing is done for clients that left."""
+"""Long work runs in slices, small work at once, and work for disconnected clients is cancelled."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from ottla.common.slices import Slices, result_of, sort_in_slices
 
 
 class Loop:
-    """A loop whose time passes only by work."""
+    """An event loop whose time passes only while work runs."""
 
     def __init__(self) -> None:
         self.now_ms = 0
@@ -32,7 +32,7 @@ class Loop:
         self.ready.append(callback)
 
     def iterate(self) -> int:
-        """One iteration; the milliseconds it took."""
+        """Run one iteration; returns the milliseconds that it took."""
         began_ms = self.now_ms
         self.iterations += 1
         for _ in range(len(self.ready)):
@@ -60,7 +60,7 @@ def worker(loop: Loop) -> Worker:
 
 
 def steps(loop: Loop, count: int, done: list[Any] | None = None, name: object = None) -> Slices[int]:
-    """Work of a millisecond each."""
+    """Steps of a millisecond each."""
     for _ in range(count):
         loop.now_ms += 1
         if done is not None:
@@ -74,7 +74,7 @@ def test_small_work_is_done_at_once(loop: Loop, worker: Worker) -> None:
     assert not worker.unfinished
 
 
-def test_long_work_leaves_time_to_other_requests(loop: Loop, worker: Worker) -> None:
+def test_long_work_leaves_time_for_other_requests(loop: Loop, worker: Worker) -> None:
     answer = worker.run(steps(loop, 200))
     assert isinstance(answer, Completion)
     assert not answer.done
@@ -93,7 +93,7 @@ def test_long_tasks_run_round_robin(loop: Loop, worker: Worker) -> None:
     assert [answer.result() for answer in answers if isinstance(answer, Completion)] == [100] * 3
     assert max(len(run) for run in "".join(map(str, done)).replace("ab", "a b").replace("bc", "b c").split()) <= 100
     half = "".join(map(str, done[:150]))
-    assert min(half.count(name) for name in "abc") > 150 / 3 - 2 * SLICE_MS, "none is far ahead of the others"
+    assert min(half.count(name) for name in "abc") > 150 / 3 - 2 * SLICE_MS, "no task is far ahead of the others"
 
 
 def test_tasks_that_start_in_one_iteration_share_its_time(loop: Loop, worker: Worker) -> None:
@@ -142,7 +142,7 @@ def test_errors_reach_the_caller(loop: Loop, worker: Worker) -> None:
     assert isinstance(worker.submit(failing(1)), Completion)
 
 
-def test_few_large_requests_are_decoded_at_a_time(loop: Loop, worker: Worker) -> None:
+def test_number_of_decoded_large_requests_is_limited(loop: Loop, worker: Worker) -> None:
     decoded: list[int] = []
     unfinished = 0
     most = 0
@@ -176,7 +176,7 @@ def test_large_request_counts_until_its_response_is_complete(loop: Loop, worker:
     assert held.done
 
 
-def test_without_a_loop_all_is_done_at_once(loop: Loop) -> None:
+def test_without_an_event_loop_all_work_finishes_at_once(loop: Loop) -> None:
     worker = Worker(loop)
     assert worker.run(steps(loop, 10_000)) == 10_000
     ready: Completion[str] = Completion()
@@ -186,7 +186,7 @@ def test_without_a_loop_all_is_done_at_once(loop: Loop) -> None:
     assert answer.result() == "it"
 
 
-def test_names_are_sorted_in_parts() -> None:
+def test_names_are_sorted_in_slices() -> None:
     names = [f"{number * 7919 % 20_011:05}" for number in range(20_011)]
     ordered: list[str] = []
 

@@ -1,4 +1,4 @@
-"""Frames' buffers are used again, but never while somebody looks at one."""
+"""Buffers of frames are reused, but never while a view of them exists."""
 
 import resource
 from pathlib import Path
@@ -19,7 +19,7 @@ from ottla.network.buffers import (
 SIZE = 3 * 1024 * 1024
 
 
-def test_a_buffer_is_used_again_once_no_view_of_it_is_left() -> None:
+def test_buffer_is_reused_when_no_view_of_it_exists() -> None:
     frames = FrameBuffers()
     frame = memoryview(frames.take(SIZE))[:SIZE]
     frame[:3] = b"abc"
@@ -34,7 +34,7 @@ def test_a_buffer_is_used_again_once_no_view_of_it_is_left() -> None:
     assert other[:3] == b"xyz"
 
 
-def test_a_buffer_that_is_too_small_gives_way() -> None:
+def test_buffer_that_is_too_small_is_replaced() -> None:
     frames = FrameBuffers()
     memoryview(frames.take(SIZE))[0] = 7
     assert len(frames.take(2 * SIZE)) >= 2 * SIZE
@@ -42,7 +42,7 @@ def test_a_buffer_that_is_too_small_gives_way() -> None:
     assert memoryview(frames.take(SIZE))[0] == 8
 
 
-def test_at_most_two_buffers_are_pooled_and_no_large_one() -> None:
+def test_pool_has_at_most_two_buffers_and_no_large_one() -> None:
     frames = FrameBuffers()
     taken = [memoryview(frames.take(SIZE)) for _ in range(MOST_REUSED + 2)]
     for number, view in enumerate(taken):
@@ -58,7 +58,7 @@ def _resident_bytes() -> int:
     return int(Path("/proc/self/statm").read_text().split()[1]) * resource.getpagesize()
 
 
-def test_a_size_that_is_only_claimed_takes_no_memory() -> None:
+def test_claimed_size_allocates_no_memory() -> None:
     before = _resident_bytes()
     buffer = FrameBuffers().take(1 << 29)
     assert len(buffer) == 1 << 29
@@ -77,11 +77,11 @@ def test_a_size_that_is_only_claimed_takes_no_memory() -> None:
         (60 << 20, 100 << 20, 100 << 20),
     ],
 )
-def test_capacity_follows_what_arrived_not_what_is_claimed(received: int, needed: int, capacity: int) -> None:
+def test_capacity_depends_on_received_bytes_not_on_the_claimed_size(received: int, needed: int, capacity: int) -> None:
     assert frame_capacity(received, needed) == capacity
 
 
-def test_growing_a_trusted_frame_copies_no_more_than_a_third_of_it() -> None:
+def test_growing_a_trusted_frame_copies_at_most_a_third_of_it() -> None:
     for needed in (100_000, 1 << 20, TRUSTED_FRAME_BYTES):
         copied, capacity = 0, frame_capacity(7, needed)
         for received in range(7, needed, 1000):
@@ -93,7 +93,7 @@ def test_growing_a_trusted_frame_copies_no_more_than_a_third_of_it() -> None:
         assert 3 * copied <= needed
 
 
-def test_pool_returns_what_was_not_needed_since_the_last_trim() -> None:
+def test_trim_releases_buffers_that_were_not_used_since_the_last_trim() -> None:
     pool = BufferPool()
     buffers = [pool.take(1 << 20) for _ in range(8)]
     for buffer in buffers:

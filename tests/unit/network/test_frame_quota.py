@@ -28,7 +28,7 @@ def test_connection_counts_once_per_round() -> None:
     assert quota.per_connection == MOST_FRAMES
 
 
-def test_exceeded_round_leaves_little_for_the_rest_of_its_connections() -> None:
+def test_exceeded_round_leaves_the_minimum_for_its_other_connections() -> None:
     quota = FrameQuota()
     for _ in range(FRAMES_PER_ROUND // MOST_FRAMES + 1):
         quota.use(MOST_FRAMES, is_first=True)

@@ -18,7 +18,7 @@ def framed(payload: bytes) -> bytes:
 
 
 class Owner:
-    """Counts the notifications that there may be memory again."""
+    """Counts the notifications that memory was released."""
 
     def __init__(self) -> None:
         self.notified = 0
@@ -33,7 +33,7 @@ def make_reader(limits: Limits | None = None) -> tuple[FrameReader, ReceiveMemor
 
 
 def put(reader: FrameReader, data: bytes) -> int:
-    """One read: as much of `data` as fits."""
+    """Read once, as much of `data` as fits."""
     buffer = reader.get_buffer()
     size = min(len(buffer), len(data))
     buffer[:size] = data[:size]
@@ -42,7 +42,7 @@ def put(reader: FrameReader, data: bytes) -> int:
 
 
 def read(reader: FrameReader, data: bytes, sizes: Iterable[int], most_frames: int = 1 << 30) -> list[bytes]:
-    """The frames of `data`, which arrives in pieces of `sizes`, with at most `most_frames` handled after each read."""
+    """Return the frames of `data`, which arrives in pieces of `sizes`; handle `most_frames` after each read."""
     frames: list[bytes] = []
 
     def handle() -> None:
@@ -98,7 +98,7 @@ def test_frames_of_one_read_are_writable_views_of_the_scratch_buffer() -> None:
 
 
 @given(payloads, st.integers(0, 60))
-def test_frames_that_are_handled_later_are_the_same(payloads: list[bytes], handled: int) -> None:
+def test_frames_that_are_handled_later_are_unchanged(payloads: list[bytes], handled: int) -> None:
     """Frames that must wait move from the shared scratch buffer, which other connections overwrite."""
     reader, memory = make_reader()
     data = b"".join(map(framed, payloads))
@@ -153,7 +153,7 @@ def test_read_ahead_is_bounded_while_a_request_is_in_progress() -> None:
     assert received == memory.used_bytes == READ_AHEAD_BYTES
 
 
-def test_reader_waits_for_memory_and_goes_on_when_another_releases_its_buffer() -> None:
+def test_reader_waits_for_memory_until_another_reader_releases_its_buffer() -> None:
     memory = ReceiveMemory(Limits(max_buffered_bytes=300_000))
     readers = [FrameReader(memory, Owner()) for _ in range(3)]
     payload = framed(bytes(200_000))

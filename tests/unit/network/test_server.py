@@ -1,4 +1,4 @@
-"""Connections over real sockets: what clients may do to the framing, and what the broker bears."""
+"""Connections over real sockets: framing, responses, limits, and stopping."""
 
 import asyncio
 import contextlib
@@ -48,7 +48,7 @@ class Client:
         return await asyncio.wait_for(self.reader.readexactly(struct.unpack(">i", header)[0]), PATIENCE_S)
 
     async def closed(self, within_s: float = PATIENCE_S) -> bool:
-        """Whether the broker closes the connection, reading (and dropping) what comes before."""
+        """Whether the broker closes the connection; bytes before that are dropped."""
         try:
             async with asyncio.timeout(within_s):
                 while await self.reader.read(1 << 16):
@@ -151,7 +151,7 @@ def test_thousands_of_frames_in_one_read_do_not_delay_other_connections(run: Run
             greedy.writer.write(framed(b"many") * 20_000)
             modest.writer.write(framed(b"one"))
             assert await modest.receive() == b"one"
-            assert seen.index(b"one") < 5_000, "it had its turn"
+            assert seen.index(b"one") < 5_000, "the other connection was not served"
             for _ in range(20_000):
                 assert await greedy.receive() == b"many"
 
@@ -159,7 +159,7 @@ def test_thousands_of_frames_in_one_read_do_not_delay_other_connections(run: Run
 
 
 def test_a_hundred_pipelining_connections_share_an_event_loop_iteration(run: Run) -> None:
-    """What everybody else waits for is a turn of all of them."""
+    """Another client waits for one event loop iteration of all of them together."""
 
     async def story() -> None:
         handled, longest = 0, 0
@@ -177,9 +177,9 @@ def test_a_hundred_pipelining_connections_share_an_event_loop_iteration(run: Run
             async with asyncio.timeout(PATIENCE_S):
                 while handled < 40_000:
                     before = handled
-                    await asyncio.sleep(0)  # one turn of the loop
+                    await asyncio.sleep(0)  # one event loop iteration
                     longest = max(longest, handled - before)
-            assert longest < 8_000, "those who sent them are served in turn"
+            assert longest < 8_000, "the connections are served round robin"
             for client in clients:
                 for _ in range(400):
                     assert await client.receive() == b"many"
@@ -206,7 +206,7 @@ def test_pipelining_connection_gets_a_larger_receive_buffer(run: Run) -> None:
 
 
 @pytest.mark.parametrize("size", [262_139, 262_140, 262_144, 1 << 20, 5 << 20])
-def test_large_frames_arrive_whole_amid_small_ones(run: Run, size: int) -> None:
+def test_large_frames_between_small_ones_arrive_whole(run: Run, size: int) -> None:
     def measure(connection: Connection, frame: memoryview) -> Frames:
         assert not frame.readonly
         return [framed(struct.pack(">iBB", len(frame), frame[0], frame[-1]))]
@@ -219,7 +219,7 @@ def test_large_frames_arrive_whole_amid_small_ones(run: Run, size: int) -> None:
             for _ in range(3):
                 assert await client.receive() == struct.pack(">iBB", size, 1, 2)
                 assert await client.receive() == struct.pack(">iBB", 1, 7, 7)
-            # What is left in memory is nothing but the pool.
+            # Only pooled buffers are left in memory.
             assert broker.server.memory.used_bytes == 0
 
     run(story())
@@ -250,7 +250,7 @@ def test_impossible_size_closes_only_its_connection(run: Run, size: int, caplog:
         (b"garbage!", "because of error: Invalid receive (size = 1734439522 larger than "),
     ],
 )
-def test_another_protocol_is_named_in_the_log(
+def test_log_names_the_protocol_of_a_client_that_is_not_kafka(
     run: Run, first: bytes, said: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     async def story() -> None:
@@ -315,7 +315,7 @@ def test_responses_keep_their_order_when_the_first_is_late(run: Run) -> None:
     run(story())
 
 
-def test_completion_that_is_done_already_is_an_answer(run: Run) -> None:
+def test_completed_completion_is_sent_at_once(run: Run) -> None:
     async def story() -> None:
         async with serving(lambda connection, frame: Completion.of([framed(b"done")])) as broker:
             client = await broker.connect()
@@ -363,7 +363,7 @@ def test_lost_connection_runs_its_close_callbacks_during_a_wait(run: Run) -> Non
             (connection,) = broker.server.connections
             client.writer.transport.abort()
             await until(lambda: lost)
-            later.complete([framed(b"nobody listens")])
+            later.complete([framed(b"too late")])
             connection.on_close(lambda: lost.append("late"))
             assert lost == ["127.0.0.1", "late"]
             assert not broker.server.connections
@@ -404,7 +404,7 @@ def test_failed_request_closes_its_connection_after_earlier_responses(
     assert bool(line.exc_info) == traceback
 
 
-def test_client_that_reads_nothing_holds_little_memory_and_is_closed(
+def test_client_that_reads_nothing_uses_little_memory_and_is_disconnected(
     run: Run, caplog: pytest.LogCaptureFixture
 ) -> None:
     answers: list[int] = []
@@ -419,7 +419,7 @@ def test_client_that_reads_nothing_holds_little_memory_and_is_closed(
             client.writer.transport.pause_reading()  # type: ignore[attr-defined]
             client.writer.write(framed(b"more") * 5000)
             await until(lambda: not broker.server.connections)
-            # Half a gigabyte was asked for; what the kernel's socket buffers took is all that was made.
+            # The client requested half a gigabyte. Only the bytes in the kernel's socket buffers were produced.
             assert len(answers) < 500
 
     run(story())
@@ -427,7 +427,7 @@ def test_client_that_reads_nothing_holds_little_memory_and_is_closed(
 
 
 class Stored(Unread):
-    """A large part of an answer that counts what is taken of it."""
+    """A large part of a response that counts the bytes taken from it."""
 
     def __init__(self, data: bytes, *, fails_at: int | None = None) -> None:
         self.data = data
@@ -439,14 +439,14 @@ class Stored(Unread):
 
     def take(self, size: int) -> bytes:
         if self.fails_at is not None and self.taken >= self.fails_at:
-            raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, "the disk is gone")
+            raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, "the disk failed")
         piece = self.data[self.taken : self.taken + size]
         self.taken += len(piece)
         return piece
 
 
 def stored_answer(*parts: bytes | Stored) -> list[Any]:
-    """A frame of parts, some of which are not read yet."""
+    """A frame of several parts, some of them still in a file."""
     return [struct.pack(">i", sum(map(len, parts))), *parts]
 
 
@@ -463,14 +463,14 @@ def test_parts_read_from_files_are_sent_whole_and_in_order(run: Run) -> None:
             client = await broker.connect()
             for _ in range(3):
                 await client.send(framed(b"large") + framed(b"small"))
-                await asyncio.sleep(0.05)  # until nothing more fits between them
+                await asyncio.sleep(0.05)  # until the socket buffers are full
                 assert await client.receive() == b"head" + data[0] + b"between" + data[1] + b"tail"
                 assert await client.receive() == b"after it"
 
     run(story())
 
 
-def test_unread_response_is_read_from_its_file_only_as_far_as_the_socket_took_it(run: Run) -> None:
+def test_response_in_a_file_is_read_only_as_far_as_the_socket_took_it(run: Run) -> None:
     stored = Stored(bytes(200 << 20))
 
     async def story() -> None:
@@ -497,7 +497,7 @@ def test_response_whose_file_fails_closes_the_connection(run: Run, caplog: pytes
             await until(lambda: not broker.server.connections)
 
     run(story())
-    assert [record.getMessage().partition(": ")[2] for record in caplog.records] == ["the disk is gone"]
+    assert [record.getMessage().partition(": ")[2] for record in caplog.records] == ["the disk failed"]
 
 
 def test_started_response_is_sent_whole_when_the_broker_stops(run: Run) -> None:
@@ -517,7 +517,7 @@ def test_started_response_is_sent_whole_when_the_broker_stops(run: Run) -> None:
 
 
 def test_fast_reader_does_not_delay_other_connections(run: Run) -> None:
-    """Whatever the transport takes at once, the others have their turn in between."""
+    """Other connections are served between two pieces, even if the transport takes each piece at once."""
 
     async def story() -> None:
         turns = 0
@@ -543,7 +543,7 @@ def test_fast_reader_does_not_delay_other_connections(run: Run) -> None:
 
 
 class Greedy(asyncio.Transport):
-    """Takes all that it is given at once, as no socket does."""
+    """A transport that takes all bytes at once, as no socket does."""
 
     taken = 0
 
@@ -644,7 +644,7 @@ def test_connections_are_logged_at_debug(run: Run, caplog: pytest.LogCaptureFixt
     assert {record.levelno for record in caplog.records} == {logging.DEBUG}
 
 
-def test_connections_come_in_at_the_allowed_rate(run: Run) -> None:
+def test_new_connections_are_opened_at_the_allowed_rate(run: Run) -> None:
     async def story() -> None:
         async with serving(limits=Limits(max_connection_creation_rate=20)) as broker:
             start = asyncio.get_running_loop().time()
@@ -652,13 +652,13 @@ def test_connections_come_in_at_the_allowed_rate(run: Run) -> None:
                 client = await broker.connect()
                 await client.send(framed(b"in"))
                 assert await client.receive() == b"in"
-            # Twenty at once, ten more at twenty a second.
+            # Twenty connections at once, then ten more at twenty per second.
             assert 0.3 < asyncio.get_running_loop().time() - start < 3
 
     run(story())
 
 
-def test_half_received_frames_share_a_bounded_memory_and_all_get_through(run: Run) -> None:
+def test_half_received_frames_share_a_bounded_memory_and_all_complete(run: Run) -> None:
     async def story() -> None:
         limits = Limits(max_buffered_bytes=4 << 20)
         async with serving(lambda connection, frame: [framed(str(len(frame)).encode())], limits) as broker:
@@ -677,7 +677,7 @@ def test_half_received_frames_share_a_bounded_memory_and_all_get_through(run: Ru
             for client in clients:
                 assert await client.receive() == str(3 << 20).encode()
             watcher.cancel()
-            # The limit, what one exempt connection may add, and the small change of those that wait.
+            # The limit, the buffer of the exempt connection, and the small buffers of waiting connections.
             assert most <= (4 << 20) + (4 << 20) + 8 * (2 << 18)
 
     run(story())
@@ -711,7 +711,7 @@ def test_waking_waiters_for_memory_has_linear_cost(run: Run, monkeypatch: pytest
     assert told < 1000, f"{told} times"
 
 
-def test_connections_leave_the_reserved_descriptors_to_others(run: Run, caplog: pytest.LogCaptureFixture) -> None:
+def test_connections_leave_the_reserved_descriptors_free(run: Run, caplog: pytest.LogCaptureFixture) -> None:
     async def story() -> None:
         async with serving() as broker:
             server = broker.server
@@ -769,7 +769,7 @@ def test_accepting_pauses_while_the_system_has_no_descriptors(
             assert await client.receive() == b"served"
         finally:
             await broker.stop()
-        assert iterations > 20, "it did not rest"
+        assert iterations > 20, "accepting did not pause"
 
     run(story())
     assert "Connections cannot be accepted" in caplog.text
@@ -813,11 +813,11 @@ def test_connections_get_the_descriptors_that_logs_do_not_need(limit: int, logs:
     cached = cached_segments(limit)
     allowed = limit - reserved(limit, 30, logs, cached)
     assert allowed >= connections
-    # With so many connections every log can open its files, and another sixteenth of the limit is left for more.
+    # With this many connections every log can open its files, and a sixteenth of the limit is left for new partitions.
     assert 30 + logs + WORKING + max(allowed, 0) <= limit or allowed < 0
 
 
-def test_storm_of_connections_leaves_nothing_behind(run: Run) -> None:
+def test_burst_of_connections_leaves_no_state_behind(run: Run) -> None:
     async def one(broker: Broker, number: int) -> None:
         client = await broker.connect()
         await client.send(framed(b"%d" % number))

@@ -1,4 +1,4 @@
-"""Addresses to listen on, and the limits that the settings ask for."""
+"""Listening sockets, and the limits from the settings."""
 
 import socket
 
@@ -16,7 +16,7 @@ def close_all(sockets: list[socket.socket]) -> None:
 
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "localhost", "", "0.0.0.0"])
-def test_free_port_is_known_before_anybody_is_served(host: str) -> None:
+def test_port_0_is_replaced_by_a_real_port_before_accepting(host: str) -> None:
     sockets = bind(Listener("PLAINTEXT", host, 0), BrokerConfig({}))
     ports = {sock.getsockname()[1] for sock in sockets}
     try:
@@ -44,12 +44,12 @@ def test_kernel_buffers_are_set_only_where_they_are_configured() -> None:
         with sock:
             return sock.getsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF)
 
-    # Linux doubles what it is given.
+    # Linux doubles the requested size.
     assert received(BrokerConfig({"socket.receive.buffer.bytes": "30000"})) == 60000
     assert received(BrokerConfig({})) == received(BrokerConfig({"socket.receive.buffer.bytes": "-1"})) != 60000
 
 
-def test_limits_are_those_of_the_settings() -> None:
+def test_limits_are_read_from_the_settings() -> None:
     limits = Limits.from_config(
         BrokerConfig(
             {
@@ -68,7 +68,7 @@ def test_limits_are_those_of_the_settings() -> None:
     assert Limits.from_config(BrokerConfig({})) == Limits(max_buffered_bytes=DEFAULT_BUFFERED_BYTES)
 
 
-def test_pool_gives_the_same_large_buffer_again_and_keeps_a_bounded_number() -> None:
+def test_pool_reuses_large_buffers_and_retains_a_bounded_number() -> None:
     pool = BufferPool()
     buffer = pool.take(100_000)
     pool.give_back(buffer)

@@ -1,4 +1,4 @@
-"""WriteQueue: the order of responses, pieces of bounded size, and the clock of a client that does not read."""
+"""WriteQueue: the order of responses, pieces of bounded size, and stalled clients."""
 
 from typing import Any
 
