@@ -1,4 +1,4 @@
-"""Builds the compiled kernels, which are optional: without a compiler or Cython the plain Python modules are used.
+"""Builds the compiled kernels, which are optional: without a compiler or Cython their sources run as Python.
 
 The kernels are translated and compiled in parallel, one job for each available core. `build_ext --parallel N` sets
 another number of jobs for the compiler, the variable CFLAGS other flags (debug symbols are kept then). All other
@@ -11,10 +11,9 @@ from pathlib import Path
 from setuptools import Extension, setup
 
 RECORDS = Path("src/ottla/records")
-PRODUCER = Path("src/ottla/clients/producer")  # plain Python and C in one
+PRODUCER = Path("src/ottla/clients/producer")
 PROTOCOL = Path("src/ottla/protocol")
-CODECS = ("_shapes", "_decoding", "_encoding")  # their fallback is source that `compiler` writes
-SERDE = Path("src/ottla/serde")  # plain Python and C in one
+SERDE = Path("src/ottla/serde")
 JOBS = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 # Python's own flags often contain -g: debug symbols take a quarter of the compile time and nine tenths of the size.
 # Sums of deltas wrap, as in Java.
@@ -43,7 +42,10 @@ def extensions() -> list[Extension]:
                 depends=[str(PRODUCER / "_encoder.pxd")],
             )
         ]
-        + [Extension(f"ottla.protocol.{name}", [str(PROTOCOL / f"{name}.py")], depends=codecs) for name in CODECS]
+        + [
+            Extension(f"ottla.protocol.{path.stem}", [str(path.with_suffix(".py"))], depends=codecs)
+            for path in sorted(PROTOCOL.glob("*.pxd"))
+        ]
         + [
             Extension(f"ottla.serde.{path.stem}", [str(path.with_suffix(".py"))], depends=serde)
             for path in sorted(SERDE.glob("*.pxd"))

@@ -34,3 +34,8 @@ def _load(package: str, names: tuple[str, ...]) -> dict[str, ModuleType]:
 def record_kernels() -> dict[str, ModuleType]:
     """The kernels of `ottla.records`, uncompiled."""
     return _load("ottla.records", ("_record_reader", "_record_writer", "_survey", "_decode_columns", "_encode_columns"))
+
+
+def codecs() -> dict[str, ModuleType]:
+    """The codecs of `ottla.protocol`, uncompiled."""
+    return _load("ottla.protocol", ("_shapes", "_decoding", "_encoding"))

@@ -207,9 +207,9 @@ WIRE = (
     ),
     Mutation(
         "an unreadable request is distinguished from an unhandled error",
-        "protocol/decoder.py",
-        '    "DECODE_ERRORS": (struct_error, IndexError, UnicodeDecodeError),\n',
-        '    "DECODE_ERRORS": (IndexError,),\n',
+        "protocol/_decoding.py",
+        "        except (DecodeError, UnicodeDecodeError) as error:\n",
+        "        except DecodeError as error:\n",
         (
             f"{FUZZ}/test_fuzz_requests.py::test_any_request_is_answered_or_rejected",
             f"{FUZZ}/test_recorded_requests.py::test_corrupted_recorded_requests_are_answered_or_rejected",

@@ -1,4 +1,4 @@
-"""A request is decoded in one go, so its elements are bounded; what is decoded costs the garbage collector nothing."""
+"""The array elements of a request are bounded. Compiled decoders hide messages from the garbage collector."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from ottla.common.kernels import is_compiled
 from ottla.protocol import compiler
 from ottla.protocol.elements import Elements, encode_element
 from ottla.protocol.message import Message
@@ -22,12 +23,13 @@ from ottla.protocol.messages.metadata import (
 from ottla.protocol.messages.offset_fetch import OffsetFetchRequest, OffsetFetchRequestGroup, OffsetFetchRequestTopics
 from ottla.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from ottla.protocol.wire import MAX_PRODUCE_ELEMENTS, MAX_REQUEST_ELEMENTS, DecodeError
+from tests.uncompiled import codecs
 
-compiled = pytest.mark.skipif(not compiler.COMPILED, reason="the codecs are not built here")
+compiled = pytest.mark.skipif(not is_compiled("ottla.protocol._decoding"), reason="the codecs are not compiled here")
 
 
 def decoders(cls: type[Message], version: int) -> list[compiler.Decode]:
-    return [compiler.write_decoder(cls, version), compiler.build_decoder(cls, version)]
+    return [codecs()["_decoding"].Decoder(cls, version).decode, compiler.build_decoder(cls, version)]
 
 
 def fetch(topics: int, partitions: int) -> FetchRequest:
@@ -77,7 +79,7 @@ def test_produce_request_has_a_limit_of_its_own() -> None:
 
 
 def large_requests() -> list[tuple[Message, int]]:
-    """What large clusters send."""
+    """Requests of large clusters."""
     committed = [OffsetFetchRequestTopics(name=f"t{i}", partition_indexes=list(range(20))) for i in range(5_000)]
     return [
         (fetch(10_000, 5), 12),
@@ -92,7 +94,7 @@ def test_requests_of_large_clusters_are_decoded(request_: Message, version: int)
 
 
 @compiled
-def test_what_is_decoded_is_not_tracked_by_the_garbage_collector() -> None:
+def test_decoded_messages_are_not_tracked_by_the_garbage_collector() -> None:
     data = fetch(3, 2).encode(12)
     request = FetchRequest.decode_request(data, 0, 12)
     parts: list[Any] = [request, request.topics, request.forgotten_topics_data]
@@ -108,10 +110,11 @@ def topic(number: int, partitions: int = 2) -> MetadataResponseTopic:
 
 @pytest.mark.parametrize("version", [1, 12])
 @pytest.mark.parametrize("in_c", [pytest.param(True, marks=compiled), False])
-def test_elements_that_were_encoded_before_give_the_same_bytes(
+def test_elements_that_were_encoded_before_produce_the_same_bytes(
     version: int, monkeypatch: pytest.MonkeyPatch, *, in_c: bool
 ) -> None:
-    monkeypatch.setattr(compiler, "COMPILED", in_c)
+    if not in_c:
+        monkeypatch.setattr(compiler, "Encoder", codecs()["_encoding"].Encoder)
     monkeypatch.setattr("ottla.protocol.elements._encoders", {})
     encode = compiler.build_encoder(MetadataResponse, version)
 

@@ -1,7 +1,7 @@
-"""Kafka's wire: every message declared once, in `messages/`, one file per API.
+"""The Kafka protocol. Every message is declared once, in `messages/`, with one file per API.
 
-Reading order: `message` (how a declaration looks and what it gives), any file of `messages/`, `frames` (headers and
-sizes), `registry` (messages by API key), `compiler` (how declarations become fast functions), `wire` (limits, errors).
-What Kafka stores rather than sends: `metadata_records`, `group_records`, `transaction_records`, `control_records`,
-`consumer_protocol`.
+Reading order: `message` (declarations), any file of `messages/`, `frames` (headers and sizes), `registry` (messages by
+API key), `compiler` (the functions of a declaration), `_shapes`, `_decoding`, `_encoding` (codecs), `wire` (limits and
+errors). Records that Kafka stores rather than sends: `metadata_records`, `group_records`, `transaction_records`,
+`control_records`, `consumer_protocol`.
 """

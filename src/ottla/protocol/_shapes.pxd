@@ -1,4 +1,7 @@
-# Types of `_shapes`.
+# The C types of `_shapes.py`.
+cimport cython
+from libc.stdint cimport int64_t
+
 cdef extern from "Python.h":
     ctypedef struct PyMemberDef:
         Py_ssize_t offset
@@ -6,32 +9,34 @@ cdef extern from "Python.h":
     ctypedef struct PyMemberDescrObject:
         PyMemberDef* d_member
 
-# What a field is, in the order of `_KINDS`.
-cdef enum:
-    _BOOL
-    _INT8
-    _INT16
-    _INT32
-    _INT64
-    _UINT16
-    _UINT32
-    _FLOAT64
-    _UUID
-    _STR
-    _BYTES
-    _RECORDS
-    _STRUCT
+ctypedef PyMemberDescrObject* DescriptorPointer
 
-# What a field that is not on the wire gets: always the same object, a new list, or a new struct.
+# In the order of KINDS.
 cdef enum:
-    _CONSTANT
-    _NEW_LIST
-    _NEW_STRUCT
+    BOOL
+    INT8
+    INT16
+    INT32
+    INT64
+    UINT16
+    UINT32
+    FLOAT64
+    UUID
+    STR
+    BYTES
+    RECORDS
+    STRUCT
+
+cdef enum:
+    CONSTANT
+    NEW_LIST
+    NEW_STRUCT
 
 
 cdef class Shape
 
 
+@cython.final
 cdef class Field:
     cdef int kind
     cdef int width
@@ -40,6 +45,8 @@ cdef class Field:
     cdef bint exists
     cdef bint nullable
     cdef bint is_list
+    cdef int64_t least
+    cdef int64_t greatest
     cdef Py_ssize_t slot
     cdef Py_ssize_t smallest
     cdef str name
@@ -47,6 +54,7 @@ cdef class Field:
     cdef Shape shape
 
 
+@cython.final
 cdef class Shape:
     cdef object cls
     cdef list fields
@@ -55,3 +63,9 @@ cdef class Shape:
 
 
 cdef Shape shape_of(object cls, object version)
+@cython.locals(shape=Shape, field=Field)
+cdef Shape _shape_of(object cls, object version, dict known)
+@cython.locals(field=Field)
+cdef Field _field_of(object cls, object plan, object version, dict known)
+@cython.locals(size=Py_ssize_t, field=Field)
+cdef Py_ssize_t _measure(Shape shape, bint is_flexible) except -1

@@ -1,101 +1,142 @@
-# mypy: ignore-errors
-# cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True, initializedcheck=False
-"""A message's declaration as the codecs in C walk it: a tree of `Shape`s and `Field`s, for one version.
+# cython: language_level=3, annotation_typing=False, boundscheck=False, wraparound=False, cdivision=True
+"""A message's declaration as the codecs walk it: a tree of `Shape`s and `Field`s for one version.
 
-For Cython's pure-Python mode; `compiler` imports this and its users only as extension modules. The objects of messages
-are read and written by the places of their slots.
+One source for C and Python: Cython compiles this file with the types of `_shapes.pxd`. Compiled codecs read and write
+the fields of a message at the offsets of their slots, uncompiled codecs by name.
 """
 
-import cython
-from cython.cimports.ottla.protocol._shapes import _CONSTANT, _NEW_LIST, _NEW_STRUCT, _STR, _STRUCT, PyMemberDescrObject
+from __future__ import annotations
 
-from ottla.protocol.message import MISSING
-from ottla.protocol.plans import FIXED, plans_of
+from typing import Any
 
-# In the order of the kinds in `_shapes.pxd`.
-_KINDS = (
+try:
+    import cython
+except ImportError:
+    from ottla.common import cython_stub as cython
+
+from ottla.protocol.message import MISSING, Message, Struct
+from ottla.protocol.plans import WIDTHS, Plan, plans_of
+
+# The kinds of fields.
+KINDS = (
     "bool", "Int8", "Int16", "Int32", "Int64", "UInt16", "UInt32", "Float64", "Uuid",
     "str", "bytes", "Records", "struct",
 )  # fmt: skip
 
-_DescriptorPointer = cython.typedef(cython.pointer(PyMemberDescrObject))
+if not cython.compiled:
+    BOOL, INT8, INT16, INT32, INT64, UINT16, UINT32, FLOAT64, UUID, STR, BYTES, RECORDS, STRUCT = range(len(KINDS))
+    # What a field that is not on the wire gets: always the same object, a new list, or a new struct.
+    CONSTANT, NEW_LIST, NEW_STRUCT = range(3)
 
 
-@cython.final
-@cython.cclass
 class Field:
-    """One field in one version."""
+    """One field in one version.
+
+    `width` is 0 if the size varies, `tag` is -1 without a tag. `least` and `greatest` limit integers. `smallest` is the
+    fewest bytes that the field, or an element of its array, has on the wire. Only structs have a `shape`.
+    """
+
+    kind: int
+    width: int
+    tag: int
+    default_is: int
+    exists: bool
+    nullable: bool
+    is_list: bool
+    least: int
+    greatest: int
+    # The offset of the field in an object of its class.
+    slot: int
+    smallest: int
+    name: str
+    default: Any
+    shape: Shape
 
 
-@cython.final
-@cython.cclass
 class Shape:
-    """A message or struct in one version. `tagged` are the fields of the version that have tags, in their order."""
+    """A message or struct in one version.
+
+    `fields` has the fields of all versions, `tagged` the tagged fields of this version in the order of their tags.
+    """
+
+    cls: type[Struct]
+    fields: list[Field]
+    tagged: list[Field]
+    count: int
 
 
-@cython.cfunc
-def shape_of(cls: object, version: object) -> Shape:
+def shape_of(cls: type[Message], version: int) -> Shape:
     """The declaration of a message in one of its versions."""
-    flexible: object = version >= cls.FLEXIBLE_FROM
-    shape: Shape = _shape_of(cls, version, flexible, {})
-    _measure(shape, flexible)
+    shape = _shape_of(cls, version, {})
+    _measure(shape, version >= cls.FLEXIBLE_FROM)
     return shape
 
 
-@cython.cfunc
-def _shape_of(cls: object, version: object, flexible: object, known: dict) -> Shape:
+def _shape_of(cls: type[Struct], version: int, known: dict[type[Struct], Shape]) -> Shape:
     if cls in known:
         return known[cls]
-    shape: Shape = Shape.__new__(Shape)
+    shape = Shape.__new__(Shape)
     known[cls] = shape
     shape.cls = cls
     shape.fields = []
+    tagged = {}
     for plan in plans_of(cls):
-        field: Field = Field.__new__(Field)
-        field.name = plan.name
-        descriptor: object = vars(cls)[plan.name]
-        field.slot = cython.cast(_DescriptorPointer, descriptor).d_member.offset
-        field.kind = _KINDS.index(plan.kind)
-        field.width = FIXED[plan.kind][1] if plan.kind in FIXED else 0
-        field.is_list = plan.is_list
-        field.exists = plan.exists(version)
-        field.nullable = plan.may_be_null(version)
-        field.tag = -1 if plan.tag is None else plan.tag
-        field.shape = None if plan.struct is None else _shape_of(plan.struct, version, flexible, known)
-        field.default = plan.default
-        if plan.default is MISSING:
-            field.default_is = _NEW_STRUCT
-        else:
-            field.default_is = _NEW_LIST if plan.default == [] and plan.is_list else _CONSTANT
+        field = _field_of(cls, plan, version, known)
         shape.fields.append(field)
-    shape.tagged = sorted(
-        (field for field in shape.fields if cython.cast(Field, field).exists and cython.cast(Field, field).tag >= 0),
-        key=_tag_of,
-    )
+        if field.exists and field.tag >= 0:
+            tagged[field.tag] = field
+    shape.tagged = [tagged[tag] for tag in sorted(tagged)]
     shape.count = len(shape.fields)
     return shape
 
 
-def _tag_of(field: Field) -> object:
-    return field.tag
+def _field_of(cls: type[Struct], plan: Plan, version: int, known: dict[type[Struct], Shape]) -> Field:
+    field = Field.__new__(Field)
+    field.name = plan.name
+    if cython.compiled:
+        descriptor = vars(cls)[plan.name]
+        field.slot = cython.cast(DescriptorPointer, descriptor).d_member.offset
+    field.kind = KINDS.index(plan.kind)
+    field.width = WIDTHS.get(plan.kind, 0)
+    field.least, field.greatest = _limits(plan.kind)
+    field.is_list = plan.is_list
+    field.exists = plan.exists(version)
+    field.nullable = plan.may_be_null(version)
+    field.tag = -1 if plan.tag is None else plan.tag
+    if plan.struct is not None:
+        field.shape = _shape_of(plan.struct, version, known)
+    field.default = plan.default
+    if plan.default is MISSING:
+        field.default_is = NEW_STRUCT
+    else:
+        field.default_is = NEW_LIST if plan.default == [] and plan.is_list else CONSTANT
+    return field
 
 
-@cython.cfunc
-def _measure(shape: Shape, flexible: cython.bint) -> cython.Py_ssize_t:
-    """Fill in the fewest bytes that each field, or element of an array, has on the wire; those of the whole."""
-    size: cython.Py_ssize_t = flexible
-    field: Field
+def _limits(kind: str) -> tuple[int, int]:
+    """The least and the greatest integer of a kind; zeros if it is not an integer."""
+    if "Int" not in kind:
+        return 0, 0
+    bits = 8 * WIDTHS[kind]
+    return (0, (1 << bits) - 1) if kind.startswith("U") else (-(1 << bits - 1), (1 << bits - 1) - 1)
+
+
+def _measure(shape: Shape, is_flexible: bool) -> int:
+    """Set `smallest` of all fields; the fewest bytes of the whole."""
+    size = 1 if is_flexible else 0
     for field in shape.fields:
-        if field.kind == _STRUCT:
-            field.smallest = _measure(field.shape, flexible)
+        if field.kind == STRUCT:
+            field.smallest = _measure(field.shape, is_flexible)
         elif field.width:
             field.smallest = field.width
+        elif is_flexible:
+            field.smallest = 1
         else:
-            field.smallest = 1 if flexible else (2 if field.kind == _STR else 4)
+            field.smallest = 2 if field.kind == STR else 4
         if field.exists and field.tag < 0:
             if field.is_list:
-                size += 1 if flexible else 4
-            elif field.kind == _STRUCT and field.nullable:
+                size += 1 if is_flexible else 4
+            elif field.kind == STRUCT and field.nullable:
                 size += 1
             else:
                 size += field.smallest

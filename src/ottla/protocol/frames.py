@@ -1,17 +1,16 @@
 """Frames: four bytes of size, a header, a message.
 
-Request headers are version 1, or 2 (with tagged fields) for flexible versions; the client id never becomes compact.
-Response headers are version 0, or 1 for flexible versions, except that ApiVersions always answers with version 0: a
-client must be able to read the answer before it knows what the broker speaks (KIP-511).
+Request headers have version 1, or 2 (with tagged fields) for flexible versions; the client id is never compact.
+Response headers have version 0, or 1 for flexible versions. That of ApiVersions always has version 0, because a client
+reads it before it knows the versions of the broker (KIP-511).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from struct import Struct
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
-from ottla.protocol.compiler import COMPILED
+from ottla.protocol._decoding import read_request_header
 from ottla.protocol.message import API_VERSIONS, Message, has_tagged_head
 from ottla.protocol.registry import API
 from ottla.protocol.wire import Buffer, DecodeError, EncodeError, read_uvarint, skip_tags
@@ -28,7 +27,7 @@ _pack_flexible_response = Struct(">iiB").pack
 
 
 class RequestHeader(NamedTuple):
-    """What stands before every request. A response echoes `correlation_id`."""
+    """The header of a request. The response has the same `correlation_id`."""
 
     api_key: int
     api_version: int
@@ -36,28 +35,21 @@ class RequestHeader(NamedTuple):
     client_id: str | None = None
 
 
-_Found = tuple[RequestHeader, int]
 _FLEXIBLE_FROM = {info.key: info.flexible_from for info in API.values()}
-_read_plain: Callable[[Buffer, dict[int, int], type[RequestHeader]], _Found | None] | None = None
-if COMPILED:
-    from ottla.protocol import _decoding
-
-    _kernels: Any = _decoding
-    _read_plain = _kernels.read_request_header
 
 
 def decode_request_header(buffer: Buffer, position: int = 0) -> tuple[RequestHeader, int]:
     """The header at `position` (after the size), and the position of the body. Raises DecodeError.
 
-    The header of an API or version that nobody knows is read up to the client id: enough to refuse it.
+    The header of an unknown API or version is read up to the client id, which is enough to reject the request.
     """
-    if _read_plain is not None and not position:
-        found = _read_plain(buffer, _FLEXIBLE_FROM, RequestHeader)
+    if not position:
+        found = read_request_header(buffer, _FLEXIBLE_FROM, RequestHeader)
         if found is not None:
             return found
     end = len(buffer)
     if end - position < _REQUEST_SIZE:
-        raise DecodeError(f"A request header takes {_REQUEST_SIZE} bytes, {end - position} are there")
+        raise DecodeError(f"A request header takes {_REQUEST_SIZE} bytes, {end - position} remain")
     key, version, correlation_id, length = _unpack_request(buffer, position)
     position += _REQUEST_SIZE
     client_id = None
@@ -68,7 +60,7 @@ def decode_request_header(buffer: Buffer, position: int = 0) -> tuple[RequestHea
         try:
             client_id = str(buffer[position:stop], "utf-8")
         except UnicodeDecodeError as error:
-            raise DecodeError(f"The client id is no UTF-8: {error}") from error
+            raise DecodeError(f"The client id is not UTF-8: {error}") from error
         position = stop
     info = API.get(key)
     if info is not None and version >= info.flexible_from:
@@ -83,7 +75,7 @@ def decode_request_header(buffer: Buffer, position: int = 0) -> tuple[RequestHea
 
 
 class Encoded:
-    """A response in bytes, to be sent again to whoever asks the same in the same version."""
+    """An encoded response, for identical requests of the same version."""
 
     __slots__ = ("_body", "_tagged_head")
 
@@ -94,13 +86,13 @@ class Encoded:
     def __len__(self) -> int:
         return len(self._body)
 
-    def encode_frame(self, version: int, correlation_id: int) -> list[Buffer]:  # noqa: ARG002 - it was chosen before
-        """A whole frame, as a message makes it."""
+    def encode_frame(self, version: int, correlation_id: int) -> list[Buffer]:  # noqa: ARG002 - the bytes have a version
+        """A whole frame, like `Message.encode_frame`."""
         return frame_response([self._body], correlation_id, tagged_head=self._tagged_head)
 
 
 def frame_response(parts: list[Buffer], correlation_id: int, *, tagged_head: bool) -> list[Buffer]:
-    """The parts of a response with a header before them. A long one is not copied."""
+    """The parts of a response after a header. Only a single part is copied."""
     size = len(parts[0]) if len(parts) == 1 else sum(map(len, parts))
     if tagged_head:
         head = _pack_flexible_response(_checked(size + 5), correlation_id, 0)
@@ -112,7 +104,7 @@ def frame_response(parts: list[Buffer], correlation_id: int, *, tagged_head: boo
 
 
 def encode_response(header: RequestHeader, response: Message | Encoded) -> list[Buffer]:
-    """A whole frame, in the version that the request had, as buffers to write one after the other."""
+    """A whole frame in the version of the request, as buffers to write one after the other."""
     return response.encode_frame(header.api_version, header.correlation_id)
 
 
@@ -132,7 +124,7 @@ def encode_request(request: Message, version: int, correlation_id: int, client_i
 def decode_response_header(buffer: Buffer, api_key: int, api_version: int, position: int = 0) -> tuple[int, int]:
     """The correlation id at `position` (after the size), and the position of the body. Raises DecodeError."""
     if len(buffer) - position < 4:
-        raise DecodeError(f"A response header takes 4 bytes, {len(buffer) - position} are there")
+        raise DecodeError(f"A response header takes 4 bytes, {len(buffer) - position} remain")
     correlation_id = int.from_bytes(buffer[position : position + 4], "big", signed=True)
     position += 4
     if api_key != API_VERSIONS and API[api_key].is_flexible(api_version):

@@ -1,4 +1,4 @@
-"""The declaration is the class: Kafka's messages, declared once for all their versions.
+"""Declares Kafka's messages: one class for all versions of a message.
 
     class HeartbeatRequest(Message, key=12, versions="0-4", flexible="4+"):
         group_id: str = ""
@@ -6,16 +6,15 @@
         member_id: str = ""
         group_instance_id: str | None = since(3, default=None)
 
-A field is an annotation and what stands behind `=`: a plain default, or `since`, `tagged` or `field`, which say in
-which versions it exists (without a default: the zero of its type). `| None` makes it nullable, `nullable="2+"` only in
-those versions. Fields are positional or keyword arguments of the constructor. The modules that declare messages use
-`from __future__ import annotations`: an annotation stays text until its first use.
+A field is an annotation and a value: a plain default, or `since`, `tagged` or `field`, which define the versions that
+have the field. The default is the zero of the type. `| None` makes a field nullable, `nullable="2+"` only in those
+versions. Fields are positional or keyword arguments of the constructor. The modules that declare messages use
+`from __future__ import annotations`, so that annotations stay text until their first use.
 
-A class is cheap to make. `__init__`, `__eq__` and one encoder and decoder per version are compiled from the declaration
-on first use (see `compiler`) and kept.
+A class is cheap to create. `compiler` makes `__init__`, `__eq__` and one encoder and decoder per version on first use.
 
-Encoding leaves out a field that the version lacks, whatever its value (Kafka raises unless the field is "ignorable");
-decoding gives such a field its default. Unknown tagged fields and bytes after the message are skipped.
+Encoding omits a field that the version lacks, whatever its value (Kafka raises unless the field is "ignorable").
+Decoding sets such a field to its default. Unknown tagged fields and bytes after the message are skipped.
 """
 
 from __future__ import annotations
@@ -36,7 +35,7 @@ UInt16: TypeAlias = Annotated[int, "uint16"]
 UInt32: TypeAlias = Annotated[int, "uint32"]
 Float64: TypeAlias = Annotated[float, "float64"]
 Uuid: TypeAlias = Annotated[bytes, "16 bytes"]
-# Decoded as a memoryview of the buffer that was decoded, not copied.
+# Decoding returns a memoryview of the buffer instead of a copy.
 Records: TypeAlias = Buffer
 
 PRODUCE: Final = 0
@@ -46,12 +45,12 @@ MISSING: Final[Any] = type("_Missing", (), {"__repr__": lambda _: "MISSING"})()
 
 
 def has_tagged_head(cls: type[Message], version: int) -> bool:
-    """Whether a response's header has tagged fields: in flexible versions, but never that of ApiVersions (KIP-511)."""
+    """Whether a response's header has tagged fields: in flexible versions, except for ApiVersions (KIP-511)."""
     return version >= cls.FLEXIBLE_FROM and cls.API_KEY != API_VERSIONS
 
 
 class Field:
-    """What a declaration says about one field besides its type."""
+    """The declaration of one field, without its type."""
 
     __slots__ = ("default", "nullable", "tag", "versions")
 
@@ -73,7 +72,7 @@ def since(version: int, *, default: Any = MISSING, nullable: str | None = None) 
 
 
 def tagged(tag: int, since: int, *, default: Any = MISSING, nullable: str | None = None) -> Any:
-    """A tagged field of the version `since` and all later ones: on the wire only if it differs from its default."""
+    """A tagged field of the version `since` and all later ones. It is omitted if it has its default."""
     return Field(f"{since}+", default, nullable, tag)
 
 
@@ -88,7 +87,7 @@ def version_range(text: str) -> tuple[int, int]:
 
 
 class _Codecs(dict[int, Any]):
-    """Compiled functions of one message by version; what is missing is compiled."""
+    """Functions of one message by version; a missing one is made on its first use."""
 
     __slots__ = ("build", "owner")
     owner: type[Message]
@@ -110,7 +109,7 @@ class _Codecs(dict[int, Any]):
 
 @dataclass_transform()
 class _Declared(type):
-    """Turns annotations into slots and keeps the declaration for the compiler."""
+    """Turns annotations into slots, and the declaration into `FIELDS` for `compiler`."""
 
     def __new__(
         cls,
@@ -146,7 +145,7 @@ class _Declared(type):
 
 
 class Struct(metaclass=_Declared):
-    """A part of messages: declared like a message, has the versions of the message that it is in."""
+    """A part of a message, declared like a message. It has the versions of its message."""
 
     FIELDS: ClassVar[dict[str, tuple[str, Any]]]
 
@@ -173,8 +172,8 @@ class Struct(metaclass=_Declared):
 class Message(Struct):
     """A whole message, with its versions: `class X(Message, key=12, versions="0-4", flexible="4+")`.
 
-    `API_KEY` is -1 for a message that is no request or response. `FLEXIBLE_FROM` is above every version if no version
-    is flexible.
+    `API_KEY` is -1 for a message that is not a request or response. `FLEXIBLE_FROM` is above every version if no
+    version is flexible.
     """
 
     API_KEY: ClassVar[int]
@@ -194,7 +193,7 @@ class Message(Struct):
         return first if len(parts) == 1 and type(first) is bytes else b"".join(parts)
 
     def encode_parts(self, version: int, parts: list[Buffer]) -> None:
-        """Append the message's bytes to `parts`, long records (2 KiB and more) as they are, uncopied."""
+        """Append the message's bytes to `parts`, without copying long records (2 KiB and more)."""
         self._encoders[version](self, parts)
 
     def encode_frame(self, version: int, correlation_id: int) -> list[Buffer]:
@@ -214,7 +213,7 @@ class Message(Struct):
 
     @classmethod
     def decode_request(cls, buffer: Buffer, position: int, version: int) -> Self:
-        """The message at `position`, sent by a client: it may have `MOST_ELEMENTS` array elements."""
+        """The message of a client at `position`. It may have `MOST_ELEMENTS` array elements."""
         message: Self = cls._decoders[version](buffer, position, cls.MOST_ELEMENTS)[0]
         return message
 

@@ -1,4 +1,4 @@
-"""Declarations resolved: each field's type, versions, tag and default as the writers of source want to know them."""
+"""Resolved declarations: type, versions, tag and default of each field."""
 
 from __future__ import annotations
 
@@ -7,18 +7,19 @@ from typing import Any, NamedTuple
 
 from ottla.protocol.message import MISSING, Field, Struct, version_range
 
-FIXED = {
-    "bool": ("?", 1),
-    "Int8": ("b", 1),
-    "Int16": ("h", 2),
-    "Int32": ("i", 4),
-    "Int64": ("q", 8),
-    "UInt16": ("H", 2),
-    "UInt32": ("I", 4),
-    "Float64": ("d", 8),
-    "Uuid": ("16s", 16),
+# The bytes of values of fixed size.
+WIDTHS = {
+    "bool": 1,
+    "Int8": 1,
+    "Int16": 2,
+    "Int32": 4,
+    "Int64": 8,
+    "UInt16": 2,
+    "UInt32": 4,
+    "Float64": 8,
+    "Uuid": 16,
 }
-ZERO: dict[str, Any] = dict.fromkeys(FIXED, 0) | {
+ZERO: dict[str, Any] = dict.fromkeys(WIDTHS, 0) | {
     "bool": False,
     "Float64": 0.0,
     "Uuid": bytes(16),
@@ -26,11 +27,10 @@ ZERO: dict[str, Any] = dict.fromkeys(FIXED, 0) | {
     "bytes": b"",
     "Records": b"",
 }
-SIZES = {"b": 1, "B": 1, "?": 1, "h": 2, "H": 2, "i": 4, "I": 4, "q": 8, "d": 8, "16s": 16}
 
 
 class Plan(NamedTuple):
-    """One field, resolved: `kind` names a type of FIXED, "str", "bytes", "Records" or "struct"."""
+    """One resolved field. `kind` is a key of WIDTHS, "str", "bytes", "Records" or "struct"."""
 
     name: str
     kind: str

@@ -1,32 +1,31 @@
-"""Errors, limits and variable-length numbers of Kafka's wire, used by the compiled encoders and decoders.
+"""Errors, limits and variable-length numbers of the Kafka protocol.
 
-Everything that comes from outside is bounded here: varints, lengths, array counts. Bad input raises `DecodeError`,
-nothing else.
+All input is bounded: varints, lengths and array counts. Invalid input raises `DecodeError` and no other exception.
 """
 
 from typing import TypeAlias
 
 Buffer: TypeAlias = bytes | bytearray | memoryview
 
-# Limits of Kafka 4.4's own decoder: refused before anything is allocated.
+# Limits of Kafka 4.4's decoder. Input above them is rejected before anything is allocated.
 MAX_ARRAY = 1_000_000
 MAX_TAGS = 10_000
 MAX_STRING = 0x7FFF
-# A broker refuses a request with more array elements (nested ones and unknown tagged fields included): its decoder runs
-# to the end, and no other client is served meanwhile. Kafka has no such limit. The slowest elements take 0.3 us each.
+# A broker rejects a request with more array elements (nested ones and unknown tagged fields included). A decoder is not
+# interrupted, and blocks all other clients. Kafka has no such limit. The slowest elements take 0.3 us each.
 MAX_REQUEST_ELEMENTS = 150_000
-# Of a Produce request: its batches are copied before its work is interrupted.
+# The limit of a Produce request, whose batches are copied before its work can be interrupted.
 MAX_PRODUCE_ELEMENTS = 50_000
-# Records at least this long are handed over as they are, shorter ones are cheaper to copy than to send apart.
+# Longer records are not copied. Shorter ones are cheaper to copy than to send as a separate buffer.
 COPY_BELOW = 2048
 
 
 class DecodeError(ValueError):
-    """The bytes are not what they claim to be: close the connection."""
+    """The bytes are malformed; the connection has to be closed."""
 
 
 class EncodeError(ValueError):
-    """A field holds a value that the version cannot carry: a mistake of ours."""
+    """A field has a value that the version cannot carry."""
 
 
 class VersionError(ValueError):
@@ -41,7 +40,7 @@ def uvarint(value: int) -> bytes:
     if 0 <= value < 128:
         return ONE_BYTE[value]
     if not 0 <= value <= 0xFFFFFFFF:
-        raise EncodeError(f"{value} is no unsigned 32-bit number")
+        raise EncodeError(f"{value} is not an unsigned 32-bit number")
     out = bytearray()
     while value > 127:
         out.append(value & 127 | 128)
@@ -59,7 +58,7 @@ def read_uvarint(buffer: Buffer, position: int) -> tuple[int, int]:
 
 
 def read_more(buffer: Buffer, position: int, first: int) -> tuple[int, int]:
-    """The rest of a varint whose first byte, above 127, has been read."""
+    """The varint whose first byte, which is above 127, has been read, and the position after it."""
     value = first & 127
     for shift in (7, 14, 21, 28):
         if position >= len(buffer):
@@ -75,7 +74,7 @@ def read_more(buffer: Buffer, position: int, first: int) -> tuple[int, int]:
 
 
 def skip_tags(buffer: Buffer, position: int, count: int) -> int:
-    """The position after a section of `count` tagged fields, all of them unknown."""
+    """The position after a section of `count` unknown tagged fields."""
     if count > MAX_TAGS:
         raise bad_length("Tagged section", count, len(buffer) - position)
     for _ in range(count):
@@ -88,7 +87,7 @@ def skip_tags(buffer: Buffer, position: int, count: int) -> int:
 
 
 def too_many_elements(most: int) -> DecodeError:
-    """The error of a request with more array elements than are decoded."""
+    """The error of a request with more array elements than the limit."""
     return DecodeError(f"The request has more than {most} array elements, the limit")
 
 
