@@ -8,9 +8,9 @@ HEAD = """\
 
 Generated from the declarations in `src/ottla/protocol/messages/`.
 
-- **Declared**: the versions of the message that Ottla knows: those of Kafka 4.3. Its clients may speak them to Kafka.
+- **Declared**: the versions that Ottla can encode and decode: those of Kafka 4.3. Its clients may use them with Kafka.
 - **Flexible**: the versions with tagged fields (KIP-482).
-- **Served**: the versions that the broker answers, and tells of when a client asks (ApiVersions). `-`: it does not.
+- **Served**: the versions that the broker serves and reports in ApiVersions; `-` if it does not serve the API.
 
 """
 
