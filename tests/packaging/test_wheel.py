@@ -201,6 +201,6 @@ def test_broker_and_clients_run_from_the_wheel(
     broker.assert_no_traceback()
     assert code == 0
     assert story["from"].startswith(str(site))
-    assert story["compiled"] == [compiled, which != "no compiler", compiled]
+    assert story["compiled"] == [compiled] * 3
     assert story["records"] == story["rows"] == ["one", "two", "three"]
     assert story["header"] == "h"
