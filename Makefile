@@ -24,9 +24,10 @@ run: demo-environment ## A year of real flights through a broker and a pipeline 
 test: dev-environment peers ## Run the whole test suite, with real clients
 	@$(BIN)/python -m pytest -n 2 --dist loadgroup $(PYTEST)
 
-check: dev-environment ## Lint, formatting, types, import directions
+check: dev-environment ## Lint, formatting, language, types, import directions
 	@$(BIN)/ruff check .
 	@$(BIN)/ruff format --check .
+	@$(BIN)/python tools/check_language.py
 	@$(BIN)/mypy
 	@$(BIN)/lint-imports --no-logo
 

