@@ -7,7 +7,7 @@ install = @trap : INT; \
 	{ python=$$($(SHELL) tools/find-python.sh $(PYTHON)) && "$$python" tools/environment.py $(1) $(PYTHON); } $(OR_INTERRUPT)
 
 .DEFAULT_GOAL := help
-.PHONY: help demo-environment dev-environment run test check format simulate scenarios chaos fuzz mutations corpus bench peers docs clean
+.PHONY: help demo-environment dev-environment run test check format simulate scenarios chaos fuzz mutations corpus bench peers docs wheels clean
 
 help: ## Show this list
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -66,6 +66,12 @@ docs: dev-environment ## Regenerate the generated tables in docs/ and the types 
 	@$(BIN)/python -m ottla.cli.protocol_table > docs/protocol.md
 	@$(BIN)/python -m ottla.config.table > docs/configuration.md
 	@$(BIN)/python -m tests.unit.clients.test_typed_settings
+
+wheels: ## Wheels for CPython 3.11 to 3.14 on x86-64 and aarch64, in dist/ (needs Docker or Podman)
+	@python=$$($(SHELL) tools/find-python.sh $(PYTHON)) && rm -rf build/wheels build/sdist && "$$python" -m venv build/wheels
+	@build/wheels/bin/python -m pip install --quiet --disable-pip-version-check "cibuildwheel>=3.1,<5"
+	@build/wheels/bin/python -m build --sdist --outdir build/sdist .
+	@build/wheels/bin/cibuildwheel --platform linux --output-dir dist build/sdist/ottla-*.tar.gz
 
 clean: ## Remove everything that was built
 	rm -rf $(VENV) build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis

@@ -18,6 +18,11 @@ JOBS = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.
 # Python's own flags often contain -g: debug symbols take a quarter of the compile time and nine tenths of the size.
 # Sums of deltas wrap, as in Java.
 FLAGS = ["-fwrapv"] if os.environ.get("CFLAGS") else ["-fwrapv", "-g0"]
+# Python's -O3 takes 40 % more time for `serde`, and the result is not faster. Column encoding gains up to 6 % from it.
+SERDE_FLAGS = [] if os.environ.get("CFLAGS") else ["-O2"]
+# The source as comments makes the C files a fifth longer. Without `binding` functions are plain C functions, without a
+# dictionary, a code object and annotations of their own: a fifth less to compile. Nothing inspects or pickles them.
+DIRECTIVES = {"emit_code_comments": False, "binding": False}
 
 
 def extensions() -> list[Extension]:
@@ -52,12 +57,13 @@ def extensions() -> list[Extension]:
             if path.with_suffix(".py").exists()
         ],
         build_dir="build/cython",
+        compiler_directives=DIRECTIVES,
         nthreads=JOBS if JOBS > 1 else 0,
         quiet=True,
     )
     for module in modules:
         module.optional = True  # cythonize() drops the flag when it is set before
-        module.extra_compile_args = FLAGS
+        module.extra_compile_args = FLAGS + (SERDE_FLAGS if module.name.startswith("ottla.serde.") else [])
     # The largest first, so that no core is idle while the last one compiles.
     return sorted(modules, key=lambda module: -Path(module.sources[0]).stat().st_size)
 
