@@ -7,7 +7,6 @@ import json
 import os
 import pty
 import re
-import resource
 import select
 import shlex
 import shutil
@@ -335,7 +334,7 @@ def test_each_help_page_has_valid_examples(name: str, monkeypatch: pytest.Monkey
                 options_of(*shlex.split(words[1]))
 
 
-def test_help_is_fast_and_imports_little() -> None:
+def test_help_imports_only_what_it_shows() -> None:
     code = (
         "import sys, contextlib, io\nfrom ottla.cli.main import main\n"
         "with contextlib.redirect_stdout(io.StringIO()): main(['--help'])\n"
@@ -343,14 +342,6 @@ def test_help_is_fast_and_imports_little() -> None:
     )
     answer = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=30)
     assert answer.stdout.strip() == "[]"
-    best = float("inf")
-    for _ in range(5):
-        before = resource.getrusage(resource.RUSAGE_CHILDREN)
-        subprocess.run([*OTTLA, "--help"], stdout=subprocess.DEVNULL, check=True, timeout=30)
-        after = resource.getrusage(resource.RUSAGE_CHILDREN)
-        # The CPU time does not depend on the load of the machine.
-        best = min(best, after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime)
-    assert best < 0.15
 
 
 COMPLETE = """
