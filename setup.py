@@ -20,9 +20,8 @@ JOBS = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.
 FLAGS = ["-fwrapv"] if os.environ.get("CFLAGS") else ["-fwrapv", "-g0"]
 # Python's -O3 takes 40 % more time for `serde`, and the result is not faster. Column encoding gains up to 6 % from it.
 SERDE_FLAGS = [] if os.environ.get("CFLAGS") else ["-O2"]
-# The source as comments makes the C files a fifth longer. Without `binding` functions are plain C functions, without a
-# dictionary, a code object and annotations of their own: a fifth less to compile. Nothing inspects or pickles them.
-DIRECTIVES = {"emit_code_comments": False, "binding": False}
+# The source as comments makes the C files a fifth longer.
+DIRECTIVES = {"emit_code_comments": False}
 
 
 def extensions() -> list[Extension]:

@@ -2,10 +2,12 @@
 cimport cython
 from libc.stdint cimport int64_t
 
-cdef extern from "Python.h":
+# Before CPython 3.12, Python.h only declares PyMemberDef.
+cdef extern from "structmember.h":
     ctypedef struct PyMemberDef:
         Py_ssize_t offset
 
+cdef extern from "Python.h":
     ctypedef struct PyMemberDescrObject:
         PyMemberDef* d_member
 
