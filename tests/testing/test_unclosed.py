@@ -35,13 +35,18 @@ import time
 from kafka import KafkaConsumer
 
 def open_consumer(bootstrap, topic, group, count=1):
-    consumer = KafkaConsumer(topic, bootstrap_servers=bootstrap, group_id=group, auto_offset_reset="earliest",
-                             client_id="app", metadata_max_age_ms=500)
-    deadline = time.monotonic() + 20
-    while count > 0 and time.monotonic() < deadline:
-        count -= sum(map(len, consumer.poll(timeout_ms=100).values()))
-    assert count <= 0, "it got no partitions"
-    return consumer
+    # A leader that assigns before it has metadata sometimes keeps its empty assignment: use another consumer.
+    for _ in range(4):
+        consumer = KafkaConsumer(topic, bootstrap_servers=bootstrap, group_id=group, auto_offset_reset="earliest",
+                                 client_id="app", metadata_max_age_ms=500)
+        missing = count
+        started = time.monotonic()
+        while missing > 0 and time.monotonic() - started < (5 if missing == count else 20):
+            missing -= sum(map(len, consumer.poll(timeout_ms=100).values()))
+        if missing <= 0:
+            return consumer
+        consumer.close()
+    raise AssertionError("it got no partitions")
 
 def close(consumer):
     consumer.close()
@@ -106,8 +111,7 @@ def test_second(ottla):
 """
 
 
-# Under load kafka-python's group leader sometimes assigns before it has the topic's metadata. It rebalances after the
-# next refresh, which is why that is every 500 ms there and not every 5 minutes.
+# kafka-python's own timing is not fixed here.
 ONCE_MORE = {"kafka-python": [pytest.mark.flaky(reruns=1)]}
 
 

@@ -327,9 +327,9 @@ def test_listening_beyond_this_machine_is_a_warning(
     up.first_line()
     code, _, err = up.finish(signal.SIGTERM)
     assert code == 0, err
-    warnings = [line for line in err.splitlines() if "no authentication" in line]
+    warnings = [line for line in err.splitlines() if "without authentication" in line]
     assert len(warnings) == (exposed is not None)
-    assert exposed is None or f" on {exposed}: " in warnings[0]
+    assert exposed is None or f" on {exposed}, " in warnings[0]
 
 
 def test_signals_in_quick_succession_count_as_one(tmp_path: Path) -> None:
