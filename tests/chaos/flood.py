@@ -30,7 +30,7 @@ REQUESTS = WRITES + 1
 TICK_S = 0.005
 CHUNK = 1 << 18
 DEADLINE_S = 60.0
-NOBODY = -1
+NO_OWNER = -1
 _OWNER = re.compile(rb"owner=(\d{6});")
 
 
@@ -123,8 +123,8 @@ class _Line:
                     continue
                 mine = owners[partition]
                 if offset >= len(mine):
-                    mine.extend([NOBODY] * (offset + 1000 - len(mine)))
-                if mine[offset] != NOBODY:
+                    mine.extend([NO_OWNER] * (offset + 1000 - len(mine)))
+                if mine[offset] != NO_OWNER:
                     raise AssertionError(f"{mine[offset]} and {self.owner} both have offset {offset} of {partition}")
                 mine[offset] = self.owner
 
@@ -194,7 +194,7 @@ class _Generator:
         for line in self._lines:
             line.socket.close()
         for partition, owners in enumerate(self._owners):
-            while owners and owners[-1] == NOBODY:
+            while owners and owners[-1] == NO_OWNER:
                 owners.pop()
             Path(place, f"owners-{partition}").write_bytes(owners.tobytes())
         return {}

@@ -23,7 +23,7 @@ from typing import NamedTuple
 
 from ottla.raft.core import RaftCore
 from ottla.raft.events import (
-    NOBODY,
+    NO_NODE,
     Appended,
     AppendFetched,
     AppendLeaderChange,
@@ -224,7 +224,7 @@ def _log_end(disk: VoterDisk) -> LogEnd:
 
 
 def _voter(voter: int) -> str:
-    return "none" if voter == NOBODY else str(voter)
+    return "none" if voter == NO_NODE else str(voter)
 
 
 def _message(message: Message) -> str:

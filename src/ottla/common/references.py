@@ -10,9 +10,9 @@ def _references(kept: Sequence[object], index: int) -> int:
 
 
 # The number of references from the list and from the counting itself, which depends on the version of Python.
-_NOBODY_ELSE = _references([object()], 0)
+_ONLY_THE_LIST = _references([object()], 0)
 
 
 def is_free(kept: Sequence[object], index: int) -> bool:
     """Whether only `kept` refers to its item. A view of a buffer is a reference while it exists."""
-    return _references(kept, index) <= _NOBODY_ELSE
+    return _references(kept, index) <= _ONLY_THE_LIST

@@ -22,7 +22,7 @@ from typing import Protocol
 
 from ottla.raft import quorum
 from ottla.raft.events import (
-    NOBODY,
+    NO_NODE,
     Appended,
     AppendFetched,
     AppendLeaderChange,
@@ -143,7 +143,7 @@ class RaftCore:
         assert self.end.epoch <= self.epoch, "records of a future epoch"
         assert (self.role is Role.LEADER) == (self.election.leader_id == self.node_id), "leader and election differ"
         if self.role is Role.LEADER:
-            assert self.election.voted_id in (self.node_id, NOBODY), "leads after voting for another"
+            assert self.election.voted_id in (self.node_id, NO_NODE), "leads after voting for another"
         if self.role is Role.CANDIDATE:
             assert self.election.voted_id == self.node_id, "stands without its own vote"
 
@@ -158,13 +158,13 @@ class RaftCore:
             self.election = Election(event.end.epoch)
         if self.election.leader_id == self.node_id:
             # This voter led the epoch before it stopped. The epoch has no leader any more.
-            self.election = self.election._replace(leader_id=NOBODY)
+            self.election = self.election._replace(leader_id=NO_NODE)
         if self.voters == {self.node_id}:
             # The flush of the record that opens the epoch also covers earlier unflushed records.
             self._stand(now_ms)
             return
         self._flush()
-        if self.election.leader_id != NOBODY:
+        if self.election.leader_id != NO_NODE:
             self._follow(self.election.epoch, self.election.leader_id, now_ms)
         else:
             self._wait_for_leader(now_ms)
@@ -181,7 +181,7 @@ class RaftCore:
     def _stand(self, now_ms: int) -> None:
         self.role = Role.CANDIDATE
         self._fetch_deadline_ms = FOREVER
-        self.election = Election(self.election.epoch + 1, NOBODY, self.node_id)
+        self.election = Election(self.election.epoch + 1, NO_NODE, self.node_id)
         self._granted, self._rejected = {self.node_id}, set()
         self._set_election_deadline(now_ms)
         if quorum.is_won(self.voters, self._granted):
@@ -194,8 +194,8 @@ class RaftCore:
         self._see_epoch(event.epoch, now_ms)
         granted = (
             event.epoch == self.epoch
-            and self.election.leader_id == NOBODY
-            and self.election.voted_id in (NOBODY, event.candidate_id)
+            and self.election.leader_id == NO_NODE
+            and self.election.voted_id in (NO_NODE, event.candidate_id)
             and not event.end.is_behind(self.end)
         )
         if granted:
@@ -207,7 +207,7 @@ class RaftCore:
     def _on_vote_response(self, event: VoteResponse, now_ms: int) -> None:
         self._see_epoch(event.epoch, now_ms)
         # Other voters may name this voter, if it led the epoch before it restarted.
-        if event.leader_id not in (NOBODY, self.node_id) and event.epoch == self.epoch:
+        if event.leader_id not in (NO_NODE, self.node_id) and event.epoch == self.epoch:
             self._follow(event.epoch, event.leader_id, now_ms)
             return
         if self.role is not Role.CANDIDATE or event.epoch != self.epoch:
@@ -238,7 +238,7 @@ class RaftCore:
         if quorum.is_won(self.voters, recent | {self.node_id}):
             self._election_deadline_ms = now_ms + self._fetch_timeout_ms // 2
         else:
-            self.election = self.election._replace(leader_id=NOBODY)
+            self.election = self.election._replace(leader_id=NO_NODE)
             self._wait_for_leader(now_ms)
 
     def _on_leader_announced(self, event: LeaderAnnounced, now_ms: int) -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import NamedTuple
 
-NOBODY = -1
+NO_NODE = -1
 
 
 class LogEnd(NamedTuple):
@@ -27,8 +27,8 @@ class Election(NamedTuple):
     """The durable state of a voter: its epoch, the epoch's leader if known, and its vote in the epoch."""
 
     epoch: int = 0
-    leader_id: int = NOBODY
-    voted_id: int = NOBODY
+    leader_id: int = NO_NODE
+    voted_id: int = NO_NODE
 
 
 # -- events ----------------------------------------------------------------------------------------------------------
@@ -80,7 +80,7 @@ class VoteResponse:
     voter_id: int
     epoch: int
     granted: bool
-    leader_id: int = NOBODY
+    leader_id: int = NO_NODE
 
 
 @dataclass(frozen=True, slots=True)
