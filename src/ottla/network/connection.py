@@ -32,7 +32,8 @@ logger = logging.getLogger(__name__)
 Frames: TypeAlias = list[Buffer] | None
 Dispatch: TypeAlias = "Callable[[Connection, memoryview], Frames | Completion[Frames]]"
 
-WRITE_HIGH_WATER_BYTES = 256 * 1024
+# Collected responses above this size are written before further frames are handled.
+COLLECTED_RESPONSE_BYTES = 256 * 1024
 ANONYMOUS = "User:ANONYMOUS"
 
 
@@ -94,7 +95,8 @@ class Connection(asyncio.BufferedProtocol):
         peer = transport.get_extra_info("peername") or ("", 0)
         # A socket for both families shows an IPv4 client with a mapped IPv6 address.
         self.remote_host, self.remote_port = str(peer[0]).removeprefix("::ffff:"), int(peer[1])
-        self._transport.set_write_buffer_limits(high=WRITE_HIGH_WATER_BYTES, low=0)
+        # Pause whenever the socket did not take everything: otherwise the transport could hold a rest and a piece.
+        self._transport.set_write_buffer_limits(high=0)
         problem = self._server.admit(self)
         if problem:
             self._server.reject(self, problem)
@@ -174,7 +176,7 @@ class Connection(asyncio.BufferedProtocol):
         requests of one connection are handled one after another.
 
         The responses are collected and written together: one system call for each read, not for each request. They are
-        written earlier when they exceed `WRITE_HIGH_WATER_BYTES`, since small requests can have large responses.
+        written earlier when they exceed `COLLECTED_RESPONSE_BYTES`, since small requests can have large responses.
         """
         server, reader, writes, dispatch = self._server, self._reader, self._writes, self._dispatch
         responses: list[Buffer] = []
@@ -196,7 +198,7 @@ class Connection(asyncio.BufferedProtocol):
                 if response is not None:
                     responses += response
                     response_bytes += sum(map(len, response))
-                    if response_bytes > WRITE_HIGH_WATER_BYTES:
+                    if response_bytes > COLLECTED_RESPONSE_BYTES:
                         self._write(responses)
                         responses, response_bytes = [], 0
                 if server.draining:
@@ -332,7 +334,7 @@ class Connection(asyncio.BufferedProtocol):
                 transport.close()
         elif not writes.is_paused:
             writes.pause(self._server.tick)
-            asyncio.get_running_loop().call_soon(self.resume_writing)
+            asyncio.get_running_loop().call_soon(self._send_next_piece)
 
     def pause_writing(self) -> None:
         """Called by the transport: the client reads more slowly than it sends requests."""
@@ -340,7 +342,11 @@ class Connection(asyncio.BufferedProtocol):
         self._writes.pause(self._server.tick, unsent_bytes)
 
     def resume_writing(self) -> None:
-        """Called by the transport when it has sent everything, and between two pieces."""
+        """Called by the transport when it has sent everything."""
+        # In the next iteration, because asyncio's transport breaks if the protocol closes it during this call.
+        asyncio.get_running_loop().call_soon(self._send_next_piece)
+
+    def _send_next_piece(self) -> None:
         self._writes.resume()
         self._send_piece()
         self._go_on()
