@@ -9,7 +9,7 @@ from ottla.common.ids import OFFSETS_TOPIC
 
 if TYPE_CHECKING:
     from ottla.broker.partition import Partition
-    from ottla.coordinators.group.events import LogLine
+    from ottla.coordinators.events import LogLine
 
 logger = logging.getLogger("ottla.coordinators.group")
 

@@ -27,19 +27,10 @@ from ottla.common.completion import Completion
 from ottla.common.errors import ErrorCode, KafkaError
 from ottla.common.ids import OFFSETS_TOPIC, Uuid, group_partition
 from ottla.common.slices import Slices, result_of
+from ottla.coordinators.events import Append, Appended, Call, Effects, LogLine, Moment, Reply
 from ottla.coordinators.group.config import GroupConfig
 from ottla.coordinators.group.errors import error_response, from_append_error
-from ottla.coordinators.group.events import (
-    Append,
-    Appended,
-    Call,
-    Effects,
-    ListGroups,
-    LogLine,
-    Moment,
-    Reply,
-    TopicsDeleted,
-)
+from ottla.coordinators.group.events import ListGroups, TopicsDeleted
 from ottla.coordinators.group.shard import GroupShard
 from ottla.records import Codec, encode_batch
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ottla.coordinators.group.timers import Kind, Timers
+from ottla.coordinators.group.timer_keys import Kind
+from ottla.coordinators.timers import Timers
 
 
 def test_moved_deadline_elapses_only_at_its_new_time() -> None:

@@ -17,22 +17,9 @@ Not implemented: consumer groups of KIP-848, share groups (KIP-932) and streams 
 their records.
 """
 
+from ottla.coordinators.events import Append, Appended, Call, Effect, Effects, LogLine, Moment, Reply
 from ottla.coordinators.group.config import GroupConfig
-from ottla.coordinators.group.events import (
-    Append,
-    Appended,
-    Call,
-    DeleteGroup,
-    DescribeGroup,
-    Effect,
-    Effects,
-    FetchOffsets,
-    ListGroups,
-    LogLine,
-    Moment,
-    Reply,
-    TopicsDeleted,
-)
+from ottla.coordinators.group.events import DeleteGroup, DescribeGroup, FetchOffsets, ListGroups, TopicsDeleted
 from ottla.coordinators.group.shard import GroupShard
 
 __all__ = [

@@ -3,19 +3,10 @@
 from __future__ import annotations
 
 from ottla.common.errors import ErrorCode
+from ottla.coordinators.events import Call, Effects, Moment, Reply, log_line
 from ottla.coordinators.group import unserved
 from ottla.coordinators.group.core import Core
-from ottla.coordinators.group.events import (
-    Call,
-    DeleteGroup,
-    DescribeGroup,
-    Effects,
-    ForceRebalance,
-    ListGroups,
-    Moment,
-    Reply,
-    log_line,
-)
+from ottla.coordinators.group.events import DeleteGroup, DescribeGroup, ForceRebalance, ListGroups
 from ottla.coordinators.group.group import Group
 from ottla.coordinators.group.offsets import MOST_TOMBSTONES, some_tombstones
 from ottla.coordinators.group.rebalance import prepare_or_complete

@@ -9,13 +9,14 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from ottla.common.errors import ErrorCode
+from ottla.coordinators.events import Append, Call, Effects, Moment, RecordBytes, Reply
 from ottla.coordinators.group.config import GroupConfig
-from ottla.coordinators.group.events import Append, Call, Effects, Moment, RecordBytes, Reply
 from ottla.coordinators.group.follow_ups import AnswerCall, FollowUp, InFlight
 from ottla.coordinators.group.group import Group
 from ottla.coordinators.group.member import Member
 from ottla.coordinators.group.offset_store import OffsetStore
-from ottla.coordinators.group.timers import Kind, Timers
+from ottla.coordinators.group.timer_keys import Kind, TimerKey
+from ottla.coordinators.timers import Timers
 from ottla.protocol.messages.join_group import JoinGroupResponse, JoinGroupResponseMember
 from ottla.protocol.messages.sync_group import SyncGroupResponse
 
@@ -52,7 +53,7 @@ class Core:
         # When the log was loaded, on the monotonic clock.
         self.loaded_ms = 0
         self.offsets = OffsetStore()
-        self.timers = Timers()
+        self.timers: Timers[TimerKey] = Timers()
         # Appends whose outcome has not been reported, by their ids.
         self.in_flight: dict[int, InFlight] = {}
         self._next_append_id = 0

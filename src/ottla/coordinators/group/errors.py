@@ -3,18 +3,9 @@
 from __future__ import annotations
 
 from ottla.common.errors import ErrorCode
+from ottla.coordinators.events import Call, Effects, Moment, Reply
 from ottla.coordinators.group.core import Core, refuse_join, refuse_sync
-from ottla.coordinators.group.events import (
-    Call,
-    DeleteGroup,
-    DescribeGroup,
-    Effects,
-    FetchOffsets,
-    ForceRebalance,
-    ListGroups,
-    Moment,
-    Reply,
-)
+from ottla.coordinators.group.events import DeleteGroup, DescribeGroup, FetchOffsets, ForceRebalance, ListGroups
 from ottla.coordinators.group.follow_ups import AnswerCall
 from ottla.protocol.messages.delete_groups import DeletableGroupResult
 from ottla.protocol.messages.describe_groups import DescribedGroup

@@ -1,24 +1,13 @@
-"""Events and effects of a shard.
+"""Requests of the group coordinator that are not requests of Kafka's protocol.
 
-An event is a `Call` or the outcome of an append, `Appended`. A call carries a request of Kafka's protocol, or one of
-the requests below, into which the broker splits a request that names several groups. Effects are `Append`, `Reply` and
-`LogLine`.
+The broker splits a request that names several groups into one of these for each group.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import NamedTuple, TypeAlias
 
-from ottla.common.errors import ErrorCode
 from ottla.protocol.messages.offset_fetch import OffsetFetchRequestGroup
-
-
-class Moment(NamedTuple):
-    """The present time: the monotonic clock for timers, the wall clock for timestamps that are stored."""
-
-    monotonic_ms: int
-    wall_ms: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,70 +60,3 @@ class TopicsDeleted:
     """Delete the offsets of deleted topics, a bounded number per call; the response is True if more are left."""
 
     names: frozenset[str]
-
-
-class Call:
-    """A request to the shard. The `Reply` refers to it by identity; `token` is for the caller's own use."""
-
-    __slots__ = ("api_version", "client_host", "client_id", "request", "token")
-
-    def __init__(
-        self,
-        request: object,
-        api_version: int = 0,
-        client_id: str = "",
-        client_host: str = "",
-        token: object = None,
-    ) -> None:
-        self.request = request
-        self.api_version = api_version
-        self.client_id = client_id
-        self.client_host = client_host
-        self.token = token
-
-
-RecordBytes: TypeAlias = tuple[bytes, bytes | None]
-
-
-@dataclass(frozen=True, slots=True)
-class Reply:
-    """The response to `call`."""
-
-    call: Call
-    response: object
-
-
-@dataclass(frozen=True, slots=True)
-class Append:
-    """Append the records as one batch, then report the outcome as `Appended` with the same id.
-
-    A record is a key and a value; the value None makes it a tombstone.
-    """
-
-    id: int
-    records: tuple[RecordBytes, ...]
-
-
-class Appended(NamedTuple):
-    """The outcome of an `Append`: the offset of its first record, or the error for which nothing was appended."""
-
-    append_id: int
-    base_offset: int
-    error: ErrorCode = ErrorCode.NONE
-
-
-class LogLine(NamedTuple):
-    """A line for the broker's log, `message % arguments`, in Kafka's wording."""
-
-    message: str
-    arguments: tuple[object, ...]
-    is_error: bool = False
-
-
-def log_line(message: str, *arguments: object) -> LogLine:
-    """Create a line at level INFO."""
-    return LogLine(message, arguments)
-
-
-Effect: TypeAlias = Append | Reply | LogLine
-Effects: TypeAlias = list[Effect]

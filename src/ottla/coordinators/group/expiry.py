@@ -7,8 +7,8 @@ old client may carry its own retention time.
 
 from __future__ import annotations
 
+from ottla.coordinators.events import Effects, Moment, RecordBytes, log_line
 from ottla.coordinators.group.core import Core
-from ottla.coordinators.group.events import Effects, Moment, RecordBytes, log_line
 from ottla.coordinators.group.group import Group
 from ottla.coordinators.group.offset_store import Committed
 from ottla.coordinators.group.records import group_tombstone, offset_tombstone

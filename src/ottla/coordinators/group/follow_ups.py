@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 if TYPE_CHECKING:
-    from ottla.coordinators.group.events import Call, RecordBytes
+    from ottla.coordinators.events import Call, RecordBytes
     from ottla.coordinators.group.group import Group
     from ottla.coordinators.group.member import Member
     from ottla.protocol.messages.join_group import JoinGroupRequest

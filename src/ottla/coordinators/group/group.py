@@ -16,7 +16,7 @@ from ottla.coordinators.group.states import CAN_REBALANCE, MOVES, State
 from ottla.coordinators.group.subscription import subscribed_topics
 
 if TYPE_CHECKING:
-    from ottla.coordinators.group.events import Call
+    from ottla.coordinators.events import Call
     from ottla.protocol.group_records import GroupMetadataValue
 
 CONSUMER_PROTOCOL_TYPE = "consumer"

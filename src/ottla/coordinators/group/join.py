@@ -10,15 +10,15 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from ottla.common.errors import ErrorCode
+from ottla.coordinators.events import Call, Effects, Moment, log_line
 from ottla.coordinators.group.core import Core, accept_join, refuse_join, refuse_sync
-from ottla.coordinators.group.events import Call, Effects, Moment, log_line
 from ottla.coordinators.group.follow_ups import ReplaceStaticMember
 from ottla.coordinators.group.group import Group
 from ottla.coordinators.group.member import Member, Protocols, protocol_names
 from ottla.coordinators.group.rebalance import complete_if_all_joined, prepare, prepare_or_complete
 from ottla.coordinators.group.records import group_record
 from ottla.coordinators.group.states import State
-from ottla.coordinators.group.timers import Kind
+from ottla.coordinators.group.timer_keys import Kind
 from ottla.protocol.messages.join_group import JoinGroupRequest
 
 MEMBER_ID_REQUIRED_SINCE = 4

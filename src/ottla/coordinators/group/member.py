@@ -6,7 +6,7 @@ from collections.abc import Container, Iterable
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
-from ottla.coordinators.group.events import Call
+from ottla.coordinators.events import Call
 
 Protocols: TypeAlias = tuple[tuple[str, bytes], ...]
 """(name, metadata) in the member's order of preference."""

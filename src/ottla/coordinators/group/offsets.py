@@ -7,18 +7,10 @@ from itertools import chain, islice
 
 from ottla.common.errors import ErrorCode
 from ottla.common.ids import ZERO_UUID, Uuid
+from ottla.coordinators.events import Call, Effects, Moment, RecordBytes, Reply, log_line
 from ottla.coordinators.group.core import Core
 from ottla.coordinators.group.errors import commit_response
-from ottla.coordinators.group.events import (
-    Call,
-    Effects,
-    FetchOffsets,
-    Moment,
-    RecordBytes,
-    Reply,
-    TopicsDeleted,
-    log_line,
-)
+from ottla.coordinators.group.events import FetchOffsets, TopicsDeleted
 from ottla.coordinators.group.follow_ups import AnswerCall
 from ottla.coordinators.group.group import Group
 from ottla.coordinators.group.offset_store import Committed

@@ -16,13 +16,13 @@ silent client cannot stop a group. Each phase visits each member once.
 from __future__ import annotations
 
 from ottla.common.errors import ErrorCode
+from ottla.coordinators.events import Effects, LogLine, Moment, log_line
 from ottla.coordinators.group.core import Core, accept_join, refuse_join, refuse_sync
-from ottla.coordinators.group.events import Effects, LogLine, Moment, log_line
 from ottla.coordinators.group.group import Group
 from ottla.coordinators.group.member import Member
 from ottla.coordinators.group.records import group_record
 from ottla.coordinators.group.states import State
-from ottla.coordinators.group.timers import Kind
+from ottla.coordinators.group.timer_keys import Kind
 
 
 def prepare_or_complete(core: Core, group: Group, now: Moment, reason: str) -> Effects:

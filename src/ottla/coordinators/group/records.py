@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from functools import lru_cache
 
-from ottla.coordinators.group.events import RecordBytes
+from ottla.coordinators.events import RecordBytes
 from ottla.coordinators.group.group import Group
 from ottla.coordinators.group.member import Member
 from ottla.coordinators.group.offset_store import Committed

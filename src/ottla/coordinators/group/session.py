@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from ottla.common.errors import ErrorCode
+from ottla.coordinators.events import Call, Effects, LogLine, Moment, Reply, log_line
 from ottla.coordinators.group.core import Core
-from ottla.coordinators.group.events import Call, Effects, LogLine, Moment, Reply, log_line
 from ottla.coordinators.group.group import Group
 from ottla.coordinators.group.rebalance import complete_if_all_joined, drop, prepare_or_complete
 from ottla.coordinators.group.states import State

@@ -12,22 +12,18 @@ from typing import Any
 
 from ottla.common.errors import ErrorCode
 from ottla.common.ids import Uuid
+from ottla.coordinators.events import Appended, Call, Effects, Moment, log_line
 from ottla.coordinators.group import admin, expiry, offsets, session, unserved
 from ottla.coordinators.group.config import GroupConfig
 from ottla.coordinators.group.core import Core
 from ottla.coordinators.group.errors import answer_appended
 from ottla.coordinators.group.events import (
-    Appended,
-    Call,
     DeleteGroup,
     DescribeGroup,
-    Effects,
     FetchOffsets,
     ForceRebalance,
     ListGroups,
-    Moment,
     TopicsDeleted,
-    log_line,
 )
 from ottla.coordinators.group.follow_ups import AnswerCall, AnswerSyncs, JoinConvertedGroup, ReplaceStaticMember
 from ottla.coordinators.group.group import Group
@@ -42,7 +38,7 @@ from ottla.coordinators.group.rebalance import (
 )
 from ottla.coordinators.group.states import State
 from ottla.coordinators.group.sync import assignment_appended, sync
-from ottla.coordinators.group.timers import Kind, TimerKey
+from ottla.coordinators.group.timer_keys import Kind, TimerKey
 from ottla.protocol.group_records import (
     RECORD_TYPES,
     GroupMetadataKey,

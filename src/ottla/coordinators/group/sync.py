@@ -6,8 +6,8 @@ The group becomes Stable when the record with the assignment is replayed. The re
 from __future__ import annotations
 
 from ottla.common.errors import ErrorCode
+from ottla.coordinators.events import Append, Call, Effects, Moment, log_line
 from ottla.coordinators.group.core import Core, accept_sync, refuse_sync
-from ottla.coordinators.group.events import Append, Call, Effects, Moment, log_line
 from ottla.coordinators.group.follow_ups import AnswerSyncs
 from ottla.coordinators.group.group import Group
 from ottla.coordinators.group.rebalance import fail_syncs, prepare_or_complete, synced

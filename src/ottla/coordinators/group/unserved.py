@@ -11,18 +11,10 @@ session timeout (45 s) after the log was loaded.
 from __future__ import annotations
 
 from ottla.common.errors import ErrorCode
+from ottla.coordinators.events import Call, Effects, Moment, RecordBytes, Reply
 from ottla.coordinators.group.core import Core, refuse_join
 from ottla.coordinators.group.errors import commit_response, error_response
-from ottla.coordinators.group.events import (
-    Call,
-    DeleteGroup,
-    DescribeGroup,
-    Effects,
-    FetchOffsets,
-    Moment,
-    RecordBytes,
-    Reply,
-)
+from ottla.coordinators.group.events import DeleteGroup, DescribeGroup, FetchOffsets
 from ottla.coordinators.group.follow_ups import JoinConvertedGroup
 from ottla.coordinators.group.group import Group
 from ottla.coordinators.group.join import join

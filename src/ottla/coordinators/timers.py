@@ -11,35 +11,24 @@ once corrected, is the earliest deadline. A heap entry whose time differs from `
 from __future__ import annotations
 
 import heapq
-from enum import IntEnum
-from typing import TypeAlias
+from collections.abc import Hashable
+from typing import Generic, TypeVar
+
+Key = TypeVar("Key", bound=Hashable)
 
 
-class Kind(IntEnum):
-    """The purpose of a deadline. Deadlines of the same millisecond elapse in this order."""
-
-    JOIN = 0
-    SYNC = 1
-    SESSION = 2
-    EXPIRY = 3
-
-
-TimerKey: TypeAlias = tuple[Kind, str, str]
-"""Kind, group id, and member id (empty for timers of the whole group)."""
-
-
-class Timers:
-    """Deadlines in milliseconds of the monotonic clock."""
+class Timers(Generic[Key]):
+    """Deadlines in milliseconds of the monotonic clock; those of the same millisecond elapse in the order of keys."""
 
     __slots__ = ("_deadlines", "_heap", "_queued")
 
     def __init__(self) -> None:
-        self._deadlines: dict[TimerKey, int] = {}
+        self._deadlines: dict[Key, int] = {}
         # The time of each key's valid heap entry.
-        self._queued: dict[TimerKey, int] = {}
-        self._heap: list[tuple[int, TimerKey]] = []
+        self._queued: dict[Key, int] = {}
+        self._heap: list[tuple[int, Key]] = []
 
-    def set(self, key: TimerKey, deadline_ms: int) -> None:
+    def set(self, key: Key, deadline_ms: int) -> None:
         """Set the deadline of `key`, replacing a previous one."""
         self._deadlines[key] = deadline_ms
         queued = self._queued.get(key)
@@ -47,11 +36,11 @@ class Timers:
             self._queued[key] = deadline_ms
             heapq.heappush(self._heap, (deadline_ms, key))
 
-    def cancel(self, key: TimerKey) -> None:
+    def cancel(self, key: Key) -> None:
         """Cancel the deadline of `key`, if it is set."""
         self._deadlines.pop(key, None)
 
-    def deadline(self, key: TimerKey) -> int | None:
+    def deadline(self, key: Key) -> int | None:
         """The deadline of `key`, or None."""
         return self._deadlines.get(key)
 
@@ -74,7 +63,7 @@ class Timers:
                 heapq.heappush(heap, (deadline_ms, key))
         return None
 
-    def pop_due(self, now_ms: int) -> TimerKey | None:
+    def pop_due(self, now_ms: int) -> Key | None:
         """Remove and return the key with the earliest elapsed deadline; None if no deadline has elapsed."""
         next_ms = self.next_ms()
         if next_ms is None or next_ms > now_ms:

@@ -1,0 +1,19 @@
+"""What the deadlines of a shard of groups are for."""
+
+from __future__ import annotations
+
+from enum import IntEnum
+from typing import TypeAlias
+
+
+class Kind(IntEnum):
+    """The purpose of a deadline. Deadlines of the same millisecond elapse in this order."""
+
+    JOIN = 0
+    SYNC = 1
+    SESSION = 2
+    EXPIRY = 3
+
+
+TimerKey: TypeAlias = tuple[Kind, str, str]
+"""Kind, group id, and member id (empty for timers of the whole group)."""
