@@ -1,0 +1,16 @@
+"""Transactions of producers, as one shard for each partition of `__transaction_state`. KIP-98, KIP-360, KIP-890.
+
+The caller's duties, in this order:
+
+1. Create `TransactionShard(config, coordinator_epoch, transaction_version)`: the leader epoch of the partition, and a
+   function that returns the finalized level of the feature `transaction.version`.
+2. Pass each record of the partition's log to `replay`, then call `loaded`.
+3. Call `step` for each request and `handle_timer` for each elapsed timer, and execute the effects in their order.
+4. `Append`: append the records as one batch, then pass the outcome to `handle_appended` and obey the effects that it
+   returns before any later effect.
+5. `Reply` and `WriteMarkers`: execute them once everything appended so far is committed, not before. Pass the outcome
+   of `WriteMarkers` to `handle_markers`.
+6. `AllocateProducerId`: pass the outcome to `handle_producer_id`.
+7. When the partition is lost, call `unload` and execute its effects, which append nothing. Discard the shard, and the
+   outcomes of its effects.
+"""
