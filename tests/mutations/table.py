@@ -544,7 +544,7 @@ ON_DISK = (
     ),
     Mutation(
         "the checksum of group records is checked",
-        "broker/group_loading.py",
+        "broker/coordinator_loading.py",
         "            if not check_crc(data, position, header.size):\n",
         "            if not data:\n",
         (f"{CORRUPT_BYTE}[groups-stopped]",),
@@ -645,7 +645,7 @@ CRASHES = (
     ),
     Mutation(
         "groups are loaded from their log",
-        "broker/group_loading.py",
+        "broker/coordinator_loading.py",
         "            shard.replay(record.key, record.value, record.offset, producer_id=producer_id)\n",
         "            shard.replay(record.key, None, record.offset, producer_id=producer_id)\n",
         (f"{CHAOS}/test_kill9.py::test_committed_offsets_and_topics_survive_kill_9",),
@@ -790,7 +790,7 @@ DISKS = (
     ),
     Mutation(
         "a commit that cannot be written is rejected",
-        "broker/group_runtime.py",
+        "broker/coordinator_runtime.py",
         '        except KafkaError as error:\n            logger.warning("Failed to write to',
         '        except KeyError as error:\n            logger.warning("Failed to write to',
         (f"{FAILING}::test_failed_disk_with_group_offsets_refuses_commits",),
@@ -849,15 +849,15 @@ GROUPS = (
     ),
     Mutation(
         "partitions of long group ids are not cached",
-        "broker/group_runtime.py",
-        "if len(group_id) <= LONGEST_CACHED else",
-        "if group_id else",
+        "broker/internal_topic.py",
+        "if len(key) <= LONGEST_CACHED else",
+        "if key else",
         (f"{UNIT}/coordinators/test_group_runtime.py::test_keys_of_long_group_ids_are_not_cached",),
     ),
     Mutation(
         "an unhandled error in one group does not stop the timers of others",
-        "broker/group_runtime.py",
-        "        finally:  # an unhandled error in one group must not stop the timers of the others\n"
+        "broker/coordinator_runtime.py",
+        "        finally:  # an unhandled error in one shard must not stop the timers of the others\n"
         "            self._arm_again(now)\n",
         "        except KeyError:\n            raise\n        self._arm_again(now)\n",
         (
@@ -897,7 +897,7 @@ TIME = (
     ),
     Mutation(
         "sessions of members use the monotonic clock",
-        "broker/group_runtime.py",
+        "broker/coordinator_runtime.py",
         "        return Moment(self._clock.monotonic_ms(), self._clock.wall_ms())\n",
         "        return Moment(self._clock.wall_ms(), self._clock.wall_ms())\n",
         (

@@ -201,14 +201,14 @@ class Broker:
         request = CreateTopicsRequest(topics=[self._topic_to_create(name) for name in names])
         return self.metadata.create_topics(request).then(_failures)
 
-    def create_offsets_topic(self) -> Completion[None]:
-        """Create `__consumer_offsets`; the completion fails with the KafkaError of the topic."""
+    def create_internal_topic(self, name: str) -> Completion[None]:
+        """Create a coordinator's topic; the completion fails with the KafkaError of the topic."""
 
         def created(failures: dict[str, KafkaError]) -> None:
             if failures:
-                raise failures[OFFSETS_TOPIC]
+                raise failures[name]
 
-        return self.auto_create_topics([OFFSETS_TOPIC]).then(created)
+        return self.auto_create_topics([name]).then(created)
 
     def _topic_to_create(self, name: str) -> CreatableTopic:
         from ottla.protocol.messages.create_topics import CreatableTopic, CreatableTopicConfig

@@ -51,6 +51,7 @@ from ottla.records import Codec
 
 if TYPE_CHECKING:
     from ottla.broker.group_runtime import GroupRuntime
+    from ottla.broker.internal_topic import InternalTopic
 
 logger = logging.getLogger(__name__)
 
@@ -176,8 +177,8 @@ class Node:
         broker.partitions.directory_is_missing = bool(missing) or offline
         self._register(cluster_id, missing)
         metadata.subscribe(self._publish)
-        if self._offsets_partitions():
-            broker.groups.start()
+        if self._partition_count(OFFSETS_TOPIC):
+            broker.groups.shards.start()
         self._started = True
         self._maintenance = MaintenanceTasks(broker, self._housekeeping, self._threads)
         self._maintenance.start()
@@ -248,31 +249,42 @@ class Node:
 
     def _make_groups(self) -> GroupRuntime:
         # 10 ms of imports, which a broker without groups does not need.
-        from ottla.broker.group_runtime import GroupRuntime, GroupTopics
+        from ottla.broker.coordinator_runtime import CoordinatorOptions
+        from ottla.broker.group_runtime import GroupRuntime
         from ottla.coordinators.group.config import GroupConfig
 
         config, broker = self.config, self.broker
         self._groups = GroupRuntime(
-            config=GroupConfig.from_settings(config.__getitem__),
+            GroupConfig.from_settings(config.__getitem__),
+            self._internal_topic(OFFSETS_TOPIC),
+            broker.topic_id,
             clock=self.clock,
             call_later=self._loop.call_later,
-            topics=GroupTopics(
-                find_partition=lambda index: broker.partitions.get(OFFSETS_TOPIC, index),
-                # From the metadata, not from the partitions served here: a failed log directory must not move groups
-                # to other partitions.
-                partition_count=self._offsets_partitions,
-                create_topic=broker.create_offsets_topic,
-                topic_id=broker.topic_id,
+            options=CoordinatorOptions(
+                codec=Codec(config.int("offsets.topic.compression.codec")),
+                commit_timeout_ms=config.int("offsets.commit.timeout.ms"),
+                node_id=config.node_id,
             ),
-            codec=Codec(config.int("offsets.topic.compression.codec")),
-            commit_timeout_ms=config.int("offsets.commit.timeout.ms"),
-            node_id=config.node_id,
         )
         return self._groups
 
-    def _offsets_partitions(self) -> int:
-        topic = self.broker.metadata.image.topics_by_name.get(OFFSETS_TOPIC)
-        return 0 if topic is None else len(topic.partitions)
+    def _internal_topic(self, name: str) -> InternalTopic:
+        from ottla.broker.internal_topic import InternalTopic
+
+        broker = self.broker
+        return InternalTopic(
+            name,
+            find_partition=lambda index: broker.partitions.get(name, index),
+            # From the metadata, not from the partitions served here: a failed log directory must not move groups
+            # to other partitions.
+            partition_count=lambda: self._partition_count(name),
+            create=lambda: broker.create_internal_topic(name),
+            call_later=self._loop.call_later,
+        )
+
+    def _partition_count(self, topic: str) -> int:
+        image = self.broker.metadata.image.topics_by_name.get(topic)
+        return 0 if image is None else len(image.partitions)
 
     def _publish(self, old: MetadataImage | None, new: MetadataImage) -> None:
         """Notify the parts of the broker of a new image, partitions before groups."""
@@ -286,7 +298,7 @@ class Node:
                 self._maintenance.configure(broker.config)
         broker.partitions.publish(old, new)
         if self._groups is not None and old is not None and old.topics_by_name is not new.topics_by_name:
-            self._groups.partitions_changed()
+            self._groups.shards.partitions_changed()
             # Compare ids: a recreated topic is another topic.
             deleted = {
                 old.topics_by_id[topic_id].name for topic_id in old.topics_by_id.keys() - new.topics_by_id.keys()
@@ -297,7 +309,7 @@ class Node:
     def clock_moved(self) -> None:
         """Run due tasks after the clock jumped: the event loop's timers do not notice that."""
         if self._groups is not None:
-            self._groups.clock_moved()
+            self._groups.shards.clock_moved()
         self._housekeeping.do_all()
 
     def drop_connections(self, chosen: Callable[[Connection], bool] = lambda _: True) -> int:
@@ -346,7 +358,7 @@ class Node:
         if self._maintenance is not None:
             self._maintenance.close()
         if self._groups is not None:
-            self._groups.close()
+            self._groups.shards.close()
         if self._started:
             self.broker.partitions.close()
         self._listeners.close()

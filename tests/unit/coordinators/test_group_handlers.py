@@ -165,7 +165,7 @@ def test_groups_of_every_kind_and_state_are_found_by_it(client: Client) -> None:
         client.node.of(group).append(memoryview(encode_batch([(0, key, b"", [])])), origin="coordinator")
     client.node.commit(group="old").result()
     client.broker.groups = client.node.start()
-    client.broker.groups.start()
+    client.broker.groups.shards.start()
     client.node.loop.run(1_000)
 
     def listed(**filters: list[str]) -> set[str]:

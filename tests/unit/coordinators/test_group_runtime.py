@@ -9,10 +9,12 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from ottla.broker import group_runtime
+from ottla.broker import coordinator_runtime, internal_topic
 from ottla.broker.broker import OffsetsTopic
-from ottla.broker.group_loading import Loading
-from ottla.broker.group_runtime import GroupRuntime, GroupTopics, partition_of
+from ottla.broker.coordinator_loading import Loading
+from ottla.broker.coordinator_runtime import CoordinatorOptions
+from ottla.broker.group_runtime import GroupRuntime
+from ottla.broker.internal_topic import InternalTopic, partition_of
 from ottla.common.completion import Completion, gather
 from ottla.common.errors import ErrorCode, KafkaError
 from ottla.common.slices import finish
@@ -127,16 +129,20 @@ class Node:
 
     def start(self) -> GroupRuntime:
         numbers = count()
+        topic = InternalTopic(
+            "__consumer_offsets",
+            find_partition=self.find,  # type: ignore[arg-type]
+            partition_count=lambda: self.count,
+            create=lambda: self.creation,
+            call_later=self.loop.call_later,
+        )
         self.runtime = GroupRuntime(
-            config=GroupConfig(),
+            GroupConfig(),
+            topic,
+            self.topics.get,
             clock=self.loop,
             call_later=self.loop.call_later,
-            topics=GroupTopics(
-                find_partition=self.find,  # type: ignore[arg-type]
-                partition_count=lambda: self.count,
-                create_topic=lambda: self.creation,
-                topic_id=self.topics.get,
-            ),
+            options=CoordinatorOptions(),
             random_bytes=lambda size: next(numbers).to_bytes(size, "big"),
         )
         return self.runtime
@@ -183,7 +189,7 @@ def error_of(done: Completion[Any]) -> ErrorCode:
 def test_commit_is_read_back_also_by_the_next_run(node: Node) -> None:
     assert error_of(node.commit(7)) == ErrorCode.NONE
     assert node.committed() == 7
-    node.start().start()
+    node.start().shards.start()
     node.loop.run()
     assert node.committed() == 7
 
@@ -205,7 +211,7 @@ def test_long_log_is_loaded_in_slices_between_other_requests(node: Node) -> None
     for offset in range(2_000):
         node.commit(offset)
     node.start()
-    node.runtime.start()
+    node.runtime.shards.start()
     turns = 0
     while node.committed() < 0:
         node.loop.call_later(0, lambda: None)
@@ -313,8 +319,8 @@ def test_unhandled_error_in_one_group_does_not_stop_timers_of_others(
     broken, other = node.join("a"), node.join("b")
     assert not broken.done
     assert not other.done
-    shard = node.runtime._runners[partition_of("a", node.count)].shard
-    assert shard is not node.runtime._runners[partition_of("b", node.count)].shard
+    shard = node.runtime.shards._runners[partition_of("a", node.count)].shard
+    assert shard is not node.runtime.shards._runners[partition_of("b", node.count)].shard
     decide, calls = type(shard).handle_timer, count()
 
     def once_wrong(self: Any, now: Any) -> Any:
@@ -332,7 +338,7 @@ def test_unhandled_error_in_one_group_does_not_stop_timers_of_others(
 
 
 def test_keys_of_long_group_ids_are_not_cached(node: Node) -> None:
-    caches = (group_runtime._cached_partition_of, records._cached_offset_key)
+    caches = (internal_topic._cached_partition_of, records._cached_offset_key)
     before = [cache.cache_info().currsize for cache in caches]
     for number in range(10):
         name = f"{number:06}" + "x" * 30_000
@@ -343,7 +349,7 @@ def test_keys_of_long_group_ids_are_not_cached(node: Node) -> None:
 
 
 def test_idle_coordinator_has_one_timer_and_wakes_up_rarely(node: Node) -> None:
-    node.runtime.start()
+    node.runtime.shards.start()
     node.loop.run()
     assert node.loop.waiting == 1
     assert node.loop.calls[0][0] >= 600_000
@@ -357,7 +363,7 @@ def test_missing_offsets_topic_returns_not_coordinator() -> None:
 
 def test_topic_is_created_once_for_simultaneous_requests() -> None:
     node = Node(created=False)
-    first, second = node.runtime.ensure_topic(), node.runtime.ensure_topic()
+    first, second = node.runtime.shards.topic.ensure(), node.runtime.shards.topic.ensure()
     assert not first.done
     node.count = 4
     node.creation.complete(None)
@@ -369,7 +375,7 @@ def test_topic_is_created_once_for_simultaneous_requests() -> None:
 @pytest.mark.parametrize("late", [False, True])
 def test_failed_topic_creation_returns_coordinator_not_available(late: bool) -> None:
     node = Node(created=False)
-    done = node.runtime.ensure_topic()
+    done = node.runtime.shards.topic.ensure()
     if late:
         node.loop.run(10_000)
     else:
@@ -382,14 +388,14 @@ def test_failed_topic_creation_returns_coordinator_not_available(late: bool) -> 
 def test_deleted_partition_unloads_its_groups(node: Node) -> None:
     parked = node.join()
     node.of().closed = True
-    node.runtime.partitions_changed()
+    node.runtime.shards.partitions_changed()
     assert parked.result().error_code == ErrorCode.NOT_COORDINATOR
     assert error_of(node.commit()) == ErrorCode.COORDINATOR_NOT_AVAILABLE
 
 
 def test_close_answers_parked_requests(node: Node) -> None:
     parked = node.join()
-    node.runtime.close()
+    node.runtime.shards.close()
     assert parked.result().error_code == ErrorCode.NOT_COORDINATOR
     assert error_of(node.commit()) == ErrorCode.NOT_COORDINATOR
     assert not node.loop.waiting
@@ -431,7 +437,7 @@ def test_unhandled_error_of_a_loading_shard_does_not_stop_others(node: Node, mon
     node.loop.run()
     assert node.committed("b") == 7
     assert node.committed("a") == -100 - ErrorCode.COORDINATOR_NOT_AVAILABLE
-    node.loop.run(group_runtime.RELOAD_BACKOFF_MS)
+    node.loop.run(coordinator_runtime.RELOAD_BACKOFF_MS)
     node.committed("a")
     node.loop.run()
     assert node.committed("a") == 7, "and it is tried again"
@@ -454,14 +460,14 @@ def test_transactions_in_the_log_are_replayed_to_their_end(node: Node) -> None:
             commit=commit, producer_id=producer, producer_epoch=0, coordinator_epoch=0, timestamp_ms=0
         )
         partition.append(memoryview(marker), origin="coordinator")
-    node.start().start()
+    node.start().shards.start()
     node.loop.run()
     assert node.committed() == 5
 
 
 def test_offsets_of_topic_deleted_during_loading_are_deleted(node: Node) -> None:
     node.commit(7)
-    node.start().start()
+    node.start().shards.start()
     del node.topics["t"]
     finish(node.runtime.topics_deleted(["t"]))
     assert node.committed() == -100 - ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
@@ -469,7 +475,7 @@ def test_offsets_of_topic_deleted_during_loading_are_deleted(node: Node) -> None
     assert node.committed() == -1
     # It is in the log, so that one of the same name made later begins without an offset.
     node.topics["t"] = b"u" * 16
-    node.start().start()
+    node.start().shards.start()
     node.loop.run()
     assert node.committed() == -1
 
@@ -480,12 +486,12 @@ def test_offset_of_a_topic_deleted_before_a_crash_is_missing_for_the_recreated_t
     node.runtime.submit("g", request, api_version=10)
     # The broker crashed between the deletion and the tombstone; then the topic was recreated.
     node.topics["t"] = b"u" * 16
-    node.start().start()
+    node.start().shards.start()
     node.loop.run()
     assert node.committed() == -1
     request.topics[0].topic_id, request.topics[0].partitions[0].committed_offset = node.topics["t"], 3
     node.runtime.submit("g", request, api_version=10)
-    node.start().start()
+    node.start().shards.start()
     node.loop.run()
     assert node.committed() == 3
 
@@ -511,7 +517,7 @@ def test_request_arriving_during_a_response_finds_the_shard_consistent(node: Nod
 def test_delete_group_writes_tombstones(node: Node) -> None:
     node.commit()
     assert node.runtime.submit("g", DeleteGroup("g")).result().error_code == ErrorCode.NONE
-    node.start().start()
+    node.start().shards.start()
     node.loop.run()
     assert node.committed() == -1
     assert finish(node.runtime.list_groups(frozenset(), frozenset())) == (ErrorCode.NONE, [])

@@ -60,7 +60,7 @@ def handle(
 
 def _this_node(broker: FindCoordinatorPorts, context: RequestContext) -> Slices[_Node]:
     try:
-        yield from result_of(broker.groups.ensure_topic())
+        yield from result_of(broker.groups.shards.topic.ensure())
         host, port = broker.advertised_endpoint(context.listener)
     except KafkaError as error:
         return _Node(error=ErrorCode.COORDINATOR_NOT_AVAILABLE, message=str(error))

@@ -22,24 +22,6 @@ from ottla.protocol.messages.offset_delete import OffsetDeleteRequest, OffsetDel
 from ottla.protocol.messages.offset_fetch import OffsetFetchResponseGroup
 from ottla.protocol.messages.sync_group import SyncGroupRequest
 
-# The error of a failed append, as the group's clients get it: they must find the coordinator again, or retry later.
-_APPEND_ERRORS = {
-    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: ErrorCode.COORDINATOR_NOT_AVAILABLE,
-    ErrorCode.NOT_ENOUGH_REPLICAS: ErrorCode.COORDINATOR_NOT_AVAILABLE,
-    ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND: ErrorCode.COORDINATOR_NOT_AVAILABLE,
-    ErrorCode.REQUEST_TIMED_OUT: ErrorCode.COORDINATOR_NOT_AVAILABLE,
-    ErrorCode.NOT_LEADER_OR_FOLLOWER: ErrorCode.NOT_COORDINATOR,
-    ErrorCode.KAFKA_STORAGE_ERROR: ErrorCode.NOT_COORDINATOR,
-    ErrorCode.MESSAGE_TOO_LARGE: ErrorCode.UNKNOWN_SERVER_ERROR,
-    ErrorCode.RECORD_LIST_TOO_LARGE: ErrorCode.UNKNOWN_SERVER_ERROR,
-    ErrorCode.INVALID_FETCH_SIZE: ErrorCode.UNKNOWN_SERVER_ERROR,
-}
-
-
-def from_append_error(code: ErrorCode) -> ErrorCode:
-    """Translate the error of an append to the partition into the group's error."""
-    return _APPEND_ERRORS.get(code, code)
-
 
 def commit_response(request: OffsetCommitRequest, error: ErrorCode) -> OffsetCommitResponse:
     """Answer a commit with one error for all partitions; the response has no field for an error of the request."""

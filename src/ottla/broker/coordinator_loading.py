@@ -1,4 +1,4 @@
-"""Loads a partition of `__consumer_offsets` into its shard, a slice at a time.
+"""Loads a partition of a coordinator's topic into its shard, a slice at a time.
 
 A batch with a wrong checksum is skipped and logged.
 """
@@ -6,12 +6,11 @@ A batch with a wrong checksum is skipped and logged.
 from __future__ import annotations
 
 import logging
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from ottla.records import Buffer, ControlType, check_crc, decode_batch, decode_control_key, iter_batches
 
 if TYPE_CHECKING:
-    from ottla.coordinators.group.shard import GroupShard
     from ottla.log import Log
 
 logger = logging.getLogger(__name__)
@@ -19,12 +18,24 @@ logger = logging.getLogger(__name__)
 SLICE_BYTES = 64 * 1024
 
 
+class Replayer(Protocol):
+    """What loading needs of a shard."""
+
+    def replay(self, key: bytes, value: bytes | None, offset: int, *, producer_id: int = -1) -> None:
+        """Apply one record; `producer_id` is -1 unless its batch is part of a transaction. Raises ValueError."""
+        ...
+
+    def end_transaction(self, producer_id: int, *, commit: bool) -> None:
+        """Apply a transaction marker."""
+        ...
+
+
 class Loading:
     """The progress of loading one shard from its log."""
 
     __slots__ = ("_log", "_shard", "bytes", "offset", "records")
 
-    def __init__(self, log: Log, shard: GroupShard) -> None:
+    def __init__(self, log: Log, shard: Replayer) -> None:
         self._log = log
         self._shard = shard
         self.offset = log.log_start_offset
@@ -47,7 +58,7 @@ class Loading:
                 continue
             if not check_crc(data, position, header.size):
                 logger.error(
-                    "Skipping a corrupt batch of %s: the records of groups at offsets %d to %d are lost",
+                    "Skipping a corrupt batch of %s: the coordinator's records at offsets %d to %d are lost",
                     self._log.topic_partition,
                     header.base_offset,
                     header.last_offset,
@@ -63,13 +74,13 @@ class Loading:
         return self.offset in {before, end}
 
 
-def _replay_records(shard: GroupShard, data: Buffer, position: int, producer_id: int) -> None:
+def _replay_records(shard: Replayer, data: Buffer, position: int, producer_id: int) -> None:
     for record in decode_batch(data, position):
         if record.key is not None:
             shard.replay(record.key, record.value, record.offset, producer_id=producer_id)
 
 
-def _replay_marker(shard: GroupShard, data: Buffer, position: int, producer_id: int) -> None:
+def _replay_marker(shard: Replayer, data: Buffer, position: int, producer_id: int) -> None:
     for record in decode_batch(data, position):
         kind = decode_control_key(record.key or b"")
         if kind in {ControlType.ABORT, ControlType.COMMIT}:

@@ -1,32 +1,31 @@
-"""The log lines of the group coordinator, with Kafka's prefix."""
+"""The log lines of a coordinator, with Kafka's prefix."""
 
 from __future__ import annotations
 
 import logging
 from typing import TYPE_CHECKING
 
-from ottla.common.ids import OFFSETS_TOPIC
-
 if TYPE_CHECKING:
     from ottla.broker.partition import Partition
     from ottla.coordinators.events import LogLine
 
-logger = logging.getLogger("ottla.coordinators.group")
 
+class CoordinatorLog:
+    """Logs the events of one node's coordinator to `logger`; `name` is for example "GroupCoordinator"."""
 
-class GroupLog:
-    """Logs the events of one node's group coordinator."""
-
-    def __init__(self, node_id: int) -> None:
+    def __init__(self, logger: logging.Logger, name: str, topic: str, node_id: int) -> None:
+        self._logger = logger
+        self._name = name
+        self._topic = topic
         self._node_id = node_id
 
     def line(self, index: int, line: LogLine) -> None:
-        """Log an event of a group in partition `index`."""
+        """Log an event of a shard, that of partition `index`."""
         level = logging.ERROR if line.is_error else logging.INFO
-        if logger.isEnabledFor(level):
+        if self._logger.isEnabledFor(level):
             text = line.message % line.arguments
-            prefix = f"[GroupCoordinator id={self._node_id} topic={OFFSETS_TOPIC} partition={index}]"
-            logger.log(level, "%s %s", prefix, text)
+            prefix = f"[{self._name} id={self._node_id} topic={self._topic} partition={index}]"
+            self._logger.log(level, "%s %s", prefix, text)
 
     def scheduled(self, partition: Partition) -> None:
         """Log that a partition will be loaded."""
@@ -50,4 +49,4 @@ class GroupLog:
 
     def _partition(self, message: str, partition: Partition, *more: object) -> None:
         text = message % (partition.topic_partition, partition.leader_epoch, *more)
-        logger.info("[GroupCoordinator id=%d] %s", self._node_id, text)
+        self._logger.info("[%s id=%d] %s", self._name, self._node_id, text)
