@@ -9,8 +9,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from difflib import get_close_matches
 from typing import Any, Final
 
+from ottla.clients import foreign_settings
 from ottla.clients.errors import ConfigurationError
 from ottla.common.settings import Setting
 
@@ -266,15 +268,11 @@ def _by_name(rows: Iterable[Option]) -> dict[str, Option]:
 
 def unknown_setting(name: str, rows: Iterable[Option]) -> str:
     """Return the error's text for an unknown setting, with the most similar one."""
-    import difflib
-
-    from ottla.clients import foreign_settings
-
     by_name = _by_name(rows)
     theirs = foreign_settings.find(name)
     if theirs is not None:
         return foreign_settings.message(name, theirs, is_known=theirs.here.replace(".", "_") in by_name)
-    close = difflib.get_close_matches(name.lower().replace(".", "_"), by_name, n=1, cutoff=0.6)
+    close = get_close_matches(name.lower().replace(".", "_"), by_name, n=1, cutoff=0.6)
     if not close:
         return f"There is no setting {name!r}"
     row = by_name[close[0]]

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Iterable
+from difflib import get_close_matches
 from types import FunctionType
 from typing import Any, TypeVar
 
@@ -84,7 +85,5 @@ def _spelt(config: str, like: str) -> str:
 
 
 def _meant(name: str, known: list[str]) -> str:
-    from difflib import get_close_matches
-
     close = get_close_matches(name, known, n=1)
     return f": did you mean {close[0]!r}?" if close else ""

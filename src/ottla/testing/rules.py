@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
+from difflib import get_close_matches
 from enum import Enum
 from typing import NamedTuple
 
@@ -120,8 +121,6 @@ def checked_apis(names: str | tuple[str, ...] | list[str]) -> tuple[str, ...]:
     for name in (names,) if isinstance(names, str) else names:
         info = API_BY_NAME.get(name.lower().replace("_", ""))
         if info is None:
-            from difflib import get_close_matches
-
             close = get_close_matches(name.lower(), API_BY_NAME, 3)
             similar = ", ".join(API_BY_NAME[each].name for each in close)
             raise ValueError(f"Kafka has no API {name!r}" + (f"; similar: {similar}" if similar else ""))
@@ -137,7 +136,5 @@ def checked_error(error: str | int | ErrorCode) -> ErrorCode:
     for each in (name, f"{name}_EXCEPTION"):
         if each in ErrorCode.__members__:
             return ErrorCode[each]
-    from difflib import get_close_matches
-
     close = ", ".join(get_close_matches(name, ErrorCode.__members__, 3))
     raise ValueError(f"Kafka has no error {error!r}" + (f"; similar: {close}" if close else ""))

@@ -41,8 +41,8 @@ from ottla.clients.admin.model import (
     TopicDescription,
     TopicListing,
 )
+from ottla.clients.admin.settings import read_settings
 from ottla.clients.admin.shell import Shell
-from ottla.clients.options import COMMON_OPTIONS, merged, read_options
 from ottla.clients.typed_settings import CommonConfig
 from ottla.common.ids import TopicPartition
 
@@ -50,20 +50,6 @@ R = TypeVar("R")
 T = TypeVar("T")
 
 SALT_BYTES: Final = 24
-
-
-def admin_options(
-    bootstrap_servers: str | Sequence[str] | Mapping[str, object] | None,
-    config: Mapping[str, object] | None,
-    keywords: Mapping[str, object],
-) -> dict[str, Any]:
-    """Read the settings of an admin client from the arguments of its constructor."""
-    if isinstance(bootstrap_servers, Mapping):
-        config, bootstrap_servers = merged(config, bootstrap_servers), None
-    given = merged(config, keywords)
-    if bootstrap_servers is not None:
-        given["bootstrap_servers"] = bootstrap_servers
-    return read_options(COMMON_OPTIONS, given)
 
 
 def _optional(name: str, given: Iterable[T] | None) -> list[T] | None:
@@ -109,7 +95,7 @@ class AsyncAdmin:
         config: Mapping[str, object] | None = None,
         **settings: Unpack[CommonConfig],
     ) -> None:
-        self._shell = Shell(admin_options(bootstrap_servers, config, settings))
+        self._shell = Shell(read_settings(bootstrap_servers, config, settings))
 
     async def _run(self, plan: Plan[R], timeout_s: float | None) -> R:
         return await self._shell.perform(plan, timeout_s)

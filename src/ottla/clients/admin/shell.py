@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Mapping
 from typing import Any, TypeVar
 
 from ottla.clients.admin.core import Call, Outcome, Plan, Progress, Round, Send
+from ottla.clients.admin.settings import AdminSettings
 from ottla.clients.errors import ClientError, RequestTimedOut
 from ottla.clients.network import Cluster, client_error
-from ottla.clients.network_settings import read_network_settings
 from ottla.network.client import NetworkError
 from ottla.protocol.wire import EncodeError
 
@@ -20,12 +19,11 @@ R = TypeVar("R")
 class Shell:
     """Runs plans on one cluster. Belongs to the event loop that first uses it."""
 
-    def __init__(self, options: Mapping[str, Any]) -> None:
-        self._options = options
-        self._cluster = Cluster(read_network_settings(options))
+    def __init__(self, settings: AdminSettings) -> None:
+        self._cluster = Cluster(settings.network)
         self._random = random.Random()
-        self._request_timeout_s: float = options["request_timeout_ms"] / 1000
-        self._call_timeout_s: float = options["default_api_timeout_ms"] / 1000
+        self._request_timeout_s = settings.network.request_timeout_ms / 1000
+        self._call_timeout_s = settings.api_timeout_ms / 1000
 
     @property
     def closed(self) -> bool:
@@ -88,9 +86,8 @@ class Shell:
     ) -> None:
         cluster = self._cluster
         try:
-            async with asyncio.timeout(
-                timeout_s + 1
-            ):  # limits the time to connect; the wait for the response has its own limit
+            # Limits the time to connect; the wait for the response has its own limit.
+            async with asyncio.timeout(timeout_s + 1):
                 if send.node_id is None:
                     connection = await cluster.any_connection(timeout_s=timeout_s)
                 else:
