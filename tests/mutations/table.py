@@ -821,7 +821,7 @@ DISKS = (
         "broker/maintenance.py",
         "            if not last.done:\n                return False\n",
         "",
-        (f"{STORAGE}/test_slow_disk.py::test_checkpoints_that_take_longer_than_their_interval_hold_up_nothing",),
+        (f"{STORAGE}/test_slow_disk.py::test_checkpoints_slower_than_their_interval_delay_nothing",),
     ),
     Mutation(
         "a slow disk does not delay the metadata log",

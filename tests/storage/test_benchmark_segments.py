@@ -1,4 +1,4 @@
-"""The logs that benchmarks make without a broker are what a broker would have written."""
+"""Benchmarks write logs without a broker: their bytes are those that a broker would have written."""
 
 from pathlib import Path
 
@@ -16,7 +16,7 @@ def made(tmp_path: Path) -> Path:
 
 
 def read_at(log: Log, offset: int) -> int:
-    """The offset of the batch that a fetch of `offset` begins with, which is sound."""
+    """Check the batch that a fetch of `offset` returns first, and return its base offset."""
     data = log.read(offset, 1, log.log_end_offset)
     ((position, header),) = iter_batches(data)
     assert check_crc(data, position, header.size)

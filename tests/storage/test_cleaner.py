@@ -1,4 +1,4 @@
-"""Compaction keeps of each key the last record, and nothing is lost whenever it is interrupted."""
+"""Compaction retains the last record of each key, and an interruption at any step loses no record."""
 
 import random
 import time
@@ -21,7 +21,7 @@ COMPACT = LogConfig(
 
 
 class Here:
-    """A job done in this process, at once."""
+    """A job that is done in this process, at once."""
 
     def __init__(self, job: CleanJob, files: Files) -> None:
         self.result = clean(job, files)
@@ -70,7 +70,7 @@ class House:
         self.log.high_watermark = self.log.log_end_offset
 
     def clean(self) -> bool:
-        """Roll, so that all is cleanable, and clean until there is nothing to do."""
+        """Roll, so that every record can be compacted, and clean until there is nothing to do."""
         self.log.roll(self.clock.now)
         self.log.flush()
         changed = self.cleaner.step(self.clock.now)
@@ -81,7 +81,7 @@ class House:
 
 
 class _Only:
-    """A manager's face with one log: simulated disks have no lock file."""
+    """What the cleaner needs of a log manager, with one log: simulated disks have no lock file."""
 
     def __init__(self, log: Log) -> None:
         self.log = log
@@ -275,7 +275,7 @@ def test_shrunken_segments_are_merged_by_the_next_pass(house: House) -> None:
     kept = house.state()
     house.put(b"other", b"y")
     house.clean()
-    assert len(house.log.segments) == 2  # one, and the active one
+    assert len(house.log.segments) == 2  # a compacted one and the active one
     assert house.state() == [*kept, (40, b"other", b"y")]
     assert all(segment.size <= COMPACT.segment_bytes for segment in house.log.segments)
 
@@ -321,7 +321,7 @@ def test_corrupt_batch_gets_no_new_checksum_and_cleaning_is_retried(tmp_path: Pa
     house.log.flush()
     path = Path(house.log.segments[1].path())
     good = path.read_bytes()
-    place = good.index(b"10", 61)  # what a record says: all but its checksum makes sense as before
+    place = good.index(b"10", 61)  # in a record's value: only the checksum shows the change
     path.write_bytes(good[:place] + bytes([good[place] ^ 1]) + good[place + 1 :])
 
     def clean_now() -> None:

@@ -1,7 +1,7 @@
-"""One byte changes in any file of a broker's directory: the damage is reported and never served; the rest is served.
+"""One byte changes in any file of a broker's directory: it is reported and never served; everything else is served.
 
-A template is written once: topics in several segments, one of them with records deleted, one that is compacted and one
-that was, a group. Each case copies it, changes a byte, starts a whole broker on it and reads everything.
+A template is written once: a group, and topics in several segments. One topic has deleted records, one will be
+compacted and one was compacted. Each case copies the template, changes a byte, starts a broker and reads everything.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ KEYS = 4
 TOPICS = {PLAIN: 0, SHORT: DELETED_TO}
 ROLLING = {"segment_index_bytes": 80, "index_interval_bytes": 0}
 SETTINGS = {"metadata_log_max_record_bytes_between_snapshots": 1}
-# A broker that does not know who it is, or which topics there are, does not start.
+# A broker does not start without its identity and the list of topics.
 MAY_REFUSE = {"meta.properties", "metadata log", "metadata snapshot"}
 KINDS = {
     "segment": f"{PLAIN}-0/*.log",
@@ -72,13 +72,13 @@ KINDS = {
     "cleaned segment of old": f"{FORMER}-0/*.log",
     "cleaner offsets": "cleaner-offset-checkpoint",
 }
-# A killed broker has written none of them, or nothing to them.
+# A killed broker has not created these files, or has written nothing to them.
 NOT_KILLED = {"clean shutdown", "metadata index", "metadata producers"}
 
 
 @dataclass
 class Template:
-    """What a stopped, and a killed, broker left."""
+    """The directories of a stopped broker and of a killed one."""
 
     clean: Path
     killed: Path
@@ -133,7 +133,7 @@ async def _write(home: Path, template: Template) -> None:
     partitions = [DeleteRecordsPartition(partition_index=0, offset=DELETED_TO)]
     topics = [DeleteRecordsTopic(name=SHORT, partitions=partitions)]
     await node.ask(DeleteRecordsRequest(topics=topics, timeout_ms=1000), 2)
-    for _ in range(8):  # snapshots are made step by step
+    for _ in range(8):  # each call writes a part of a snapshot
         node.chores()
         await asyncio.sleep(0.01)
     node.check()
@@ -153,13 +153,13 @@ def template(tmp_path_factory: pytest.TempPathFactory) -> Template:
 
 
 def harm(home: Path, kind: str, chance: random.Random) -> tuple[Path, int]:
-    """Change one byte of a file of this kind; which, and where."""
+    """Change one byte of a file of this kind. Return the file and the position."""
     files = [path for path in sorted(home.glob(KINDS[kind])) if path.stat().st_size]
     assert files, f"the template has no {kind}"
     path = files[-1] if kind.startswith("newest") else chance.choice(files[:-1] or files)
     data = bytearray(path.read_bytes())
     position = chance.randrange(len(data))
-    if kind == "groups":  # what the last commit says: the offset is in its value
+    if kind == "groups":  # in the last commit: the offset is in its value
         position = data.rindex(b"plain") + len(b"plain") + 4 + chance.randrange(12)
     data[position] ^= 1 << chance.randrange(8)
     path.write_bytes(data)
@@ -229,7 +229,7 @@ async def _check_topic(node: NodeOnDisk, topic: str, start: int, template: Templ
 
 
 async def _check_cleaned(node: NodeOnDisk, topic: str, template: Template, *, harmed: bool) -> None:
-    """Nothing is lost that compaction left; it goes on, and then the newest record of each key is there."""
+    """No record that compaction retained is lost. Compaction continues and retains the newest record of each key."""
     expected = template.cleaned[topic]
     found, _ = await node.read(topic)
     assert found.items() <= expected.items(), "never served as good data"
@@ -243,7 +243,7 @@ async def _check_cleaned(node: NodeOnDisk, topic: str, template: Template, *, ha
 
 
 def test_every_kind_of_file_has_a_case(template: Template) -> None:
-    """Partitions are made alike, so that one of them stands for all."""
+    """All partitions have the same contents, so one of them represents all."""
     for home in (template.clean, template.killed):
         for path in home.rglob("*"):
             where = path.parent.relative_to(home).name

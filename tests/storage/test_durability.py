@@ -19,7 +19,7 @@ DIRECTORY = "/data/t-0"
 
 
 class RecordingDisk(SimulatedDisk):
-    """Records what is synced, in order, and runs a hook or fails before each."""
+    """Records the files that are synced, in order. Before each sync it calls a hook or fails."""
 
     def __init__(self) -> None:
         super().__init__()

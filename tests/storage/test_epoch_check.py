@@ -1,4 +1,4 @@
-"""`leader-epoch-checkpoint` is Kafka's file to the byte; where it disagrees with the batches, they win."""
+"""`leader-epoch-checkpoint` has Kafka's bytes. Where it disagrees with the batches, the batches are right."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ def test_missing_entries_are_read_from_the_batches(tmp_path: Path, content: str 
 def test_epoch_without_batches_is_dropped_and_deleted_records_are_no_disagreement(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Stock Kafka notes an epoch when its leader is elected; the log may start within an epoch or a batch."""
+    """Stock Kafka stores an epoch when its leader is elected. The log may start within an epoch or a batch."""
     path = written(tmp_path)
     path.write_text("0\n3\n1 8\n4 12\n7 18\n")
     log = open_at(str(tmp_path), config=SMALL, clean=True, recovery_point=18, log_start_offset=8)

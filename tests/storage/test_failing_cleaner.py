@@ -1,7 +1,7 @@
-"""A disk that is full or broken while a log is compacted: the log stays as it was, and is compacted later.
+"""The disk is full or fails while a log is compacted: the log does not change, and is compacted later.
 
-What the worker meets costs one attempt; what the broker meets while it swaps takes the directory offline, as an append
-would. Whatever happens, the newest record of each key is there, at its offset.
+An error in the worker process costs one attempt. An error in the broker while it swaps the files takes the directory
+offline, as in an append. In each case the newest record of each key exists, at its offset.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ LEFT_ALONE_MS = 600_000
 
 
 class Tried:
-    """A job done at once in this process, which tells of a failure as the worker's does."""
+    """A job that is done at once in this process and reports a failure as the worker process does."""
 
     def __init__(self, job: CleanJob, files: FailingFiles) -> None:
         self.outcome: CleanResult | str
@@ -71,7 +71,7 @@ def test_failed_worker_costs_one_attempt(tmp_path: Path, fault: str) -> None:
     start = house.cleaner._start_work
 
     def only_there(job: CleanJob) -> object:
-        """The worker has its own view of the disk: the broker's goes on."""
+        """Only the worker's disk fails; the broker's works."""
         files.fail(tmp_path, suffix, **faults)
         try:
             return start(job)
@@ -139,7 +139,7 @@ def test_compaction_is_retried_when_the_worker_cannot_start(tmp_path: Path) -> N
 
 
 def test_shutdown_continues_when_the_disk_fails(tmp_path: Path) -> None:
-    """What the worker left cannot be removed: the logs are closed all the same."""
+    """The files that the worker left cannot be removed: the logs are closed nevertheless."""
     house, files = filled(tmp_path)
     house.cleaner._start_work = lambda job: Stopped()
     assert house.cleaner.step(house.clock.now)
@@ -151,7 +151,7 @@ def test_shutdown_continues_when_the_disk_fails(tmp_path: Path) -> None:
 
 
 class Stopped:
-    """A job under way."""
+    """A job that never ends."""
 
     def poll(self) -> None:
         return None

@@ -1,8 +1,8 @@
-"""A disk that is full, broken or read-only while a whole broker appends, rolls, snapshots and reads.
+"""The disk is full, fails or is read-only while a whole broker appends, rolls, snapshots and reads.
 
-Two directories: the first has the metadata and one topic, the second another topic. Whatever the second does costs its
-own partitions; what the first does stops the broker with a reason. On a disk that works again all that was answered is
-there.
+There are two log directories: the first has the metadata and one topic, the second another topic. A failure of the
+second takes only its own partitions offline; a failure of the first stops the broker with a reason. When the disk works
+again, every acknowledged record exists.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ SETTINGS = {"metadata_log_max_record_bytes_between_snapshots": 1}
 
 
 class FailingFiles(Files):
-    """Fails in what is below `broken`: an errno for each of write, create, read, sync, rename, unlink."""
+    """Fails for files below `broken`, with an errno for each of write, create, read, sync, rename and unlink."""
 
     def __init__(self) -> None:
         self.broken: dict[str, int] = {}
@@ -69,7 +69,7 @@ class FailingFiles(Files):
         try:
             self._try("write", self._paths[fd])
         except OSError:
-            super().pwrite(fd, bytes(data)[: len(data) // 2], position)  # a part of it fits
+            super().pwrite(fd, bytes(data)[: len(data) // 2], position)  # a part of the data is written
             raise
         super().pwrite(fd, data, position)
 
@@ -99,7 +99,7 @@ class FailingFiles(Files):
 
 
 class Broker:
-    """Two topics, each in a directory of its own."""
+    """Two topics, each in its own log directory."""
 
     def __init__(self, home: Path, **settings: object) -> None:
         self.files = FailingFiles()
@@ -126,7 +126,7 @@ class Broker:
         await self.node.abandon()
 
     async def produce(self, topic: str) -> int:
-        """The error code."""
+        """Produce one batch; return the error code."""
         data = batch(b"%d" % self.answered[topic], timestamp=self.node.clock.wall_ms())
         error, offset = await self.node.produce(topic, data)
         if not error:
@@ -135,7 +135,7 @@ class Broker:
         return error
 
     async def fill(self, topic: str) -> int:
-        """Write until it fails, for two segments at most; the error code."""
+        """Append until it fails, at most two segments; return the error code."""
         for _ in range(12):
             error = await self.produce(topic)
             if error:
@@ -145,7 +145,7 @@ class Broker:
         return 0
 
     async def again(self) -> None:
-        """The disk works again; the next start has everything that was answered, and takes more."""
+        """The disk works again: the next start has every acknowledged record, and appends succeed."""
         self.files.heal()
         await self.node.abandon()
         await self.start()
@@ -331,10 +331,10 @@ async def _lost(home: Path, *, empty: bool) -> None:
         await broker.node.stop()
         broker.directories[1].rename(home / "elsewhere")
         if empty:
-            broker.directories[1].mkdir()  # the place is there, and what was mounted there is not
+            broker.directories[1].mkdir()  # the mount point exists, but no disk is mounted
         else:
             broker.directories[1].write_bytes(b"")
-        for _ in range(2):  # nor is it forgotten with the next start
+        for _ in range(2):  # a second start must give the same answer
             await broker.start()
             assert await broker.produce(good) == 0
             assert (await broker.node.fetch(bad, 0))[0] == STORAGE_ERROR, "it was recreated without its records"

@@ -1,4 +1,4 @@
-"""One log: appending, reading, rolling, cutting, asking, as its docstrings promise."""
+"""One log: append, read, roll, truncate and look up, as its docstrings promise."""
 
 import random
 import struct
@@ -242,7 +242,7 @@ def test_writing_outside_of_an_open_transaction_is_refused(log: Log) -> None:
     assert code_of(info) is ErrorCode.INVALID_TXN_STATE
 
 
-# Questions
+# Look-ups
 
 
 def test_offsets_by_timestamp(tmp_path: Path) -> None:
@@ -299,7 +299,7 @@ def test_end_offsets_of_leader_epochs(log: Log) -> None:
     assert (Path(log.directory) / "leader-epoch-checkpoint").read_text() == "0\n3\n2 0\n5 2\n7 3\n"
 
 
-# Cutting
+# Truncation
 
 
 def test_deleted_records_are_unreadable_at_once_and_their_segments_deleted_by_cleanup(tmp_path: Path) -> None:
@@ -364,7 +364,7 @@ def test_truncation_retains_earlier_records(tmp_path: Path, offset: int) -> None
     assert values(open_at(str(tmp_path), clean=True))[-1] == b"new"
 
 
-# Flushing
+# Flushes
 
 
 def test_the_flush_policy_counts_records_and_time(tmp_path: Path) -> None:

@@ -21,7 +21,7 @@ TOPIC_ID = b"t" * 16
 
 
 class Lines:
-    """The lines logged since the last look."""
+    """The lines that were logged since the previous call."""
 
     def __init__(self, caplog: pytest.LogCaptureFixture) -> None:
         self._caplog = caplog
@@ -102,7 +102,7 @@ def test_recovery_names_what_it_reads_and_cuts(tmp_path: Path, lines: Lines) -> 
 
 
 def retained(path: Path, config: LogConfig, lines: Lines) -> list[str]:
-    """Six segments of a batch each, written in the first six seconds; what retention logs at the end of the tenth."""
+    """Write six segments of one batch in the first six seconds; return what retention logs at the end of the tenth."""
     log = open_at(str(path), config=LogConfig(segment_bytes=100))
     for i in range(6):
         append(log, batch(b"%03d" % i, timestamp=START + i * 1000))

@@ -1,5 +1,5 @@
-"""All that a log goes through, in any order, against a model: appends, rolls, both ends cut, retention, compaction,
-expiry, flushes, checkpoints, deletion and a new life; ended by a stop, a kill, a power cut or a disk that fails.
+"""A log against a model, with random operations: appends, rolls, truncation at both ends, retention, compaction,
+expiry, flushes, checkpoints, deletion and recreation. A run ends with a stop, a kill, a power cut or a disk failure.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ class Sent:
 
 @dataclass
 class Truth:
-    """What one life of a partition was sent, and what was promised of it."""
+    """What was sent to one incarnation of a partition, and what was promised."""
 
     topic_id: Uuid
     sent: list[Sent] = field(default_factory=list)
@@ -72,7 +72,7 @@ class Truth:
     flushed: int = 0
     # Records below this offset may be deleted, as requested.
     start: int = 0
-    # The disk said no, or the power went, while this one was appended.
+    # The disk failed, or the power was cut, while this batch was appended.
     in_doubt: Sent | None = None
 
     def records(self) -> dict[int, tuple[bytes, bytes | None, int]]:
@@ -84,7 +84,7 @@ class Truth:
 
 
 class Story:
-    """Two directories, four partitions, some lives."""
+    """Two directories, four partitions, several runs of the log manager."""
 
     def __init__(self, seed: int, home: Path) -> None:
         self.random = random.Random(seed)
@@ -92,13 +92,13 @@ class Story:
         self.clock = ManualClock()
         self.paths = [str(home / "1"), str(home / "2")]
         for path in self.paths:
-            Path(path).mkdir()  # where their locks are
+            Path(path).mkdir()  # for the lock files
             self.disk.make_directory(path)
         self.disk.fsync_directory(str(home))
         self.truth = {tp: Truth(self.random.randbytes(16)) for tp in CONFIGS}
         self.start()
 
-    # Lives
+    # Runs
 
     def start(self) -> None:
         self.logs = LogManager(self.paths, self.clock, LogConfig(file_delete_delay_ms=HOUR), files=self.disk)
@@ -128,13 +128,13 @@ class Story:
             assert log is not None
             act = self.random.choices(
                 (self.append, self.send_again, self.roll, self.flush, self.checkpoint, self.cut_start,
-                 self.retain, self.compact, self.expire, self.wait, self.remove, self.make_anew),
+                 self.retain, self.compact, self.expire, self.wait, self.remove, self.recreate),
                 (30, 5, 3, 5, 3, 3, 3, 3, 2, 6, 3, 1),
             )[0]  # fmt: skip
             act(tp, log, self.truth[tp])
 
     def end(self) -> None:
-        """One of the ways in which a life ends, and the next one begins and is looked at."""
+        """End this run in one of several ways, start the next one and check it."""
         way = self.random.choice(("stop", "kill", "power", "fails"))
         try:
             if way == "fails":
@@ -165,11 +165,11 @@ class Story:
             assert log is not None
             self.settle(log, truth, lost=lost)
             if lost and log.config.compacts:
-                self.settle_holes(log, truth)
+                self.settle_gaps(log, truth)
             self.look(log, truth)
         assert len(self.disk.descriptors) <= sum(len(log.segments) for log in self.logs.all())
 
-    # What is done
+    # Operations
 
     def append(self, tp: TopicPartition, log: Log, truth: Truth) -> None:
         keys = [b"k%d" % self.random.randrange(5)] * self.random.choice((1, 1, 3))
@@ -222,7 +222,7 @@ class Story:
     def retain(self, tp: TopicPartition, log: Log, truth: Truth) -> None:
         asked = truth.start
         records = truth.records()
-        truth.start = truth.end  # should it be cut short
+        truth.start = truth.end  # in case the power is cut before the reply
         log.delete_old_segments(self.clock.now)
         truth.start = max(asked, log.log_start_offset)
         old = log.config.retention_ms >= 0
@@ -246,16 +246,16 @@ class Story:
     def remove(self, tp: TopicPartition, log: Log, truth: Truth) -> None:
         self.logs.remove_deleted(self.clock.now)
 
-    def make_anew(self, tp: TopicPartition, log: Log, truth: Truth) -> None:
+    def recreate(self, tp: TopicPartition, log: Log, truth: Truth) -> None:
         self.truth[tp] = Truth(DELETED)
         self.logs.delete([tp])
         self.truth[tp] = Truth(self.random.randbytes(16))
         self.open(tp)
 
-    # What must be there
+    # Checks
 
     def settle(self, log: Log, truth: Truth, *, lost: bool) -> None:
-        """What is there decides what was in doubt."""
+        """Resolve operations with an unknown outcome by what the log has."""
         if truth.in_doubt is not None and log.log_end_offset > truth.end:
             self.take(truth)
         truth.in_doubt = None
@@ -263,21 +263,21 @@ class Story:
         assert truth.flushed <= end <= truth.end
         assert lost or end == truth.end, f"{log} was acknowledged up to {truth.end}"
         while truth.sent and truth.sent[-1].first + len(truth.sent[-1].values) > end:
-            truth.sent.pop()  # all of the last batch, if the log restarts at its start, within a batch
+            truth.sent.pop()  # the whole last batch, if the log restarts within a batch
         truth.end = end
         truth.flushed = min(truth.flushed, end)
         truth.start = min(truth.start, end)
         assert log.log_start_offset <= truth.start, f"{log} may begin at {truth.start}"
 
     @staticmethod
-    def settle_holes(log: Log, truth: Truth) -> None:
-        """Remove unflushed batches from the truth that the log lost, where offsets may have gaps."""
+    def settle_gaps(log: Log, truth: Truth) -> None:
+        """Remove unflushed batches that the log lost from the expected state; offsets may have gaps."""
         found = _read(log)
         flushed = {record[0]: o for o, record in truth.records().items() if log.log_start_offset <= o < truth.flushed}
         for key, offset in flushed.items():
             there = any(found[o][0] == key for o in found if o >= offset)
             assert there or truth.records()[offset][1] is None, f"{log} has lost {key!r} at {offset}"
-        start = log.log_start_offset  # what is before it may be back, too
+        start = log.log_start_offset  # records before it may reappear
         truth.sent = [
             s for s in truth.sent if s.first < start or any(s.first + i in found for i in range(len(s.values)))
         ]

@@ -1,4 +1,4 @@
-"""Log directories: which partition goes where, what a restart finds, what a failing disk takes with it."""
+"""Log directories: where partitions are created, what a restart finds, which logs a failing disk takes offline."""
 
 import errno
 import subprocess

@@ -1,4 +1,4 @@
-"""Files of a log that are derived from its segments and vanish, while the broker runs or between two runs."""
+"""Files of a log that are derived from its segments are deleted, while the broker runs or between two runs."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def fill(log: Log) -> list[bytes | None]:
 
 
 def answers(log: Log) -> object:
-    """What clients can ask of a log, beside its records."""
+    """The results of all look-ups in a log, besides its records."""
     upper = log.log_end_offset
     return (
         [log.offset_for_timestamp(START + number, upper) for number in range(COUNT)],
@@ -73,7 +73,7 @@ def test_file_that_vanishes_while_the_broker_runs_is_rebuilt(tmp_path: Path, pat
     log.flush()
     expected = answers(log)
     log.close()
-    # A broker that has not looked at most of its segments yet.
+    # A broker that has not opened most of its segments yet.
     log = open_at(str(tmp_path), config=SMALL, open_files=OpenFiles(2), clean=True, high_watermark=log.log_end_offset)
     assert remove(tmp_path, pattern)
     assert answers(log) == expected
@@ -114,14 +114,14 @@ def test_index_deleted_during_appends_is_complete_when_its_segment_is_sealed(tmp
             assert remove(tmp_path, "*.index") == remove(tmp_path, "*.timeindex") == 1
     sealed = log.segments.active
     log.roll()
-    # The first batch has no entry: nothing was unindexed before it.
+    # The first batch has no entry, since no bytes precede it.
     assert sealed.offset_index.entries == 1499
     assert sealed.time_index.lookup(START + 700) == (START + 700, 700)
     assert sealed.offset_index.lookup(5) > 0
 
 
 def test_deleted_index_takes_no_directory_offline(tmp_path: Path) -> None:
-    """Read beyond the index of each segment; a broker that met a missing one stopped."""
+    """Read beyond the index of each segment. A missing index once took the log directory offline."""
     with OttlaProcess(tmp_path) as process:
         create_topic(process, "t", segment_bytes=1 << 20)
         with wire.Connection(process.bootstrap) as connection:

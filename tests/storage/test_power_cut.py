@@ -1,4 +1,4 @@
-"""The power goes, and takes what was not synced of the whole broker's disk: data, offsets, metadata, checkpoints."""
+"""A power cut loses whatever was not synced on a broker's disk: records, offsets, metadata, checkpoints."""
 
 from __future__ import annotations
 
@@ -23,20 +23,20 @@ from tests.unit.broker.harness import batch
 SEEDS = int(os.environ.get("OTTLA_POWER_CUTS", "12"))
 CUTS = 4
 DURABLE, LOOSE, BRIEF = "durable", "loose", "brief"
-# Rolls after a few batches, as the index is full.
+# Rolls after a few batches, because the index is full.
 ROLLING = {"segment_index_bytes": 40, "index_interval_bytes": 0, "retention_ms": -1}
 RETAINED = 600
 
 
 class Story:
-    """What was written, and what was answered, on a disk that loses its power again and again."""
+    """What was sent and what was acknowledged, on a disk with repeated power cuts."""
 
     def __init__(self, seed: int, home: Path) -> None:
         self.random = random.Random(seed)
         self.disk = SimulatedDisk(seed)
         self.home = home
         home.mkdir()
-        # All that was ever sent, by topic; how many of them were answered; what a group committed.
+        # All records sent, by topic; the number of those acknowledged; the offsets that a group committed.
         self.sent: dict[str, list[bytes]] = {DURABLE: [], LOOSE: [], BRIEF: []}
         self.answered: dict[str, int] = {DURABLE: 0, LOOSE: 0, BRIEF: 0}
         self.deleted_to = 0
@@ -50,7 +50,7 @@ class Story:
         self.node = NodeOnDisk(
             self.disk,
             self.home,
-            log_flush_interval_messages=1,  # offsets of groups too
+            log_flush_interval_messages=1,  # this includes the offsets of groups
             metadata_log_max_record_bytes_between_snapshots=500,
             **{"transaction.state.log.min.isr": 1},
         )

@@ -54,7 +54,7 @@ def send(
     state: ProducerState, buffer: bytearray, offset: int, aborted: list[AbortedTransaction] | None = None, *,
     origin: str = "client",
 ) -> WrittenBatch | None:  # fmt: skip
-    """Admit a batch and record it; the batch that it repeats instead, if there is one."""
+    """Admit a batch and record it. Return the batch of which it is a duplicate, if there is one."""
     header = read_header(buffer)
     admitted = state.admit(buffer, header, origin, TP)  # type: ignore[arg-type]
     if isinstance(admitted, WrittenBatch):

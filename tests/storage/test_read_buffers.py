@@ -1,4 +1,4 @@
-"""Memory of large reads: reused when no view of it is left, never before, and bounded."""
+"""Memory of large reads: it is bounded, and reused only when no view of it is left."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def test_memory_is_reused_and_bounded() -> None:
     assert len({id(view.obj) for view in (two, *held)}) == 21
     assert buffers.kept_bytes <= KEPT_BYTES
     del held, two
-    large = buffers.take(KEPT_BYTES)  # those that are free and too small make room
+    large = buffers.take(KEPT_BYTES)  # free buffers that are too small are released
     place = id(large.obj)
     assert buffers.kept_bytes == KEPT_BYTES
     del large

@@ -50,7 +50,7 @@ def test_more_segments_than_open_files_are_recovered_and_synced_by_the_next_flus
     disk = SimulatedDisk()
     log = open_at("/d", disk, SMALL)
     fill(log, 30)
-    log.abandon()  # a killed process: the system has what it wrote, the disk need not
+    log.abandon()  # a killed process: the kernel has what it wrote, the disk may not
     log = open_at("/d", disk, SMALL, open_files=OpenFiles(limit))
     assert len(log.segments) > 5
     assert (values(log), len(disk.descriptors)) == ([b"%03d" % i for i in range(30)], min(limit + 1, len(log.segments)))
@@ -71,7 +71,7 @@ def test_truncated_tail_does_not_come_back_after_the_next_power_cut() -> None:
     size = log.size // 3
     log.abandon()
     inode = disk.folders["/d/t-0"].names[f"{0:020d}.log"]
-    inode.data[size + 65] ^= 1  # the first cut tore one batch, and left the whole one behind it
+    inode.data[size + 65] ^= 1  # the first cut tore one batch and left the whole one after it
     inode.synced = bytes(inode.data)
     inode.changes.clear()
 
@@ -103,7 +103,7 @@ def test_a_flipped_bit_ends_the_log_before_its_batch(tmp_path: Path) -> None:
         (root / "t-0" / Path(second.path()).name).write_bytes(broken)
         log = open_at(str(root), config=SMALL)
         expected = second.base_offset + 1
-        if 12 <= position < 16:  # the leader epoch is outside of the CRC
+        if 12 <= position < 16:  # the CRC does not cover the leader epoch
             assert log.log_end_offset == 12
         else:
             assert values(log) == [b"%03d" % i for i in range(expected)]
@@ -146,7 +146,7 @@ def test_corrupt_indices_are_rebuilt(tmp_path: Path, kind: str, damage: str) -> 
             path.write_bytes(content + b"x")
         elif damage == "garbage":
             path.write_bytes(b"\x01" * 24)
-        else:  # preallocated by Kafka and never trimmed
+        else:  # preallocated by Kafka and never truncated
             path.write_bytes(content + bytes(1200 - len(content) % 24))
     log = open_at(str(tmp_path), config=SMALL, clean=damage != "zeros", recovery_point=20)
     assert values(log) == [b"%03d" % i for i in range(20)]
@@ -191,7 +191,7 @@ def test_index_that_was_not_synced_after_a_roll_is_not_trusted(tmp_path: Path) -
     for i in range(6):
         append(log, batch(b"x" * 2000, timestamp=START + i))
     assert log.flush() == 6
-    log.roll()  # at the recovery point: of the old segment's indices nothing is on disk for certain
+    log.roll()  # at the recovery point: the indexes of the old segment may not be on disk
     append(log, batch(b"next", timestamp=START))
     log.abandon()
     path = Path(log.segments[0].path(".timeindex"))
@@ -285,7 +285,7 @@ def test_failed_fsync_is_not_retried() -> None:
 
 
 class FewDescriptors(SimulatedDisk):
-    """No more than `left` to be had."""
+    """Has only `left` descriptors for `dup`."""
 
     left = 1 << 30
 
@@ -307,12 +307,12 @@ def test_flush_without_descriptors_promises_nothing_and_is_retried() -> None:
     assert (log.flushed_offset, log.log_directory.online, len(disk.descriptors)) == (0, True, held)
     disk.left = 1 << 30
     assert log.flush() == log.log_end_offset
-    # What is on disk now is all there after any crash, with its names.
+    # Everything that is on disk now survives any crash, file names included.
     assert all(values(open_at("/d", disk.crash(), SMALL)) == values(log) for _ in range(20))
 
 
 class Story:
-    """What was written and what was promised, to be compared with what a crash left."""
+    """What was written and what was promised, to be compared with the state after a crash."""
 
     def __init__(self, seed: int) -> None:
         self.random = random.Random(seed)
@@ -331,7 +331,7 @@ class Story:
             elif choice < 0.85:
                 self.flushed = self.log.flush()
             elif choice < 0.9:
-                self.point = self.log.flushed_offset  # as a checkpoint would have it
+                self.point = self.log.flushed_offset  # the value that a checkpoint would have
                 self.start = self.log.log_start_offset
             elif choice < 0.95:
                 self.log.roll(START)

@@ -85,7 +85,7 @@ def test_checkpoints_forget_a_deleted_topic(tmp_path: Path) -> None:
 
 
 class Later:
-    """A job that is done when it is asked for, in the directory that is there then."""
+    """A job that is done when its result is requested, in the directory that exists then."""
 
     def __init__(self, job: CleanJob) -> None:
         self.job = job
@@ -139,7 +139,7 @@ def test_compaction_of_a_deleted_topic_leaves_nothing_in_its_namesake(tmp_path: 
     logs.delete([TP])
     log = logs.create(TP, ANOTHER_ID)
     _fill(log)
-    clean(jobs[0].job, Files())  # with the old name of the directory
+    clean(jobs[0].job, Files())  # with the previous name of the directory
     cleaner.step(START)
     assert jobs[0].stopped
     assert not list(Path(log.directory).glob("*.cleaned"))
@@ -175,7 +175,7 @@ async def _asked_for_and_deleted(home: Path) -> None:
 
 
 class DeletedMeanwhile(Files):
-    """Its topic goes, and another one of that name comes, while it is synced."""
+    """While a log is synced, its topic is deleted and recreated with the same name."""
 
     logs: LogManager
     times = 1

@@ -16,7 +16,7 @@ DELAY_MS = 60_000
 
 
 def rolled(path: Path, *sizes: int) -> SegmentList:
-    """Segments with so many records each; the last one is active."""
+    """A list of segments with these numbers of records; the last one is active."""
     segments = segment_list(context_at(str(path)))
     for i, size in enumerate(sizes):
         if i:

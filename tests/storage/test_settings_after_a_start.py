@@ -1,4 +1,4 @@
-"""A setting that was changed while the broker ran means the same after the next start, however it ended."""
+"""A setting that is changed while the broker runs has the same effect after the next start, clean or not."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A process or machine that is short of descriptors or memory: operations fail, nothing is lost, no disk is at fault.
+"""Descriptors or memory run out: operations fail, no record is lost, and no log directory goes offline.
 
 Each test counts the calls that need a descriptor and lets every single one of them fail in turn.
 """
@@ -28,7 +28,7 @@ T0 = TopicPartition("t", 0)
 
 
 class ShortFiles(Files):
-    """Fails from the `fail_at`-th call on that needs a descriptor (or memory), `failures` times."""
+    """Fails `failures` times, from the `fail_at`-th call that needs a descriptor (or memory)."""
 
     def __init__(self, number: int = errno.EMFILE) -> None:
         self.number = number
@@ -79,7 +79,7 @@ def open_descriptors() -> int:
 
 
 def every_failure(files: ShortFiles, operation: Callable[[], object]) -> Iterator[int]:
-    """Let the first call fail, then the second and so on, until the operation succeeds with what it needs."""
+    """Let the first call fail, then the second and so on, until the operation succeeds."""
     for at in range(1000):
         files.fail(at, failures=1)
         try:
@@ -324,7 +324,7 @@ def test_cached_descriptors_are_closed_before_anything_fails(tmp_path: Path) -> 
 
 
 def limited(log: Log, files: Files, most: int) -> None:
-    """Append and read under a real limit of open files: as many as there are."""
+    """Append and read under a real limit of open files, which is reached."""
     import resource
 
     limits = resource.getrlimit(resource.RLIMIT_NOFILE)

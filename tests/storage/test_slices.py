@@ -17,7 +17,7 @@ VALUE = os.urandom(10_000)
 
 
 class CountingFiles(Files):
-    """Knows which descriptors are open, and fails on demand."""
+    """Tracks open descriptors, and fails on demand."""
 
     def __init__(self) -> None:
         self.descriptors: set[int] = set()
@@ -50,7 +50,7 @@ def files() -> CountingFiles:
 
 
 def filled(path: Path, files: Files, segments: int = 1, **options: object) -> tuple[Log, bytes]:
-    """A log of full segments, and what is in the first one."""
+    """Return a log of full segments and the bytes of the first one."""
     log = open_at(str(path), files, **options)  # type: ignore[arg-type]
     for _ in range(segments):
         for _ in range(10):

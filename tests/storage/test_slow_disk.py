@@ -1,4 +1,4 @@
-"""A disk that is slower than the clock: what is done by the clock does not queue, and metadata does not wait for it."""
+"""A very slow disk: periodic work does not queue up, and metadata operations do not wait for it."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ CHECKPOINTS_OFTEN = {
 
 
 class SlowDisk(Files):
-    """Once `slow`, no checkpoint is written and no log but the metadata's is synced until `go`."""
+    """While `slow`, checkpoints and the syncs of logs wait for `go`, except for the metadata log."""
 
     def __init__(self) -> None:
         self.slow = False
@@ -69,11 +69,11 @@ async def started(disk: SlowDisk, **settings: str) -> AsyncIterator[Node]:
         node._housekeeping.stop()
     finally:
         disk.go.set()
-        await node.close()  # which does what has queued
+        await node.close()  # this does the queued work
 
 
 async def create(node: Node, *names: str) -> bool:
-    """Whether the topics are there within the time that a client would wait."""
+    """Create topics; return whether that succeeds within the time that a client would wait."""
     topics = [CreatableTopic(name=name, num_partitions=1, replication_factor=1) for name in names]
     made = node.broker.metadata.create_topics(CreateTopicsRequest(topics=topics))
     deadline = time.monotonic() + WAIT_S / 2
@@ -82,19 +82,19 @@ async def create(node: Node, *names: str) -> bool:
     return made.done and not any(topic.error_code for topic in made.result().topics)
 
 
-async def is_upkept(directory: Path) -> None:
+async def check_that_checkpoints_do_not_queue(directory: Path) -> None:
     disk = SlowDisk()
     async with started(disk, **CHECKPOINTS_OFTEN, log_dirs=str(directory)) as node:
         assert await create(node, "a")
         disk.slow = True
         for _ in range(20):
             node._housekeeping.do_all()
-        assert await create(node, "b"), "it waited for checkpoints"
+        assert await create(node, "b"), "CreateTopics waited for checkpoints"
     assert disk.written
-    assert max(disk.written.values()) <= 2, f"turns have queued: {disk.written}"
+    assert max(disk.written.values()) <= 2, f"checkpoints have queued up: {disk.written}"
 
 
-async def syncs_many_logs(directory: Path) -> None:
+async def check_that_syncs_leave_a_thread(directory: Path) -> None:
     disk = SlowDisk()
     async with started(disk, log_flush_interval_messages="1", log_dirs=str(directory)) as node:
         names = [f"t{i}" for i in range(3 * FLUSH_THREADS)]
@@ -104,14 +104,14 @@ async def syncs_many_logs(directory: Path) -> None:
             node.broker.partitions.get(name, 0).append(memoryview(batch(b"a")))
         while len(disk.synced) < FLUSH_THREADS:
             await asyncio.sleep(0.01)
-        assert await create(node, "b"), "it waited for the logs of others"
+        assert await create(node, "b"), "CreateTopics waited for other logs"
 
 
 @pytest.mark.timeout(60)
-def test_checkpoints_that_take_longer_than_their_interval_hold_up_nothing(tmp_path: Path) -> None:
-    asyncio.run(is_upkept(tmp_path))
+def test_checkpoints_slower_than_their_interval_delay_nothing(tmp_path: Path) -> None:
+    asyncio.run(check_that_checkpoints_do_not_queue(tmp_path))
 
 
 @pytest.mark.timeout(60)
 def test_metadata_does_not_wait_for_the_flushes_of_many_logs(tmp_path: Path) -> None:
-    asyncio.run(syncs_many_logs(tmp_path))
+    asyncio.run(check_that_syncs_leave_a_thread(tmp_path))

@@ -1,4 +1,4 @@
-"""The same disk: stock dump-log reads what our log wrote, and our log opens what a killed stock broker left."""
+"""The same files: stock dump-log reads our logs, and our log opens those of a killed stock broker."""
 
 import os
 import re
@@ -30,7 +30,7 @@ def jvm() -> None:
 
 
 def dump(paths: list[Path], *options: str) -> str:
-    """dump-log, which must find nothing amiss."""
+    """Run dump-log, which must find no error."""
     done = kafka.tool("dump-log", *options, "--files", ",".join(map(str, paths)))
     assert done.returncode == 0, done.stdout[-3000:] + done.stderr
     for complaint in ("isvalid: false", "Mismatch", "non-consecutive", "out of order", "timestamp mismatch"):
@@ -76,7 +76,7 @@ def test_dump_log_reads_a_compacted_log(tmp_path: Path) -> None:
 
 @pytest.fixture(scope="module")
 def killed(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The data directory of a stock broker that was killed while its indices were preallocated and untrimmed."""
+    """The data directory of a stock broker that was killed while its indexes were preallocated."""
     overrides = {"log.segment.bytes": 1_048_576, "log.index.interval.bytes": 1024, "log.flush.interval.messages": 5}
     with kafka.StockKafka(tmp_path_factory.mktemp("stock"), overrides=overrides) as stock:
         admin = AdminClient({"bootstrap.servers": stock.bootstrap})
@@ -92,7 +92,7 @@ def killed(tmp_path_factory: pytest.TempPathFactory) -> Path:
             writer.produce("txn", b"committed" if commits else b"aborted", partition=0)
             writer.flush(30)
             (writer.commit_transaction if commits else writer.abort_transaction)(30)
-        # Its first record waits for the marker of the transaction before, which is written after the client's call.
+        # Its first record waits for the marker of the previous transaction, which is written after the client's call.
         writer.begin_transaction()
         writer.produce("txn", b"open", partition=0)
         assert writer.flush(30) == 0

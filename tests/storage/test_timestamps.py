@@ -13,11 +13,11 @@ EVERY_BATCH = LogConfig(index_interval_bytes=0, segment_bytes=1 << 20)
 
 
 def filled(tmp_path: Path, seed: int) -> tuple[Log, dict[int, int]]:
-    """A log that was stopped in order, opened again; the timestamp of each of its offsets, which do not rise."""
+    """Reopen a log after a clean stop. Return it with the timestamp of each offset; timestamps do not increase."""
     chance = random.Random(seed)
     log, written = open_at(str(tmp_path), config=EVERY_BATCH), {}
     for _ in range(6):
-        # No two are equal in a segment: of an index that tells of another one it can not be seen that it lies.
+        # No two are equal in a segment, so a wrong entry of the time index is noticed.
         first = START + chance.randrange(600)
         for timestamp in chance.sample(range(first, first + 500), chance.choice([2, 12, 400])):
             data = batch(b"x" * chance.randrange(10, 3000), timestamp=timestamp)

@@ -41,7 +41,7 @@ BLOCK = 1000
 
 @dataclass
 class Topic:
-    """What is known of it; `sent` may have one more than `answered` in a partition."""
+    """What the test knows about a topic; `sent` may have one more than `answered` in a partition."""
 
     partitions: int
     limit: str | None = None
@@ -51,7 +51,7 @@ class Topic:
 
 @dataclass
 class Known:
-    """What a client knows: topics by name, offsets of the one group by topic and partition."""
+    """What a client knows: topics by name, and the offsets of one group by topic and partition."""
 
     topics: dict[str, Topic] = field(default_factory=dict)
     offsets: dict[tuple[str, int], int] = field(default_factory=dict)
@@ -74,7 +74,7 @@ class Story:
         self.home = home
         home.mkdir()
         self.known = Known()
-        # How it is if what was asked last, and not answered, was done nevertheless.
+        # The state if the last request, which was not answered, was executed nevertheless.
         self.perhaps = self.known
         self.producer_ids: set[int] = set()
         self.node: NodeOnDisk
@@ -162,7 +162,7 @@ class Story:
     async def delete_group(self, _name: str) -> None:
         if not self.known.offsets:
             return
-        await self.node.committed("g")  # it is loaded then
+        await self.node.committed("g")  # this loads the group
         answer = await self.ask(DeleteGroupsRequest(groups_names=["g"]), 2, Known(self.known.topics))
         assert answer.results[0].error_code == 0
 

@@ -1,7 +1,8 @@
-"""Consumer cores against a coordinator and a broker in one thread, under a clock that is moved by hand.
+"""Consumer cores with a group coordinator and one broker, in one thread and with a simulated clock.
 
-The coordinator is the broker's own core; logs are lists of bytes. Whatever a core sends is answered when `run` comes to
-it; what may wait (a JoinGroup) is answered when the coordinator answers. `validate` runs after every step.
+The coordinator is the broker's own core; the logs are lists of batches. `World.run` answers each request of a consumer
+at once, and a request that may wait (JoinGroup) when the coordinator replies. `ConsumerCore.validate` runs after every
+step.
 """
 
 from __future__ import annotations
@@ -49,7 +50,7 @@ NODE = 1
 
 
 class World:
-    """One broker that coordinates, and topics."""
+    """One broker, which is also the coordinator, and its topics."""
 
     def __init__(self, topics: dict[str, int]) -> None:
         self.coordinator = GroupDriver(GroupConfig(initial_rebalance_delay_ms=0))
@@ -103,7 +104,7 @@ class World:
         return ListOffsetsResponse(topics=rows)
 
     def run(self, ms: int = 0) -> None:
-        """Let everything happen that is due within `ms` milliseconds."""
+        """Advance the clock by `ms` milliseconds and do all the work that becomes due until then."""
         end_ms = self.now_ms + ms
         for _ in range(10_000):
             if sum(consumer.work() for consumer in self.consumers):
@@ -117,11 +118,11 @@ class World:
                 self.coordinator.advance(end_ms - self.now_ms)
                 return
             self.coordinator.advance(next_ms - self.now_ms)
-        raise AssertionError("nothing settles")
+        raise AssertionError("after 10,000 steps there is still work to do")
 
 
 class Simulated:
-    """One consumer."""
+    """One consumer: its core, and what its program observed."""
 
     def __init__(self, world: World, **options: object) -> None:
         self.world = world
@@ -139,16 +140,16 @@ class Simulated:
         return [tp.partition for tp in self.core.fetch.positions.assigned()]
 
     def poll(self, limit: int = 500) -> list[Record]:
-        """One poll that does not wait."""
+        """Poll once without waiting."""
         self.core.begin_poll(self.world.now_ms)
         try:
             for _ in range(10):
                 duty = self.core.duty()
                 if duty is None:
                     break
-                self.do(duty)
+                self.perform(duty)
             else:
-                raise AssertionError("duties without end")
+                raise AssertionError("after 10 duties there is another one")
             self.core.raise_error()
             collector = RecordCollector(limit)
             self.core.fill(collector)
@@ -157,7 +158,7 @@ class Simulated:
             self.core.end_poll(self.world.now_ms)
             self.core.validate()
 
-    def do(self, duty: Duty) -> None:
+    def perform(self, duty: Duty) -> None:
         self.core.begin_duty(duty)
         if duty.kind == "revoked" and self.core.auto_commits:
             offsets = self.core.processed()
@@ -175,7 +176,7 @@ class Simulated:
         return commits.apply_commit(request, self.world.coordinator.ask(request, 9))
 
     def work(self) -> bool:
-        """Send what is to be sent and take what is answered; False if there was nothing."""
+        """Execute the core's effects and pass it the responses that arrived; return False if there were none."""
         busy = False
         for send, call in list(self._waiting):
             if call in self.world.coordinator.answers:
@@ -183,11 +184,11 @@ class Simulated:
                 self.core.complete(send.id, self.world.coordinator.answers[call], self.world.now_ms)
                 busy = True
         for effect in self.core.advance(self.world.now_ms):
-            busy |= self._obey(effect)
+            busy |= self._execute(effect)
         self.core.validate()
         return busy
 
-    def _obey(self, effect: Effect) -> bool:
+    def _execute(self, effect: Effect) -> bool:
         world, now = self.world, self.world.now_ms
         if isinstance(effect, Refresh):
             if not world.down:
@@ -219,9 +220,9 @@ class Simulated:
         if request.session_epoch == 0:
             self._session.clear()
         names = {topic_id: name for name, topic_id in self.world.ids.items()}
-        for gone in request.forgotten_topics_data:
-            for p in gone.partitions:
-                self._session.pop(TopicPartition(names[gone.topic_id], p), None)
+        for forgotten in request.forgotten_topics_data:
+            for p in forgotten.partitions:
+                self._session.pop(TopicPartition(names[forgotten.topic_id], p), None)
         for topic in request.topics:
             for row in topic.partitions:
                 self._session[TopicPartition(names[topic.topic_id], row.partition)] = row.fetch_offset
@@ -232,7 +233,7 @@ class Simulated:
             data = PartitionData(partition_index=tp.partition, high_watermark=end, log_start_offset=0)
             if offset > end:
                 data.error_code = ErrorCode.OFFSET_OUT_OF_RANGE
-            batch = next((b for upto, b in log if upto > offset), None)
+            batch = next((batch for end_offset, batch in log if end_offset > offset), None)
             if batch is None and not data.error_code:
                 continue
             data.records = None if batch is None else memoryview(batch)

@@ -79,7 +79,7 @@ def test_unsubscribing_while_joining_leaves_the_group(strategy: str) -> None:
     assert joins(one)
     one.core.unsubscribe()
     while (duty := one.core.duty()) is not None:
-        one.do(duty)
+        one.perform(duty)
     assert membership.state is State.OUTSIDE
     assert one.owned() == []
     one.core.assign([T0])
@@ -240,9 +240,9 @@ class Counting(Simulated):
 
     commits = 0
 
-    def _obey(self, effect: Effect) -> bool:
+    def _execute(self, effect: Effect) -> bool:
         self.commits += isinstance(effect, Send) and isinstance(effect.request, OffsetCommitRequest)
-        return super()._obey(effect)
+        return super()._execute(effect)
 
 
 def test_unchanged_position_is_recommitted_before_the_broker_expires_it() -> None:
