@@ -42,6 +42,8 @@ HANDLERS: dict[int, str] = {
     64: "unregister_broker",
     74: "list_config_resources",
     75: "describe_topic_partitions",
+    88: "streams_group_heartbeat",
+    89: "streams_group_describe",
 }
 
 SERVED: dict[int, tuple[int, int]] = {
