@@ -2,8 +2,8 @@
 
 The caller's duties, in this order:
 
-1. Create `TransactionShard(config, coordinator_epoch, transaction_version)`: the leader epoch of the partition, and a
-   function that returns the finalized level of the feature `transaction.version`.
+1. Create `TransactionShard(config, partition, coordinator_epoch, transaction_version)`: the number of the partition,
+   its leader epoch, and a function that returns the finalized level of the feature `transaction.version`.
 2. Pass each record of the partition's log to `replay`, then call `loaded`.
 3. Call `step` for each request and `handle_timer` for each elapsed timer, and execute the effects in their order.
 4. `Append`: append the records as one batch, then pass the outcome to `handle_appended` and obey the effects that it

@@ -101,7 +101,12 @@ class WriteMarkers:
 
 
 class MarkersWritten(NamedTuple):
-    """The outcome of a `WriteMarkers` for each of its partitions; one that is missing counts as to be retried."""
+    """The outcome of a `WriteMarkers` for each of its partitions.
+
+    NONE: the marker is committed, or the metadata of the cluster no longer has the partition, so that there is nothing
+    to end. UNKNOWN_TOPIC_OR_PARTITION does not mean that: it is retried, because a partition that is not open yet may
+    have an open transaction. A partition without a result is retried, too.
+    """
 
     id: int
     results: Mapping[TopicPartition, ErrorCode]
