@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 
 from confluent_kafka import Consumer
 
-from benchmarks import lifecycle, log_size, many_clients, page_cache, paired, tools
+from benchmarks import lifecycle, log_size, many_clients, page_cache, paired, tools, transactions
 from benchmarks.brokers import Broker
 from benchmarks.filling import fill as fill  # noqa: PLC0414 - for the races of clients
 from benchmarks.wire import DEADLINE_S, Figures, new_topic, passing_topic, produce_frame, receive
@@ -153,6 +153,11 @@ RACES: dict[str, Race] = {
     ),
     "groups": Race(many_clients.groups(many_clients.DEFAULT_DELAY_MS), {"seconds": 1}, once=True),
     "groups-0": Race(many_clients.groups(0), {"seconds": 1}, once=True),
+    **{
+        f"transactions-{name}-{records}": Race(transactions.transactional(size, records, count), transactions.AIMS)
+        for name, size in (("100", 100), ("1k", 1000))
+        for records, count in ((10, 500), (1000, 100))
+    },
     "start": Race(lifecycle.start, {"seconds": 0.05}, once=True),
     "memory": Race(
         lifecycle.memory,
