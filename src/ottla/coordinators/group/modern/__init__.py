@@ -1,0 +1,26 @@
+"""What consumer groups (KIP-848) and share groups (KIP-932) have in common.
+
+Both keep members, a group epoch that counts changes of membership, subscription and topics, and a target assignment
+that a server-side assignor computes for an epoch. They differ in how a member reaches its target: a partition of a
+consumer group has one owner, so that members give partitions up before others get them (`group.consumer`).
+
+Reading order: `topics`, `subscriptions`, `target`, `state`, `epochs`.
+"""
+
+from ottla.coordinators.group.modern.epochs import check_member_epoch
+from ottla.coordinators.group.modern.state import ModernState
+from ottla.coordinators.group.modern.subscriptions import TopicCounts
+from ottla.coordinators.group.modern.target import TargetAssignment, TargetUpdate, may_assign_again
+from ottla.coordinators.group.modern.topics import EMPTY_TOPICS, Topics, metadata_hash
+
+__all__ = [
+    "EMPTY_TOPICS",
+    "ModernState",
+    "TargetAssignment",
+    "TargetUpdate",
+    "TopicCounts",
+    "Topics",
+    "check_member_epoch",
+    "may_assign_again",
+    "metadata_hash",
+]
