@@ -67,7 +67,7 @@ class MonitoredNode(server.Node):
             "connections": len(self.network.connections),
             "buffered": self.network.memory.used_bytes,
             "fetch sessions": len(self.broker.fetch_sessions),
-            "groups": sum(len(runner.shard._core.groups) for runner in groups._runners.values()),
+            "groups": sum(len(runner.shard._core.groups) for runner in groups.shards._runners.values()),
             "logs": len(self.broker.logs.all()),
             "doomed": len(self.broker.logs._deletions),
             "resident": _resident(),

@@ -11,6 +11,7 @@ CHAOS, STORAGE, FUZZ, UNIT = "tests/chaos", "tests/storage", "tests/fuzz", "test
 HOSTILE = f"{FUZZ}/test_hostile_clients.py"
 SERVER = f"{UNIT}/network/test_server.py"
 CORRUPT_BYTE = f"{STORAGE}/test_corrupt_bytes.py::test_corrupt_byte_costs_only_what_it_touches"
+MARKERS = f"{UNIT}/broker/test_transaction_markers.py"
 FAILING = f"{STORAGE}/test_failing_disk.py"
 RESTARTS = f"{CHAOS}/test_restarts.py"
 FLUSH = f"{UNIT}/broker/test_flush_before_ack.py"
@@ -642,6 +643,27 @@ CRASHES = (
         '        temporary = path + ".tmp"\n',
         "        temporary = path\n",
         (f"{STORAGE}/test_power_cut.py::test_start_interrupted_at_any_moment_is_repeated",),
+    ),
+    Mutation(
+        "a late marker does not end the next transaction",
+        "log/producer_state.py",
+        "        if end.producer_epoch == entry.epoch and entry.transaction_start >= 0:\n",
+        "        if end.producer_epoch < entry.epoch:\n",
+        (f"{MARKERS}::test_late_marker_does_not_end_the_next_transaction_of_version_2",),
+    ),
+    Mutation(
+        "the response to a marker waits until the marker is committed",
+        "broker/transaction_markers.py",
+        "                waiting.append((partition, done))\n",
+        "                waiting.clear()\n",
+        (f"{MARKERS}::test_response_waits_until_the_marker_is_on_disk",),
+    ),
+    Mutation(
+        "offsets of a transaction are committed by its marker",
+        "broker/coordinator_runtime.py",
+        "        runner.shard.end_transaction(end.producer_id, commit=end.commit)\n",
+        "",
+        (f"{MARKERS}::test_marker_commits_offsets_of_the_transaction[True]",),
     ),
     Mutation(
         "groups are loaded from their log",

@@ -8,10 +8,10 @@ import os
 from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
-from functools import cached_property
 from typing import TYPE_CHECKING
 
 from ottla.broker.auto_topic_creation import AutoTopicCreation
+from ottla.broker.coordinators import Coordinators
 from ottla.broker.fetch_session import FetchSessionCache
 from ottla.broker.partitions import Partitions
 from ottla.broker.response_cache import ResponseCache
@@ -26,6 +26,7 @@ from ottla.metadata.image import BROKER, TOPIC
 
 if TYPE_CHECKING:
     from ottla.broker.group_runtime import GroupRuntime
+    from ottla.broker.internal_topic import CallLater
     from ottla.broker.metadata_log import MetadataShell
     from ottla.config import BrokerConfig, Listener
     from ottla.log import LogManager
@@ -100,7 +101,7 @@ class Broker:
         metadata: MetadataShell,
         cluster_id: str,
         flush_threads: FlushThreads,
-        make_groups: Callable[[], GroupRuntime],
+        call_later: CallLater,
         worker: Worker | None = None,
     ) -> None:
         self.static_config = config
@@ -112,7 +113,6 @@ class Broker:
         self.node_id = config.node_id
         self.cluster_id = cluster_id
         self.flush_threads = flush_threads
-        self._make_groups = make_groups
         self.worker = Worker(clock) if worker is None else worker
         self.partitions = Partitions(
             node_id=self.node_id,
@@ -126,6 +126,7 @@ class Broker:
             config.int("max.incremental.fetch.session.cache.slots"), lambda: int.from_bytes(os.urandom(4), "big") >> 1
         )
         self.response_cache = ResponseCache()
+        self.coordinators = Coordinators(self, call_later)
         self._topic_resolver: TopicResolver | None = None
         self.auto_topic_creation = AutoTopicCreation(self.auto_create_topics)
         # Listeners of this node that are not registered in the metadata, by name.
@@ -134,10 +135,10 @@ class Broker:
         self.controller_endpoints: list[Listener] = []
         """The controller's own listeners, with their bound ports."""
 
-    @cached_property
+    @property
     def groups(self) -> GroupRuntime:
-        """The group coordinator, created at first use: a node without groups does not need it."""
-        return self._make_groups()
+        """The group coordinator."""
+        return self.coordinators.groups
 
     # -- settings ----------------------------------------------------------------------------------------------
 

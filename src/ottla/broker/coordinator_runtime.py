@@ -34,6 +34,7 @@ from ottla.records.batch import TRANSACTIONAL
 
 if TYPE_CHECKING:
     from ottla.broker.partition import Partition
+    from ottla.log.transaction_marker import TransactionEnd
 
 logger = logging.getLogger(__name__)
 
@@ -216,6 +217,22 @@ class CoordinatorRuntime(Generic[S]):
             now = self._now()
             self._run(runner, event(shard, now), now)
 
+    def end_transaction(self, index: int, end: TransactionEnd) -> Completion[None]:
+        """Append the end of a producer's transaction to partition `index`, and apply it to the shard.
+
+        Completes once the marker is committed; fails with KafkaError, then with nothing appended unless the commit
+        failed: the caller must retry.
+        """
+        runner = ErrorCode.NOT_COORDINATOR if self._closed else self._runner(index)
+        if isinstance(runner, ErrorCode):
+            return Completion.failed(KafkaError(runner))
+        try:
+            info = runner.partition.append_marker(end)
+        except KafkaError as error:
+            return Completion.failed(error)
+        runner.shard.end_transaction(end.producer_id, commit=end.commit)
+        return self._appended(runner, info.last_offset + 1) or Completion.of(None)
+
     def _dispatch(self, index: int, call: Call) -> None:
         runner = ErrorCode.NOT_COORDINATOR if self._closed else self._runner(index)
         if isinstance(runner, ErrorCode):
@@ -276,13 +293,18 @@ class CoordinatorRuntime(Generic[S]):
         except KafkaError as error:
             logger.warning("Failed to write to %s-%d: %s", self.topic.name, runner.index, error)
             return runner.shard.handle_appended(Appended(append.id, -1, from_append_error(error.code)), now)
-        end = runner.appended_end = info.last_offset + 1
+        self._appended(runner, info.last_offset + 1)
+        return runner.shard.handle_appended(Appended(append.id, info.first_offset), now)
+
+    def _appended(self, runner: _Runner[S], end: int) -> Completion[None] | None:
+        """Take note of the log's new end; None if it is committed, otherwise a completion that waits for it."""
+        runner.appended_end = end
         durable = runner.partition.when_durable(end)
         if durable is None:
             runner.committed_end = end
         else:
             durable.on_done(partial(self._durable, runner, end))
-        return runner.shard.handle_appended(Appended(append.id, info.first_offset), now)
+        return durable
 
     def _park(self, runner: _Runner[S], effects: list[object], now: Moment) -> None:
         deadline_ms = now.monotonic_ms + self._commit_timeout_ms

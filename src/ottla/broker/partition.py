@@ -25,6 +25,7 @@ from ottla.records.batch import TRANSACTIONAL
 if TYPE_CHECKING:
     from ottla.log import AppendInfo, Log
     from ottla.log.producer_state import Origin
+    from ottla.log.transaction_marker import TransactionEnd
 
 READ_COMMITTED = 1
 ACKS_ALL = -1
@@ -120,6 +121,16 @@ class Partition:
         self.check_open()
         self.check_acks(required_acks)
         return self._append(batch, header or read_header(batch), self._clock.wall_ms(), origin)
+
+    def append_marker(self, end: TransactionEnd) -> AppendInfo:
+        """Append the end of a transaction (see `append`). Raises KafkaError: INVALID_PRODUCER_EPOCH,
+        TRANSACTION_COORDINATOR_FENCED, NOT_ENOUGH_REPLICAS, UNKNOWN_TOPIC_OR_PARTITION, KAFKA_STORAGE_ERROR."""
+        self.check_open()
+        self.check_acks(ACKS_ALL)
+        self.log.producers.check_end(end, self.topic_partition)
+        now_ms = self._clock.wall_ms()
+        batch = memoryview(end.encode(now_ms))
+        return self._append(batch, read_header(batch), now_ms, "coordinator")
 
     def append_produced(
         self, records: memoryview, required_acks: int, now_ms: int, *, allow_zstd: bool = True

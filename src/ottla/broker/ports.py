@@ -158,6 +158,10 @@ class FindCoordinatorPorts(HasGroups, HasNodeId, Protocol):
     def advertised_endpoint(self, listener: str) -> tuple[str, int]: ...
 
 
+class MarkerPorts(HasPartitions, HasGroups, Protocol):
+    """For `transaction_markers.py`."""
+
+
 class MetadataPorts(HasMetadata, HasNodeId, HasClusterId, HasConfig, HasResponseCache, Protocol):
     """For `handlers/metadata.py`."""
 

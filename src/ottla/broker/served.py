@@ -25,6 +25,7 @@ HANDLERS: dict[int, str] = {
     21: "delete_records",
     22: "init_producer_id",
     23: "offset_for_leader_epoch",
+    27: "write_txn_markers",
     32: "describe_configs",
     33: "alter_configs",
     35: "describe_log_dirs",

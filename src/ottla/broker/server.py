@@ -17,7 +17,7 @@ import logging
 import os
 from collections.abc import Callable, Collection
 from functools import cache
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from ottla import __version__
 from ottla.broker.broker import Broker, FlushThreads
@@ -34,7 +34,7 @@ from ottla.broker.metadata_snapshotting import MetadataLogSettings
 from ottla.broker.served import CONTROLLER_SERVED
 from ottla.broker.work import Worker
 from ottla.common.clock import Clock, SystemClock
-from ottla.common.ids import OFFSETS_TOPIC, ZERO_UUID, TopicPartition, Uuid, uuid_to_text
+from ottla.common.ids import ZERO_UUID, TopicPartition, Uuid, uuid_to_text
 from ottla.config import BrokerConfig
 from ottla.controller import ControllerSettings
 from ottla.log import DirectoryInfo, Files, LogConfig, LogManager, StorageError
@@ -47,11 +47,6 @@ from ottla.network.limits import Limits
 from ottla.network.server import Server
 from ottla.protocol.messages.broker_registration import BrokerRegistrationRequest, Feature
 from ottla.protocol.messages.broker_registration import Listener as RegisteredListener
-from ottla.records import Codec
-
-if TYPE_CHECKING:
-    from ottla.broker.group_runtime import GroupRuntime
-    from ottla.broker.internal_topic import InternalTopic
 
 logger = logging.getLogger(__name__)
 
@@ -117,7 +112,6 @@ class Node:
         self._metadata: MetadataShell | None = None
         self.network: Server | None = None
         self._maintenance: MaintenanceTasks | None = None
-        self._groups: GroupRuntime | None = None
         self._started = False
         self.broker: Broker
 
@@ -167,7 +161,7 @@ class Node:
             metadata=metadata,
             cluster_id=cluster_id,
             flush_threads=self._threads,
-            make_groups=self._make_groups,
+            call_later=self._loop.call_later,
             worker=self._worker,
         )
         broker.controller_endpoints = self._listeners.advertised_controllers
@@ -177,8 +171,7 @@ class Node:
         broker.partitions.directory_is_missing = bool(missing) or offline
         self._register(cluster_id, missing)
         metadata.subscribe(self._publish)
-        if self._partition_count(OFFSETS_TOPIC):
-            broker.groups.shards.start()
+        broker.coordinators.start()
         self._started = True
         self._maintenance = MaintenanceTasks(broker, self._housekeeping, self._threads)
         self._maintenance.start()
@@ -247,47 +240,8 @@ class Node:
         text = "[BrokerLifecycleManager id=%d] Successfully registered broker %d with broker epoch %d"
         logger.info(text, self.config.node_id, self.config.node_id, response.broker_epoch)
 
-    def _make_groups(self) -> GroupRuntime:
-        # 10 ms of imports, which a broker without groups does not need.
-        from ottla.broker.coordinator_runtime import CoordinatorOptions
-        from ottla.broker.group_runtime import GroupRuntime
-        from ottla.coordinators.group.config import GroupConfig
-
-        config, broker = self.config, self.broker
-        self._groups = GroupRuntime(
-            GroupConfig.from_settings(config.__getitem__),
-            self._internal_topic(OFFSETS_TOPIC),
-            broker.topic_id,
-            clock=self.clock,
-            call_later=self._loop.call_later,
-            options=CoordinatorOptions(
-                codec=Codec(config.int("offsets.topic.compression.codec")),
-                commit_timeout_ms=config.int("offsets.commit.timeout.ms"),
-                node_id=config.node_id,
-            ),
-        )
-        return self._groups
-
-    def _internal_topic(self, name: str) -> InternalTopic:
-        from ottla.broker.internal_topic import InternalTopic
-
-        broker = self.broker
-        return InternalTopic(
-            name,
-            find_partition=lambda index: broker.partitions.get(name, index),
-            # From the metadata, not from the partitions served here: a failed log directory must not move groups
-            # to other partitions.
-            partition_count=lambda: self._partition_count(name),
-            create=lambda: broker.create_internal_topic(name),
-            call_later=self._loop.call_later,
-        )
-
-    def _partition_count(self, topic: str) -> int:
-        image = self.broker.metadata.image.topics_by_name.get(topic)
-        return 0 if image is None else len(image.partitions)
-
     def _publish(self, old: MetadataImage | None, new: MetadataImage) -> None:
-        """Notify the parts of the broker of a new image, partitions before groups."""
+        """Notify the parts of the broker of a new image, partitions before coordinators."""
         broker = self.broker
         log_changes(self.config.node_id, old, new)
         broker.follow_configs(old, new)
@@ -297,19 +251,12 @@ class Node:
             if self._maintenance is not None:
                 self._maintenance.configure(broker.config)
         broker.partitions.publish(old, new)
-        if self._groups is not None and old is not None and old.topics_by_name is not new.topics_by_name:
-            self._groups.shards.partitions_changed()
-            # Compare ids: a recreated topic is another topic.
-            deleted = {
-                old.topics_by_id[topic_id].name for topic_id in old.topics_by_id.keys() - new.topics_by_id.keys()
-            }
-            if deleted:
-                self._worker.submit(self._groups.topics_deleted(deleted))
+        if old is not None:
+            broker.coordinators.publish(old, new)
 
     def clock_moved(self) -> None:
         """Run due tasks after the clock jumped: the event loop's timers do not notice that."""
-        if self._groups is not None:
-            self._groups.shards.clock_moved()
+        self.broker.coordinators.clock_moved()
         self._housekeeping.do_all()
 
     def drop_connections(self, chosen: Callable[[Connection], bool] = lambda _: True) -> int:
@@ -357,9 +304,8 @@ class Node:
             await self.network.close(ANSWER_WITHIN_S)
         if self._maintenance is not None:
             self._maintenance.close()
-        if self._groups is not None:
-            self._groups.shards.close()
         if self._started:
+            self.broker.coordinators.close()
             self.broker.partitions.close()
         self._listeners.close()
         self._threads.close()

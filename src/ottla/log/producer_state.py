@@ -16,13 +16,14 @@ from ottla.common.errors import ErrorCode, KafkaError
 from ottla.log.files import Files
 from ottla.log.producer_entry import RETAINED_BATCHES, ProducerEntry, WrittenBatch
 from ottla.log.producer_snapshot import CorruptSnapshotError, decode_snapshot, encode_snapshot
-from ottla.log.transaction_marker import Marker, read_marker
+from ottla.log.transaction_marker import Marker, TransactionEnd, read_marker
 from ottla.log.txn_index import AbortedTransaction
 from ottla.records import BatchHeader, Buffer
 from ottla.records.batch import CONTROL
 
 Origin = Literal["client", "coordinator", "raft", "replication"]
 _INT32_MAX = 0x7FFFFFFF
+_BUMPS_EPOCH_SINCE = 2
 
 
 class AbortedTransactions(Protocol):
@@ -84,6 +85,23 @@ class ProducerState:
                     return duplicate
             _check_batch(entry, header, partition, sequences=origin == "client")
         return None
+
+    def check_end(self, end: TransactionEnd, partition: object) -> None:
+        """Reject a late marker of an earlier transaction, which would end the open one. KIP-1228.
+
+        Such a marker has the epoch of the open transaction; its own marker has a later epoch. A marker that is
+        repeated after the transaction ended is written again: the coordinator may not know of the first one.
+        Raises INVALID_PRODUCER_EPOCH.
+        """
+        entry = self.entries.get(end.producer_id)
+        if entry is None or end.transaction_version < _BUMPS_EPOCH_SINCE:
+            return
+        if end.producer_epoch == entry.epoch and entry.transaction_start >= 0:
+            raise KafkaError(
+                ErrorCode.INVALID_PRODUCER_EPOCH,
+                f"The marker of producer {end.producer_id} in {partition} has the epoch {entry.epoch} of the open"
+                " transaction: it belongs to an earlier one",
+            )
 
     def record(
         self, header: BatchHeader, marker: Marker | None, offset: int, aborted: AbortedTransactions | None

@@ -5,7 +5,7 @@ from struct import Struct
 from typing import NamedTuple
 
 from ottla.common.errors import ErrorCode, KafkaError
-from ottla.records import Buffer, ControlType, decode_batch
+from ottla.records import Buffer, ControlType, decode_batch, encode_end_transaction_marker
 
 _KEY = Struct(">hh")
 _VALUE = Struct(">hi")
@@ -17,6 +17,30 @@ class Marker(NamedTuple):
     aborted: bool
     coordinator_epoch: int
     timestamp: int
+
+
+class TransactionEnd(NamedTuple):
+    """The end of a producer's transaction, to be written into a partition.
+
+    With a `transaction_version` of 2 or more the producer's epoch was bumped for the end of this very transaction
+    (KIP-890, KIP-1228).
+    """
+
+    producer_id: int
+    producer_epoch: int
+    coordinator_epoch: int
+    commit: bool
+    transaction_version: int = 0
+
+    def encode(self, timestamp_ms: int) -> bytearray:
+        """Encode the control batch."""
+        return encode_end_transaction_marker(
+            commit=self.commit,
+            producer_id=self.producer_id,
+            producer_epoch=self.producer_epoch,
+            coordinator_epoch=self.coordinator_epoch,
+            timestamp_ms=timestamp_ms,
+        )
 
 
 def read_marker(buffer: Buffer, position: int) -> Marker | None:

@@ -109,7 +109,7 @@ class NodeOnDisk:
         if node.network is not None:
             await node.network.close(0.0)
         if node._started:
-            node.broker.groups.shards.close()
+            node.broker.coordinators.close()
         node._listeners.close()
         if node._metadata is not None:
             node._metadata._closed = True

@@ -12,7 +12,7 @@ from collections import deque
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from itertools import count
-from typing import Any, NoReturn
+from typing import Any
 
 from ottla.broker.broker import Broker
 from ottla.broker.config_rules import BrokerConfigRules
@@ -152,10 +152,6 @@ class HastyFiles(Files):
         pass
 
 
-def _no_groups() -> NoReturn:
-    raise AssertionError("this node has no group coordinator")
-
-
 class BrokerHarness:
     """One node without a network. `broker` is the real `Broker`."""
 
@@ -185,7 +181,7 @@ class BrokerHarness:
             metadata=metadata,
             cluster_id="cluster",
             flush_threads=self.threads,  # type: ignore[arg-type]
-            make_groups=_no_groups,
+            call_later=self.loop.call_later,
         )
         logs.load()
         metadata.register(registration(1), clean_shutdown=True)
@@ -195,6 +191,8 @@ class BrokerHarness:
     def _publish(self, old: Any, new: Any) -> None:
         self.broker.follow_configs(old, new)
         self.broker.partitions.publish(old, new)
+        if old is not None:
+            self.broker.coordinators.publish(old, new)
 
     def _directory_failed(self, directory: Any, error: OSError) -> None:
         self.broker.partitions.directory_failed(directory.path)

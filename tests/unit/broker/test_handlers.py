@@ -46,6 +46,7 @@ from ottla.broker.handlers import (
     sync_group,
     unregister_broker,
     update_features,
+    write_txn_markers,
 )
 from ottla.broker.served import HANDLERS
 
@@ -88,6 +89,7 @@ HANDLES: tuple[Callable[[Broker, RequestContext, Any], object], ...] = (
     sync_group.handle,
     unregister_broker.handle,
     update_features.handle,
+    write_txn_markers.handle,
 )
 
 

@@ -1,0 +1,107 @@
+"""The coordinators of one node. Each is created at first use: a node without groups needs no group coordinator."""
+
+from __future__ import annotations
+
+from functools import cached_property
+from typing import TYPE_CHECKING, Protocol
+
+from ottla.common.ids import OFFSETS_TOPIC
+from ottla.records import Codec
+
+if TYPE_CHECKING:
+    from ottla.broker.broker import Broker
+    from ottla.broker.group_runtime import GroupRuntime
+    from ottla.broker.internal_topic import CallLater, InternalTopic
+    from ottla.metadata.image import MetadataImage
+
+
+class _Running(Protocol):
+    """A coordinator of any type."""
+
+    def partitions_changed(self) -> None: ...
+
+    def clock_moved(self) -> None: ...
+
+    def close(self) -> None: ...
+
+
+class Coordinators:
+    """The coordinators of `broker`; `call_later` is the event loop's."""
+
+    def __init__(self, broker: Broker, call_later: CallLater) -> None:
+        self._broker = broker
+        self._call_later = call_later
+        self._running: list[_Running] = []
+        self._groups: GroupRuntime | None = None
+
+    @cached_property
+    def groups(self) -> GroupRuntime:
+        """The group coordinator."""
+        # 10 ms of imports, which a broker without groups does not need.
+        from ottla.broker.coordinator_runtime import CoordinatorOptions
+        from ottla.broker.group_runtime import GroupRuntime
+        from ottla.coordinators.group.config import GroupConfig
+
+        broker = self._broker
+        config = broker.static_config
+        groups = self._groups = GroupRuntime(
+            GroupConfig.from_settings(config.__getitem__),
+            self._internal_topic(OFFSETS_TOPIC),
+            broker.topic_id,
+            clock=broker.clock,
+            call_later=self._call_later,
+            options=CoordinatorOptions(
+                codec=Codec(config.int("offsets.topic.compression.codec")),
+                commit_timeout_ms=config.int("offsets.commit.timeout.ms"),
+                node_id=broker.node_id,
+            ),
+        )
+        self._running.append(groups.shards)
+        return groups
+
+    def _internal_topic(self, name: str) -> InternalTopic:
+        from ottla.broker.internal_topic import InternalTopic
+
+        broker = self._broker
+        return InternalTopic(
+            name,
+            find_partition=lambda index: broker.partitions.get(name, index),
+            # From the metadata, not from the partitions served here: a failed log directory must not move groups
+            # to other partitions.
+            partition_count=lambda: self._partition_count(name),
+            create=lambda: broker.create_internal_topic(name),
+            call_later=self._call_later,
+        )
+
+    def _partition_count(self, topic: str) -> int:
+        image = self._broker.metadata.image.topics_by_name.get(topic)
+        return 0 if image is None else len(image.partitions)
+
+    def start(self) -> None:
+        """Load the coordinators whose topics exist, so that timeouts elapse that began before the broker stopped."""
+        if self._partition_count(OFFSETS_TOPIC):
+            self.groups.shards.start()
+
+    def publish(self, old: MetadataImage, new: MetadataImage) -> None:
+        """Follow a new image, after the partitions."""
+        if old.topics_by_name is new.topics_by_name:
+            return
+        for coordinator in self._running:
+            coordinator.partitions_changed()
+        if self._groups is not None:
+            # Compare ids: a recreated topic is another topic.
+            deleted = {
+                old.topics_by_id[topic_id].name for topic_id in old.topics_by_id.keys() - new.topics_by_id.keys()
+            }
+            if deleted:
+                self._broker.worker.submit(self._groups.topics_deleted(deleted))
+
+    def clock_moved(self) -> None:
+        """Handle the timers that are due after the clock jumped."""
+        for coordinator in self._running:
+            coordinator.clock_moved()
+
+    def close(self) -> None:
+        """Answer waiting requests with NOT_COORDINATOR and stop."""
+        for coordinator in self._running:
+            coordinator.close()
