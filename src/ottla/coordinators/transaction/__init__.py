@@ -13,4 +13,42 @@ The caller's duties, in this order:
 6. `AllocateProducerId`: pass the outcome to `handle_producer_id`.
 7. When the partition is lost, call `unload` and execute its effects, which append nothing. Discard the shard, and the
    outcomes of its effects.
+
+Reading order: `events`, `states`, `metadata`, `records`, `follow_ups`, `core`, `init_producer_id`, `add_partitions`,
+`end_transaction`, `markers`, `timeouts`, `expiry`, `admin`, `shard`.
 """
+
+from ottla.coordinators.events import Append, Appended, Call, LogLine, Moment, Reply
+from ottla.coordinators.transaction.config import TransactionConfig
+from ottla.coordinators.transaction.events import (
+    AddPartitions,
+    AllocateProducerId,
+    DescribeTransaction,
+    ListTransactions,
+    MarkersWritten,
+    ProducerIdAllocated,
+    TransactionEffect,
+    TransactionEffects,
+    WriteMarkers,
+)
+from ottla.coordinators.transaction.shard import TransactionShard
+
+__all__ = [
+    "AddPartitions",
+    "AllocateProducerId",
+    "Append",
+    "Appended",
+    "Call",
+    "DescribeTransaction",
+    "ListTransactions",
+    "LogLine",
+    "MarkersWritten",
+    "Moment",
+    "ProducerIdAllocated",
+    "Reply",
+    "TransactionConfig",
+    "TransactionEffect",
+    "TransactionEffects",
+    "TransactionShard",
+    "WriteMarkers",
+]
