@@ -34,6 +34,7 @@ from ottla.network.errors import (
     connect_error,
     tls_problem,
 )
+from ottla.network.requests_in_flight import Completion, RequestInFlight, RequestsInFlight
 from ottla.network.response_reader import (
     LARGEST_RESPONSE_BYTES,
     ResponseMemoryError,
@@ -70,18 +71,6 @@ RENEWAL_TIMEOUT_S: Final = 30.0
 ABORT_S: Final = 1.0
 HANDSHAKE_ABORT_ITERATIONS: Final = 5
 PRODUCE: Final = 0
-
-
-class _InFlight:
-    __slots__ = ("api_key", "future", "timer", "version")
-
-    def __init__(
-        self, api_key: int, version: int, future: asyncio.Future[Message | None], timer: asyncio.TimerHandle
-    ) -> None:
-        self.api_key = api_key
-        self.version = version
-        self.future = future
-        self.timer = timer
 
 
 class _Held(asyncio.Transport):
@@ -148,7 +137,7 @@ class ClientConnection(asyncio.BufferedProtocol):
         self._loop = loop
         self._transport: asyncio.Transport | None = None
         self._correlation_id = 0
-        self._in_flight: dict[int, _InFlight] = {}
+        self._in_flight = RequestsInFlight(loop, self._time_out)
         self._reader = ResponseReader()
         self._problem: NetworkError | None = None
         self._close_callbacks: list[Callable[[], None]] = []
@@ -299,11 +288,9 @@ class ClientConnection(asyncio.BufferedProtocol):
             if self._sasl is None and 0 < self._correlation_id - self._ready_id == len(self._in_flight):
                 why += "; it never answered after the handshake: does this listener want SASL (security.protocol)?"
             problem = ConnectionClosed(f"{self.address} closed the connection{why}")
-        in_flight, self._in_flight = self._in_flight, {}
-        for request in in_flight.values():
-            request.timer.cancel()
-            if not request.future.done():
-                request.future.set_exception(type(problem)(*problem.args))
+        for request in self._in_flight.take_all():
+            if not request.completion.done():
+                request.completion.set_exception(type(problem)(*problem.args))
         callbacks, self._close_callbacks = self._close_callbacks, []
         for callback in callbacks:
             callback()
@@ -399,35 +386,42 @@ class ClientConnection(asyncio.BufferedProtocol):
         A Produce request with acks=0 has no response: its future is done, with None. The request's buffers (records)
         must not change before the future is done. Raises UnsupportedRequest; all other errors are set on the future.
         """
-        loop = self._loop
-        future: asyncio.Future[Message | None] = loop.create_future()
+        future: asyncio.Future[Message | None] = self._loop.create_future()
+        self.send_to(future, request, version=version, timeout_s=timeout_s)
+        return future
+
+    def send_to(
+        self, completion: Completion, request: Message, *, version: int | None = None, timeout_s: float
+    ) -> None:
+        """As `send_nowait`, but `completion` gets the outcome immediately: a future would notify in the next iteration.
+
+        An outcome that is known already (closed, acks=0) is set before this method returns.
+        """
         transport = self._transport
         if self.closed or transport is None:
-            future.set_exception(self._problem or ConnectionClosed(f"The connection to {self.address} is closed"))
-            return future
+            completion.set_exception(self._problem or ConnectionClosed(f"The connection to {self.address} is closed"))
+            return
         api_key = request.API_KEY
         if version is None:
             version = self.highest_version(api_key)
         self._correlation_id = correlation_id = (self._correlation_id + 1) & 0x7FFFFFFF
         parts = encode_request(request, version, correlation_id, self._client_id)
-        self.last_used = loop.time()
+        self.last_used = now_s = self._loop.time()
         self.sent_bytes += sum(map(len, parts))
-        if api_key == PRODUCE and request.acks == 0:  # type: ignore[attr-defined]
-            future.set_result(None)
-        else:
-            timer = loop.call_later(timeout_s, self._time_out, correlation_id, timeout_s)
-            self._in_flight[correlation_id] = _InFlight(api_key, version, future, timer)
+        has_response = api_key != PRODUCE or request.acks != 0  # type: ignore[attr-defined]
+        if has_response:
+            sent = RequestInFlight(api_key, version, completion, now_s + timeout_s, timeout_s)
+            self._in_flight.add(correlation_id, sent)
         transport.writelines(parts)
-        return future
+        if not has_response:
+            completion.set_result(None)
 
-    def _time_out(self, correlation_id: int, timeout_s: float) -> None:
-        request = self._in_flight.pop(correlation_id, None)
-        if request is None:
-            return
-        problem = f"{self.address} did not answer {API[request.api_key].name} within {timeout_s:g} s"
-        if not request.future.done():
-            request.future.set_exception(NoAnswer(problem))
-        self._end(ConnectionClosed(f"{problem}, so the connection was closed"))
+    def _time_out(self, late: list[RequestInFlight]) -> None:
+        for request in late:
+            problem = f"{self.address} did not answer {API[request.api_key].name} within {request.timeout_s:g} s"
+            if not request.completion.done():
+                request.completion.set_exception(NoAnswer(problem))
+            self._end(ConnectionClosed(f"{problem}, so the connection was closed"))
         self.abort()
 
     # -- responses ---------------------------------------------------------------------------------------------
@@ -466,11 +460,10 @@ class ClientConnection(asyncio.BufferedProtocol):
 
     def _answered(self, frame: memoryview) -> None:
         correlation_id = int.from_bytes(frame[:4], "big", signed=True)
-        request = self._in_flight.pop(correlation_id, None)
+        request = self._in_flight.take(correlation_id)
         if request is None:
             raise DecodeError(f"correlation id {correlation_id} is not that of a request in flight")
-        request.timer.cancel()
-        if request.future.done():  # cancelled
+        if request.completion.done():  # cancelled
             return
         api_key, version = request.api_key, request.version
         try:
@@ -480,9 +473,9 @@ class ClientConnection(asyncio.BufferedProtocol):
             response, _ = response_class(api_key).decode_from(frame, position, version)
         except DecodeError as error:
             where = f"{self.address} sent an invalid response to {API[api_key].name}: {error}"
-            request.future.set_exception(ConnectionClosed(where) if self.versions else NotKafka(where))
+            request.completion.set_exception(ConnectionClosed(where) if self.versions else NotKafka(where))
             raise
-        request.future.set_result(response)
+        request.completion.set_result(response)
 
     def _fail(self, kind: type[NetworkError], problem: str) -> None:
         self._end(kind(f"{self.address} {problem}"))

@@ -1,0 +1,97 @@
+"""The requests of one connection that wait for a response, and the timer of their timeouts.
+
+There is one timer for all requests. It is set when a request expires before all others, and it stays when a request is
+answered: a timer for each request took 4 µs of each request. When it fires, it looks for requests that are late.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import math
+from collections.abc import Callable
+from typing import Final, Protocol
+
+from ottla.network.errors import NetworkError
+from ottla.protocol.message import Message
+
+# The clock of uvloop counts whole milliseconds.
+RESOLUTION_S: Final = 0.001
+
+
+class Completion(Protocol):
+    """Takes the outcome of one request, on the event loop. A future is one."""
+
+    def done(self) -> bool:
+        """Whether the outcome is known or unwanted."""
+        ...
+
+    def set_result(self, response: Message | None, /) -> None:
+        """The response, None for a request that has none."""
+        ...
+
+    def set_exception(self, error: NetworkError, /) -> None:
+        """There will be no response."""
+        ...
+
+
+class RequestInFlight:
+    """A request that was sent. `expires_s` is in the time of the event loop."""
+
+    __slots__ = ("api_key", "completion", "expires_s", "timeout_s", "version")
+
+    def __init__(self, api_key: int, version: int, completion: Completion, expires_s: float, timeout_s: float) -> None:
+        self.api_key = api_key
+        self.version = version
+        self.completion = completion
+        self.expires_s = expires_s
+        self.timeout_s = timeout_s
+
+
+class RequestsInFlight:
+    """Requests by correlation id. `fail_late` gets those that expired; they are removed by then."""
+
+    __slots__ = ("_fail_late", "_loop", "_requests", "_timer", "_timer_s")
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, fail_late: Callable[[list[RequestInFlight]], None]) -> None:
+        self._loop = loop
+        self._fail_late = fail_late
+        self._requests: dict[int, RequestInFlight] = {}
+        self._timer: asyncio.TimerHandle | None = None
+        self._timer_s = math.inf
+
+    def __len__(self) -> int:
+        return len(self._requests)
+
+    def add(self, correlation_id: int, request: RequestInFlight) -> None:
+        """Add a request that is being sent."""
+        self._requests[correlation_id] = request
+        if request.expires_s < self._timer_s:
+            self._set_timer(request.expires_s)
+
+    def take(self, correlation_id: int) -> RequestInFlight | None:
+        """Remove and return the request, None if there is none."""
+        return self._requests.pop(correlation_id, None)
+
+    def take_all(self) -> list[RequestInFlight]:
+        """Remove and return all requests, in the order in which they were sent."""
+        requests, self._requests = self._requests, {}
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer, self._timer_s = None, math.inf
+        return list(requests.values())
+
+    def _set_timer(self, at_s: float) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+        self._timer_s = at_s
+        self._timer = self._loop.call_at(at_s, self._expire)
+
+    def _expire(self) -> None:
+        self._timer, self._timer_s = None, math.inf
+        now_s = self._loop.time() + RESOLUTION_S
+        late = [key for key, request in self._requests.items() if request.expires_s <= now_s]
+        expired = [self._requests.pop(key) for key in late]
+        if self._requests:
+            self._set_timer(min(request.expires_s for request in self._requests.values()))
+        if expired:
+            self._fail_late(expired)
