@@ -24,6 +24,6 @@ def test_examples_of_the_consumer_page_run(broker: RunningBroker) -> None:
         producer.produce("orders", b"%d" % i, partition=0)
     assert producer.flush(WAIT_S) == 0
     names: dict[str, Any] = {"bootstrap": broker.bootstrap}
-    assert len(EXAMPLES) == 9
+    assert len(EXAMPLES) == 10
     for example in EXAMPLES:
         exec(compile(example, str(PAGE), "exec"), names)

@@ -1278,4 +1278,84 @@ STOCK = (
     ),
 )
 
-MUTATIONS = (*WIRE, *BOUNDED_WORK, *ON_DISK, *CRASHES, *DISKS, *GROUPS, *TIME, *LONG, *SHORTAGES, *SETTINGS, *STOCK)
+HEARTBEATS = f"{UNIT}/clients/test_heartbeat_membership.py"
+
+CONSUMER = (
+    Mutation(
+        "a member acknowledges a revocation only after a poll has revoked the partitions",
+        "clients/consumer/heartbeat_membership.py",
+        "        fields = Sent(self._subscription, frozenset(self._owned))\n",
+        "        fields = Sent(self._subscription, frozenset(self._owned) & self._target)\n",
+        (f"{HEARTBEATS}::test_partition_is_revoked_by_a_poll_before_the_coordinator_hears_of_it",),
+    ),
+    Mutation(
+        "a removed member drops its partitions before it joins again",
+        "clients/consumer/heartbeat_membership.py",
+        "        if self.state in _DROPS and self._owned:\n",
+        "        if self.state is MemberState.FATAL and self._owned:\n",
+        (
+            f"{HEARTBEATS}::test_removed_member_loses_its_partitions_then_joins_with_epoch_zero",
+            f"{HEARTBEATS}::test_each_event_in_each_state_keeps_the_invariants",
+        ),
+    ),
+    Mutation(
+        "a removed member does not commit",
+        "clients/consumer/heartbeat_membership.py",
+        "        return self._epoch if self.state in JOINED and self._epoch > JOIN_EPOCH else NO_GENERATION\n",
+        "        return self._epoch\n",
+        (
+            f"{HEARTBEATS}::test_removed_member_loses_its_partitions_then_joins_with_epoch_zero",
+            f"{HEARTBEATS}::test_member_leaves_after_max_poll_interval_and_rejoins_with_the_next_poll",
+        ),
+    ),
+    Mutation(
+        "partitions assigned while the member was removed are reported as lost",
+        "clients/consumer/heartbeat_membership.py",
+        "            self._owned.update(self._adopting)\n",
+        "            self._owned.update(self._adopting if self.state is MemberState.RECONCILING else {})\n",
+        (f"{HEARTBEATS}::test_partitions_assigned_while_the_member_was_removed_are_reported_as_lost",),
+    ),
+    Mutation(
+        "a recreated topic is revoked and assigned again",
+        "clients/consumer/heartbeat_membership.py",
+        "        revoked = [tp for key, tp in self._owned.items() if key not in self._target]\n",
+        "        revoked = [tp for key, tp in self._owned.items() if key not in self._target and not self._resolved]\n",
+        (f"{HEARTBEATS}::test_recreated_topic_is_revoked_and_assigned",),
+    ),
+    Mutation(
+        "a member joins again after the coordinator has processed its leave",
+        "clients/consumer/heartbeat_membership.py",
+        "        return self._leave is None and not self._subscription.is_empty\n",
+        "        return not self._subscription.is_empty\n",
+        (f"{HEARTBEATS}::test_stale_member_joins_after_its_leave_was_processed",),
+    ),
+    Mutation(
+        "a commit with an earlier epoch of a member is retried",
+        "clients/consumer/commits.py",
+        "        elif code == ErrorCode.STALE_MEMBER_EPOCH:\n            error.retriable = True",
+        "        elif code == ErrorCode.NONE:\n            error.retriable = True",
+        (f"{HEARTBEATS}::test_commit_with_an_earlier_epoch_is_retried_with_the_current_one",),
+    ),
+    Mutation(
+        "a removed member does not take the offsets of its successor",
+        "clients/consumer/commits.py",
+        "            group.member_id, group.member_epoch = member.member_id, member.generation\n",
+        "            group.member_id = None\n",
+        (f"{HEARTBEATS}::test_committed_offsets_are_looked_up_as_a_member",),
+    ),
+)
+
+MUTATIONS = (
+    *WIRE,
+    *BOUNDED_WORK,
+    *ON_DISK,
+    *CRASHES,
+    *DISKS,
+    *GROUPS,
+    *TIME,
+    *LONG,
+    *SHORTAGES,
+    *SETTINGS,
+    *STOCK,
+    *CONSUMER,
+)

@@ -13,7 +13,15 @@ from ottla.common.lazy import lazy_names
 if TYPE_CHECKING:
     from ottla.clients.admin import Admin, AsyncAdmin
     from ottla.clients.cluster import PartitionInfo
-    from ottla.clients.consumer import AsyncConsumer, Consumer, GroupMetadata, OffsetAndMetadata, Record, TimestampType
+    from ottla.clients.consumer import (
+        AsyncConsumer,
+        Consumer,
+        GroupMetadata,
+        OffsetAndMetadata,
+        Record,
+        SubscriptionPattern,
+        TimestampType,
+    )
     from ottla.clients.errors import (
         AuthenticationFailed,
         BrokerError,
@@ -85,6 +93,7 @@ _MODULES = {
         "GroupMetadata",
         "OffsetAndMetadata",
         "Record",
+        "SubscriptionPattern",
         "TimestampType",
     ),
     "ottla.clients.errors": (
@@ -232,6 +241,7 @@ __all__ = [
     "ResourceNotFound",
     "SerializationFailed",
     "StatisticsReported",
+    "SubscriptionPattern",
     "Throttled",
     "TimestampType",
     "TlsFailed",

@@ -71,7 +71,6 @@ TABLE = (
     Elsewhere("receive.buffer.bytes", f"{_JAVA}, {_PY}", "", _BY_SYSTEM),
     Elsewhere("send.buffer.bytes", f"{_JAVA}, {_PY}", "", _BY_SYSTEM),
     Elsewhere("transactional.id", "all", "", _TRANSACTIONS),
-    Elsewhere("group.protocol", f"{_JAVA}, {_RD}", "", "groups are of the classic protocol"),
     Elsewhere("interceptor.classes", _JAVA, "", "wrap the client, or give it a serializer"),
 )
 

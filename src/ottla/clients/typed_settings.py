@@ -164,6 +164,10 @@ class ConsumerConfig(AdminConfig, total=False):
     """The group that shares the topics and stores committed offsets; None: no group."""
     group_instance_id: str | None
     """Makes the member static: a restart within the session timeout causes no rebalance."""
+    group_protocol: Literal["classic", "consumer"]
+    """consumer: the broker assigns the partitions (KIP-848, Kafka 4.0 or newer); classic: the members do."""
+    group_remote_assignor: str | None
+    """The assignor of the broker for group.protocol=consumer: uniform, range; None: the broker chooses."""
     partition_assignment_strategy: Any
     """Assignors by name or as Assignor objects, the preferred first; all members need one in common."""
     session_timeout_ms: int

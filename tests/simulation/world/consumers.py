@@ -129,7 +129,7 @@ class Simulated:
         world.consumers.append(self)
         self.view = ClusterView()
         _, settings = read_settings({"bootstrap_servers": "h:1", "auto_offset_reset": "earliest", **options})
-        self.core = ConsumerCore(settings, self.view)
+        self.core = ConsumerCore(settings, self.view, member_id=f"member-{len(world.consumers)}")
         self.story: list[tuple[str, list[int]]] = []
         self.listener: Callable[[Duty], None] | None = None
         self._waiting: list[tuple[Send, Call]] = []

@@ -10,6 +10,7 @@ import pytest
 from ottla.clients.consumer.decoding import Fetched
 from ottla.clients.consumer.fetch_session import FetchSession, WantedPartition
 from ottla.clients.consumer.member_states import MOVES, Duty, State
+from ottla.clients.consumer.membership import Membership
 from ottla.clients.consumer.record import Record, make_record, record_class
 from ottla.clients.consumer.requests import OffsetAndMetadata
 from ottla.clients.consumer.settings import read_settings
@@ -100,7 +101,8 @@ def test_member_removed_by_the_coordinator_loses_its_partitions_and_rejoins() ->
     world.down = True
     world.run(10_000)
     world.down = False
-    one.core.membership._handle_removal(ErrorCode.UNKNOWN_MEMBER_ID)  # type: ignore[union-attr]
+    assert isinstance(one.core.membership, Membership)
+    one.core.membership._handle_removal(ErrorCode.UNKNOWN_MEMBER_ID)
     with pytest.raises(RebalanceInProgress):
         one.core.required_commits().commit_request({})
     settle(world, one, rounds=30)
@@ -115,7 +117,7 @@ def test_member_removed_while_a_rebalance_waits_for_its_poll_rejoins(code: Error
     one.core.subscribe(["t"], None)
     settle(world, one)
     membership = one.core.membership
-    assert membership is not None
+    assert isinstance(membership, Membership)
     known_as = membership.member_id
     membership._move(State.PREPARING)
     membership.commit_refused(code, (membership.generation, membership.member_id))

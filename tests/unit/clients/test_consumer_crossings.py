@@ -13,6 +13,7 @@ from ottla.clients.consumer.collectors import RecordCollector
 from ottla.clients.consumer.decoding import Fetched
 from ottla.clients.consumer.effects import Effect, Send
 from ottla.clients.consumer.member_states import State
+from ottla.clients.consumer.membership import Membership
 from ottla.clients.consumer.requests import OffsetAndMetadata
 from ottla.clients.consumer.settings import read_settings
 from ottla.clients.errors import BrokerUnavailable, ClientError, ConnectionLost, IllegalGeneration
@@ -73,7 +74,7 @@ def test_unsubscribing_while_joining_leaves_the_group(strategy: str) -> None:
     world = World({"t": 2})
     one = member(world, partition_assignment_strategy=strategy)
     membership = one.core.membership
-    assert membership is not None
+    assert isinstance(membership, Membership)
     membership._rejoin = True
     one.poll()
     assert joins(one)
@@ -93,7 +94,7 @@ def test_heartbeat_response_that_crosses_a_join_causes_no_second_join() -> None:
     world = World({"t": 2})
     one = member(world, heartbeat_interval_ms=1_000)
     membership = one.core.membership
-    assert membership is not None
+    assert isinstance(membership, Membership)
     world.coordinator.advance(1_500)
     beat = only(one, HeartbeatRequest)
     membership._rejoin = True
@@ -107,7 +108,7 @@ def test_sync_response_after_a_fatal_heartbeat_error_is_ignored() -> None:
     world = World({"t": 2})
     one = member(world, heartbeat_interval_ms=1_000)
     membership = one.core.membership
-    assert membership is not None
+    assert isinstance(membership, Membership)
     membership._rejoin = True
     one.poll()
     join = only(one, JoinGroupRequest)
@@ -207,7 +208,7 @@ def test_coordinator_whose_name_does_not_resolve_is_retried() -> None:
     world = World({"t": 2})
     one = member(world)
     membership = one.core.membership
-    assert membership is not None
+    assert isinstance(membership, Membership)
     membership._rejoin = True
     one.poll()
     join = only(one, JoinGroupRequest)
@@ -304,7 +305,7 @@ class SlowCommits:
         self.arrived: list[int] = []
 
     async def send(
-        self, node: int, request: Any, timeout_s: float | None = None, max_version: int | None = None
+        self, node: int, request: Any, timeout_s: float | None = None, max_version: int | None = None, *_: object
     ) -> Any:
         if not isinstance(request, OffsetCommitRequest):
             await asyncio.sleep(0.01)

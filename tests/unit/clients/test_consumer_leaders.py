@@ -45,7 +45,7 @@ class ManualBroker:
         self.now_ms = 0.0
         self.view = ClusterView()
         _, settings = read_settings({"bootstrap_servers": "h:1", "auto_offset_reset": "earliest", **options})
-        self.core = ConsumerCore(settings, self.view)
+        self.core = ConsumerCore(settings, self.view, member_id="me")
         self.sent: list[Send] = []
         self.refreshed = 0
         self.leader, self.epoch = 1, 0

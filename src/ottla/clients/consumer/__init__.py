@@ -5,7 +5,8 @@ Reading order:
 1. record, settings, effects: the values.
 2. The fetch core: positions, fetch_session, fetcher, offset_lookup, decoding, collectors, delivery; fetch_core joins
    them. It knows nothing of groups.
-3. The group: assignors, group_protocol, member_states, membership; requests and commits.
+3. The group: group_member; assignors, group_protocol, member_states, membership (classic); heartbeat_states,
+   heartbeat_requests, heartbeat_membership (KIP-848); requests and commits.
 4. core: the fetch core, the group, topic_metadata and subscription together.
 5. effect_runner and queries (on an event loop), client, interface; blocking and asynchronous are the public classes.
 6. ranges and range_core: a reader of ranges for Spark, on the same fetch core and runner.
@@ -15,5 +16,14 @@ from ottla.clients.consumer.asynchronous import AsyncConsumer
 from ottla.clients.consumer.blocking import Consumer
 from ottla.clients.consumer.record import Record, TimestampType
 from ottla.clients.consumer.requests import GroupMetadata, OffsetAndMetadata
+from ottla.clients.consumer.subscription import SubscriptionPattern
 
-__all__ = ["AsyncConsumer", "Consumer", "GroupMetadata", "OffsetAndMetadata", "Record", "TimestampType"]
+__all__ = [
+    "AsyncConsumer",
+    "Consumer",
+    "GroupMetadata",
+    "OffsetAndMetadata",
+    "Record",
+    "SubscriptionPattern",
+    "TimestampType",
+]

@@ -11,6 +11,7 @@ import logging
 import time
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, TypeVar
+from uuid import uuid4
 
 from ottla.clients.consumer.collectors import Collector
 from ottla.clients.consumer.commits import Assignments
@@ -32,7 +33,7 @@ from ottla.clients.errors import BrokerError, ClientError, Closed, NotSubscribed
 from ottla.clients.events import Rebalanced, Statistics
 from ottla.clients.network import Cluster
 from ottla.clients.network_settings import read_network_settings
-from ottla.common.ids import TopicPartition
+from ottla.common.ids import TopicPartition, uuid_to_text
 from ottla.protocol.message import Message
 
 logger = logging.getLogger("ottla.clients.consumer")
@@ -49,7 +50,7 @@ class ConsumerClient:
         self._settings = settings
         self._api_timeout_s = settings.api_timeout_ms / 1000
         self._reporter = cluster.reporter
-        self.core = ConsumerCore(settings, cluster.view)
+        self.core = ConsumerCore(settings, cluster.view, member_id=uuid_to_text(uuid4().bytes))
         self.runner = EffectRunner(cluster, self.core, settings, notify)
         self.queries = Queries(self.runner, self.core.fetch, self._api_timeout_s)
         self._commits: set[asyncio.Task[None]] = set()

@@ -20,7 +20,7 @@ from typing import Final, NamedTuple
 
 from ottla.clients.consumer.effects import COORDINATOR, EffectId, Outbox, Outcome, Owner, earliest
 from ottla.clients.consumer.fetch_core import FetchCore
-from ottla.clients.consumer.membership import Membership
+from ottla.clients.consumer.group_member import GroupMember
 from ottla.clients.consumer.positions import PartitionState, Phase
 from ottla.clients.consumer.requests import (
     COORDINATOR_MOVED,
@@ -46,6 +46,7 @@ RECOMMIT_MS: Final = 3_600_000
 Offsets = Mapping[TopicPartition, OffsetAndMetadata]
 Assignments = Mapping[TopicPartition, PartitionState | None]
 """The states of partitions at one time. A partition that was revoked and assigned again has another state object."""
+_OUTDATED: Final = frozenset({ErrorCode.STALE_MEMBER_EPOCH, ErrorCode.UNKNOWN_MEMBER_ID})
 _CODES: Final = frozenset(int(code) for code in ErrorCode)
 
 
@@ -63,7 +64,7 @@ class Commits:
         self,
         settings: GroupSettings,
         fetch: FetchCore,
-        membership: Membership,
+        membership: GroupMember,
         subscription: Subscription,
         outbox: Outbox,
     ) -> None:
@@ -102,7 +103,7 @@ class Commits:
         self._advance_auto_commit(now_ms)
         states, self._lookup_timer_ms = self._fetch.unpositioned(now_ms)
         if states and not self._lookups:
-            request = self.offset_fetch_request([state.tp for state in states])
+            request = self._lookup_request(states)
             effect_id = self._send(request)
             self._lookups[effect_id] = self._fetch.positions.begin_lookup(states)
 
@@ -128,6 +129,19 @@ class Commits:
         """Return the request for committed offsets, in at most version NEWEST_OFFSETS_BY_NAME."""
         return offset_fetch_request(self._settings.group_id, partitions)
 
+    def _lookup_request(self, states: Iterable[PartitionState]) -> OffsetFetchRequest:
+        """Return the request for the committed offsets of assigned partitions.
+
+        In a KIP-848 group it carries the member epoch: a removed member must not take the offsets of partitions whose
+        new owner may commit later ones.
+        """
+        request = self.offset_fetch_request([state.tp for state in states])
+        member = self._membership
+        if self._settings.is_broker_assigned and self._subscription.is_group_managed and member.generation >= 0:
+            (group,) = request.groups
+            group.member_id, group.member_epoch = member.member_id, member.generation
+        return request
+
     def _complete_lookup(self, versions: Mapping[TopicPartition, int], outcome: Outcome, now_ms: float) -> None:
         current = self._fetch.positions.end_lookup(versions).values()
         try:
@@ -137,7 +151,7 @@ class Commits:
             rows = read_offsets(outcome)
         except ClientError as error:
             self._check_coordinator(error)
-            if not error.retriable:
+            if not error.retriable and not _is_outdated(error):
                 self._outbox.poll_error = error
             for state in current:
                 state.not_before_ms = now_ms + self._settings.backoff.initial_ms
@@ -251,4 +265,11 @@ class Commits:
         error = error_for(code, f"Offset {offset} of {tp} is not committed: {self._membership.leave_reason or text}")
         if code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
             error.retriable = False  # the topic was deleted
+        elif code == ErrorCode.STALE_MEMBER_EPOCH:
+            error.retriable = True  # the next heartbeat brings the new epoch; `Assignments` protects the retry
         return error
+
+
+def _is_outdated(error: ClientError) -> bool:
+    """Whether a request had an earlier epoch of this member, so that a later one may succeed."""
+    return isinstance(error, BrokerError) and error.code in _OUTDATED

@@ -1,7 +1,8 @@
 """The consumer's core: four state machines without I/O or clock, and the subscription that they share.
 
 - `FetchCore` has the positions, the fetches and the buffered records.
-- `Membership` is this consumer's place in its group. Without a group.id there is none.
+- `GroupMember` is this consumer's place in its group: `Membership` in a classic group, `HeartbeatMembership` with
+  group.protocol=consumer. Without a group.id there is none.
 - `Commits` looks up and commits the group's offsets. Without a group.id there is none.
 - `TopicMetadata` refreshes the view of the cluster.
 
@@ -25,22 +26,31 @@ from ottla.clients.consumer.collectors import Collector
 from ottla.clients.consumer.commits import Commits
 from ottla.clients.consumer.effects import Effect, EffectId, Outbox, Outcome, Owner, earliest
 from ottla.clients.consumer.fetch_core import FetchCore
-from ottla.clients.consumer.member_states import Duty, State
+from ottla.clients.consumer.group_member import GroupMember
+from ottla.clients.consumer.heartbeat_membership import HeartbeatMembership
+from ottla.clients.consumer.heartbeat_requests import ConsumerHeartbeats
+from ottla.clients.consumer.member_states import Duty
 from ottla.clients.consumer.membership import Membership
 from ottla.clients.consumer.positions import Phase
 from ottla.clients.consumer.record import Record
 from ottla.clients.consumer.requests import GroupMetadata, OffsetAndMetadata
-from ottla.clients.consumer.settings import ConsumerSettings
-from ottla.clients.consumer.subscription import Subscription
+from ottla.clients.consumer.settings import ConsumerSettings, GroupSettings
+from ottla.clients.consumer.subscription import Subscription, SubscriptionPattern
 from ottla.clients.consumer.topic_metadata import TopicMetadata
 from ottla.clients.errors import ConfigurationError
 from ottla.common.ids import TopicPartition
 
 
-class ConsumerCore:
-    """One consumer."""
+def _member(settings: GroupSettings, outbox: Outbox, member_id: str) -> GroupMember:
+    if settings.is_broker_assigned:
+        return HeartbeatMembership(settings, outbox, ConsumerHeartbeats(settings), member_id)
+    return Membership(settings, outbox)
 
-    def __init__(self, settings: ConsumerSettings, view: ClusterView) -> None:
+
+class ConsumerCore:
+    """One consumer. `member_id` differs from that of every other consumer."""
+
+    def __init__(self, settings: ConsumerSettings, view: ClusterView, member_id: str) -> None:
         self._settings = settings
         self.view = view
         self._view_version = -1
@@ -48,26 +58,28 @@ class ConsumerCore:
         self.subscription = Subscription(exclude_internal_topics=settings.exclude_internal_topics)
         self.fetch = FetchCore(settings.fetch, view, self.outbox)
         self.metadata = TopicMetadata(view, settings.fetch.backoff, self.outbox)
-        self.membership: Membership | None = None
+        self.membership: GroupMember | None = None
         self.commits: Commits | None = None
         if settings.group is not None:
-            self.membership = Membership(settings.group, self.outbox)
+            self.membership = _member(settings.group, self.outbox, member_id)
             self.commits = Commits(settings.group, self.fetch, self.membership, self.subscription, self.outbox)
         self._polling = False
 
     # -- what to read ------------------------------------------------------------------------------------------
 
-    def subscribe(self, topics: Iterable[str] | None, pattern: re.Pattern[str] | None) -> None:
+    def subscribe(self, topics: Iterable[str] | None, pattern: re.Pattern[str] | SubscriptionPattern | None) -> None:
         """Share these topics with the group, or the topics whose whole name matches the pattern."""
         if self.membership is None:
             raise ConfigurationError("subscribe needs a group.id; without one use assign")
         if self.subscription.is_manual and len(self.fetch.positions):
             raise ConfigurationError("This consumer has partitions from assign(): call unsubscribe() first")
+        if isinstance(pattern, SubscriptionPattern) and not self.membership.settings.is_broker_assigned:
+            raise ConfigurationError("A SubscriptionPattern needs group.protocol=consumer; without it use re.compile")
         chosen = frozenset(topics or ())
         check_topics(chosen)
         self.subscription.subscribe(chosen, pattern)
         self._view_version = -1
-        self.metadata.expedite(is_due=pattern is not None)
+        self.metadata.expedite(is_due=self.subscription.pattern is not None)
         self._follow_view()
         self.outbox.needs_advance = True
 
@@ -108,7 +120,7 @@ class ConsumerCore:
             self.metadata.check_partitions(self.fetch.positions.assigned())
         elif self.membership is not None:
             self.subscription.match_pattern(self.view)
-            self.membership.subscribe(self.subscription.topics)
+            self.membership.subscribe(self.subscription.topics, self.subscription.broker_pattern)
 
     # -- poll --------------------------------------------------------------------------------------------------
 
@@ -169,7 +181,7 @@ class ConsumerCore:
     def raise_error(self) -> None:
         """Raise the error that prevents this poll from returning records, if there is one."""
         error, self.outbox.poll_error = self.outbox.poll_error, None
-        if error is None and self.membership is not None and self.membership.state is State.FAILED:
+        if error is None and self.membership is not None:
             error = self.membership.error
         if error is not None:
             raise error
@@ -237,10 +249,10 @@ class ConsumerCore:
         self.outbox.needs_advance = False
         self._follow_view()
         subscription = self.subscription
-        led = frozenset[str]() if self.membership is None else self.membership.led_topics()
+        watched = frozenset[str]() if self.membership is None else self.membership.watched_topics()
         self.metadata.advance(
             now_ms,
-            topics=None if subscription.pattern is not None else subscription.topics | led,
+            topics=None if subscription.pattern is not None else subscription.topics | watched,
             requested=subscription.topics if subscription.pattern is None else frozenset(),
         )
         if self.membership is not None:
@@ -281,6 +293,13 @@ class ConsumerCore:
         if self.membership is not None:
             self.membership.leave()
         return self.outbox.take()
+
+    def subscribed_topics(self) -> frozenset[str]:
+        """Return the topics shared with the group; with a pattern, those that match it."""
+        subscription = self.subscription
+        if subscription.broker_pattern is not None and self.membership is not None:
+            return frozenset(tp.topic for tp in self.membership.owned)
+        return subscription.topics if subscription.is_group_managed else frozenset()
 
     def committed_offset(self, tp: TopicPartition) -> int | None:
         """Return the last known committed offset of an assigned partition."""

@@ -30,7 +30,7 @@ from ottla.clients.consumer.effects import (
 )
 from ottla.clients.consumer.problem_reports import ProblemReports
 from ottla.clients.consumer.settings import ConsumerSettings
-from ottla.clients.errors import ClientError, Closed
+from ottla.clients.errors import ClientError, Closed, UnsupportedByBroker
 from ottla.clients.events import Throttled
 from ottla.clients.network import Cluster, client_error
 from ottla.network.client import NetworkError
@@ -40,8 +40,8 @@ from ottla.protocol.wire import EncodeError
 logger = logging.getLogger("ottla.clients.consumer")
 
 _OFFSET_COMMIT: Final = 8
-_PURPOSES: Final = {1: "fetch", 11: "group", 14: "group", 12: "group"}
-"""The connection to use, by API key: Fetch; JoinGroup, SyncGroup and Heartbeat."""
+_PURPOSES: Final = {1: "fetch", 11: "group", 14: "group", 12: "group", 68: "group"}
+"""The connection to use, by API key: Fetch; JoinGroup, SyncGroup, Heartbeat and ConsumerGroupHeartbeat."""
 _THROTTLE_LIMIT_S: Final = 60.0
 _LEAVE_TIMEOUT_S: Final = 2.0
 
@@ -129,7 +129,12 @@ class EffectRunner(Generic[C]):
         return task
 
     async def send(
-        self, node: int, request: Message, timeout_s: float | None = None, max_version: int | None = None
+        self,
+        node: int,
+        request: Message,
+        timeout_s: float | None = None,
+        max_version: int | None = None,
+        min_version: int = 0,
     ) -> Any:
         """Send one request to a broker or to the COORDINATOR, without retries. Raises ClientError."""
         request_timeout_s = self._settings.request_timeout_ms / 1000
@@ -143,6 +148,11 @@ class EffectRunner(Generic[C]):
             connection = await self.cluster.connection(node, purpose=purpose, timeout_s=connect_s)
         try:
             version = connection.highest_version(request.API_KEY, max_version)
+            if version < min_version:
+                name = type(request).__name__.removesuffix("Request")
+                raise UnsupportedByBroker(
+                    f"{connection.address} supports {name} only up to version {version}; this needs {min_version}"
+                )
             if self._throttled:
                 await self._wait_throttled((node, purpose))
             response = await connection.send(request, version=version, timeout_s=deadline_s)
@@ -235,7 +245,9 @@ class EffectRunner(Generic[C]):
     async def _run_send(self, effect: Send) -> Message:
         timeout_s = None if effect.timeout_ms is None else effect.timeout_ms / 1000
         async with self.commit_turn if effect.request.API_KEY == _OFFSET_COMMIT else nullcontext():
-            response: Message = await self.send(effect.node, effect.request, timeout_s, effect.max_version)
+            response: Message = await self.send(
+                effect.node, effect.request, timeout_s, effect.max_version, effect.min_version
+            )
         return response
 
     def _report_outcome(self, node: int, outcome: Outcome) -> None:

@@ -41,13 +41,17 @@ class EffectId(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Send:
-    """Send a request in the newest version that both sides support, but not newer than `max_version`."""
+    """Send a request in the newest version that both sides support, but not newer than `max_version`.
+
+    An older version than `min_version` lacks a field that the request needs: the outcome is UnsupportedByBroker.
+    """
 
     id: EffectId
     node: int
     request: Message
     timeout_ms: float | None = None
     max_version: int | None = None
+    min_version: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,10 +92,11 @@ class Outbox:
         *,
         timeout_ms: float | None = None,
         max_version: int | None = None,
+        min_version: int = 0,
     ) -> EffectId:
         """Issue a `Send`."""
         effect_id = EffectId(owner, next(self._numbers))
-        self._effects.append(Send(effect_id, node, request, timeout_ms, max_version))
+        self._effects.append(Send(effect_id, node, request, timeout_ms, max_version, min_version))
         return effect_id
 
     def refresh(self, owner: Owner, topics: frozenset[str] | None) -> EffectId:

@@ -20,6 +20,7 @@ from ottla.clients.consumer.member_states import Duty
 from ottla.clients.consumer.record import K, Record, V
 from ottla.clients.consumer.requests import GroupMetadata, OffsetAndMetadata
 from ottla.clients.consumer.settings import EARLIEST, LATEST, read_settings
+from ottla.clients.consumer.subscription import SubscriptionPattern
 from ottla.clients.errors import ClientError, Closed, ConcurrentUse, ConfigurationError, NotAssigned, Wakeup
 from ottla.clients.options import merged
 from ottla.clients.values import as_timestamp_ms
@@ -108,12 +109,15 @@ class ConsumerInterface(Generic[K, V]):
         self,
         topics: str | Iterable[str] | None = None,
         *,
-        pattern: str | re.Pattern[str] | None = None,
+        pattern: str | re.Pattern[str] | SubscriptionPattern | None = None,
         on_assigned: Listener | None = None,
         on_revoked: Listener | None = None,
         on_lost: Listener | None = None,
     ) -> None:
         """Share topics with the group: these, or all topics whose whole name matches `pattern`, now or later.
+
+        The consumer matches a Python pattern itself, and the broker a SubscriptionPattern (RE2 syntax), which needs
+        group.protocol=consumer and does not load the names of all topics.
 
         Later polls assign and revoke partitions and call the listeners. `on_assigned` gets the new partitions.
         `on_revoked` gets the partitions that are about to be revoked; it may still commit their offsets. `on_lost`
@@ -123,7 +127,7 @@ class ConsumerInterface(Generic[K, V]):
         if (topics is None) == (pattern is None):
             raise ConfigurationError("subscribe takes either topics or a pattern")
         wanted = [topics] if isinstance(topics, str) else None if topics is None else list(topics)
-        compiled = _compile(pattern)
+        compiled = pattern if isinstance(pattern, SubscriptionPattern) else _compile(pattern)
         listeners = {"assigned": on_assigned, "revoked": on_revoked, "lost": on_lost or on_revoked}
         self._client.change(lambda core: core.subscribe(wanted, compiled))
         self._listeners = {kind: listener for kind, listener in listeners.items() if listener is not None}
@@ -155,9 +159,7 @@ class ConsumerInterface(Generic[K, V]):
 
     def subscription(self) -> list[str]:
         """Return the subscribed topics, sorted; with a pattern, the topics that match it."""
-        return self._client.change(
-            lambda core: sorted(core.subscription.topics) if core.subscription.is_group_managed else []
-        )
+        return self._client.change(lambda core: sorted(core.subscribed_topics()))
 
     # -- where to read -------------------------------------------------------------------------------------------
 

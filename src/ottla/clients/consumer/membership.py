@@ -18,9 +18,7 @@ Eager and cooperative assignors differ in what is revoked:
 A member that the coordinator removed loses its partitions without a commit (`Duty.kind` "lost"), because another
 member may own them already.
 
-The caller calls `advance` after every event and at `next_timer_ms`; `duty` in each poll until it returns None, and
-`duty_done` after carrying out each duty; and `polling(True)` and `polling(False)` around each poll.
-KIP-62, KIP-345, KIP-394, KIP-429, KIP-792.
+The caller is as in group_member.py. KIP-62, KIP-345, KIP-394, KIP-429, KIP-792.
 """
 
 from __future__ import annotations
@@ -32,6 +30,7 @@ from typing import Final, NamedTuple
 from ottla.clients.cluster import ClusterView
 from ottla.clients.consumer.assignors import Assignor, Member
 from ottla.clients.consumer.effects import COORDINATOR, EffectId, Outbox, Outcome, Owner, earliest
+from ottla.clients.consumer.group_member import NO_GENERATION
 from ottla.clients.consumer.group_protocol import (
     assignment_bytes,
     decode_member,
@@ -39,6 +38,7 @@ from ottla.clients.consumer.group_protocol import (
     subscription_bytes,
 )
 from ottla.clients.consumer.member_states import MOVES, Duty, State
+from ottla.clients.consumer.poll_interval import PollInterval
 from ottla.clients.consumer.requests import COORDINATOR_MOVED
 from ottla.clients.consumer.settings import GroupSettings
 from ottla.clients.errors import BrokerError, BrokerUnavailable, ClientError, InconsistentGroupProtocol, error_for
@@ -55,8 +55,6 @@ logger = logging.getLogger("ottla.clients.consumer")
 
 JOIN_GRACE_MS: Final = 5_000
 """The coordinator may take the rebalance timeout to respond to JoinGroup; this is for the network."""
-NO_GENERATION: Final = -1
-
 
 _HEARTBEAT_STATES: Final = frozenset({State.PREPARING, State.ASSIGNING, State.SYNCING, State.ADOPTING, State.STABLE})
 _REBALANCING: Final = frozenset({State.JOINING, State.ASSIGNING, State.SYNCING, State.ADOPTING})
@@ -102,13 +100,13 @@ class Membership:
         self._refreshed = False
         self._heartbeat: _Heartbeat | None = None
         self._next_heartbeat_ms = 0.0
-        self._polling = False
-        self._polled_ms: float | None = None
+        self._polls = PollInterval(settings.max_poll_interval_ms)
 
     # -- the user's side ---------------------------------------------------------------------------------------
 
-    def subscribe(self, topics: Iterable[str]) -> None:
+    def subscribe(self, topics: Iterable[str], pattern: str | None = None) -> None:
         """Subscribe to these topics. A change causes a rebalance at the next poll."""
+        assert pattern is None, "brokers match no patterns for classic groups"
         new = frozenset(topics)
         if new != self.topics:
             self.topics = new
@@ -116,8 +114,7 @@ class Membership:
 
     def polling(self, is_polling: bool, now_ms: float) -> None:
         """Note the begin or the end of a poll, for max.poll.interval.ms."""
-        self._polling = is_polling
-        self._polled_ms = now_ms
+        self._polls.polling(is_polling, now_ms)
 
     def duty(self) -> Duty | None:
         """Return what this poll must do before it may return records; None if there is nothing."""
@@ -190,7 +187,7 @@ class Membership:
         if code in _NOT_A_MEMBER and self.state in (State.STABLE, State.ADOPTING, State.PREPARING):
             self._handle_removal(code)
 
-    def led_topics(self) -> frozenset[str]:
+    def watched_topics(self) -> frozenset[str]:
         """Return the topics of the whole group if this member leads it: the leader watches their partitions."""
         return frozenset(self._counts) if self._leads else frozenset()
 
@@ -241,8 +238,8 @@ class Membership:
             join_ms = self._not_before_ms
         if self._sends_heartbeats:
             heartbeat_ms = self._next_heartbeat_ms
-        if self._is_member and not self._polling and self._polled_ms is not None:
-            poll_ms = self._polled_ms + self.settings.max_poll_interval_ms
+        if self._is_member:
+            poll_ms = self._polls.due_ms
         return earliest(join_ms, heartbeat_ms, poll_ms)
 
     @property
@@ -255,16 +252,10 @@ class Membership:
         return self.state in _HEARTBEAT_STATES and self.generation != NO_GENERATION and self._heartbeat is None
 
     def _check_poll_interval(self, now_ms: float) -> None:
-        if self._polling or self._polled_ms is None or not self._is_member:
+        reason = self._polls.exceeded(now_ms) if self._is_member else None
+        if reason is None:
             return
-        idle_ms = now_ms - self._polled_ms
-        if idle_ms < self.settings.max_poll_interval_ms:
-            return
-        self.leave_reason = (
-            f"no poll for {idle_ms / 1000:.1f} s, more than max.poll.interval.ms "
-            f"({self.settings.max_poll_interval_ms}): the member left its group. Poll more often, take fewer records "
-            "at a time (max.poll.records), or raise max.poll.interval.ms"
-        )
+        self.leave_reason = reason
         logger.warning("Group %s: %s", self.settings.group_id, self.leave_reason)
         self._send_leave("max.poll.interval.ms has passed")
         self._reset()

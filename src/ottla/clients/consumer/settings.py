@@ -26,6 +26,15 @@ CONSUMER_OPTIONS: Final[tuple[Option, ...]] = (
         "Makes the member static: a restart within the session timeout causes no rebalance.",
     ),
     Option(
+        "group.protocol", "str", "classic",
+        "consumer: the broker assigns the partitions (KIP-848, Kafka 4.0 or newer); classic: the members do.",
+        choices=("classic", "consumer"),
+    ),
+    Option(
+        "group.remote.assignor", "str", None,
+        "The assignor of the broker for group.protocol=consumer: uniform, range; None: the broker chooses.",
+    ),
+    Option(
         "partition.assignment.strategy", "object", "range,cooperative-sticky",
         "Assignors by name or as Assignor objects, the preferred first; all members need one in common.",
     ),
@@ -82,6 +91,16 @@ CONSUMER_OPTIONS: Final[tuple[Option, ...]] = (
 )  # fmt: skip
 
 
+_UNUSED: Final = {
+    "classic": (("group.remote.assignor",), "set partition.assignment.strategy"),
+    "consumer": (
+        ("partition.assignment.strategy", "session.timeout.ms", "heartbeat.interval.ms"),
+        "the brokers' group.consumer.* settings (and group.remote.assignor) take its place",
+    ),
+}
+"""The settings that a protocol does not use, and what takes their place."""
+
+
 @dataclass(frozen=True, slots=True)
 class FetchSettings:
     """Settings of the fetch core, which knows nothing of groups; times in ms, sizes in bytes."""
@@ -117,6 +136,9 @@ class GroupSettings:
     auto_commit_interval_ms: int | None = 5_000
     """None: nothing is committed automatically."""
     rack: str = ""
+    is_broker_assigned: bool = False
+    """Whether the broker assigns the partitions (group.protocol=consumer)."""
+    remote_assignor: str | None = None
 
     @property
     def cooperative(self) -> bool:
@@ -149,6 +171,7 @@ class ConsumerSettings:
 def read_settings(given: Mapping[str, object]) -> tuple[dict[str, Any], ConsumerSettings]:
     """Return all options by Pythonic name, and the typed settings. Raises ConfigurationError."""
     options = read_options(CONSUMER_OPTIONS, given)
+    _check_protocol(options, given)
     backoff = Backoff(options["retry_backoff_ms"], options["retry_backoff_max_ms"])
     return options, ConsumerSettings(
         fetch=_fetch_settings(options, backoff),
@@ -204,7 +227,18 @@ def _group_settings(options: Mapping[str, Any], backoff: Backoff) -> GroupSettin
         max_poll_interval_ms=options["max_poll_interval_ms"],
         auto_commit_interval_ms=options["auto_commit_interval_ms"] if options["enable_auto_commit"] else None,
         rack=options["client_rack"],
+        is_broker_assigned=options["group_protocol"] == "consumer",
+        remote_assignor=options["group_remote_assignor"] or None,
     )
+
+
+def _check_protocol(options: Mapping[str, Any], given: Mapping[str, object]) -> None:
+    """Reject the settings that the protocol of the group does not use."""
+    protocol = options["group_protocol"]
+    unused, where = _UNUSED[protocol]
+    for name in unused:
+        if any(key.replace(".", "_") == name.replace(".", "_") and given[key] is not None for key in given):
+            raise ConfigurationError(f"{name} cannot be set with group.protocol={protocol}: {where}")
 
 
 def _read_assignors(value: object) -> tuple[Assignor, ...]:

@@ -3,28 +3,45 @@
 from __future__ import annotations
 
 import re
+from dataclasses import dataclass
 
 from ottla.clients.cluster import ClusterView
 from ottla.common.ids import INTERNAL_TOPICS
 
 
+@dataclass(frozen=True, slots=True)
+class SubscriptionPattern:
+    """A regular expression in the syntax of RE2 that the broker matches with the whole names of topics.
+
+    Requires group.protocol=consumer. The broker looks for new topics regularly.
+    """
+
+    pattern: str
+
+
 class Subscription:
     """The topics, or the pattern of topics, of one consumer.
 
-    With a pattern, `topics` are the topics that match it now. After `assign`, `is_manual` is true and `topics` are the
-    topics of the assigned partitions.
+    With a pattern, `topics` are the topics that match it now. With a `broker_pattern`, `topics` is empty. After
+    `assign`, `is_manual` is true and `topics` are the topics of the assigned partitions.
     """
 
     def __init__(self, *, exclude_internal_topics: bool = True) -> None:
         self._exclude_internal_topics = exclude_internal_topics
         self.pattern: re.Pattern[str] | None = None
+        self.broker_pattern: str | None = None
         self.topics: frozenset[str] = frozenset()
         self.is_manual = False
 
-    def subscribe(self, topics: frozenset[str], pattern: re.Pattern[str] | None) -> None:
+    def subscribe(self, topics: frozenset[str], pattern: re.Pattern[str] | SubscriptionPattern | None) -> None:
         """Share these topics with the group, or the topics whose whole name matches the pattern."""
-        self.is_manual = False
-        self.pattern, self.topics = pattern, frozenset() if pattern is not None else topics
+        self.clear()
+        if isinstance(pattern, SubscriptionPattern):
+            self.broker_pattern = pattern.pattern
+        elif pattern is not None:
+            self.pattern = pattern
+        else:
+            self.topics = topics
 
     def assign(self, topics: frozenset[str]) -> None:
         """Note the topics of partitions that were assigned by hand."""
@@ -33,12 +50,13 @@ class Subscription:
 
     def clear(self) -> None:
         """Read nothing."""
-        self.pattern, self.topics, self.is_manual = None, frozenset(), False
+        self.pattern, self.broker_pattern, self.topics, self.is_manual = None, None, frozenset(), False
 
     @property
     def is_group_managed(self) -> bool:
         """Whether the group assigns the partitions."""
-        return not self.is_manual and (bool(self.topics) or self.pattern is not None)
+        has_pattern = self.pattern is not None or self.broker_pattern is not None
+        return not self.is_manual and (has_pattern or bool(self.topics))
 
     @property
     def is_set(self) -> bool:

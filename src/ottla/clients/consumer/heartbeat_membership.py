@@ -1,0 +1,375 @@
+"""One member of a group whose partitions the broker assigns, as a state machine. It does no I/O and reads no clock.
+
+All of the protocol is one request, the heartbeat. It joins (epoch 0), keeps the session alive, reports what the member
+owns, and leaves. The response has the member's epoch, and the assignment if it changed. `MOVES` in heartbeat_states.py
+is the table of legal transitions:
+
+    UNSUBSCRIBED -> JOINING -> RECONCILING -> ACKNOWLEDGING -> STABLE -> RECONCILING ...
+
+RECONCILING waits for the user's poll: only a `Duty`, which `duty` returns within poll, takes partitions away or adds
+them. The broker assigns a partition to another member only after this one has acknowledged that it revoked it, so no
+record is processed by two members, and the positions are committed before a partition is revoked. Partitions that stay
+are read on meanwhile.
+
+A member that the coordinator removed (FENCED), or that left because the user did not poll in time (STALE), loses its
+partitions without a commit (`Duty.kind` "lost"), because another member may own them already. Then it joins again.
+
+Assignments name topics by id. A topic whose name is unknown is adopted after a metadata refresh; it does not delay the
+other topics, and above all not a revocation.
+
+The caller is as in group_member.py. KIP-848, KIP-1082 (the client chooses its member id).
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable
+
+from ottla.clients.cluster import ClusterView
+from ottla.clients.consumer.effects import COORDINATOR, EffectId, Outbox, Outcome, Owner, earliest
+from ottla.clients.consumer.group_member import NO_GENERATION
+from ottla.clients.consumer.heartbeat_requests import (
+    JOIN_EPOCH,
+    HeartbeatRequests,
+    Sent,
+    Subscribed,
+    TopicIdPartition,
+)
+from ottla.clients.consumer.heartbeat_states import HEARTBEATS, JOINED, MEMBERS, MOVES, MemberState
+from ottla.clients.consumer.member_states import Duty
+from ottla.clients.consumer.poll_interval import PollInterval
+from ottla.clients.consumer.requests import COORDINATOR_MOVED
+from ottla.clients.consumer.settings import GroupSettings
+from ottla.clients.errors import BrokerError, BrokerUnavailable, ClientError, UnsupportedByBroker, error_for
+from ottla.common.errors import ErrorCode
+from ottla.common.ids import TopicPartition
+from ottla.protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatResponse
+from ottla.protocol.messages.share_group_heartbeat import ShareGroupHeartbeatResponse
+
+logger = logging.getLogger("ottla.clients.consumer")
+
+_REMOVED = frozenset({ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.FENCED_MEMBER_EPOCH})
+_DROPS = frozenset({MemberState.FENCED, MemberState.STALE, MemberState.FATAL})
+"""In these states the partitions are lost: another member may own them."""
+
+
+class HeartbeatMembership:
+    """One member of one group. `member_id` must differ from that of every other member."""
+
+    def __init__(self, settings: GroupSettings, outbox: Outbox, requests: HeartbeatRequests, member_id: str) -> None:
+        self.settings = settings
+        self._outbox = outbox
+        self._requests = requests
+        self.state = MemberState.UNSUBSCRIBED
+        self.error: ClientError | None = None
+        self.leave_reason: str | None = None
+        self._id = member_id
+        self._epoch = JOIN_EPOCH
+        self._subscription = Subscribed()
+        self._owned: dict[TopicIdPartition, TopicPartition] = {}
+        self._target: frozenset[TopicIdPartition] = frozenset()
+        # The part of the target that is not owned and whose names are known, and what a running duty adds of it.
+        self._resolved: dict[TopicIdPartition, TopicPartition] = {}
+        self._adopting: dict[TopicIdPartition, TopicPartition] = {}
+        self._has_revoked = False
+        # What the coordinator knows; None if that is uncertain, so that the next heartbeat has all fields.
+        self._sent: Sent | None = None
+        self._heartbeat: EffectId | None = None
+        self._leave: EffectId | None = None
+        self._refresh: EffectId | None = None
+        self._interval_ms = 0.0
+        self._sent_ms = 0.0
+        self._failures = 0
+        self._not_before_ms = 0.0
+        self._refreshes = 0
+        self._refresh_ms: float | None = None
+        self._polls = PollInterval(settings.max_poll_interval_ms)
+
+    # -- the user's side ---------------------------------------------------------------------------------------
+
+    @property
+    def member_id(self) -> str:
+        """The id that the group knows the member by; empty while it is not a member."""
+        return "" if self.state is MemberState.UNSUBSCRIBED else self._id
+
+    @property
+    def generation(self) -> int:
+        """The member epoch; NO_GENERATION while it is not a member."""
+        return self._epoch if self.state in JOINED and self._epoch > JOIN_EPOCH else NO_GENERATION
+
+    @property
+    def owned(self) -> frozenset[TopicPartition]:
+        """The partitions that the user was given and that were not taken away since."""
+        return frozenset(self._owned.values())
+
+    def subscribe(self, topics: Iterable[str], pattern: str | None = None) -> None:
+        """Subscribe to these topics, or to those that match a pattern of the broker (RE2 syntax).
+
+        The next heartbeat, which is due at once, tells the coordinator.
+        """
+        self._subscription = Subscribed(frozenset(topics), pattern)
+
+    def polling(self, is_polling: bool, now_ms: float) -> None:
+        """Note the begin or the end of a poll, for max.poll.interval.ms."""
+        self._polls.polling(is_polling, now_ms)
+
+    def duty(self) -> Duty | None:
+        """Return what this poll must do before it may return records; None if there is nothing."""
+        if self.state in MEMBERS and self._subscription.is_empty:
+            self._move(MemberState.PREPARE_LEAVING)
+        if self.state in _DROPS and self._owned:
+            return Duty("lost", tuple(sorted(self.owned)))
+        if self.state is MemberState.PREPARE_LEAVING:
+            if self._owned:
+                return Duty("revoked", tuple(sorted(self.owned)))
+            self._send_leave()
+            self._move(MemberState.LEAVING)
+        elif self.state is MemberState.RECONCILING:
+            return self._reconciliation()
+        elif self.state in _DROPS and self._subscription.is_empty:
+            self.leave()
+        elif self._may_join:
+            self._join()
+        return None
+
+    @property
+    def _may_join(self) -> bool:
+        """Whether a poll begins to join the group, now that nothing of the previous membership is left."""
+        if self.state not in (MemberState.UNSUBSCRIBED, MemberState.FENCED, MemberState.STALE):
+            return False
+        return self._leave is None and not self._subscription.is_empty
+
+    def _reconciliation(self) -> Duty | None:
+        revoked = [tp for key, tp in self._owned.items() if key not in self._target]
+        if revoked:
+            return Duty("revoked", tuple(sorted(revoked)))
+        self._adopting = dict(self._resolved)
+        if self._adopting or self._has_revoked or self._target <= self._owned.keys():
+            return Duty("assigned", tuple(sorted(self._adopting.values())))
+        return None
+
+    def duty_done(self, duty: Duty, now_ms: float) -> None:  # noqa: ARG002 - part of the interface
+        """Take note that the listener was called."""
+        if duty.kind == "assigned":
+            # Also if the member was removed meanwhile: a later duty reports these partitions as lost.
+            self._owned.update(self._adopting)
+            self._adopting = {}
+        else:
+            lost = frozenset(duty.partitions)
+            self._owned = {key: tp for key, tp in self._owned.items() if tp not in lost}
+        if self.state is MemberState.RECONCILING:
+            self._has_revoked = duty.kind == "revoked"
+            if duty.kind == "assigned":
+                self._resolved = {}
+                self.leave_reason = None
+                self._move(MemberState.ACKNOWLEDGING)
+        elif self.state in (MemberState.ACKNOWLEDGING, MemberState.STABLE) and not self._is_reconciled:
+            self._move(MemberState.RECONCILING)
+
+    def leave(self) -> None:
+        """Leave the group at once, without duties. A static member keeps its place until its session ends."""
+        is_known = self.state in MEMBERS or self.state is MemberState.PREPARE_LEAVING or self._leave is not None
+        if is_known or (self.state is MemberState.FATAL and self._epoch > JOIN_EPOCH):
+            self._send_leave()
+        self._owned, self._target, self.error = {}, frozenset(), None
+        if self.state is not MemberState.UNSUBSCRIBED:
+            self._move(MemberState.UNSUBSCRIBED)
+
+    def commit_refused(self, code: int, sent_as: tuple[int, str]) -> None:
+        """Handle the error of a commit that was sent as (member epoch, member id).
+
+        An error about an earlier membership is ignored: the member has joined again since.
+        """
+        if code in _REMOVED and self.state in JOINED and sent_as == (self.generation, self.member_id):
+            self._fence(code)
+
+    def watched_topics(self) -> frozenset[str]:
+        """Return the topics of the assignment: with a pattern of the broker, they are not in the subscription."""
+        return frozenset(tp.topic for tp in self._owned.values())
+
+    @property
+    def needs_poll(self) -> bool:
+        """Whether the member makes no progress until the user polls."""
+        if self.state is MemberState.RECONCILING:
+            return self._reconciliation() is not None
+        if self.state in (MemberState.PREPARE_LEAVING, MemberState.FATAL) or (self.state in _DROPS and self._owned):
+            return True
+        return self._may_join or (self.state in MEMBERS and self._subscription.is_empty)
+
+    # -- events ------------------------------------------------------------------------------------------------
+
+    def advance(self, now_ms: float, view: ClusterView) -> None:
+        """Issue the requests that are due."""
+        reason = self._polls.exceeded(now_ms) if self.state in MEMBERS else None
+        if reason is not None:
+            self._expire(reason)
+        if self.state is MemberState.RECONCILING:
+            self._resolve(now_ms, view)
+        due_ms = self._heartbeat_due_ms()
+        if due_ms is not None and now_ms >= due_ms:
+            self._send_heartbeat(now_ms)
+
+    def complete(self, effect_id: EffectId, outcome: Outcome, now_ms: float) -> None:
+        """Take the outcome of a request or of a metadata refresh."""
+        if effect_id == self._leave:
+            self._leave = None
+            if self.state is MemberState.LEAVING:
+                self._move(MemberState.UNSUBSCRIBED)
+        elif effect_id == self._refresh:
+            self._refresh = None
+            self._refreshes += 1
+            self._refresh_ms = now_ms + self.settings.backoff.delay_ms(self._refreshes, 0.5)
+        elif effect_id == self._heartbeat:
+            self._heartbeat = None
+            self._complete_heartbeat(outcome, now_ms)
+
+    def next_timer_ms(self) -> float | None:
+        """When to call `advance` at the latest, if nothing happens."""
+        return earliest(
+            self._heartbeat_due_ms(),
+            self._polls.due_ms if self.state in MEMBERS else None,
+            self._refresh_ms if self.state is MemberState.RECONCILING and self._refresh is None else None,
+        )
+
+    def _expire(self, reason: str) -> None:
+        """Leave the group until the next poll: the user's program may hang, and other members can go on."""
+        self.leave_reason = reason
+        logger.warning("Group %s: %s", self.settings.group_id, reason)
+        self._send_leave()
+        self._move(MemberState.STALE)
+
+    def _resolve(self, now_ms: float, view: ClusterView) -> None:
+        """Find the names of the assigned topics; refresh the metadata for those that are unknown."""
+        wanted = self._target - self._owned.keys()
+        named = {key: view.topic_name(key.topic_id) for key in wanted}
+        self._resolved = {key: TopicPartition(name, key.partition) for key, name in named.items() if name is not None}
+        if len(self._resolved) == len(wanted):
+            self._refresh_ms, self._refreshes = None, 0
+        elif self._refresh is None and now_ms >= (self._refresh_ms or 0.0):
+            topics = None if self._subscription.pattern is not None else self._subscription.topics
+            self._refresh = self._outbox.refresh(Owner.MEMBERSHIP, topics)
+
+    # -- heartbeats --------------------------------------------------------------------------------------------
+
+    def _heartbeat_due_ms(self) -> float | None:
+        """When the next heartbeat is due; None if none can be sent. One is in flight at a time."""
+        if self.state not in HEARTBEATS or self._heartbeat is not None:
+            return None
+        if self.state in (MemberState.JOINING, MemberState.ACKNOWLEDGING) or self._sent is None:
+            return self._not_before_ms
+        if self.state in MEMBERS and self._sent.subscription != self._subscription:
+            return self._not_before_ms
+        return max(self._not_before_ms, self._sent_ms + self._interval_ms)
+
+    def _join(self) -> None:
+        self._move(MemberState.JOINING)
+        self._epoch = JOIN_EPOCH
+        self._sent = None
+        self._target = frozenset()
+        self._has_revoked = False
+
+    def _send_heartbeat(self, now_ms: float) -> None:
+        previous = self._sent
+        if previous is not None and self.state is MemberState.ACKNOWLEDGING:
+            # Report the owned partitions even if they are the same: the coordinator waits for that.
+            previous = previous._replace(owned=None)
+        fields = Sent(self._subscription, frozenset(self._owned))
+        request, min_version = self._requests.heartbeat(self._id, self._epoch, fields, previous)
+        self._heartbeat = self._outbox.send(Owner.MEMBERSHIP, COORDINATOR, request, min_version=min_version)
+        self._sent, self._sent_ms = fields, now_ms
+        if self.state is MemberState.ACKNOWLEDGING:
+            self._move(MemberState.STABLE if self._is_reconciled else MemberState.RECONCILING)
+
+    @property
+    def _is_reconciled(self) -> bool:
+        return self._owned.keys() == self._target
+
+    def _complete_heartbeat(self, outcome: Outcome, now_ms: float) -> None:
+        if isinstance(outcome, (ConsumerGroupHeartbeatResponse, ShareGroupHeartbeatResponse)):
+            if not outcome.error_code:
+                self._apply(outcome)
+                return
+            error: ClientError = error_for(outcome.error_code, outcome.error_message)
+        else:
+            assert isinstance(outcome, ClientError)
+            error = outcome
+        # The coordinator may or may not have taken the fields: send all of them again.
+        self._sent = None
+        self._handle_error(error, now_ms)
+
+    def _apply(self, response: ConsumerGroupHeartbeatResponse | ShareGroupHeartbeatResponse) -> None:
+        self._failures = 0
+        self._interval_ms = response.heartbeat_interval_ms
+        # A broker that serves only version 0 may choose the id.
+        self._id = response.member_id or self._id
+        self._epoch = response.member_epoch
+        if response.assignment is not None:
+            rows = response.assignment.topic_partitions
+            self._target = frozenset(TopicIdPartition(row.topic_id, p) for row in rows for p in row.partitions)
+            self._resolved, self._refresh_ms = {}, None
+        if self.state is MemberState.PREPARE_LEAVING:
+            return
+        if self.state is MemberState.JOINING:
+            self._move(MemberState.RECONCILING)
+        elif self.state is MemberState.RECONCILING and self._is_reconciled:
+            self._move(MemberState.ACKNOWLEDGING)
+        elif self.state is not MemberState.RECONCILING and not self._is_reconciled:
+            self._move(MemberState.RECONCILING)
+
+    def _handle_error(self, error: ClientError, now_ms: float) -> None:
+        code = error.code if isinstance(error, BrokerError) else None
+        if code is None or code in COORDINATOR_MOVED:
+            self._outbox.forget_coordinator()
+        if code in _REMOVED:
+            # A member that joins already must not be removed over and over without a pause.
+            if self.state is MemberState.JOINING:
+                self._back_off(now_ms)
+            self._fence(code)
+        elif code == ErrorCode.TOPIC_AUTHORIZATION_FAILED:
+            self._outbox.poll_error = error  # retried, because an ACL may be added
+            self._failures += 1
+            self._not_before_ms = now_ms + self.settings.backoff.max_ms
+        elif error.retriable or isinstance(error, BrokerUnavailable):
+            # BrokerUnavailable even if it is not retriable elsewhere: a name that does not resolve now may do so soon.
+            self._back_off(now_ms)
+        else:
+            self._fail(error, code)
+
+    def _back_off(self, now_ms: float) -> None:
+        self._failures += 1
+        self._not_before_ms = now_ms + self.settings.backoff.delay_ms(self._failures, 0.5)
+
+    def _fence(self, code: int | None) -> None:
+        """Handle the group's removal of this member: its partitions may belong to another member already."""
+        logger.info("Group %s: this member was removed (error %s), joining again", self.settings.group_id, code)
+        self._heartbeat = None
+        self._move(MemberState.FENCED)
+
+    def _fail(self, error: ClientError, code: ErrorCode | None) -> None:
+        if isinstance(error, UnsupportedByBroker):
+            code = ErrorCode.UNSUPPORTED_VERSION
+        advice = None if code is None else self._requests.advice.get(code)
+        if code is not None and advice is not None:
+            advice = advice.format(group=self.settings.group_id, instance=self.settings.instance_id)
+            text = f"{error}: {advice}"
+            error = UnsupportedByBroker(text) if code == ErrorCode.UNSUPPORTED_VERSION else error_for(code, text)
+        self.error = error
+        self._move(MemberState.FATAL)
+
+    def _send_leave(self) -> None:
+        self._heartbeat = None  # its response would be about a membership that has ended
+        self._leave = self._outbox.send(Owner.MEMBERSHIP, COORDINATOR, self._requests.leave(self._id))
+
+    def _move(self, state: MemberState) -> None:
+        assert state in MOVES[self.state], f"{self.state.name} -> {state.name}"
+        self.state = state
+
+    def validate(self) -> None:
+        """Raise AssertionError if the state contradicts itself."""
+        if self.state in JOINED:
+            assert self._epoch > JOIN_EPOCH
+        if self.state is MemberState.STABLE:
+            assert self._is_reconciled, f"owns {self._owned}, was assigned {self._target}"
+        if self.state in (MemberState.JOINING, MemberState.UNSUBSCRIBED):
+            assert not self._owned, "a member joins without partitions"
+        assert (self.state is MemberState.FATAL) == (self.error is not None)
