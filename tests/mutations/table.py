@@ -1345,6 +1345,88 @@ CONSUMER = (
     ),
 )
 
+SHARE = f"{UNIT}/coordinators/test_share_partition.py"
+SHARE_COORDINATOR = f"{UNIT}/coordinators/test_share_coordinator.py"
+SHARES = (
+    Mutation(
+        "only the member that acquired a record acknowledges it",
+        "coordinators/share/acknowledgement.py",
+        "        if run.member_id != self.transition.member_id:\n",
+        "        if not run.member_id:\n",
+        (f"{SHARE}::test_only_the_member_that_acquired_records_can_acknowledge_them",),
+    ),
+    Mutation(
+        "a record is acknowledged once",
+        "coordinators/share/acknowledgement.py",
+        "        if run.state is not RecordState.ACQUIRED:\n",
+        "        if run.state is RecordState.AVAILABLE:\n",
+        (f"{SHARE}::test_record_is_acknowledged_once",),
+    ),
+    Mutation(
+        "acknowledgements that fail change nothing",
+        "coordinators/share/partition.py",
+        "                self._undo(acknowledger.transition, now_ms)\n                return refusal\n",
+        "                return refusal\n",
+        (f"{SHARE}::test_request_changes_all_its_records_or_none",),
+    ),
+    Mutation(
+        "overlapping acknowledgements are refused",
+        "coordinators/share/acknowledgement.py",
+        "        if batch.first_offset <= previous_last:\n",
+        "        if batch.first_offset < 0:\n",
+        (f"{SHARE}::test_form_of_acknowledgements",),
+    ),
+    Mutation(
+        "records whose release is not stored yet are not delivered",
+        "coordinators/share/window.py",
+        "        return self.state is RecordState.AVAILABLE and self.transition is None\n",
+        "        return self.state is RecordState.AVAILABLE\n",
+        (f"{SHARE}::test_records_of_a_pending_release_cannot_be_acquired",),
+    ),
+    Mutation(
+        "the start offset of a share partition waits until acknowledgements are stored",
+        "coordinators/share/window.py",
+        "        return self.state in TERMINAL and self.transition is None\n",
+        "        return self.state in TERMINAL\n",
+        (f"{SHARE}::test_start_offset_waits_for_each_acknowledgement_below_it",),
+    ),
+    Mutation(
+        "records that were delivered too often are archived",
+        "coordinators/share/window.py",
+        "        if state is RecordState.AVAILABLE and self.delivery_count >= max_delivery_count:\n",
+        "        if state is RecordState.AVAILABLE and max_delivery_count < 0:\n",
+        (f"{SHARE}::test_record_that_was_delivered_too_often_is_archived",),
+    ),
+    Mutation(
+        "records of aborted transactions are not delivered",
+        "coordinators/share/partition.py",
+        "        result = without_ranges(acquired, aborted)\n",
+        "        result = acquired\n",
+        (f"{SHARE}::test_records_of_aborted_transactions_are_archived",),
+    ),
+    Mutation(
+        "the window of a share partition is bounded",
+        "coordinators/share/partition.py",
+        "        room = min(request.max_records, self.limits.max_record_locks - self.in_flight_count)\n",
+        "        room = request.max_records\n",
+        (f"{SHARE}::test_full_window_blocks_new_records_but_not_released_ones",),
+    ),
+    Mutation(
+        "a former leader cannot write share state",
+        "coordinators/share/shard.py",
+        "        if request.leader_epoch != UNCHANGED and stored.fenced_below_leader_epoch > request.leader_epoch:\n",
+        "        if stored is None:\n",
+        (f"{SHARE_COORDINATOR}::test_earlier_leaders_and_state_epochs_are_fenced",),
+    ),
+    Mutation(
+        "the log of share state is pruned only below the earliest snapshot that counts",
+        "coordinators/share/shard.py",
+        "        return min(stored.snapshot_offset for stored in self._states.values())\n",
+        "        return max(stored.snapshot_offset for stored in self._states.values())\n",
+        (f"{SHARE_COORDINATOR}::test_log_is_pruned_below_the_earliest_snapshot_that_counts",),
+    ),
+)
+
 MUTATIONS = (
     *WIRE,
     *BOUNDED_WORK,
@@ -1358,4 +1440,5 @@ MUTATIONS = (
     *SETTINGS,
     *STOCK,
     *CONSUMER,
+    *SHARES,
 )

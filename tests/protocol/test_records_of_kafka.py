@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 
-from ottla.protocol import control_records, group_records, metadata_records, transaction_records
+from ottla.protocol import control_records, group_records, metadata_records, share_records, transaction_records
 from ottla.protocol.control_records import ControlType, LeaderChangeMessage
 from ottla.protocol.keyed import RecordTypes, decode_keyed, encode_key, encode_value
 from ottla.protocol.message import Message
@@ -32,6 +32,7 @@ ROWS = _rows()
 KEYED: dict[str, RecordTypes] = {
     "group": group_records.RECORD_TYPES,
     "transaction": transaction_records.RECORD_TYPES,
+    "share": share_records.RECORD_TYPES,
 }
 
 
@@ -56,7 +57,7 @@ def test_coordinator_records_of_kafka_are_written_as_they_were_read(kind: str) -
         assert encode_key(decoded[0]) == key
         assert value is None if decoded[1] is None else encode_value(decoded[1], version=value[1]) == value
         seen += 1
-    assert seen == {"group": 11, "transaction": 1}[kind]
+    assert seen == {"group": 11, "transaction": 1, "share": 6}[kind]
 
 
 def test_control_records_of_kafka_are_understood() -> None:

@@ -37,7 +37,7 @@ Show segments, indices, snapshots and checkpoints.
 
 The files of a running broker may end in an incomplete batch, which is reported as damage.
 """
-_KINDS = ("data", "metadata", "offsets", "transactions")
+_KINDS = ("data", "metadata", "offsets", "transactions", "shares")
 
 
 _DUMP_PARAMETERS = [

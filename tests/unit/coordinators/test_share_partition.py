@@ -120,6 +120,15 @@ def test_full_window_blocks_new_records_but_not_released_ones() -> None:
     assert driver.acquire("n", most=100) == [(20, 29, 1)]
 
 
+def test_fetch_that_ends_inside_a_batch_acquires_up_to_there() -> None:
+    driver = Driver()
+    driver.acquire(most=10)
+    driver.acknowledge("m", (0, 9, RELEASE))
+    acquired = driver.share.acquire(Acquisition("n", 100, 500), 0, [OffsetRange(0, 4)], 0)
+    assert acquired == [(0, 4, 2)]
+    driver.share.validate()
+
+
 def test_offsets_without_records_are_archived() -> None:
     """The log was compacted after the records were released."""
     driver = Driver()
@@ -153,6 +162,29 @@ def test_record_that_fails_repeatedly_is_delivered_alone_at_last() -> None:
     assert 1 < taken[3][0][1] + 1 <= 5
     assert taken[4] == [(0, 0, 5)]
     assert driver.share.start_offset == 1
+
+
+def test_released_records_are_delivered_and_stored_as_by_kafka() -> None:
+    """What a stock Kafka 4.3 stored for ten records of which its console consumer released all, again and again."""
+    driver = Driver(StoredState(2, 60), end=70)
+    stored = []
+    acquired = driver.acquire(most=500)
+    while acquired and len(stored) < 20:
+        write = driver.send("m", *((first, last, RELEASE) for first, last, _ in acquired))
+        assert isinstance(write, StateWrite)
+        stored += [(write.start_offset, write.delivery_complete_count, tuple(batch)) for batch in write.batches]
+        # The fetch that carries the acknowledgements acquires records before they are stored.
+        acquired = driver.acquire(most=500)
+        driver.finish(write)
+        acquired = acquired or driver.acquire(most=500)
+    assert stored[:5] == [
+        (60, 0, (60, 69, AVAILABLE, 1)),
+        (60, 0, (60, 69, AVAILABLE, 2)),
+        (60, 0, (60, 69, AVAILABLE, 3)),
+        (60, 0, (60, 64, AVAILABLE, 4)),
+        (60, 0, (65, 69, AVAILABLE, 4)),
+    ]
+    assert stored[5:] == [(offset, 1, (offset, offset, ARCHIVED, 5)) for offset in range(60, 70)]
 
 
 # -- acknowledgement -----------------------------------------------------------------------------------------------
@@ -213,7 +245,8 @@ def test_record_is_acknowledged_once() -> None:
     driver.finish(write)
     assert driver.send("m", (5, 9, RELEASE)) is None
     driver.acknowledge("m", (15, 19, ACCEPT))
-    assert driver.refused("m", (15, 19, RELEASE)) is ErrorCode.INVALID_RECORD_STATE
+    for member in ("m", ""):
+        assert driver.refused(member, (15, 19, RELEASE)) is ErrorCode.INVALID_RECORD_STATE
 
 
 def test_request_changes_all_its_records_or_none() -> None:
@@ -251,9 +284,25 @@ def test_records_of_a_pending_release_cannot_be_acquired() -> None:
     driver.acquire("a")
     write = driver.send("a", (0, 9, RELEASE))
     assert driver.acquire("b") == [(10, 19, 1)]
+    assert driver.share.acquire(Acquisition("b", 10, 500), 0, [OffsetRange(0, 19)], 0) == []
     assert isinstance(write, StateWrite)
     driver.finish(write)
     assert driver.acquire("b") == [(0, 9, 2)]
+
+
+def test_start_offset_waits_for_each_acknowledgement_below_it() -> None:
+    driver = Driver()
+    driver.acquire("a")
+    driver.acquire("b")
+    first, second = driver.send("a", (0, 9, ACCEPT)), driver.send("b", (10, 19, ACCEPT))
+    assert isinstance(first, StateWrite)
+    assert isinstance(second, StateWrite)
+    driver.finish(second)
+    assert driver.share.start_offset == 0
+    driver.finish(first, stored=False)
+    assert driver.share.start_offset == 0
+    driver.acknowledge("a", (0, 9, ACCEPT))
+    assert driver.share.start_offset == 20
 
 
 def test_gap_between_batches_does_not_block_the_start_offset() -> None:

@@ -4,6 +4,6 @@ A share partition is one topic partition for one share group. `SharePartition` l
 which member has acquired which records. What it must not forget is stored by the share coordinator, one
 `ShareCoordinatorShard` for each partition of `__share_group_state`.
 
-Reading order: `state_batches`, `window`, `limits`, `acquisition`, `acknowledgement`, `partition`. KIP-932, KIP-1206,
-KIP-1222, KIP-1226.
+Reading order: `state_batches`, `window`, `limits`, `acquisition`, `acknowledgement`, `partition`; then `events`,
+`stored`, `shard`. KIP-932, KIP-1206, KIP-1222, KIP-1226.
 """

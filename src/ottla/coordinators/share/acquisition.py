@@ -67,7 +67,7 @@ class Claim:
     def take_in_flight(self, window: Window, wanted: OffsetRange) -> None:
         """Acquire the available records in the range that were in flight before."""
         offset = wanted.first
-        while self.remaining:
+        while self.remaining and offset <= wanted.last:
             index = window.index_of(offset)
             if index == len(window.runs) or window.runs[index].first > wanted.last:
                 return

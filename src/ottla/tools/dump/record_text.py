@@ -1,4 +1,4 @@
-"""The cluster's own records decoded: `__cluster_metadata`, `__consumer_offsets`, `__transaction_state`, markers.
+"""The cluster's own records decoded: `__cluster_metadata`, the topics of the coordinators, and markers.
 
 A decoded record is a dict of `type` and the fields by name, or of `problem` if it cannot be decoded.
 """
@@ -18,6 +18,7 @@ TOPICS = {
     "__cluster_metadata": "metadata",
     "__consumer_offsets": "offsets",
     "__transaction_state": "transactions",
+    "__share_group_state": "shares",
 }
 STATES = (
     "Empty",
@@ -32,8 +33,8 @@ STATES = (
 
 
 def meaning_for(kind: str) -> Callable[[Record], dict[str, Any]] | None:
-    """Return the decoder for the records of "metadata", "offsets" or "transactions"; None for other kinds."""
-    decode = {"metadata": _metadata, "offsets": _group, "transactions": _transaction}.get(kind)
+    """Return the decoder for the records of one of the kinds in `TOPICS`; None for other kinds."""
+    decode = {"metadata": _metadata, "offsets": _group, "transactions": _transaction, "shares": _share}.get(kind)
     if decode is None:
         return None
 
@@ -79,6 +80,12 @@ def _transaction(record: Record) -> dict[str, Any]:
         state = value["transaction_status"]
         value["transaction_status"] = STATES[state] if 0 <= state < len(STATES) else state
     return row
+
+
+def _share(record: Record) -> dict[str, Any]:
+    from ottla.protocol import share_records
+
+    return _keyed(share_records.decode_record, record)
 
 
 def _keyed(decode: Any, record: Record) -> dict[str, Any]:

@@ -1,0 +1,92 @@
+"""Requests to the share coordinator, each for one share partition, and its responses.
+
+`topic_exists` says whether the metadata has the partition: the coordinator refuses those that were deleted.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from ottla.common.errors import ErrorCode
+from ottla.common.ids import Uuid, uuid_to_text
+from ottla.coordinators.share.state_batches import StateBatch
+
+
+class ShareKey(NamedTuple):
+    """A topic partition of a share group."""
+
+    group_id: str
+    topic_id: Uuid
+    partition: int
+
+    @property
+    def coordinator_key(self) -> str:
+        """What FindCoordinator gets, and what selects the partition of `__share_group_state`."""
+        return f"{self.group_id}:{uuid_to_text(self.topic_id)}:{self.partition}"
+
+
+class InitializeState(NamedTuple):
+    """Begin to share a partition, or reset it; a start offset of -1 leaves the choice to the partition's leader."""
+
+    key: ShareKey
+    state_epoch: int
+    start_offset: int
+    topic_exists: bool = True
+
+
+class ReadState(NamedTuple):
+    """Read the state for the leader of `leader_epoch`, and fence earlier leaders."""
+
+    key: ShareKey
+    leader_epoch: int
+    topic_exists: bool = True
+
+
+class ReadSummary(NamedTuple):
+    """Read the offsets of a share partition, which need not exist."""
+
+    key: ShareKey
+    topic_exists: bool = True
+
+
+class WriteState(NamedTuple):
+    """Merge states into what is stored."""
+
+    key: ShareKey
+    state_epoch: int
+    leader_epoch: int
+    start_offset: int
+    delivery_complete_count: int
+    batches: tuple[StateBatch, ...]
+    topic_exists: bool = True
+
+
+class DeleteState(NamedTuple):
+    """Delete the state of a share partition."""
+
+    key: ShareKey
+    topic_exists: bool = True
+
+
+class TopicsDeleted(NamedTuple):
+    """Delete the state of all share partitions of these topics; the response is None."""
+
+    topic_ids: frozenset[Uuid]
+
+
+class Result(NamedTuple):
+    """The response to each request: an error, or what was read."""
+
+    error: ErrorCode = ErrorCode.NONE
+    message: str | None = None
+    state_epoch: int = 0
+    leader_epoch: int = 0
+    start_offset: int = 0
+    delivery_complete_count: int = -1
+    batches: tuple[StateBatch, ...] = ()
+
+
+class PruneLog(NamedTuple):
+    """Effect: delete the records of the partition below `offset`. Newer records repeat what they say."""
+
+    offset: int
