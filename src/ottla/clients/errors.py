@@ -15,6 +15,11 @@
     ├── Wakeup                        the poll was ended by wakeup()
     ├── NotAssigned                   the partition does not belong to this consumer
     ├── NotSubscribed                 the consumer has neither a subscription nor an assignment
+    ├── InvalidTransactionState       the call does not fit the state of the transaction; nothing changed
+    ├── TransactionFailed             abort: the transaction cannot be committed; abort it, then repeat it
+    ├── TransactionAborted            the record was not sent, because its transaction was aborted
+    ├── ProducerUnusable              close: this transactional producer cannot continue; create another one
+    │   └── ProducerFenced            (also a BrokerError) another producer took over the transactional id
     ├── SerializationFailed           a serializer rejected a key or value
     ├── DeserializationFailed         a deserializer rejected a key or value; .topic .partition .offset
     ├── CorruptRecords                a batch with a wrong checksum or content; .topic .partition .offset
@@ -22,14 +27,15 @@
         ├── UnknownTopicOrPartition, UnknownTopicId, TopicAlreadyExists, InvalidTopic, InvalidPartitions,
         │   InvalidReplicationFactor, InvalidConfig, PolicyViolation
         ├── MessageTooLarge, InvalidRecord, InvalidTimestamp, NotEnoughReplicas, OutOfOrderSequence, UnknownProducerId
-        ├── ProducerFenced
+        ├── InvalidProducerEpoch, TransactionalIdNotFound
         ├── OffsetOutOfRange          LogTruncated: records that were read are lost; .offset .diverged_at
         ├── GroupNotFound, NonEmptyGroup, GroupSubscribedToTopic, RebalanceInProgress, IllegalGeneration,
         │   UnknownMember, FencedInstance, InconsistentGroupProtocol
         ├── AuthenticationFailed          the broker rejects the credentials
         │   └── UnsupportedMechanism      the broker does not support this SASL mechanism
         ├── ResourceNotFound, DuplicateResource
-        └── NotAuthorized             TopicAuthorizationFailed, GroupAuthorizationFailed, ClusterAuthorizationFailed
+        └── NotAuthorized             TopicAuthorizationFailed, GroupAuthorizationFailed, ClusterAuthorizationFailed,
+                                      TransactionalIdAuthorizationFailed
 
 An error code in a response becomes a BrokerError: a subclass if programs catch the code, else BrokerError itself.
 """
@@ -120,6 +126,28 @@ class NotAssigned(ClientError):
 
 class NotSubscribed(ClientError):
     """A poll without `subscribe` or `assign` would never return a record."""
+
+
+class InvalidTransactionState(ClientError):
+    """The call does not fit the state of the transaction, for example `send` outside one. Nothing changed."""
+
+
+class TransactionFailed(ClientError):
+    """The transaction cannot be committed (the cause says why): call `abort_transaction`, then repeat the transaction.
+
+    A consumer whose records were processed in it must read them again (`seek_to_committed`).
+    """
+
+
+class TransactionAborted(ClientError):
+    """The record was not sent, or no longer repeated, because its transaction was aborted."""
+
+
+class ProducerUnusable(ClientError):
+    """This transactional producer cannot continue (the cause says why): close it, and create another one.
+
+    What it wrote in an open transaction is aborted, at the latest by the new producer's `init_transactions`.
+    """
 
 
 class SerializationFailed(ClientError):
@@ -225,8 +253,16 @@ class UnknownProducerId(BrokerError, code=ErrorCode.UNKNOWN_PRODUCER_ID):
     """The broker does not have the state of this producer any more."""
 
 
-class ProducerFenced(BrokerError, code=ErrorCode.PRODUCER_FENCED):
-    """A newer producer took over the transactional id."""
+class ProducerFenced(ProducerUnusable, BrokerError, code=ErrorCode.PRODUCER_FENCED):
+    """Another producer took over the transactional id, or the transaction exceeded transaction.timeout.ms. Close it."""
+
+
+class InvalidProducerEpoch(BrokerError, code=ErrorCode.INVALID_PRODUCER_EPOCH):
+    """The broker knows a newer epoch of this producer."""
+
+
+class TransactionalIdNotFound(BrokerError, code=ErrorCode.TRANSACTIONAL_ID_NOT_FOUND):
+    """No producer with this transactional id is known (any more)."""
 
 
 class OffsetOutOfRange(BrokerError, code=ErrorCode.OFFSET_OUT_OF_RANGE):
@@ -312,6 +348,10 @@ class GroupAuthorizationFailed(NotAuthorized, code=ErrorCode.GROUP_AUTHORIZATION
 
 class ClusterAuthorizationFailed(NotAuthorized, code=ErrorCode.CLUSTER_AUTHORIZATION_FAILED):
     """The principal is not authorized for the cluster."""
+
+
+class TransactionalIdAuthorizationFailed(NotAuthorized, code=ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED):
+    """The principal is not authorized for the transactional id."""
 
 
 def error_for(code: int, message: str | None = None) -> BrokerError:

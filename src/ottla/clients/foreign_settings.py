@@ -22,7 +22,6 @@ _BOTH = f"{_PY}, {_AIO}"
 _BY_SYSTEM = "the system sizes the buffers of sockets"
 _BY_VERSION = "versions are agreed on with each broker"
 _BY_LOGGING = "set the level of the logger ottla.clients"
-_TRANSACTIONS = "there are no transactions yet"
 
 TABLE = (
     Elsewhere("metadata.broker.list", _RD, "bootstrap.servers"),
@@ -70,7 +69,6 @@ TABLE = (
     Elsewhere("sasl_plain_password", _BOTH, "sasl.password"),
     Elsewhere("receive.buffer.bytes", f"{_JAVA}, {_PY}", "", _BY_SYSTEM),
     Elsewhere("send.buffer.bytes", f"{_JAVA}, {_PY}", "", _BY_SYSTEM),
-    Elsewhere("transactional.id", "all", "", _TRANSACTIONS),
     Elsewhere("interceptor.classes", _JAVA, "", "wrap the client, or give it a serializer"),
 )
 

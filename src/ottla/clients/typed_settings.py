@@ -151,6 +151,10 @@ class ProducerConfig(AdminConfig, total=False):
     """murmur2_random (default, as in Java), consistent_random (as in librdkafka), murmur2, consistent, fnv1a,
     fnv1a_random, random, or a callable of topic, key, value, partition count.
     """
+    transactional_id: str | None
+    """Enables transactions; each producer that runs needs its own id."""
+    transaction_timeout_ms: int
+    """When the broker aborts an open transaction."""
     key_serializer: Any
     """Serializes keys: a function, or "string", "json", "int64" ..."""
     value_serializer: Any

@@ -119,6 +119,7 @@ class ClientConnection(asyncio.BufferedProtocol):
         "_transport",
         "address",
         "closed",
+        "features",
         "last_used",
         "received_bytes",
         "sent_bytes",
@@ -130,6 +131,7 @@ class ClientConnection(asyncio.BufferedProtocol):
         self.address = address
         self.closed = False
         self.versions: dict[int, tuple[int, int]] = {}
+        self.features: dict[str, int] = {}  # the finalized levels when the connection was opened (KIP-584)
         self.last_used = loop.time()
         self.write_paused = False
         self.sent_bytes = self.received_bytes = 0
@@ -215,6 +217,7 @@ class ClientConnection(asyncio.BufferedProtocol):
         if answer.error_code or not answer.api_keys:
             raise NotKafka(f"{self.address} answered ApiVersions with error {answer.error_code}")
         self.versions = {row.api_key: (row.min_version, row.max_version) for row in answer.api_keys}
+        self.features = {row.name: row.max_version_level for row in answer.finalized_features}
 
     def _ready(self) -> None:
         self._reader.largest_bytes = LARGEST_RESPONSE_BYTES
@@ -356,17 +359,17 @@ class ClientConnection(asyncio.BufferedProtocol):
         """Requests that are not answered yet."""
         return len(self._in_flight)
 
-    def highest_version(self, api_key: int, limit: int | None = None) -> int:
-        """The highest version of an API that both sides speak (at most `limit`); raises UnsupportedRequest."""
+    def highest_version(self, api_key: int, limit: int | None = None, least: int = 0) -> int:
+        """The highest version of an API that both sides speak, from `least` to `limit`; raises UnsupportedRequest."""
         ours = API[api_key]
         lowest, highest = self.versions.get(api_key, (0, -1))
         version = min(highest, ours.max_version)
         if limit is not None:
             version = min(version, limit)
-        if version < max(lowest, ours.min_version):
+        if version < max(lowest, ours.min_version, least):
             supported = f"versions {lowest} to {highest} of {ours.name}" if highest >= 0 else f"no {ours.name}"
             raise UnsupportedRequest(
-                f"{self.address} supports {supported}; this client needs {ours.min_version} to "
+                f"{self.address} supports {supported}; this client needs {max(ours.min_version, least)} to "
                 f"{ours.max_version if limit is None else min(limit, ours.max_version)}"
             )
         return version

@@ -16,9 +16,9 @@ from ottla.clients.consumer.core import ConsumerCore
 from ottla.clients.consumer.effects import COORDINATOR, Effect, Refresh, Send
 from ottla.clients.consumer.member_states import Duty
 from ottla.clients.consumer.record import Record
-from ottla.clients.consumer.requests import OffsetAndMetadata
 from ottla.clients.consumer.settings import read_settings
 from ottla.clients.errors import ClientError, ConnectionLost
+from ottla.clients.offsets import OffsetAndMetadata
 from ottla.common.errors import ErrorCode
 from ottla.common.ids import TopicPartition
 from ottla.coordinators.group import Call, FetchOffsets, GroupConfig

@@ -12,9 +12,9 @@ from ottla.clients.consumer.fetch_session import FetchSession, WantedPartition
 from ottla.clients.consumer.member_states import MOVES, Duty, State
 from ottla.clients.consumer.membership import Membership
 from ottla.clients.consumer.record import Record, make_record, record_class
-from ottla.clients.consumer.requests import OffsetAndMetadata
 from ottla.clients.consumer.settings import read_settings
 from ottla.clients.errors import ClientError, CorruptRecords, OffsetOutOfRange, RebalanceInProgress
+from ottla.clients.offsets import OffsetAndMetadata
 from ottla.common.errors import ErrorCode
 from ottla.common.ids import TopicPartition
 from ottla.protocol.messages.fetch import FetchResponse

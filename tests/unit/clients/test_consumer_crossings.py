@@ -14,9 +14,9 @@ from ottla.clients.consumer.decoding import Fetched
 from ottla.clients.consumer.effects import Effect, Send
 from ottla.clients.consumer.member_states import State
 from ottla.clients.consumer.membership import Membership
-from ottla.clients.consumer.requests import OffsetAndMetadata
 from ottla.clients.consumer.settings import read_settings
 from ottla.clients.errors import BrokerUnavailable, ClientError, ConnectionLost, IllegalGeneration
+from ottla.clients.offsets import OffsetAndMetadata
 from ottla.common.errors import ErrorCode
 from ottla.common.ids import TopicPartition
 from ottla.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse

@@ -14,7 +14,6 @@ from ottla.clients.consumer.heartbeat_membership import HeartbeatMembership
 from ottla.clients.consumer.heartbeat_requests import ConsumerHeartbeats
 from ottla.clients.consumer.heartbeat_states import MOVES, MemberState
 from ottla.clients.consumer.member_states import Duty
-from ottla.clients.consumer.requests import OffsetAndMetadata
 from ottla.clients.consumer.settings import GroupSettings, read_settings
 from ottla.clients.errors import (
     AuthenticationFailed,
@@ -27,6 +26,7 @@ from ottla.clients.errors import (
     RequestTimedOut,
     UnsupportedByBroker,
 )
+from ottla.clients.offsets import OffsetAndMetadata
 from ottla.common.errors import ErrorCode
 from ottla.common.ids import TopicPartition, Uuid
 from ottla.protocol.message import Message

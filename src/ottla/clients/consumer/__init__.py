@@ -15,8 +15,8 @@ Reading order:
 from ottla.clients.consumer.asynchronous import AsyncConsumer
 from ottla.clients.consumer.blocking import Consumer
 from ottla.clients.consumer.record import Record, TimestampType
-from ottla.clients.consumer.requests import GroupMetadata, OffsetAndMetadata
 from ottla.clients.consumer.subscription import SubscriptionPattern
+from ottla.clients.offsets import GroupMetadata, OffsetAndMetadata
 
 __all__ = [
     "AsyncConsumer",

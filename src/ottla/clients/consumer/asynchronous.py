@@ -24,10 +24,10 @@ from ottla.clients.consumer.interface import (
 )
 from ottla.clients.consumer.member_states import Duty
 from ottla.clients.consumer.record import K, Record, V
-from ottla.clients.consumer.requests import OffsetAndMetadata
 from ottla.clients.consumer.settings import EARLIEST, LATEST
 from ottla.clients.dropped import when_dropped_async
 from ottla.clients.errors import ClientError
+from ottla.clients.offsets import OffsetAndMetadata
 from ottla.clients.typed_settings import ConsumerConfig
 from ottla.common.ids import TopicPartition
 

@@ -26,12 +26,12 @@ from ottla.clients.consumer.interface import (
 )
 from ottla.clients.consumer.member_states import Duty
 from ottla.clients.consumer.record import K, Record, V
-from ottla.clients.consumer.requests import OffsetAndMetadata
 from ottla.clients.consumer.settings import EARLIEST, LATEST
 from ottla.clients.consumer.signal_safe_event import SignalSafeEvent
 from ottla.clients.driver import Driver
 from ottla.clients.dropped import when_dropped
 from ottla.clients.errors import ClientError, Closed
+from ottla.clients.offsets import OffsetAndMetadata
 from ottla.clients.typed_settings import ConsumerConfig
 from ottla.common.ids import TopicPartition
 

@@ -22,17 +22,13 @@ from ottla.clients.consumer.member_states import Duty
 from ottla.clients.consumer.metrics import metrics, partition_metrics
 from ottla.clients.consumer.positions import Phase
 from ottla.clients.consumer.queries import Queries, retry
-from ottla.clients.consumer.requests import (
-    COORDINATOR_MOVED,
-    NEWEST_OFFSETS_BY_NAME,
-    OffsetAndMetadata,
-    read_offsets,
-)
+from ottla.clients.consumer.requests import COORDINATOR_MOVED, NEWEST_OFFSETS_BY_NAME, read_offsets
 from ottla.clients.consumer.settings import ConsumerSettings
 from ottla.clients.errors import BrokerError, ClientError, Closed, NotSubscribed, RequestTimedOut
 from ottla.clients.events import Rebalanced, Statistics
 from ottla.clients.network import Cluster
 from ottla.clients.network_settings import read_network_settings
+from ottla.clients.offsets import OffsetAndMetadata
 from ottla.common.ids import TopicPartition, uuid_to_text
 from ottla.protocol.message import Message
 

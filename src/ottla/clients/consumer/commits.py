@@ -25,8 +25,6 @@ from ottla.clients.consumer.positions import PartitionState, Phase
 from ottla.clients.consumer.requests import (
     COORDINATOR_MOVED,
     NEWEST_OFFSETS_BY_NAME,
-    GroupMetadata,
-    OffsetAndMetadata,
     commit_request,
     offset_fetch_request,
     read_offsets,
@@ -34,6 +32,7 @@ from ottla.clients.consumer.requests import (
 from ottla.clients.consumer.settings import GroupSettings
 from ottla.clients.consumer.subscription import Subscription
 from ottla.clients.errors import BrokerError, ClientError, RebalanceInProgress, UnknownMember, error_for
+from ottla.clients.offsets import GroupMetadata, OffsetAndMetadata
 from ottla.common.errors import ErrorCode
 from ottla.common.ids import TopicPartition
 from ottla.protocol.messages.offset_commit import OffsetCommitRequest, OffsetCommitResponse

@@ -33,11 +33,11 @@ from ottla.clients.consumer.member_states import Duty
 from ottla.clients.consumer.membership import Membership
 from ottla.clients.consumer.positions import Phase
 from ottla.clients.consumer.record import Record
-from ottla.clients.consumer.requests import GroupMetadata, OffsetAndMetadata
 from ottla.clients.consumer.settings import ConsumerSettings, GroupSettings
 from ottla.clients.consumer.subscription import Subscription, SubscriptionPattern
 from ottla.clients.consumer.topic_metadata import TopicMetadata
 from ottla.clients.errors import ConfigurationError
+from ottla.clients.offsets import GroupMetadata, OffsetAndMetadata
 from ottla.common.ids import TopicPartition
 
 

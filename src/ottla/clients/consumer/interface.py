@@ -18,10 +18,10 @@ from ottla.clients.consumer.core import ConsumerCore
 from ottla.clients.consumer.deserializers import Deserializers, deserializer
 from ottla.clients.consumer.member_states import Duty
 from ottla.clients.consumer.record import K, Record, V
-from ottla.clients.consumer.requests import GroupMetadata, OffsetAndMetadata
 from ottla.clients.consumer.settings import EARLIEST, LATEST, read_settings
 from ottla.clients.consumer.subscription import SubscriptionPattern
 from ottla.clients.errors import ClientError, Closed, ConcurrentUse, ConfigurationError, NotAssigned, Wakeup
+from ottla.clients.offsets import GroupMetadata, OffsetAndMetadata
 from ottla.clients.options import merged
 from ottla.clients.values import as_timestamp_ms
 from ottla.common.ids import TopicPartition

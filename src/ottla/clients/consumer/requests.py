@@ -7,12 +7,11 @@ by id only.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 from ottla.clients.cluster import ClusterView
 from ottla.clients.errors import error_for
-from ottla.clients.values import as_offset
+from ottla.clients.offsets import GroupMetadata, OffsetAndMetadata
 from ottla.common.errors import ErrorCode
 from ottla.common.ids import TopicPartition, by_topic
 from ottla.protocol.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
@@ -39,32 +38,6 @@ CONSUMER: Final = -1
 """The replica id of a client."""
 COORDINATOR_MOVED: Final = frozenset({ErrorCode.NOT_COORDINATOR, ErrorCode.COORDINATOR_NOT_AVAILABLE})
 """After these errors, the coordinator is looked up again."""
-
-
-@dataclass(frozen=True, slots=True)
-class OffsetAndMetadata:
-    """A position to commit: the offset of the next record to read, and a string of the user's."""
-
-    offset: int
-    leader_epoch: int = -1
-    metadata: str = ""
-
-    def checked(self) -> OffsetAndMetadata:
-        """Return the same with plain ints. Raises ValueError or TypeError for values that no broker accepts."""
-        if not isinstance(self.metadata, str):
-            raise TypeError(f"The metadata of an offset must be a str, not {self.metadata!r}")
-        if self.leader_epoch == -1:
-            return OffsetAndMetadata(as_offset(self.offset), -1, self.metadata)
-        return OffsetAndMetadata(as_offset(self.offset), as_offset(self.leader_epoch, "A leader epoch"), self.metadata)
-
-
-class GroupMetadata(NamedTuple):
-    """A consumer's membership: generation -1 and an empty member id while it is not a member of its group."""
-
-    group_id: str
-    generation: int = -1
-    member_id: str = ""
-    instance_id: str | None = None
 
 
 def commit_request(by: GroupMetadata, offsets: Mapping[TopicPartition, OffsetAndMetadata]) -> OffsetCommitRequest:

@@ -28,6 +28,7 @@ from ottla.clients.producer.send_errors import immediate_error, timeout_error
 from ottla.clients.producer.settings import ProducerSettings
 from ottla.clients.producer.splitting import in_place_of, split
 from ottla.clients.producer.topics import TopicPartitions
+from ottla.clients.producer.transactions import Transactions
 from ottla.records.batch import HEADER_SIZE
 
 D = TypeVar("D", bound=Delivery)
@@ -43,6 +44,7 @@ class RecordAccumulator:
         self.runtime = Runtime()
         self.needs_step = False  # True: the caller must let the core `step` soon
         self.fatal: ClientError | None = None  # raised by every further append
+        self.transactions: Transactions | None = None  # says when a transactional producer may append
         self.topics: dict[str, TopicPartitions] = {}
         self.unfinished: dict[Batch, None] = {}  # in order of creation, and so of deadline
         self.active: dict[PartitionQueue, None] = {}  # queues with waiting batches, in the order in which they send
@@ -54,6 +56,7 @@ class RecordAccumulator:
         self._refresh = refresh
         self._new: list[Batch] = []  # batches whose linger and delivery timeout start with the next step
         self._waiting_senders: list[Callable[[], object]] = []
+        self._failures: list[tuple[Exception, bool]] = []  # of a transaction: the error, and whether it was sent
         self._was_freed = False  # memory was released since the last `wake_after_release`
 
     # --- append -------------------------------------------------------------------------------------------------
@@ -74,6 +77,8 @@ class RecordAccumulator:
         None if the memory is full or the topic is unknown (see `wait_for_change`). Raises MessageTooLarge if no request
         could contain the record, and the error that stopped the producer.
         """
+        if self.transactions is not None:
+            self.transactions.check_send()
         partitions = self.encoder.topics.get(topic)
         queue = None if partitions is None else partitions.queue_for(partition, key)
         if partitions is None or queue is None:
@@ -115,6 +120,8 @@ class RecordAccumulator:
 
     def append_encoded(self, topic: str, partition: int, body: Encoded) -> Batch | None:
         """Append a batch whose records are encoded already; None as for `append`."""
+        if self.transactions is not None:
+            self.transactions.check_send()
         partitions = self.topics.get(topic)
         if partitions is None or not 0 <= partition < len(partitions.queues):
             self._want(topic)
@@ -207,7 +214,24 @@ class RecordAccumulator:
         del self.unfinished[batch]
         self.encoder.release(batch.size)
         self._was_freed = True
+        if error is not None and self.transactions is not None:
+            self._failures.append((error, batch.attempts > 0))
         return True
+
+    def report_failures(self) -> None:
+        """Report the batches that failed since the last call to the transaction, which may fail with them."""
+        failures, self._failures = self._failures, []
+        if self.transactions is None:
+            return
+        for error, was_sent in failures:
+            self.transactions.batch_failed(error, was_sent=was_sent)
+        if self.transactions.drops_batches:
+            self.close_batches()
+
+    def close_batches(self) -> None:
+        """Close every open batch: each further record passes `append`, which checks whether it is allowed."""
+        for queue in self.active:
+            queue.close_batch()
 
     def give_up(self, batch: Batch, error: ClientError) -> None:
         """Fail a batch that waits or is in flight. A later response to it changes nothing."""

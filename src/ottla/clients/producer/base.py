@@ -16,10 +16,12 @@ from ottla.clients.producer.partitioner import checked_partition, read_partition
 from ottla.clients.producer.sender import Sender
 from ottla.clients.producer.serializers import as_bytes, serialize, serializer_for
 from ottla.clients.producer.settings import read_settings
+from ottla.clients.producer.transactions import Call, Transactions
 from ottla.clients.typed_settings import ProducerConfig
 from ottla.clients.values import as_timestamp_ms
 
 D = TypeVar("D", bound=Delivery)
+R = TypeVar("R")
 if TYPE_CHECKING:
     from typing_extensions import TypeVar as TypeVarWithDefault
 
@@ -86,6 +88,32 @@ class ProducerBase(Generic[D]):
 
         available = self._sender.available(topic, count)
         return encode_rows(rows, count, self._settings, time_ns() // 1_000_000, available, self._chooser(topic, count))
+
+    def _limit_s(self, timeout_s: float | None) -> float:
+        """How long a call waits: max.block.ms unless the program says otherwise."""
+        return self._settings.max_block_ms / 1000 if timeout_s is None else timeout_s
+
+    def _call(self, call: Callable[[Transactions], R]) -> R:
+        """Make a call of the program to its transactions."""
+        self._check_open()
+        with self._lock:
+            made = self._core.call(call)
+        self._sender.wake()
+        return made
+
+    def _begin_close(self) -> Call | None:
+        """Abort an open transaction; the call to wait for, if any."""
+        with self._lock:
+            call = self._core.begin_close()
+        if call is not None:
+            self._sender.wake()
+        return call
+
+    @property
+    def in_transaction(self) -> bool:
+        """Whether a transaction is open: begun, and neither committed nor aborted yet."""
+        transactions = self._core.transactions
+        return transactions is not None and transactions.is_open
 
     def metrics(self) -> dict[str, float]:
         """Counts of records, bytes and connections, with Kafka's names. Those that end in `-total` never decrease."""

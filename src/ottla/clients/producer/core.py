@@ -10,13 +10,15 @@ Events come in as method calls, effects go out as return values. The caller
 Promises: with idempotence, an acknowledged record is in its partition once, and in the order of the `append` calls.
 Every batch is done (acknowledged, or failed with a typed error) within `delivery_timeout_ms`. Records without an
 outcome take at most `buffer_memory` bytes. KIP-91 (timeouts), KIP-98, KIP-360 (idempotence), KIP-219 (throttling),
-KIP-480 (sticky partitions). Not implemented: transactions.
+KIP-480 (sticky partitions). `transactions` decides when a transactional producer may send.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from random import Random
+from typing import TypeVar
 
 from ottla.clients.errors import (
     BrokerError,
@@ -24,6 +26,7 @@ from ottla.clients.errors import (
     ClientError,
     ConnectionLost,
     DeliveryTimedOut,
+    InvalidTransactionState,
     Purged,
     UnsupportedByBroker,
     error_for,
@@ -39,6 +42,7 @@ from ottla.clients.producer.effects import (
     RequestMetadata,
     RequestProducerId,
     Send,
+    Wake,
 )
 from ottla.clients.producer.in_flight import InFlight
 from ottla.clients.producer.metadata_refresh import FOREVER_MS, MetadataRefresh, View
@@ -48,9 +52,13 @@ from ottla.clients.producer.producer_id import NO_ID, ProducerId
 from ottla.clients.producer.send_errors import expired_after
 from ottla.clients.producer.settings import ProducerSettings
 from ottla.clients.producer.splitting import too_large
+from ottla.clients.producer.transaction_states import State
+from ottla.clients.producer.transactions import Call, Transactions
 from ottla.common.errors import ErrorCode
+from ottla.protocol.message import Message
 from ottla.records.batch import HEADER_SIZE
 
+R = TypeVar("R")
 # A request of a lost connection arrives at the broker within this time, or not at all.
 LATE_ARRIVAL_MS = 2000
 
@@ -68,6 +76,11 @@ class ProducerCore:
         self._random = random
         self._in_flight = InFlight(settings.max_in_flight)
         self._id = ProducerId()
+        self.transactions: Transactions | None = None
+        if settings.transactional_id is not None:
+            timeout_ms = settings.transaction_timeout_ms
+            self.transactions = Transactions(settings.transactional_id, timeout_ms, self._backoff_ms)
+            self.accumulator.transactions = self.transactions
         self._flushes = 0
         self._timer_ms = FOREVER_MS
 
@@ -81,6 +94,9 @@ class ProducerCore:
         effects: list[Effect] = []
         records.start_timers(now_ms)
         self._expire(now_ms, effects)
+        if self.transactions is not None:
+            self._step_transactions(self.transactions, now_ms, effects)
+            return effects + records.wake_after_release()
         # The id is requested together with the first metadata: one round trip instead of two.
         needs_id = records.active or (records.topics and not self._id.is_refused)
         if needs_id and self._has_producer_id(now_ms, effects) and records.active:
@@ -88,6 +104,29 @@ class ProducerCore:
                 effects += sends
         self._request_metadata(now_ms, effects)
         return effects + records.wake_after_release()
+
+    def _step_transactions(self, transactions: Transactions, now_ms: int, effects: list[Effect]) -> None:
+        """Send batches as far as the transaction allows, and the next request to its coordinator."""
+        records = self.accumulator
+        records.report_failures()
+        if transactions.drops_batches:
+            dropped = [batch for batch in records.unfinished if batch not in batch.queue.in_flight]
+            for batch in dropped:
+                records.give_up(batch, transactions.drop_reason())
+            records.report_failures()
+            effects.append(Finished(dropped))
+        while sends := self._next_sends(now_ms):
+            effects += sends
+        is_drained = not records.unfinished and self._in_flight.is_empty()
+        request = transactions.next_request(now_ms, is_drained=is_drained)
+        if request is not None:
+            effects.append(request)
+        elif (due_ms := transactions.next_ms()) > now_ms:
+            self._wake_at(due_ms)
+        self._request_metadata(now_ms, effects)
+        if transactions.wakers:
+            effects.append(Wake(transactions.wakers))
+            transactions.wakers = []
 
     def next_timer_ms(self) -> int | None:
         """When to `step` next even if nothing happens; None for never."""
@@ -164,12 +203,16 @@ class ProducerCore:
         or the broker is throttled or busy. The next timer is set if time alone changes that.
         """
         head = queue.waiting[0]
+        if self.transactions is not None and not self.transactions.may_send(queue.topic, queue.partition):
+            return None
         if queue.retry_at_ms > now_ms:
             self._wake_at(queue.retry_at_ms)
             return None
         if not queue.may_send(self.settings.max_in_flight):
             return None
         is_urgent = head.urgent or self._flushes or self.accumulator.has_waiting_senders
+        if self.transactions is not None and self.transactions.is_committing:
+            is_urgent = True
         if head is queue.open_batch and head.linger_until_ms > now_ms and not is_urgent:
             self._wake_at(head.linger_until_ms)
             return None
@@ -183,6 +226,10 @@ class ProducerCore:
         return node if free_at_ms == now_ms else None
 
     def _number(self, queue: PartitionQueue, head: Batch) -> bool:
+        if self.transactions is not None:
+            _, producer_id, epoch = self.transactions.identity
+            queue.number_in_transaction(head, producer_id, epoch)
+            return True
         if not self.settings.idempotent or queue.number(head, self._id.producer_id, self._id.epoch):
             return True
         self._id.producer_id = NO_ID  # the epoch is exhausted: the next step requests another id
@@ -269,6 +316,8 @@ class ProducerCore:
                 # A piece of a batch that was sent as a whole before it was refused as too large: it may be written.
                 lost = ConnectionLost(f"{batch.count} records for {queue} may be written")
                 return self.accumulator.finish(batch, lost)
+            if self.transactions is not None:  # its epoch is that of all partitions: the transaction must be aborted
+                return self.accumulator.finish(batch, error)
             queue.renumber = batch.unsure_until_ms <= now_ms
         return self._retry_or_fail(batch, error, now_ms)
 
@@ -335,6 +384,38 @@ class ProducerCore:
         self._id.failed(now_ms + self._backoff_ms(self._id.failures))
         return self.step(now_ms)
 
+    # --- transactions -------------------------------------------------------------------------------------------
+
+    def call(self, call: Callable[[Transactions], R]) -> R:
+        """Make a call of the program to `transactions`. Raises its errors, and InvalidTransactionState without id."""
+        if self.transactions is None:
+            raise InvalidTransactionState("This producer has no transactions: create it with a transactional_id")
+        self.accumulator.report_failures()
+        try:
+            return call(self.transactions)
+        finally:
+            if self.transactions.state is not State.IN_TRANSACTION:
+                self.accumulator.close_batches()
+            self.accumulator.needs_step = True
+
+    def begin_close(self) -> Call | None:
+        """Abort an open transaction; the call to wait for before `stop`, if any."""
+        return None if self.transactions is None else self.call(lambda transactions: transactions.close())
+
+    def coordinator_answered(self, response: Message, level: int | None, now_ms: int) -> list[Effect]:
+        """A coordinator responded. `level` is the finalized transaction.version that it reported, if it did."""
+        assert self.transactions is not None
+        if level is not None:
+            self.transactions.learn(level)
+        self.transactions.answered(response, now_ms)
+        return self.step(now_ms)
+
+    def coordinator_lost(self, error: ClientError, now_ms: int) -> list[Effect]:
+        """There will be no response of the coordinator."""
+        assert self.transactions is not None
+        self.transactions.lost(error, now_ms)
+        return self.step(now_ms)
+
     # --- flush, purge and stop ----------------------------------------------------------------------------------
 
     def begin_flush(self) -> list[Batch]:
@@ -358,6 +439,7 @@ class ProducerCore:
         for batch in purged:
             sent = "it was sent and may have been written" if batch.attempts else "it was not sent"
             records.give_up(batch, Purged(f"{batch.count} records for {batch.queue} were purged: {sent}"))
+        records.needs_step = True
         return [Finished(purged), *records.wake_senders()]
 
     def stop(self, error: ClientError) -> list[Effect]:
@@ -367,9 +449,15 @@ class ProducerCore:
         for batch in stopped:
             self.accumulator.give_up(batch, error)
         self.accumulator.active.clear()
-        return [Finished(stopped), *self.accumulator.wake_senders()]
+        effects = [Finished(stopped), *self.accumulator.wake_senders()]
+        if self.transactions is not None:
+            self.transactions.stop(error)
+            effects.append(Wake(self.transactions.wakers))
+        return effects
 
     def validate(self) -> None:
         """Check the invariants, for tests."""
         self.accumulator.validate()
         self._in_flight.validate()
+        if self.transactions is not None:
+            self.transactions.validate()

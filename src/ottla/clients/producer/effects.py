@@ -12,6 +12,7 @@ from typing import NamedTuple
 from ottla.clients.producer.batch import Batch
 from ottla.common.errors import ErrorCode
 from ottla.common.ids import Uuid
+from ottla.protocol.message import Message
 
 # Plain classes: dataclasses would take a tenth of the import time of a producer.
 
@@ -50,6 +51,31 @@ class RequestProducerId:
     __slots__ = ()
 
 
+class AskCoordinator:
+    """Send a request to the coordinator of `key`. Answer with `coordinator_answered` or `coordinator_lost`.
+
+    `oldest` and `newest` limit the version. `forget`: look up the coordinator again first. The other fields are for the
+    core: what the request registers with the transaction, or commits in it.
+    """
+
+    __slots__ = (
+        "forget", "group_id", "is_registration", "key", "key_type", "newest", "offsets", "oldest", "partitions",
+        "request",
+    )  # fmt: skip
+
+    def __init__(self, request: Message, key: str, key_type: int, oldest: int, newest: int | None) -> None:
+        self.request = request
+        self.key = key
+        self.key_type = key_type
+        self.oldest = oldest
+        self.newest = newest
+        self.forget = False
+        self.is_registration = False
+        self.partitions: frozenset[tuple[str, int]] = frozenset()
+        self.group_id = ""
+        self.offsets: object = None
+
+
 class Finished:
     """Call `announce` on these batches."""
 
@@ -68,7 +94,7 @@ class Wake:
         self.wakers = wakers
 
 
-Effect = Send | RequestMetadata | RequestProducerId | Finished | Wake
+Effect = Send | RequestMetadata | RequestProducerId | AskCoordinator | Finished | Wake
 
 
 class Outcome(NamedTuple):

@@ -30,6 +30,10 @@ class InFlight:
         self._counts[send.node_id] -= 1
         return send
 
+    def is_empty(self) -> bool:
+        """Whether no request waits for a response."""
+        return not self._sent
+
     def throttle(self, node: int, until_ms: int) -> None:
         """Send nothing to the broker until then."""
         self._throttled_until_ms[node] = max(until_ms, self._throttled_until_ms.get(node, 0))

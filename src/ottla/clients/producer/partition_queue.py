@@ -150,6 +150,23 @@ class PartitionQueue(OpenQueue):
             self.next_sequence = (self.next_sequence + batch.count) & SEQUENCE_MASK
         return True
 
+    def number_in_transaction(self, batch: Batch, producer_id: int, epoch: int) -> None:
+        """Give `batch` its sequence number unless it has one. Call this before `take`.
+
+        All partitions of a transaction have its id and epoch. A new epoch begins only when nothing of the old one
+        waits. Its first batch is sent alone, since the broker may not know the producer (any more).
+        """
+        if (self.producer_id, self.epoch) != (producer_id, epoch) or self.renumber:
+            for other in self.waiting:
+                other.sequence = -1
+            self.producer_id, self.epoch = producer_id, epoch
+            self.next_sequence = 0
+            self.is_known = self.renumber = False
+        if batch.sequence == -1:
+            batch.producer_id, batch.epoch = producer_id, epoch
+            batch.sequence = self.next_sequence
+            self.next_sequence = (self.next_sequence + batch.count) & SEQUENCE_MASK
+
     def validate(self) -> None:
         """Check the order and the sequence numbers, for tests."""
         ordinals = [batch.ordinal for batch in self.waiting]

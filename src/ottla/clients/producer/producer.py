@@ -20,14 +20,26 @@ from ottla.clients.cluster import PartitionInfo
 from ottla.clients.driver import Driver
 from ottla.clients.dropped import when_dropped, when_dropped_async
 from ottla.clients.errors import ClientError, Closed, RequestTimedOut
+from ottla.clients.offsets import GroupMetadata, OffsetAndMetadata
 from ottla.clients.producer._encoder import NO_HEADERS, BlockingDelivery, FastSend, in_callback
 from ottla.clients.producer.base import ArrowRows, K, ProducerBase, V, checked_timestamp
 from ottla.clients.producer.batch import COMPILED, Batch
 from ottla.clients.producer.delivery import AsyncBatches, AsyncDelivery, BlockingBatches
 from ottla.clients.producer.fork_and_exit import open_producers, unacknowledged
 from ottla.clients.producer.serializers import as_bytes
+from ottla.clients.producer.transaction_calls import (
+    AsyncTransactionScope,
+    TransactionScope,
+    offsets_of_group,
+    wait_for_call,
+    wait_for_call_async,
+    wait_for_last_call,
+    wait_for_last_call_async,
+)
+from ottla.clients.producer.transactions import Call, Transactions
 from ottla.clients.producer.waiting import BlockingWaits, settle, wait, wait_async
 from ottla.clients.typed_settings import ProducerConfig
+from ottla.common.ids import TopicPartition
 
 T = TypeVar("T")
 CLOSE_TIMEOUT_S = 30.0
@@ -189,13 +201,72 @@ class Producer(FastSend, ProducerBase[BlockingDelivery], Generic[K, V]):
             raise ClientError("A callback must not close its producer: it would wait for itself")
         self._closed = True
         self._dropped.detach()
+        deadline = time.monotonic() + timeout_s
         try:
-            self.flush(timeout_s)
+            if (call := self._begin_close()) is not None:
+                wait_for_last_call(call, self._lock, timeout_s)
+            self.flush(max(0.0, deadline - time.monotonic()))
         finally:  # after Ctrl-C too: other threads may wait for remaining records
             try:
                 self._driver.run(self._sender.close(unacknowledged()))
             finally:
                 self._driver.close()
+
+    def init_transactions(self, timeout_s: float | None = None) -> None:
+        """Begin to use the transactional id: fence its earlier producer, and end what that one left open. Blocks.
+
+        Call this once, before `begin_transaction`. Waits at most `timeout_s` (max.block.ms), then raises
+        RequestTimedOut: call it again to wait longer. Raises TransactionalIdAuthorizationFailed and other BrokerErrors,
+        after which it may be called again; and InvalidTransactionState without a transactional.id.
+        """
+        self._wait_for(lambda transactions: transactions.initialize(), timeout_s)
+
+    def begin_transaction(self) -> None:
+        """Begin a transaction: the records sent from now on become visible together. Does not wait.
+
+        Raises InvalidTransactionState, TransactionFailed, ProducerUnusable.
+        """
+        self._call(lambda transactions: transactions.begin())
+
+    def send_offsets_to_transaction(
+        self,
+        offsets: Mapping[TopicPartition, int | OffsetAndMetadata],
+        group: str | GroupMetadata,
+        timeout_s: float | None = None,
+    ) -> None:
+        """Commit offsets of a group together with the transaction (KIP-447). Blocks.
+
+        `group` is the `group_metadata()` of the consumer that read the records, so that a member whose partitions were
+        reassigned cannot commit; or a group id, for offsets that no consumer manages. Raises as `commit_transaction`.
+        """
+        row = offsets_of_group(offsets, group)
+        if row.offsets:
+            self._wait_for(lambda transactions: transactions.send_offsets(row), timeout_s)
+
+    def commit_transaction(self, timeout_s: float | None = None) -> None:
+        """Wait until all records and offsets are acknowledged, and make them visible together. Blocks.
+
+        Raises TransactionFailed (call `abort_transaction`, then repeat the transaction), ProducerFenced and
+        ProducerUnusable (close the producer), InvalidTransactionState. Raises RequestTimedOut after `timeout_s`
+        (max.block.ms): the outcome is not known yet, call it again.
+        """
+        self._wait_for(lambda transactions: transactions.commit(), timeout_s)
+
+    def abort_transaction(self, timeout_s: float | None = None) -> None:
+        """Drop the records of the transaction: those not sent yet fail with TransactionAborted. Blocks.
+
+        Raises as `commit_transaction`.
+        """
+        self._wait_for(lambda transactions: transactions.abort(), timeout_s)
+
+    def transaction(self) -> TransactionScope:
+        """Begin a transaction in a with statement, which commits it; an exception aborts it and is raised again."""
+        return TransactionScope(self)
+
+    def _wait_for(self, begin: Callable[[Transactions], Call], timeout_s: float | None) -> None:
+        if self._driver.is_current_thread:
+            raise ClientError("A callback must not wait for a transaction: it would wait for itself")
+        wait_for_call(self._call(begin), self._lock, self._limit_s(timeout_s))
 
     def _append_or_wait(self, topic: str, partition: int | None, attempt: Callable[[], T | None]) -> T:
         """Call `attempt` under the lock until it returns something other than None; returns that.
@@ -340,10 +411,49 @@ class AsyncProducer(ProducerBase[AsyncDelivery], Generic[K, V]):
         self._sender.check_loop()
         self._closed = True
         self._dropped.detach()
+        deadline = time.monotonic() + timeout_s
         try:
-            await self.flush(timeout_s)
+            if (call := self._begin_close()) is not None:
+                await wait_for_last_call_async(call, self._lock, timeout_s)
+            await self.flush(max(0.0, deadline - time.monotonic()))
         finally:
             await self._sender.close(unacknowledged())
+
+    async def init_transactions(self, timeout_s: float | None = None) -> None:
+        """Begin to use the transactional id, as `Producer.init_transactions`."""
+        await self._wait_for(lambda transactions: transactions.initialize(), timeout_s)
+
+    async def begin_transaction(self) -> None:
+        """Begin a transaction, as `Producer.begin_transaction`. Does not wait."""
+        self._call(lambda transactions: transactions.begin())
+
+    async def send_offsets_to_transaction(
+        self,
+        offsets: Mapping[TopicPartition, int | OffsetAndMetadata],
+        group: str | GroupMetadata,
+        timeout_s: float | None = None,
+    ) -> None:
+        """Commit offsets together with the transaction, as `Producer.send_offsets_to_transaction`."""
+        row = offsets_of_group(offsets, group)
+        if row.offsets:
+            await self._wait_for(lambda transactions: transactions.send_offsets(row), timeout_s)
+
+    async def commit_transaction(self, timeout_s: float | None = None) -> None:
+        """Commit the transaction, as `Producer.commit_transaction`."""
+        await self._wait_for(lambda transactions: transactions.commit(), timeout_s)
+
+    async def abort_transaction(self, timeout_s: float | None = None) -> None:
+        """Abort the transaction, as `Producer.abort_transaction`."""
+        await self._wait_for(lambda transactions: transactions.abort(), timeout_s)
+
+    def transaction(self) -> AsyncTransactionScope:
+        """Begin a transaction in an async with statement, as `Producer.transaction`."""
+        return AsyncTransactionScope(self)
+
+    async def _wait_for(self, begin: Callable[[Transactions], Call], timeout_s: float | None) -> None:
+        if in_callback.get():
+            raise ClientError("A callback must not wait for a transaction: it would wait for itself")
+        await wait_for_call_async(self._call(begin), self._lock, self._limit_s(timeout_s))
 
     async def _append_or_wait(self, topic: str, partition: int | None, attempt: Callable[[], T | None]) -> T:
         deadline = time.monotonic() + self._settings.max_block_ms / 1000

@@ -16,16 +16,23 @@ from ottla.clients.cluster import ClusterView, Node
 from ottla.clients.producer.batch import Batch
 from ottla.clients.producer.effects import Outcome
 from ottla.clients.producer.settings import ProducerSettings
+from ottla.clients.producer.transaction_requests import NEWEST_V1_PRODUCE
+from ottla.clients.producer.transactions import Transactions
 from ottla.common.ids import ZERO_UUID, Uuid
 from ottla.protocol.messages.produce import PartitionProduceData, ProduceRequest, ProduceResponse, TopicProduceData
-from ottla.records.batch import HEADER_SIZE, LOG_OVERHEAD, MAGIC, BatchHeader, Codec, write_header
+from ottla.records.batch import HEADER_SIZE, LOG_OVERHEAD, MAGIC, TRANSACTIONAL, BatchHeader, Codec, write_header
 from ottla.records.codecs import compress
 
 LAST_VERSION_WITH_NAMES = 12
 
 
-def version_limit(topic_ids: Mapping[str, Uuid]) -> int | None:
-    """The highest version of the request: if the id of a topic is unknown, one with topic names."""
+def version_limit(topic_ids: Mapping[str, Uuid], transactions: Transactions | None = None) -> int | None:
+    """The highest version of the request: if the id of a topic is unknown, one with topic names.
+
+    From version 12 on, brokers take a transactional request as one of protocol 2 (KIP-890).
+    """
+    if transactions is not None and not transactions.is_v2:
+        return NEWEST_V1_PRODUCE
     return LAST_VERSION_WITH_NAMES if ZERO_UUID in topic_ids.values() else None
 
 
@@ -33,12 +40,12 @@ def produce_request(batches: list[Batch], settings: ProducerSettings, topic_ids:
     """The request that appends these batches, one per partition, in any version up to `version_limit`."""
     topics: dict[str, list[PartitionProduceData]] = {}
     for batch in batches:
-        records = encode(batch, settings.codec, settings.level)
+        records = encode(batch, settings.codec, settings.level, settings.transactional_id is not None)
         topics.setdefault(batch.queue.topic, []).append(
             PartitionProduceData(index=batch.queue.partition, records=records)
         )
     return ProduceRequest(
-        transactional_id=None,
+        transactional_id=settings.transactional_id,
         acks=settings.acks,
         timeout_ms=settings.request_timeout_ms,
         topic_data=[
@@ -48,16 +55,17 @@ def produce_request(batches: list[Batch], settings: ProducerSettings, topic_ids:
     )
 
 
-def encode(batch: Batch, codec: Codec, level: int | None) -> bytearray:
+def encode(batch: Batch, codec: Codec, level: int | None, is_transactional: bool = False) -> bytearray:
     """The batch as it is sent, with its current sequence number."""
     wire = batch.wire
     if wire is None:
         out = batch.out
         if codec is not Codec.NONE:
             out = out[:HEADER_SIZE] + compress(codec, memoryview(out)[HEADER_SIZE:], level)
+        attributes = codec | TRANSACTIONAL if is_transactional else codec
         # Positional arguments, in the order of the header's fields, are faster; this runs for every batch.
         header = BatchHeader(
-            0, len(out) - LOG_OVERHEAD, -1, MAGIC, 0, codec, batch.count - 1, batch.base_timestamp,
+            0, len(out) - LOG_OVERHEAD, -1, MAGIC, 0, attributes, batch.count - 1, batch.base_timestamp,
             batch.max_timestamp, batch.producer_id, batch.epoch, batch.sequence, batch.count,
         )  # fmt: skip
     else:

@@ -17,12 +17,21 @@ from typing import Any
 
 from ottla.clients.errors import ClientError, error_for
 from ottla.clients.events import Throttled
-from ottla.clients.network import Cluster, client_error
+from ottla.clients.network import TRANSACTION, Cluster, client_error
 from ottla.clients.network_settings import read_network_settings
 from ottla.clients.producer._encoder import Delivery, in_callback
 from ottla.clients.producer.batch import Batch, call_back
 from ottla.clients.producer.core import ProducerCore
-from ottla.clients.producer.effects import Effect, Finished, Outcome, RequestMetadata, RequestProducerId, Send, Wake
+from ottla.clients.producer.effects import (
+    AskCoordinator,
+    Effect,
+    Finished,
+    Outcome,
+    RequestMetadata,
+    RequestProducerId,
+    Send,
+    Wake,
+)
 from ottla.clients.producer.metrics import metrics
 from ottla.clients.producer.partitioner import Choice
 from ottla.clients.producer.requests import outcomes_of, produce_request, version_limit
@@ -31,6 +40,7 @@ from ottla.network.client import ClientConnection, NetworkError
 from ottla.protocol.message import Message
 from ottla.protocol.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 from ottla.protocol.messages.produce import ProduceRequest, ProduceResponse
+from ottla.protocol.wire import EncodeError
 
 logger = logging.getLogger("ottla.clients.producer")
 
@@ -188,6 +198,8 @@ class Sender:
                     wake()
             elif isinstance(effect, RequestMetadata):
                 self._spawn(self._refresh(effect))
+            elif isinstance(effect, AskCoordinator):
+                self._spawn(self._ask_coordinator(effect))
             elif isinstance(effect, RequestProducerId):
                 self._spawn(self._request_producer_id())
         self._set_timer()
@@ -246,12 +258,20 @@ class Sender:
         )  # fmt: skip
 
     async def finish(self, error: ClientError) -> None:
-        """Wait at most delivery.timeout.ms for all outcomes, and close a producer that the program dropped."""
+        """Wait at most delivery.timeout.ms for all outcomes, and close a producer that the program dropped.
+
+        An open transaction is aborted.
+        """
         with self.lock:
+            call = self.core.begin_close()
             batches = self.core.begin_flush()
         self.run_core()
         deadline = time.monotonic() + self.settings.delivery_timeout_ms / 1000
-        while any(not batch.announced for batch in batches) and time.monotonic() < deadline:
+
+        def waits() -> bool:
+            return any(not batch.announced for batch in batches) or (call is not None and not call.done)
+
+        while waits() and time.monotonic() < deadline:
             await asyncio.sleep(FINISH_POLL_S)
         await self.close(error)
 
@@ -287,7 +307,7 @@ class Sender:
                 batch.queue.topic: self.cluster.view.topic_id(batch.queue.topic) for batch in send.batches
             }
             request = produce_request(send.batches, self.settings, ids)
-            version = connection.highest_version(ProduceRequest.API_KEY, version_limit(ids))
+            version = connection.highest_version(ProduceRequest.API_KEY, version_limit(ids, self.core.transactions))
             connection.send_to(completion, request, version=version, timeout_s=self._timeout_s)
             completion.is_sent = True
         except NetworkError as error:
@@ -347,6 +367,26 @@ class Sender:
         else:
             with self.lock:
                 effects = self.core.producer_id_given(response.producer_id, response.producer_epoch, now_ms())
+        self.execute(effects)
+
+    async def _ask_coordinator(self, effect: AskCoordinator) -> None:
+        cluster, timeout_s = self.cluster, self._timeout_s
+        if effect.forget:
+            cluster.forget_coordinator(effect.key, key_type=effect.key_type)
+        try:
+            node = await cluster.coordinator(effect.key, key_type=effect.key_type, timeout_s=timeout_s)
+            connection = await cluster.connection(node, timeout_s=timeout_s)
+            version = connection.highest_version(effect.request.API_KEY, effect.newest, effect.oldest)
+            response: Message = await connection.send(effect.request, version=version, timeout_s=timeout_s)
+        except (ClientError, NetworkError, EncodeError) as problem:
+            error = client_error(problem)
+            cluster.reporter.problem(error)
+            with self.lock:
+                effects = self.core.coordinator_lost(error, now_ms())
+        else:
+            level = connection.features.get("transaction.version", 0) if effect.key_type == TRANSACTION else None
+            with self.lock:
+                effects = self.core.coordinator_answered(response, level, now_ms())
         self.execute(effects)
 
     # --- close --------------------------------------------------------------------------------------------------

@@ -44,6 +44,8 @@ PRODUCER_OPTIONS = (
         "murmur2_random (default, as in Java), consistent_random (as in librdkafka), murmur2, consistent, fnv1a, "
         "fnv1a_random, random, or a callable of topic, key, value, partition count.",
     ),
+    Option("transactional.id", "str", None, "Enables transactions; each producer that runs needs its own id."),
+    Option("transaction.timeout.ms", "int", 60_000, "When the broker aborts an open transaction.", low=1, high=INT_MAX),
     Option("key.serializer", "object", None, 'Serializes keys: a function, or "string", "json", "int64" ...'),
     Option("value.serializer", "object", None, 'Serializes values: a function, or "string", "json", "int64" ...'),
 )  # fmt: skip
@@ -69,6 +71,8 @@ class ProducerSettings:
     metadata_max_age_ms: int = 300_000
     codec: Codec = Codec.NONE
     level: int | None = None
+    transactional_id: str | None = None
+    transaction_timeout_ms: int = 60_000
 
 
 def read_settings(given: Mapping[str, object]) -> tuple[dict[str, Any], ProducerSettings]:
@@ -84,6 +88,12 @@ def read_settings(given: Mapping[str, object]) -> tuple[dict[str, Any], Producer
                 f"({linger + request:g}), or no record gets a second attempt"
             )
         timeout = int(linger + request)
+    idempotent = _is_idempotent(options["enable_idempotence"], acks, in_flight, options["retries"])
+    if options["transactional_id"] is not None and not idempotent:
+        raise ConfigurationError(
+            "transactional.id needs enable.idempotence=true, acks=all, retries above 0, and "
+            "max.in.flight.requests.per.connection of at most 5"
+        )
     codec = Codec[options["compression_type"].upper()]
     level = options.get(f"compression_{codec.name.lower()}_level")
     return options, ProducerSettings(
@@ -94,7 +104,7 @@ def read_settings(given: Mapping[str, object]) -> tuple[dict[str, Any], Producer
         max_request_size=options["max_request_size"],
         max_in_flight=in_flight,
         acks=acks,
-        idempotent=_is_idempotent(options["enable_idempotence"], acks, in_flight, options["retries"]),
+        idempotent=idempotent,
         delivery_timeout_ms=timeout,
         request_timeout_ms=request,
         retries=options["retries"],
@@ -103,6 +113,8 @@ def read_settings(given: Mapping[str, object]) -> tuple[dict[str, Any], Producer
         metadata_max_age_ms=options["metadata_max_age_ms"],
         codec=codec,
         level=level,
+        transactional_id=options["transactional_id"],
+        transaction_timeout_ms=options["transaction_timeout_ms"],
     )
 
 

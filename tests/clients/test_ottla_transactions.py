@@ -1,0 +1,397 @@
+"""Transactions of Ottla's Producer against a real broker."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+
+import pyarrow as pa
+import pytest
+
+from ottla.clients import Admin, AsyncProducer, Consumer, Delivery, OffsetAndMetadata, Producer
+from ottla.clients.errors import (
+    ClientError,
+    ConfigurationError,
+    InvalidTransactionState,
+    ProducerFenced,
+    ProducerUnusable,
+    RequestTimedOut,
+    TransactionAborted,
+    TransactionFailed,
+)
+from ottla.clients.offsets import GroupMetadata
+from ottla.common.ids import TopicPartition
+from tests.conftest import RunningBroker
+
+from .conftest import MakeTopic
+from .support import WAIT_S, unique
+
+MakeProducer = Callable[..., Producer]
+
+
+pytestmark = pytest.mark.both
+
+
+@pytest.fixture(autouse=True)
+def _needs_transactions(broker: RunningBroker) -> None:
+    if broker.kind == "ottla":
+        pytest.skip("the broker has no transactions yet")
+
+
+@pytest.fixture
+def make_producer(broker: RunningBroker) -> Iterator[MakeProducer]:
+    """Create transactional producers, initialized, that are closed after the test."""
+    made: list[Producer] = []
+
+    def make(transactional_id: str | None = None, **settings: object) -> Producer:
+        name = transactional_id or unique("tx")
+        producer: Producer = Producer({"transactional.id": name, **settings}, bootstrap_servers=broker.bootstrap)
+        made.append(producer)
+        producer.init_transactions(WAIT_S)
+        return producer
+
+    yield make
+    for producer in made:
+        producer.close(1.0)
+
+
+def read(broker: RunningBroker, topic: str, partitions: int = 1, isolation: str = "read_committed") -> list[bytes]:
+    """Every value that a reader sees now."""
+    with Consumer(bootstrap_servers=broker.bootstrap, isolation_level=isolation, auto_offset_reset="earliest") as c:
+        ends = c.end_offsets([(topic, p) for p in range(partitions)])
+        c.assign(list(ends))
+        found: list[bytes] = []
+        deadline = time.monotonic() + WAIT_S
+        while any(c.position(tp) < end for tp, end in ends.items()):
+            assert time.monotonic() < deadline, f"{found} until {ends}"
+            found += [record.value for record in c.poll(0.2)]
+        return found
+
+
+def committed(broker: RunningBroker, group: str, topic: str) -> OffsetAndMetadata | None:
+    with Admin(bootstrap_servers=broker.bootstrap) as admin:
+        found = admin.list_group_offsets(group).get(TopicPartition(topic, 0))
+    return None if found is None else OffsetAndMetadata(found.offset, found.leader_epoch, found.metadata)
+
+
+def test_records_of_committed_transactions_are_visible_together(
+    broker: RunningBroker, make_topic: MakeTopic, make_producer: MakeProducer
+) -> None:
+    topic, producer = make_topic(3), make_producer()
+    for number in range(5):
+        with producer.transaction():
+            sent = [producer.send(topic, b"%d %d" % (number, i), partition=i % 3) for i in range(30)]
+            if number == 2:
+                producer.flush()
+                assert read(broker, topic, 3) == sorted_values(2)
+        assert all(delivery.done() for delivery in sent)
+    assert sorted(read(broker, topic, 3)) == sorted(b"%d %d" % (n, i) for n in range(5) for i in range(30))
+
+
+def sorted_values(transactions: int) -> list[bytes]:
+    """What a reader of three partitions in turn sees of the first transactions."""
+    return [b"%d %d" % (n, i) for p in range(3) for n in range(transactions) for i in range(p, 30, 3)]
+
+
+def test_exception_aborts_the_transaction_and_the_producer_goes_on(
+    broker: RunningBroker, make_topic: MakeTopic, make_producer: MakeProducer
+) -> None:
+    topic, producer = make_topic(), make_producer(**{"linger.ms": 60_000, "delivery.timeout.ms": 100_000})
+
+    def fail() -> None:
+        with producer.transaction():
+            sent.append(producer.send(topic, b"aborted"))
+            producer.flush()
+            sent.append(producer.send(topic, b"not even sent"))
+            raise KeyError("x")
+
+    sent: list[Delivery] = []
+    with pytest.raises(KeyError):
+        fail()
+    assert sent[0].result().offset == 0
+    with pytest.raises(TransactionAborted):
+        sent[1].result(WAIT_S)
+    with producer.transaction():
+        producer.send(topic, b"after")
+    assert read(broker, topic) == [b"after"]
+    assert read(broker, topic, isolation="read_uncommitted") == [b"aborted", b"after"]
+
+
+def test_misuse_is_one_clear_line(broker: RunningBroker, make_topic: MakeTopic, make_producer: MakeProducer) -> None:
+    topic, producer = make_topic(), make_producer()
+    with producer.transaction():
+        producer.send(topic, b"1")
+    with pytest.raises(InvalidTransactionState, match=r"^send\(\) is not possible for '.*': .*begin_transaction"):
+        producer.send(topic, b"2")
+    with pytest.raises(InvalidTransactionState, match="begin_transaction"):
+        producer.send_batch(topic, pa.table({"value": [b"x"]}))
+    with pytest.raises(InvalidTransactionState, match="begin_transaction"):
+        producer.commit_transaction()
+    producer.begin_transaction()
+    with pytest.raises(InvalidTransactionState, match="a transaction is open"):
+        producer.begin_transaction()
+    with Consumer(bootstrap_servers=broker.bootstrap) as consumer, pytest.raises(ConfigurationError, match="group_id"):
+        producer.send_offsets_to_transaction({(topic, 0): 1}, consumer.group_metadata())
+    producer.abort_transaction()
+    plain: Producer
+    with (
+        Producer(bootstrap_servers=broker.bootstrap) as plain,
+        pytest.raises(InvalidTransactionState, match="transactional_id"),
+    ):
+        plain.init_transactions()
+    assert read(broker, topic) == [b"1"]
+
+
+def test_second_producer_of_the_same_id_fences_the_first_at_once(
+    broker: RunningBroker, make_topic: MakeTopic, make_producer: MakeProducer
+) -> None:
+    topic, name = make_topic(), unique("tx")
+    first = make_producer(name)
+    first.begin_transaction()
+    first.send(topic, b"of the first").result(WAIT_S)
+    begun = time.monotonic()
+    second = make_producer(name)
+    assert time.monotonic() - begun < 3
+    with pytest.raises(ProducerUnusable) as raised:
+        first.commit_transaction(WAIT_S)
+    assert isinstance(raised.value, ProducerFenced)
+    with pytest.raises(ProducerFenced):
+        first.begin_transaction()
+    with second.transaction():
+        second.send(topic, b"of the second")
+    assert read(broker, topic) == [b"of the second"]
+
+
+def test_fenced_producer_learns_it_from_its_records_too(
+    broker: RunningBroker, make_topic: MakeTopic, make_producer: MakeProducer
+) -> None:
+    topic, name = make_topic(), unique("tx")
+    first = make_producer(name)
+    make_producer(name)
+    with pytest.raises(ProducerFenced), first.transaction():
+        first.send(topic, b"zombie")
+    assert read(broker, topic) == []
+
+
+def test_transaction_that_takes_too_long_is_aborted_and_says_so(
+    broker: RunningBroker, make_topic: MakeTopic, make_producer: MakeProducer
+) -> None:
+    topic, name = make_topic(), unique("tx")
+    producer = make_producer(name, **{"transaction.timeout.ms": 1000})
+    producer.begin_transaction()
+    producer.send(topic, b"late").result(WAIT_S)
+    deadline = time.monotonic() + 20
+    while read(broker, topic, isolation="read_uncommitted") and time.monotonic() < deadline:
+        with Admin(bootstrap_servers=broker.bootstrap) as admin:
+            (described,) = admin.describe_producers([(topic, 0)]).values()
+            if all(one.transaction_start_offset is None for one in described):
+                break
+        time.sleep(0.3)
+    with pytest.raises((ProducerUnusable, TransactionFailed), match=r"transaction\.timeout\.ms|abort_transaction"):
+        producer.commit_transaction(WAIT_S)
+    again = make_producer(name)
+    with again.transaction():
+        again.send(topic, b"in time")
+    assert read(broker, topic) == [b"in time"]
+
+
+def test_offsets_are_committed_with_the_transaction_or_not_at_all(
+    broker: RunningBroker, make_topic: MakeTopic, make_producer: MakeProducer
+) -> None:
+    topic, group, producer = make_topic(), unique("g"), make_producer()
+    marker = {TopicPartition(topic, 0): OffsetAndMetadata(7, metadata="tasks=3")}
+    with producer.transaction():
+        producer.send_offsets_to_transaction(marker, group)
+    assert committed(broker, group, topic) == marker[TopicPartition(topic, 0)]
+    producer.begin_transaction()
+    producer.send_offsets_to_transaction({(topic, 0): 8}, group)
+    producer.abort_transaction()
+    assert committed(broker, group, topic) == marker[TopicPartition(topic, 0)]
+    with producer.transaction():
+        producer.send_offsets_to_transaction({(topic, 0): 9}, group)
+        producer.send_offsets_to_transaction({(topic, 0): 10}, GroupMetadata(group))
+    found = committed(broker, group, topic)
+    assert found is not None
+    assert found.offset == 10
+
+
+def test_member_of_an_old_generation_cannot_commit_offsets(
+    broker: RunningBroker, make_topic: MakeTopic, make_producer: MakeProducer
+) -> None:
+    topic, group, producer = make_topic(), unique("g"), make_producer()
+    with Consumer(bootstrap_servers=broker.bootstrap, group_id=group, enable_auto_commit=False) as consumer:
+        consumer.subscribe([topic])
+        deadline = time.monotonic() + WAIT_S
+        while not consumer.assignment():
+            assert time.monotonic() < deadline
+            consumer.poll(0.2)
+        member = consumer.group_metadata()
+        assert member.generation > 0
+        with producer.transaction():
+            producer.send(topic, b"mine")
+            producer.send_offsets_to_transaction({(topic, 0): 1}, member)
+        producer.begin_transaction()
+        producer.send(topic, b"of an old member")
+        with pytest.raises(TransactionFailed, match="rebalanced"):
+            producer.send_offsets_to_transaction({(topic, 0): 2}, member._replace(generation=member.generation - 1))
+        with pytest.raises(TransactionFailed):
+            producer.commit_transaction()
+        producer.abort_transaction()
+        with producer.transaction():
+            producer.send(topic, b"again")
+    assert read(broker, topic) == [b"mine", b"again"]
+
+
+def test_columns_are_sent_in_transactions(
+    broker: RunningBroker, make_topic: MakeTopic, make_producer: MakeProducer
+) -> None:
+    topic, producer = make_topic(2), make_producer(**{"batch.size": 2000})
+    rows = pa.table({"value": [b"%05d" % i for i in range(5000)], "partition": [i % 2 for i in range(5000)]})
+    for end in ("abort", "commit", "commit"):
+        producer.begin_transaction()
+        producer.send_batch(topic, rows)
+        (producer.commit_transaction if end == "commit" else producer.abort_transaction)()
+    assert sorted(read(broker, topic, 2)) == sorted(rows["value"].to_pylist() * 2)
+
+
+def test_close_inside_a_transaction_aborts_it(broker: RunningBroker, make_topic: MakeTopic) -> None:
+    topic, name = make_topic(), unique("tx")
+    producer: Producer = Producer(bootstrap_servers=broker.bootstrap, transactional_id=name)
+    producer.init_transactions()
+    producer.begin_transaction()
+    producer.send(topic, b"1").result(WAIT_S)
+    producer.close()
+    with Admin(bootstrap_servers=broker.bootstrap) as admin:
+        (described,) = admin.describe_producers([(topic, 0)]).values()
+    assert [one.transaction_start_offset for one in described] == [None]
+
+
+def test_dropped_producer_aborts_its_transaction(broker: RunningBroker, make_topic: MakeTopic) -> None:
+    topic = make_topic()
+    producer: Producer = Producer(bootstrap_servers=broker.bootstrap, transactional_id=unique("tx"))
+    producer.init_transactions()
+    producer.begin_transaction()
+    producer.send(topic, b"1").result(WAIT_S)
+    with pytest.warns(ResourceWarning, match="unclosed producer"):
+        del producer
+    deadline = time.monotonic() + WAIT_S
+    with Admin(bootstrap_servers=broker.bootstrap) as admin:
+        while True:
+            (described,) = admin.describe_producers([(topic, 0)]).values()
+            if [one.transaction_start_offset for one in described] == [None]:
+                return
+            assert time.monotonic() < deadline
+            time.sleep(0.1)
+
+
+def test_producer_of_a_killed_program_is_replaced_and_nothing_of_its_transaction_is_seen(
+    broker: RunningBroker, make_topic: MakeTopic, make_producer: MakeProducer
+) -> None:
+    topic, name = make_topic(), unique("tx")
+    program = f"""
+import time
+from ottla.clients import Producer
+producer = Producer(bootstrap_servers={broker.bootstrap!r}, transactional_id={name!r})
+producer.init_transactions()
+with producer.transaction():
+    producer.send({topic!r}, b"committed")
+producer.begin_transaction()
+producer.send({topic!r}, b"in the middle").result()
+print("ready", flush=True)
+time.sleep(60)
+"""
+    child = subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE, text=True)
+    try:
+        assert child.stdout is not None
+        assert child.stdout.readline() == "ready\n"
+    finally:
+        child.send_signal(signal.SIGKILL)
+        child.wait(WAIT_S)
+        child.stdout.close()  # type: ignore[union-attr]
+    producer = make_producer(name)
+    with producer.transaction():
+        producer.send(topic, b"of the successor")
+    assert read(broker, topic) == [b"committed", b"of the successor"]
+
+
+def test_forked_child_cannot_end_the_transaction_of_its_parent(
+    broker: RunningBroker, make_topic: MakeTopic, make_producer: MakeProducer
+) -> None:
+    topic, producer = make_topic(), make_producer()
+    with producer.transaction():
+        producer.send(topic, b"1")
+        pid = os.fork()
+        if pid == 0:
+            failed = 0
+            for call in (producer.commit_transaction, producer.abort_transaction, producer.begin_transaction):
+                try:
+                    call()
+                except ClientError:
+                    failed += 1
+            os._exit(failed)
+        assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 3
+    assert read(broker, topic) == [b"1"]
+
+
+def test_unreachable_coordinator_ends_the_wait_and_the_call_may_be_repeated() -> None:
+    with Producer(bootstrap_servers="127.0.0.1:1", transactional_id="tx", max_block_ms=300) as producer:
+        for _ in range(2):
+            begun = time.monotonic()
+            with pytest.raises(RequestTimedOut, match="same call again"):
+                producer.init_transactions()
+            assert time.monotonic() - begun < 3
+        with pytest.raises(InvalidTransactionState, match="init_transactions"):
+            producer.begin_transaction()
+
+
+def test_threads_share_a_transaction(broker: RunningBroker, make_topic: MakeTopic, make_producer: MakeProducer) -> None:
+    topic, producer = make_topic(2), make_producer(**{"linger.ms": 0})
+    for _ in range(3):
+        producer.begin_transaction()
+        threads = [
+            threading.Thread(target=lambda n=n: [producer.send(topic, b"%d" % n, partition=n % 2) for _ in range(500)])
+            for n in range(4)
+        ]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        producer.commit_transaction()
+    assert sorted(read(broker, topic, 2)) == sorted(b"%d" % n for n in range(4) for _ in range(1500))
+
+
+def test_asyncio_producer_commits_and_aborts(broker: RunningBroker, make_topic: MakeTopic) -> None:
+    topic, group = make_topic(), unique("g")
+
+    async def fail(producer: AsyncProducer) -> None:
+        async with producer.transaction():
+            await producer.send(topic, b"2")
+            raise KeyError("x")
+
+    async def main() -> None:
+        async with AsyncProducer(bootstrap_servers=broker.bootstrap, transactional_id=unique("tx")) as producer:
+            await producer.init_transactions()
+            async with producer.transaction():
+                await producer.send(topic, b"1")
+                await producer.send_offsets_to_transaction({(topic, 0): 3}, group)
+            with pytest.raises(KeyError):
+                await fail(producer)
+            await producer.begin_transaction()
+            await producer.send_batch(topic, pa.table({"value": [b"3"]}))
+            await producer.commit_transaction()
+            with pytest.raises(InvalidTransactionState):
+                await producer.send(topic, b"4")
+            await producer.begin_transaction()
+            await producer.send(topic, b"5")
+
+    asyncio.run(main())
+    assert read(broker, topic) == [b"1", b"3"]
+    found = committed(broker, group, topic)
+    assert found is not None
+    assert found.offset == 3
