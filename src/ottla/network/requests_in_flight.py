@@ -1,7 +1,7 @@
 """The requests of one connection that wait for a response, and the timer of their timeouts.
 
 There is one timer for all requests. It is set when a request expires before all others, and it stays when a request is
-answered: a timer for each request took 4 µs of each request. When it fires, it looks for requests that are late.
+answered, so most requests do not touch it. When it fires, it looks for requests that are late.
 """
 
 from __future__ import annotations

@@ -205,7 +205,7 @@ class Sender:
         self._set_timer()
 
     def _set_timer(self) -> None:
-        """Have the core run when its timer is due, or earlier: moving the timer for each record took 7 µs.
+        """Have the core run when its timer is due, or earlier: most records do not move the timer (3 µs each time).
 
         A single record has a short linger until its waiter comes, then only its delivery timeout. The core computes its
         timer again in each run, so a run that is too early changes nothing.
