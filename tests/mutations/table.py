@@ -1258,15 +1258,15 @@ STOCK = (
     Mutation(
         "offsets of a group that is not served do not make a simple group",
         "coordinators/group/shard.py",
-        "        if group_id not in self._core.groups and group_id not in self._core.unserved:\n",
-        "        if group_id not in self._core.groups:\n",
+        "        if not (group_id in core.groups or group_id in core.consumer_groups or group_id in core.unserved):\n",
+        "        if not (group_id in core.groups or group_id in core.consumer_groups):\n",
         (f"{UNSERVED}::test_offsets_loaded_before_or_after_the_group_belong_to_it",),
     ),
     Mutation(
         "groups that are not served are listed by their type",
         "coordinators/group/admin.py",
-        "TYPES = frozenset((GROUP_TYPE, *unserved.KINDS))\n",
-        "TYPES = frozenset((GROUP_TYPE,))\n",
+        "TYPES = frozenset((GROUP_TYPE, consumer_admin.GROUP_TYPE, *unserved.KINDS))\n",
+        "TYPES = frozenset((GROUP_TYPE, consumer_admin.GROUP_TYPE))\n",
         (f"{UNIT}/coordinators/test_group_handlers.py::test_groups_of_every_kind_and_state_are_found_by_it",),
     ),
     Mutation(

@@ -7,16 +7,25 @@ from __future__ import annotations
 
 import random
 from collections import deque
+from dataclasses import replace
 from typing import Any
 
 from ottla.common.errors import ErrorCode
+from ottla.common.ids import Uuid
 from ottla.coordinators.group import Append, Appended, Call, Effects, GroupConfig, GroupShard, LogLine, Moment, Reply
+from ottla.metadata.image import EMPTY_IMAGE, PartitionImage, TopicImage
 from ottla.protocol.messages.heartbeat import HeartbeatRequest
 from ottla.protocol.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol
 from ottla.protocol.messages.leave_group import LeaveGroupRequest, MemberIdentity
 from ottla.protocol.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment
 
 WALL_START_MS = 1_700_000_000_000
+_PARTITION = PartitionImage((1,), (1,), 1, 0, 0)
+
+
+def topic_id(name: str) -> Uuid:
+    """The id that the driver gives a topic."""
+    return name.encode()[:16].rjust(16, b"\0")
 
 
 class GroupDriver:
@@ -32,12 +41,28 @@ class GroupDriver:
         """If set, appends fail with it."""
         self.answers: dict[Call, Any] = {}
         self.log_lines: list[str] = []
+        self.image = EMPTY_IMAGE
         self._random = random.Random(seed)
         self.shard = self._new_shard()
         self.shard.loaded(self._now())
 
     def _new_shard(self) -> GroupShard:
-        return GroupShard(self.config, self._random.randbytes)
+        shard = GroupShard(self.config, self._random.randbytes)
+        shard.metadata_changed(self.image)
+        return shard
+
+    def change_topics(self, **partition_counts: int) -> None:
+        """Create topics, or change their numbers of partitions; 0 deletes a topic. Each name has a fixed id."""
+        topics = dict(self.image.topics_by_name)
+        created = False
+        for name, count in partition_counts.items():
+            created |= name not in topics
+            topics[name] = TopicImage(name, topic_id(name), dict.fromkeys(range(count), _PARTITION))
+            if not count:
+                del topics[name]
+        by_id = {topic.topic_id: topic for topic in topics.values()}
+        self.image = replace(self.image, offset=self.image.offset + 1, topics_by_name=topics, topics_by_id=by_id)
+        self.shard.metadata_changed(self.image, has_new_topics=created)
 
     def _now(self) -> Moment:
         return Moment(self.now_ms, WALL_START_MS + self.now_ms + self.wall_ahead_ms)

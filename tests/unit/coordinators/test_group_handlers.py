@@ -25,6 +25,7 @@ from ottla.broker.request_batches import MOST_ROWS
 from ottla.broker.work import Worker
 from ottla.common.completion import Completion
 from ottla.common.errors import ErrorCode, KafkaError
+from ottla.coordinators.group.consumer.records import epoch_record
 from ottla.coordinators.group.offsets import MOST_TOMBSTONES
 from ottla.protocol.message import Message
 from ottla.protocol.messages.delete_groups import DeleteGroupsRequest
@@ -162,7 +163,8 @@ def test_member_lifecycle_works_in_every_version(client: Client, version: int) -
 def test_groups_of_every_kind_and_state_are_found_by_it(client: Client) -> None:
     for record_type, group in ((3, "modern"), (11, "sharers"), (17, "flow"), (99, "later")):
         key = record_type.to_bytes(2, "big") + len(group).to_bytes(2, "big") + group.encode()
-        client.node.of(group).append(memoryview(encode_batch([(0, key, b"", [])])), origin="coordinator")
+        value = epoch_record(group, 1, 0)[1] if group == "modern" else b""
+        client.node.of(group).append(memoryview(encode_batch([(0, key, value, [])])), origin="coordinator")
     client.node.commit(group="old").result()
     client.broker.groups = client.node.start()
     client.broker.groups.shards.start()

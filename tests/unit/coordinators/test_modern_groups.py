@@ -51,22 +51,6 @@ def test_topics_are_counted_once_per_member_and_expression() -> None:
     assert "c" in counts
 
 
-@pytest.mark.parametrize(
-    ("by_name", "by_regex", "regexes", "same"),
-    [
-        ({"a": 2, "b": 2}, {}, {}, True),
-        ({"a": 2, "b": 1}, {}, {}, False),
-        ({}, {"a": 1}, {"a.*": 2}, True),
-        ({}, {"a": 2}, {"a.*": 1, "a": 1}, False),
-        ({"a": 1}, {"a": 1}, {"a.*": 2}, False),
-    ],
-)
-def test_same_topics_for_all_members(
-    by_name: dict[str, int], by_regex: dict[str, int], regexes: dict[str, int], same: bool
-) -> None:
-    assert TopicCounts(by_name, by_regex).is_same_for_all(2, regexes) is same
-
-
 def test_target_update_names_only_the_members_whose_part_differs() -> None:
     one = bytes(15) + b"\1"
     target = TargetAssignment()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from ottla.common.errors import ErrorCode
+from ottla.config.settings import BROKER_SETTINGS
 from ottla.coordinators.group import DescribeGroup, GroupConfig
 from ottla.coordinators.group.states import State
 from ottla.protocol.messages.join_group import JoinGroupRequest
@@ -77,7 +78,7 @@ def test_initial_delay_is_extended_while_members_join(driver: GroupDriver) -> No
 
 
 def test_minimum_delay_gathers_many_members_into_one_generation() -> None:
-    settings = {
+    settings: dict[str, object] = {name: setting.default for name, setting in BROKER_SETTINGS.items()} | {
         "group.min.session.timeout.ms": 6_000, "group.max.session.timeout.ms": 1_800_000, "group.max.size": 100,
         "group.initial.rebalance.delay.ms": 0, "offset.metadata.max.bytes": 4096, "offsets.retention.minutes": 1,
         "offsets.retention.check.interval.ms": 600_000,

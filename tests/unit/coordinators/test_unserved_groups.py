@@ -7,15 +7,6 @@ import pytest
 from ottla.common.errors import ErrorCode
 from ottla.coordinators.group import DeleteGroup, DescribeGroup, FetchOffsets, GroupConfig, ListGroups, TopicsDeleted
 from ottla.coordinators.group.records import offset_tombstone
-from ottla.protocol.group_records import (
-    ConsumerGroupCurrentMemberAssignmentKey,
-    ConsumerGroupMemberMetadataKey,
-    ConsumerGroupMetadataKey,
-    ConsumerGroupRegularExpressionKey,
-    ConsumerGroupTargetAssignmentMemberKey,
-    ConsumerGroupTargetAssignmentMetadataKey,
-    encode_key,
-)
 from ottla.protocol.messages.offset_delete import (
     OffsetDeleteRequest,
     OffsetDeleteRequestPartition,
@@ -35,15 +26,9 @@ def key(kind: int, group: str = "g", rest: bytes = b"") -> bytes:
     return kind.to_bytes(2, "big") + len(name).to_bytes(2, "big") + name + rest
 
 
-EMPTY_GROUP = [encode_key(ConsumerGroupMetadataKey("g")), encode_key(ConsumerGroupTargetAssignmentMetadataKey("g"))]
-MEMBER = [
-    encode_key(ConsumerGroupMemberMetadataKey("g", "m")),
-    encode_key(ConsumerGroupTargetAssignmentMemberKey("g", "m")),
-    encode_key(ConsumerGroupCurrentMemberAssignmentKey("g", "m")),
-    encode_key(ConsumerGroupRegularExpressionKey("g", "t.*")),
-]
+EMPTY_GROUP = [key(17), key(20)]
+MEMBER = [key(19, rest=b"m"), key(21, rest=b"m"), key(22, rest=b"m")]
 SHARE_GROUP = [key(11), key(12), key(15)]
-STREAMS_GROUP = [key(17), key(20), key(23)]
 FUTURE_GROUP = [key(99, rest=b"of a later version")]
 
 
@@ -75,8 +60,8 @@ def delete_offsets(driver: GroupDriver) -> tuple[ErrorCode, list[int]]:
 
 @pytest.mark.parametrize(
     "keys",
-    [EMPTY_GROUP, EMPTY_GROUP + MEMBER, SHARE_GROUP, STREAMS_GROUP, FUTURE_GROUP],
-    ids=["empty consumer", "consumer", "share", "streams", "future"],
+    [EMPTY_GROUP, EMPTY_GROUP + MEMBER, SHARE_GROUP, FUTURE_GROUP],
+    ids=["empty streams", "streams", "share", "future"],
 )
 def test_unsupported_group_and_its_offsets_are_retained(keys: list[bytes]) -> None:
     driver = opened(*keys)
@@ -100,14 +85,13 @@ def test_offsets_loaded_before_or_after_the_group_belong_to_it() -> None:
 @pytest.mark.parametrize(
     ("keys", "kind", "protocol", "state"),
     [
-        (EMPTY_GROUP, "consumer", "consumer", "Empty"),
-        (EMPTY_GROUP + MEMBER, "consumer", "consumer", "Unknown"),
+        (EMPTY_GROUP, "streams", "streams", "Empty"),
+        (EMPTY_GROUP + MEMBER, "streams", "streams", "Unknown"),
         (SHARE_GROUP, "share", "share", "Empty"),
-        (STREAMS_GROUP, "streams", "streams", "Empty"),
         (FUTURE_GROUP, "unknown", "", "Empty"),
     ],
 )
-def test_group_is_listed_with_its_type_and_described_if_a_classic_client_reads_its_offsets(
+def test_group_is_listed_with_its_type_and_not_described_as_a_classic_group(
     keys: list[bytes], kind: str, protocol: str, state: str
 ) -> None:
     driver = opened(*keys)
@@ -116,9 +100,6 @@ def test_group_is_listed_with_its_type_and_described_if_a_classic_client_reads_i
     assert driver.ask(ListGroups(types=frozenset({"classic"}))) == []
     assert len(driver.ask(ListGroups(states=frozenset({state})))) == 1
     described = driver.ask(DescribeGroup("g"), 6)
-    if kind == "consumer":
-        assert (described.error_code, described.group_state, described.protocol_type) == (0, state, "consumer")
-        return
     assert (described.error_code, described.group_state) == (ErrorCode.GROUP_ID_NOT_FOUND, "Dead")
     assert described.error_message == "Group g is not a classic group."
     old = driver.ask(DescribeGroup("g"), 5)
@@ -161,18 +142,17 @@ def test_group_rejects_classic_members_until_sessions_of_its_members_expire() ->
     assert set(driver.shard.unserved) == {"g"}, "an administrator's commit does not convert the group"
 
 
-@pytest.mark.parametrize("keys", [EMPTY_GROUP, STREAMS_GROUP], ids=["consumer", "streams"])
-def test_administrator_commits_and_deletes_offsets_of_an_empty_group(keys: list[bytes]) -> None:
-    driver = opened(*keys)
+def test_administrator_commits_and_deletes_offsets_of_an_empty_group() -> None:
+    driver = opened(*EMPTY_GROUP)
     assert commit(driver, offset=8) is ErrorCode.NONE
     assert committed(driver) == 8
     assert commit(driver, member="m", generation=3) is ErrorCode.UNKNOWN_MEMBER_ID
     assert delete_offsets(driver) == (ErrorCode.NONE, [0])
     assert committed(driver) == -1
-    assert alive_keys(driver) == set(keys)
+    assert alive_keys(driver) == set(EMPTY_GROUP)
 
 
-@pytest.mark.parametrize("keys", [EMPTY_GROUP, EMPTY_GROUP + MEMBER, STREAMS_GROUP], ids=["empty", "stale", "streams"])
+@pytest.mark.parametrize("keys", [EMPTY_GROUP, EMPTY_GROUP + MEMBER], ids=["empty", "stale"])
 def test_classic_member_converts_an_empty_group_and_finds_its_offsets(keys: list[bytes]) -> None:
     driver = opened(*keys)
     driver.advance(SESSION_MS)
@@ -196,7 +176,7 @@ def test_tombstones_are_in_the_order_that_kafka_can_replay() -> None:
     assert driver.ask(DeleteGroup("g")).error_code == ErrorCode.NONE
     deleted = driver.log[before:]
     assert deleted[0] == offset_tombstone("g", "t", 0)
-    assert [int.from_bytes(name[:2], "big") for name, _ in deleted[1:]] == [16, 8, 7, 6, 5, 3]
+    assert [int.from_bytes(name[:2], "big") for name, _ in deleted[1:]] == [22, 21, 20, 19, 17]
     assert alive_keys(driver) == set()
     assert driver.ask(DeleteGroup("g")).error_code == ErrorCode.GROUP_ID_NOT_FOUND
 

@@ -1,4 +1,4 @@
-"""Consumer groups of the classic protocol and their committed offsets, as one shard per `__consumer_offsets` partition.
+"""Groups of consumers and their committed offsets, as one shard per `__consumer_offsets` partition.
 
 The caller's duties, in this order:
 
@@ -9,17 +9,26 @@ The caller's duties, in this order:
    effects that it returns before any later effect.
 4. `Reply`: send it once everything appended so far is committed, not before.
 5. `LogLine`: write it to the broker's log.
-6. When the partition is lost, call `unload` and execute its effects, which append nothing. Discard the shard.
+6. Pass the cluster's metadata to `metadata_changed`, before the first request and after each change.
+7. When the partition is lost, call `unload` and execute its effects, which append nothing. Discard the shard.
 
 Reading order: `events`, `follow_ups`, `states`, `member`, `group`, `core`, `rebalance`, `join`, `sync`, `session`,
 `offsets`, `unserved`, `admin`, `expiry`, `shard`. KIP-62, KIP-134, KIP-345, KIP-394, KIP-496, KIP-800, KIP-814.
-Not implemented: consumer groups of KIP-848, share groups (KIP-932) and streams groups (KIP-1071). `unserved` preserves
+Groups of the consumer protocol (KIP-848) are in `consumer`, what they share with share groups in `modern`, and the
+assignors in `assignors`. Not implemented: share groups (KIP-932) and streams groups (KIP-1071). `unserved` preserves
 their records.
 """
 
 from ottla.coordinators.events import Append, Appended, Call, Effect, Effects, LogLine, Moment, Reply
 from ottla.coordinators.group.config import GroupConfig
-from ottla.coordinators.group.events import DeleteGroup, DescribeGroup, FetchOffsets, ListGroups, TopicsDeleted
+from ottla.coordinators.group.events import (
+    DeleteGroup,
+    DescribeConsumerGroup,
+    DescribeGroup,
+    FetchOffsets,
+    ListGroups,
+    TopicsDeleted,
+)
 from ottla.coordinators.group.shard import GroupShard
 
 __all__ = [
@@ -27,6 +36,7 @@ __all__ = [
     "Appended",
     "Call",
     "DeleteGroup",
+    "DescribeConsumerGroup",
     "DescribeGroup",
     "Effect",
     "Effects",

@@ -5,6 +5,7 @@ from __future__ import annotations
 from ottla.common.errors import ErrorCode
 from ottla.coordinators.events import Call, Effects, Moment, Reply, log_line
 from ottla.coordinators.group import unserved
+from ottla.coordinators.group.consumer import admin as consumer_admin
 from ottla.coordinators.group.core import Core
 from ottla.coordinators.group.events import DeleteGroup, DescribeGroup, ForceRebalance, ListGroups
 from ottla.coordinators.group.group import Group
@@ -18,8 +19,9 @@ from ottla.protocol.messages.list_groups import ListedGroup
 
 GROUP_TYPE = "classic"
 # All states and types by which groups can be filtered, in lower case.
-STATES = frozenset(name.lower() for name in (*(state.value for state in State), unserved.UNKNOWN_STATE))
-TYPES = frozenset((GROUP_TYPE, *unserved.KINDS))
+_ALL_STATES = (*(state.value for state in State), *consumer_admin.STATES, unserved.UNKNOWN_STATE)
+STATES = frozenset(name.lower() for name in _ALL_STATES)
+TYPES = frozenset((GROUP_TYPE, consumer_admin.GROUP_TYPE, *unserved.KINDS))
 NOT_FOUND_IS_AN_ERROR_SINCE = 6
 
 
@@ -36,6 +38,7 @@ def list_groups(core: Core, call: Call, question: ListGroups, now: Moment) -> Ef
         )
         for group in core.groups.values()
     ]
+    rows += consumer_admin.list_groups(core)
     rows += unserved.list_groups(core, now)
     chosen = [
         row
@@ -49,7 +52,8 @@ def describe(core: Core, call: Call, question: DescribeGroup, _now: Moment) -> E
     """Describe a group and its members. Their subscriptions are only reported while the group is Stable."""
     group = core.groups.get(question.group_id)
     if group is None:
-        return [Reply(call, _not_found(call, question.group_id))]
+        is_other = question.group_id in core.consumer_groups or question.group_id in core.unserved
+        return [Reply(call, _not_found(call, question.group_id, is_other=is_other))]
     protocol = group.protocol_name if group.state is State.STABLE else None
     members = [
         DescribedGroupMember(
@@ -72,19 +76,21 @@ def describe(core: Core, call: Call, question: DescribeGroup, _now: Moment) -> E
     return [Reply(call, row)]
 
 
-def _not_found(call: Call, group_id: str) -> DescribedGroup:
+def _not_found(call: Call, group_id: str, *, is_other: bool) -> DescribedGroup:
     if call.api_version < NOT_FOUND_IS_AN_ERROR_SINCE:
         return DescribedGroup(group_id=group_id, group_state=State.DEAD.value)
     return DescribedGroup(
         group_id=group_id,
         group_state=State.DEAD.value,
         error_code=ErrorCode.GROUP_ID_NOT_FOUND,
-        error_message=f"Group {group_id} not found.",
+        error_message=f"Group {group_id} is not a classic group." if is_other else f"Group {group_id} not found.",
     )
 
 
 def delete(core: Core, call: Call, question: DeleteGroup, _now: Moment) -> Effects:
     """Delete a group that has no members, with its offsets."""
+    if question.group_id in core.consumer_groups:
+        return consumer_admin.delete(core, call, question)
     group = core.groups.get(question.group_id)
     error = _check_delete(group)
     result = DeletableGroupResult(group_id=question.group_id, error_code=error)

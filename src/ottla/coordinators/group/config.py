@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+
+from ottla.coordinators.group.consumer.config import ConsumerGroupConfig
 
 MINUTE_MS = 60_000
 # The minimum initial rebalance delay, which is extended while members join. Without a delay, the first of many members
@@ -25,8 +27,9 @@ class GroupConfig:
     # A client that joins without a member id cannot send heartbeats. Its member is removed after this time.
     new_member_join_timeout_ms: int = 300_000
     # How long after loading the members of groups of unsupported types count as alive. The value is the default of
-    # Kafka's group.consumer.session.timeout.ms and group.streams.session.timeout.ms.
+    # Kafka's group.streams.session.timeout.ms.
     unserved_session_timeout_ms: int = 45_000
+    consumer: ConsumerGroupConfig = field(default_factory=ConsumerGroupConfig)
 
     @classmethod
     def from_settings(cls, setting: Callable[[str], object]) -> GroupConfig:
@@ -46,4 +49,5 @@ class GroupConfig:
             offset_metadata_max_bytes=number("offset.metadata.max.bytes"),
             offsets_retention_ms=number("offsets.retention.minutes") * MINUTE_MS,
             offsets_retention_check_interval_ms=number("offsets.retention.check.interval.ms"),
+            consumer=ConsumerGroupConfig.from_settings(setting),
         )

@@ -5,7 +5,7 @@ Also builds the responses to JoinGroup and SyncGroup.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from ottla.common.errors import ErrorCode
@@ -14,13 +14,17 @@ from ottla.coordinators.group.config import GroupConfig
 from ottla.coordinators.group.follow_ups import AnswerCall, FollowUp, InFlight
 from ottla.coordinators.group.group import Group
 from ottla.coordinators.group.member import Member
+from ottla.coordinators.group.modern import EMPTY_TOPICS, Topics
 from ottla.coordinators.group.offset_store import OffsetStore
 from ottla.coordinators.group.timer_keys import Kind, TimerKey
 from ottla.coordinators.timers import Timers
+from ottla.metadata.image import EMPTY_IMAGE, GROUP
 from ottla.protocol.messages.join_group import JoinGroupResponse, JoinGroupResponseMember
 from ottla.protocol.messages.sync_group import SyncGroupResponse
 
 if TYPE_CHECKING:
+    from ottla.coordinators.group.consumer.group import ConsumerGroup
+    from ottla.coordinators.group.consumer.matching import MatchingJob
     from ottla.coordinators.group.unserved import UnservedGroup
 
 # Before version 7 the protocol name is not nullable.
@@ -35,21 +39,33 @@ class Core:
     __slots__ = (
         "_next_append_id",
         "config",
+        "consumer_groups",
         "groups",
+        "image",
         "in_flight",
         "loaded_ms",
+        "matching",
         "offsets",
         "random_bytes",
         "timers",
+        "topics",
+        "topics_created_at",
         "unserved",
     )
 
     def __init__(self, config: GroupConfig, random_bytes: Callable[[int], bytes]) -> None:
         self.config = config
         self.random_bytes = random_bytes
+        # Classic groups, consumer groups and groups of unsupported types. Invariant: no id is in two of these.
         self.groups: dict[str, Group] = {}
-        # Groups of unsupported types. Invariant: no id is in both dictionaries.
+        self.consumer_groups: dict[str, ConsumerGroup] = {}
         self.unserved: dict[str, UnservedGroup] = {}
+        # The cluster's metadata, and the version in which topics were created last.
+        self.image = EMPTY_IMAGE
+        self.topics: Topics = EMPTY_TOPICS
+        self.topics_created_at = -1
+        # Groups whose regular expressions are being matched with the names of topics.
+        self.matching: dict[str, MatchingJob] = {}
         # When the log was loaded, on the monotonic clock.
         self.loaded_ms = 0
         self.offsets = OffsetStore()
@@ -57,6 +73,10 @@ class Core:
         # Appends whose outcome has not been reported, by their ids.
         self.in_flight: dict[int, InFlight] = {}
         self._next_append_id = 0
+
+    def overrides(self, group_id: str) -> Mapping[str, str]:
+        """The settings of one group that differ from the broker's."""
+        return self.image.config(GROUP, group_id)
 
     def append(self, records: Sequence[RecordBytes], follow_up: FollowUp | None = None) -> Append:
         """Return the effect that appends `records` as one batch; `follow_up` is done when its outcome is known."""
@@ -80,11 +100,15 @@ class Core:
 
     def new_member_id(self, prefix: str) -> str:
         """Create a member id: `prefix` (the client id or group.instance.id) and a random UUID."""
+        return f"{prefix}-{self.new_uuid()}"
+
+    def new_uuid(self) -> str:
+        """Create a random UUID (version 4) in its usual text form."""
         raw = bytearray(self.random_bytes(16))
         raw[6] = raw[6] & 0x0F | 0x40
         raw[8] = raw[8] & 0x3F | 0x80
         text = raw.hex()
-        return f"{prefix}-{text[:8]}-{text[8:12]}-{text[12:16]}-{text[16:20]}-{text[20:]}"
+        return f"{text[:8]}-{text[8:12]}-{text[12:16]}-{text[16:20]}-{text[20:]}"
 
     def expect_heartbeat(self, group: Group, member: Member, now: Moment, within_ms: int | None = None) -> None:
         """Expire the member unless a heartbeat arrives `within_ms` (None: its session timeout)."""

@@ -5,8 +5,20 @@ from __future__ import annotations
 from ottla.common.errors import ErrorCode
 from ottla.coordinators.events import Call, Effects, Moment, Reply
 from ottla.coordinators.group.core import Core, refuse_join, refuse_sync
-from ottla.coordinators.group.events import DeleteGroup, DescribeGroup, FetchOffsets, ForceRebalance, ListGroups
+from ottla.coordinators.group.events import (
+    DeleteGroup,
+    DescribeConsumerGroup,
+    DescribeGroup,
+    FetchOffsets,
+    ForceRebalance,
+    ListGroups,
+)
 from ottla.coordinators.group.follow_ups import AnswerCall
+from ottla.protocol.messages import consumer_group_describe
+from ottla.protocol.messages.consumer_group_heartbeat import (
+    ConsumerGroupHeartbeatRequest,
+    ConsumerGroupHeartbeatResponse,
+)
 from ottla.protocol.messages.delete_groups import DeletableGroupResult
 from ottla.protocol.messages.describe_groups import DescribedGroup
 from ottla.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
@@ -62,6 +74,10 @@ def error_response(call: Call, error: ErrorCode) -> object:
             return LeaveGroupResponse(error_code=error)
         case OffsetDeleteRequest():
             return OffsetDeleteResponse(error_code=error)
+        case ConsumerGroupHeartbeatRequest():
+            return ConsumerGroupHeartbeatResponse(error_code=error)
+        case DescribeConsumerGroup():
+            return consumer_group_describe.DescribedGroup(group_id=request.group_id, error_code=error)
         case DescribeGroup():
             return DescribedGroup(group_id=request.group_id, error_code=error)
         case DeleteGroup():

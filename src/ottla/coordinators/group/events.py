@@ -31,6 +31,13 @@ class DescribeGroup:
 
 
 @dataclass(frozen=True, slots=True)
+class DescribeConsumerGroup:
+    """Describe one consumer group and its members; the response is a DescribedGroup of ConsumerGroupDescribe."""
+
+    group_id: str
+
+
+@dataclass(frozen=True, slots=True)
 class ListGroups:
     """List the groups of this shard; the response is a list of ListedGroup."""
 

@@ -1,13 +1,15 @@
 """Expires committed offsets, and empty groups that have no offsets left (KIP-211).
 
 `offsets.retention.minutes` counts from the moment the group became empty. It counts from the commit for simple groups
-(consumers that assign partitions themselves), and for topics to which a live group no longer subscribes. A commit of an
-old client may carry its own retention time.
+(consumers that assign partitions themselves), for topics to which a live group no longer subscribes, and for groups of
+the consumer protocol. A commit of an old client may carry its own retention time.
 """
 
 from __future__ import annotations
 
 from ottla.coordinators.events import Effects, Moment, RecordBytes, log_line
+from ottla.coordinators.group.consumer.group import ConsumerGroup
+from ottla.coordinators.group.consumer.records import group_tombstones
 from ottla.coordinators.group.core import Core
 from ottla.coordinators.group.group import Group
 from ottla.coordinators.group.offset_store import Committed
@@ -22,14 +24,19 @@ def expire(core: Core, now: Moment) -> Effects:
     """Write tombstones for expired offsets and groups."""
     records: list[RecordBytes] = []
     lines: Effects = []
-    for group in core.groups.values():
+    groups: list[Group | ConsumerGroup] = [*core.groups.values(), *core.consumer_groups.values()]
+    for group in groups:
         expired, left = _expired(core, group, now)
         if expired:
             names = ", ".join(f"{topic}-{partition}" for topic, partition in expired[:MOST_NAMED])
             more = f" and {len(expired) - MOST_NAMED} more" if len(expired) > MOST_NAMED else ""
             lines.append(log_line("[GroupId %s] Expiring offsets of partitions: %s%s", group.group_id, names, more))
         records += [offset_tombstone(group.group_id, topic, partition) for topic, partition in expired]
-        if not left and group.is_empty and not group.pending_joins:
+        if left or not group.is_empty:
+            continue
+        if isinstance(group, ConsumerGroup):
+            records += group_tombstones(group)
+        elif not group.pending_joins:
             records.append(group_tombstone(group.group_id))
     if not records:
         return []
@@ -37,7 +44,7 @@ def expire(core: Core, now: Moment) -> Effects:
     return [*lines, line, *core.append_split(records)]
 
 
-def _expired(core: Core, group: Group, now: Moment) -> tuple[list[tuple[str, int]], bool]:
+def _expired(core: Core, group: Group | ConsumerGroup, now: Moment) -> tuple[list[tuple[str, int]], bool]:
     """Return the partitions whose offsets have expired, and whether the group has other offsets."""
     pending = core.offsets.pending_of(group.group_id)
     expired: list[tuple[str, int]] = []
@@ -52,17 +59,21 @@ def _expired(core: Core, group: Group, now: Moment) -> tuple[list[tuple[str, int
     return expired, left
 
 
-def _can_expire(group: Group) -> bool:
+def _can_expire(group: Group | ConsumerGroup) -> bool:
     """Whether offsets of the group expire now: not while it rebalances or its subscription is unknown."""
+    if isinstance(group, ConsumerGroup):
+        return True
     if group.protocol_type is None or group.is_empty:
         return True
     return group.is_consumer_group and group.subscribed_topics is not None and group.state is State.STABLE
 
 
-def _is_over(core: Core, group: Group, committed: Committed, now: Moment) -> bool:
+def _is_over(core: Core, group: Group | ConsumerGroup, committed: Committed, now: Moment) -> bool:
     if committed.expire_timestamp_ms is not None:
         return now.wall_ms >= committed.expire_timestamp_ms
     start_ms = committed.commit_timestamp_ms
+    if isinstance(group, ConsumerGroup):
+        return now.wall_ms - start_ms >= core.config.offsets_retention_ms
     if group.protocol_type is not None and group.is_empty and group.state_timestamp_ms is not None:
         start_ms = group.state_timestamp_ms
     return now.wall_ms - start_ms >= core.config.offsets_retention_ms

@@ -134,20 +134,26 @@ class Group:
                 return ErrorCode.FENCED_INSTANCE_ID
         return ErrorCode.NONE if member_id in self.members else ErrorCode.UNKNOWN_MEMBER_ID
 
-    def check_commit(self, member_id: str, instance_id: str | None, generation: int) -> ErrorCode:
-        """Return NONE, or the error for a commit of offsets. Generation -1 is valid for an empty group."""
+    def check_commit(
+        self, member_id: str, instance_id: str | None, generation: int, *, is_transactional: bool = False
+    ) -> ErrorCode:
+        """Return NONE, or the error for a commit of offsets. Generation -1 is valid for an empty group.
+
+        A transaction may commit without naming a member, and during the sync phase.
+        """
         if self.state is State.DEAD:
             return ErrorCode.COORDINATOR_NOT_AVAILABLE
         if generation < 0 and self.is_empty:
             return ErrorCode.NONE
         if generation < 0 and not member_id and instance_id is None:
-            return ErrorCode.UNKNOWN_MEMBER_ID
+            return ErrorCode.NONE if is_transactional else ErrorCode.UNKNOWN_MEMBER_ID
         error = self.check_member(member_id, instance_id)
         if error is not ErrorCode.NONE:
             return error
         if generation != self.generation:
             return ErrorCode.ILLEGAL_GENERATION
-        return ErrorCode.REBALANCE_IN_PROGRESS if self.state is State.COMPLETING else ErrorCode.NONE
+        is_rebalancing = self.state is State.COMPLETING and not is_transactional
+        return ErrorCode.REBALANCE_IN_PROGRESS if is_rebalancing else ErrorCode.NONE
 
     # -- changes -----------------------------------------------------------------------------------------------
 

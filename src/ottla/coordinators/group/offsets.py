@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from itertools import chain, islice
+from typing import Protocol
 
 from ottla.common.errors import ErrorCode
 from ottla.common.ids import ZERO_UUID, Uuid
@@ -12,7 +13,7 @@ from ottla.coordinators.group.core import Core
 from ottla.coordinators.group.errors import commit_response
 from ottla.coordinators.group.events import FetchOffsets, TopicsDeleted
 from ottla.coordinators.group.follow_ups import AnswerCall
-from ottla.coordinators.group.group import Group
+from ottla.coordinators.group.membership import Committer, check_fetch, check_member
 from ottla.coordinators.group.offset_store import Committed
 from ottla.coordinators.group.records import offset_record, offset_tombstone
 from ottla.coordinators.group.states import State
@@ -37,7 +38,6 @@ from ottla.protocol.messages.offset_fetch import (
     OffsetFetchResponseTopics,
 )
 
-GROUP_ID_NOT_FOUND_SINCE = 9
 # The most tombstones that one step writes and replays, in about 20 ms.
 MOST_TOMBSTONES = 2_000
 
@@ -45,7 +45,15 @@ MOST_TOMBSTONES = 2_000
 def commit(core: Core, call: Call, request: OffsetCommitRequest, now: Moment) -> Effects:
     """Write committed offsets. A commit of a member counts as a heartbeat."""
     group = core.groups.get(request.group_id)
-    error = _check_commit(group, call, request)
+    committer = Committer(
+        request.group_id,
+        request.member_id,
+        request.group_instance_id,
+        request.generation_id_or_member_epoch,
+        call.api_version,
+    )
+    partitions = ((topic.topic_id, row.partition_index) for topic in request.topics for row in topic.partitions)
+    error = check_member(core, committer, partitions, now)
     if error is not ErrorCode.NONE:
         return [Reply(call, commit_response(request, error))]
     if group is not None and group.state in {State.STABLE, State.PREPARING}:
@@ -73,18 +81,6 @@ def commit(core: Core, call: Call, request: OffsetCommitRequest, now: Moment) ->
     return core.reply_after_append(call, records, OffsetCommitResponse(topics=topics))
 
 
-def _check_commit(group: Group | None, call: Call, request: OffsetCommitRequest) -> ErrorCode:
-    generation = request.generation_id_or_member_epoch
-    if group is not None:
-        return group.check_commit(request.member_id, request.group_instance_id, generation)
-    if generation < 0:
-        # The commit of an administrator, or of a consumer without a subscription, creates a simple group.
-        return ErrorCode.NONE
-    if call.api_version >= GROUP_ID_NOT_FOUND_SINCE:
-        return ErrorCode.GROUP_ID_NOT_FOUND
-    return ErrorCode.ILLEGAL_GENERATION
-
-
 def _check_metadata(core: Core, partition: OffsetCommitRequestPartition) -> ErrorCode:
     metadata = partition.committed_metadata
     if metadata is not None and len(metadata) > core.config.offset_metadata_max_bytes:
@@ -95,6 +91,9 @@ def _check_metadata(core: Core, partition: OffsetCommitRequestPartition) -> Erro
 def fetch(core: Core, call: Call, question: FetchOffsets, _now: Moment) -> Effects:
     """Return committed offsets: of the given partitions, or all (null topics). A missing offset is -1."""
     group = question.group
+    error = check_fetch(core, group.group_id, group.member_id, group.member_epoch)
+    if error is not ErrorCode.NONE:
+        return [Reply(call, OffsetFetchResponseGroup(group_id=group.group_id, error_code=error))]
     stored = core.offsets.of_group(group.group_id)
     stable = question.require_stable
     if group.topics is None:
@@ -147,6 +146,9 @@ def delete(core: Core, call: Call, request: OffsetDeleteRequest, _now: Moment) -
     """Delete offsets of topics to which the group does not subscribe (KIP-496)."""
     if not request.group_id:
         return [Reply(call, OffsetDeleteResponse(error_code=ErrorCode.INVALID_GROUP_ID))]
+    consumer_group = core.consumer_groups.get(request.group_id)
+    if consumer_group is not None:
+        return delete_from(core, call, request, consumer_group)
     group = core.groups.get(request.group_id)
     if group is None:
         return [Reply(call, OffsetDeleteResponse(error_code=ErrorCode.GROUP_ID_NOT_FOUND))]
@@ -155,7 +157,16 @@ def delete(core: Core, call: Call, request: OffsetDeleteRequest, _now: Moment) -
     return delete_from(core, call, request, group)
 
 
-def delete_from(core: Core, call: Call, request: OffsetDeleteRequest, group: Group) -> Effects:
+class Subscriber(Protocol):
+    """A group of any type."""
+
+    @property
+    def group_id(self) -> str: ...
+
+    def is_subscribed(self, topic: str) -> bool: ...
+
+
+def delete_from(core: Core, call: Call, request: OffsetDeleteRequest, group: Subscriber) -> Effects:
     """Delete offsets of topics that `group` does not subscribe to."""
     records: list[RecordBytes] = []
     topics = []

@@ -15,10 +15,17 @@ from ottla.common.ids import Uuid
 from ottla.coordinators.events import Appended, Call, Effects, Moment, log_line
 from ottla.coordinators.group import admin, expiry, offsets, session, unserved
 from ottla.coordinators.group.config import GroupConfig
+from ottla.coordinators.group.consumer import admin as consumer_admin
+from ottla.coordinators.group.consumer import classic_members, fencing
+from ottla.coordinators.group.consumer.group import ConsumerGroup
+from ottla.coordinators.group.consumer.heartbeat import heartbeat as consumer_heartbeat
+from ottla.coordinators.group.consumer.matching import matching_elapsed
+from ottla.coordinators.group.consumer.replay import replay as replay_consumer_group
 from ottla.coordinators.group.core import Core
 from ottla.coordinators.group.errors import answer_appended
 from ottla.coordinators.group.events import (
     DeleteGroup,
+    DescribeConsumerGroup,
     DescribeGroup,
     FetchOffsets,
     ForceRebalance,
@@ -28,6 +35,7 @@ from ottla.coordinators.group.events import (
 from ottla.coordinators.group.follow_ups import AnswerCall, AnswerSyncs, JoinConvertedGroup, ReplaceStaticMember
 from ottla.coordinators.group.group import Group
 from ottla.coordinators.group.join import join, static_member_appended
+from ottla.coordinators.group.modern import Topics
 from ottla.coordinators.group.offset_store import Committed
 from ottla.coordinators.group.rebalance import (
     fail_joins,
@@ -39,6 +47,7 @@ from ottla.coordinators.group.rebalance import (
 from ottla.coordinators.group.states import State
 from ottla.coordinators.group.sync import assignment_appended, sync
 from ottla.coordinators.group.timer_keys import Kind, TimerKey
+from ottla.metadata.image import MetadataImage
 from ottla.protocol.group_records import (
     RECORD_TYPES,
     GroupMetadataKey,
@@ -47,6 +56,7 @@ from ottla.protocol.group_records import (
     OffsetCommitValue,
 )
 from ottla.protocol.keyed import decode_keyed
+from ottla.protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
 from ottla.protocol.messages.heartbeat import HeartbeatRequest
 from ottla.protocol.messages.join_group import JoinGroupRequest
 from ottla.protocol.messages.leave_group import LeaveGroupRequest
@@ -60,13 +70,19 @@ _HANDLERS: dict[type, Callable[[Core, Call, Any, Moment], Effects]] = {
     HeartbeatRequest: session.heartbeat,
     LeaveGroupRequest: session.leave,
     OffsetCommitRequest: offsets.commit,
+    ConsumerGroupHeartbeatRequest: consumer_heartbeat,
     FetchOffsets: offsets.fetch,
     OffsetDeleteRequest: offsets.delete,
     TopicsDeleted: offsets.topics_deleted,
     ListGroups: admin.list_groups,
     DescribeGroup: admin.describe,
+    DescribeConsumerGroup: consumer_admin.describe,
     DeleteGroup: admin.delete,
     ForceRebalance: admin.force_rebalance,
+}
+# Requests of the classic protocol, if the group is a consumer group.
+_CLASSIC_REQUESTS: dict[type, Callable[[Core, Call, Any, ConsumerGroup, Moment], Effects]] = {
+    JoinGroupRequest: classic_members.join,
 }
 _FOLLOW_UPS: dict[type, Callable[[Core, Any, ErrorCode, Moment], Effects]] = {
     AnswerCall: answer_appended,
@@ -74,7 +90,7 @@ _FOLLOW_UPS: dict[type, Callable[[Core, Any, ErrorCode, Moment], Effects]] = {
     JoinConvertedGroup: unserved.conversion_appended,
     ReplaceStaticMember: static_member_appended,
 }
-_KNOWN_RECORDS = {kind: RECORD_TYPES[kind] for kind in (0, 1, 2)}
+_KNOWN_RECORDS = {kind: RECORD_TYPES[kind] for kind in (0, 1, 2, 3, 4, 5, 6, 7, 8, 16)}
 _EXPIRY: TimerKey = (Kind.EXPIRY, "", "")
 CLOCK_JUMP_MS = 600_000
 NO_PRODUCER_ID = -1
@@ -109,6 +125,26 @@ class GroupShard:
         """The groups of unsupported types, by id."""
         return self._core.unserved
 
+    @property
+    def consumer_groups(self) -> Mapping[str, ConsumerGroup]:
+        """The consumer groups by id."""
+        return self._core.consumer_groups
+
+    def metadata_changed(self, image: MetadataImage, *, has_new_topics: bool = True) -> None:
+        """Take in the cluster's metadata: topics, and settings of groups. Call it before the first request, too.
+
+        A consumer group whose topics changed compares them with the next heartbeat of a member.
+        """
+        core = self._core
+        before = core.topics.by_name
+        core.image, core.topics = image, Topics.of(image)
+        if has_new_topics:
+            core.topics_created_at = image.offset
+        if before is not image.topics_by_name:
+            for group in core.consumer_groups.values():
+                if any(before.get(name) is not image.topics_by_name.get(name) for name in group.state.topics):
+                    group.state.request_comparison()
+
     # -- requests ----------------------------------------------------------------------------------------------
 
     def step(self, call: Call, now: Moment) -> Effects:
@@ -118,6 +154,11 @@ class GroupShard:
             effects = unserved.answer(core, call, now)
             if effects is not None:
                 return effects
+        classic = _CLASSIC_REQUESTS.get(type(call.request))
+        if classic is not None:
+            consumer_group = core.consumer_groups.get(getattr(call.request, "group_id", ""))
+            if consumer_group is not None:
+                return classic(core, call, call.request, consumer_group, now)
         return handler(core, call, call.request, now)
 
     def handle_appended(self, event: Appended, now: Moment) -> Effects:
@@ -145,8 +186,13 @@ class GroupShard:
         if kind is Kind.EXPIRY:
             clock_was_set = self._schedule_expiry(now)
             return [] if clock_was_set else expiry.expire(self._core, now)
+        consumer_group = self._core.consumer_groups.get(group_id)
+        if kind is Kind.MATCHING:
+            return matching_elapsed(self._core, consumer_group, group_id, now)
+        if consumer_group is not None:
+            return fencing.timer_elapsed(self._core, kind, consumer_group, member_id, now)
         group = self._core.groups.get(group_id)
-        if group is None:
+        if group is None or kind is Kind.REBALANCE:
             return []
         if kind is Kind.JOIN:
             return join_timer_elapsed(self._core, group, now)
@@ -189,6 +235,8 @@ class GroupShard:
                 self._replay_offset(name, row, offset, producer_id)
             case GroupMetadataKey() as name, (GroupMetadataValue() | None) as row:
                 self._replay_group(name.group, row, now)
+            case other, row:
+                replay_consumer_group(self._core, other, row)
 
     def _replay_offset(
         self, key: OffsetCommitKey, row: OffsetCommitValue | None, offset: int, producer_id: int
@@ -209,8 +257,9 @@ class GroupShard:
 
     def _ensure_group(self, group_id: str) -> None:
         """Create a simple group (no protocol type) for a commit without members."""
-        if group_id not in self._core.groups and group_id not in self._core.unserved:
-            self._core.groups[group_id] = Group(group_id, None)
+        core = self._core
+        if not (group_id in core.groups or group_id in core.consumer_groups or group_id in core.unserved):
+            core.groups[group_id] = Group(group_id, None)
 
     def _replay_group(self, group_id: str, row: GroupMetadataValue | None, now: Moment | None) -> None:
         core = self._core
@@ -222,6 +271,7 @@ class GroupShard:
             return
         if self.phase is Phase.LOADING or now is None:
             core.unserved.pop(group_id, None)
+            core.consumer_groups.pop(group_id, None)
             core.groups[group_id] = Group.from_record(group_id, row)
             return
         group = core.groups.get(group_id)
@@ -255,6 +305,8 @@ class GroupShard:
                     " Rebalancing in order to give a chance for consumers to commit offsets"
                 )
                 effects += prepare(self._core, group, now, reason)
+        for consumer_group in self._core.consumer_groups.values():
+            effects += fencing.loaded(self._core, consumer_group, now)
         return effects
 
     def unload(self, error: ErrorCode, now: Moment) -> Effects:
@@ -294,7 +346,14 @@ class GroupShard:
             for member_id in group.pending_joins:
                 assert timers.deadline((Kind.SESSION, group_id, member_id)) is not None
         for group_id in self._core.offsets.groups():
-            assert group_id in self._core.groups or group_id in self._core.unserved, f"{group_id} has only offsets"
+            core = self._core
+            is_known = group_id in core.groups or group_id in core.consumer_groups or group_id in core.unserved
+            assert is_known, f"{group_id} has only offsets"
+        for group_id, consumer_group in self._core.consumer_groups.items():
+            assert group_id not in self._core.groups, f"{group_id} has two types"
+            consumer_group.validate()
+            for member_id in consumer_group.members:
+                assert timers.deadline((Kind.SESSION, group_id, member_id)) is not None, f"{member_id} never times out"
         for group_id, other in self._core.unserved.items():
             assert group_id not in self._core.groups, f"{group_id} has two types"
             assert other.keys, f"{group_id} has no records"

@@ -13,6 +13,10 @@ class Kind(IntEnum):
     SYNC = 1
     SESSION = 2
     EXPIRY = 3
+    REBALANCE = 4
+    """A member of a consumer group must give up partitions."""
+    MATCHING = 5
+    """Topic names are matched with a consumer group's regular expressions."""
 
 
 TimerKey: TypeAlias = tuple[Kind, str, str]

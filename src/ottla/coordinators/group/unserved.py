@@ -1,8 +1,8 @@
-"""Groups of unsupported types: consumer (KIP-848), share (KIP-932) and streams groups (KIP-1071).
+"""Groups of unsupported types: share (KIP-932) and streams groups (KIP-1071).
 
 Stock Kafka wrote their records. The records stay in the log, and the offsets of these groups do not expire, so that
 Kafka can serve the groups again. Two requests change such a group, as on Kafka: a classic member that joins an empty
-consumer or streams group converts it to a classic group, and DeleteGroups deletes it.
+streams group converts it to a classic group, and DeleteGroups deletes it.
 
 The members of these groups cannot send heartbeats here. As on Kafka after a restart, they count as alive for one
 session timeout (45 s) after the log was loaded.
@@ -13,37 +13,32 @@ from __future__ import annotations
 from ottla.common.errors import ErrorCode
 from ottla.coordinators.events import Call, Effects, Moment, RecordBytes, Reply
 from ottla.coordinators.group.core import Core, refuse_join
-from ottla.coordinators.group.errors import commit_response, error_response
-from ottla.coordinators.group.events import DeleteGroup, DescribeGroup, FetchOffsets
+from ottla.coordinators.group.errors import error_response
+from ottla.coordinators.group.events import DeleteGroup, FetchOffsets
 from ottla.coordinators.group.follow_ups import JoinConvertedGroup
 from ottla.coordinators.group.group import Group
 from ottla.coordinators.group.join import join
 from ottla.coordinators.group.offsets import (
-    GROUP_ID_NOT_FOUND_SINCE,
     MOST_TOMBSTONES,
     delete_from,
     some_tombstones,
 )
 from ottla.coordinators.group.states import State
 from ottla.protocol.messages.delete_groups import DeletableGroupResult
-from ottla.protocol.messages.describe_groups import DescribedGroup
 from ottla.protocol.messages.join_group import JoinGroupRequest
 from ottla.protocol.messages.list_groups import ListedGroup
-from ottla.protocol.messages.offset_commit import OffsetCommitRequest
 from ottla.protocol.messages.offset_delete import OffsetDeleteRequest
 from ottla.protocol.messages.offset_fetch import OffsetFetchResponseGroup
 
-KINDS = CONSUMER, SHARE, STREAMS, UNKNOWN = "consumer", "share", "streams", "unknown"
+KINDS = SHARE, STREAMS, UNKNOWN = "share", "streams", "unknown"
 # Kafka's CoordinatorRecordType up to 4.3. Only early releases wrote the types 9 and 18.
 _KIND_OF_RECORD = {
-    **dict.fromkeys((3, 4, 5, 6, 7, 8, 16), CONSUMER),
     **dict.fromkeys(range(9, 16), SHARE),
     **dict.fromkeys(range(17, 24), STREAMS),
 }
-_MEMBER_TYPES = frozenset({5, 10, 19})
-_CONVERTIBLE = frozenset({CONSUMER, STREAMS})
+_MEMBER_TYPES = frozenset({10, 19})
+_CONVERTIBLE = frozenset({STREAMS})
 UNKNOWN_STATE = "Unknown"
-_NOT_FOUND_IS_AN_ERROR_SINCE = 6
 
 
 class UnservedGroup:
@@ -66,6 +61,13 @@ class UnservedGroup:
         """Whether members may still be alive."""
         timed_out = now.monotonic_ms - core.loaded_ms >= core.config.unserved_session_timeout_ms
         return self.has_members and not timed_out
+
+    def check_commit(self, core: Core, epoch: int, now: Moment) -> ErrorCode:
+        """The error for a commit of offsets; GROUP_ID_NOT_FOUND if the group cannot have offsets."""
+        if self.kind not in _CONVERTIBLE:
+            return ErrorCode.GROUP_ID_NOT_FOUND
+        # An administrator may commit for an empty group.
+        return ErrorCode.UNKNOWN_MEMBER_ID if epoch >= 0 or self.is_alive(core, now) else ErrorCode.NONE
 
     def state(self, core: Core, now: Moment) -> str:
         """The state as clients see it; unknown until the members have timed out."""
@@ -143,9 +145,6 @@ def answer(core: Core, call: Call, now: Moment) -> Effects | None:
         case JoinGroupRequest() as request:
             group = core.unserved.get(request.group_id)
             return None if group is None else _join(core, call, request, group, now)
-        case OffsetCommitRequest() as request:
-            group = core.unserved.get(request.group_id)
-            return None if group is None else _commit(core, call, request, group, now)
         case OffsetDeleteRequest() as request:
             group = core.unserved.get(request.group_id)
             return None if group is None else _delete_offsets(core, call, request, group, now)
@@ -155,9 +154,6 @@ def answer(core: Core, call: Call, now: Moment) -> Effects | None:
                 return None
             error = OffsetFetchResponseGroup(group_id=group.group_id, error_code=ErrorCode.GROUP_ID_NOT_FOUND)
             return [Reply(call, error)]
-        case DescribeGroup(group_id=group_id):
-            group = core.unserved.get(group_id)
-            return None if group is None else [Reply(call, _describe(core, call, group, now))]
         case DeleteGroup(group_id=group_id):
             group = core.unserved.get(group_id)
             return None if group is None else _delete(core, call, group, now)
@@ -186,17 +182,6 @@ def conversion_appended(core: Core, follow_up: JoinConvertedGroup, error: ErrorC
     return join(core, call, request, now)
 
 
-def _commit(core: Core, call: Call, request: OffsetCommitRequest, group: UnservedGroup, now: Moment) -> Effects | None:
-    if group.kind not in _CONVERTIBLE:
-        known = call.api_version >= GROUP_ID_NOT_FOUND_SINCE
-        error = ErrorCode.GROUP_ID_NOT_FOUND if known else ErrorCode.ILLEGAL_GENERATION
-    elif request.generation_id_or_member_epoch >= 0 or group.is_alive(core, now):
-        error = ErrorCode.UNKNOWN_MEMBER_ID
-    else:
-        return None  # An administrator may commit for an empty group.
-    return [Reply(call, commit_response(request, error))]
-
-
 def _delete_offsets(
     core: Core, call: Call, request: OffsetDeleteRequest, group: UnservedGroup, now: Moment
 ) -> Effects | None:
@@ -205,24 +190,6 @@ def _delete_offsets(
     if group.is_alive(core, now):
         return [Reply(call, error_response(call, ErrorCode.NON_EMPTY_GROUP))]
     return delete_from(core, call, request, Group(group.group_id, None))
-
-
-def _describe(core: Core, call: Call, group: UnservedGroup, now: Moment) -> DescribedGroup:
-    """Describe a consumer group without its members, because clients only then request its offsets.
-
-    Other types are rejected, as Kafka does.
-    """
-    group_id = group.group_id
-    if group.kind == CONSUMER:
-        return DescribedGroup(group_id=group_id, group_state=group.state(core, now), protocol_type=CONSUMER)
-    if call.api_version < _NOT_FOUND_IS_AN_ERROR_SINCE:
-        return DescribedGroup(group_id=group_id, group_state=State.DEAD.value)
-    return DescribedGroup(
-        group_id=group_id,
-        group_state=State.DEAD.value,
-        error_code=ErrorCode.GROUP_ID_NOT_FOUND,
-        error_message=f"Group {group_id} is not a classic group.",
-    )
 
 
 def _delete(core: Core, call: Call, group: UnservedGroup, now: Moment) -> Effects:

@@ -34,15 +34,6 @@ class TopicCounts:
     def __iter__(self) -> Iterator[str]:
         return iter(self.by_name.keys() | self.by_regex.keys())
 
-    def is_same_for_all(self, member_count: int, regex_counts: Mapping[str, int]) -> bool:
-        """Whether all of `member_count` members subscribe to the same topics.
-
-        `regex_counts` has the number of members of each regular expression.
-        """
-        if not regex_counts:
-            return all(count == member_count for count in self.by_name.values())
-        return not self.by_name and len(regex_counts) == 1 and member_count in regex_counts.values()
-
 
 def _replace(counts: Counter[str], before: Iterable[str], after: Iterable[str]) -> None:
     counts.update(after)

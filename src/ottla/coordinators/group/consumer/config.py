@@ -1,0 +1,54 @@
+"""The settings of consumer groups: the broker's `group.consumer.*`, and `consumer.*` of a single group."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class ConsumerGroupConfig:
+    """Defaults are Kafka's; times in milliseconds."""
+
+    session_timeout_ms: int = 45_000
+    heartbeat_interval_ms: int = 5_000
+    assignment_interval_ms: int = 1_000
+    max_size: int = 2**31 - 1
+    assignors: tuple[str, ...] = ("uniform", "range")
+    """Names of the assignors that members may choose, the default first."""
+    regex_refresh_interval_ms: int = 600_000
+    may_upgrade: bool = True
+    """Whether a classic group with members becomes a consumer group when a consumer member joins."""
+    may_downgrade: bool = True
+    """Whether a consumer group becomes a classic group when its last consumer member leaves."""
+
+    @classmethod
+    def from_settings(cls, setting: Callable[[str], object]) -> ConsumerGroupConfig:
+        """Read the broker's settings through `setting(name)`; raises TypeError if a value has another type."""
+
+        def number(name: str) -> int:
+            value = setting(f"group.consumer.{name}")
+            if not isinstance(value, int):
+                raise TypeError(f"group.consumer.{name} is {value!r}, not a whole number")
+            return value
+
+        assignors = setting("group.consumer.assignors")
+        if not isinstance(assignors, tuple | list):
+            raise TypeError(f"group.consumer.assignors is {assignors!r}, not a list")
+        policy = str(setting("group.consumer.migration.policy")).lower()
+        return cls(
+            session_timeout_ms=number("session.timeout.ms"),
+            heartbeat_interval_ms=number("heartbeat.interval.ms"),
+            assignment_interval_ms=number("assignment.interval.ms"),
+            max_size=number("max.size"),
+            assignors=tuple(map(str, assignors)),
+            regex_refresh_interval_ms=number("regex.refresh.interval.ms"),
+            may_upgrade=policy in {"upgrade", "bidirectional"},
+            may_downgrade=policy in {"downgrade", "bidirectional"},
+        )
+
+
+def group_setting(overrides: Mapping[str, str], name: str, default: int) -> int:
+    """A setting of one group, e.g. `consumer.session.timeout.ms`: its own value, otherwise the broker's `default`."""
+    value = overrides.get(name)
+    return default if value is None else int(value)

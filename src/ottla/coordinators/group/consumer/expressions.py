@@ -1,0 +1,42 @@
+"""Regular expressions of subscriptions, in RE2's syntax, whose cost is linear in the length of the topic's name.
+
+The library is optional: without it such subscriptions are rejected, and everything else works.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TypeAlias
+
+from ottla.common.errors import ErrorCode, KafkaError
+
+try:
+    import re2
+except ImportError:  # the extra `regex` is not installed
+    re2 = None
+
+Matcher: TypeAlias = Callable[[str], object]
+"""Returns a true value if the expression matches a whole topic name."""
+
+LONGEST_EXPRESSION = 4_096
+_MISSING = "this broker has no RE2: install ottla[regex] on its machine, or subscribe to topics by name"
+
+
+def compile_expression(regex: str) -> Matcher:
+    """Compile a regular expression; raises INVALID_REGULAR_EXPRESSION."""
+    if re2 is None:
+        problem = _MISSING
+    elif len(regex) > LONGEST_EXPRESSION:
+        problem = f"it has {len(regex)} characters, at most {LONGEST_EXPRESSION} are allowed"
+    else:
+        try:
+            options = re2.Options()
+            options.log_errors = False
+            fullmatch: Matcher = re2.compile(regex, options).fullmatch
+        except re2.error as error:
+            detail = error.args[0] if error.args else error
+            problem = detail.decode(errors="replace") if isinstance(detail, bytes) else str(detail)
+        else:
+            return fullmatch
+    message = f"SubscribedTopicRegex `{regex[:200]}` is not a valid regular expression: {problem}."
+    raise KafkaError(ErrorCode.INVALID_REGULAR_EXPRESSION, message)

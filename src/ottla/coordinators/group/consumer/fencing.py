@@ -1,0 +1,117 @@
+"""Members that leave a consumer group: by request, by the end of their session, or because they give up partitions too
+slowly.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import replace
+
+from ottla.common.errors import ErrorCode, KafkaError
+from ottla.coordinators.events import Call, Effects, Moment, log_line
+from ottla.coordinators.group.consumer import records as encode
+from ottla.coordinators.group.consumer.change import Change
+from ottla.coordinators.group.consumer.config import group_setting
+from ottla.coordinators.group.consumer.group import ConsumerGroup
+from ottla.coordinators.group.consumer.member import NOTHING_OWNED, ConsumerMember, MemberState
+from ottla.coordinators.group.core import Core
+from ottla.coordinators.group.modern.epochs import STATIC_LEAVE_EPOCH
+from ottla.coordinators.group.timer_keys import Kind
+from ottla.protocol.messages.consumer_group_heartbeat import (
+    ConsumerGroupHeartbeatRequest,
+    ConsumerGroupHeartbeatResponse,
+)
+
+SESSION_TIMEOUT = "consumer.session.timeout.ms"
+
+
+def expect_heartbeat(core: Core, group_id: str, member: ConsumerMember, now: Moment) -> None:
+    """Remove the member unless a heartbeat arrives within its session timeout."""
+    if member.classic is not None:
+        timeout_ms = member.classic.session_timeout_ms
+    else:
+        default_ms = core.config.consumer.session_timeout_ms
+        timeout_ms = group_setting(core.overrides(group_id), SESSION_TIMEOUT, default_ms)
+    core.timers.set((Kind.SESSION, group_id, member.member_id), now.monotonic_ms + timeout_ms)
+
+
+def loaded(core: Core, group: ConsumerGroup, now: Moment) -> Effects:
+    """Start the timers of the members of a group that was loaded."""
+    for member in group.members.values():
+        expect_heartbeat(core, group.group_id, member, now)
+        if member.state is MemberState.UNREVOKED_PARTITIONS and member.classic is None:
+            key = (Kind.REBALANCE, group.group_id, member.member_id)
+            core.timers.set(key, now.monotonic_ms + member.rebalance_timeout_ms)
+    return [log_line("Loaded consumer group %s with %d members.", group.group_id, len(group.members))]
+
+
+def check_static(group: ConsumerGroup, member_id: str, instance_id: str) -> ConsumerMember:
+    """Return the static member; raises UNKNOWN_MEMBER_ID or FENCED_INSTANCE_ID."""
+    member = group.static_member(instance_id)
+    if member is None:
+        raise KafkaError(ErrorCode.UNKNOWN_MEMBER_ID, f"Instance id {instance_id} is unknown.")
+    if member.member_id != member_id:
+        message = f"Static member {member_id} with instance id {instance_id} was fenced by member {member.member_id}."
+        raise KafkaError(ErrorCode.FENCED_INSTANCE_ID, message)
+    return member
+
+
+def known_member(group: ConsumerGroup, member_id: str) -> ConsumerMember:
+    """Return the member; raises UNKNOWN_MEMBER_ID."""
+    member = group.members.get(member_id)
+    if member is None:
+        message = f"Member {member_id} is not a member of group {group.group_id}."
+        raise KafkaError(ErrorCode.UNKNOWN_MEMBER_ID, message)
+    return member
+
+
+def leave(core: Core, call: Call, request: ConsumerGroupHeartbeatRequest, group: ConsumerGroup, now: Moment) -> Effects:
+    """Remove the member, or let a static member leave for the time of its session."""
+    member_id, instance_id = request.member_id, request.instance_id
+    member = known_member(group, member_id) if instance_id is None else check_static(group, member_id, instance_id)
+    response = ConsumerGroupHeartbeatResponse(member_id=member_id, member_epoch=request.member_epoch)
+    if request.member_epoch == STATIC_LEAVE_EPOCH:
+        line = log_line(
+            "[GroupId %s] Static member %s with instance id %s temporarily left the consumer group.",
+            group.group_id, member_id, instance_id,
+        )  # fmt: skip
+        away = replace(member, epoch=STATIC_LEAVE_EPOCH, revoking=NOTHING_OWNED)
+        record = encode.current_record(group.group_id, away)
+        return [line, *core.reply_after_append(call, [record], response)]
+    line = log_line("[GroupId %s] Member %s left the consumer group.", group.group_id, member_id)
+    return [line, *core.reply_after_append(call, _removal(core, group, [member], now), response)]
+
+
+def fence(core: Core, group: ConsumerGroup, members: Collection[ConsumerMember], now: Moment) -> Effects:
+    """Remove members without a request of theirs."""
+    return [core.append(_removal(core, group, members, now))] if members else []
+
+
+def _removal(
+    core: Core, group: ConsumerGroup, members: Collection[ConsumerMember], now: Moment
+) -> list[tuple[bytes, bytes | None]]:
+    change = Change(core, group, now)
+    change.remove_members(members)
+    return change.records
+
+
+def timer_elapsed(core: Core, kind: Kind, group: ConsumerGroup, member_id: str, now: Moment) -> Effects:
+    """Remove a member whose session ended, or that did not give up its partitions in time."""
+    member = group.members.get(member_id)
+    if member is None:
+        return []
+    if kind is Kind.REBALANCE:
+        if member.state is not MemberState.UNREVOKED_PARTITIONS:
+            return []
+        line = log_line(
+            "[GroupId %s] Member %s fenced from the group because it failed to transition from epoch %d within %dms.",
+            group.group_id, member_id, member.epoch, member.rebalance_timeout_ms,
+        )  # fmt: skip
+        retry_ms = member.rebalance_timeout_ms
+    else:
+        reason = "the member session expired" if kind is Kind.SESSION else "it failed to join or sync within timeout"
+        line = log_line("[GroupId %s] Member %s fenced from the group because %s.", group.group_id, member_id, reason)
+        retry_ms = core.config.consumer.session_timeout_ms
+    # If the append fails, the timer elapses again; if it succeeds, replay cancels the timer.
+    core.timers.set((kind, group.group_id, member_id), now.monotonic_ms + max(retry_ms, 1))
+    return [line, *fence(core, group, [member], now)]

@@ -1,0 +1,138 @@
+"""Applies the records of consumer groups, whether they were just appended or are loaded.
+
+A record that names an unknown group or member is not an error: compaction may have removed what preceded it. A group
+that is created here replaces the simple group that its committed offsets created.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import replace
+
+from ottla.coordinators.group.assignors import Partitions
+from ottla.coordinators.group.consumer.group import ConsumerGroup, ResolvedExpression
+from ottla.coordinators.group.consumer.member import (
+    NOTHING_OWNED,
+    ClassicMember,
+    ConsumerMember,
+    MemberState,
+    Owned,
+)
+from ottla.coordinators.group.core import Core
+from ottla.coordinators.group.group import Group
+from ottla.coordinators.group.modern.epochs import LEAVE_EPOCH
+from ottla.coordinators.group.timer_keys import Kind
+from ottla.protocol import group_records as g
+from ottla.protocol.message import Message
+
+MEMBER_TIMERS = (Kind.JOIN, Kind.SYNC, Kind.SESSION, Kind.REBALANCE)
+
+
+def replay(core: Core, key: Message, value: Message | None) -> None:
+    """Apply one record of the types 3 to 8 and 16."""
+    group_id: str = key.group_id  # type: ignore[attr-defined]
+    group = core.consumer_groups.get(group_id)
+    if group is None:
+        if value is None:
+            return
+        group = core.consumer_groups[group_id] = ConsumerGroup(group_id)
+        core.groups.pop(group_id, None)
+        core.unserved.pop(group_id, None)
+    match key, value:
+        case g.ConsumerGroupMetadataKey(), g.ConsumerGroupMetadataValue():
+            group.state.epoch, group.state.metadata_hash = value.epoch, value.metadata_hash
+        case g.ConsumerGroupMetadataKey(), None:
+            _delete(core, group)
+        case g.ConsumerGroupPartitionMetadataKey(), _:
+            group.has_partition_metadata = value is not None
+        case g.ConsumerGroupTargetAssignmentMetadataKey(), g.ConsumerGroupTargetAssignmentMetadataValue():
+            group.target.epoch, group.target.timestamp_ms = value.assignment_epoch, value.assignment_timestamp
+        case g.ConsumerGroupTargetAssignmentMetadataKey(), None:
+            group.target.epoch = LEAVE_EPOCH
+        case g.ConsumerGroupRegularExpressionKey(), g.ConsumerGroupRegularExpressionValue():
+            resolved = ResolvedExpression(frozenset(value.topics), value.version, value.timestamp)
+            group.put_expression(key.regular_expression, resolved)
+        case g.ConsumerGroupRegularExpressionKey(), None:
+            group.remove_expression(key.regular_expression)
+        case _:
+            _replay_member(core, group, key, value)
+
+
+def _replay_member(core: Core, group: ConsumerGroup, key: Message, value: Message | None) -> None:
+    match key, value:
+        case g.ConsumerGroupMemberMetadataKey(), g.ConsumerGroupMemberMetadataValue():
+            group.put(_described(_member(group, key.member_id), value))
+        case g.ConsumerGroupMemberMetadataKey(), None:
+            group.remove(key.member_id)
+            for kind in MEMBER_TIMERS:
+                core.timers.cancel((kind, group.group_id, key.member_id))
+        case g.ConsumerGroupTargetAssignmentMemberKey(), g.ConsumerGroupTargetAssignmentMemberValue():
+            group.target.by_member[key.member_id] = _partitions(value.topic_partitions)
+        case g.ConsumerGroupTargetAssignmentMemberKey(), None:
+            group.target.by_member.pop(key.member_id, None)
+        case g.ConsumerGroupCurrentMemberAssignmentKey(), g.ConsumerGroupCurrentMemberAssignmentValue():
+            group.put(_placed(_member(group, key.member_id), value))
+        case g.ConsumerGroupCurrentMemberAssignmentKey(), None if key.member_id in group.members:
+            member = group.members[key.member_id]
+            left = replace(member, epoch=LEAVE_EPOCH, previous_epoch=LEAVE_EPOCH, assigned=NOTHING_OWNED)
+            group.put(replace(left, revoking=NOTHING_OWNED))
+
+
+def _delete(core: Core, group: ConsumerGroup) -> None:
+    group_id = group.group_id
+    for member_id in group.members:
+        for kind in MEMBER_TIMERS:
+            core.timers.cancel((kind, group_id, member_id))
+    del core.consumer_groups[group_id]
+    if core.offsets.of_group(group_id) or core.offsets.pending_of(group_id):
+        core.groups.setdefault(group_id, Group(group_id, None))
+
+
+def _member(group: ConsumerGroup, member_id: str) -> ConsumerMember:
+    return group.members.get(member_id) or ConsumerMember(member_id)
+
+
+def _described(member: ConsumerMember, value: g.ConsumerGroupMemberMetadataValue) -> ConsumerMember:
+    classic = None
+    if value.classic_member_metadata is not None:
+        rows = value.classic_member_metadata.supported_protocols
+        protocols = tuple((row.name, bytes(row.metadata)) for row in rows)
+        classic = ClassicMember(value.classic_member_metadata.session_timeout_ms, protocols)
+    return replace(
+        member,
+        instance_id=value.instance_id,
+        rack_id=value.rack_id,
+        client_id=value.client_id,
+        client_host=value.client_host,
+        topic_names=frozenset(value.subscribed_topic_names),
+        topic_regex=value.subscribed_topic_regex or "",
+        rebalance_timeout_ms=value.rebalance_timeout_ms,
+        assignor=value.server_assignor,
+        classic=classic,
+    )
+
+
+def _placed(member: ConsumerMember, value: g.ConsumerGroupCurrentMemberAssignmentValue) -> ConsumerMember:
+    return replace(
+        member,
+        epoch=value.member_epoch,
+        previous_epoch=value.previous_member_epoch,
+        state=MemberState.of(value.state),
+        assigned=_owned(value.assigned_partitions, value.member_epoch),
+        revoking=_owned(value.partitions_pending_revocation, value.member_epoch),
+    )
+
+
+def _owned(rows: Iterable[g.TopicPartitions], epoch: int) -> Owned:
+    """Partitions with their epochs. Before Kafka 4.3 these were not stored: the member's epoch takes their place."""
+    owned: dict[bytes, dict[int, int]] = {}
+    for row in rows:
+        epochs = row.assignment_epochs
+        known = epochs if epochs is not None and len(epochs) == len(row.partitions) else [epoch] * len(row.partitions)
+        if row.partitions:
+            owned[row.topic_id] = dict(zip(row.partitions, known, strict=True))
+    return owned
+
+
+def _partitions(rows: Iterable[g.TopicPartition]) -> Partitions:
+    return {row.topic_id: frozenset(row.partitions) for row in rows if row.partitions}
