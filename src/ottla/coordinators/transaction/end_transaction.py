@@ -17,6 +17,7 @@ from ottla.coordinators.transaction.events import TransactionEffects
 from ottla.coordinators.transaction.follow_ups import EndOrder
 from ottla.coordinators.transaction.markers import proceed
 from ottla.coordinators.transaction.metadata import (
+    EPOCH_BUMP_SINCE,
     FLEXIBLE_RECORDS_SINCE,
     LAST_PRODUCER_EPOCH,
     NO_EPOCH,
@@ -27,12 +28,12 @@ from ottla.coordinators.transaction.states import COMPLETED, State
 from ottla.protocol.messages.end_txn import EndTxnRequest, EndTxnResponse
 from ottla.protocol.messages.init_producer_id import InitProducerIdRequest
 
-EPOCH_BUMP_SINCE = 5
+BUMPS_EPOCH_SINCE = 5
 
 
 def end(core: Core, call: Call, request: EndTxnRequest, now: Moment) -> TransactionEffects:
     """Commit or abort the producer's transaction."""
-    bumps_epoch = call.api_version >= EPOCH_BUMP_SINCE
+    bumps_epoch = call.api_version >= BUMPS_EPOCH_SINCE
     error = _check(core, request, bumps_epoch=bumps_epoch)
     if error is ErrorCode.INVALID_TXN_STATE:
         return [_wrong_state(core, request), refuse(call, error)]
@@ -77,8 +78,10 @@ def _check_with_epoch_bump(metadata: Metadata, request: EndTxnRequest) -> ErrorC
     )
     if metadata.producer_id != request.producer_id and not got_new_id:
         return ErrorCode.INVALID_PRODUCER_ID_MAPPING
-    is_retry = metadata.state in COMPLETED and (got_new_id or request.producer_epoch + 1 == metadata.producer_epoch)
-    if is_retry:
+    was_bumped = request.producer_epoch + 1 == metadata.producer_epoch
+    # Without the version, a producer could get the epoch of its successor, whose transactions do not bump the epoch.
+    is_versioned = metadata.client_transaction_version >= EPOCH_BUMP_SINCE
+    if metadata.state in COMPLETED and is_versioned and (got_new_id or was_bumped):
         return ErrorCode.NONE if _has_result(metadata, request) else ErrorCode.INVALID_TXN_STATE
     if metadata.producer_epoch != request.producer_epoch:
         return ErrorCode.PRODUCER_FENCED
@@ -102,7 +105,7 @@ def _wrong_state(core: Core, request: EndTxnRequest) -> LogLine:
 
 def _accept(call: Call, metadata: Metadata) -> Reply:
     """Answer with the epoch of the next transaction; older versions have no field for it."""
-    if call.api_version < EPOCH_BUMP_SINCE:
+    if call.api_version < BUMPS_EPOCH_SINCE:
         return Reply(call, EndTxnResponse(producer_id=NO_PRODUCER_ID, producer_epoch=NO_EPOCH))
     return Reply(call, EndTxnResponse(producer_id=metadata.producer_id, producer_epoch=metadata.producer_epoch))
 

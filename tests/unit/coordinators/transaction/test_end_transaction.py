@@ -237,3 +237,14 @@ def test_end_of_the_last_epoch_fails_without_a_new_producer_id() -> None:
     assert state_of(producer.driver) is State.ONGOING
     producer.driver.allocation_error = ErrorCode.NONE
     assert producer.commit() is ErrorCode.NONE
+
+
+def test_predecessor_does_not_get_the_epoch_of_its_successor() -> None:
+    """The successor's transaction did not bump the epoch, so that the predecessor's request is not a retry of it."""
+    predecessor = ready(2)
+    successor = Producer(predecessor.driver, version=1)
+    successor.init()
+    successor.add(A0)
+    successor.abort()
+    assert predecessor.abort() is ErrorCode.PRODUCER_FENCED
+    assert predecessor.epoch == 0
