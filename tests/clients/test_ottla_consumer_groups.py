@@ -12,7 +12,8 @@ import confluent_kafka
 import pytest
 
 from ottla.broker.served import SERVED
-from ottla.clients import AsyncConsumer, Consumer, SubscriptionPattern, TopicPartition
+from ottla.clients import Admin, AsyncConsumer, Consumer, SubscriptionPattern, TopicPartition
+from ottla.clients.admin import GroupState, GroupType
 from ottla.clients.errors import BrokerError, ConfigurationError, UnknownMember
 from ottla.common.errors import ErrorCode
 from tests.conftest import KAFKA, RunningBroker
@@ -235,6 +236,40 @@ def test_static_member_returns_to_its_partitions_without_a_rebalance(
     again.stop()
     stays.stop()
     assert stays.told[told:] == [("revoked", sorted({0, 1, 2, 3, 4, 5} - owned))]  # type: ignore[attr-defined]
+
+
+def test_admin_describes_a_group_whose_partitions_the_broker_assigns(
+    broker: RunningBroker, make_topic: MakeTopic
+) -> None:
+    story = Story(broker, make_topic)
+    story.send(1)
+    member = story.ours(**{"client.id": "reader"})
+    wait_until(lambda: len(member.read()) == 6, "it reads all records")
+    with Admin(bootstrap_servers=broker.bootstrap) as admin:
+        (listed,) = [group for group in admin.list_groups(types=[GroupType.CONSUMER]) if group.group_id == story.group]
+        assert listed.state is GroupState.STABLE
+        described = admin.describe_group(story.group)
+        assert (described.type, described.assignor) == (GroupType.CONSUMER, "uniform")
+        assert described.epoch == described.assignment_epoch
+        (one,) = described.members
+        assert (one.client_id, one.topics, one.epoch) == ("reader", (story.topic,), described.epoch)
+        assert one.assignment == one.target == tuple(TopicPartition(story.topic, i) for i in range(6))
+        shown = run_ottla(broker, "describe", story.group)
+        assert f"consumer group at epoch {described.epoch}" in shown
+        assert "EPOCH" in shown
+        assert f"{story.group} " in run_ottla(broker, "list", "--type", "consumer")
+        member.stop()
+        run_ottla(broker, "reset", story.group, "--to-earliest", "--execute")
+        assert {at.offset for at in admin.list_group_offsets(story.group).values()} == {0}
+        run_ottla(broker, "delete", story.group, "--yes")
+        assert story.group not in {group.group_id for group in admin.list_groups()}
+
+
+def run_ottla(broker: RunningBroker, *arguments: str) -> str:
+    command = [sys.executable, "-m", "ottla", "group", *arguments, "-b", broker.bootstrap]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=WAIT_S, check=False)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
 
 
 def test_asyncio_consumer_reads_in_a_group(broker: RunningBroker, make_topic: MakeTopic) -> None:

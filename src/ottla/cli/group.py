@@ -1,4 +1,4 @@
-"""List and describe consumer groups, show their lag, and reset or delete their offsets."""
+"""List and describe groups of all types, show their lag, and reset or delete their offsets."""
 
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 from ottla.cli import group_lag, group_reset, units
 from ottla.cli.commands import Command, Group, Option, Options
 from ottla.cli.connect import connection_options, open_admin
+from ottla.cli.group_offsets import delete_offsets, is_share_group, read_offsets
 from ottla.cli.names import (
     choose,
     confirm_deletion,
@@ -20,7 +21,6 @@ from ottla.cli.suggestions import did_you_mean
 from ottla.cli.terminal import Failure
 
 if TYPE_CHECKING:
-    from ottla.clients.admin import Admin
     from ottla.common.ids import TopicPartition
 
 EXAMPLES = """
@@ -140,6 +140,8 @@ def _member_row(member: Any) -> dict[str, Any]:
         "topics": list(member.topics),
         "partition_count": len(member.assignment),
         "assignment": by_topic(member.assignment),
+        "epoch": member.epoch,
+        "target": None if member.target is None else by_topic(member.target),
     }
 
 
@@ -149,6 +151,10 @@ def _member_columns(rows: Sequence[dict[str, Any]]) -> list[Column]:
         columns.append(Column("instance", narrow=True))
     columns.append(number("partition_count", "PARTITIONS"))
     columns.append(Column("assignment", "READS", narrow=True, show=_ranges))
+    if any(row["epoch"] is not None for row in rows):
+        columns.append(number("epoch"))
+    if any(row["target"] is not None and row["target"] != row["assignment"] for row in rows):
+        columns.append(Column("target", "WILL READ", narrow=True, show=_ranges))
     columns.append(Column("member", "MEMBER ID", narrow=True, colour=lambda _: "dim"))
     return columns
 
@@ -194,8 +200,9 @@ def _delete(options: Options) -> int:
             confirm_deletion(f"Delete {deletion}?", yes=options.yes)
         if options.topic:
             for name in names:
-                partitions = _committed(admin, name, options.topic)
-                admin.delete_group_offsets(name, partitions)
+                is_share = is_share_group(admin, name)
+                partitions = _committed(read_offsets(admin, name, is_share=is_share), name, options.topic)
+                delete_offsets(admin, name, partitions, is_share=is_share)
                 for topic in options.topic:
                     row = {"group": name, "topic": topic, "deleted": True}
                     output.done(output.style.green(f"{name}: offsets for {topic} deleted"), row)
@@ -211,8 +218,7 @@ def _delete(options: Options) -> int:
     return 0
 
 
-def _committed(admin: "Admin", group: str, topics: Sequence[str]) -> "list[TopicPartition]":
-    committed = admin.list_group_offsets(group)
+def _committed(committed: "Iterable[TopicPartition]", group: str, topics: Sequence[str]) -> "list[TopicPartition]":
     for topic in topics:
         if not any(partition.topic == topic for partition in committed):
             known = sorted({partition.topic for partition in committed})

@@ -1,5 +1,7 @@
 """Lag of groups: committed and end offsets of each partition, the member that reads it, and totals.
 
+A share group's offset is where it starts: records after it may be processed already.
+
 A partition of a member without a committed offset is shown without lag.
 """
 
@@ -10,6 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from ottla.cli import units
 from ottla.cli.commands import Command, Option, Options
 from ottla.cli.connect import connection_options, open_admin
+from ottla.cli.group_offsets import read_offsets
 from ottla.cli.names import existing_groups, name_parameters
 from ottla.cli.output import Column, Output, number, one_line, output_options
 from ottla.cli.terminal import Failure
@@ -86,7 +89,7 @@ COMMAND = Command(
 
 def read_lag(admin: "Admin", name: str) -> GroupLag:
     """Read the state of a group: its members, committed offsets and end offsets."""
-    from ottla.clients.admin import OffsetSpec, PartialFailure
+    from ottla.clients.admin import GroupType, OffsetSpec, PartialFailure
     from ottla.common.ids import TopicPartition
 
     def ends_of(partitions: Sequence[TopicPartition]) -> Mapping[TopicPartition, Any]:
@@ -97,13 +100,15 @@ def read_lag(admin: "Admin", name: str) -> GroupLag:
 
     group = admin.describe_group(name)
     readers = {partition: member for member in group.members for partition in member.assignment}
-    committed = admin.list_group_offsets(name)
+    committed = read_offsets(admin, name, is_share=group.type is GroupType.SHARE)
+    # A partition of a share group has several readers.
+    readers = {} if group.type is GroupType.SHARE else readers
     partitions = sorted({*committed, *readers})
     ends = ends_of(partitions)
     rows: list[dict[str, Any]] = []
     for partition in partitions:
         reader, end = readers.get(partition), ends.get(partition)
-        at = committed[partition].offset if partition in committed else None
+        at = committed.get(partition)
         rows.append(
             {
                 "group": name,
@@ -135,7 +140,11 @@ def headline(output: Output, lag: GroupLag) -> None:
     summary, style = lag.summary(), output.style
     state = summary["state"]
     colour = state_colour(state)
-    parts = [getattr(style, colour)(state) if colour else state, units.plural(summary["member_count"], "member")]
+    parts = [getattr(style, colour)(state) if colour else state]
+    if summary["type"] != "classic":
+        epoch = "" if lag.group.epoch is None else f" at epoch {lag.group.epoch}"
+        parts.append(f"{summary['type']} group{epoch}")
+    parts.append(units.plural(summary["member_count"], "member"))
     if summary["assignor"]:
         parts.append(summary["assignor"])
     parts.append(f"lag {units.count(summary['lag'])} in {units.plural(summary['partition_count'], 'partition')}")

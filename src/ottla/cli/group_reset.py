@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from ottla.cli import units
 from ottla.cli.commands import Argument, Command, Option, Options, require_one, section, usage_error
 from ottla.cli.connect import connection_options, open_admin
+from ottla.cli.group_offsets import is_share_group, read_offsets, write_offsets
 from ottla.cli.names import missing
 from ottla.cli.output import Column, Output, number, output_options
 from ottla.cli.suggestions import nearest
@@ -66,8 +67,6 @@ _PARAMETERS = [
 
 
 def _reset(options: Options) -> int:
-    from ottla.clients.admin import GroupOffset
-
     require_one(options, *_TARGETS)
     output = Output(options)
     group = _group_of(options)
@@ -81,9 +80,10 @@ def _reset(options: Options) -> int:
         members = _members(admin, group, output)
         if members and options.execute:
             raise Failure(*_active(group, members))
-        committed = admin.list_group_offsets(group)
+        is_share = is_share_group(admin, group)
+        committed = read_offsets(admin, group, is_share=is_share)
         partitions = list(given) if given is not None else _scope(admin, group, options.topic, committed)
-        places = _places(admin, partitions, {p: offset.offset for p, offset in committed.items()})
+        places = _places(admin, partitions, committed)
         if moment_ms is not None:
             found = admin.list_offsets(dict.fromkeys(partitions, moment_ms))
             wanted = {p: at.offset if at.offset >= 0 else places[p].latest for p, at in found.items()}
@@ -95,7 +95,7 @@ def _reset(options: Options) -> int:
             _export(output, plan)
             return 0
         if options.execute:
-            admin.alter_group_offsets(group, {p: GroupOffset(offset) for p, offset in plan.items()})
+            write_offsets(admin, group, plan, is_share=is_share)
     _print_plan(output, group, plan, wanted, places, executed=options.execute)
     if moment_ms is not None:
         output.note(f"First records at or after {units.moment_utc(moment_ms)}; the latest offset if there is none.")

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from types import TracebackType
 from typing import Any, Final, Self, TypeVar, Unpack
 
-from ottla.clients.admin import access, configs, groups, topics
+from ottla.clients.admin import access, configs, groups, share_groups, topics
 from ottla.clients.admin import cluster as cluster_plans
 from ottla.clients.admin.access_model import (
     Acl,
@@ -37,6 +37,7 @@ from ottla.clients.admin.model import (
     Quorum,
     Reassignment,
     ResourceType,
+    ShareGroupOffset,
     TopicCreated,
     TopicDescription,
     TopicListing,
@@ -294,6 +295,24 @@ class AsyncAdmin:
     ) -> None:
         """Delete committed offsets. Raises GroupSubscribedToTopic, GroupNotFound per partition."""
         await self._run(_every(groups.forget(group, several("partitions", partitions))), timeout_s)
+
+    async def list_share_group_offsets(
+        self, group: str, partitions: Iterable[TopicPartition] | None = None, *, timeout_s: float | None = None
+    ) -> dict[TopicPartition, ShareGroupOffset]:
+        """Return where a share group starts in these or all partitions. Partitions that it never read are omitted."""
+        return await self._run(share_groups.offsets(group, _optional("partitions", partitions)), timeout_s)
+
+    async def alter_share_group_offsets(
+        self, group: str, offsets: Mapping[TopicPartition, int], *, timeout_s: float | None = None
+    ) -> None:
+        """Set where a share group starts in partitions. Raises NonEmptyGroup for a group with members."""
+        await self._run(_every(share_groups.alter(group, offsets)), timeout_s)
+
+    async def delete_share_group_offsets(
+        self, group: str, topics: Iterable[str], *, timeout_s: float | None = None
+    ) -> None:
+        """Delete the offsets of a share group for topics. Raises NonEmptyGroup for a group with members."""
+        await self._run(_every(share_groups.forget(group, several("topics", topics))), timeout_s)
 
     async def group_lag(self, group: str, *, timeout_s: float | None = None) -> dict[TopicPartition, PartitionLag]:
         """Return the lag of a group in each partition with a committed offset."""

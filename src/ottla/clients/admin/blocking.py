@@ -110,6 +110,9 @@ class Admin:
     list_group_offsets = blocking(AsyncAdmin.list_group_offsets)
     alter_group_offsets = blocking(AsyncAdmin.alter_group_offsets)
     delete_group_offsets = blocking(AsyncAdmin.delete_group_offsets)
+    list_share_group_offsets = blocking(AsyncAdmin.list_share_group_offsets)
+    alter_share_group_offsets = blocking(AsyncAdmin.alter_share_group_offsets)
+    delete_share_group_offsets = blocking(AsyncAdmin.delete_share_group_offsets)
     group_lag = blocking(AsyncAdmin.group_lag)
 
     # -- groups ------------------------------------------------------------------------------------------------

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
+from ottla.clients.admin import share_groups
 from ottla.clients.admin.core import Call, Outcome, Plan, Route
 from ottla.clients.admin.model import (
     GroupDescription,
@@ -17,7 +18,8 @@ from ottla.clients.admin.model import (
     OffsetSpec,
     PartitionLag,
 )
-from ottla.clients.errors import BrokerError, GroupNotFound, UnsupportedByBroker, error_for
+from ottla.clients.errors import BrokerError, ClientError, GroupNotFound, UnsupportedByBroker, error_for
+from ottla.common.errors import ErrorCode
 from ottla.common.ids import TopicPartition, by_topic
 from ottla.protocol.consumer_protocol import PROTOCOL_TYPE, decode_assignment, decode_subscription
 from ottla.protocol.message import Message
@@ -65,19 +67,26 @@ def list_all(states: Iterable[GroupState], types: Iterable[GroupType]) -> Plan[l
 
 
 def describe(groups: Iterable[str]) -> Plan[Outcome[str, GroupDescription]]:
-    """Describe groups of the classic protocol and, where a broker has them, of the consumer protocol (KIP-848)."""
+    """Describe classic groups and, where a broker has them, consumer groups (KIP-848) and share groups (KIP-932)."""
     outcome: Outcome[str, GroupDescription]
     outcome = yield Call(Route.COORDINATORS, list(dict.fromkeys(groups)), _ask_classic, _classic)
-    missing = [group for group, error in outcome.errors.items() if isinstance(error, GroupNotFound)]
-    if missing:
-        newer: Outcome[str, GroupDescription] = yield Call(Route.COORDINATORS, missing, _ask_modern, _modern)
+    for ask, read in ((_ask_modern, _modern), (share_groups.ask, share_groups.read)):
+        missing = [group for group, error in outcome.errors.items() if isinstance(error, GroupNotFound)]
+        if not missing:
+            break
+        newer: Outcome[str, GroupDescription] = yield Call(Route.COORDINATORS, missing, ask, read)
         for group, result in newer.results.items():
             del outcome.errors[group]
             outcome.results[group] = result
         for group, error in newer.errors.items():
-            if not isinstance(error, (GroupNotFound, UnsupportedByBroker)):
+            if not isinstance(error, (GroupNotFound, UnsupportedByBroker)) and not _is_disabled(error):
                 outcome.errors[group] = error
     return outcome
+
+
+def _is_disabled(error: ClientError) -> bool:
+    """Whether the broker knows the request, but its feature is not enabled: then it has no such group."""
+    return isinstance(error, BrokerError) and error.code == ErrorCode.UNSUPPORTED_VERSION
 
 
 def _ask_classic(groups: Sequence[str]) -> Message:
@@ -130,15 +139,20 @@ def _modern(response: Any, _: Sequence[str]) -> Iterator[tuple[str, GroupDescrip
                 m.client_id,
                 m.client_host,
                 tuple(m.subscribed_topic_names),
-                tuple(
-                    sorted(TopicPartition(t.topic_name, i) for t in m.assignment.topic_partitions for i in t.partitions)
-                ),
+                share_groups.assigned(m.assignment),
+                m.member_epoch,
+                share_groups.assigned(m.target_assignment),
             )
             for m in row.members
         )
         state = GroupState(row.group_state)
-        described = (row.group_id, state, GroupType.CONSUMER, PROTOCOL_TYPE, row.assignor_name, members)
-        yield row.group_id, GroupDescription(*described)
+        yield (
+            row.group_id,
+            GroupDescription(
+                row.group_id, state, GroupType.CONSUMER, PROTOCOL_TYPE, row.assignor_name, members,
+                row.group_epoch, row.assignment_epoch,
+            ),
+        )  # fmt: skip
 
 
 def delete(groups: Iterable[str]) -> Call[str, None]:

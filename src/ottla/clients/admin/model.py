@@ -267,6 +267,15 @@ class GroupOffset:
 
 
 @dataclass(frozen=True, slots=True)
+class ShareGroupOffset:
+    """Where a share group starts in a partition: all earlier records are done. `lag` is None with an old broker."""
+
+    start_offset: int
+    leader_epoch: int = -1
+    lag: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class PartitionLag:
     """The lag of a group in a partition: `end` - `committed`."""
 
@@ -302,11 +311,19 @@ class GroupMember:
     host: str
     topics: tuple[str, ...]
     assignment: tuple[TopicPartition, ...]
+    epoch: int | None = None
+    """The member's epoch in a group whose partitions the broker assigns; behind the group's while it reconciles."""
+    target: tuple[TopicPartition, ...] | None = None
+    """The partitions that it will have after reconciling (KIP-848)."""
 
 
 @dataclass(frozen=True, slots=True)
 class GroupDescription:
-    """One group and its members; `assignor` is "" before it is chosen."""
+    """One group and its members; `assignor` is "" before it is chosen.
+
+    The broker increases `epoch` with each change of members, subscriptions or topics, and `assignment_epoch` follows
+    when the target assignment is computed. Both are None for a classic group.
+    """
 
     group_id: str
     state: GroupState
@@ -314,6 +331,8 @@ class GroupDescription:
     protocol_type: str
     assignor: str
     members: tuple[GroupMember, ...]
+    epoch: int | None = None
+    assignment_epoch: int | None = None
 
 
 # -- the cluster -----------------------------------------------------------------------------------------------

@@ -1,0 +1,43 @@
+"""The offsets of a group of any type: committed offsets, or where a share group starts."""
+
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING
+
+from ottla.clients.errors import GroupNotFound
+
+if TYPE_CHECKING:
+    from ottla.clients.admin import Admin
+    from ottla.common.ids import TopicPartition
+
+
+def read_offsets(admin: "Admin", group: str, *, is_share: bool) -> "dict[TopicPartition, int]":
+    """Return the offset of each partition that has one."""
+    if is_share:
+        return {p: at.start_offset for p, at in admin.list_share_group_offsets(group).items()}
+    return {p: at.offset for p, at in admin.list_group_offsets(group).items()}
+
+
+def write_offsets(admin: "Admin", group: str, plan: "Mapping[TopicPartition, int]", *, is_share: bool) -> None:
+    """Set the offsets of a group without members."""
+    if is_share:
+        admin.alter_share_group_offsets(group, plan)
+    else:
+        admin.alter_group_offsets(group, plan)
+
+
+def delete_offsets(admin: "Admin", group: str, partitions: "Iterable[TopicPartition]", *, is_share: bool) -> None:
+    """Delete the offsets of partitions; those of a share group by topic."""
+    if is_share:
+        admin.delete_share_group_offsets(group, {partition.topic for partition in partitions})
+    else:
+        admin.delete_group_offsets(group, partitions)
+
+
+def is_share_group(admin: "Admin", group: str) -> bool:
+    """Whether the group is a share group; false if it does not exist."""
+    from ottla.clients.admin import GroupType
+
+    try:
+        return admin.describe_group(group).type is GroupType.SHARE
+    except GroupNotFound:
+        return False
