@@ -43,8 +43,6 @@ from ottla.clients.admin import (
     Subtract,
 )
 from ottla.common.errors import ErrorCode
-from ottla.network.client import ClientConnection
-from ottla.protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
 from tests.conftest import RunningBroker
 from tests.ottla_process import OttlaProcess
 
@@ -286,22 +284,10 @@ def test_described_group_has_the_assignment_of_each_member(
     assert ours.describe_group(group).state is GroupState.EMPTY
 
 
-def serves(broker: RunningBroker, api_key: int) -> bool:
-    async def ask() -> bool:
-        host, _, port = broker.bootstrap.rpartition(":")
-        connection = await ClientConnection.connect(host, int(port), client_id=None, timeout_s=WAIT_S)
-        connection.close()
-        return api_key in connection.versions
-
-    return asyncio.run(ask())
-
-
 @pytest.mark.both
 def test_group_of_the_consumer_protocol_is_described_like_a_classic_group(
     broker: RunningBroker, ours: Admin, make: Callable[..., str]
 ) -> None:
-    if not serves(broker, ConsumerGroupHeartbeatRequest.API_KEY):
-        pytest.skip(f"{broker.kind} has no groups of the consumer protocol")
     topic, group = make(2), unique("group")
     settings = {"group.protocol": "consumer", "group.id": group, "bootstrap.servers": broker.bootstrap}
     member = ConfluentMember(Consumer(settings), topic).start()

@@ -21,7 +21,7 @@ from ottla.common.completion import Completion
 from ottla.common.errors import ErrorCode, KafkaError
 from ottla.common.ids import OFFSETS_TOPIC, Uuid
 from ottla.config import TopicResolver
-from ottla.metadata.features import SUPPORTED_FEATURES
+from ottla.metadata.features import GROUP_VERSION, SUPPORTED_FEATURES
 from ottla.metadata.image import BROKER, TOPIC
 
 if TYPE_CHECKING:
@@ -139,6 +139,11 @@ class Broker:
     def groups(self) -> GroupRuntime:
         """The group coordinator."""
         return self.coordinators.groups
+
+    def serves_consumer_groups(self) -> bool:
+        """Whether groups of the consumer protocol (KIP-848) are enabled."""
+        level = self.metadata.image.features.get(GROUP_VERSION, 0)
+        return level >= 1 and "consumer" in self.static_config.items("group.coordinator.rebalance.protocols")
 
     # -- settings ----------------------------------------------------------------------------------------------
 

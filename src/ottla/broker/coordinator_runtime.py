@@ -186,6 +186,10 @@ class CoordinatorRuntime(Generic[S]):
             if runner.partition.closed:
                 self._unload(runner, ErrorCode.NOT_COORDINATOR)
 
+    def shards(self) -> list[S]:
+        """The shards that are loaded or being loaded."""
+        return [runner.shard for runner in self._runners.values()]
+
     # -- requests --------------------------------------------------------------------------------------------------
 
     def submit(

@@ -56,6 +56,7 @@ class Coordinators:
                 node_id=broker.node_id,
             ),
         )
+        groups.publish(broker.metadata.image)
         self._running.append(groups.shards)
         return groups
 
@@ -85,14 +86,16 @@ class Coordinators:
     def publish(self, old: MetadataImage, new: MetadataImage) -> None:
         """Follow a new image, after the partitions."""
         if old.topics_by_name is new.topics_by_name:
+            if self._groups is not None and old.configs is not new.configs:
+                self._groups.publish(new, has_new_topics=False)
             return
         for coordinator in self._running:
             coordinator.partitions_changed()
         if self._groups is not None:
             # Compare ids: a recreated topic is another topic.
-            deleted = {
-                old.topics_by_id[topic_id].name for topic_id in old.topics_by_id.keys() - new.topics_by_id.keys()
-            }
+            before, after = old.topics_by_id, new.topics_by_id
+            self._groups.publish(new, has_new_topics=not after.keys() <= before.keys())
+            deleted = {before[topic_id].name for topic_id in before.keys() - after.keys()}
             if deleted:
                 self._broker.worker.submit(self._groups.topics_deleted(deleted))
 

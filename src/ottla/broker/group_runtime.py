@@ -20,6 +20,7 @@ from ottla.coordinators.group.config import GroupConfig
 from ottla.coordinators.group.errors import error_response
 from ottla.coordinators.group.events import ListGroups, TopicsDeleted
 from ottla.coordinators.group.shard import GroupShard
+from ottla.metadata.image import EMPTY_IMAGE, MetadataImage
 
 if TYPE_CHECKING:
     from ottla.protocol.messages.list_groups import ListedGroup
@@ -43,10 +44,11 @@ class GroupRuntime:
     ) -> None:
         self.config = config
         self._topic_id = topic_id
+        self._image = EMPTY_IMAGE
         coordinator = Coordinator(
             name="GroupCoordinator",
             logger=logging.getLogger("ottla.coordinators.group"),
-            new_shard=lambda _index: GroupShard(config, random_bytes),
+            new_shard=lambda _index: self._new_shard(random_bytes),
             loaded=self._loaded,
             error_response=error_response,
         )
@@ -80,6 +82,17 @@ class GroupRuntime:
             while is_left:
                 yield
                 is_left = (yield from result_of(self.shards.ask(index, event))) is True
+
+    def publish(self, image: MetadataImage, *, has_new_topics: bool = True) -> None:
+        """Pass the cluster's metadata to all shards."""
+        self._image = image
+        for shard in self.shards.shards():
+            shard.metadata_changed(image, has_new_topics=has_new_topics)
+
+    def _new_shard(self, random_bytes: Callable[[int], bytes]) -> GroupShard:
+        shard = GroupShard(self.config, random_bytes)
+        shard.metadata_changed(self._image)
+        return shard
 
     def _loaded(self, index: int, shard: GroupShard, now: Moment) -> Effects:
         if shard.unserved:

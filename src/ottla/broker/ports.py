@@ -40,6 +40,12 @@ class HasGroups(Protocol):
     def groups(self) -> GroupRuntime: ...
 
 
+class ConsumerGroupPorts(HasGroups, Protocol):
+    """The group coordinator, and whether it serves groups of the consumer protocol."""
+
+    def serves_consumer_groups(self) -> bool: ...
+
+
 class HasPartitions(Protocol):
     """The partitions that this node leads."""
 

@@ -41,6 +41,8 @@ HANDLERS: dict[int, str] = {
     60: "describe_cluster",
     61: "describe_producers",
     64: "unregister_broker",
+    68: "consumer_group_heartbeat",
+    69: "consumer_group_describe",
     74: "list_config_resources",
     75: "describe_topic_partitions",
     88: "streams_group_heartbeat",

@@ -1,17 +1,17 @@
 """Settings of a group, one row each, as in `broker_rows.py`. All can be changed while the broker runs."""
 
-from ottla.config.server_setting import BOOLEAN, INT, MEDIUM, REPORTED, STRING, ServerSetting
+from ottla.config.server_setting import BOOLEAN, INT, MEDIUM, REPORTED, STRING, WORKS, ServerSetting
 
 ROWS = (
     ServerSetting("consumer.assignment.interval.ms", INT, 1000,
         "Pause between two assignments of a consumer group.",
-        MEDIUM, REPORTED, low=0),
+        MEDIUM, WORKS, low=0),
     ServerSetting("consumer.heartbeat.interval.ms", INT, 5000,
         "Pause between heartbeats of a consumer group's members.",
-        MEDIUM, REPORTED, low=1),
+        MEDIUM, WORKS, low=1),
     ServerSetting("consumer.session.timeout.ms", INT, 45_000,
         "Time without a heartbeat after which a member of a consumer group is removed.",
-        MEDIUM, REPORTED, low=1),
+        MEDIUM, WORKS, low=1),
     ServerSetting("share.assignment.interval.ms", INT, 1000,
         "Pause between two assignments of a share group.",
         MEDIUM, REPORTED, low=0),

@@ -25,10 +25,8 @@ _FAMILIES: tuple[tuple[tuple[str, ...], str], ...] = (
     ),
     (("remote.", "log.local.", "local.retention.", "follower.fetch.last.tiered."), "there is no tiered storage"),
     (("early.start.listeners",), "there is no authorizer to wait for"),
-    (("group.consumer.", "consumer."), "the consumer protocol (KIP-848) is not supported yet, only classic groups are"),
     (("group.share.", "share."), "share groups are not supported yet"),
     (("group.streams.", "streams."), "streams groups are not supported yet"),
-    (("group.coordinator.rebalance.protocols",), "only classic groups are supported yet"),
     (("group.coordinator.", "offsets.load."), "the coordinator runs on the event loop and sizes its own buffers"),
     (("transaction.", "transactional.", "add.partitions.to.txn."), "transactions are not supported yet"),
     (

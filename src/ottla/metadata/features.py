@@ -2,8 +2,8 @@
 
 The metadata log retains the finalized levels that stock Kafka wrote, so that Kafka can open it again. Clients receive
 `served_level` instead, because a higher level would promise an unsupported protocol: transaction.version 2 makes Java
-producers skip AddPartitionsToTxn, and group.version 1 lets consumers use KIP-848. metadata.version is supported up to
-the level of Kafka 4.3.
+producers skip AddPartitionsToTxn. group.version 1 enables consumer groups (KIP-848). metadata.version is supported up
+to the level of Kafka 4.3.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from ottla.protocol.message import Message
 
 METADATA_VERSION = "metadata.version"
 KRAFT_VERSION = "kraft.version"
+GROUP_VERSION = "group.version"
 ELIGIBLE_LEADER_REPLICAS_VERSION = "eligible.leader.replicas.version"
 
 LATEST_METADATA_VERSION = 30
@@ -23,7 +24,7 @@ SUPPORTED_FEATURES: dict[str, tuple[int, int]] = {
     METADATA_VERSION: (LOWEST_METADATA_VERSION, LATEST_METADATA_VERSION),
     KRAFT_VERSION: (0, 0),
     "transaction.version": (0, 0),
-    "group.version": (0, 0),
+    GROUP_VERSION: (0, 1),
     ELIGIBLE_LEADER_REPLICAS_VERSION: (0, 0),
     "share.version": (0, 0),
     "streams.version": (0, 0),
@@ -53,7 +54,10 @@ _CORDONED_FROM = 30
 
 def bootstrap_records(metadata_version: int = LATEST_METADATA_VERSION) -> list[Message]:
     """The first records of a new cluster, which set its feature levels."""
-    return [m.FeatureLevelRecord(name=METADATA_VERSION, feature_level=metadata_version)]
+    return [
+        m.FeatureLevelRecord(name=METADATA_VERSION, feature_level=metadata_version),
+        m.FeatureLevelRecord(name=GROUP_VERSION, feature_level=1),
+    ]
 
 
 def record_version(record: Message, metadata_version: int) -> int:

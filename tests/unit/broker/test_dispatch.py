@@ -92,8 +92,8 @@ def test_api_versions_advertises_no_level_that_is_not_served(harness: BrokerHarn
     assert harness.broker.metadata.image.features == levels, "Kafka finds the levels unchanged"
     response = harness.ask(ApiVersionsRequest(client_software_name="kafka-x", client_software_version="1.0"), 4)
     finalized = {feature.name: feature.max_version_level for feature in response.finalized_features}
-    assert finalized == {"metadata.version": 30}
-    assert {f.max_version for f in response.supported_features if f.name in ("group.version", "share.version")} == {0}
+    assert finalized == {"metadata.version": 30, "group.version": 1}
+    assert {f.name: f.max_version for f in response.supported_features}["share.version"] == 0
 
 
 @pytest.mark.parametrize(

@@ -113,7 +113,7 @@ def test_duplicate_resource_is_rejected_and_dry_run_changes_nothing() -> None:
 @pytest.mark.parametrize(
     ("feature", "level", "upgrade_type", "message"),
     [
-        ("group.version", 1, 1, "Invalid update version 1 for feature group.version. Local controller 1 only supports"),
+        ("group.version", 2, 1, "Invalid update version 2 for feature group.version. Local controller 1 only supports"),
         ("nonsense", 1, 1, "Local controller 1 does not support this feature."),
         ("metadata.version", 31, 1, "only supports versions 7-30"),
         ("metadata.version", 29, 1, "without setting the upgrade type to either safe or unsafe downgrade"),
@@ -130,7 +130,7 @@ def test_unsupported_feature_levels_are_not_finalized(
     response = cluster.do(cluster.controller.update_features(request))
     assert response.error_code == ErrorCode.INVALID_UPDATE_VERSION
     assert message in (response.error_message or "")
-    assert cluster.controller.image.features == {"metadata.version": 30}
+    assert cluster.controller.image.features == {"metadata.version": 30, "group.version": 1}
 
 
 def test_older_metadata_version_is_upgraded() -> None:
@@ -162,12 +162,15 @@ def test_levels_finalized_by_stock_kafka_are_retained_and_do_not_bind_brokers() 
     finalize(cluster, **KAFKA_LEVELS)
     before = dict(cluster.controller.image.features)
     assert cluster.controller.check_features() == {
-        name.replace("_", "."): (level, 0) for name, level in KAFKA_LEVELS.items() if name != "metadata_version"
+        name.replace("_", "."): (level, 0)
+        for name, level in KAFKA_LEVELS.items()
+        if name not in {"metadata_version", "group_version"}
     }
     cluster.register(1, incarnation=2)
     assert dict(cluster.controller.image.features) == before
     ranges = {name: (low, high) for name, low, high in cluster.controller.image.brokers[1].features}
-    assert ranges["group.version"] == ranges["transaction.version"] == (0, 0), "the levels that are served"
+    assert ranges["share.version"] == (0, 0), "the levels that are served"
+    assert ranges["group.version"] == (0, 1)
 
 
 @pytest.mark.parametrize(("level", "how"), [(99, "newer .* downgrade"), (3, "older .* upgrade")])

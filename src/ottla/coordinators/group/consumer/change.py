@@ -20,6 +20,7 @@ from ottla.coordinators.group.consumer.reconciliation import Goal, reconcile
 from ottla.coordinators.group.core import Core
 from ottla.coordinators.group.modern import TopicCounts, may_assign_again, metadata_hash
 from ottla.coordinators.group.timer_keys import Kind
+from ottla.metadata.image import BROKER
 
 ASSIGNMENT_INTERVAL = "consumer.assignment.interval.ms"
 
@@ -104,8 +105,11 @@ class Change:
         return self._reconcile(after, target_epoch, target, owned, has_new_subscription=has_new_subscription)
 
     def _may_assign(self) -> bool:
-        default_ms = self.core.config.consumer.assignment_interval_ms
-        interval_ms = group_setting(self.core.overrides(self.group.group_id), ASSIGNMENT_INTERVAL, default_ms)
+        core = self.core
+        cluster_wide = core.image.config(BROKER, "")
+        default_ms = core.config.consumer.assignment_interval_ms
+        default_ms = group_setting(cluster_wide, f"group.{ASSIGNMENT_INTERVAL}", default_ms)
+        interval_ms = group_setting(core.overrides(self.group.group_id), ASSIGNMENT_INTERVAL, default_ms)
         return may_assign_again(self.group.target.timestamp_ms, interval_ms, self.now.wall_ms)
 
     def _assign(self, before: ConsumerMember, after: ConsumerMember) -> Partitions:

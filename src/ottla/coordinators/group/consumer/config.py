@@ -27,9 +27,9 @@ class ConsumerGroupConfig:
         """Read the broker's settings through `setting(name)`; raises TypeError if a value has another type."""
 
         def number(name: str) -> int:
-            value = setting(f"group.consumer.{name}")
+            value = setting(name)
             if not isinstance(value, int):
-                raise TypeError(f"group.consumer.{name} is {value!r}, not a whole number")
+                raise TypeError(f"{name} is {value!r}, not a whole number")
             return value
 
         assignors = setting("group.consumer.assignors")
@@ -37,12 +37,12 @@ class ConsumerGroupConfig:
             raise TypeError(f"group.consumer.assignors is {assignors!r}, not a list")
         policy = str(setting("group.consumer.migration.policy")).lower()
         return cls(
-            session_timeout_ms=number("session.timeout.ms"),
-            heartbeat_interval_ms=number("heartbeat.interval.ms"),
-            assignment_interval_ms=number("assignment.interval.ms"),
-            max_size=number("max.size"),
+            session_timeout_ms=number("group.consumer.session.timeout.ms"),
+            heartbeat_interval_ms=number("group.consumer.heartbeat.interval.ms"),
+            assignment_interval_ms=number("group.consumer.assignment.interval.ms"),
+            max_size=number("group.consumer.max.size"),
             assignors=tuple(map(str, assignors)),
-            regex_refresh_interval_ms=number("regex.refresh.interval.ms"),
+            regex_refresh_interval_ms=number("group.consumer.regex.refresh.interval.ms"),
             may_upgrade=policy in {"upgrade", "bidirectional"},
             may_downgrade=policy in {"downgrade", "bidirectional"},
         )

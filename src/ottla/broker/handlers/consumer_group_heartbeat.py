@@ -1,0 +1,36 @@
+"""ConsumerGroupHeartbeat (68), versions 0-1: everything that a member of a consumer group says. KIP-848, KIP-1082.
+
+Without the finalized feature group.version, or without `consumer` in group.coordinator.rebalance.protocols, it is
+advertised and refused, because a client that does not find the API may wait for another broker that has it.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ottla.common.completion import Completion
+from ottla.common.errors import ErrorCode
+from ottla.protocol.messages.consumer_group_heartbeat import (
+    ConsumerGroupHeartbeatRequest,
+    ConsumerGroupHeartbeatResponse,
+)
+
+if TYPE_CHECKING:
+    from ottla.broker.context import RequestContext
+    from ottla.broker.ports import ConsumerGroupPorts
+
+
+def handle(
+    broker: ConsumerGroupPorts, context: RequestContext, request: ConsumerGroupHeartbeatRequest
+) -> ConsumerGroupHeartbeatResponse | Completion[ConsumerGroupHeartbeatResponse]:
+    """Pass the request to the group's shard."""
+    if not broker.serves_consumer_groups():
+        return ConsumerGroupHeartbeatResponse(error_code=ErrorCode.UNSUPPORTED_VERSION)
+    return broker.groups.submit(
+        request.group_id,
+        request,
+        api_version=context.api_version,
+        client_id=context.client_id or "",
+        # With a slash, as Java formats an address: tools show the text unchanged.
+        client_host=f"/{context.client_host}",
+    )
