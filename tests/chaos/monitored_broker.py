@@ -1,7 +1,7 @@
-"""`ottla up` that writes its resource usage to a file: a line of JSON, four times a second.
+"""`ottla up` that writes its resource usage to a file: a line of JSON every PERIOD seconds.
 
-`python monitored_broker.py FILE up ...` is `ottla up ...`. Numbers of tasks and objects, and the time of an event loop
-iteration, cannot be measured from outside.
+`python monitored_broker.py FILE PERIOD up ...` is `ottla up ...`. Numbers of tasks and objects, and the time of an
+event loop iteration, cannot be measured from outside.
 """
 
 from __future__ import annotations
@@ -18,16 +18,16 @@ from pathlib import Path
 from ottla.broker import server
 from ottla.cli import main
 
-PERIOD_S = 0.25
 BEAT_S = 0.01
 # Walking all objects takes milliseconds.
-OBJECTS_EVERY = 40
+OBJECTS_EVERY_S = 10
 
 
 class MonitoredNode(server.Node):
     """A node that reports its resource usage."""
 
     path: Path
+    period_s: float
 
     async def start(self) -> server.Bootstrap:
         bootstrap = await super().start()
@@ -47,13 +47,13 @@ class MonitoredNode(server.Node):
 
     def _report(self) -> None:
         loop = asyncio.get_running_loop()
-        if self._turns % OBJECTS_EVERY == 0:
+        if self._turns % int(OBJECTS_EVERY_S / self.period_s) == 0:
             self._objects = len(gc.get_objects())
         self._turns += 1
         with self.path.open("a") as file:
             file.write(json.dumps(self.held()) + "\n")
         self._late_s = self._turn_s = 0.0
-        loop.call_later(PERIOD_S, self._report)
+        loop.call_later(self.period_s, self._report)
 
     def held(self) -> dict[str, float]:
         """The current numbers of tasks, threads, objects, connections and so on."""
@@ -83,6 +83,6 @@ def _resident() -> int:
 
 
 if __name__ == "__main__":
-    MonitoredNode.path = Path(sys.argv[1])
+    MonitoredNode.path, MonitoredNode.period_s = Path(sys.argv[1]), float(sys.argv[2])
     server.Node = MonitoredNode  # type: ignore[misc]
-    sys.exit(main.main(sys.argv[2:]))
+    sys.exit(main.main(sys.argv[3:]))

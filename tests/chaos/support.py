@@ -32,10 +32,22 @@ _NUMBER = re.compile(rb"number=(\d{12});")
 class WatchedProcess(OttlaProcess):
     """A broker that reports its resource usage."""
 
+    period_s = 0.25
+    """The interval of the reports; to be set before the start."""
+
     def command(self) -> list[str]:
         command = super().command()
         script = str(Path(__file__).parent / "monitored_broker.py")
-        return [command[0], script, str(self.directory / "held.jsonl"), *command[command.index("up") :]]
+        report = [str(self.directory / "held.jsonl"), str(self.period_s)]
+        return [command[0], script, *report, *command[command.index("up") :]]
+
+    def wait_for_reports(self) -> None:
+        """Wait until the broker has reported all event loop iterations that ended before this call."""
+        # Of two timers that are both late, either may run first: the next report may lack the last iteration.
+        goal, deadline = len(self.held()) + 2, time.monotonic() + WAIT_S
+        while len(self.held()) < goal:
+            assert time.monotonic() < deadline, "the broker reports nothing"
+            time.sleep(self.period_s / 4)
 
     def held(self) -> list[dict[str, float]]:
         lines = (self.directory / "held.jsonl").read_text().splitlines()

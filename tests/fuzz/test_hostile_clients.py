@@ -23,6 +23,7 @@ import pytest
 
 from ottla.records import Codec
 from ottla.records.codecs import compress
+from tests.chaos.machine import slowness
 from tests.chaos.support import WatchedProcess, create_topic
 from tests.clients.wire import (
     API_VERSIONS,
@@ -113,11 +114,11 @@ def witnessed(process: WatchedProcess, what: str) -> Iterator[None]:
     witness.stop()
     lines = process.log_tail(since=logged, limit=10 * MIB).count("\n")
     seconds = time.monotonic() - begun
-    time.sleep(0.3)  # until the broker has reported the last iterations
+    process.wait_for_reports()
     held = process.held()[looks:]
     turn_ms, late_ms = max(each["turn"] for each in held) * 1000, max(each["late"] for each in held) * 1000
-    # CPU time, which does not depend on other load of the machine.
-    assert turn_ms < LONGEST_TURN_MS, f"one event loop iteration took {turn_ms:.0f} ms"
+    # CPU time, which depends little on other load of the machine.
+    assert turn_ms < LONGEST_TURN_MS * slowness(), f"one event loop iteration took {turn_ms:.0f} ms"
     assert lines <= (seconds + 2) * LINES_A_SECOND, f"{lines} log lines in {seconds:.1f} s"
     print(
         f"\n{what}: the other client's p99 {quiet.percentile(0.99):.1f} ms before, {witness.percentile(0.99):.1f}"

@@ -1,7 +1,9 @@
 """The largest legal requests of each API must not block other clients of a real broker.
 
-The tests measure CPU time, which does not depend on other load of the machine: of one event loop iteration, and of the
-broker while another client waits for its response. Memory is the peak of the resident size.
+The tests measure CPU time: of one event loop iteration, and of the broker while another client waits for its response.
+Memory is the peak of the resident size. CPU time depends on the machine, and grows while other processes use the same
+caches or the hypervisor takes the processor away. The limits are therefore multiplied by the measured slowness of the
+machine, and a request above a limit is measured again: work that always takes long exceeds the limit each time.
 """
 
 from __future__ import annotations
@@ -11,10 +13,10 @@ import os
 import socket
 import struct
 import threading
-import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import NamedTuple
 
 import pytest
 
@@ -29,6 +31,7 @@ from ottla.protocol.messages.offset_commit import (
     OffsetCommitRequestPartition,
     OffsetCommitRequestTopic,
 )
+from tests.chaos.machine import slowness
 from tests.chaos.support import WatchedProcess, create_topic
 from tests.clients.wire import Connection, batch, produce
 from tests.fuzz.largest import BROKER_RESOURCE, GROUP, NODE, TOPIC, Request, World, largest_requests
@@ -36,13 +39,12 @@ from tests.fuzz.largest import BROKER_RESOURCE, GROUP, NODE, TOPIC, Request, Wor
 PARTITIONS = 500
 ANSWER_WITHIN_S = 60.0
 MIB = 1 << 20
-# CPU time grows if other processes use the same caches: 50 % more is allowed.
-SLOWER = float(os.environ.get("OTTLA_SLOW_MACHINE", "1.5"))
-# 100 ms for one iteration, and 10 ms for the interval of the measurement.
-LONGEST_ITERATION_MS = 110 * SLOWER
-LONGEST_WAIT_MS = 250 * SLOWER
+# 150 ms for one iteration, and 15 ms for the interval of the measurement.
+LONGEST_ITERATION_MS = 165
+LONGEST_WAIT_MS = 375
+ATTEMPTS = 3
 MOST_MEMORY = 160 * MIB
-TOLD_EVERY_S = 0.25
+REPORT_PERIOD_S = 0.05
 TICK_MS = 1000 / os.sysconf("SC_CLK_TCK")
 
 
@@ -142,15 +144,45 @@ class Witness(threading.Thread):
 @pytest.fixture(scope="module")
 def watched(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
     settings = {"group.initial.rebalance.delay.ms": 0, "auto.create.topics.enable": "false"}
-    with WatchedProcess(tmp_path_factory.mktemp("largest"), settings) as process:
+    process = WatchedProcess(tmp_path_factory.mktemp("largest"), settings)
+    process.period_s = REPORT_PERIOD_S
+    with process:
         yield Broker(process)
     process.assert_no_traceback()
+
+
+class Cost(NamedTuple):
+    """The effect of a request on the broker: CPU times, and the growth of its memory."""
+
+    answer: bytearray | None
+    longest_ms: float
+    p99_ms: float
+    memory: int
+
+    def is_within(self, most_memory: int) -> bool:
+        excess = max(self.longest_ms / LONGEST_ITERATION_MS, self.p99_ms / LONGEST_WAIT_MS)
+        return self.memory < most_memory and (excess < 1 or excess < slowness())
 
 
 def check(
     watched: Broker, request: Request, most_memory: int = MOST_MEMORY, *, times: int = 1, connections: int = 1
 ) -> bytearray | None:
     """Send a request repeatedly on several connections, check its effect on other clients, and return a response."""
+    for _ in range(ATTEMPTS):
+        cost = measure(watched, request, times, connections)
+        figures = (
+            f"{request.title}: {len(request.frame) >> 10} KiB, answered with {len(cost.answer or b'') >> 10} KiB; the"
+            f" longest iteration of the loop {cost.longest_ms:.0f} ms, the other client's p99 {cost.p99_ms:.0f} ms,"
+            f" {cost.memory / MIB:.0f} MiB more"
+        )
+        print(figures)
+        if cost.is_within(most_memory):
+            return cost.answer
+    raise AssertionError(figures)
+
+
+def measure(watched: Broker, request: Request, times: int, connections: int) -> Cost:
+    """Send a request repeatedly on several connections, beside another client."""
     looks, before = len(watched.process.held()), watched.memory("VmRSS:")
     watched.forget_peak()
     witness = Witness(watched)
@@ -159,22 +191,13 @@ def check(
         with ThreadPoolExecutor(connections) as senders:
             answers = list(senders.map(lambda _: watched.send(request, times), range(connections)))
         answer = answers[0]
-        time.sleep(2 * TOLD_EVERY_S)  # until the broker has reported the last iterations
+        watched.process.wait_for_reports()
     finally:
         witness.stop()
     longest_ms = max(each["turn"] for each in watched.process.held()[looks:]) * 1000
     waits_ms = sorted(witness.waits_ms)
     p99_ms = waits_ms[int(len(waits_ms) * 0.99)]
-    more = watched.memory("VmHWM:") - before
-    figures = (
-        f"{request.title}: {len(request.frame) >> 10} KiB, answered with {len(answer or b'') >> 10} KiB; the longest"
-        f" iteration of the loop {longest_ms:.0f} ms, the other client's p99 {p99_ms:.0f} ms, {more / MIB:.0f} MiB more"
-    )
-    print(figures)
-    assert longest_ms < LONGEST_ITERATION_MS, figures
-    assert p99_ms < LONGEST_WAIT_MS, figures
-    assert more < most_memory, figures
-    return answer
+    return Cost(answer, longest_ms, p99_ms, watched.memory("VmHWM:") - before)
 
 
 @pytest.mark.timeout(300)

@@ -131,7 +131,7 @@ def test_all_brokers_down_names_each_address() -> None:
         with pytest.raises(BrokerUnavailable, match=r"127\.0\.0\.1:1: .*refused.*; 127\.0\.0\.1:2") as caught:
             await ours.start(0.4)
         assert caught.value.retriable
-        assert 0.1 < time.monotonic() - started < 2
+        assert 0.1 < time.monotonic() - started < 8, "a connection may take 10 s"
         await ours.close()
 
     run(story())
@@ -169,9 +169,9 @@ def test_address_that_is_not_kafka_is_not_retried() -> None:
             ours = cluster(web.address)
             started = time.monotonic()
             with pytest.raises(BrokerUnavailable, match="web server") as caught:
-                await ours.start(10)
+                await ours.start(30)
             assert not caught.value.retriable
-            assert time.monotonic() - started < 2
+            assert time.monotonic() - started < 15, "retries would take 30 s"
             await ours.close()
 
     run(story())

@@ -206,16 +206,16 @@ async def test_every_call_in_a_forked_child_raises_immediately() -> None:
                     lambda: producer.send("t", b"v"),
                     lambda: producer.send("t", b"v", headers={"n": b"v"}),
                     lambda: producer.send("unknown", b"v"),
-                    lambda: pending.result(5),
+                    lambda: pending.result(30),
                     lambda: pending.result(0.1),
-                    lambda: producer.flush(5),
+                    lambda: producer.flush(30),
                 ):
                     start = time.monotonic()
                     with producer._lock:  # as another thread may at that moment
                         said = in_a_child(call)  # type: ignore[arg-type]
                     assert said.startswith("ClientError"), said
                     assert "before a fork" in said
-                    assert time.monotonic() - start < 2
+                    assert time.monotonic() - start < 15, "it is an error at once"
                 assert in_a_child(lambda: print(done.result(5)) or producer.close()) == ""  # type: ignore[func-returns-value]
                 assert pending.result(5).offset == 1
 

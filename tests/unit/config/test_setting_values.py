@@ -109,8 +109,8 @@ def test_long_values_are_checked_in_linear_time() -> None:
         with pytest.raises(KafkaError) as caught:
             parse_value(BROKER_SETTINGS[name], text)
         assert len(str(caught.value)) < 3000
-    # It usually takes a tenth of this. When a pattern could match digits in two ways, it took minutes.
-    assert time.process_time() - started < 2
+    # It usually takes 0.2 s. When a pattern could match digits in two ways, it took minutes.
+    assert time.process_time() - started < 20
 
 
 def test_settings_of_brokers_and_clients_are_one_kind_of_object() -> None:
