@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import NamedTuple, Protocol
 
 from tests.scenarios.broker import BrokerScenario
+from tests.scenarios.cli import CliScenario
 from tests.scenarios.group import GroupScenario
 from tests.scenarios.raft import RaftScenario
 
@@ -41,7 +42,9 @@ def interpreter(path: Path, directory: Path) -> Interpreter:
             return RaftScenario()
         case "broker":
             return BrokerScenario(directory)
-    raise ValueError(f"{path.name} must begin with group_, raft_ or broker_")
+        case "cli":
+            return CliScenario(directory)
+    raise ValueError(f"{path.name} must begin with group_, raft_, broker_ or cli_")
 
 
 def scenarios() -> list[Path]:
@@ -73,4 +76,11 @@ def _replay_step(runner: Interpreter, step: str) -> str:
         return "\n".join(comments)
     if len(commands) < 2 or commands[1] != SEPARATOR:
         raise ValueError(f"the line after {commands[0]!r} must be {SEPARATOR}")
-    return "\n".join([*comments, commands[0], SEPARATOR, *runner.run(*parse(commands[0]))])
+    line = commands[0]
+    if isinstance(runner, CliScenario) and line.startswith("ottla "):
+        output = runner.run_words(line)
+    elif isinstance(runner, CliScenario) and line.startswith("sorted ottla "):
+        output = sorted(runner.run_words(line.removeprefix("sorted ")))
+    else:
+        output = runner.run(*parse(line))
+    return "\n".join([*comments, line, SEPARATOR, *output])

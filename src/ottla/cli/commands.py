@@ -128,6 +128,9 @@ class _Page(click.Command):
             if not near and error.option_name in _KAFKA_OPTIONS:
                 hint = f": {_KAFKA_OPTIONS[error.option_name]}"
             raise click.UsageError(f"unknown option {error.option_name}{hint}", ctx) from None
+        except click.UsageError as error:
+            error.ctx = error.ctx or ctx  # click's parser does not set it, and the message names the command
+            raise
 
 
 class Command(_Page):

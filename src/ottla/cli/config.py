@@ -150,8 +150,17 @@ def _row(resource: "ConfigResource", entry: "ConfigEntry") -> dict[str, Any]:
         "type": entry.type.name.lower(),
         "read_only": entry.is_read_only,
         "sensitive": entry.is_sensitive,
-        "default": next((s.value for s in entry.synonyms if s.source.name == "DEFAULT"), None),
+        "default": _default(entry),
     }
+
+
+def _default(entry: "ConfigEntry") -> str | None:
+    """Return the default in the unit of the entry: its synonym may be in hours, as log.retention.hours is."""
+    synonym = next((each for each in entry.synonyms if each.source.name == "DEFAULT"), None)
+    if synonym is None or synonym.value is None or not entry.name.endswith(".ms"):
+        return None if synonym is None else synonym.value
+    factor = _IN_MS.get(synonym.name.rpartition(".")[2], 1)
+    return str(int(synonym.value) * factor)
 
 
 def _value_text(row: Mapping[str, Any]) -> str:
@@ -160,6 +169,7 @@ def _value_text(row: Mapping[str, Any]) -> str:
     return values.explained(row["setting"], row["value"])
 
 
+_IN_MS = {"hours": 3_600_000, "minutes": 60_000}
 _SOURCES = {
     "TOPIC": "topic",
     "BROKER": "this broker",
