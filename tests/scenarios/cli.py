@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import contextlib
 import io
+import logging
 import os
 import re
 import shlex
@@ -64,7 +65,7 @@ class CliScenario:
         """Run `ottla` with the words of this line; returns its output."""
         out, err = (io.TextIOWrapper(io.BytesIO(), encoding="utf-8") for _ in range(2))
         streams = contextlib.redirect_stdout(out), contextlib.redirect_stderr(err)
-        with _environment(self._directory, self._broker.bootstrap), streams[0], streams[1]:
+        with _environment(self._directory, self._broker.bootstrap), _logging(), streams[0], streams[1]:
             code = main(shlex.split(line)[1:])
         lines = [*_lines(out), *(f"! {each}" for each in _lines(err))]
         return [self._steady(each) for each in lines] + ([f"exit {code}"] if code else [])
@@ -79,6 +80,24 @@ class CliScenario:
 def _lines(stream: io.TextIOWrapper) -> list[str]:
     stream.seek(0)
     return stream.read().splitlines()
+
+
+@contextlib.contextmanager
+def _logging() -> Iterator[None]:
+    """Undo the command's changes of logging, and hide the broker's log, which a command in its own process lacks."""
+    loggers = logging.getLogger(), logging.getLogger("ottla")
+    before = [(list(logger.handlers), logger.level) for logger in loggers]
+    broker = logging.getLogger("ottla.broker")
+    broker.propagate = False
+    broker.addHandler(silent := logging.NullHandler())  # without a handler, warnings would be written to stderr
+    try:
+        yield
+    finally:
+        broker.propagate = True
+        broker.removeHandler(silent)
+        for logger, (handlers, level) in zip(loggers, before, strict=True):
+            logger.handlers[:] = handlers
+            logger.setLevel(level)
 
 
 @contextlib.contextmanager
