@@ -19,7 +19,7 @@ from ottla.broker.work import Worker
 from ottla.common.clock import Clock
 from ottla.common.completion import Completion
 from ottla.common.errors import ErrorCode, KafkaError
-from ottla.common.ids import OFFSETS_TOPIC, Uuid
+from ottla.common.ids import OFFSETS_TOPIC, SHARE_STATE_TOPIC, Uuid
 from ottla.config import TopicResolver
 from ottla.metadata.features import GROUP_VERSION, SUPPORTED_FEATURES
 from ottla.metadata.image import BROKER, TOPIC
@@ -219,6 +219,10 @@ class Broker:
     def _topic_to_create(self, name: str) -> CreatableTopic:
         from ottla.protocol.messages.create_topics import CreatableTopic, CreatableTopicConfig
 
+        if name == SHARE_STATE_TOPIC:
+            from ottla.broker.share_groups import state_topic
+
+            return state_topic(name, self.config)
         if name != OFFSETS_TOPIC:
             return CreatableTopic(name=name, num_partitions=-1, replication_factor=-1)
         wanted = OffsetsTopic.from_settings(self.config.__getitem__)

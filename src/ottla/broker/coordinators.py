@@ -5,13 +5,14 @@ from __future__ import annotations
 from functools import cached_property
 from typing import TYPE_CHECKING, Protocol
 
-from ottla.common.ids import OFFSETS_TOPIC
+from ottla.common.ids import OFFSETS_TOPIC, SHARE_STATE_TOPIC
 from ottla.records import Codec
 
 if TYPE_CHECKING:
     from ottla.broker.broker import Broker
     from ottla.broker.group_runtime import GroupRuntime
     from ottla.broker.internal_topic import CallLater, InternalTopic
+    from ottla.broker.share_groups import ShareGroups
     from ottla.metadata.image import MetadataImage
 
 
@@ -33,6 +34,7 @@ class Coordinators:
         self._call_later = call_later
         self._running: list[_Running] = []
         self._groups: GroupRuntime | None = None
+        self._shares: ShareGroups | None = None
 
     @cached_property
     def groups(self) -> GroupRuntime:
@@ -60,6 +62,15 @@ class Coordinators:
         self._running.append(groups.shards)
         return groups
 
+    @cached_property
+    def shares(self) -> ShareGroups:
+        """What this node does for share groups."""
+        from ottla.broker.share_groups import ShareGroups
+
+        shares = self._shares = ShareGroups(self._broker, self._internal_topic(SHARE_STATE_TOPIC), self._call_later)
+        self._running.append(shares.coordinator.shards)
+        return shares
+
     def _internal_topic(self, name: str) -> InternalTopic:
         from ottla.broker.internal_topic import InternalTopic
 
@@ -82,6 +93,8 @@ class Coordinators:
         """Load the coordinators whose topics exist, so that timeouts elapse that began before the broker stopped."""
         if self._partition_count(OFFSETS_TOPIC):
             self.groups.shards.start()
+        if self._partition_count(SHARE_STATE_TOPIC):
+            self.shares.coordinator.shards.start()
 
     def publish(self, old: MetadataImage, new: MetadataImage) -> None:
         """Follow a new image, after the partitions."""
@@ -91,13 +104,16 @@ class Coordinators:
             return
         for coordinator in self._running:
             coordinator.partitions_changed()
+        # Compare ids: a recreated topic is another topic.
+        before, after = old.topics_by_id, new.topics_by_id
+        deleted = before.keys() - after.keys()
         if self._groups is not None:
-            # Compare ids: a recreated topic is another topic.
-            before, after = old.topics_by_id, new.topics_by_id
             self._groups.publish(new, has_new_topics=not after.keys() <= before.keys())
-            deleted = {before[topic_id].name for topic_id in before.keys() - after.keys()}
             if deleted:
-                self._broker.worker.submit(self._groups.topics_deleted(deleted))
+                names = {before[topic_id].name for topic_id in deleted}
+                self._broker.worker.submit(self._groups.topics_deleted(names))
+        if self._shares is not None and deleted:
+            self._broker.worker.submit(self._shares.coordinator.topics_deleted(deleted))
 
     def clock_moved(self) -> None:
         """Handle the timers that are due after the clock jumped."""
@@ -106,5 +122,7 @@ class Coordinators:
 
     def close(self) -> None:
         """Answer waiting requests with NOT_COORDINATOR and stop."""
+        if self._shares is not None:
+            self._shares.partitions.close()
         for coordinator in self._running:
             coordinator.close()

@@ -1,0 +1,91 @@
+"""What a node does for share groups: share coordinator, share partitions that it leads, share sessions. KIP-932."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ottla.broker.coordinator_runtime import CoordinatorOptions
+from ottla.broker.share_coordinator import ShareCoordinator
+from ottla.broker.share_settings import ShareSettings, share_settings
+from ottla.broker.shared_partitions import SharedPartitions
+from ottla.common.errors import ErrorCode, KafkaError
+from ottla.common.slices import Slices, result_of
+from ottla.coordinators.share.events import InitializeState, Result
+from ottla.coordinators.share.sessions import ShareSessions
+from ottla.coordinators.share.shard import ShareCoordinatorConfig
+from ottla.metadata.image import GROUP
+from ottla.records import Codec
+
+if TYPE_CHECKING:
+    from ottla.broker.broker import Broker
+    from ottla.broker.internal_topic import CallLater, InternalTopic
+    from ottla.common.ids import Uuid
+    from ottla.config import BrokerConfig
+    from ottla.protocol.messages.create_topics import CreatableTopic
+
+
+class ShareGroups:
+    """The parts of a node for share groups; `topic` is `__share_group_state`."""
+
+    def __init__(self, broker: Broker, topic: InternalTopic, call_later: CallLater) -> None:
+        self._broker = broker
+        config = broker.static_config
+        self.coordinator = ShareCoordinator(
+            ShareCoordinatorConfig(
+                update_records_per_snapshot=config.int("share.coordinator.snapshot.update.records.per.snapshot")
+            ),
+            topic,
+            self._has_partition,
+            clock=broker.clock,
+            call_later=call_later,
+            options=CoordinatorOptions(
+                codec=Codec(config.int("share.coordinator.state.topic.compression.codec")),
+                commit_timeout_ms=config.int("share.coordinator.write.timeout.ms"),
+                node_id=broker.node_id,
+            ),
+        )
+        self.partitions = SharedPartitions(
+            broker.partitions,
+            self.coordinator,
+            self.settings,
+            run=broker.worker.submit,
+            clock=broker.clock,
+            call_later=call_later,
+        )
+        self.sessions = ShareSessions(config.int("group.share.max.share.sessions"))
+
+    def settings(self, group_id: str) -> ShareSettings:
+        """The present settings of a share group."""
+        return share_settings(self._broker.metadata.image.config(GROUP, group_id), self._broker.config)
+
+    def initialize(self, request: InitializeState) -> Slices[Result]:
+        """Begin to share a partition; creates `__share_group_state` for the first one."""
+        try:
+            yield from result_of(self.coordinator.shards.topic.ensure())
+        except KafkaError as error:
+            return Result(ErrorCode.COORDINATOR_NOT_AVAILABLE, str(error))
+        return (yield from result_of(self.coordinator.submit(request)))
+
+    def _has_partition(self, topic_id: Uuid, index: int) -> bool:
+        topic = self._broker.metadata.image.topics_by_id.get(topic_id)
+        return topic is not None and 0 <= index < len(topic.partitions)
+
+
+def state_topic(name: str, config: BrokerConfig) -> CreatableTopic:
+    """How `__share_group_state` is created."""
+    from ottla.protocol.messages.create_topics import CreatableTopic, CreatableTopicConfig
+
+    prefix = "share.coordinator.state.topic"
+    configs = {
+        "cleanup.policy": "delete",
+        "compression.type": "producer",
+        "min.insync.replicas": str(config[f"{prefix}.min.isr"]),
+        "retention.ms": "-1",
+        "segment.bytes": str(config[f"{prefix}.segment.bytes"]),
+    }
+    return CreatableTopic(
+        name=name,
+        num_partitions=config.int(f"{prefix}.num.partitions"),
+        replication_factor=config.int(f"{prefix}.replication.factor"),
+        configs=[CreatableTopicConfig(name=key, value=value) for key, value in configs.items()],
+    )
