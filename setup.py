@@ -1,5 +1,8 @@
 """Builds the compiled kernels, which are optional: without a compiler or Cython their sources run as Python.
 
+The kernels call each other in C, so an extension cannot use the source of another one. If one extension cannot be
+compiled, none is installed (`BuildAllOrNone`).
+
 The kernels are translated and compiled in parallel, one job for each available core. `build_ext --parallel N` sets
 another number of jobs for the compiler, the variable CFLAGS other flags (debug symbols are kept then). All other
 metadata of the package is in pyproject.toml.
@@ -9,6 +12,8 @@ import os
 from pathlib import Path
 
 from setuptools import Extension, setup
+from setuptools.command.build_ext import build_ext
+from setuptools.errors import BaseError, CCompilerError
 
 RECORDS = Path("src/ottla/records")
 PRODUCER = Path("src/ottla/clients/producer")
@@ -24,8 +29,28 @@ SERDE_FLAGS = [] if os.environ.get("CFLAGS") else ["-O2"]
 DIRECTIVES = {"emit_code_comments": False}
 
 
+class BuildAllOrNone(build_ext):
+    """Compiles all extensions. If one fails, warns and deletes all of them, those of earlier builds included."""
+
+    def build_extensions(self) -> None:
+        try:
+            super().build_extensions()
+        except (BaseError, CCompilerError) as error:
+            command = self.get_finalized_command("build_py")
+            for module in self.extensions:
+                name = self.get_ext_filename(self.get_ext_fullname(module.name))
+                Path(self.build_lib, name).unlink(missing_ok=True)
+                package, _, _ = module.name.rpartition(".")
+                Path(command.get_package_dir(package), Path(name).name).unlink(missing_ok=True)
+            self.extensions = []
+            self.warn(
+                f"THE KERNELS ARE NOT COMPILED, so records and codecs run as plain Python, many times slower. {error}. "
+                "Install a C compiler and the headers of Python, and build again."
+            )
+
+
 def extensions() -> list[Extension]:
-    """The kernels as extensions that may fail to build, or nothing without Cython."""
+    """The kernels, or nothing without Cython."""
     try:
         from Cython.Build import cythonize
     except ImportError:
@@ -61,11 +86,10 @@ def extensions() -> list[Extension]:
         quiet=True,
     )
     for module in modules:
-        module.optional = True  # cythonize() drops the flag when it is set before
         module.extra_compile_args = FLAGS + (SERDE_FLAGS if module.name.startswith("ottla.serde.") else [])
     # The largest first, so that no core is idle while the last one compiles.
     return sorted(modules, key=lambda module: -Path(module.sources[0]).stat().st_size)
 
 
 if __name__ == "__main__":  # the processes that translate may import this file
-    setup(ext_modules=extensions(), options={"build_ext": {"parallel": JOBS}})
+    setup(ext_modules=extensions(), cmdclass={"build_ext": BuildAllOrNone}, options={"build_ext": {"parallel": JOBS}})
