@@ -71,7 +71,7 @@ pytestmark = pytest.mark.xdist_group("packaging")
 def run(command: list[str], cwd: Path, **environment: str) -> str:
     """Standard output of a command that must succeed within a minute."""
     done = subprocess.run(
-        command, cwd=cwd, env={**os.environ, **environment}, capture_output=True, text=True, timeout=60, check=False
+        command, cwd=cwd, env={**os.environ, **environment}, capture_output=True, text=True, timeout=180, check=False
     )
     assert done.returncode == 0, f"{command} in {cwd}:\n{done.stdout[-3000:]}\n{done.stderr[-3000:]}"
     return done.stdout
