@@ -15,6 +15,7 @@ import pyarrow as pa
 import pytest
 
 from ottla.clients import Admin, AsyncProducer, Consumer, Delivery, OffsetAndMetadata, Producer
+from ottla.clients.admin import PartialFailure, TransactionState
 from ottla.clients.errors import (
     ClientError,
     ConfigurationError,
@@ -23,6 +24,7 @@ from ottla.clients.errors import (
     ProducerUnusable,
     RequestTimedOut,
     TransactionAborted,
+    TransactionalIdNotFound,
     TransactionFailed,
 )
 from ottla.clients.offsets import GroupMetadata
@@ -395,3 +397,60 @@ def test_asyncio_producer_commits_and_aborts(broker: RunningBroker, make_topic: 
     found = committed(broker, group, topic)
     assert found is not None
     assert found.offset == 3
+
+
+def test_admin_lists_and_describes_transactions(
+    broker: RunningBroker, make_topic: MakeTopic, make_producer: MakeProducer
+) -> None:
+    topic, name = make_topic(2), unique("listed")
+    producer = make_producer(name, **{"transaction.timeout.ms": 34_000})
+    with Admin(bootstrap_servers=broker.bootstrap) as admin:
+        assert [row.state for row in admin.list_transactions(pattern=name)] == [TransactionState.EMPTY]
+        with producer.transaction():
+            producer.send(topic, b"x", partition=1).result(WAIT_S)
+            described = admin.describe_transactions([name])[name]
+            assert (described.state, described.timeout_ms) == (TransactionState.ONGOING, 34_000)
+            assert described.partitions == (TopicPartition(topic, 1),)
+            assert described.start_ms is not None
+            assert abs(described.start_ms - time.time() * 1000) < 60_000
+            (listed,) = admin.list_transactions(states=[TransactionState.ONGOING], pattern="listed.*")
+            assert (listed.transactional_id, listed.producer_id) == (name, described.producer_id)
+            assert admin.list_transactions(producer_ids=[listed.producer_id]) == [listed]
+            assert admin.list_transactions(min_duration_ms=60_000, pattern=name) == []
+        with pytest.raises(PartialFailure) as raised:
+            admin.describe_transactions([name, "unknown"])
+        assert isinstance(raised.value.errors["unknown"], TransactionalIdNotFound)
+        assert list(raised.value.results) == [name]
+
+
+def test_admin_fences_producers_and_aborts_their_transactions(
+    broker: RunningBroker, make_topic: MakeTopic, make_producer: MakeProducer
+) -> None:
+    topic, names = make_topic(), [unique("fenced"), unique("fenced")]
+    producers = [make_producer(name) for name in names]
+    for producer in producers:
+        producer.begin_transaction()
+        producer.send(topic, b"x").result(WAIT_S)
+    with Admin(bootstrap_servers=broker.bootstrap) as admin:
+        fenced = admin.fence_producers(names)
+        assert list(fenced) == names
+        for producer in producers:
+            with pytest.raises(ProducerFenced):
+                producer.commit_transaction(WAIT_S)
+        assert {admin.describe_transactions([name])[name].state for name in names} == {TransactionState.EMPTY}
+    assert read(broker, topic) == []
+
+
+def test_admin_aborts_a_transaction_in_one_partition(
+    broker: RunningBroker, make_topic: MakeTopic, make_producer: MakeProducer
+) -> None:
+    topic, producer = make_topic(), make_producer()
+    producer.begin_transaction()
+    producer.send(topic, b"x").result(WAIT_S)
+    with Admin(bootstrap_servers=broker.bootstrap) as admin:
+        (hanging,) = admin.describe_producers([(topic, 0)])[TopicPartition(topic, 0)]
+        assert hanging.transaction_start_offset == 0
+        admin.abort_transaction((topic, 0), hanging)
+        (ended,) = admin.describe_producers([(topic, 0)])[TopicPartition(topic, 0)]
+        assert ended.transaction_start_offset is None
+    assert read(broker, topic) == []

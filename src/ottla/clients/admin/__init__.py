@@ -1,8 +1,8 @@
 """Admin: a cluster's topics, configuration, groups, offsets, brokers and access, as typed calls.
 
-Read `core` first: the state of one call, without I/O. `topics`, `configs`, `groups`, `cluster` and `access` build the
-requests of each method and parse the responses. `shell` sends the requests. `asynchronous` is the asyncio API;
-`blocking` derives the blocking API from it, method by method.
+Read `core` first: the state of one call, without I/O. `topics`, `configs`, `groups`, `cluster`, `transactions` and
+`access` build the requests of each method and parse the responses. `shell` sends them. `asynchronous` is the asyncio
+API; `blocking` derives the blocking API from it, method by method.
 """
 
 from ottla.clients.admin.access_model import (
@@ -57,6 +57,12 @@ from ottla.clients.admin.model import (
     TopicListing,
     VersionRange,
 )
+from ottla.clients.admin.transactions import (
+    FencedProducer,
+    TransactionDescription,
+    TransactionListing,
+    TransactionState,
+)
 
 __all__ = [
     "Acl",
@@ -76,6 +82,7 @@ __all__ = [
     "ConfigSynonym",
     "ConfigType",
     "Features",
+    "FencedProducer",
     "GroupDescription",
     "GroupListing",
     "GroupMember",
@@ -106,5 +113,8 @@ __all__ = [
     "TopicCreated",
     "TopicDescription",
     "TopicListing",
+    "TransactionDescription",
+    "TransactionListing",
+    "TransactionState",
     "VersionRange",
 ]

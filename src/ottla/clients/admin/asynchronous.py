@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from types import TracebackType
 from typing import Any, Final, Self, TypeVar, Unpack
 
-from ottla.clients.admin import access, configs, groups, share_groups, topics
+from ottla.clients.admin import access, configs, groups, share_groups, topics, transactions
 from ottla.clients.admin import cluster as cluster_plans
 from ottla.clients.admin.access_model import (
     Acl,
@@ -406,6 +406,47 @@ class AsyncAdmin:
     async def unregister_broker(self, broker: int, *, timeout_s: float | None = None) -> None:
         """Remove a broker (node id) that is down from the cluster."""
         await self._run(cluster_plans.unregister(broker), timeout_s)
+
+    # -- transactions ------------------------------------------------------------------------------------------
+
+    async def list_transactions(
+        self,
+        *,
+        states: Iterable[transactions.TransactionState] = (),
+        producer_ids: Iterable[int] = (),
+        min_duration_ms: int | None = None,
+        pattern: str | None = None,
+        timeout_s: float | None = None,
+    ) -> list[transactions.TransactionListing]:
+        """List the transactional ids of the cluster that match all given filters, sorted.
+
+        `min_duration_ms`: open for longer (KIP-994). `pattern`: an RE2 expression that the whole id matches (KIP-1152).
+        """
+        wanted = several("states", states), several("producer_ids", producer_ids)
+        return await self._run(transactions.list_all(*wanted, min_duration_ms, pattern), timeout_s)
+
+    async def describe_transactions(
+        self, transactional_ids: Iterable[str], *, timeout_s: float | None = None
+    ) -> dict[str, transactions.TransactionDescription]:
+        """Describe transactional ids. An unknown id is a TransactionalIdNotFound. Raises PartialFailure."""
+        names = several("transactional_ids", transactional_ids)
+        return await self._run(_every(transactions.describe(names)), timeout_s)
+
+    async def fence_producers(
+        self, transactional_ids: Iterable[str], *, timeout_s: float | None = None
+    ) -> dict[str, transactions.FencedProducer]:
+        """Fence the producers of transactional ids and abort their open transactions. Raises PartialFailure."""
+        return await self._run(transactions.fence(several("transactional_ids", transactional_ids)), timeout_s)
+
+    async def abort_transaction(
+        self,
+        partition: TopicPartition | tuple[str, int],
+        producer: ProducerDescription,
+        *,
+        timeout_s: float | None = None,
+    ) -> None:
+        """Abort the transaction of a producer in a partition where it hangs: its coordinator has ended it already."""
+        await self._run(_only(transactions.abort(TopicPartition(*partition), producer)), timeout_s)
 
     # -- access ------------------------------------------------------------------------------------------------
 

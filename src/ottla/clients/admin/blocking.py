@@ -134,6 +134,13 @@ class Admin:
     describe_producers = blocking(AsyncAdmin.describe_producers)
     unregister_broker = blocking(AsyncAdmin.unregister_broker)
 
+    # -- transactions ------------------------------------------------------------------------------------------
+
+    list_transactions = blocking(AsyncAdmin.list_transactions)
+    describe_transactions = blocking(AsyncAdmin.describe_transactions)
+    fence_producers = blocking(AsyncAdmin.fence_producers)
+    abort_transaction = blocking(AsyncAdmin.abort_transaction)
+
     # -- access ------------------------------------------------------------------------------------------------
 
     create_acls = blocking(AsyncAdmin.create_acls)

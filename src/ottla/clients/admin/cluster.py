@@ -169,7 +169,12 @@ def producers(partitions: Iterable[TopicPartition]) -> Call[TopicPartition, tupl
 def _producer(row: describe_producers.ProducerState) -> ProducerDescription:
     start = row.current_txn_start_offset
     return ProducerDescription(
-        row.producer_id, row.producer_epoch, row.last_sequence, row.last_timestamp, start if start >= 0 else None
+        row.producer_id,
+        row.producer_epoch,
+        row.last_sequence,
+        row.last_timestamp,
+        start if start >= 0 else None,
+        row.coordinator_epoch,
     )
 
 

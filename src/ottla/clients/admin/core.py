@@ -39,7 +39,7 @@ class Route(Enum):
     ANY = "any broker"
     CONTROLLER = "the controller, or a broker that forwards to it"
     LEADERS = "keys are TopicPartitions: the leader of each"
-    COORDINATORS = "keys are groups: the coordinator of each; with `group`, that group's for every key"
+    COORDINATORS = "keys are groups or transactional ids: the coordinator of each; with `group`, its for every key"
     BROKERS = "keys are node ids: each broker itself"
 
 
@@ -55,6 +55,7 @@ _ASK_AGAIN: Final = frozenset(
         ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
         ErrorCode.COORDINATOR_NOT_AVAILABLE,
         ErrorCode.NOT_COORDINATOR,
+        ErrorCode.CONCURRENT_TRANSACTIONS,
         ErrorCode.UNSTABLE_OFFSET_COMMIT,
         ErrorCode.NOT_CONTROLLER,
         ErrorCode.THROTTLING_QUOTA_EXCEEDED,
@@ -77,7 +78,8 @@ class Call(Generic[K, V]):
     """One request about `keys` (None with Route.BROKERS: every broker).
 
     `request(keys)` builds the message, `read(response, keys)` returns the value or the error of each key.
-    `version_limit` is the highest version to use, where a newer version lacks a field that the call needs.
+    `version_limit` is the highest version to use, where a newer version lacks a field that the call needs, and
+    `version_least` the lowest, where older ones lack it. `key_type` says what has the coordinator (see `network`).
     """
 
     route: Route
@@ -86,6 +88,8 @@ class Call(Generic[K, V]):
     read: Callable[[Any, Sequence[K]], Iterable[tuple[K, V | ClientError]]]
     group: str | None = None
     version_limit: int | None = None
+    version_least: int = 0
+    key_type: int = 0
 
 
 class PartialFailure(ExceptionGroup[ClientError], ClientError):

@@ -424,3 +424,4 @@ class ProducerDescription:
     last_sequence: int
     last_timestamp_ms: int
     transaction_start_offset: int | None
+    coordinator_epoch: int = -1

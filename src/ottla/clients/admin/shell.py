@@ -56,35 +56,32 @@ class Shell:
             await cluster.start(max(0.001, deadline_s - loop.time()))
         progress: Progress[Any, Any] = Progress(call, deadline_s * 1000, cluster.retry)
         while (now := progress.next_round(cluster.view, loop.time() * 1000, self._random.random())) is not None:
-            await self._round(progress, now, call.version_limit, deadline_s)
+            await self._round(progress, now, deadline_s)
         return progress.outcome
 
-    async def _round(
-        self, progress: Progress[Any, Any], now: Round[Any], version_limit: int | None, deadline_s: float
-    ) -> None:
+    async def _round(self, progress: Progress[Any, Any], now: Round[Any], deadline_s: float) -> None:
         loop, cluster = asyncio.get_running_loop(), self._cluster
         await asyncio.sleep(now.wait_ms / 1000)
         left_s = max(0.001, deadline_s - loop.time())
         if now.refresh is not None:
             await cluster.refresh(now.refresh, timeout_s=left_s)
         for group in now.forget:
-            cluster.forget_coordinator(group)
+            cluster.forget_coordinator(group, key_type=progress.call.key_type)
         if now.coordinators:
             await asyncio.gather(*(self._find(progress, group, left_s) for group in now.coordinators))
         if now.sends:
             limit_s = min(self._request_timeout_s, left_s)
-            await asyncio.gather(*(self._send(progress, send, version_limit, limit_s) for send in now.sends))
+            await asyncio.gather(*(self._send(progress, send, limit_s) for send in now.sends))
 
     async def _find(self, progress: Progress[Any, Any], group: str, timeout_s: float) -> None:
         try:
-            progress.found(group, await self._cluster.coordinator(group, timeout_s=timeout_s))
+            key_type = progress.call.key_type
+            progress.found(group, await self._cluster.coordinator(group, key_type=key_type, timeout_s=timeout_s))
         except ClientError as error:
             progress.not_found(group, error)
 
-    async def _send(
-        self, progress: Progress[Any, Any], send: Send[Any], version_limit: int | None, timeout_s: float
-    ) -> None:
-        cluster = self._cluster
+    async def _send(self, progress: Progress[Any, Any], send: Send[Any], timeout_s: float) -> None:
+        cluster, call = self._cluster, progress.call
         try:
             # Limits the time to connect; the wait for the response has its own limit.
             async with asyncio.timeout(timeout_s + 1):
@@ -92,7 +89,7 @@ class Shell:
                     connection = await cluster.any_connection(timeout_s=timeout_s)
                 else:
                     connection = await cluster.connection(send.node_id, timeout_s=timeout_s)
-                version = connection.highest_version(send.request.API_KEY, version_limit)
+                version = connection.highest_version(send.request.API_KEY, call.version_limit, call.version_least)
                 response = await connection.send(send.request, version=version, timeout_s=timeout_s)
         except (ClientError, NetworkError, EncodeError) as error:
             progress.failed(send, client_error(error))
