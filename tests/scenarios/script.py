@@ -10,6 +10,7 @@ from tests.scenarios.broker import BrokerScenario
 from tests.scenarios.cli import CliScenario
 from tests.scenarios.group import GroupScenario
 from tests.scenarios.raft import RaftScenario
+from tests.scenarios.transaction import TransactionScenario
 
 DIRECTORY = Path(__file__).parent
 SEPARATOR = "----"
@@ -40,11 +41,13 @@ def interpreter(path: Path, directory: Path) -> Interpreter:
             return GroupScenario()
         case "raft":
             return RaftScenario()
+        case "transaction":
+            return TransactionScenario()
         case "broker":
             return BrokerScenario(directory)
         case "cli":
             return CliScenario(directory)
-    raise ValueError(f"{path.name} must begin with group_, raft_, broker_ or cli_")
+    raise ValueError(f"{path.name} must begin with group_, raft_, transaction_, broker_ or cli_")
 
 
 def scenarios() -> list[Path]:
