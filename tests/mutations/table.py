@@ -666,6 +666,13 @@ CRASHES = (
         (f"{MARKERS}::test_marker_commits_offsets_of_the_transaction[True]",),
     ),
     Mutation(
+        "offsets of an open transaction are not committed",
+        "coordinators/group/shard.py",
+        "event.base_offset + position, producer_id=producer_id, now=now)\n",
+        "event.base_offset + position, now=now)\n",
+        (f"{UNIT}/coordinators/test_transactional_offsets.py::test_offset_counts_when_its_transaction_commits",),
+    ),
+    Mutation(
         "groups are loaded from their log",
         "broker/coordinator_loading.py",
         "            shard.replay(record.key, record.value, record.offset, producer_id=producer_id)\n",

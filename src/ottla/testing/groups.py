@@ -36,6 +36,9 @@ class GroupDriver:
         self.now_ms = 0
         self.wall_ahead_ms = 0
         """The change of the wall clock."""
+        # The producer of each record that is part of a transaction, and the markers before each record, by offset.
+        self.in_transactions: dict[int, int] = {}
+        self.markers: dict[int, list[tuple[int, bool]]] = {}
         self.log: list[tuple[bytes, bytes | None]] = []
         self.append_error = ErrorCode.NONE
         """If set, appends fail with it."""
@@ -103,6 +106,8 @@ class GroupDriver:
         base = len(self.log)
         if self.append_error is ErrorCode.NONE:
             self.log.extend(append.records)
+            if append.producer_id >= 0:
+                self.in_transactions.update(dict.fromkeys(range(base, len(self.log)), append.producer_id))
         return self.shard.handle_appended(Appended(append.id, base, self.append_error), self._now())
 
     def advance(self, duration_ms: int) -> None:
@@ -120,8 +125,18 @@ class GroupDriver:
         """A new shard that has replayed the log."""
         shard = self._new_shard()
         for offset, (key, value) in enumerate(self.log):
-            shard.replay(key, value, offset)
+            for producer_id, commit in self.markers.get(offset, ()):
+                shard.end_transaction(producer_id, commit=commit)
+            shard.replay(key, value, offset, producer_id=self.in_transactions.get(offset, -1))
+        for producer_id, commit in self.markers.get(len(self.log), ()):
+            shard.end_transaction(producer_id, commit=commit)
         return shard
+
+    def end_transaction(self, producer_id: int, *, commit: bool) -> None:
+        """Write a transaction marker."""
+        self.markers.setdefault(len(self.log), []).append((producer_id, commit))
+        self.shard.end_transaction(producer_id, commit=commit)
+        self.shard.validate()
 
     def restart(self) -> None:
         """Restart the coordinator: waiting requests are lost, and the log is replayed."""

@@ -13,7 +13,8 @@ The caller's duties, in this order:
 7. When the partition is lost, call `unload` and execute its effects, which append nothing. Discard the shard.
 
 Reading order: `events`, `follow_ups`, `states`, `member`, `group`, `core`, `rebalance`, `join`, `sync`, `session`,
-`offsets`, `unserved`, `admin`, `expiry`, `shard`. KIP-62, KIP-134, KIP-345, KIP-394, KIP-496, KIP-800, KIP-814.
+`offsets`, `transactional_offsets`, `unserved`, `admin`, `expiry`, `shard`. KIP-62, KIP-134, KIP-345, KIP-394, KIP-447,
+KIP-496, KIP-800, KIP-814.
 Groups of the consumer protocol (KIP-848) are in `consumer`, what they share with share groups in `modern`, and the
 assignors in `assignors`. Not implemented: share groups (KIP-932) and streams groups (KIP-1071). `unserved` preserves
 their records.

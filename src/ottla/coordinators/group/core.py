@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from ottla.coordinators.group.consumer.matching import MatchingJob
     from ottla.coordinators.group.unserved import UnservedGroup
 
+NO_PRODUCER_ID = -1
 # Before version 7 the protocol name is not nullable.
 NULLABLE_PROTOCOL_NAME = 7
 # Larger sets of records that need not be atomic are split, so that each batch stays below any size limit.
@@ -80,10 +81,16 @@ class Core:
 
     def append(self, records: Sequence[RecordBytes], follow_up: FollowUp | None = None) -> Append:
         """Return the effect that appends `records` as one batch; `follow_up` is done when its outcome is known."""
+        return self.append_in_transaction(records, follow_up, NO_PRODUCER_ID, -1)
+
+    def append_in_transaction(
+        self, records: Sequence[RecordBytes], follow_up: FollowUp | None, producer_id: int, producer_epoch: int
+    ) -> Append:
+        """Like `append`, as part of the transaction of a producer."""
         append_id = self._next_append_id
         self._next_append_id += 1
-        append = Append(append_id, tuple(records))
-        self.in_flight[append_id] = InFlight(append.records, follow_up)
+        append = Append(append_id, tuple(records), producer_id, producer_epoch)
+        self.in_flight[append_id] = InFlight(append.records, follow_up, producer_id)
         return append
 
     def append_split(self, records: Sequence[RecordBytes], follow_up: FollowUp | None = None) -> Effects:

@@ -33,6 +33,12 @@ from ottla.protocol.messages.offset_commit import (
 from ottla.protocol.messages.offset_delete import OffsetDeleteRequest, OffsetDeleteResponse
 from ottla.protocol.messages.offset_fetch import OffsetFetchResponseGroup
 from ottla.protocol.messages.sync_group import SyncGroupRequest
+from ottla.protocol.messages.txn_offset_commit import (
+    TxnOffsetCommitRequest,
+    TxnOffsetCommitResponse,
+    TxnOffsetCommitResponsePartition,
+    TxnOffsetCommitResponseTopic,
+)
 
 
 def commit_response(request: OffsetCommitRequest, error: ErrorCode) -> OffsetCommitResponse:
@@ -51,6 +57,21 @@ def commit_response(request: OffsetCommitRequest, error: ErrorCode) -> OffsetCom
     return OffsetCommitResponse(topics=topics)
 
 
+def transactional_commit_response(request: TxnOffsetCommitRequest, error: ErrorCode) -> TxnOffsetCommitResponse:
+    """Answer a commit in a transaction with one error for all partitions."""
+    topics = [
+        TxnOffsetCommitResponseTopic(
+            name=topic.name,
+            partitions=[
+                TxnOffsetCommitResponsePartition(partition_index=partition.partition_index, error_code=error)
+                for partition in topic.partitions
+            ],
+        )
+        for topic in request.topics
+    ]
+    return TxnOffsetCommitResponse(topics=topics)
+
+
 def error_response(call: Call, error: ErrorCode) -> object:
     """Return the response to `call` with `error`; the error code itself for requests of the runtime."""
     request = call.request
@@ -64,6 +85,8 @@ def error_response(call: Call, error: ErrorCode) -> object:
             if error is ErrorCode.UNKNOWN_SERVER_ERROR:
                 error = ErrorCode.INVALID_COMMIT_OFFSET_SIZE
             return commit_response(request, error)
+        case TxnOffsetCommitRequest():
+            return transactional_commit_response(request, error)
         case FetchOffsets():
             return OffsetFetchResponseGroup(group_id=request.group.group_id, error_code=error)
         case JoinGroupRequest():

@@ -56,3 +56,5 @@ class InFlight(NamedTuple):
 
     records: tuple[RecordBytes, ...]
     follow_up: FollowUp | None
+    producer_id: int = -1
+    """The producer whose transaction the records are part of, or -1."""

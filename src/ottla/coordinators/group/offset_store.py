@@ -6,6 +6,7 @@ Only replay changes them, with `put`, `remove`, `put_pending` and `end_transacti
 from __future__ import annotations
 
 from collections.abc import Iterator
+from collections.abc import Set as AbstractSet
 from typing import NamedTuple, TypeAlias
 
 from ottla.common.ids import ZERO_UUID, Uuid
@@ -35,12 +36,15 @@ _NO_OFFSETS: GroupOffsets = {}
 class OffsetStore:
     """Offsets by group, topic and partition."""
 
-    __slots__ = ("_committed", "_pending")
+    __slots__ = ("_committed", "_in_transactions", "_pending")
 
     def __init__(self) -> None:
         # Invariant: no empty dictionary at any level.
         self._committed: dict[str, GroupOffsets] = {}
         self._pending: dict[int, dict[tuple[str, str, int], Committed]] = {}
+        # How many open transactions have a pending offset: group -> (topic, partition) -> number. Derived from
+        # `_pending`, so that no question about a group has to look at all transactions.
+        self._in_transactions: dict[str, dict[tuple[str, int], int]] = {}
 
     def of_group(self, group_id: str) -> GroupOffsets:
         """All offsets of a group; read only."""
@@ -56,12 +60,11 @@ class OffsetStore:
 
     def is_pending(self, group_id: str, topic: str, partition: int) -> bool:
         """Whether an open transaction has a pending offset for the partition."""
-        key = (group_id, topic, partition)
-        return any(key in offsets for offsets in self._pending.values())
+        return (topic, partition) in self._in_transactions.get(group_id, ())
 
-    def pending_of(self, group_id: str) -> set[tuple[str, int]]:
+    def pending_of(self, group_id: str) -> AbstractSet[tuple[str, int]]:
         """The (topic, partition) pairs of a group in open transactions."""
-        return {key[1:] for offsets in self._pending.values() for key in offsets if key[0] == group_id}
+        return self._in_transactions.get(group_id, {}).keys()
 
     def put(self, group_id: str, topic: str, partition: int, committed: Committed) -> None:
         """Replay a commit."""
@@ -69,7 +72,11 @@ class OffsetStore:
 
     def put_pending(self, producer_id: int, group_id: str, topic: str, partition: int, committed: Committed) -> None:
         """Replay a commit within a transaction."""
-        self._pending.setdefault(producer_id, {})[group_id, topic, partition] = committed
+        offsets = self._pending.setdefault(producer_id, {})
+        if (group_id, topic, partition) not in offsets:
+            counts = self._in_transactions.setdefault(group_id, {})
+            counts[topic, partition] = counts.get((topic, partition), 0) + 1
+        offsets[group_id, topic, partition] = committed
 
     def remove(self, group_id: str, topic: str, partition: int) -> None:
         """Replay a tombstone, which also deletes pending offsets."""
@@ -80,12 +87,27 @@ class OffsetStore:
                 del by_topic[topic]
             if not by_topic:
                 del self._committed[group_id]
-        for offsets in self._pending.values():
-            offsets.pop((group_id, topic, partition), None)
+        if not self.is_pending(group_id, topic, partition):
+            return
+        for producer_id, offsets in list(self._pending.items()):
+            if offsets.pop((group_id, topic, partition), None) is not None:
+                self._uncount(group_id, topic, partition)
+                if not offsets:
+                    del self._pending[producer_id]
+
+    def _uncount(self, group_id: str, topic: str, partition: int) -> None:
+        counts = self._in_transactions[group_id]
+        counts[topic, partition] -= 1
+        if not counts[topic, partition]:
+            del counts[topic, partition]
+        if not counts:
+            del self._in_transactions[group_id]
 
     def end_transaction(self, producer_id: int, *, commit: bool) -> list[str]:
         """Replay a transaction marker; returns the groups whose offsets it committed."""
         offsets = self._pending.pop(producer_id, {})
+        for key in offsets:
+            self._uncount(*key)
         if not commit:
             return []
         for (group_id, topic, partition), committed in offsets.items():

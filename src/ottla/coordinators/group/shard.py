@@ -13,7 +13,7 @@ from typing import Any
 from ottla.common.errors import ErrorCode
 from ottla.common.ids import Uuid
 from ottla.coordinators.events import Appended, Call, Effects, Moment, log_line
-from ottla.coordinators.group import admin, expiry, offsets, session, unserved
+from ottla.coordinators.group import admin, expiry, offsets, session, transactional_offsets, unserved
 from ottla.coordinators.group.config import GroupConfig
 from ottla.coordinators.group.consumer import admin as consumer_admin
 from ottla.coordinators.group.consumer import classic_members, fencing
@@ -21,7 +21,7 @@ from ottla.coordinators.group.consumer.group import ConsumerGroup
 from ottla.coordinators.group.consumer.heartbeat import heartbeat as consumer_heartbeat
 from ottla.coordinators.group.consumer.matching import matching_elapsed
 from ottla.coordinators.group.consumer.replay import replay as replay_consumer_group
-from ottla.coordinators.group.core import Core
+from ottla.coordinators.group.core import NO_PRODUCER_ID, Core
 from ottla.coordinators.group.errors import answer_appended
 from ottla.coordinators.group.events import (
     DeleteGroup,
@@ -63,6 +63,7 @@ from ottla.protocol.messages.leave_group import LeaveGroupRequest
 from ottla.protocol.messages.offset_commit import OffsetCommitRequest
 from ottla.protocol.messages.offset_delete import OffsetDeleteRequest
 from ottla.protocol.messages.sync_group import SyncGroupRequest
+from ottla.protocol.messages.txn_offset_commit import TxnOffsetCommitRequest
 
 _HANDLERS: dict[type, Callable[[Core, Call, Any, Moment], Effects]] = {
     JoinGroupRequest: join,
@@ -71,6 +72,7 @@ _HANDLERS: dict[type, Callable[[Core, Call, Any, Moment], Effects]] = {
     LeaveGroupRequest: session.leave,
     OffsetCommitRequest: offsets.commit,
     ConsumerGroupHeartbeatRequest: consumer_heartbeat,
+    TxnOffsetCommitRequest: transactional_offsets.commit,
     FetchOffsets: offsets.fetch,
     OffsetDeleteRequest: offsets.delete,
     TopicsDeleted: offsets.topics_deleted,
@@ -93,7 +95,6 @@ _FOLLOW_UPS: dict[type, Callable[[Core, Any, ErrorCode, Moment], Effects]] = {
 _KNOWN_RECORDS = {kind: RECORD_TYPES[kind] for kind in (0, 1, 2, 3, 4, 5, 6, 7, 8, 16)}
 _EXPIRY: TimerKey = (Kind.EXPIRY, "", "")
 CLOCK_JUMP_MS = 600_000
-NO_PRODUCER_ID = -1
 
 
 class Phase(Enum):
@@ -163,10 +164,10 @@ class GroupShard:
 
     def handle_appended(self, event: Appended, now: Moment) -> Effects:
         """Replay the records of an append that succeeded, then do what follows from its outcome."""
-        records, follow_up = self._core.in_flight.pop(event.append_id)
+        records, follow_up, producer_id = self._core.in_flight.pop(event.append_id)
         if event.error is ErrorCode.NONE:
             for position, (key, value) in enumerate(records):
-                self.replay(key, value, event.base_offset + position, now=now)
+                self.replay(key, value, event.base_offset + position, producer_id=producer_id, now=now)
         if follow_up is None:
             return []
         return _FOLLOW_UPS[type(follow_up)](self._core, follow_up, event.error, now)
