@@ -469,8 +469,6 @@ def test_poll_without_position_and_reset_raises_until_seek(
 
 
 def test_aborted_transactions_are_not_returned(broker: RunningBroker, make_topic: MakeTopic) -> None:
-    if broker.kind == "ottla":
-        pytest.skip("the broker has no transactions yet")
     topic = make_topic()
     producer = confluent_kafka.Producer({"bootstrap.servers": broker.bootstrap, "transactional.id": unique("tx")})
     producer.init_transactions(WAIT_S)

@@ -195,6 +195,7 @@ def test_features_are_advertised_as_they_are_served(trip: RoundTrip) -> None:
     rows = [line.split() for line in trip.tools.ok("features", "describe").splitlines() if line]
     shown = {row[1]: (row[5], row[7]) for row in rows}
     assert shown.pop("metadata.version") == ("4.3-IV0", "4.3-IV0")
+    assert shown.pop("transaction.version") == ("2", "2")
     assert set(shown.values()) == {("0", "0")}, "the highest supported level, and the finalized one"
     refused = trip.tools.fails("features", "upgrade", "--feature", "group.version=1")
     assert "only supports versions 0-0" in refused
@@ -248,11 +249,15 @@ def test_empty_consumer_group_is_deleted_and_a_share_group_is_not(trip: RoundTri
 def test_committed_records_are_read_up_to_the_open_transaction(trip: RoundTrip) -> None:
     committed = ["committed"] * 4 + ["null"] * 10
     assert read_committed(trip.tools, len(committed)) == committed
-    refused = confluent_kafka.Producer(
-        {"bootstrap.servers": trip.ottla.bootstrap, "transactional.id": "x", "log_level": 0}
-    )
-    with pytest.raises(confluent_kafka.KafkaException):
-        refused.init_transactions(3)
+
+
+def test_transactions_of_stock_kafka_are_known(trip: RoundTrip) -> None:
+    states = {row[0]: row[3] for row in trip.tools.rows("transactions", "list")}
+    expected = {"committed": "CompleteCommit", "aborted": "CompleteAbort", "java": "CompleteCommit", "open": "Ongoing"}
+    assert states == expected
+    (row,) = trip.tools.rows("transactions", "describe", "--transactional-id", "open")
+    assert row[4] == "Ongoing"
+    assert "ledger-0" in row[-1]
 
 
 def test_internal_topics_are_compacted_and_the_metadata_have_a_snapshot(trip: RoundTrip) -> None:

@@ -12,6 +12,7 @@ HOSTILE = f"{FUZZ}/test_hostile_clients.py"
 SERVER = f"{UNIT}/network/test_server.py"
 CORRUPT_BYTE = f"{STORAGE}/test_corrupt_bytes.py::test_corrupt_byte_costs_only_what_it_touches"
 MARKERS = f"{UNIT}/broker/test_transaction_markers.py"
+TRANSACTIONS = f"{UNIT}/broker/test_transactions.py"
 FAILING = f"{STORAGE}/test_failing_disk.py"
 RESTARTS = f"{CHAOS}/test_restarts.py"
 FLUSH = f"{UNIT}/broker/test_flush_before_ack.py"
@@ -671,6 +672,30 @@ CRASHES = (
         "event.base_offset + position, producer_id=producer_id, now=now)\n",
         "event.base_offset + position, now=now)\n",
         (f"{UNIT}/coordinators/test_transactional_offsets.py::test_offset_counts_when_its_transaction_commits",),
+    ),
+    Mutation(
+        "the coordinator's answer about a partition is void after a marker",
+        "broker/transaction_verification.py",
+        "            if partition.log.producers.markers != self._markers[partition]:\n                continue\n",
+        "",
+        (f"{TRANSACTIONS}::test_answer_of_the_coordinator_is_void_after_a_marker",),
+    ),
+    Mutation(
+        "a transactional batch is verified with the coordinator",
+        "broker/transaction_verification.py",
+        "            self.unsettled.add(partition)\n",
+        "            pass\n",
+        (
+            f"{TRANSACTIONS}::test_partition_that_was_not_added_is_rejected",
+            f"{TRANSACTIONS}::test_batch_that_arrives_after_its_transaction_begins_no_other[1]",
+        ),
+    ),
+    Mutation(
+        "markers wait until the decision is committed",
+        "broker/coordinator_runtime.py",
+        "        if runner.committed_end >= runner.appended_end and not runner.waiting:\n",
+        "        if runner:\n",
+        (f"{TRANSACTIONS}::test_markers_wait_until_the_decision_is_on_disk[2]",),
     ),
     Mutation(
         "groups are loaded from their log",

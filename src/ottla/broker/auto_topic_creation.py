@@ -11,14 +11,14 @@ from collections.abc import Callable, Iterable
 
 from ottla.common.completion import Completion
 from ottla.common.errors import KafkaError
-from ottla.common.ids import INTERNAL_TOPICS, OFFSETS_TOPIC
+from ottla.common.ids import INTERNAL_TOPICS, OFFSETS_TOPIC, TRANSACTIONS_TOPIC
 from ottla.common.rate_limit import RateLimitedLog
 
 logger = logging.getLogger(__name__)
 
 Create = Callable[[list[str]], Completion[dict[str, KafkaError]]]
-# Internal topics are created by their coordinators; only the group coordinator is implemented.
-NOT_CREATED = INTERNAL_TOPICS - {OFFSETS_TOPIC}
+# Internal topics are created by their coordinators; there is none for share groups.
+NOT_CREATED = INTERNAL_TOPICS - {OFFSETS_TOPIC, TRANSACTIONS_TOPIC}
 
 
 class AutoTopicCreation:

@@ -5,29 +5,30 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from ottla.broker.auto_topic_creation import AutoTopicCreation
 from ottla.broker.coordinators import Coordinators
 from ottla.broker.fetch_session import FetchSessionCache
+from ottla.broker.internal_topic_settings import INTERNAL_TOPIC_SETTINGS, InternalTopicSettings
 from ottla.broker.partitions import Partitions
 from ottla.broker.response_cache import ResponseCache
 from ottla.broker.work import Worker
 from ottla.common.clock import Clock
 from ottla.common.completion import Completion
 from ottla.common.errors import ErrorCode, KafkaError
-from ottla.common.ids import OFFSETS_TOPIC, SHARE_STATE_TOPIC, Uuid
+from ottla.common.ids import SHARE_STATE_TOPIC, Uuid
 from ottla.config import TopicResolver
-from ottla.metadata.features import GROUP_VERSION, SUPPORTED_FEATURES
+from ottla.metadata.features import GROUP_VERSION, SUPPORTED_FEATURES, served_level
 from ottla.metadata.image import BROKER, TOPIC
 
 if TYPE_CHECKING:
     from ottla.broker.group_runtime import GroupRuntime
     from ottla.broker.internal_topic import CallLater
     from ottla.broker.metadata_log import MetadataShell
+    from ottla.broker.transaction_runtime import TransactionRuntime
     from ottla.config import BrokerConfig, Listener
     from ottla.log import LogManager
     from ottla.metadata.image import Endpoint, MetadataImage
@@ -65,28 +66,6 @@ class FlushThreads:
     def close(self) -> None:
         """Wait for the work in progress."""
         self._executor.shutdown(wait=True)
-
-
-@dataclass(frozen=True, slots=True)
-class OffsetsTopic:
-    """How `__consumer_offsets` is created."""
-
-    partitions: int
-    replication_factor: int
-    configs: Mapping[str, str]
-
-    @classmethod
-    def from_settings(cls, setting: Callable[[str], object]) -> OffsetsTopic:
-        """Read the settings with `setting(name)`, by Kafka's names."""
-        return cls(
-            partitions=int(str(setting("offsets.topic.num.partitions"))),
-            replication_factor=int(str(setting("offsets.topic.replication.factor"))),
-            configs={
-                "cleanup.policy": "compact",
-                "compression.type": "producer",
-                "segment.bytes": str(setting("offsets.topic.segment.bytes")),
-            },
-        )
 
 
 class Broker:
@@ -145,6 +124,11 @@ class Broker:
         level = self.metadata.image.features.get(GROUP_VERSION, 0)
         return level >= 1 and "consumer" in self.static_config.items("group.coordinator.rebalance.protocols")
 
+    @property
+    def transactions(self) -> TransactionRuntime:
+        """The transaction coordinator."""
+        return self.coordinators.transactions
+
     # -- settings ----------------------------------------------------------------------------------------------
 
     def topic_values(self, topic: str) -> dict[str, object]:
@@ -188,6 +172,10 @@ class Broker:
         """Whether requests on that listener are for the controller, not for the broker."""
         return any(endpoint.name == listener for endpoint in self.controller_endpoints)
 
+    def feature_level(self, name: str) -> int:
+        """The level of a feature that is in effect."""
+        return served_level(name, self.metadata.image.features.get(name, 0))
+
     def topic_id(self, name: str) -> Uuid | None:
         """The id of the topic of this name, if it exists."""
         topic = self.metadata.image.topics_by_name.get(name)
@@ -223,9 +211,9 @@ class Broker:
             from ottla.broker.share_groups import state_topic
 
             return state_topic(name, self.config)
-        if name != OFFSETS_TOPIC:
+        if name not in INTERNAL_TOPIC_SETTINGS:
             return CreatableTopic(name=name, num_partitions=-1, replication_factor=-1)
-        wanted = OffsetsTopic.from_settings(self.config.__getitem__)
+        wanted = InternalTopicSettings.of(name, self.config.__getitem__)
         return CreatableTopic(
             name=name,
             num_partitions=wanted.partitions,

@@ -79,8 +79,8 @@ class Coordinator(Generic[S]):
     name: str
     """For log lines, for example "GroupCoordinator"."""
     logger: logging.Logger
-    new_shard: Callable[[int], S]
-    """Creates the shard of a partition."""
+    new_shard: Callable[[int, int], S]
+    """Creates the shard of a partition with this leader epoch."""
     loaded: Callable[[int, S, Moment], Iterable[object]]
     """Lets the shard of a partition serve requests, after its log was replayed; returns the effects."""
     error_response: Callable[[Call, ErrorCode], object]
@@ -366,7 +366,7 @@ class CoordinatorRuntime(Generic[S]):
                 partition = self.topic.find_partition(index)
             except KafkaError as error:
                 return from_append_error(error.code)
-            runner = _Runner(index, partition, self._coordinator.new_shard(index))
+            runner = _Runner(index, partition, self._coordinator.new_shard(index, partition.leader_epoch))
             runner.scheduled_ms = self._clock.monotonic_ms()
             self._runners[index] = runner
             self._log.scheduled(partition)

@@ -5,7 +5,8 @@ from __future__ import annotations
 from functools import cached_property
 from typing import TYPE_CHECKING, Protocol
 
-from ottla.common.ids import OFFSETS_TOPIC, SHARE_STATE_TOPIC
+from ottla.common.ids import OFFSETS_TOPIC, SHARE_STATE_TOPIC, TRANSACTIONS_TOPIC
+from ottla.metadata.features import TRANSACTION_VERSION
 from ottla.records import Codec
 
 if TYPE_CHECKING:
@@ -13,6 +14,7 @@ if TYPE_CHECKING:
     from ottla.broker.group_runtime import GroupRuntime
     from ottla.broker.internal_topic import CallLater, InternalTopic
     from ottla.broker.share_groups import ShareGroups
+    from ottla.broker.transaction_runtime import TransactionRuntime
     from ottla.metadata.image import MetadataImage
 
 
@@ -71,6 +73,30 @@ class Coordinators:
         self._running.append(shares.coordinator.shards)
         return shares
 
+    @cached_property
+    def transactions(self) -> TransactionRuntime:
+        """The transaction coordinator."""
+        from ottla.broker.coordinator_runtime import CoordinatorOptions
+        from ottla.broker.transaction_markers import write_markers
+        from ottla.broker.transaction_runtime import TransactionPorts, TransactionRuntime
+        from ottla.coordinators.transaction.config import TransactionConfig
+
+        broker = self._broker
+        transactions = TransactionRuntime(
+            TransactionConfig.from_settings(broker.static_config.__getitem__),
+            self._internal_topic(TRANSACTIONS_TOPIC),
+            TransactionPorts(
+                next_producer_id=broker.metadata.next_producer_id,
+                write_markers=lambda end, partitions: broker.worker.submit(write_markers(broker, end, partitions)),
+                transaction_version=lambda: broker.feature_level(TRANSACTION_VERSION),
+            ),
+            clock=broker.clock,
+            call_later=self._call_later,
+            options=CoordinatorOptions(node_id=broker.node_id),
+        )
+        self._running.append(transactions.shards)
+        return transactions
+
     def _internal_topic(self, name: str) -> InternalTopic:
         from ottla.broker.internal_topic import InternalTopic
 
@@ -95,6 +121,8 @@ class Coordinators:
             self.groups.shards.start()
         if self._partition_count(SHARE_STATE_TOPIC):
             self.shares.coordinator.shards.start()
+        if self._partition_count(TRANSACTIONS_TOPIC):
+            self.transactions.shards.start()
 
     def publish(self, old: MetadataImage, new: MetadataImage) -> None:
         """Follow a new image, after the partitions."""

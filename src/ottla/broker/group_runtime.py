@@ -48,7 +48,7 @@ class GroupRuntime:
         coordinator = Coordinator(
             name="GroupCoordinator",
             logger=logging.getLogger("ottla.coordinators.group"),
-            new_shard=lambda _index: self._new_shard(random_bytes),
+            new_shard=lambda _index, _epoch: self._new_shard(random_bytes),
             loaded=self._loaded,
             error_response=error_response,
         )

@@ -133,9 +133,19 @@ class Partition:
         return self._append(batch, read_header(batch), now_ms, "coordinator")
 
     def append_produced(
-        self, records: memoryview, required_acks: int, now_ms: int, *, allow_zstd: bool = True
+        self,
+        records: memoryview,
+        required_acks: int,
+        now_ms: int,
+        *,
+        allow_zstd: bool = True,
+        is_verified: bool = False,
     ) -> AppendInfo:
-        """Validate a client's batch and append it (see `append`). Raises KafkaError, RecordError."""
+        """Validate a client's batch and append it (see `append`). Raises KafkaError, RecordError.
+
+        Pass `is_verified` if the partition is part of the producer's transaction; otherwise a transactional batch is
+        rejected.
+        """
         if self.is_internal:
             raise KafkaError(
                 ErrorCode.INVALID_TOPIC_EXCEPTION, f"Cannot append to internal topic {self.topic_partition.topic}"
@@ -144,8 +154,10 @@ class Partition:
         if required_acks == ACKS_ALL:
             self.check_acks(required_acks)
         header, batch = validate_produced(records, self.rules, now_ms, allow_zstd=allow_zstd)
-        if header.attributes & TRANSACTIONAL:
-            raise KafkaError(ErrorCode.INVALID_TXN_STATE, "Transactions are not supported")
+        if header.attributes & TRANSACTIONAL and not is_verified:
+            raise KafkaError(
+                ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, "A transactional batch needs a transactional id"
+            )
         return self._append(batch, header, now_ms, "client")
 
     def _append(self, batch: memoryview, header: BatchHeader, now_ms: int, origin: Origin) -> AppendInfo:

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from ottla.broker.metadata_log import MetadataShell
     from ottla.broker.partitions import Partitions
     from ottla.broker.response_cache import ResponseCache
+    from ottla.broker.transaction_runtime import TransactionRuntime
     from ottla.broker.work import Worker
     from ottla.common.clock import Clock
     from ottla.config import BrokerConfig, Listener, TopicResolver
@@ -44,6 +45,13 @@ class ConsumerGroupPorts(HasGroups, Protocol):
     """The group coordinator, and whether it serves groups of the consumer protocol."""
 
     def serves_consumer_groups(self) -> bool: ...
+
+
+class HasTransactions(Protocol):
+    """The transaction coordinator."""
+
+    @property
+    def transactions(self) -> TransactionRuntime: ...
 
 
 class HasPartitions(Protocol):
@@ -158,7 +166,23 @@ class FetchPorts(HasPartitions, HasClock, HasConfig, Protocol):
     def worker(self) -> Worker: ...
 
 
-class FindCoordinatorPorts(HasGroups, HasNodeId, Protocol):
+class AddPartitionsPorts(HasTransactions, HasMetadata, Protocol):
+    """For `handlers/add_partitions_to_txn.py`."""
+
+
+class GroupTransactionPorts(HasGroups, HasTransactions, Protocol):
+    """For `handlers/add_offsets_to_txn.py`."""
+
+
+class TxnOffsetCommitPorts(HasGroups, HasTransactions, HasMetadata, HasPartitions, HasConfig, Protocol):
+    """For `handlers/txn_offset_commit.py`."""
+
+
+class InitProducerIdPorts(HasMetadata, HasTransactions, Protocol):
+    """For `handlers/init_producer_id.py`."""
+
+
+class FindCoordinatorPorts(HasGroups, HasTransactions, HasNodeId, Protocol):
     """For `handlers/find_coordinator.py`."""
 
     def advertised_endpoint(self, listener: str) -> tuple[str, int]: ...
@@ -181,5 +205,5 @@ class OffsetPorts(HasGroups, HasMetadata, Protocol):
     """For the handlers of committed offsets."""
 
 
-class ProducePorts(HasPartitions, HasClock, Protocol):
+class ProducePorts(HasPartitions, HasClock, HasConfig, HasTransactions, Protocol):
     """For `handlers/produce.py`."""

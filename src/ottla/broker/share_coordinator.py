@@ -50,7 +50,7 @@ class ShareCoordinator:
         coordinator = Coordinator(
             name="ShareCoordinator",
             logger=logging.getLogger("ottla.coordinators.share"),
-            new_shard=lambda _index: ShareCoordinatorShard(config),
+            new_shard=lambda _index, _epoch: ShareCoordinatorShard(config),
             loaded=_loaded,
             error_response=error_response,
             execute=self._execute,

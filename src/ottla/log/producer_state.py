@@ -45,6 +45,8 @@ class ProducerState:
         self.snapshot_offset = 0
         self.snapshots: list[int] = []
         """Offsets of the snapshot files, rising."""
+        self.markers = 0
+        """How many transaction markers were recorded since the log was opened."""
         self.undecided: dict[int, int] = {}
         """Ended transactions whose marker is not below the high watermark yet: first offset -> last offset."""
         # Open transactions: first offset -> producer id.
@@ -133,6 +135,7 @@ class ProducerState:
     def _end_transaction(
         self, header: BatchHeader, marker: Marker, offset: int, aborted: AbortedTransactions | None
     ) -> None:
+        self.markers += 1
         producer_id = header.producer_id
         entry = self.entries.get(producer_id)
         if entry is None:

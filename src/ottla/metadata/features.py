@@ -1,9 +1,9 @@
 """Features (KIP-584): the supported levels, and the record versions that a level allows.
 
 The metadata log retains the finalized levels that stock Kafka wrote, so that Kafka can open it again. Clients receive
-`served_level` instead, because a higher level would promise an unsupported protocol: transaction.version 2 makes Java
-producers skip AddPartitionsToTxn. group.version 1 enables consumer groups (KIP-848). metadata.version is supported up
-to the level of Kafka 4.3.
+`served_level` instead, because a higher level would promise an unsupported protocol. group.version 1 enables consumer
+groups (KIP-848). transaction.version 2 lets producers skip AddPartitionsToTxn (KIP-890). metadata.version is supported
+up to the level of Kafka 4.3.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from ottla.protocol import metadata_records as m
 from ottla.protocol.message import Message
 
 METADATA_VERSION = "metadata.version"
+TRANSACTION_VERSION = "transaction.version"
 KRAFT_VERSION = "kraft.version"
 GROUP_VERSION = "group.version"
 ELIGIBLE_LEADER_REPLICAS_VERSION = "eligible.leader.replicas.version"
@@ -23,7 +24,7 @@ LOWEST_METADATA_VERSION = 7
 SUPPORTED_FEATURES: dict[str, tuple[int, int]] = {
     METADATA_VERSION: (LOWEST_METADATA_VERSION, LATEST_METADATA_VERSION),
     KRAFT_VERSION: (0, 0),
-    "transaction.version": (0, 0),
+    TRANSACTION_VERSION: (0, 2),
     GROUP_VERSION: (0, 1),
     ELIGIBLE_LEADER_REPLICAS_VERSION: (0, 0),
     "share.version": (0, 0),
@@ -54,10 +55,8 @@ _CORDONED_FROM = 30
 
 def bootstrap_records(metadata_version: int = LATEST_METADATA_VERSION) -> list[Message]:
     """The first records of a new cluster, which set its feature levels."""
-    return [
-        m.FeatureLevelRecord(name=METADATA_VERSION, feature_level=metadata_version),
-        m.FeatureLevelRecord(name=GROUP_VERSION, feature_level=1),
-    ]
+    levels = {METADATA_VERSION: metadata_version, TRANSACTION_VERSION: 2, GROUP_VERSION: 1}
+    return [m.FeatureLevelRecord(name=name, feature_level=level) for name, level in levels.items()]
 
 
 def record_version(record: Message, metadata_version: int) -> int:

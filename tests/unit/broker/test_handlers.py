@@ -8,6 +8,8 @@ from typing import Any
 from ottla.broker.broker import Broker
 from ottla.broker.context import RequestContext
 from ottla.broker.handlers import (
+    add_offsets_to_txn,
+    add_partitions_to_txn,
     alter_configs,
     alter_partition_reassignments,
     api_versions,
@@ -25,7 +27,9 @@ from ottla.broker.handlers import (
     describe_producers,
     describe_quorum,
     describe_topic_partitions,
+    describe_transactions,
     elect_leaders,
+    end_txn,
     fetch,
     find_coordinator,
     heartbeat,
@@ -37,6 +41,7 @@ from ottla.broker.handlers import (
     list_groups,
     list_offsets,
     list_partition_reassignments,
+    list_transactions,
     metadata,
     offset_commit,
     offset_delete,
@@ -46,6 +51,7 @@ from ottla.broker.handlers import (
     streams_group_describe,
     streams_group_heartbeat,
     sync_group,
+    txn_offset_commit,
     unregister_broker,
     update_features,
     write_txn_markers,
@@ -53,6 +59,8 @@ from ottla.broker.handlers import (
 from ottla.broker.served import HANDLERS
 
 HANDLES: tuple[Callable[[Broker, RequestContext, Any], object], ...] = (
+    add_offsets_to_txn.handle,
+    add_partitions_to_txn.handle,
     alter_configs.handle,
     alter_partition_reassignments.handle,
     api_versions.handle,
@@ -70,7 +78,9 @@ HANDLES: tuple[Callable[[Broker, RequestContext, Any], object], ...] = (
     describe_producers.handle,
     describe_quorum.handle,
     describe_topic_partitions.handle,
+    describe_transactions.handle,
     elect_leaders.handle,
+    end_txn.handle,
     fetch.handle,
     find_coordinator.handle,
     heartbeat.handle,
@@ -82,6 +92,7 @@ HANDLES: tuple[Callable[[Broker, RequestContext, Any], object], ...] = (
     list_groups.handle,
     list_offsets.handle,
     list_partition_reassignments.handle,
+    list_transactions.handle,
     metadata.handle,
     offset_commit.handle,
     offset_delete.handle,
@@ -91,6 +102,7 @@ HANDLES: tuple[Callable[[Broker, RequestContext, Any], object], ...] = (
     streams_group_describe.handle,
     streams_group_heartbeat.handle,
     sync_group.handle,
+    txn_offset_commit.handle,
     unregister_broker.handle,
     update_features.handle,
     write_txn_markers.handle,

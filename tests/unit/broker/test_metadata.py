@@ -80,17 +80,14 @@ def test_missing_topic_is_unknown_first_and_created_after_the_response(harness: 
     assert harness.partition("new").high_watermark == 0
 
 
-def test_auto_created_offsets_topic_has_its_own_settings_and_other_internal_topics_are_not_created(
-    tmp_path: Path,
-) -> None:
+def test_auto_created_internal_topics_have_their_own_settings(tmp_path: Path) -> None:
     names = [OFFSETS_TOPIC, "__transaction_state", "__share_group_state"]
-    with open_harness(
-        tmp_path, {"offsets.topic.num.partitions": "3", "offsets.topic.replication.factor": "1"}
-    ) as harness:
+    settings = {"offsets.topic.num.partitions": "3", "transaction.state.log.num.partitions": "2"}
+    with open_harness(tmp_path, settings) as harness:
         assert codes(ask(harness, names)) == dict.fromkeys(names, UNKNOWN)
         described = ask(harness, names)
-        assert codes(described) == {OFFSETS_TOPIC: 0, "__transaction_state": UNKNOWN, "__share_group_state": UNKNOWN}
-        assert [len(topic.partitions) for topic in described.topics] == [3, 0, 0]
+        assert codes(described) == {OFFSETS_TOPIC: 0, "__transaction_state": 0, "__share_group_state": UNKNOWN}
+        assert [len(topic.partitions) for topic in described.topics] == [3, 2, 0]
         assert all(topic.is_internal for topic in described.topics)
 
 

@@ -151,7 +151,7 @@ def test_levels_of_stock_kafka_survive_starts_and_snapshots(tmp_path: Path) -> N
         shell = started(tmp_path)
         assert shell.image.features == LEVELS
         served = {name: high for name, _, high in shell.image.brokers[1].features}
-        assert (served["group.version"], served["share.version"]) == (1, 0)
+        assert (served["group.version"], served["streams.version"], served["transaction.version"]) == (1, 0, 2)
         shell.begin_snapshot()
         for _ in range(5):
             shell.tick()

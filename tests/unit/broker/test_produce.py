@@ -113,12 +113,6 @@ def test_duplicate_batch_returns_its_first_offset_and_a_sequence_gap_an_error(ha
     assert harness.partition("t").high_watermark == 6
 
 
-def test_transactional_batches_are_rejected(harness: BrokerHarness) -> None:
-    harness.create("t")
-    data = batch(b"a", producer_id=5, producer_epoch=0, base_sequence=0, attributes=0x10)
-    assert codes(harness.produce(("t", {0: data}))) == {("t", 0): ErrorCode.INVALID_TXN_STATE}
-
-
 def test_zstd_is_rejected_below_version_7(harness: BrokerHarness) -> None:
     harness.create("t")
     for version, code in ((6, ErrorCode.UNSUPPORTED_COMPRESSION_TYPE), (7, 0)):

@@ -130,7 +130,8 @@ def test_unsupported_feature_levels_are_not_finalized(
     response = cluster.do(cluster.controller.update_features(request))
     assert response.error_code == ErrorCode.INVALID_UPDATE_VERSION
     assert message in (response.error_message or "")
-    assert cluster.controller.image.features == {"metadata.version": 30, "group.version": 1}
+    features = {"metadata.version": 30, "group.version": 1, "transaction.version": 2}
+    assert cluster.controller.image.features == features
 
 
 def test_older_metadata_version_is_upgraded() -> None:
@@ -164,13 +165,13 @@ def test_levels_finalized_by_stock_kafka_are_retained_and_do_not_bind_brokers() 
     assert cluster.controller.check_features() == {
         name.replace("_", "."): (level, 0)
         for name, level in KAFKA_LEVELS.items()
-        if name not in {"metadata_version", "group_version"}
+        if name not in {"metadata_version", "group_version", "transaction_version"}
     }
     cluster.register(1, incarnation=2)
     assert dict(cluster.controller.image.features) == before
     ranges = {name: (low, high) for name, low, high in cluster.controller.image.brokers[1].features}
     assert ranges["share.version"] == (0, 0), "the levels that are served"
-    assert ranges["group.version"] == (0, 1)
+    assert (ranges["group.version"], ranges["transaction.version"]) == ((0, 1), (0, 2))
 
 
 @pytest.mark.parametrize(("level", "how"), [(99, "newer .* downgrade"), (3, "older .* upgrade")])
@@ -192,21 +193,28 @@ def test_unreadable_metadata_version_is_rejected_with_the_remedy(level: int, how
 def test_retained_level_can_only_be_downgraded_to_a_served_level(level: int, upgrade_type: int, message: str) -> None:
     cluster = Cluster()
     finalize(cluster, **KAFKA_LEVELS)
-    request = UpdateFeaturesRequest(
-        feature_updates=[FeatureUpdateKey("transaction.version", level, False, upgrade_type)]
-    )
+    request = UpdateFeaturesRequest(feature_updates=[FeatureUpdateKey("streams.version", level, False, upgrade_type)])
     response = cluster.do(cluster.controller.update_features(request))
     assert response.error_code == ErrorCode.INVALID_UPDATE_VERSION
     assert message in (response.error_message or "")
-    assert cluster.controller.image.features["transaction.version"] == 2
+    assert cluster.controller.image.features["streams.version"] == 1
+
+
+def test_transaction_version_is_lowered_and_raised() -> None:
+    cluster = Cluster()
+    for level, upgrade_type in ((1, 2), (0, 2), (2, 1)):
+        update = FeatureUpdateKey("transaction.version", level, False, upgrade_type)
+        request = UpdateFeaturesRequest(feature_updates=[update])
+        assert cluster.do(cluster.controller.update_features(request)).error_code == 0
+        assert cluster.controller.image.features.get("transaction.version", 0) == level
 
 
 def test_administrator_can_lower_a_retained_level() -> None:
     cluster = Cluster()
     finalize(cluster, **KAFKA_LEVELS)
-    request = UpdateFeaturesRequest(feature_updates=[FeatureUpdateKey("transaction.version", 0, False, 2)])
+    request = UpdateFeaturesRequest(feature_updates=[FeatureUpdateKey("streams.version", 0, False, 2)])
     assert cluster.do(cluster.controller.update_features(request)).error_code == 0
-    assert "transaction.version" not in cluster.controller.image.features
+    assert "streams.version" not in cluster.controller.image.features
     assert cluster.controller.image.features["group.version"] == 1
 
 

@@ -281,7 +281,7 @@ def test_this_node_coordinates_every_group(client: Client, version: int) -> None
 
 @pytest.mark.parametrize(
     ("key_type", "error"),
-    [(1, ErrorCode.COORDINATOR_NOT_AVAILABLE), (2, ErrorCode.INVALID_REQUEST), (9, ErrorCode.INVALID_REQUEST)],
+    [(2, ErrorCode.INVALID_REQUEST), (9, ErrorCode.INVALID_REQUEST)],
 )
 def test_other_coordinator_types_are_not_available(client: Client, key_type: int, error: ErrorCode) -> None:
     request = FindCoordinatorRequest(key="k", coordinator_keys=["k"], key_type=key_type)

@@ -10,11 +10,11 @@ from typing import Any, NamedTuple
 import pytest
 
 from ottla.broker import coordinator_runtime, internal_topic
-from ottla.broker.broker import OffsetsTopic
 from ottla.broker.coordinator_loading import Loading
 from ottla.broker.coordinator_runtime import CoordinatorOptions
 from ottla.broker.group_runtime import GroupRuntime
 from ottla.broker.internal_topic import InternalTopic, partition_of
+from ottla.broker.internal_topic_settings import InternalTopicSettings
 from ottla.common.completion import Completion, gather
 from ottla.common.errors import ErrorCode, KafkaError
 from ottla.common.slices import finish
@@ -529,7 +529,7 @@ def test_offsets_topic_is_created_as_kafka_does() -> None:
         "offsets.topic.replication.factor": 1,
         "offsets.topic.segment.bytes": 104857600,
     }
-    topic = OffsetsTopic.from_settings(settings.__getitem__)
+    topic = InternalTopicSettings.of("__consumer_offsets", settings.__getitem__)
     assert (topic.partitions, topic.replication_factor) == (50, 1)
     assert topic.configs == {
         "cleanup.policy": "compact",

@@ -1,8 +1,8 @@
 """FindCoordinator (10), versions 0-6. KIP-699 (several keys), KIP-932 (share groups).
 
-The coordinator of all groups is this node, with its address on the listener that received the request. The first
-request creates `__consumer_offsets` and waits for it; in Kafka the client must retry. Not implemented: transactions
-(COORDINATOR_NOT_AVAILABLE) and share groups (INVALID_REQUEST, as in Kafka if the feature is off).
+The coordinator of all groups and transactions is this node, with its address on the listener that received the request.
+The first request creates `__consumer_offsets` or `__transaction_state` and waits for it; in Kafka the client must
+retry. Not implemented: share groups (INVALID_REQUEST, as in Kafka if the feature is off).
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from ottla.protocol.messages.find_coordinator import Coordinator, FindCoordinato
 
 if TYPE_CHECKING:
     from ottla.broker.context import RequestContext
+    from ottla.broker.internal_topic import InternalTopic
     from ottla.broker.ports import FindCoordinatorPorts
 
 BATCHED_SINCE = 4
@@ -39,9 +40,6 @@ class _Node(NamedTuple):
 
 
 _REFUSED: dict[int, _Node] = {
-    KeyType.TRANSACTION: _Node(
-        error=ErrorCode.COORDINATOR_NOT_AVAILABLE, message="Transactions are not supported by this broker."
-    ),
     KeyType.SHARE: _Node(error=ErrorCode.INVALID_REQUEST, message="Share groups are not supported by this broker."),
 }
 _UNKNOWN_TYPE = _Node(error=ErrorCode.INVALID_REQUEST, message="The type of the key is not known.")
@@ -50,17 +48,19 @@ _UNKNOWN_TYPE = _Node(error=ErrorCode.INVALID_REQUEST, message="The type of the 
 def handle(
     broker: FindCoordinatorPorts, context: RequestContext, request: FindCoordinatorRequest
 ) -> Slices[FindCoordinatorResponse]:
-    """Return this node as the coordinator when `__consumer_offsets` exists."""
-    if request.key_type != KeyType.GROUP:
-        node = _REFUSED.get(request.key_type, _UNKNOWN_TYPE)
+    """Return this node as the coordinator when the coordinator's topic exists."""
+    if request.key_type == KeyType.GROUP:
+        node = yield from _this_node(broker, context, broker.groups.shards.topic)
+    elif request.key_type == KeyType.TRANSACTION:
+        node = yield from _this_node(broker, context, broker.transactions.shards.topic)
     else:
-        node = yield from _this_node(broker, context)
+        node = _REFUSED.get(request.key_type, _UNKNOWN_TYPE)
     return (yield from _respond(context, request, node))
 
 
-def _this_node(broker: FindCoordinatorPorts, context: RequestContext) -> Slices[_Node]:
+def _this_node(broker: FindCoordinatorPorts, context: RequestContext, topic: InternalTopic) -> Slices[_Node]:
     try:
-        yield from result_of(broker.groups.shards.topic.ensure())
+        yield from result_of(topic.ensure())
         host, port = broker.advertised_endpoint(context.listener)
     except KafkaError as error:
         return _Node(error=ErrorCode.COORDINATOR_NOT_AVAILABLE, message=str(error))

@@ -1,7 +1,8 @@
-"""InitProducerId (22), versions 0-5: a producer id for an idempotent producer. KIP-98, KIP-360, KIP-730.
+"""InitProducerId (22), versions 0-5: a producer id, for idempotence or for transactions. KIP-98, KIP-360, KIP-730.
 
-Ids come from blocks of 1000 that the controller allocates, so that no id is allocated twice. Not implemented:
-transactions. A transactional id is rejected with UNSUPPORTED_VERSION, which no client retries.
+Ids come from blocks of 1000 that the controller allocates, so that no id is allocated twice. With a transactional id
+the transaction coordinator fences earlier producers and aborts their open transaction. Version 6 (KIP-939) is not
+served, as in Kafka 4.3.
 """
 
 from __future__ import annotations
@@ -14,17 +15,17 @@ from ottla.protocol.messages.init_producer_id import InitProducerIdRequest, Init
 
 if TYPE_CHECKING:
     from ottla.broker.context import RequestContext
-    from ottla.broker.ports import HasMetadata
+    from ottla.broker.ports import InitProducerIdPorts
 
 
 def handle(
-    broker: HasMetadata, context: RequestContext, request: InitProducerIdRequest
+    broker: InitProducerIdPorts, context: RequestContext, request: InitProducerIdRequest
 ) -> InitProducerIdResponse | Completion[InitProducerIdResponse]:
-    """Return a new id with epoch 0, also to a producer that has an id: it begins with new sequence numbers."""
+    """Return an id and an epoch. An idempotent producer that has an id also gets a new one: its sequence restarts."""
     if (request.producer_id == -1) != (request.producer_epoch == -1) or request.transactional_id == "":
         return _refuse(ErrorCode.INVALID_REQUEST)
     if request.transactional_id is not None:
-        return _refuse(ErrorCode.UNSUPPORTED_VERSION)
+        return broker.transactions.submit(request.transactional_id, request, api_version=context.api_version)
 
     def succeeded(producer_id: int) -> InitProducerIdResponse:
         return InitProducerIdResponse(error_code=ErrorCode.NONE, producer_id=producer_id, producer_epoch=0)

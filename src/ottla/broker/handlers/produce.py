@@ -1,7 +1,8 @@
 """Produce (0), versions 3-13: append one record batch per partition.
 
-KIP-98 (idempotence), KIP-467 (record errors from version 8), KIP-516 (topic ids from version 13). acks=0 has no
-response: a failure closes the connection, so that the client refreshes its metadata. Not implemented: transactions.
+KIP-98 (idempotence and transactions), KIP-467 (record errors from version 8), KIP-890 (verified transactions; from
+version 12 on they need no AddPartitionsToTxn), KIP-516 (topic ids from version 13). acks=0 has no response: a failure
+closes the connection, so that the client refreshes its metadata.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, TypeAlias
 
+from ottla.broker.transaction_verification import Verification
 from ottla.common.completion import Completion
 from ottla.common.errors import ErrorCode, KafkaError
 from ottla.common.slices import Slices, result_of
@@ -22,7 +24,8 @@ from ottla.protocol.messages.produce import (
     TopicProduceData,
     TopicProduceResponse,
 )
-from ottla.records import NotOneBatchError, RecordError
+from ottla.records import NotOneBatchError, RecordError, read_header
+from ottla.records.batch import HEADER_SIZE
 
 if TYPE_CHECKING:
     from ottla.broker.context import RequestContext
@@ -31,6 +34,8 @@ if TYPE_CHECKING:
 
 ZSTD_SINCE_VERSION = 7
 TOPIC_IDS_SINCE_VERSION = 13
+ABORTABLE_SINCE_VERSION = 11
+ADDS_SINCE_VERSION = 12
 NO_ACKS = 0
 VALID_ACKS = (-1, NO_ACKS, 1)
 # A request with more partitions is handled in slices of `SLICE_PARTITIONS`.
@@ -54,54 +59,120 @@ _WITHOUT_LOG_START = {
 }
 
 
+class _Order:
+    """What all partitions of a request have in common."""
+
+    __slots__ = ("acks", "verification", "waiting")
+
+    def __init__(self, acks: int, verification: Verification | None) -> None:
+        self.acks = acks
+        self.verification = verification
+        self.waiting: _Waiting = []
+        """Responses that are not committed yet."""
+
+
 def handle(
     broker: ProducePorts, context: RequestContext, request: ProduceRequest
 ) -> ProduceResponse | Completion[ProduceResponse] | Slices[ProduceResponse | None] | None:
     """Append every batch; respond when the appended batches are committed."""
+    verification = None
+    if request.transactional_id is not None:
+        verification = _verification_of(broker, context, request, request.transactional_id)
+        attempt = verification.attempt(broker.transactions, context.api_version)
+        if not attempt.done or verification.unsettled:
+            _copy_batches(request)
+            return _produce_when_verified(broker, context, request, verification, attempt)
+    order = _Order(request.acks, verification)
     count = 0
     for topic in request.topic_data:
         count += len(topic.partition_data)
     if count > MOST_AT_ONCE or len(request.topic_data) > MOST_AT_ONCE:
-        return _produce_in_slices(broker, context, request)
-    waiting: _Waiting = []
+        _copy_batches(request)
+        return _produce_in_slices(broker, context, request, order)
     topics: list[TopicProduceResponse] = []
     for topic in request.topic_data:
-        responses = _append(broker, context, request.acks, topic, topic.partition_data, waiting)
+        responses = _append(broker, context, order, topic, topic.partition_data)
         topics.append(TopicProduceResponse(name=topic.name, topic_id=topic.topic_id, partition_responses=responses))
-    return _answer(context, request, topics, waiting)
+    return _answer(context, request, topics, order.waiting)
 
 
-def _produce_in_slices(
-    broker: ProducePorts, context: RequestContext, request: ProduceRequest
-) -> Slices[ProduceResponse | None]:
-    """Append to thousands of partitions. Batches are copied: the frame is only valid during the first slice."""
+def _copy_batches(request: ProduceRequest) -> None:
+    """Copy the batches of a request that is handled later: its frame is only valid now."""
     for topic in request.topic_data:
         for data in topic.partition_data:
             if data.records is not None:
                 data.records = memoryview(bytearray(data.records))
-    waiting: _Waiting = []
+
+
+def _verification_of(
+    broker: ProducePorts, context: RequestContext, request: ProduceRequest, transactional_id: str
+) -> Verification:
+    """Collect the partitions of the request's transactional batches."""
+    by_id = context.api_version >= TOPIC_IDS_SINCE_VERSION
+    adds = context.api_version >= ADDS_SINCE_VERSION
+    verification = Verification(
+        transactional_id,
+        adds=adds,
+        abortable=context.api_version >= ABORTABLE_SINCE_VERSION,
+        is_enabled=adds or broker.config.bool("transaction.partition.verification.enable"),
+    )
+    for topic in request.topic_data:
+        for data in topic.partition_data:
+            records = data.records
+            if type(records) is not memoryview or len(records) < HEADER_SIZE:
+                continue  # it is rejected when it would be appended
+            header = read_header(records)
+            if not header.is_transactional:
+                continue
+            try:
+                if by_id:
+                    partition = broker.partitions.get_by_id(topic.topic_id, data.index)
+                else:
+                    partition = broker.partitions.get(topic.name, data.index)
+            except KafkaError:
+                continue  # the same
+            verification.include(partition, header.producer_id, header.producer_epoch, header.base_sequence)
+    return verification
+
+
+def _produce_when_verified(
+    broker: ProducePorts,
+    context: RequestContext,
+    request: ProduceRequest,
+    verification: Verification,
+    attempt: Completion[None],
+) -> Slices[ProduceResponse | None]:
+    yield from result_of(attempt)
+    yield from verification.settle(broker.transactions, broker.config, context.api_version)
+    return (yield from _produce_in_slices(broker, context, request, _Order(request.acks, verification)))
+
+
+def _produce_in_slices(
+    broker: ProducePorts, context: RequestContext, request: ProduceRequest, order: _Order
+) -> Slices[ProduceResponse | None]:
+    """Append to thousands of partitions, from copied batches."""
     topics: list[TopicProduceResponse] = []
     for topic in request.topic_data:
         responses: list[PartitionProduceResponse] = []
         for start in range(0, len(topic.partition_data), SLICE_PARTITIONS):
             yield
             part = topic.partition_data[start : start + SLICE_PARTITIONS]
-            responses += _append(broker, context, request.acks, topic, part, waiting)
+            responses += _append(broker, context, order, topic, part)
         topics.append(TopicProduceResponse(name=topic.name, topic_id=topic.topic_id, partition_responses=responses))
         yield
-    answer = _answer(context, request, topics, waiting)
+    answer = _answer(context, request, topics, order.waiting)
     return (yield from result_of(answer)) if isinstance(answer, Completion) else answer
 
 
 def _append(
     broker: ProducePorts,
     context: RequestContext,
-    acks: int,
+    order: _Order,
     topic: TopicProduceData,
     rows: Iterable[PartitionProduceData],
-    waiting: _Waiting,
 ) -> list[PartitionProduceResponse]:
-    """Append to partitions of a topic; responses that are not committed yet are added to `waiting`."""
+    """Append to partitions of a topic; responses that are not committed yet are added to `order.waiting`."""
+    acks, verification = order.acks, order.verification
     by_id = context.api_version >= TOPIC_IDS_SINCE_VERSION
     allow_zstd = context.api_version >= ZSTD_SINCE_VERSION
     partitions = broker.partitions
@@ -120,7 +191,8 @@ def _append(
             if type(records) is not memoryview:
                 why = "There must be exactly one record batch per partition"
                 raise NotOneBatchError(ErrorCode.INVALID_RECORD, why)
-            info = partition.append_produced(records, acks, now_ms, allow_zstd=allow_zstd)
+            is_verified = verification is not None and verification.check(partition)
+            info = partition.append_produced(records, acks, now_ms, allow_zstd=allow_zstd, is_verified=is_verified)
             first, last, append_time_ms, start, _ = info
             response = PartitionProduceResponse(
                 data.index, _NONE, first, append_time_ms, start, _NO_ERRORS, None, _NO_LEADER
@@ -128,7 +200,7 @@ def _append(
             if last >= partition.high_watermark:
                 durable = partition.when_durable(last + 1)
                 if durable is not None:
-                    waiting.append((durable, response))
+                    order.waiting.append((durable, response))
         except KafkaError as error:
             response = _failure(data.index, error, partition)
         responses.append(response)

@@ -99,6 +99,12 @@ def error_response(call: Call, error: ErrorCode) -> object:
             return OffsetDeleteResponse(error_code=error)
         case ConsumerGroupHeartbeatRequest():
             return ConsumerGroupHeartbeatResponse(error_code=error)
+        case _:
+            return _administrators_response(request, error)
+
+
+def _administrators_response(request: object, error: ErrorCode) -> object:
+    match request:
         case DescribeConsumerGroup():
             return consumer_group_describe.DescribedGroup(group_id=request.group_id, error_code=error)
         case DescribeGroup():

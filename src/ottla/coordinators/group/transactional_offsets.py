@@ -27,7 +27,7 @@ from ottla.protocol.messages.txn_offset_commit import (
 
 
 def commit(core: Core, call: Call, request: TxnOffsetCommitRequest, now: Moment) -> Effects:
-    """Write pending offsets. Unlike OffsetCommit this is allowed during a rebalance, and does not count as a heartbeat."""
+    """Write pending offsets. Unlike OffsetCommit this is allowed in a rebalance, and does not count as a heartbeat."""
     error = _check(core, request, now)
     if error is not ErrorCode.NONE:
         return [Reply(call, transactional_commit_response(request, error))]

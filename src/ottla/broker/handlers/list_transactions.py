@@ -1,0 +1,29 @@
+"""ListTransactions (66), versions 0-2: the transactions of this coordinator. KIP-664, KIP-994, KIP-1152."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ottla.common.errors import ErrorCode
+from ottla.common.slices import Slices
+from ottla.coordinators.transaction.admin import unknown_states
+from ottla.coordinators.transaction.events import ListTransactions
+from ottla.protocol.messages.list_transactions import ListTransactionsRequest, ListTransactionsResponse
+
+if TYPE_CHECKING:
+    from ottla.broker.context import RequestContext
+    from ottla.broker.ports import HasTransactions
+
+
+def handle(
+    broker: HasTransactions, _context: RequestContext, request: ListTransactionsRequest
+) -> Slices[ListTransactionsResponse]:
+    """List the transactions that match all filters, one shard after the other."""
+    question = ListTransactions(
+        frozenset(request.state_filters), frozenset(request.producer_id_filters), request.duration_filter
+    )
+    error, rows = yield from broker.transactions.list_transactions(question)
+    if request.transactional_id_pattern:
+        return ListTransactionsResponse(error_code=ErrorCode.INVALID_REGULAR_EXPRESSION)
+    unknown = unknown_states(request.state_filters)
+    return ListTransactionsResponse(error_code=error, unknown_state_filters=unknown, transaction_states=rows)

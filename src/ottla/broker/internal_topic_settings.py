@@ -1,0 +1,59 @@
+"""How the topics of the coordinators are created, from the broker's settings."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+from ottla.common.ids import OFFSETS_TOPIC, TRANSACTIONS_TOPIC
+
+
+@dataclass(frozen=True, slots=True)
+class _Names:
+    """The settings' names, and the topic's fixed settings."""
+
+    prefix: str
+    partitions: str
+    configs: Mapping[str, str]
+    min_isr: str | None = None
+
+
+INTERNAL_TOPIC_SETTINGS = {
+    OFFSETS_TOPIC: _Names(
+        prefix="offsets.topic",
+        partitions="offsets.topic.num.partitions",
+        configs={"cleanup.policy": "compact", "compression.type": "producer"},
+    ),
+    TRANSACTIONS_TOPIC: _Names(
+        prefix="transaction.state.log",
+        partitions="transaction.state.log.num.partitions",
+        configs={
+            "cleanup.policy": "compact",
+            "compression.type": "uncompressed",
+            "unclean.leader.election.enable": "false",
+        },
+        min_isr="transaction.state.log.min.isr",
+    ),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class InternalTopicSettings:
+    """How one topic is created."""
+
+    partitions: int
+    replication_factor: int
+    configs: Mapping[str, str]
+
+    @classmethod
+    def of(cls, topic: str, setting: Callable[[str], object]) -> InternalTopicSettings:
+        """Read the settings with `setting(name)`, by Kafka's names. Raises KeyError for another topic."""
+        names = INTERNAL_TOPIC_SETTINGS[topic]
+        configs = {**names.configs, "segment.bytes": str(setting(f"{names.prefix}.segment.bytes"))}
+        if names.min_isr is not None:
+            configs["min.insync.replicas"] = str(setting(names.min_isr))
+        return cls(
+            partitions=int(str(setting(names.partitions))),
+            replication_factor=int(str(setting(f"{names.prefix}.replication.factor"))),
+            configs=configs,
+        )
