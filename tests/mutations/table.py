@@ -1459,6 +1459,77 @@ SHARES = (
     ),
 )
 
+TRANSACTIONS = f"{UNIT}/clients/test_transactions.py"
+TRANSACTIONS_SIMULATED = (
+    f"{UNIT}/clients/test_producer_transactions.py::test_committed_records_are_visible_once_and_in_order_and_no_others"
+)
+
+PRODUCER_TRANSACTIONS = (
+    Mutation(
+        "a transaction is committed only when all of its records have their outcome",
+        "clients/producer/transactions.py",
+        "        if state not in ENDING or not is_drained:\n",
+        "        if state not in ENDING:\n",
+        (f"{TRANSACTIONS}::test_transaction_sends_the_requests_of_its_protocol",),
+    ),
+    Mutation(
+        "a transaction with a failed record cannot be committed",
+        "clients/producer/transactions.py",
+        "        elif self.state in {State.IN_TRANSACTION, *ENDING, State.ABORTABLE_ERROR}:\n",
+        "        elif self.state in {*ENDING, State.ABORTABLE_ERROR}:\n",
+        (TRANSACTIONS_SIMULATED,),
+    ),
+    Mutation(
+        "an abort drops records instead of sending them",
+        "clients/producer/core.py",
+        "        if transactions.drops_batches:\n",
+        "        if transactions.error is not None and transactions.drops_batches:\n",
+        (f"{UNIT}/clients/test_producer_transactions.py::test_abort_drops_records_that_were_not_sent",),
+    ),
+    Mutation(
+        "a commit without a response is repeated",
+        "clients/producer/transactions.py",
+        "        if error.retriable or may_return:\n",
+        "        if (error.retriable or may_return) and self.state is not State.COMMITTING:\n",
+        (f"{TRANSACTIONS}::test_lost_commit_is_repeated_until_it_has_an_outcome_and_never_aborted",),
+    ),
+    Mutation(
+        "the epoch is raised after a failed transaction",
+        "clients/producer/transactions.py",
+        "        needs_new_epoch = self._needs_new_epoch or self._has_lost_identity()",
+        "        needs_new_epoch = self._has_lost_identity()",
+        (f"{TRANSACTIONS}::test_epoch_is_raised_after_a_failed_transaction",),
+    ),
+    Mutation(
+        "a producer cannot take over from its successor with a request that does not name its epoch",
+        "clients/producer/transaction_requests.py",
+        "oldest=0 if is_first else OLDEST_NEW_EPOCH",
+        "oldest=0",
+        (f"{TRANSACTIONS}::test_new_epoch_is_requested_only_in_versions_that_name_the_old_one",),
+    ),
+    Mutation(
+        "an abort ends a transaction that the coordinator may have begun without a response",
+        "clients/producer/transactions.py",
+        "        if state is State.ABORTING and self._unconfirmed is not None:\n",
+        "        if state is State.ABORTING and self._unconfirmed is not None and self._is_started:\n",
+        (f"{TRANSACTIONS}::test_registration_without_a_response_is_repeated_before_an_abort",),
+    ),
+    Mutation(
+        "records outside a transaction are refused",
+        "clients/producer/accumulator.py",
+        "            self.transactions.check_send()\n        partitions = self.encoder",
+        "            pass\n        partitions = self.encoder",
+        (f"{UNIT}/clients/test_producer_transactions.py::test_records_outside_a_transaction_are_refused",),
+    ),
+    Mutation(
+        "a commit closes the open batches, so that later records cannot join the transaction unseen",
+        "clients/producer/core.py",
+        "                self.accumulator.close_batches()\n",
+        "                pass\n",
+        (f"{UNIT}/clients/test_producer_transactions.py::test_record_after_the_commit_began_does_not_join_its_batch",),
+    ),
+)
+
 MUTATIONS = (
     *WIRE,
     *BOUNDED_WORK,
@@ -1473,4 +1544,5 @@ MUTATIONS = (
     *STOCK,
     *CONSUMER,
     *SHARES,
+    *PRODUCER_TRANSACTIONS,
 )

@@ -437,6 +437,8 @@ def test_registration_without_a_response_is_repeated_before_an_abort() -> None:
     machine.lost(ConnectionLost("gone"), machine.now_ms)
     machine.abort()
     machine.now_ms = machine.next_ms()
+    machine.answer(E.NOT_COORDINATOR)
+    machine.now_ms = machine.next_ms()
     assert machine.finish() == [AddPartitionsToTxnRequest, EndTxnRequest]
 
 

@@ -309,10 +309,10 @@ class Transactions:
         request = self._take()
         if self.state is State.FATAL_ERROR:
             return
-        if request.is_registration:
-            self._unconfirmed = None
         self._not_before_ms = now_ms + int(getattr(response, "throttle_time_ms", 0))
         verdict, code, what = judge(response)
+        if request.is_registration and verdict not in {Verdict.RETRY, Verdict.MOVED}:
+            self._unconfirmed = None
         if verdict is Verdict.DONE:
             self._failures = 0
             self._succeeded(request, response)
