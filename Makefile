@@ -1,6 +1,8 @@
 # `make run` and `make test` set up .venv themselves, with any Python 3.11+ on the machine; PYTHON=... names one.
 VENV := .venv
 BIN := $(VENV)/bin
+# Workers of `make test`: one more than the cores of CI, because a third of the tests' time is waiting.
+WORKERS := 3
 # After Ctrl-C (exit code 130) make ends by the signal too, without a message of its own.
 OR_INTERRUPT = || { code=$$?; [ $$code -eq 130 ] && kill -INT $$PPID || exit $$code; }
 install = @trap : INT; \
@@ -22,7 +24,7 @@ run: demo-environment ## A year of real flights through a broker and a pipeline 
 	@trap : INT; $(BIN)/python examples/flights.py $(OR_INTERRUPT)
 
 test: dev-environment peers ## Run the whole test suite, with real clients
-	@$(BIN)/python -m pytest -n 2 --dist loadgroup $(PYTEST)
+	@$(BIN)/python -m pytest -n $(WORKERS) --dist loadgroup $(PYTEST)
 
 check: dev-environment ## Lint, formatting, language, types, import directions
 	@$(BIN)/ruff check .

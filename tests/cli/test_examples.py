@@ -16,8 +16,10 @@ import shutil
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import NamedTuple, Self
 
 import pytest
 
@@ -33,14 +35,54 @@ SIMPLE = re.compile(r"ottla (topic|group|config|cluster)[^|<>$]*")
 ENDLESS = re.compile(r"ottla (up\b|tail (?!.* -e)|consume (?!.* (-e|--until|-n)\b)|.* --watch)")
 
 
+class Endless(NamedTuple):
+    """A running command that must not end by itself."""
+
+    command: str
+    process: subprocess.Popen[str]
+    until_s: float
+
+    def stop(self) -> None:
+        """Send Ctrl-C at the time `until_s`; the command must run until then, and end then."""
+        try:
+            _, said = self.process.communicate(timeout=max(0.0, self.until_s - time.monotonic()))
+        except subprocess.TimeoutExpired:
+            os.killpg(self.process.pid, signal.SIGINT)
+            _, said = self.process.communicate(timeout=30)
+        else:
+            raise AssertionError(f"$ {self.command}\nends\n{said}")
+        assert self.process.returncode in (0, 130, -signal.SIGINT), f"$ {self.command}\n{said}"
+        assert "Traceback" not in said, f"$ {self.command}\n{said}"
+
+
 class Shell:
-    """Runs commands in bash, in the directory where the broker was started with `--data ./data`."""
+    """Runs commands in bash, in the directory where the broker was started with `--data ./data`.
+
+    Endless commands run for two seconds beside the following ones, or until the end of the `with` block.
+    """
 
     def __init__(self, broker: OttlaProcess) -> None:
         self._broker = broker
+        self._endless: list[Endless] = []
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        for each in self._endless:
+            if kind is None:
+                each.stop()
+            else:
+                os.killpg(each.process.pid, signal.SIGKILL)
+                each.process.communicate(timeout=30)
 
     def run(self, command: str, directory: Path | None = None) -> None:
         """Run a command. It must exit with 0; an endless command must run until Ctrl-C ends it."""
+        for each in list(self._endless):
+            share_a_directory = command.startswith("ottla up") and each.command.startswith("ottla up")
+            if share_a_directory or each.until_s <= time.monotonic():
+                self._endless.remove(each)
+                each.stop()
         typed = command.replace("127.0.0.1:9092", self._broker.bootstrap)
         is_endless = ENDLESS.search(command) is not None
         if not is_endless and SIMPLE.fullmatch(typed):
@@ -51,15 +93,16 @@ class Shell:
             stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True,
             cwd=directory or self._broker.directory, start_new_session=True,
         )  # fmt: skip
+        if is_endless:
+            self._endless.append(Endless(command, process, time.monotonic() + 2))
+            return
         try:
-            _, said = process.communicate(timeout=2 if is_endless else 60)
+            _, said = process.communicate(timeout=60)
         except subprocess.TimeoutExpired:
-            os.killpg(process.pid, signal.SIGINT if is_endless else signal.SIGKILL)
+            os.killpg(process.pid, signal.SIGKILL)
             _, said = process.communicate(timeout=30)
-            assert is_endless, f"$ {command}\ndoes not end\n{said}"
-            assert process.returncode in (0, 130, -signal.SIGINT), f"$ {command}\n{said}"
-        else:
-            assert (process.returncode, is_endless) == (0, False), f"$ {command}\n{said}"
+            raise AssertionError(f"$ {command}\ndoes not end\n{said}") from None
+        assert process.returncode == 0, f"$ {command}\n{said}"
         assert "Traceback" not in said, f"$ {command}\n{said}"
 
     def _run_here(self, command: str, directory: Path | None) -> None:
@@ -123,8 +166,9 @@ def test_examples_of_the_start_message_work(fresh: OttlaProcess) -> None:
     commands = banner(fresh)
     assert commands[0].startswith("echo hello | ottla produce")
     assert len(commands) == 3
-    for command in commands:
-        Shell(fresh).run(command)
+    with Shell(fresh) as shell:
+        for command in commands:
+            shell.run(command)
     fresh.assert_no_traceback()
 
 
@@ -138,21 +182,23 @@ def test_first_example_works_on_a_fresh_broker(
         wanted = source.removeprefix("ottla ").removesuffix("--help").strip()
         commands = [c for name, text in help_texts(monkeypatch) if name == wanted for c in examples_of(text)]
     first = next(c for c in commands if "ottla " in c and not c.startswith("ottla up"))
-    Shell(fresh).run(first)
+    with Shell(fresh) as shell:
+        shell.run(first)
 
 
 @pytest.mark.timeout(300)  # more than a hundred processes, one after another
 def test_all_examples_work_in_order(fresh: OttlaProcess, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     count = 0
-    for name, text in help_texts(monkeypatch):
-        directory = None
-        if name in ("up", "format"):  # these commands create a data directory
-            directory = tmp_path / name
-            directory.mkdir()
-        for command in filter(can_run, examples_of(text)):
-            address = " --listen 127.0.0.1:0" if command.startswith("ottla up") and "--listen" not in command else ""
-            Shell(fresh).run(command + address, directory)
-            count += 1
+    with Shell(fresh) as shell:
+        for name, text in help_texts(monkeypatch):
+            directory = None
+            if name in ("up", "format"):  # these commands create a data directory
+                directory = tmp_path / name
+                directory.mkdir()
+            for command in filter(can_run, examples_of(text)):
+                is_free = command.startswith("ottla up") and "--listen" not in command
+                shell.run(command + (" --listen 127.0.0.1:0" if is_free else ""), directory)
+                count += 1
     assert count > 70
 
 

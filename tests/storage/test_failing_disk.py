@@ -199,7 +199,7 @@ async def _first_fails(home: Path, suffix: str, faults: dict[str, int]) -> None:
             number += 1
             assert number < 20, "it never noticed"
             try:
-                async with asyncio.timeout(5):
+                async with asyncio.timeout(1):
                     await broker.node.create(f"new-{number}")
             except (AssertionError, TimeoutError):
                 pass
